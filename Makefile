@@ -63,6 +63,7 @@ programs: $(VENV)/.toolchain
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports --no-cache > /dev/null || $(BIN)/lint-imports
 
 types: $(VENV)/.dev
 	@$(BIN)/mypy

@@ -3,93 +3,98 @@
 Each loads on first use: a program with one component does not wait for the SDK modules of all others (1 s).
 """
 
+from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING
 
-from trainium_eks.model.validation.problems import snake
-
-if TYPE_CHECKING:
-    from ._args import ArgumentError
-    from ._stack_config import default_tags, read_config
-    from .cluster import TrainiumCluster, TrainiumClusterArgs
-    from .cluster_autoscaler import ClusterAutoscaler, ClusterAutoscalerArgs
-    from .encryption_key import EncryptionKey, EncryptionKeyArgs
-    from .fsx_lustre import FsxLustre, FsxLustreArgs
-    from .gpu_addons import GpuAddons, GpuAddonsArgs
-    from .idle_guard import IdleGuard, IdleGuardArgs
-    from .image_repository import ImageRepository, ImageRepositoryArgs
-    from .karpenter import Karpenter, KarpenterArgs
-    from .log_shipping import LogShipping, LogShippingArgs
-    from .lustre_volumes import LustreVolumes, LustreVolumesArgs
-    from .managed_grafana import ManagedGrafana, ManagedGrafanaArgs
-    from .metrics_stack import MetricsStack, MetricsStackArgs
-    from .network import ExistingNetwork, ExistingNetworkArgs, Network, NetworkArgs
-    from .neuron_addons import NeuronAddons, NeuronAddonsArgs
-    from .node_group import AcceleratorNodeGroup, AcceleratorNodeGroupArgs
-    from .training_namespace import TrainingNamespace, TrainingNamespaceArgs
-    from .training_stack import TrainingStack
-    from .volcano_stack import VolcanoStack, VolcanoStackArgs
-
-__all__ = [
-    "AcceleratorNodeGroup",
-    "AcceleratorNodeGroupArgs",
-    "ArgumentError",
-    "ClusterAutoscaler",
-    "ClusterAutoscalerArgs",
-    "EncryptionKey",
-    "EncryptionKeyArgs",
-    "ExistingNetwork",
-    "ExistingNetworkArgs",
-    "FsxLustre",
-    "FsxLustreArgs",
-    "GpuAddons",
-    "GpuAddonsArgs",
-    "IdleGuard",
-    "IdleGuardArgs",
-    "ImageRepository",
-    "ImageRepositoryArgs",
-    "Karpenter",
-    "KarpenterArgs",
-    "LogShipping",
-    "LogShippingArgs",
-    "LustreVolumes",
-    "LustreVolumesArgs",
-    "ManagedGrafana",
-    "ManagedGrafanaArgs",
-    "MetricsStack",
-    "MetricsStackArgs",
-    "Network",
-    "NetworkArgs",
-    "NeuronAddons",
-    "NeuronAddonsArgs",
-    "TrainingNamespace",
-    "TrainingNamespaceArgs",
-    "TrainingStack",
-    "TrainiumCluster",
-    "TrainiumClusterArgs",
-    "VolcanoStack",
-    "VolcanoStackArgs",
-    "default_tags",
-    "read_config",
-]
-
-# Where a name lives, when that is not the module called like the class.
-_ELSEWHERE = {
-    "AcceleratorNodeGroup": "node_group",
-    "ArgumentError": "_args",
-    "ExistingNetwork": "network",
-    "TrainiumCluster": "cluster",
-    "default_tags": "_stack_config",
-    "read_config": "_stack_config",
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "_args": ("ArgumentError",),
+    "_stack_config": (
+        "default_tags",
+        "read_config",
+    ),
+    "cluster": (
+        "TrainiumCluster",
+        "TrainiumClusterArgs",
+    ),
+    "cluster_autoscaler": (
+        "ClusterAutoscaler",
+        "ClusterAutoscalerArgs",
+    ),
+    "encryption_key": (
+        "EncryptionKey",
+        "EncryptionKeyArgs",
+    ),
+    "fsx_lustre": (
+        "FsxLustre",
+        "FsxLustreArgs",
+    ),
+    "gpu_addons": (
+        "GpuAddons",
+        "GpuAddonsArgs",
+    ),
+    "idle_guard": (
+        "IdleGuard",
+        "IdleGuardArgs",
+    ),
+    "image_repository": (
+        "ImageRepository",
+        "ImageRepositoryArgs",
+    ),
+    "karpenter": (
+        "Karpenter",
+        "KarpenterArgs",
+    ),
+    "log_shipping": (
+        "LogShipping",
+        "LogShippingArgs",
+    ),
+    "lustre_volumes": (
+        "LustreVolumes",
+        "LustreVolumesArgs",
+    ),
+    "managed_grafana": (
+        "ManagedGrafana",
+        "ManagedGrafanaArgs",
+    ),
+    "metrics_stack": (
+        "MetricsStack",
+        "MetricsStackArgs",
+    ),
+    "network": (
+        "ExistingNetwork",
+        "ExistingNetworkArgs",
+        "Network",
+        "NetworkArgs",
+    ),
+    "neuron_addons": (
+        "NeuronAddons",
+        "NeuronAddonsArgs",
+    ),
+    "node_group": (
+        "AcceleratorNodeGroup",
+        "AcceleratorNodeGroupArgs",
+    ),
+    "training_namespace": (
+        "TrainingNamespace",
+        "TrainingNamespaceArgs",
+    ),
+    "training_stack": ("TrainingStack",),
+    "volcano_stack": (
+        "VolcanoStack",
+        "VolcanoStackArgs",
+    ),
 }
+"""Module to its public names. ``__init__.pyi``, which type checkers read, and the wheel's stub follow (make docs)."""
+
+_MODULE = {name: module for module, names in _NAMES.items() for name in names}
+
+__all__ = sorted(_MODULE)  # noqa: PLE0605 - type checkers read it in the stub
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
+    if name not in _MODULE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    described = name.removesuffix("Args")
-    module = _ELSEWHERE.get(described) or snake(described).lstrip("_")
-    return getattr(import_module(f".{module}", __name__), name)
+    return getattr(import_module(f".{_MODULE[name]}", __name__), name)
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,7 @@
-"""Writes what type checkers read: ``components/_dicts.py`` and ``docs/wheel_init.pyi``.
+"""Writes two files for type checkers: ``components/_dicts.py`` and ``components/__init__.pyi``.
 
 The first has a TypedDict for each args model, so that ``Network("n", {"cidr_block": ...})`` is checked as
-``NetworkArgs(cidr_block=...)`` is. The second is the stub of the wheel's package: there the components are inside it.
+``NetworkArgs(cidr_block=...)`` is. The second is the stub of the package, from the one list of its public names.
 
 python docs/typed_dicts.py          writes both
 """
@@ -24,7 +24,7 @@ from trainium_eks.model.validation.config_model import ConfigModel, OutputLike
 
 ROOT = Path(__file__).resolve().parent.parent
 DICTS = ROOT / "components" / "_dicts.py"
-STUB = ROOT / "docs" / "wheel_init.pyi"
+STUB = ROOT / "components" / "__init__.pyi"
 
 _DICTS_HEAD = '''"""The args models as TypedDicts. Written by docs/typed_dicts.py (make docs)."""
 
@@ -46,7 +46,7 @@ else:
         raise AttributeError(name)
 '''
 
-_STUB_HEAD = """# The package as the wheel has it. Written by docs/typed_dicts.py (make docs).
+_STUB_HEAD = """# The public names for type checkers. Written by docs/typed_dicts.py (make docs).
 
 """
 
@@ -64,9 +64,12 @@ def dicts() -> str:
 
 
 def stub() -> str:
-    """The text of the wheel's ``trainium_eks/__init__.pyi``."""
-    lines = [f"from .components import {name} as {name}\n" for name in components.__all__]
-    return _STUB_HEAD + "".join(lines) + "\n__version__: str\n"
+    """Return the text of ``components/__init__.pyi``."""
+    lines = [
+        f"from .{module} import {name} as {name}\n" for module, names in components._NAMES.items() for name in names
+    ]
+    listed = "".join(f'    "{name}",\n' for name in components.__all__)
+    return f"{_STUB_HEAD}{''.join(lines)}\n__all__ = [\n{listed}]\n"
 
 
 def _models() -> Iterator[type[ConfigModel]]:

@@ -146,10 +146,9 @@ def test_a_researcher_may_build_and_copy_images_in_the_cluster(stage: Stage, api
     namespace = NamespaceOutput(name=team, queues=("eyes",), service_account="training", claim="fsx-claim")
     request = images.ImageRequest("cpu", "public.ecr.aws/docker/library/python:3.13")
     made_of = images.context(request, workloads())
-    code = image_jobs.mirror_code(workloads())
     for name, (job, needs) in {
         "image-a": image_jobs.build_objects(namespace, "image-a", "r.example/x:a", made_of, LOGIN),
-        "mirror-a": image_jobs.mirror_objects(namespace, "mirror-a", "r.example/x:b", "r.example/x:c", code, LOGIN),
+        "mirror-a": image_jobs.mirror_objects(namespace, "mirror-a", "r.example/x:b", "r.example/x:c", LOGIN),
     }.items():
         batch_jobs.submit(researcher, job, needs)
         until(lambda name=name: pods_of(api, name), "the pod is made; Pod Security may refuse it, too")

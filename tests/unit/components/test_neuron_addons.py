@@ -7,6 +7,7 @@ import pytest
 from components._args import ArgumentError
 from components.neuron_addons import NeuronAddons, NeuronAddonsArgs, validate
 from trainium_eks.model.catalogue import regions, versions
+from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.validation.problems import describe
 from trainium_eks.plan.graph import Graph, Resource
@@ -139,7 +140,7 @@ def test_monitor_knows_every_neuron_type_of_the_catalogue(record: Record) -> Non
 
 
 def test_monitor_knows_types_added_by_config(record: Record) -> None:
-    catalogue = CATALOGUE.with_entries({"trn3.48xlarge": {"like": "trn2.48xlarge"}})
+    catalogue = with_entries(CATALOGUE, {"trn3.48xlarge": {"like": "trn2.48xlarge"}})
     values = installed(record, catalogue=catalogue)["neuron-monitor"].inputs["values"]
     assert "trn3.48xlarge" in values["instanceTypes"]
 

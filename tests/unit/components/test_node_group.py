@@ -17,6 +17,7 @@ from components._args import ArgumentError
 from components._user_data import is_large_lustre_client, logical_core_setting
 from components.node_group import AcceleratorNodeGroup
 from trainium_eks.model.catalogue import versions
+from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.config.node_groups import POOL_LABEL
 from trainium_eks.plan.graph import Graph, Resource
@@ -289,7 +290,7 @@ def test_the_lustre_client_is_there_when_its_tools_are(
 
 def test_logical_cores_are_set_only_where_the_catalogue_differs_from_the_runtimes_default(record: Record) -> None:
     assert "LOGICAL_NC" not in str(user_data(built(record, "trn2.48xlarge")))
-    whole = CATALOGUE.with_entries({"trn2.48xlarge": {"logicalNeuronCores": 128}})
+    whole = with_entries(CATALOGUE, {"trn2.48xlarge": {"logicalNeuronCores": 128}})
     assert "NEURON_LOGICAL_NC_CONFIG=1" in str(user_data(built(record, "trn2.48xlarge", catalogue=whole)))
 
 

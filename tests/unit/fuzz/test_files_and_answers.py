@@ -14,8 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trainium_workloads.graph_cache import Cache
 from trainium_workloads.lease import Lease
-from trainium_workloads.mirror import __main__ as mirror
-from trainium_workloads.mirror.registry import logins_of
 from trainium_workloads.stage import destination, hugging_face, listing
 from trainium_workloads.stage.files import StageError
 from typer.testing import CliRunner
@@ -92,11 +90,6 @@ PRICE = {
 }
 ALERT = {"labels": {"alertname": "A", "severity": "critical"}, "state": "firing", "activeAt": "2026-11-22T05:33:00Z"}
 MARK = {"files": {"a": {"bytes": 1, "sha256": "0"}}, "compilations": [{"options": {}, "command": [], "time": ""}]}
-MANIFEST = {
-    "mediaType": "application/vnd.oci.image.manifest.v1+json",
-    "config": {"digest": "sha256:0", "size": 1},
-    "layers": [{"digest": "sha256:1", "size": 2}],
-}
 HUB = [{"path": "a/b", "type": "file", "size": 3, "oid": "0", "lfs": {"oid": "1", "size": 3}}]
 
 
@@ -207,8 +200,6 @@ ANSWERS: Mapping[str, tuple[Any, Callable[[Any], object]]] = {
         {"checks": [{"id": "a", "outcome": "fail"}]},
         lambda document: _or_value_error(lambda: preflight.parse(document)),
     ),
-    "registry": (MANIFEST, lambda body: mirror.find(_registry(body), "tag")),
-    "registry's logins": ({"auths": {"h": {"auth": "x"}}}, lambda document: logins_of(as_text(document))),
     "Hugging Face": (HUB, lambda entries: list(_hub(entries).files("c", ""))),
     "list of files": (
         [{"url": "https://a/b", "path": "b", "sha256": "0" * 64, "size": 1}],
@@ -236,13 +227,6 @@ def _or_value_error(read: Callable[[], object]) -> object:
 def _price(text: str) -> object:
     account = types.SimpleNamespace(partition="aws", region="us-west-2", call=lambda *_, **__: {"PriceList": [text]})
     return price_list.on_demand(account, "trn1.32xlarge")  # type: ignore[arg-type]
-
-
-def _registry(body: Any) -> Any:
-    def manifest(_: str) -> tuple[bytes, str, str]:
-        return as_text(body).encode(), MANIFEST["mediaType"], "sha256:2"  # type: ignore[return-value]
-
-    return types.SimpleNamespace(host="h", name="n", manifest=manifest)
 
 
 def _hub(entries: Any) -> Any:

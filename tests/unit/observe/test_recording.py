@@ -7,6 +7,7 @@ import pytest
 from fleet_series import between, constant, cores, gang, node, pod, training
 from promtool import PRICES, Question, Trial
 
+from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.observe.series import recording
 
@@ -277,6 +278,6 @@ def test_every_recorded_name_is_explained() -> None:
 
 
 def test_prices_are_the_catalogues_and_the_configs_own() -> None:
-    catalogue = CATALOGUE.with_entries({"trn1.32xlarge": {"hourlyUsd": 12.5}})
+    catalogue = with_entries(CATALOGUE, {"trn1.32xlarge": {"hourlyUsd": 12.5}})
     priced = recording.prices(catalogue, ["trn1.32xlarge", "p5.48xlarge", "trn1.32xlarge"])
     assert priced == {"trn1.32xlarge": 12.5, "p5.48xlarge": CATALOGUE["p5.48xlarge"].hourly_usd}

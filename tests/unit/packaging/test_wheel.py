@@ -94,7 +94,7 @@ def test_wheel_finds_its_charts(installed: Path, tmp_path: Path) -> None:
 
 
 def test_wheel_finds_what_runs_in_containers(installed: Path, tmp_path: Path) -> None:
-    code = "from trainium_eks.local.agent import images; print((images.workloads() / 'trainium_workloads').is_dir())"
+    code = "from trainium_eks.local.images import images; print((images.workloads() / 'trainium_workloads').is_dir())"
     shown = _run(installed, tmp_path, "-c", code)
     assert (shown.stdout, shown.stderr) == ("True\n", "")
 

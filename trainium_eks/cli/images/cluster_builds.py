@@ -1,10 +1,10 @@
-"""``--in-cluster``: images by Jobs on the CPU pool, with a login of whoever asks that ends with the Job."""
+"""``--in-cluster``: image builds and copies by Jobs on the CPU pool; the caller's login goes with the Job."""
 
 import secrets
 from typing import Any
 
 from trainium_eks.aws.ecr import Login, Repository
-from trainium_eks.cli.images.image import Planned
+from trainium_eks.cli.images.planned import Planned
 from trainium_eks.cli.jobs.data.render_stage import shown_progress
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
@@ -12,16 +12,15 @@ from trainium_eks.cli.shared.session import Session, open_session
 from trainium_eks.jobs.images import image_jobs
 from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.kube.api import ApiError
-from trainium_eks.local.images.images import workloads
 
 Json = dict[str, Any]
 
 
 def build(cluster: ClusterOptions, planned: Planned) -> None:
-    """Builds and pushes an image in the cluster.
+    """Build and push an image in the cluster.
 
     Raises:
-        Failure: too much to send, refused, or it failed there.
+        Failure: the context is too large, the Job is refused, or it failed.
     """
     size = len(planned.made_of.archive())
     if size > image_jobs.MOST_CONTEXT_BYTES:
@@ -38,16 +37,15 @@ def build(cluster: ClusterOptions, planned: Planned) -> None:
 
 
 def mirror(cluster: ClusterOptions, repository: Repository, source: str, reference: str) -> None:
-    """Copies an image in the cluster.
+    """Copy an image in the cluster.
 
     Raises:
-        Failure: refused, or it failed there.
+        Failure: the Job is refused, or it failed.
     """
     login = _login(repository)
     with open_session(cluster) as session:
         name = f"mirror-{secrets.token_hex(3)}"
-        code = image_jobs.mirror_code(workloads())
-        job, needs = image_jobs.mirror_objects(session.namespace, name, source, reference, code, login)
+        job, needs = image_jobs.mirror_objects(session.namespace, name, source, reference, login)
         _run(session, name, job, needs, reference, no_color=cluster.no_color)
 
 

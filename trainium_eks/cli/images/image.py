@@ -1,4 +1,4 @@
-"""``trn image build`` and ``push``: what the image is made of, the engine that builds it, the repository it goes to."""
+"""``trn image build`` and ``push``: the image's contents, the building engine, the repository."""
 
 import os
 import sys
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainium_eks.aws.ecr import Repository
+from trainium_eks.cli.images.planned import Planned
 from trainium_eks.cli.shared.cluster_access import find_stack
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
@@ -16,17 +17,16 @@ from trainium_eks.cli.shared.output import write, write_json
 from trainium_eks.cli.shared.session import run_and_report
 from trainium_eks.jobs.images import engines, images
 from trainium_eks.jobs.images.engines import Engine, Programs, Runner
-from trainium_eks.jobs.images.images import Context, ImageRequest
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.problems import Problem
 
 SCHEMA_VERSION = 1
-"""Of what ``--json`` prints."""
+"""Version of the documents of ``--json``."""
 
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """What was asked for."""
+    """The options of one call."""
 
     cluster: ClusterOptions
     target: str | None = None
@@ -38,23 +38,8 @@ class ImageOptions:
     engine: str | None = None
 
 
-@dataclass(frozen=True)
-class Planned:
-    """An image that can be built."""
-
-    request: ImageRequest
-    made_of: Context
-    repository: Repository
-    tag: str
-
-    @property
-    def reference(self) -> str:
-        """Repository and tag."""
-        return f"{self.repository.url}:{self.tag}"
-
-
 def build(options: ImageOptions, runner: Runner | None = None) -> int:
-    """Builds the image on this machine; the exit code."""
+    """Build the image on this machine; return the exit code."""
 
     def act() -> int:
         planned = plan(options, outputs_of(options.cluster))
@@ -66,7 +51,7 @@ def build(options: ImageOptions, runner: Runner | None = None) -> int:
 
 
 def push(options: ImageOptions, runner: Runner | None = None, *, in_cluster: bool = False) -> int:
-    """Brings the image to the stack's repository; the exit code."""
+    """Bring the image to the stack's repository; return the exit code."""
 
     def act() -> int:
         planned = plan(options, outputs_of(options.cluster))
@@ -86,17 +71,18 @@ def push(options: ImageOptions, runner: Runner | None = None, *, in_cluster: boo
         else:
             with opened_engine(options.engine, runner) as engine:
                 _build(engine, planned)
-                bring(engine, planned.repository, planned.reference)
+                log_in(engine, planned.repository)
+                engine.push(planned.reference)
         return report(options.cluster, planned.reference, "pushed", planned.repository.digest(planned.tag))
 
     return run_and_report(act, as_json=options.cluster.as_json)
 
 
 def plan(options: ImageOptions, outputs: StackOutputs) -> Planned:
-    """What is built, and what it will be called.
+    """Return the image to build, with its repository and tag.
 
     Raises:
-        Failure: it cannot be said.
+        Failure: the options or the files do not describe an image.
     """
     from trainium_eks.local.images.images import workloads
 
@@ -119,10 +105,10 @@ def plan(options: ImageOptions, outputs: StackOutputs) -> Planned:
 
 
 def outputs_of(cluster: ClusterOptions) -> StackOutputs:
-    """The stack's outputs.
+    """Return the stack's outputs.
 
     Raises:
-        Failure: none, or those of a local cloud, whose images are something else.
+        Failure: there are none, or the stack is a local cloud, which has no container images.
     """
     source = find_stack(cluster.stack, cluster.outputs, cluster.directory)
     if source.paths is not None:
@@ -136,7 +122,7 @@ def outputs_of(cluster: ClusterOptions) -> StackOutputs:
 
 
 def repository_of(outputs: StackOutputs) -> Repository:
-    """The stack's repository.
+    """Return the stack's repository.
 
     Raises:
         Failure: it has none.
@@ -150,21 +136,28 @@ def repository_of(outputs: StackOutputs) -> Repository:
 
 
 @contextmanager
-def opened_engine(asked: str | None, runner: Runner | None) -> Iterator[Engine]:
-    """An engine that works, with a place for logins that is gone afterwards.
+def opened_engine(asked: str | None, runner: Runner | None, *, copies: bool = False) -> Iterator[Engine]:
+    """Yield a working engine with a temporary file for logins.
+
+    Args:
+        asked: the engine; None for the first that works.
+        runner: runs it.
+        copies: True for a copy between registries, for which skopeo and crane come first.
 
     Raises:
-        Failure: an engine that we do not know.
-        EngineError: none that works.
+        Failure: the name of the engine is unknown.
+        NoEngine: no engine works.
     """
-    if asked is not None and asked not in engines.ENGINES:
-        raise Failure(WRONG_USAGE, f"--engine {asked} is none of {', '.join(engines.ENGINES)}")
+    known = (*engines.COPIERS, *engines.ENGINES) if copies else engines.ENGINES
+    if asked is not None and asked not in known:
+        raise Failure(WRONG_USAGE, f"--engine {asked} is none of {', '.join(known)}")
+    among = engines.COPIERS if copies else engines.ENGINES
     with tempfile.TemporaryDirectory(prefix="trn-login-") as directory:
-        yield engines.find(asked, runner or Programs(), Path(directory, "auth.json"))
+        yield engines.find(asked, runner or Programs(), Path(directory, "auth.json"), among)
 
 
-def bring(engine: Engine, repository: Repository, reference: str) -> None:
-    """Pushes an image that the engine holds.
+def log_in(engine: Engine, repository: Repository) -> None:
+    """Log the engine in to the stack's registry, where that is ECR.
 
     Raises:
         AwsError: no way into the registry.
@@ -173,11 +166,10 @@ def bring(engine: Engine, repository: Repository, reference: str) -> None:
     login = repository.login()
     if login is not None:
         engine.login(login.registry, login.user, login.password)
-    engine.push(reference)
 
 
 def report(cluster: ClusterOptions, reference: str, did: str, digest: str = "") -> int:
-    """Says how it ended; the exit code."""
+    """Print the result; return the exit code."""
     if cluster.as_json:
         data = {"schemaVersion": SCHEMA_VERSION, "image": reference, "state": did, "digest": digest}
         write_json(data)
@@ -187,12 +179,12 @@ def report(cluster: ClusterOptions, reference: str, did: str, digest: str = "") 
 
 
 def _build(engine: Engine, planned: Planned) -> bool:
-    """Builds what the engine does not hold; whether it was built."""
+    """Build an image that the engine does not hold; return whether it was built."""
     if engine.has(planned.reference):
         return False
     sys.stderr.write(f"Building {planned.reference} from {planned.request.base} with {engine.name}\n")
     with tempfile.TemporaryDirectory(prefix="trn-image-") as directory:
-        # Readable for whoever the engine runs as.
+        # Readable for the user that runs the engine.
         os.chmod(directory, 0o755)
         planned.made_of.write(Path(directory))
         engine.build(planned.reference, Path(directory), planned.made_of.arguments)

@@ -8,7 +8,7 @@ from trainium_eks.cli.shared.session import run_and_report
 
 
 def run(target: Target, pod: str, namespace: str | None, container: str | None, command: Sequence[str]) -> int:
-    """``trn local exec POD -- COMMAND``: the command's exit code."""
+    """Run ``trn local exec POD -- COMMAND``; return the command's exit code."""
 
     def act() -> int:
         from trainium_eks.local.runtime import exec_command

@@ -17,7 +17,7 @@ from trainium_eks.plan.graph import SCHEMA_VERSION
 
 
 def show(*, as_json: bool) -> int:
-    """``trn local images``; the exit code."""
+    """Run ``trn local images``; return the exit code."""
 
     def act() -> int:
         found = images.all_images()
@@ -38,7 +38,7 @@ def show(*, as_json: bool) -> int:
 
 
 def make(name: str, requirements: Path | None) -> int:
-    """``trn local images make``; the exit code."""
+    """Run ``trn local images make``; return the exit code."""
 
     def act() -> int:
         short = name.removeprefix(images.PREFIX)
@@ -57,7 +57,7 @@ def make(name: str, requirements: Path | None) -> int:
 
 
 def path(name: str) -> int:
-    """``trn local images path``; the exit code."""
+    """Run ``trn local images path``; return the exit code."""
 
     def act() -> int:
         image = images.find(name)
@@ -70,7 +70,7 @@ def path(name: str) -> int:
 
 
 def remove(name: str) -> int:
-    """``trn local images remove``; the exit code."""
+    """Run ``trn local images remove``; return the exit code."""
 
     def act() -> int:
         for image in images.remove(name):

@@ -1,4 +1,4 @@
-"""A researcher's seat: a stack's outputs, one of its namespaces, and the API server as that namespace's researcher."""
+"""Session of a researcher: a stack's outputs, a namespace, and the API server as that namespace's researcher."""
 
 import os
 import sys
@@ -25,30 +25,30 @@ INTERRUPTED = 130
 
 @dataclass(frozen=True)
 class Session:
-    """A seat that is taken."""
+    """Open connection of a researcher."""
 
     source: StackAccess
     namespace: NamespaceOutput
     api: "Api"
-    """The API server, asked as the researcher."""
+    """Client of the API server, with the researcher's rights."""
     kubeconfig: Path
     """File behind :attr:`api`, for programs such as kubectl; gone after the session unless it is the local cloud's."""
 
     @property
     def outputs(self) -> StackOutputs:
-        """The stack's."""
+        """The stack's outputs."""
         return self.source.outputs
 
     @property
     def is_local(self) -> bool:
-        """Whether it is the local cloud of this machine."""
+        """Whether the cluster is the local cloud of this machine."""
         return self.source.paths is not None
 
 
 @contextmanager
 def open_session(cluster: ClusterOptions) -> Iterator[Session]:
-    """Takes a seat. Where nobody names a kubeconfig, the local cloud's API server is asked as the team's researcher,
-    never as the administrator.
+    """Open a session. Without a kubeconfig of the caller, the local cloud's API server is used as the team's
+    researcher, never as the administrator.
 
     Raises:
         Failure: no stack, no such namespace, or no way to the cluster.
@@ -75,7 +75,7 @@ def open_session(cluster: ClusterOptions) -> Iterator[Session]:
 
 
 def find_namespace(outputs: StackOutputs, name: str | None) -> NamespaceOutput:
-    """One of the stack's namespaces, the first without a name.
+    """Return one of the stack's namespaces, the first without a name.
 
     Raises:
         Failure: the stack has none, or none of that name.
@@ -94,11 +94,11 @@ def find_namespace(outputs: StackOutputs, name: str | None) -> NamespaceOutput:
 
 
 def run_and_report(act: Callable[[], int], *, as_json: bool = False) -> int:
-    """Runs a command; whatever stops it is said in its own words, without a traceback. The exit code.
+    """Run a command and report its errors in their own words, without a traceback; return the exit code.
 
     Args:
         act: the command.
-        as_json: whether what stops it is one JSON document on standard output, as all that it prints.
+        as_json: report an error as one JSON document on standard output, without other output.
     """
     try:
         try:

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from trainium_eks.cli.local.local_app import Directory, NoColor, Stack
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.options import Directory, NoColor, Stack
 
 __all__ = ["Directory", "Json", "Kubeconfig", "Namespace", "NoColor", "Outputs", "Stack", "with_cluster_options"]
 
@@ -39,7 +39,7 @@ def _options(
 
 
 def with_cluster_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command whose parameter ``cluster`` is made of options, which come last in its help."""
+    """Return a command with the options of its parameter ``cluster``, last in its help."""
     own = [each for each in inspect.signature(command).parameters.values() if each.name != "cluster"]
     options = inspect.signature(_options).parameters
 

@@ -1,5 +1,9 @@
-"""Container engines: docker, podman or buildah, whichever is here. Runs them; their words go to stderr as they come."""
+"""Programs of this machine for container images. Their output goes to stderr as it comes.
 
+docker, podman and buildah are engines: they build, pull and push. skopeo and crane copy from registry to registry.
+"""
+
+import re
 import shutil
 import subprocess
 import sys
@@ -14,24 +18,28 @@ from trainium_eks.jobs.images.images import DOCKERFILE, PLATFORM
 from trainium_eks.kube.errors import ClusterError, MissingError
 
 ENGINES = ("docker", "podman", "buildah")
-"""In the order in which they are looked for."""
+COPIERS = ("skopeo", "crane")
+"""Names, like :data:`ENGINES` in the order of the search."""
 
+_PROBES = {"skopeo": "--version", "crane": "version"}
+"""Subcommands that show whether a program works; ``info`` of the others asks their service, too."""
+_RETRIES = 5
 _LAST_LINES = 2
 
 
 class EngineError(ClusterError):
-    """An engine failed, or there is none; the text says what to do."""
+    """An engine failed, or there is none; the text names the remedy."""
 
 
 class NoEngine(EngineError, MissingError):  # noqa: N818 - reads as what it is where it is caught
-    """No engine is on this machine, or none of them works."""
+    """No program for the task is on this machine, or none of them works."""
 
 
 class Runner(Protocol):
-    """Runs a program."""
+    """Protocol of a program's runner."""
 
     def run(self, argv: Sequence[str], *, stdin: str = "") -> None:
-        """Shows what it says.
+        """Run a program and show its output.
 
         Raises:
             EngineError: it ended with another code than 0.
@@ -39,15 +47,15 @@ class Runner(Protocol):
         ...
 
     def ask(self, argv: Sequence[str]) -> tuple[int, str]:
-        """Its exit code and all that it says, shown to nobody."""
+        """Run a program silently, and return its exit code and all its output."""
         ...
 
 
 class Programs:
-    """Programs of this machine."""
+    """Runner of programs of this machine."""
 
     def run(self, argv: Sequence[str], *, stdin: str = "") -> None:
-        """See :meth:`Runner.run`. On a terminal the program has it to itself, for its bars."""
+        """Run as :meth:`Runner.run`. On a terminal the program has it to itself, for its bars."""
         given = subprocess.PIPE if stdin else subprocess.DEVNULL
         if sys.stderr.isatty():
             process = subprocess.Popen(argv, stdin=given, stdout=sys.stderr, stderr=sys.stderr, text=True)
@@ -61,7 +69,7 @@ class Programs:
             raise EngineError(f"{shown} ended with code {process.returncode}" + (f":\n{said}" if said else ""))
 
     def ask(self, argv: Sequence[str]) -> tuple[int, str]:
-        """See :meth:`Runner.ask`."""
+        """Run as :meth:`Runner.ask`."""
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
@@ -70,15 +78,16 @@ class Programs:
 
 @dataclass(frozen=True)
 class Engine:
-    """One engine, and how it is spoken to."""
+    """One of :data:`ENGINES` or :data:`COPIERS`, with its commands."""
 
     name: str
     runner: Runner
     auth_file: Path | None = None
-    """Where podman and buildah keep our login while this is used; docker has a store of its own, often the system's."""
+    """File in which podman, buildah and skopeo keep our login meanwhile; docker and crane keep logins in their own
+    stores, often the system's."""
 
     def build(self, reference: str, directory: Path, arguments: Mapping[str, str]) -> None:
-        """Builds the image of a directory's Dockerfile.
+        """Build the image of a directory's Dockerfile.
 
         Raises:
             EngineError: the base cannot be had, or a step fails.
@@ -111,63 +120,111 @@ class Engine:
         )
 
     def has(self, reference: str) -> bool:
-        """Whether the engine holds an image."""
+        """Return whether the engine holds an image."""
         kind = ["inspect", "--type", "image"] if self.name == "buildah" else ["image", "inspect"]
         return self.runner.ask([self.name, *kind, reference])[0] == 0
 
     def pull(self, reference: str) -> None:
-        """Fetches an image from its registry."""
+        """Pull an image from its registry."""
         self.runner.run([self.name, "pull", "--platform", PLATFORM, *self._transport(reference), reference])
 
     def tag(self, reference: str, other: str) -> None:
-        """Gives an image another name."""
+        """Give an image another name."""
         self.runner.run([self.name, "tag", reference, other])
 
     def push(self, reference: str) -> None:
-        """Brings an image to its registry."""
+        """Push an image to its registry."""
         self.runner.run([self.name, "push", *self._transport(reference), *self._logins(), reference])
 
+    def copy(self, source: str, target: str) -> None:
+        """Copy an image from registry to registry.
+
+        skopeo and crane copy all platforms byte for byte, compare every digest, leave out the layers that are there,
+        and try again where a registry breaks off. An engine brings the image of :data:`PLATFORM` alone.
+
+        Raises:
+            EngineError: the source is not there, a registry refuses, or a digest is wrong.
+        """
+        if self.name == "skopeo":
+            self.runner.run(skopeo_copy(source, target, self.auth_file if self._logins() else None))
+        elif self.name == "crane":
+            self.runner.run([self.name, "copy", source, target])
+        else:
+            self.pull(source)
+            self.tag(source, target)
+            self.push(target)
+
     def login(self, registry: str, user: str, password: str) -> None:
-        """Logs in. The password is written to the engine's input: arguments can be read by everybody on a machine.
+        """Log in. The password is written to the engine's input: arguments can be read by everybody on a machine.
 
         Raises:
             EngineError: the registry refuses.
         """
         given = ("--username", user, "--password-stdin", *self._transport(registry), *self._logins(login=True))
-        self.runner.run([self.name, "login", *given, registry], stdin=password)
+        group = ["auth"] if self.name == "crane" else []
+        self.runner.run([self.name, *group, "login", *given, registry], stdin=password)
 
     def _logins(self, *, login: bool = False) -> list[str]:
-        """What is pulled comes by the user's own logins; ours is for the stack's registry."""
-        if self.name == "docker" or self.auth_file is None or not (login or self.auth_file.exists()):
+        """Return the options for our login, which is for the stack's registry alone; pulls use the user's own
+        logins."""
+        if self.name in ("docker", "crane") or self.auth_file is None or not (login or self.auth_file.exists()):
             return []
         return ["--authfile", str(self.auth_file)]
 
     def _transport(self, reference: str) -> list[str]:
-        if self.name == "docker":
+        if self.name in ("docker", "crane") or not _is_loopback(reference):
             return []
-        host = urlsplit(f"//{reference.partition('/')[0]}").hostname or ""
-        # docker trusts loopback registries without TLS, too.
-        return ["--tls-verify=false"] if host in ("localhost", "127.0.0.1", "::1") else []
+        # docker and crane trust loopback registries without TLS, too.
+        return ["--tls-verify=false"]
 
 
-def find(asked: str | None, runner: Runner, auth_file: Path | None = None) -> Engine:
-    """The engine asked for, else the first that is here and works.
+def find(asked: str | None, runner: Runner, auth_file: Path | None = None, among: Sequence[str] = ENGINES) -> Engine:
+    """Return the program with the given name, else the first that is here and works.
+
+    Args:
+        asked: one of :data:`ENGINES` or :data:`COPIERS`; None for the first of ``among``.
+        runner: runs it.
+        auth_file: see :class:`Engine`.
+        among: the programs for the task.
 
     Raises:
-        EngineError: there is none, or its service does not run.
+        NoEngine: there is none, or its service does not run.
     """
-    here = [name for name in ([asked] if asked else ENGINES) if shutil.which(name)]
+    here = [name for name in ([asked] if asked else among) if shutil.which(name)]
     if not here:
-        what = f"{asked} is not on PATH" if asked else f"none of {', '.join(ENGINES)} is on PATH"
-        raise NoEngine(f"{what}: install one, or build in the cluster with --in-cluster, which needs none")
+        what = f"{asked} is not on PATH" if asked else f"none of {', '.join(among)} is on PATH"
+        raise NoEngine(f"{what}: install one, or use the cluster with --in-cluster, which needs none")
     why = []
     for name in here:
-        code, said = runner.ask([name, "info"])
+        code, said = runner.ask([name, _PROBES.get(name, "info")])
         if code == 0:
             return Engine(name, runner, auth_file)
         why.append(f"{name} is here, but does not work: {_last(said)}{_remedy(name)}")
-    others = "" if asked else "; or build in the cluster with --in-cluster"
+    others = "" if asked else "; or use the cluster with --in-cluster"
     raise NoEngine("\n".join(why) + others)
+
+
+def skopeo_copy(source: str, target: str, auth_file: Path | None) -> list[str]:
+    """Return the command line of skopeo that copies an image for all platforms, with its digest.
+
+    Args:
+        source: ``<registry>/<repository>:<tag>`` or ``@sha256:<digest>``; of both the digest counts.
+        target: ``<registry>/<repository>:<tag>``.
+        auth_file: docker's ``config.json`` with the login of the target's registry; None for the user's own logins,
+            by which the source is read in any case.
+    """
+    # skopeo refuses a reference with both. Signatures that lie beside a registry, as Red Hat's, could not be copied.
+    source = re.sub(r":[^:/@]+@", "@", source)
+    options = ["--all", "--preserve-digests", "--remove-signatures", f"--retry-times={_RETRIES}"]
+    options += ["--src-tls-verify=false"] if _is_loopback(source) else []
+    options += ["--dest-tls-verify=false"] if _is_loopback(target) else []
+    options += [f"--dest-authfile={auth_file}"] if auth_file else []
+    return ["skopeo", "copy", *options, f"docker://{source}", f"docker://{target}"]
+
+
+def _is_loopback(reference: str) -> bool:
+    host = urlsplit(f"//{reference.partition('/')[0]}").hostname or ""
+    return host in ("localhost", "127.0.0.1", "::1")
 
 
 def _remedy(name: str) -> str:
@@ -184,7 +241,7 @@ def _last(text: str) -> str:
 
 
 def _shown(process: "subprocess.Popen[str]", stdin: str) -> str:
-    """Shows the output line by line; its last lines."""
+    """Show the output line by line; return its last lines."""
     assert process.stdout is not None
     if process.stdin is not None:
         process.stdin.write(stdin)

@@ -1,9 +1,9 @@
-"""Images without an engine of one's own: Jobs on the CPU pool that build one, or copy one.
+"""Jobs on the CPU pool that build an image (buildah) or copy one (skopeo), for users without a container engine.
 
-Built by buildah, rootless: in a user namespace, RUN steps in a chroot. That asks for nothing that the baseline level of
+buildah builds rootless: in a user namespace, RUN steps in a chroot. That asks for nothing that the baseline level of
 Pod Security forbids: no privileged container, no host path, no added capability, and seccomp left as the node has it.
-It does need to make a user namespace, which containerd's default seccomp profile (``RuntimeDefault``) forbids, so
-the profile stays unset, and EKS' nodes then apply none. BuildKit's rootless mode needs the same, and a daemon besides.
+It does need to make a user namespace, which containerd's default seccomp profile (``RuntimeDefault``) forbids, so the
+profile stays unset, and EKS' nodes then apply none. BuildKit's rootless mode needs the same, and a daemon besides.
 """
 
 import base64
@@ -13,6 +13,7 @@ from typing import Any
 
 from trainium_eks.aws.ecr import Login
 from trainium_eks.jobs.data.staging import CPU_POOL, KIND_LABEL
+from trainium_eks.jobs.images.engines import skopeo_copy
 from trainium_eks.jobs.images.images import DOCKERFILE, PLATFORM, Context
 from trainium_eks.model.catalogue import lustre
 from trainium_eks.model.catalogue.versions import IMAGES
@@ -24,16 +25,16 @@ Json = dict[str, Any]
 KIND = "image-build"
 CONTAINER = "image"
 KEPT_SECONDS = 3600
-"""How long a finished job stays to be looked at, and its short-lived login with it."""
+"""Time that a finished job is kept to be looked at, and its short-lived login with it."""
 DEADLINE_SECONDS = 6 * 3600
 """A login of ECR ends after twelve hours."""
 MOST_CONTEXT_BYTES = 700 * 1024
 """Compressed: an object holds a mebibyte, and this one holds it as base64."""
 
-_CONTEXT, _LOGIN, _WORK, _CODE = "/context", "/login", "/work", "/code"
+_CONTEXT, _LOGIN, _WORK = "/context", "/login", "/work"
 _ARCHIVE, _CONFIG = "context.tar.gz", "config.json"
 _BUILDER_ID = 1000
-"""User ``build`` of buildah's image, who has subordinate user ids there."""
+"""User ``build`` of buildah's image, with subordinate user ids there."""
 _BUILDER_STORAGE = "/home/build/.local/share/containers"
 
 BUILD_SCRIPT = f"""\
@@ -53,13 +54,13 @@ buildah push --authfile {_LOGIN}/{_CONFIG} "$reference"
 def build_objects(
     namespace: NamespaceOutput, name: str, reference: str, made_of: Context, login: Login
 ) -> tuple[Json, tuple[Json, ...]]:
-    """The Job that builds and pushes an image, and the objects that it needs.
+    """Return the Job that builds and pushes an image, and the objects that it needs.
 
     Args:
         namespace: the team's.
         name: of all objects.
         reference: the image.
-        made_of: what it is built from; its archive has at most :data:`MOST_CONTEXT_BYTES`.
+        made_of: the builder's input; its archive has at most :data:`MOST_CONTEXT_BYTES`.
         login: to the image's registry.
     """
     arguments = [part for key, value in made_of.arguments.items() for part in ("--build-arg", f"{key}={value}")]
@@ -96,31 +97,23 @@ def build_objects(
 
 
 def mirror_objects(
-    namespace: NamespaceOutput, name: str, source: str, reference: str, code: dict[str, str], login: Login
+    namespace: NamespaceOutput, name: str, source: str, reference: str, login: Login
 ) -> tuple[Json, tuple[Json, ...]]:
-    """The Job that copies an image, and the objects that it needs.
+    """Return the Job that copies an image for all its platforms, and the objects that the Job needs.
 
     Args:
         namespace: the team's.
         name: of all objects.
         source: the image that is copied.
-        reference: what it becomes.
-        code: of :func:`mirror_code`.
+        reference: the copy's name.
         login: to the registry of ``reference``.
     """
-    keys = {path: path.replace("/", "__") for path in code}
-    config_map = _object(namespace, name, "ConfigMap")
-    config_map["data"] = {keys[path]: text for path, text in code.items()}
     container = {
         "name": CONTAINER,
-        "image": IMAGES["python"],
-        "command": ["python3", "-m", "trainium_workloads.mirror"],
-        "args": [source, reference, "--logins", f"{_LOGIN}/{_CONFIG}"],
-        "env": [
-            {"name": "PYTHONPATH", "value": _CODE},
-            {"name": "PYTHONUNBUFFERED", "value": "1"},
-            {"name": "PYTHONDONTWRITEBYTECODE", "value": "1"},
-        ],
+        "image": IMAGES["skopeo"],
+        "command": skopeo_copy(source, reference, Path(_LOGIN, _CONFIG)),
+        # What it remembers of registries, and blobs whose size it does not know in advance.
+        "env": [{"name": name, "value": _WORK} for name in ("HOME", "TMPDIR", "XDG_RUNTIME_DIR")],
         "resources": {"requests": {"cpu": "1", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -128,12 +121,11 @@ def mirror_objects(
             "readOnlyRootFilesystem": True,
         },
         "volumeMounts": [
-            {"name": "code", "mountPath": _CODE, "readOnly": True},
             {"name": "login", "mountPath": _LOGIN, "readOnly": True},
+            {"name": "work", "mountPath": _WORK},
         ],
     }
-    items = [{"key": key, "path": path} for path, key in keys.items()]
-    volumes = [{"name": "code", "configMap": {"name": name, "items": items}}, _login_volume(name)]
+    volumes = [_login_volume(name), {"name": "work", "emptyDir": {}}]
     user = namespace.training_user_id or lustre.DEFAULT_USER_ID
     security = {
         "runAsNonRoot": True,
@@ -142,27 +134,11 @@ def mirror_objects(
         "fsGroup": user,
         "seccompProfile": {"type": "RuntimeDefault"},
     }
-    return _job(namespace, name, reference, container, volumes, security), (
-        config_map,
-        _login_secret(namespace, name, login),
-    )
+    return _job(namespace, name, reference, container, volumes, security), (_login_secret(namespace, name, login),)
 
 
-def mirror_code(workloads: Path) -> dict[str, str]:
-    """The modules of the copier of images: path below the directory on ``PYTHONPATH`` to text."""
-    package = workloads / "trainium_workloads"
-    files = [
-        package / "__init__.py",
-        *sorted((package / "mirror").glob("*.py")),
-        *sorted((package / "stage").glob("*.py")),
-    ]
-    return {file.relative_to(workloads).as_posix(): file.read_text(encoding="utf-8") for file in files}
-
-
-def docker_config(login: Login | None) -> str:
-    """Docker's ``config.json`` with one login, which buildah, kubelets and our own copier read."""
-    if login is None:
-        return json.dumps({"auths": {}})
+def docker_config(login: Login) -> str:
+    """Return docker's ``config.json`` with one login, which buildah, skopeo and kubelets read."""
     token = base64.b64encode(f"{login.user}:{login.password}".encode()).decode()
     return json.dumps({"auths": {login.registry: {"auth": token}}})
 

@@ -1,6 +1,6 @@
-"""Certificates of a stack's control plane: made anew as a whole when any of them cannot be used.
+"""Certificates and kubeconfigs of a stack's control plane. When any certificate cannot be used, all are made anew.
 
-Two authorities, as in a cluster made by kubeadm: what the API server accepts as a client is none for etcd.
+Two authorities, as in a cluster made by kubeadm: a client of the API server is none of etcd.
 Keys are on the curve P-256, which takes milliseconds; RSA would be a tenth of the start-up.
 """
 
@@ -9,7 +9,8 @@ import ipaddress
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,325 +28,216 @@ from trainium_eks.local.paths import Paths
 from trainium_eks.model.kubeconfig import document
 
 VALID = timedelta(days=365)
-"""How long a certificate is valid."""
-
 RENEWED_BEFORE = timedelta(days=7)
-"""A certificate that ends sooner is made anew at the next start."""
-
-API_SERVER_HOSTS = (
-    "127.0.0.1",
-    network.GATEWAY,  # pods that run here reach it there
-    "localhost",
-    "kubernetes",
-    "kubernetes.default",
-    "kubernetes.default.svc",
-    "kubernetes.default.svc.cluster.local",
-)
-"""What the API server's certificate is for, besides the service ``kubernetes``."""
-
-
-@dataclass(frozen=True)
-class Identity:
-    """Who a client certificate says its holder is."""
-
-    name: str
-    """Of the files."""
-    user: str
-    group: str = ""
-    authority: str = "ca"
-
+"""A certificate that expires sooner is replaced at the next start."""
 
 ADMINISTRATOR = "admin"
-
-# The controller manager stands in for the controllers' many service accounts and kwok for all kubelets, so both are
-# administrators; that also keeps 1,000 nodes' heartbeats out of the queues for users (priority and fairness).
-IDENTITIES = (
-    Identity(ADMINISTRATOR, "kubernetes-admin", "system:masters"),
-    Identity("kube-controller-manager", "system:kube-controller-manager", "system:masters"),
-    Identity("kube-scheduler", "system:kube-scheduler"),
-    Identity("kwok", "system:kwok", "system:masters"),
-    # The pods' agent stands in for the kubelets of all nodes, too.
-    Identity("trn-pod-agent", "system:trn-pod-agent", "system:masters"),
-    # No group: it may do nothing at the API server. It is the API server's own, for the kubelet's port.
-    Identity(kubelet.CLIENT, kubelet.CLIENT_USER),
-    Identity("etcd-client", "kube-apiserver", authority="etcd-ca"),
-)
-"""The clients of the API server and of etcd."""
+SERVICE_ACCOUNT = "service-account"
+"""Certificate and key by which the API server knows the tokens of service accounts."""
 
 
 @dataclass(frozen=True)
-class _Server:
+class Certificate:
+    """A certificate of one server, client or authority. Kubernetes reads its subject as a user and groups."""
+
     name: str
-    hosts: tuple[str, ...]
+    """Name of the files."""
+    user: str
+    groups: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    """Names and addresses of a server; empty for clients and authorities."""
     authority: str = "ca"
+    """Certificate of the signer; an authority signs its own."""
+
+    @property
+    def subject(self) -> x509.Name:
+        """The user as the common name, and the groups as organizations."""
+        organizations = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in self.groups]
+        return x509.Name([*organizations, x509.NameAttribute(NameOID.COMMON_NAME, self.user)])
+
+    @property
+    def extensions(self) -> list[tuple[x509.ExtensionType, bool]]:
+        """The permitted uses of the certificate, each with whether a reader must understand it."""
+        signs = self.name == self.authority
+        # The fields of RFC 5280, 4.2.1.3, in order: digital signature, and for authorities certificates and CRLs.
+        usage = x509.KeyUsage(*(bit == 0 or (signs and bit in (5, 6)) for bit in range(9)))
+        found: list[tuple[x509.ExtensionType, bool]] = [(x509.BasicConstraints(signs, None), True), (usage, True)]
+        if self.hosts:
+            found.append((x509.SubjectAlternativeName([_general_name(host) for host in self.hosts]), False))
+        if not signs:
+            # A server is a client, too: members of etcd are each other's.
+            server = [ExtendedKeyUsageOID.SERVER_AUTH] if self.hosts else []
+            found.append((x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH, *server]), False))
+        return found
 
 
-def _servers(service_range: str) -> tuple[_Server, ...]:
-    # The service `kubernetes` has the first address of the range.
-    service = str(ipaddress.ip_network(service_range)[1])
+# The controller manager stands in for the controllers' service accounts; kwok and the pods' agent for all kubelets. All
+# three are administrators, which also keeps the heartbeats of 1,000 nodes out of the queues for users.
+_WITH_KUBECONFIG = (
+    Certificate(ADMINISTRATOR, "kubernetes-admin", ("system:masters",)),
+    Certificate("kube-controller-manager", "system:kube-controller-manager", ("system:masters",)),
+    Certificate("kube-scheduler", "system:kube-scheduler"),
+    Certificate("kwok", "system:kwok", ("system:masters",)),
+    Certificate("trn-pod-agent", "system:trn-pod-agent", ("system:masters",)),
+)
+
+
+def _all(service_range: str) -> tuple[Certificate, ...]:
+    # The agent relays the API server at the gateway, and the service `kubernetes` has the first address of its range.
+    addresses = ("127.0.0.1", network.GATEWAY, str(ipaddress.ip_network(service_range)[1]), "localhost")
+    service = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
     return (
-        _Server("kube-apiserver", (*API_SERVER_HOSTS, service)),
-        _Server("etcd", ("127.0.0.1", "localhost"), "etcd-ca"),
-        _Server(kubelet.CERTIFICATE, (kubelet.HOST,)),
+        Certificate("ca", "trn-local-ca"),
+        Certificate("etcd-ca", "trn-local-etcd-ca", authority="etcd-ca"),
+        Certificate(SERVICE_ACCOUNT, SERVICE_ACCOUNT, authority=SERVICE_ACCOUNT),
+        Certificate("kube-apiserver", "kube-apiserver", hosts=addresses + service),
+        Certificate("etcd", "etcd", hosts=("127.0.0.1", "localhost"), authority="etcd-ca"),
+        Certificate("etcd-client", "kube-apiserver", authority="etcd-ca"),
+        Certificate(kubelet.CERTIFICATE, kubelet.CERTIFICATE, hosts=(kubelet.HOST,)),
+        # No group: it may do nothing at the API server. It is the API server's own, for the kubelet's port.
+        Certificate(kubelet.CLIENT, kubelet.CLIENT_USER),
+        *_WITH_KUBECONFIG,
     )
 
 
-_AUTHORITIES = ("ca", "etcd-ca")
-_SERVICE_ACCOUNT = "service-account"
-
-
 def certificate(paths: Paths, name: str) -> Path:
-    """The file of a certificate: ``ca``, ``etcd-ca``, ``kube-apiserver``, ``etcd``, an identity's, a server's."""
+    """Return the file of a certificate, such as ``ca``, ``kube-apiserver``, ``admin`` or ``service-account``."""
     return paths.pki / f"{name}.crt"
 
 
 def key(paths: Paths, name: str) -> Path:
-    """The file of its private key; also ``service-account``."""
+    """Return the file of the private key of a certificate."""
     return paths.pki / f"{name}.key"
 
 
-def service_account_public_key(paths: Paths) -> Path:
-    """What service accounts' tokens are verified with."""
-    return paths.pki / f"{_SERVICE_ACCOUNT}.pub"
+def kubeconfig(paths: Paths, client: str) -> Path:
+    """Return the kubeconfig of a client; people use the administrator's."""
+    return paths.kubeconfig if client == ADMINISTRATOR else paths.pki / f"{client}.kubeconfig"
 
 
-def kubeconfig(paths: Paths, identity: str) -> Path:
-    """The kubeconfig of an identity: the administrator's is the one for people."""
-    return paths.kubeconfig if identity == ADMINISTRATOR else paths.pki / f"{identity}.kubeconfig"
+def certificate_authority_data(paths: Paths) -> str:
+    """Return the authority's certificate as kubeconfigs and webhook configurations hold it: PEM in base64."""
+    return _base64(certificate(paths, "ca"))
 
 
 def ensure(paths: Paths, service_range: str) -> bool:
-    """Makes all certificates anew if any is missing, unreadable, about to expire or not of its authority.
+    """Make all certificates anew if any is missing, unreadable, about to expire or of another authority.
 
-    Args:
-        paths: the stack's files.
-        service_range: addresses of services, of which the API server has one.
-
-    Returns:
-        True when they were made, so that whoever runs with the old ones must be started again.
-
-    Raises:
-        ClusterError: the directory cannot be written.
+    The API server has the first address of the range of services. Return True when the certificates were made, for
+    processes with the old ones must then be started again. Raise ClusterError where the directory cannot be written.
     """
-    servers = _servers(service_range)
-    if _is_whole(paths, servers):
+    wanted = _all(service_range)
+    if all(_is_usable(paths.pki, each) for each in wanted):
         return False
     making = paths.pki.with_name(f"{paths.pki.name}.new")
-    try:
+    with _writing(paths.pki):
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir(parents=True, mode=0o700)
-        _make_all(making, servers)
+        for each in wanted:
+            _issue(making, each)
         shutil.rmtree(paths.pki, ignore_errors=True)
         making.rename(paths.pki)
-    except OSError as error:
-        raise unwritable(error, paths.pki) from error
     return True
 
 
-def write_kubeconfigs(paths: Paths, server: str) -> None:
-    """Writes every identity's kubeconfig for an API server at that address, with its certificates embedded.
+def serving_certificate(paths: Paths, name: str, hosts: Sequence[str]) -> tuple[Path, Path, Path]:
+    """Return the files of certificate, private key and authority for another server of the stack, such as a webhook.
 
-    Raises:
-        ClusterError: the directory cannot be written.
+    A certificate that can be used is kept. Raise ClusterError where the directory cannot be written.
     """
-    for identity in IDENTITIES:
-        if identity.authority == "ca" and identity.name != kubelet.CLIENT:
-            user = f"trn-{paths.root.name}" if identity.name == ADMINISTRATOR else identity.user
-            _keep_kubeconfig(paths, kubeconfig(paths, identity.name), server, identity.name, user)
+    _keep(paths, Certificate(name, hosts[0], hosts=tuple(hosts)))
+    return certificate(paths, name), key(paths, name), certificate(paths, "ca")
+
+
+def write_kubeconfigs(paths: Paths, server: str) -> None:
+    """Write the kubeconfigs of the API server's clients; raise ClusterError where the directory cannot be written."""
+    for each in _WITH_KUBECONFIG:
+        user = f"trn-{paths.root.name}" if each.name == ADMINISTRATOR else each.user
+        _write_kubeconfig(paths, kubeconfig(paths, each.name), server, each.name, user)
 
 
 def researcher_kubeconfig(paths: Paths, namespace: str, groups: Sequence[str], server: str) -> Path:
-    """A kubeconfig whose holder is in these groups and in no other, with its context in the namespace.
+    """Return a kubeconfig of a user in these groups alone, with the namespace in its context.
 
-    Its certificate is kept while it can be used.
-
-    Args:
-        paths: the stack's files; :func:`ensure` has made its authority.
-        namespace: the team's.
-        groups: of Kubernetes; at least one.
-        server: address of the API server.
-
-    Raises:
-        ClusterError: the directory cannot be written.
+    A certificate that can be used is kept. Raise ClusterError where the directory cannot be written.
     """
     # X.509 limits a common name to 64 characters; what matters is the group.
-    name, user = f"researcher-{namespace}", f"researcher@{namespace}"[:64]
-    subject = _subject(user, *groups)
-    if not _is_signed(paths, name, "ca", (), subject):
-        try:
-            _issue(paths.pki, name, subject, _load(paths.pki, "ca"), client=True)
-        except OSError as error:
-            raise unwritable(error, paths.pki) from error
+    wanted = Certificate(f"researcher-{namespace}", f"researcher@{namespace}"[:64], groups=tuple(groups))
+    _keep(paths, wanted)
     file = paths.kubeconfig_of(namespace)
-    _keep_kubeconfig(paths, file, server, name, user, namespace)
+    _write_kubeconfig(paths, file, server, wanted.name, wanted.user, namespace)
     return file
 
 
 def service_account_kubeconfig(paths: Paths, program: str, namespace: str, account: str) -> Path:
     """Return the kubeconfig with which a program acts as a service account.
 
-    As in EKS, the account's own roles limit the program, and the API server queues its requests with those of other
-    service accounts. The administrator's certificate impersonates the account, because a certificate's common name has
-    at most 64 characters.
-
-    Args:
-        paths: the stack's files; :func:`write_kubeconfigs` has written the administrator's kubeconfig.
-        program: name of the program, and of the file.
-        namespace: of the service account.
-        account: name of the service account.
-
-    Raises:
-        ClusterError: the directory cannot be written.
+    As in EKS, the account's own roles limit the program. The API server queues the program's requests with those of all
+    service accounts. The administrator's kubeconfig, which must be there, impersonates the account, because the common
+    name of a certificate has at most 64 characters. Raise ClusterError where the directory cannot be written.
     """
-    file = paths.pki / f"{program}.kubeconfig"
-    try:
+    file = kubeconfig(paths, program)
+    with _writing(file):
         made = json.loads(kubeconfig(paths, ADMINISTRATOR).read_text())
         for each in made["users"]:
             each["user"]["as"] = f"system:serviceaccount:{namespace}:{account}"
         _write(file, (json.dumps(made, indent=2) + "\n").encode())
-    except OSError as error:
-        raise unwritable(error, file) from error
     return file
 
 
-def serving_certificate(paths: Paths, name: str, hosts: Sequence[str]) -> tuple[Path, Path, Path]:
-    """A certificate for another server of the stack, such as a webhook's; kept while it can be used.
-
-    Args:
-        paths: the stack's files; :func:`ensure` has made its authority.
-        name: of the files.
-        hosts: names and addresses that the certificate is for.
-
-    Returns:
-        The files of certificate, private key and authority.
-
-    Raises:
-        ClusterError: the directory cannot be written.
-    """
-    files = certificate(paths, name), key(paths, name), certificate(paths, "ca")
-    if not _is_signed(paths, name, "ca", hosts):
-        try:
-            authority = _load(paths.pki, "ca")
-            _issue(paths.pki, name, _subject(hosts[0]), authority, hosts=hosts)
-        except OSError as error:
-            raise unwritable(error, paths.pki) from error
-    return files
+_UNUSABLE = (OSError, ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm)
 
 
-def certificate_authority_data(paths: Paths) -> str:
-    """The authority's certificate as kubeconfigs and webhook configurations hold it: PEM in base64."""
-    return _base64(certificate(paths, "ca"))
+def _keep(paths: Paths, wanted: Certificate) -> None:
+    if not _is_usable(paths.pki, wanted):
+        with _writing(paths.pki):
+            _issue(paths.pki, wanted)
 
 
-_Pair = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
-_BROKEN = (OSError, ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, x509.ExtensionNotFound)
-
-
-def _make_all(directory: Path, servers: Sequence[_Server]) -> None:
-    authorities = {name: _issue(directory, name, _subject(f"trn-local-{name}"), None) for name in _AUTHORITIES}
-    for server in servers:
-        _issue(directory, server.name, _subject(server.name), authorities[server.authority], hosts=server.hosts)
-    for identity in IDENTITIES:
-        subject = _subject(identity.user, identity.group)
-        _issue(directory, identity.name, subject, authorities[identity.authority], client=True)
-    signing = ec.generate_private_key(ec.SECP256R1())
-    _write(directory / f"{_SERVICE_ACCOUNT}.key", _private_pem(signing))
-    public = signing.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+def _is_usable(directory: Path, wanted: Certificate) -> bool:
+    """Return whether a certificate is readable with its key, current, of its authority, and as it should be."""
+    try:
+        made, private = _load(directory, wanted.name)
+        made.verify_directly_issued_by(_load(directory, wanted.authority)[0])
+        present = [each.value for each in made.extensions]
+    except _UNUSABLE:
+        return False
+    now = datetime.now(UTC)
+    return (
+        private.public_key() == made.public_key()
+        and made.subject == wanted.subject
+        and all(each in present for each, _ in wanted.extensions)
+        and made.not_valid_before_utc <= now <= made.not_valid_after_utc - RENEWED_BEFORE
     )
-    _write(directory / f"{_SERVICE_ACCOUNT}.pub", public)
 
 
-def _issue(
-    directory: Path,
-    name: str,
-    subject: x509.Name,
-    authority: _Pair | None,
-    *,
-    hosts: Sequence[str] = (),
-    client: bool = False,
-) -> _Pair:
-    """Makes a certificate and its key: an authority's own, a server's for hosts, or a client's."""
+def _issue(directory: Path, wanted: Certificate) -> None:
     private = ec.generate_private_key(ec.SECP256R1())
-    issuer, signing = (authority[0].subject, authority[1]) if authority else (subject, private)
+    issuer, signing = wanted.subject, private
+    if wanted.authority != wanted.name:
+        authority, signing = _load(directory, wanted.authority)
+        issuer = authority.subject
     now = datetime.now(UTC)
     builder = (
         x509.CertificateBuilder()
-        .subject_name(subject)
         .issuer_name(issuer)
+        .subject_name(wanted.subject)
         .public_key(private.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))  # clocks that are set back a little
         .not_valid_after(now + VALID)
-        .add_extension(x509.BasicConstraints(ca=authority is None, path_length=None), critical=True)
-        .add_extension(_usage(authority is None), critical=True)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key()), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(private.public_key()), critical=False)
     )
-    if hosts:
-        builder = builder.add_extension(x509.SubjectAlternativeName(_names(hosts)), critical=False)
-    if hosts or client:
-        # A server's may be shown to its like, too: etcd's members are each other's clients.
-        purposes = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else [])]
-        builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
-    made = builder.sign(signing, hashes.SHA256())
-    _write(directory / f"{name}.key", _private_pem(private))
-    _write(directory / f"{name}.crt", made.public_bytes(serialization.Encoding.PEM))
-    return made, private
+    for extension, critical in wanted.extensions:
+        builder = builder.add_extension(extension, critical)
+    pem = serialization.Encoding.PEM
+    unencrypted = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    _write(directory / f"{wanted.name}.key", private.private_bytes(pem, *unencrypted))
+    _write(directory / f"{wanted.name}.crt", builder.sign(signing, hashes.SHA256()).public_bytes(pem))
 
 
-def _usage(authority: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=authority,
-        crl_sign=authority,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _is_whole(paths: Paths, servers: Sequence[_Server]) -> bool:
-    try:
-        for name in _AUTHORITIES:
-            made, _ = _load(paths.pki, name)
-            if not _is_current(made):
-                return False
-        signing = serialization.load_pem_private_key(key(paths, _SERVICE_ACCOUNT).read_bytes(), None)
-        public = serialization.load_pem_public_key(service_account_public_key(paths).read_bytes())
-        if signing.public_key() != public:
-            return False
-    except _BROKEN:
-        return False
-    return all(_is_signed(paths, server.name, server.authority, server.hosts) for server in servers) and all(
-        _is_signed(paths, identity.name, identity.authority, (), _subject(identity.user, identity.group))
-        for identity in IDENTITIES
-    )
-
-
-def _is_signed(paths: Paths, name: str, authority: str, hosts: Sequence[str], subject: x509.Name | None = None) -> bool:
-    """Whether a certificate can be used: readable with its key, current, of the authority, for these hosts."""
-    try:
-        made, private = _load(paths.pki, name)
-        made.verify_directly_issued_by(_load(paths.pki, authority)[0])
-        if hosts:
-            names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-            if list(names) != _names(hosts):
-                return False
-        return _is_current(made) and private.public_key() == made.public_key() and subject in (None, made.subject)
-    except _BROKEN:
-        return False
-
-
-def _is_current(made: x509.Certificate) -> bool:
-    now = datetime.now(UTC)
-    return made.not_valid_before_utc <= now and now + RENEWED_BEFORE <= made.not_valid_after_utc
-
-
-def _load(directory: Path, name: str) -> _Pair:
+def _load(directory: Path, name: str) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     made = x509.load_pem_x509_certificate((directory / f"{name}.crt").read_bytes())
     private = serialization.load_pem_private_key((directory / f"{name}.key").read_bytes(), None)
     if not isinstance(private, ec.EllipticCurvePrivateKey):
@@ -353,56 +245,23 @@ def _load(directory: Path, name: str) -> _Pair:
     return made, private
 
 
-def _subject(user: str, *groups: str) -> x509.Name:
-    """Kubernetes takes the common name for the user and the organizations for the groups."""
-    organizations = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups if group]
-    return x509.Name([*organizations, x509.NameAttribute(NameOID.COMMON_NAME, user)])
-
-
-def _names(hosts: Sequence[str]) -> list[x509.GeneralName]:
-    names: list[x509.GeneralName] = []
-    for host in hosts:
-        try:
-            names.append(x509.IPAddress(ipaddress.ip_address(host)))
-        except ValueError:
-            names.append(x509.DNSName(host))
-    return names
-
-
-def _private_pem(private: ec.EllipticCurvePrivateKey) -> bytes:
-    return private.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-
-
-def _keep_kubeconfig(paths: Paths, file: Path, server: str, certified: str, user: str, namespace: str = "") -> None:
-    """Writes a kubeconfig unless it is there already.
-
-    Args:
-        paths: the stack's files.
-        file: the kubeconfig.
-        server: address of the API server.
-        certified: name of the files of certificate and key.
-        user: entry for them.
-        namespace: of the context; ``default`` when empty.
-    """
+def _general_name(host: str) -> x509.GeneralName:
     try:
-        text = _kubeconfig_text(paths, server, certified, user, namespace)
-        if not file.exists() or file.read_text() != text:
-            _write(file, text.encode())
-    except OSError as error:
-        raise unwritable(error, file) from error
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
-def _kubeconfig_text(paths: Paths, server: str, certified: str, user: str, namespace: str) -> str:
-    credentials = {
-        "client-certificate-data": _base64(certificate(paths, certified)),
-        "client-key-data": _base64(key(paths, certified)),
-    }
-    made = document(
-        f"trn-{paths.root.name}", server, certificate_authority_data(paths), user, credentials, namespace=namespace
-    )
-    return json.dumps(made, indent=2) + "\n"
+def _write_kubeconfig(paths: Paths, file: Path, server: str, client: str, user: str, namespace: str = "") -> None:
+    """Write a kubeconfig with the certificate and key of a client; its context is in the namespace."""
+    with _writing(file):
+        credentials = {
+            "client-certificate-data": _base64(certificate(paths, client)),
+            "client-key-data": _base64(key(paths, client)),
+        }
+        cluster, authority = f"trn-{paths.root.name}", certificate_authority_data(paths)
+        made = document(cluster, server, authority, user, credentials, namespace=namespace)
+        _write(file, (json.dumps(made, indent=2) + "\n").encode())
 
 
 def _base64(file: Path) -> str:
@@ -410,9 +269,18 @@ def _base64(file: Path) -> str:
 
 
 def _write(file: Path, content: bytes) -> None:
-    """All of it or nothing, readable by its owner only from the first byte."""
+    """Write the whole file or nothing, readable by its owner only from the first byte."""
     part = file.with_name(f"{file.name}.part")
     part.unlink(missing_ok=True)
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
         opened.write(content)
     part.replace(file)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Raise ClusterError where a file below the path cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise unwritable(error, path) from error

@@ -7,10 +7,11 @@ program's resources: an ``up`` from nothing, a change of each resource, and a ``
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from string import Formatter
 from typing import Any
 
+from trainium_eks.operate.preflight.deploy_actions import Ask, Tags
+from trainium_eks.operate.preflight.deploy_table import NEEDS
 from trainium_eks.plan.backend import ACCOUNT
 from trainium_eks.plan.graph import Graph, Resource
 
@@ -39,58 +40,6 @@ class AccountRegion:
     """ARN of the policy that bounds its roles; empty for none."""
 
 
-class Tags(Enum):
-    """The tags that AWS shows IAM with a request."""
-
-    NONE = "none"
-    """No tag decides: names do, or nothing does."""
-    REQUEST = "request"
-    """Those that a new resource gets."""
-    RESOURCE = "resource"
-    """Those that the resource has."""
-
-
-@dataclass(frozen=True)
-class Ask:
-    """Actions that one type of resource takes on one kind of thing: a part of a row."""
-
-    actions: tuple[str, ...]
-    resource: str
-    """ARN, with words in braces: fields of a :class:`AccountRegion`, inputs and outputs of the resource."""
-    tags: Tags = Tags.NONE
-    context: Mapping[str, str] = field(default_factory=dict)
-    """Further condition keys; their values have words, too."""
-    of: str = ""
-    """Input that holds the id of the thing, or several: a parent of the resource, whose id is the word ``parent`` and
-    the id's last part ``end``. A parent that the program does not make has no tags that are known. Empty for the
-    resource itself."""
-
-
-def reads(*actions: str) -> tuple[Ask, ...]:
-    """Return actions that AWS knows on no single resource."""
-    return (Ask(actions, "*"),)
-
-
-def named(resource: str, *actions: str, **context: str) -> tuple[Ask, ...]:
-    """Return actions on something that its name tells from others'. Condition keys are given with ``__`` for ``:`` and
-    ``___`` for ``/``."""
-    return (Ask(actions, resource, Tags.NONE, _keys(context)),)
-
-
-def makes(resource: str, *actions: str, **context: str) -> tuple[Ask, ...]:
-    """Return actions that make a resource, with its tags in the request."""
-    return (Ask(actions, resource, Tags.REQUEST, _keys(context)),)
-
-
-def has(resource: str, *actions: str, of: str = "", **context: str) -> tuple[Ask, ...]:
-    """Return actions on an existing resource, or on the parent that an input names."""
-    return (Ask(actions, resource, Tags.RESOURCE, _keys(context), of),)
-
-
-def _keys(context: Mapping[str, str]) -> dict[str, str]:
-    return {key.replace("___", "/").replace("__", ":"): value for key, value in context.items()}
-
-
 def needed(graph: Graph, place: AccountRegion) -> tuple[IamRequest, ...]:
     """Return the requests of the first resource of each type, each once: policies tell types apart, and IAM takes a
     second for each simulation.
@@ -99,15 +48,13 @@ def needed(graph: Graph, place: AccountRegion) -> tuple[IamRequest, ...]:
         graph: the recorded program.
         place: where.
     """
-    from trainium_eks.operate.preflight.deploy_table import NEEDS
-
     owners = _Owners(graph)
     types = sorted({each.type for each in graph.resources} & NEEDS.keys())
     first = [graph.of_type(type_)[0] for type_ in types]
-    # Of the attachments every one, because each has a policy of its own.
+    # Every attachment, because each has another policy.
     others = graph.of_type("aws:iam/rolePolicyAttachment:RolePolicyAttachment")
     found = {str(each): each for resource in (*first, *others) for _, each in _of(resource, owners, place)}
-    # Tags of what is being made: one of them speaks for all.
+    # Tags of new resources: one of them speaks for all.
     tagging = [text for text, each in found.items() if "ec2:CreateAction" in each.context]
     return tuple(each for text, each in found.items() if text not in tagging[1:])
 
@@ -125,8 +72,6 @@ def requests(graph: Graph, place: AccountRegion) -> Iterator[tuple[Ask, IamReque
 
 
 def _of(resource: Resource, owners: "_Owners", place: AccountRegion) -> Iterator[tuple[Ask, IamRequest]]:
-    from trainium_eks.operate.preflight.deploy_table import NEEDS
-
     words = {**resource.inputs, **resource.outputs}
     for ask in NEEDS.get(resource.type, ()):
         if not ask.of:
@@ -176,7 +121,7 @@ def _requests(
             if name:
                 value = getattr(place, name, None)
                 text = text.replace(f"{{{name}}}", str(words.get(name) or "x") if value is None else value)
-        # What recording makes up: the account, and the ends of names.
+        # Invented by recording: the account, and the ends of names.
         return re.sub(r"\bsim-([0-9a-f]{7})[0-9a-f]?", r"\1", text).replace(ACCOUNT, place.account)
 
     context: dict[str, str | Sequence[str]] = {"aws:PrincipalAccount": place.account}

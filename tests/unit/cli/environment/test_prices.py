@@ -15,6 +15,7 @@ from trainium_eks.aws.account import Account
 from trainium_eks.cli.app import app
 from trainium_eks.cli.environment.check import prices
 from trainium_eks.cli.shared import recording
+from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE, Price
 from trainium_eks.plan.graph import Graph, Resource
 
@@ -93,7 +94,7 @@ def test_the_file_gets_the_prices_that_the_plan_then_uses(project: Path) -> None
     text = (project / "Pulumi.dev.yaml").read_text()
     assert "region: us-west-2 # here" in text
     entries = yaml.safe_load(text)["config"]["trainium-eks:instanceTypes"]
-    priced = CATALOGUE.with_entries(entries)
+    priced = with_entries(CATALOGUE, entries)
     assert priced.price("trn1.32xlarge") == Price(22.5, "2026-11-01", "us-west-2")
     assert set(entries) == {"trn1.32xlarge", "m6i.xlarge"}
     assert "2 prices written" in result.output

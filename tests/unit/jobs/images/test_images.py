@@ -2,6 +2,8 @@
 
 import base64
 import json
+import random
+import re
 import shutil
 import subprocess
 import tarfile
@@ -16,7 +18,7 @@ import kubernetes_validate
 import pytest
 from botocore.stub import Stubber  # type: ignore[import-untyped]
 from cluster_snapshots import group, outputs
-from registry_images import PROGRAM, Pushed, docker_registry, layer, push
+from registry_images import PROGRAM, Pushed, digest_of, docker_registry, layer, push
 
 from trainium_eks.aws import ecr, sessions
 from trainium_eks.aws.ecr import Login, Repository
@@ -182,7 +184,7 @@ class Recorded:
             self.held.append(argv[argv.index("--tag") + 1])
 
     def ask(self, argv: Sequence[str]) -> tuple[int, str]:
-        if argv[1] == "info":
+        if argv[1] in ("info", "--version", "version"):
             return (1, "Cannot connect to the daemon") if argv[0] in self.broken else (0, "")
         return (0, "") if argv[-1] in self.held else (125, "no such image")
 
@@ -211,6 +213,8 @@ def test_no_engine_at_all_leads_to_a_build_in_the_cluster(on_path: Callable[...,
         engines.find(None, Recorded())
     with pytest.raises(EngineError, match="podman is not on PATH"):
         engines.find("podman", Recorded())
+    with pytest.raises(EngineError, match=r"none of skopeo, crane is on PATH.*--in-cluster"):
+        engines.find(None, Recorded(), among=engines.COPIERS)
 
 
 def test_an_engine_that_does_not_run_is_said_with_what_starts_it(on_path: Callable[..., None]) -> None:
@@ -219,7 +223,7 @@ def test_an_engine_that_does_not_run_is_said_with_what_starts_it(on_path: Callab
         engines.find(None, Recorded("docker"))
 
 
-@pytest.mark.parametrize("name", engines.ENGINES)
+@pytest.mark.parametrize("name", [*engines.ENGINES, *engines.COPIERS])
 def test_a_password_is_never_an_argument(name: str, tmp_path: Path) -> None:
     runner = Recorded()
     engines.Engine(name, runner, tmp_path / "auth.json").login("r.example", "AWS", "the-password")
@@ -438,34 +442,115 @@ def test_on_the_local_cloud_images_are_environments(monkeypatch: pytest.MonkeyPa
         assert "local images make torch" in err
 
 
-@pytest.mark.usefixtures("_docker")
-def test_a_copy_by_an_engine(cluster: ClusterOptions, shown: Shown, canned: Stubber) -> None:
+@pytest.mark.parametrize(
+    ("engine", "commands"),
+    [
+        (None, ["login", "copy"]),
+        ("skopeo", ["login", "copy"]),
+        ("crane", ["auth", "copy"]),
+        ("docker", ["login", "pull", "tag", "push"]),
+    ],
+)
+def test_a_copy_logs_in_first(
+    cluster: ClusterOptions,
+    shown: Shown,
+    canned: Stubber,
+    on_path: Callable[..., None],
+    engine: str | None,
+    commands: list[str],
+) -> None:
+    on_path("docker", "crane", "skopeo")
     tag = "mirror-x-1.0"
     holds(canned, tag)
     lets_in(canned)
     holds(canned, tag, "sha256:1")
     runner = Recorded()
-    options = MirrorOptions(cluster, "public.ecr.aws/neuron/x:1.0", engine="docker")
+    options = MirrorOptions(cluster, "public.ecr.aws/neuron/x:1.0", engine=engine)
     assert shown(mirror.mirror(options, runner))[:2] == (0, f"{URL}:{tag} copied\n")
-    assert runner.commands() == ["pull", "tag", "login", "push"]
+    assert runner.commands() == commands
+    assert {argv[0] for argv in runner.ran} == {engine or "skopeo"}
 
 
-def test_a_copy_without_an_engine_between_real_registries(tmp_path: Path, shown: Shown) -> None:
-    if shutil.which(PROGRAM) is None:
-        pytest.skip("a real registry is not here: `apt-get install docker-registry` (Debian, Ubuntu) has one")
+@pytest.mark.parametrize(
+    ("engine", "said"),
+    [(None, "none of skopeo, crane is on PATH: install one"), ("kaniko", "is none of skopeo, crane, docker, podman")],
+)
+def test_a_copy_without_a_program_for_it_is_refused(
+    cluster: ClusterOptions, shown: Shown, canned: Stubber, on_path: Callable[..., None], engine: str | None, said: str
+) -> None:
+    on_path("docker")
+    holds(canned, "mirror-x-1.0")
+    code, _, err = shown(
+        mirror.mirror(MirrorOptions(cluster, "public.ecr.aws/neuron/x:1.0", engine=engine), Recorded())
+    )
+    assert (code, said in err) == (2, True), err
+
+
+def test_a_copy_reads_its_source_with_the_users_own_logins(tmp_path: Path) -> None:
+    runner, file = Recorded(), tmp_path / "auth.json"
+    for _ in ("before the login", "after it"):
+        engines.Engine("skopeo", runner, file).copy("r.example/x:1", "s.example/x:1")
+        file.write_text("{}")
+    assert [[each for each in argv if "auth" in each] for argv in runner.ran] == [[], [f"--dest-authfile={file}"]]
+
+
+def test_a_digest_counts_before_a_tag() -> None:
+    """skopeo refuses a reference with both."""
+    for registry in ("r.example", "r.example:5000"):
+        command = engines.skopeo_copy(f"{registry}/a/b:1.0@sha256:{'a' * 64}", "r.example/x:1", None)
+        assert command[-2] == f"docker://{registry}/a/b@sha256:{'a' * 64}"
+
+
+@pytest.fixture
+def real(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Pushed, MirrorOptions]]:
+    """A real registry's host, an image in it for two platforms, and the options of its copy by a real program."""
+    missing = [name for name in (PROGRAM, request.param) if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"not here: {', '.join(missing)} (`apt-get install docker-registry skopeo` on Debian and Ubuntu)")
     pushed = Pushed()
-    pushed.index("1.0", pushed.image(layer(a=b"a" * 100_000)))
+    arm = pushed.image(layer(a=b"arm"), architecture="arm64")
+    pushed.index("1.0", arm, pushed.image(layer(a=random.Random(1).randbytes(100_000))))
     with docker_registry(tmp_path) as url:
         push(url, "team/base", pushed)
         host = url.removeprefix("http://")
         file = tmp_path / "exported.json"
         file.write_text(outputs(imageRepository=f"{host}/team/training").model_dump_json(by_alias=True))
-        options = MirrorOptions(ClusterOptions(outputs=file), f"{host}/team/base:1.0")
-        assert shown(mirror.mirror(options))[:2] == (0, f"{host}/team/training:mirror-base-1.0 copied\n")
-        assert shown(mirror.mirror(options))[1].endswith("is there already\n")
-        code, _, err = shown(mirror.mirror(replace(options, source=f"{host}/team/base:2.0")))
+        yield host, pushed, MirrorOptions(ClusterOptions(outputs=file), f"{host}/team/base:1.0", engine=request.param)
+
+
+@pytest.mark.parametrize("real", engines.COPIERS, indirect=True)
+def test_a_copy_has_all_platforms_and_the_digest(real: tuple[str, Pushed, MirrorOptions], shown: Shown) -> None:
+    host, pushed, options = real
+    copies = Repository(f"{host}/team/training")
+    assert shown(mirror.mirror(options))[:2] == (0, f"{copies.url}:mirror-base-1.0 copied\n")
+    assert all(copies.digest(each) == digest_of(pushed.manifests[each][1]) for each in pushed.manifests if ":" in each)
+    assert copies.digest("mirror-base-1.0") == digest_of(pushed.manifests["1.0"][1])
+    assert shown(mirror.mirror(options))[1].endswith("is there already\n")
+    pinned = f"{host}/team/base:1.0@{digest_of(pushed.manifests['1.0'][1])}"
+    assert shown(mirror.mirror(replace(options, source=pinned, tag="pinned")))[0] == 0
+    code, _, err = shown(mirror.mirror(replace(options, source=f"{host}/team/base:2.0")))
+    assert code == 1
+    assert f"{host}/team/base:2.0 is not copied: " in err
+
+
+@pytest.mark.parametrize("real", engines.COPIERS, indirect=True)
+def test_a_copy_of_wrong_bytes_is_refused(
+    real: tuple[str, Pushed, MirrorOptions], shown: Shown, tmp_path: Path
+) -> None:
+    _, pushed, options = real
+    blob = max(pushed.blobs, key=lambda digest: len(pushed.blobs[digest])).removeprefix("sha256:")
+    file = next(tmp_path.glob(f"files/**/blobs/sha256/*/{blob}/data"))
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    # Into a registry of its own: a blob that is in the same one is mounted, and never read.
+    (tmp_path / "to").mkdir()
+    with docker_registry(tmp_path / "to") as to:
+        repository = f"{to.removeprefix('http://')}/team/training"
+        outputs_file = tmp_path / "exported.json"
+        outputs_file.write_text(outputs(imageRepository=repository).model_dump_json(by_alias=True))
+        code, _, err = shown(mirror.mirror(options))
         assert code == 1
-        assert "is not copied: " in err
+        assert re.search(r"(?s)is not copied: .*(Digest did not match|error verifying sha256 checksum)", err)
+        assert Repository(repository).digest("mirror-base-1.0") == ""
 
 
 # --- In the cluster ---------------------------------------------------------------------------------------------------
@@ -480,7 +565,7 @@ def build_job() -> tuple[dict[str, Any], tuple[dict[str, Any], ...]]:
 
 
 def mirror_job() -> tuple[dict[str, Any], tuple[dict[str, Any], ...]]:
-    return image_jobs.mirror_objects(TEAM, "mirror-1", TRN1, f"{URL}:m", image_jobs.mirror_code(workloads()), LOGIN)
+    return image_jobs.mirror_objects(TEAM, "mirror-1", TRN1, f"{URL}:m", LOGIN)
 
 
 @pytest.mark.parametrize("made", [build_job, mirror_job])
@@ -521,19 +606,6 @@ def test_the_builds_script_is_given_everything_as_arguments() -> None:
     assert subprocess.run(["bash", "-n", "-c", script], check=False).returncode == 0
 
 
-def test_the_code_of_a_mirror_runs_from_its_config_map(tmp_path: Path) -> None:
-    import sys
-
-    for path, text in image_jobs.mirror_code(workloads()).items():
-        file = tmp_path / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); sys.argv = ['x', '-h']; import runpy; "
-    program += "runpy.run_module('trainium_workloads.mirror', run_name='__main__')"
-    shown = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=False)
-    assert shown.returncode == 0, shown.stderr
-
-
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_build_in_the_cluster_is_followed_to_its_end(
     cluster: ClusterOptions, shown: Shown, canned: Stubber, monkeypatch: pytest.MonkeyPatch, ends: bool
@@ -570,8 +642,6 @@ def test_a_build_in_the_cluster_is_followed_to_its_end(
 def test_more_than_an_object_holds_is_not_sent(
     cluster: ClusterOptions, shown: Shown, canned: Stubber, tmp_path: Path
 ) -> None:
-    import random
-
     (tmp_path / "own").mkdir()
     (tmp_path / "own/big").write_bytes(random.Random(1).randbytes(800_000))
     options = ImageOptions(cluster, context=tmp_path / "own")

@@ -102,7 +102,7 @@ def test_certificates_are_valid_for_a_year(paths):
     ids=["missing", "empty", "cut off", "a directory"],
 )
 @pytest.mark.parametrize(
-    "name", ["ca.crt", "ca.key", "etcd-ca.key", "kube-apiserver.crt", "kwok.key", "service-account.pub"]
+    "name", ["ca.crt", "ca.key", "etcd-ca.key", "kube-apiserver.crt", "kwok.key", "service-account.key"]
 )
 def test_what_cannot_be_used_is_made_anew(paths, name: str, spoil: Callable[[Path], object]):
     spoil(paths.pki / name)

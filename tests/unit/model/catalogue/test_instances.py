@@ -11,6 +11,7 @@ import moto
 import pytest
 
 from trainium_eks.model.catalogue import regions
+from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import (
     CATALOGUE,
     Catalogue,
@@ -295,12 +296,12 @@ WHOLE: dict[str, Any] = {
 
 
 def extended(name: str, **entry: Any) -> InstanceType:
-    return CATALOGUE.with_entries({name: entry}).find(name)
+    return with_entries(CATALOGUE, {name: entry}).find(name)
 
 
 def faults(name: str, entry: Any) -> dict[str, str]:
     with pytest.raises(CatalogueError) as caught:
-        CATALOGUE.with_entries({name: entry})
+        with_entries(CATALOGUE, {name: entry})
     return {problem.path.removeprefix(f"{name}."): problem.reason for problem in caught.value.problems}
 
 
@@ -403,13 +404,13 @@ def test_a_name_that_is_none_is_refused() -> None:
 
 def test_all_faults_of_all_entries_come_together() -> None:
     with pytest.raises(CatalogueError) as caught:
-        CATALOGUE.with_entries({"trn1.32xlarge": {"vcpus": 0, "memoryGib": "x"}, "trn2.48xlarge": {"nope": 1}})
+        with_entries(CATALOGUE, {"trn1.32xlarge": {"vcpus": 0, "memoryGib": "x"}, "trn2.48xlarge": {"nope": 1}})
     paths = [problem.path for problem in caught.value.problems]
     assert paths == ["trn1.32xlarge.vcpus", "trn1.32xlarge.memory_gib", "trn2.48xlarge.nope"]
 
 
 def test_no_entries_make_an_equal_catalogue() -> None:
-    again = CATALOGUE.with_entries({})
+    again = with_entries(CATALOGUE, {})
     assert isinstance(again, Catalogue)
     assert dict(again) == dict(CATALOGUE)
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from unit.model.config.test_config import text
 
+from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.config import cluster, cross, storage
 from trainium_eks.model.config.cluster import ClusterConfig
@@ -66,7 +67,7 @@ def test_versions_by_their_support(kubernetes: str, severity: Severity | None) -
 
 @pytest.mark.parametrize(("vcpus", "memory", "warned"), [(4, 16, False), (3, 16, True), (4, 15, True), (8, 32, False)])
 def test_system_nodes_hold_the_control_components(vcpus: int, memory: int, warned: bool) -> None:
-    types = CATALOGUE.with_entries({"x1.own": {"like": "m6i.xlarge", "vcpus": vcpus, "memoryGib": memory}})
+    types = with_entries(CATALOGUE, {"x1.own": {"like": "m6i.xlarge", "vcpus": vcpus, "memoryGib": memory}})
     config = read(
         ClusterConfig, {"endpoint": {"private_access_via": "vpc"}, "system_nodes": {"instance_type": "x1.own"}}
     )

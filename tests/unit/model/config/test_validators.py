@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from unit.model.config.test_config import EVERY, FULL, VARIANTS, put, text
 
 from trainium_eks.model.catalogue import versions
+from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE, CatalogueError
 from trainium_eks.model.config import cluster, namespaces, network, node_groups, repository, storage
 from trainium_eks.model.config.cluster import ClusterConfig, EndpointConfig
@@ -73,7 +74,7 @@ class TestNodeGroups:
         assert [problem for problem in found if "zone" not in problem.reason] == []
 
     def test_a_type_sold_in_blocks_alone_is_not_had_on_demand(self) -> None:
-        catalogue = CATALOGUE.with_entries({"trn3.48xlarge": {"like": "trn2.48xlarge", "usage": ["capacity-block"]}})
+        catalogue = with_entries(CATALOGUE, {"trn3.48xlarge": {"like": "trn2.48xlarge", "usage": ["capacity-block"]}})
         config = of(NodeGroupConfig, name="train", instance_type="trn3.48xlarge")
         (told,) = node_groups.validate(config, region="us-west-2", catalogue=catalogue)
         assert (told.path, told.severity, told.good) == ("capacity.type", Severity.REFUSE, "capacity-block")
@@ -331,7 +332,7 @@ class TestClusters:
         assert self.problems(cpu_nodes=rest) == []
 
     def test_small_system_nodes_are_warned_of(self) -> None:
-        small = CATALOGUE.with_entries({"m6i.large": {"like": "m6i.xlarge", "vcpus": 2, "memoryGib": 8}})
+        small = with_entries(CATALOGUE, {"m6i.large": {"like": "m6i.xlarge", "vcpus": 2, "memoryGib": 8}})
         config = of(ClusterConfig, endpoint={"private_access_via": "vpc"}, system_nodes={"instance_type": "m6i.large"})
         (told,) = cluster.validate(config, production=False, catalogue=small)
         assert (told.path, told.severity) == ("system_nodes.instance_type", Severity.WARN)
@@ -695,11 +696,11 @@ class TestNodes:
     @pytest.mark.parametrize("name", ["m7g.4xlarge", "im4gn.4xlarge", "a1.xlarge", "p6e-gb200.36xlarge"])
     def test_an_arm64_type_is_refused(self, name: str) -> None:
         with pytest.raises(CatalogueError, match="arm64"):
-            CATALOGUE.with_entries({name: {"like": "m6i.4xlarge"}})
+            with_entries(CATALOGUE, {name: {"like": "m6i.4xlarge"}})
 
     @pytest.mark.parametrize("name", ["m7i.4xlarge", "g6e.4xlarge", "m7i-flex.4xlarge", "p6-b200.4xlarge"])
     def test_an_x86_type_is_not_taken_for_arm64(self, name: str) -> None:
-        assert name in CATALOGUE.with_entries({name: {"like": "m6i.4xlarge"}})
+        assert name in with_entries(CATALOGUE, {name: {"like": "m6i.4xlarge"}})
 
 
 class TestFormats:

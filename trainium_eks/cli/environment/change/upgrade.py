@@ -7,24 +7,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from trainium_eks.cli.environment.change.upgrade_report import Upgrade
 from trainium_eks.cli.shared import recording
 from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure, complain
 from trainium_eks.cli.shared.output import tell, write_json
 from trainium_eks.cli.shared.stack_file import StackFile, steps_of
 from trainium_eks.cli.shared.stack_file_edit import NotEditable, put, write_whole
-from trainium_eks.model.catalogue import versions
 from trainium_eks.model.config import stack_config as model
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.validation.config_model import ConfigModelError
 from trainium_eks.model.validation.parsing import parse_yaml
-from trainium_eks.model.validation.problems import Problem, config_path, config_set, refused
+from trainium_eks.model.validation.problems import config_path, config_set, refused
 from trainium_eks.operate.upgrade import settings as upgrades
 from trainium_eks.operate.upgrade.settings import Setting, UpgradeTargets
-from trainium_eks.operate.upgrade.steps import Step, disturbance, steps, total_seconds
+from trainium_eks.operate.upgrade.steps import steps
 from trainium_eks.plan import cost
 from trainium_eks.plan.differences import diff
 from trainium_eks.plan.differences.changes import Changes
-from trainium_eks.plan.graph import SCHEMA_VERSION, Graph
+from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording.project import InvalidConfig, Project, ProjectError, StackSettings, load_project
 
 
@@ -40,57 +40,8 @@ class UpgradeOptions:
     no_color: bool = False
 
 
-@dataclass(frozen=True)
-class Upgrade:
-    """What an upgrade does."""
-
-    stack: str
-    config: StackConfig
-    """As it is."""
-    asked: UpgradeTargets
-    settings: tuple[Setting, ...]
-    """The values of the config that change."""
-    lines: tuple[str, ...]
-    """The same as lines of the stack's file."""
-    changes: Changes
-    steps: tuple[Step, ...]
-    warnings: tuple[str, ...]
-    """What the new config is warned of and the old one is not."""
-    advice: tuple[Problem, ...]
-    """Warnings about the way itself."""
-    hourly_usd: float
-    """What it costs more an hour; negative for less."""
-    written: str = ""
-    """Name of the file that was changed; empty when nothing was."""
-
-    @property
-    def refused(self) -> bool:
-        """Whether AWS would refuse a change."""
-        return any(change.refused for change in self.changes.items)
-
-    def to_json(self) -> dict[str, Any]:
-        """The versioned JSON form."""
-        quick, most = total_seconds(self.steps)
-        return {
-            "schemaVersion": SCHEMA_VERSION,
-            "stack": self.stack,
-            "kubernetes": [_support_json(version) for version in _versions(self)],
-            "settings": [
-                {"path": config_path(each.path), "value": each.value, "line": line}
-                for each, line in zip(self.settings, self.lines, strict=True)
-            ],
-            "steps": [{**step.to_json(), "disturbs": list(disturbance(step))} for step in self.steps],
-            "seconds": quick,
-            "mostSeconds": most,
-            "warnings": [*self.warnings, *(problem.reason for problem in self.advice)],
-            "hourlyUsd": round(self.hourly_usd, 4),
-            "refused": self.refused,
-            "written": self.written,
-        }
-
-
 def run(options: UpgradeOptions) -> int:
-    """``trn upgrade``; the exit code."""
+    """Run ``trn upgrade``; return the exit code."""
     try:
         made = _make(options)
         if options.write and made.settings:
@@ -140,7 +91,7 @@ def _make(options: UpgradeOptions) -> Upgrade:
 
 
 def _recorded(directory: Path, stack: str, adjust: Callable[[StackSettings], StackSettings]) -> tuple[Graph, Graph]:
-    """The program with the config as it is, and as it would be; each in a process of its own."""
+    """Return the graphs of the present and the upgraded config, recorded in two processes at the same time."""
     with ThreadPoolExecutor(2) as pool:
         now = pool.submit(recording.record, directory, stack)
         then = pool.submit(recording.record, directory, stack, adjust=adjust)
@@ -155,7 +106,7 @@ def _recorded(directory: Path, stack: str, adjust: Callable[[StackSettings], Sta
 
 
 def _config(project: Project, stack: str) -> StackConfig:
-    """The stack's config as it is.
+    """Return the stack's present config.
 
     Raises:
         Failure: the config is not of the shape that this library's program reads.
@@ -178,7 +129,7 @@ def _changed(project: Project, stack: str, wanted: tuple[Setting, ...]) -> Stack
 
 
 def _adjust(project: Project, wanted: tuple[Setting, ...]) -> Callable[[StackSettings], StackSettings]:
-    """Sets the values in the settings on their way to the program, as Pulumi stores them."""
+    """Return a function that sets the values in the settings on their way to the program, as Pulumi stores them."""
 
     def adjust(settings: StackSettings) -> StackSettings:
         config = dict(settings.config)
@@ -206,7 +157,7 @@ def _new_warnings(before: StackConfig, after: StackConfig) -> tuple[str, ...]:
 
 
 def _write(options: UpgradeOptions, made: Upgrade) -> str:
-    """Changes the stack's file; its name.
+    """Change the stack's file; return its name.
 
     Raises:
         Failure: AWS would refuse a change, or the file has a form that is not edited here.
@@ -232,27 +183,3 @@ def _write(options: UpgradeOptions, made: Upgrade) -> str:
     except OSError as error:
         raise Failure(WRONG_USAGE, f"cannot write {path.name}: {error.strerror}") from None
     return path.name
-
-
-def _versions(made: Upgrade) -> tuple[str, ...]:
-    now = made.config.cluster.kubernetes_version
-    to = made.asked.kubernetes or upgrades.next_version(now)
-    return tuple(version for version in dict.fromkeys((now, to)) if version in versions.KUBERNETES_STANDARD_SUPPORT)
-
-
-def _support_json(version: str) -> dict[str, str]:
-    support = versions.KUBERNETES_STANDARD_SUPPORT[version]
-    return {"version": version, "standardEnd": support.standard_end, "extendedEnd": support.extended_end}
-
-
-def support_lines(made: Upgrade) -> list[str]:
-    """Until when EKS supports the versions that it is about."""
-    lines = []
-    for version in _versions(made):
-        support = versions.KUBERNETES_STANDARD_SUPPORT[version]
-        state = "" if support.is_standard else " (over: the control plane costs six times as much)"
-        lines.append(
-            f"Kubernetes {version}: standard support until {support.standard_end}{state}, extended until "
-            f"{support.extended_end}"
-        )
-    return lines

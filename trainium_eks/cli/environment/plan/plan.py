@@ -1,9 +1,8 @@
-"""``trn plan``: record, judge, compare, show."""
+"""``trn plan``: record a program, apply the rules, compare, show."""
 
 import importlib
 import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from trainium_eks.cli.shared import output, recording
 from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure, complain
+from trainium_eks.cli.shared.recording import spinner
 
 if TYPE_CHECKING:
     from trainium_eks.cli.environment.plan.report import Plan
@@ -30,14 +30,14 @@ class PlanOptions:
     no_color: bool = False
     directory: Path | None = None
     stub: Path | None = None
-    """File with answers for what the program asks."""
+    """File with answers for the program's look-ups."""
     fail_on: "tuple[Kind, ...]" = ()
     """Kinds of change that fail the command."""
     accept_losses: bool = False
 
 
 def run(asked: PlanOptions) -> int:
-    """Shows the plan; the exit code."""
+    """Show the plan; return the exit code."""
     try:
         if asked.fail_on and asked.against is None:
             raise Failure(WRONG_USAGE, "--fail-on needs --against: without it there are no changes")
@@ -70,7 +70,7 @@ def _show(plan: "Plan", asked: PlanOptions) -> None:
 
 
 def _unwanted(plan: "Plan", kinds: "Sequence[Kind]") -> str:
-    """The changes of these kinds, counted; empty when there are none."""
+    """Return the number of changes of each given kind; empty when there are none."""
     compared = plan.review.comparison if plan.review else None
     if compared is None:
         return ""
@@ -78,29 +78,12 @@ def _unwanted(plan: "Plan", kinds: "Sequence[Kind]") -> str:
     return ", ".join(f"{count} {kind}" for kind, count in found if count)
 
 
-def deploy(operation: str, stack: str, directory: Path | None, arguments: Sequence[str]) -> int:
-    """Hands over to the real `pulumi`; comes back only when it cannot."""
-    from trainium_eks.cli.environment.change import deploy as real
-
-    try:
-        project = recording.find_project(directory)
-        recording.check_stack(project, stack)
-        missing = real.complaints()
-        if missing:
-            raise Failure(WRONG_USAGE, "\n".join(missing))
-        with _progress(f"Recording {stack}"):
-            graph = recording.record(project, stack)
-    except Failure as failure:
-        return complain(failure)
-    return real.run(operation, graph, project, arguments)
-
-
 def _make(asked: PlanOptions) -> "Plan":
     project = recording.find_project(asked.directory)
     recording.check_stack(project, asked.stack)
     given = recording.load_assumptions(asked.stub)
     if asked.against is None:
-        with _progress(f"Recording {asked.stack}"), _judges(asked):
+        with spinner(f"Recording {asked.stack}"), _judges(asked):
             graph = recording.record(project, asked.stack, given)
         from trainium_eks.cli.environment.plan import report
 
@@ -108,8 +91,8 @@ def _make(asked: PlanOptions) -> "Plan":
     from trainium_eks.cli.environment.plan import baseline, report
 
     earlier = baseline.find(asked.against, project, asked.stack, given)
-    # Both programs run in processes of their own, so two threads that wait for them are enough.
-    with _progress(f"Recording {asked.stack}, now and as of {earlier.name}"), ThreadPoolExecutor(2) as pool:
+    # Each program runs in its process, so two threads that wait for them are enough.
+    with spinner(f"Recording {asked.stack}, now and as of {earlier.name}"), ThreadPoolExecutor(2) as pool:
         before = pool.submit(earlier.graph)
         now = pool.submit(recording.record, project, asked.stack, given)
         plan = report.make(now.result())
@@ -118,37 +101,9 @@ def _make(asked: PlanOptions) -> "Plan":
 
 @contextmanager
 def _judges(asked: PlanOptions) -> Iterator[None]:
-    """Imports what judges and shows a plan while the program runs, in its own process: a fifth of the whole time."""
+    """Import the plan's report or renderer while the program runs in its own process: a fifth of the whole time."""
     module = f"trainium_eks.cli.environment.plan.{'report' if asked.as_json else 'render'}"
     importing = threading.Thread(target=importlib.import_module, args=(module,), daemon=True)
     importing.start()
     yield
     importing.join()
-
-
-@contextmanager
-def _progress(message: str) -> Iterator[None]:
-    """A spinner on stderr, where a person looks at it; after two seconds it says how long it has been at it."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    began, done = time.monotonic(), threading.Event()
-    with Console(stderr=True).status(message) as status:
-
-        def tell() -> None:
-            while not done.wait(1):
-                seconds = int(time.monotonic() - began)
-                if seconds >= 2:
-                    status.update(
-                        f"{message}: {seconds} s (it is stopped when nothing moves for {recording.TIMEOUT_SECONDS:g} s)"
-                    )
-
-        teller = threading.Thread(target=tell, daemon=True)
-        teller.start()
-        try:
-            yield
-        finally:
-            done.set()
-            teller.join()

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from trainium_eks.cli.local.local_app import Directory, Stack
 from trainium_eks.cli.shared.command import App
+from trainium_eks.cli.shared.options import Directory, Stack
 
 app = App()
 
 
 class PlatformName(StrEnum):
-    """Where the comment is posted."""
+    """Platform on which the comment is posted."""
 
     github = "github"
     gitlab = "gitlab"
@@ -21,7 +21,7 @@ class PlatformName(StrEnum):
 
 
 class FailOn(StrEnum):
-    """Which verdicts fail the command."""
+    """Verdicts that fail the command."""
 
     blocked = "blocked"
     review = "review"
@@ -64,7 +64,7 @@ def comment(
     ] = None,
     directory: Directory = None,
 ) -> None:
-    """Write what a pull request does to an environment as one comment: verdict, risks, cost, policy, changes.
+    """Write a pull request's effects on an environment as one comment: verdict, risks, cost, policy, changes.
 
     Exit code: 0; 1 for a verdict of --fail-on, or when the comment could not be posted; 2 for wrong usage.
     """

@@ -1,4 +1,4 @@
-"""Commands that bring data and tokens to a team: stage, secret. The work is in modules of their own."""
+"""Commands that bring data and tokens to a team: ``trn stage`` and ``trn secret``."""
 
 from typing import Annotated
 
@@ -67,7 +67,7 @@ def stage(
 ) -> None:
     """Copy a data set to the team's shared volume: a Job on the CPU pool, verified, whole or not at all.
 
-    Killed or interrupted, it goes on where it was; run again after its end, it finds that all is there.
+    A killed or interrupted copy continues where it stopped; a repeated one finds all data there.
 
     Exit code: the Job's: 0 when the data is there, 1 when not; 2 for wrong usage.
     """

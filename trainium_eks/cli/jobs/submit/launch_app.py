@@ -1,4 +1,4 @@
-"""Commands that submit: train, compile, scale, kubeconfig. The work is in modules of their own."""
+"""Commands that submit and their options: train, compile, scale, kubeconfig."""
 
 import inspect
 from pathlib import Path
@@ -266,7 +266,7 @@ def train(
 
     Prints rank 0's log until the job ends. Ctrl-C leaves the job running, as --detach does.
 
-    Exit code: 0; 1 when it was refused or did not end well; 2 for what cannot run.
+    Exit code: 0; 1 when it was refused or did not end well; 2 for a job that cannot run.
     """
     _submit("compile" if precompile else "train", dict(locals()))
 
@@ -293,7 +293,7 @@ def scale(
     *,
     cluster: ClusterOptions,
 ) -> None:
-    """Give a node group another number of nodes, within its limits, and say what that costs an hour.
+    """Give a node group another number of nodes, within its limits, and show the change's cost an hour.
 
     Exit code: 0; 1 when nodes are not Ready in time; 2 for a number that the group cannot have.
     """
@@ -310,14 +310,14 @@ def kubeconfig(
     as_json: Json = False,
     directory: Directory = None,
 ) -> None:
-    """Print a kubeconfig whose context is in your namespace: trn kubeconfig > kubeconfig.yaml."""
+    """Print a kubeconfig with your namespace in its context: trn kubeconfig > kubeconfig.yaml."""
     from trainium_eks.cli.jobs.submit import kubeconfig as command
 
     raise typer.Exit(command.run(ClusterOptions(stack, namespace, outputs, None, directory, as_json=as_json)))
 
 
 def _submit(kind: "Kind", given: dict[str, Any]) -> None:
-    """Ends the command.
+    """Run the command and raise typer.Exit with its exit code.
 
     Args:
         kind: of the job.

@@ -1,4 +1,4 @@
-"""What ``trn train`` is told, and the request that it makes."""
+"""Options of ``trn train``, and their job request."""
 
 import shlex
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ IMAGE_PREFIX = "image:"
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """The options, as they were given."""
+    """The options of one call."""
 
     kind: Kind = "train"
     form: str = "volcano"
@@ -62,7 +62,7 @@ class TrainOptions:
 
 
 def local_example(asked: TrainOptions) -> TrainOptions:
-    """An example on a local stack, small where no arguments are given: this machine's CPU does the work."""
+    """Return an example on a local stack, small where no arguments are given: this machine's CPU does the work."""
     example = EXAMPLES.get(asked.example)
     if example is None or asked.arguments or asked.script_args:
         return asked
@@ -70,7 +70,7 @@ def local_example(asked: TrainOptions) -> TrainOptions:
 
 
 def request_of(asked: TrainOptions) -> tuple[JobRequest, Workspace | None, Problem | None]:
-    """The request, the files that travel with it, and what is wrong with them.
+    """Return the request, the files that travel with it, and their problem.
 
     Raises:
         Failure: an option that cannot be read.
@@ -108,7 +108,8 @@ def request_of(asked: TrainOptions) -> tuple[JobRequest, Workspace | None, Probl
 
 
 def _program(asked: TrainOptions) -> tuple[Program, Workspace | None, Problem | None]:
-    """A script is a local file that travels with the job, or, with an absolute path or by TorchX, one of the image."""
+    """Return a script of this machine with the files that travel with it; or an absolute path, or a script for TorchX,
+    without files, as a file of the image."""
     arguments = (*_words(asked.script_args), *asked.arguments)
     module = asked.module or _example(asked.example)
     script, is_images = asked.script.removeprefix(IMAGE_PREFIX), asked.script.startswith(IMAGE_PREFIX)
@@ -125,7 +126,7 @@ def _program(asked: TrainOptions) -> tuple[Program, Workspace | None, Problem | 
 
 
 def _of_this_machine(script: Path, workspace: Path | None) -> Problem | None:
-    """That an absolute path means the image's file, where it is likely that one of this machine was meant."""
+    """Return a problem for an absolute path that is read as the image's but likely means this machine's file."""
     if not script.is_file() and workspace is None:
         return None
     reason = "an absolute path is a file of the image, and does not travel"

@@ -1,6 +1,5 @@
-"""``trn logs``: what a job's ranks print, once or as it comes."""
+"""Logs of existing pods, and their lines for people."""
 
-import heapq
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -11,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from trainium_eks.cli.jobs.watch import reading
 from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure
 from trainium_eks.cli.shared.session import Session
 from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.explain.why_pending import why
@@ -25,7 +24,7 @@ _COLORS = (36, 33, 35, 32, 34, 96, 93, 95)
 
 
 MOST_NODES = 10_000
-"""Nodes of a job whose ranks are told apart. Nobody keeps a job from asking for thousands of millions."""
+"""Most nodes of a job for which ranks have names. Nobody keeps a job from asking for thousands of millions."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class LogOptions:
 
 @dataclass(frozen=True)
 class PodFilter:
-    """Whose lines are shown."""
+    """Choice of pods and ranks for the log."""
 
     pods: tuple[str, ...] | None
     """Names; None for all pods that the job has."""
@@ -60,7 +59,7 @@ class PodFilter:
 
 @dataclass(frozen=True)
 class Shown:
-    """A line, and who wrote it."""
+    """A line with its pod."""
 
     pod: str
     place: int
@@ -68,7 +67,7 @@ class Shown:
 
 
 class Printer:
-    """Writes lines: as they are for one pod, with the node before them for several, as JSON where it is asked for."""
+    """Printer of lines: unchanged for one pod, with the node before them for several, or as JSON."""
 
     def __init__(self, cluster: ClusterOptions, wanted: PodFilter, *, several: bool = True) -> None:
         self._seat = cluster
@@ -78,7 +77,7 @@ class Printer:
         self._colored = not plain
 
     def write(self, lines: Iterable[Shown]) -> None:
-        """Writes them now."""
+        """Write the lines now."""
         if self._seat.as_json:
             for each in lines:
                 rank = each.line.local_rank
@@ -97,33 +96,8 @@ class Printer:
         return f"\x1b[{color}m{prefix}\x1b[0m" if self._colored else prefix
 
 
-def run(cluster: ClusterOptions, name: str, options: LogOptions) -> int:
-    """Shows the logs of a job; the exit code: that of showing them, or with ``follow`` 0 only when the job succeeds."""
-
-    def work(session: Session) -> int:
-        from trainium_eks.cli.jobs.watch import kept_logs
-
-        if options.since is not None and not options.follow and not options.previous:
-            return kept_logs.run(session, cluster, name, options)
-        found = reading.jobs(session)
-        job = reading.named(found, name)
-        if job is None:
-            failure = reading.no_such(session, name, found)
-            offer = f". What a removed job wrote: trn logs {name} --since 24h" if kept_logs.keeps(session) else ""
-            raise Failure(failure.code, f"{failure.title}{offer}")
-        wanted = choose(job, options)
-        printer = Printer(cluster, wanted)
-        if options.follow:
-            from trainium_eks.cli.jobs.watch import follow
-
-            return follow.follow(session, job, wanted, printer)
-        return _once(session, job, wanted, printer)
-
-    return reading.run(cluster, work)
-
-
 def choose(job: WatchedJob, options: LogOptions) -> PodFilter:
-    """Whose lines these options ask for.
+    """Return the pods and ranks that the options choose.
 
     Raises:
         Failure: options that contradict each other or the job.
@@ -144,7 +118,7 @@ def choose(job: WatchedJob, options: LogOptions) -> PodFilter:
 
 
 def check_choice(options: LogOptions) -> None:
-    """That one of the options which choose whose lines are shown is given, or none.
+    """Check that at most one of ``--rank``, ``--node`` and ``--all`` is given.
 
     Raises:
         Failure: more than one is.
@@ -157,7 +131,7 @@ def check_choice(options: LogOptions) -> None:
 
 
 def _place(job: WatchedJob, options: LogOptions, nodes: int) -> tuple[int, int | None]:
-    """The node's place, and the rank on it."""
+    """Return the node's place, and the rank on it."""
     if options.node is not None:
         if not 0 <= options.node < nodes:
             raise Failure(WRONG_USAGE, f"--node {options.node}: {job.name} has nodes 0 to {nodes - 1}")
@@ -187,7 +161,7 @@ def _query(options: LogOptions) -> dict[str, str]:
 
 
 def since_of(options: LogOptions) -> datetime:
-    """When ``--since`` begins, UTC.
+    """Return the start of ``--since``, in UTC.
 
     Raises:
         Failure: it is neither a duration nor a time.
@@ -207,28 +181,13 @@ def since_of(options: LogOptions) -> datetime:
 
 
 def targets(pods: Sequence[Object], wanted: PodFilter) -> list[Object]:
-    """The pods whose lines are wanted, in the order of their places."""
+    """Return the chosen pods, in the order of their places."""
     found = [pod for pod in pods if wanted.pods is None or name_of(pod) in wanted.pods]
     return sorted(found, key=lambda pod: (wanted.places.get(name_of(pod), 0), name_of(pod)))
 
 
-def _once(session: Session, job: WatchedJob, wanted: PodFilter, printer: Printer) -> int:
-    there = reading.pods_of(session, job)
-    chosen = targets(there, wanted)
-    pods = [pod for pod in chosen if has_begun(pod)]
-    if not pods:
-        raise Failure(FAILED, no_log(session, job, chosen, there))
-    answers, troubles = read_all(session, wanted, pods)
-    lines = heapq.merge(*answers, key=lambda each: each.line.stamp)
-    printer.write(each for each in lines if each.line.is_of(wanted.local_rank))
-    if troubles and not any(answers):
-        raise Failure(FAILED, troubles[0])
-    complain(troubles)
-    return 0
-
-
 def read_all(session: Session, wanted: PodFilter, pods: Sequence[Object]) -> tuple[list[list[Shown]], list[str]]:
-    """The lines of each pod, those of all its ranks, and why some could not be read."""
+    """Return the lines of each pod, with all its ranks, and the errors of unreadable logs."""
     from trainium_eks.kube.api import ApiError
 
     def read(pod: Object) -> tuple[list[Shown], str]:
@@ -246,43 +205,42 @@ def read_all(session: Session, wanted: PodFilter, pods: Sequence[Object]) -> tup
 
 
 def complain(troubles: Iterable[str]) -> None:
-    """Says what could not be read, beside what could."""
+    """Print the errors of unreadable logs on stderr."""
     for trouble in troubles:
         sys.stderr.write(f"{printable(trouble)}\n")
 
 
 def _of(pod: Object, query: dict[str, str]) -> dict[str, str]:
-    """The parameters, with the container of a pod that has several: the first is the training."""
+    """Return the parameters, with the container of a pod that has several: the first is the training."""
     containers = (pod.get("spec") or {}).get("containers") or []
     return {**query, "container": containers[0]["name"]} if len(containers) > 1 else query
 
 
 def has_begun(pod: Object) -> bool:
-    """Whether a container of it has run. Of a pod without a node the API server gives an empty log, and no error."""
+    """Return whether a container of the pod has run. Of a pod without a node the API server gives an empty log, and no
+    error."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     return any("running" in state or "terminated" in state for state in (each.get("state") or {} for each in statuses))
 
 
 def no_log(session: Session, job: WatchedJob, chosen: Sequence[Object], there: Sequence[Object]) -> str:
-    """Why there is no log, and where else to look."""
+    """Return the reason why there is no log, and other places to look."""
     if job.ended is not None and not chosen:
         return f"{job.name} is {job.state.lower()}: {_gone(session, job, there)}"
     return f"{job.name} has no log yet: {waiting_for(session, job) or 'its containers are being made'}"
 
 
 def _gone(session: Session, job: WatchedJob, there: Sequence[Object]) -> str:
-    from trainium_eks.cli.jobs.watch import kept_logs
-
     which = "that pod is gone" if there else "the pods are gone"
     left = f"what is left: trn logs {job.name} --all" if there else "what it wrote is on the volume"
-    if kept_logs.keeps(session):
+    if reading.keeps(session):
         since = f"{job.created.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
         return f"{which}; what was written since its beginning is kept: trn logs {job.name} --since {since}"
     return f"{which}, and the log too (observability.logs of the stack's config would keep it); {left}"
 
 
 def waiting_for(session: Session, job: WatchedJob) -> str:
-    """Why it has not begun, with what mends it; empty when it has."""
+    """Return the reason why the job has not begun, with its remedy; empty when it has."""
     reason = why(reading.around(session, job)) if job.is_gang else None
     if reason is None:
         return ""

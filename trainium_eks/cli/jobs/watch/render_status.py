@@ -1,4 +1,4 @@
-"""One job for people."""
+"""The status of one job for people."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -7,7 +7,8 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from trainium_eks.cli.jobs.watch.render_watch import duration, fix_line, steps_lines, tries
+from trainium_eks.cli.jobs.watch.render_watch import fix_line, steps_lines, tries
+from trainium_eks.cli.shared.durations import duration
 from trainium_eks.jobs.explain.reason import Cause, Reason
 from trainium_eks.jobs.explain.room import some
 from trainium_eks.jobs.watch import endings
@@ -17,14 +18,14 @@ if TYPE_CHECKING:
     from trainium_eks.jobs.watch.measured import Measured
 
 SHOWN_RESTARTS = 5
-"""The last ones."""
+"""Number of restarts shown, the last."""
 
 SOON_SECONDS = 3600.0
 """A Capacity Block that ends within this is shown as a warning: EC2 begins to end its instances 30 minutes before."""
 
 
 def status(found: "JobStatus") -> RenderableType:
-    """Everything about a job, what matters most first."""
+    """Return the status of a job, the most important part first."""
     return Group(_title(found), *_state(found), *_details(found))
 
 
