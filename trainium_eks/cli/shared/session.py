@@ -61,7 +61,7 @@ def open_session(cluster: ClusterOptions) -> Iterator[Session]:
         raise Failure(WRONG_USAGE, title) from None
     source = find_source(cluster.stack, cluster.outputs, cluster.kubeconfig, cluster.directory)
     if source.paths is not None and source.has_own_kubeconfig:
-        namespace = find_namespace(source.outputs, cluster.namespace)
+        namespace = find_namespace(source.outputs, cluster.namespace, cluster.outputs)
         from trainium_eks.local.control_plane import researchers
 
         file = researchers.kubeconfig(source.paths, namespace.name)
@@ -70,19 +70,27 @@ def open_session(cluster: ClusterOptions) -> Iterator[Session]:
     with open_kubeconfig(source) as file:
         names = {each.name for each in source.outputs.namespaces}
         own = kubeconfig_variable.namespace_of(file.read_text(encoding="utf-8", errors="replace")) or ""
-        namespace = find_namespace(source.outputs, cluster.namespace or (own if own in names else None))
+        namespace = find_namespace(
+            source.outputs, cluster.namespace or (own if own in names else None), cluster.outputs
+        )
         yield Session(source, namespace, Api.connect(file), file)
 
 
-def find_namespace(outputs: StackOutputs, name: str | None) -> NamespaceOutput:
+def find_namespace(outputs: StackOutputs, name: str | None, file: Path | None = None) -> NamespaceOutput:
     """Return one of the stack's namespaces, the first without a name.
+
+    Args:
+        outputs: of the stack.
+        name: of the namespace.
+        file: the file with the outputs, for the message.
 
     Raises:
         Failure: the stack has none, or none of that name.
     """
     names = [each.name for each in outputs.namespaces]
     if not names:
-        raise Failure(WRONG_USAGE, "the stack has no team namespace: add one under `trainium-eks:namespaces`")
+        stack = f"the stack of {file}" if file else "the stack"
+        raise Failure(WRONG_USAGE, f"{stack} has no team namespace: add one under `trainium-eks:namespaces`")
     if name is None:
         return outputs.namespaces[0]
     for each in outputs.namespaces:
