@@ -18,7 +18,7 @@ def run(cluster: ClusterOptions) -> int:
 
     def act() -> int:
         source = find_source(cluster.stack, cluster.outputs, cluster.kubeconfig, cluster.directory)
-        namespace = find_namespace(source.outputs, cluster.namespace).name
+        namespace = find_namespace(source.outputs, cluster.namespace, cluster.outputs).name
         if source.paths is not None and source.has_own_kubeconfig:
             from trainium_eks.local.control_plane import researchers
 
