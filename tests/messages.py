@@ -17,7 +17,7 @@ _VERB = re.compile(
 
 def fault_of(problem: Problem) -> str:
     """Return what is wrong with the form of a message, or an empty text."""
-    reason = re.sub(r"`[^`]*`|'[^']*'", "X", problem.reason)
+    reason = re.sub(r"`[^`]*`|(?<!\w)'[^']*'", "X", problem.reason)
     if _NO_SUBJECT.match(reason) or not _VERB.search(reason):
         return "the reason is no clause with a subject and a verb (it is ..., EKS takes ...)"
     if problem.good is None and not problem.fix and not problem.allowed:
