@@ -1,11 +1,11 @@
 """Commands whose options are the fields of a dataclass, each annotated with an :class:`~.options.Option`."""
 
+import functools
 import inspect
-import types
-import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from dataclasses import Field, fields, is_dataclass
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
@@ -20,18 +20,20 @@ class Fixed:
         self.values = values
 
 
-@dataclass(frozen=True)
 class OptionsClass:
     """A dataclass whose fields are a command's options."""
 
-    kind: type
-    fixed: Mapping[str, object]
+    def __init__(self, kind: type, fixed: Mapping[str, object]) -> None:
+        """Take the dataclass, and the values that the command sets itself by the names of their fields."""
+        self.kind = kind
+        self._options = [field for field in fields(kind) if field.name not in fixed]
+        self._fixed = fixed
 
     @classmethod
     def of(cls, annotation: object) -> "OptionsClass | None":
         """Return the options class in a parameter's annotation; None for an option or argument of its own."""
-        kind, *notes = get_args(annotation) if get_origin(annotation) is typing.Annotated else (annotation,)
-        if not (isinstance(kind, type) and hasattr(kind, "__dataclass_fields__")):
+        kind, *notes = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+        if not (isinstance(kind, type) and is_dataclass(kind)):
             return None
         return cls(
             kind, {name: value for note in notes if isinstance(note, Fixed) for name, value in note.values.items()}
@@ -39,12 +41,7 @@ class OptionsClass:
 
     def parameters(self) -> list[inspect.Parameter]:
         """Return the options as parameters for typer, in the fields' order."""
-        hints = get_type_hints(self.kind, include_extras=True)
-        return [
-            _parameter(field.name, hints[field.name], field.default)
-            for field in fields(self.kind)
-            if field.name not in self.fixed
-        ]
+        return [_parameter(field) for field in self._options]
 
     def take(self, given: dict[str, Any]) -> Any:
         """Return the dataclass made of the parsed options, and take those out of ``given``.
@@ -52,10 +49,11 @@ class OptionsClass:
         Args:
             given: a command's arguments by name.
         """
-        values = {field.name: given.pop(field.name) for field in fields(self.kind) if field.name not in self.fixed}
-        lists = {field.name for field in fields(self.kind) if field.default == ()}
-        made = {name: tuple(value or ()) if name in lists else value for name, value in values.items()}
-        return self.kind(**made, **self.fixed)
+        values = {}
+        for field in self._options:
+            value = given.pop(field.name)
+            values[field.name] = tuple(value or ()) if field.default == () else value
+        return self.kind(**values, **self._fixed)
 
 
 def words(hint: object) -> tuple[str, ...]:
@@ -69,12 +67,14 @@ def words(hint: object) -> tuple[str, ...]:
     return tuple(word for part in get_args(hint) if get_origin(part) is Literal for word in words(part))
 
 
-def _parameter(name: str, hint: Any, default: object) -> inspect.Parameter:
+@functools.cache  # commands share a class
+def _parameter(field: Field[Any]) -> inspect.Parameter:
     """Return an option as typer reads it: words of a ``Literal`` as text, which the command checks itself."""
-    kind, option = get_args(hint)
-    assert isinstance(option, Option), f"{name} has no Option"
+    kind, option = get_args(field.type)
+    assert isinstance(option, Option), f"{field.name} has no Option"
+    default = field.default
     if words(kind):
-        kind = str | None if types.NoneType in get_args(kind) else str
+        kind = str | None if NoneType in get_args(kind) else str
     if default == ():
         kind, default = list[str] | None, None
     info = (
@@ -82,6 +82,5 @@ def _parameter(name: str, hint: Any, default: object) -> inspect.Parameter:
         if option.names
         else typer.Argument(help=option.about, metavar=option.metavar, show_default=False)
     )
-    return inspect.Parameter(
-        name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=typing.Annotated[kind, info]
-    )
+    place = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return inspect.Parameter(field.name, place, default=default, annotation=Annotated[kind, info])

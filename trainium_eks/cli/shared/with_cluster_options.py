@@ -39,6 +39,9 @@ def _options(
     return ClusterOptions(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
 
 
+_PARAMETERS = inspect.signature(_options).parameters
+
+
 def with_cluster_options(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command whose parameter ``cluster`` is made of options, which come last in its help.
 
@@ -55,13 +58,12 @@ def with_cluster_options(command: Callable[..., None]) -> Callable[..., None]:
         else:
             classes[each.name] = found
             own += found.parameters()
-    options = inspect.signature(_options).parameters
 
     @functools.wraps(command)
     def with_options(**given: Any) -> None:
-        cluster = _options(**{name: given.pop(name) for name in options})
+        cluster = _options(**{name: given.pop(name) for name in _PARAMETERS})
         made = {name: each.take(given) for name, each in classes.items()}
         command(**made, **given, cluster=cluster)
 
-    with_options.__signature__ = inspect.Signature([*own, *options.values()])  # type: ignore[attr-defined]
+    with_options.__signature__ = inspect.Signature([*own, *_PARAMETERS.values()])  # type: ignore[attr-defined]
     return with_options

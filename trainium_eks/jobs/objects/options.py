@@ -36,7 +36,8 @@ class Option:
         self.metavar = metavar
 
 
-@dataclass(frozen=True)
+# Every start of `trn` makes this class: its comparison and its representation would take longer than all else of it.
+@dataclass(frozen=True, eq=False, repr=False)
 class TrainOptions:
     """The options, in the order of the help; None or empty leaves a value to the stack.
 

@@ -135,7 +135,7 @@ def test_the_printed_command_works_from_anywhere(version: str, tmp_path: Path) -
 def test_the_component_needs_no_other_package() -> None:
     """Neither Pulumi nor pydantic is where TorchX is."""
     check = (
-        "import sys; from trainium_eks.jobs import torchx_app; "
+        "import sys; from trainium_eks.jobs.objects import torchx_app; "
         "print(*{name.partition('.')[0] for name in sys.modules} & {'pulumi', 'pydantic', 'yaml', 'kubernetes'})"
     )
     result = subprocess.run(
