@@ -20,7 +20,7 @@ from trainium_eks.cli.jobs.submit import launch_app
 from trainium_eks.cli.jobs.watch import watch_app
 from trainium_eks.cli.local import local_app
 from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.command import EXIT_CODES, RUNS_HERE, App
+from trainium_eks.cli.shared.command import ENVIRONMENT, EXIT_CODES, IMAGES, LOCAL, RUNS_HERE, App
 from trainium_eks.cli.shared.failure import TRACEBACK, unexpected
 from trainium_eks.cli.shared.options import Directory, Stack
 
@@ -45,15 +45,16 @@ class Commands(TyperGroup):
 
 app = App(
     name="trn",
+    panel=ENVIRONMENT,
     cls=Commands,
     help="Plan and run training environments on AWS Trainium with Amazon EKS.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
 )
-app.add_typer(local_app.app, name="local")
-app.add_typer(image_app.app, name="image")
-for part in (launch_app, stage_app, serve_app, watch_app, doctor_app, cleanup_app, comment_app):
+for part in (doctor_app, cleanup_app, comment_app, launch_app, stage_app, serve_app, watch_app):
     app.add_typer(part.app)
+app.add_typer(image_app.app, name="image", rich_help_panel=IMAGES)
+app.add_typer(local_app.app, name="local", rich_help_panel=LOCAL)
 
 
 class Operation(StrEnum):

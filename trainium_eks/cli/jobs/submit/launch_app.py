@@ -1,11 +1,14 @@
-"""Commands that submit: train, compile, scale, kubeconfig. The work is in modules of their own."""
+"""Commands that submit, and commands that a submission needs: train, compile, scale, kubeconfig, secret.
+
+The work is in modules of their own.
+"""
 
 from typing import Annotated
 
 import typer
 
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.command import App
+from trainium_eks.cli.shared.command import JOBS, App
 from trainium_eks.cli.shared.options_class import Fixed
 from trainium_eks.cli.shared.with_cluster_options import (
     Directory,
@@ -17,7 +20,7 @@ from trainium_eks.cli.shared.with_cluster_options import (
 )
 from trainium_eks.jobs.objects.options import TrainOptions
 
-app = App()
+app = App(panel=JOBS)
 
 
 @app.command(example="trn train --example gradient-sum --nodes 2")
@@ -76,3 +79,26 @@ def kubeconfig(
     from trainium_eks.cli.jobs.submit import kubeconfig as command
 
     raise typer.Exit(command.run(ClusterOptions(stack, namespace, outputs, None, directory, as_json=as_json)))
+
+
+@app.command(example="trn secret --from-aws ml/hugging-face")
+@with_cluster_options
+def secret(
+    name: Annotated[str, typer.Argument(help="Of the Secret.")] = "hugging-face",
+    from_aws: Annotated[
+        str, typer.Option("--from-aws", metavar="ID", help="Name or ARN of a secret of AWS Secrets Manager.")
+    ] = "",
+    json_key: Annotated[str, typer.Option("--json-key", help="Where that is a JSON object with several keys.")] = "",
+    delete: Annotated[bool, typer.Option("--delete", help="Take it away.")] = False,
+    *,
+    cluster: ClusterOptions,
+) -> None:
+    """Put a token for gated models into your namespace: from the variable HF_TOKEN, a pipe, or typed unseen.
+
+    It is never printed, and stands in no job: `trn stage` and `trn train --hf-secret` refer to it by its name.
+
+    Exit code: 0; 1 when it is refused; 2 when there is no token.
+    """
+    from trainium_eks.cli.jobs.submit import secret as command
+
+    raise typer.Exit(command.run(command.SecretOptions(cluster, name, from_aws, json_key, delete)))
