@@ -147,7 +147,7 @@ def _typed(number: int, option: Field[Any]) -> tuple[list[str], object]:
         return [name, word], word
     if option.default == ():
         return [name, f"a{number}=b", name, "c"], (f"a{number}=b", "c")
-    value = (get_args(kind) or (kind,))[0](number)
+    value = (get_args(kind) or (kind,))[0](str(number))
     return [name, str(value)], value
 
 
