@@ -1,6 +1,7 @@
 """The commands and their options. Each command's work is in a module of its own, imported when it runs."""
 
 import io
+import itertools
 import os
 import sys
 from enum import StrEnum
@@ -21,7 +22,7 @@ from trainium_eks.cli.jobs.watch import watch_app
 from trainium_eks.cli.local import local_app
 from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.command import ENVIRONMENT, EXIT_CODES, IMAGES, LOCAL, RUNS_HERE, App
-from trainium_eks.cli.shared.failure import TRACEBACK, unexpected
+from trainium_eks.cli.shared.failure import FAILED, INTERRUPTED, TRACEBACK, failure_of, unexpected
 from trainium_eks.cli.shared.options import Directory, Stack
 
 if TYPE_CHECKING:
@@ -32,15 +33,25 @@ class Commands(TyperGroup):
     """The commands, none of which ends in a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; an error that it has not foreseen is a sentence."""
-        as_json = "--json" in ctx.args
+        """Run the command and report what stops it, on standard error or with ``--json`` as a document."""
+        as_json = "--json" in itertools.takewhile(lambda word: word != "--", ctx.args)
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:
+            # The reader (`| head`) has gone; Python would complain again when it flushes at exit.
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+            raise typer.Exit(FAILED) from None
+        except KeyboardInterrupt:
+            sys.stderr.write("\nInterrupted.\n")
+            raise typer.Exit(INTERRUPTED) from None
         except Exception as error:
             # Typer's own have an exit code.
-            if os.environ.get(TRACEBACK) or isinstance(error, typer.Abort) or hasattr(error, "exit_code"):
+            if isinstance(error, typer.Abort) or hasattr(error, "exit_code"):
                 raise
-            raise typer.Exit(output.tell(unexpected(error), as_json=as_json)) from None
+            failure = failure_of(error)
+            if failure is None and os.environ.get(TRACEBACK):
+                raise
+            raise typer.Exit(output.tell(failure or unexpected(error), as_json=as_json)) from None
 
 
 app = App(
