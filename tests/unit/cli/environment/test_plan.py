@@ -17,7 +17,7 @@ from trainium_eks.plan.graph import SCHEMA_VERSION, Graph
 ROOT = Path(__file__).resolve().parents[4]
 
 REFUSING = """\
-from trainium_eks.model.problems import Problem
+from trainium_eks.model.validation.problems import Problem
 
 
 class Refused(Exception):
@@ -276,7 +276,7 @@ def test_an_unknown_option_is_wrong_usage(trn: Run) -> None:
 def test_the_command_never_imports_the_providers_sdk(project: Project) -> None:
     """Importing pulumi_aws takes longer than all else; only the recorded program's own process may."""
     check = (
-        "import sys; from trainium_eks.cli import plan;"
+        "import sys; from trainium_eks.cli.environment.plan import plan;"
         f"plan.run(plan.PlanOptions('dev', as_json=True, directory=__import__('pathlib').Path({str(project.path)!r})));"
         "sys.stderr.write(' '.join(name for name in ('pulumi', 'pulumi_aws', 'rich') if name in sys.modules))"
     )

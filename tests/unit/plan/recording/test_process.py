@@ -114,7 +114,7 @@ def test_a_dry_run_leaves_computed_values_unknown(tmp_path: Path) -> None:
 def test_refused_arguments_come_back_as_problems_without_traceback(tmp_path: Path) -> None:
     program = """
         import pulumi
-        from trainium_eks.model.problems import Problem, Severity
+        from trainium_eks.model.validation.problems import Problem, Severity
 
         class ArgumentError(pulumi.RunError, ValueError):
             first = Problem("a.b", "too big", "use 3", severity=Severity.ACKNOWLEDGE, rule="R29")
@@ -311,7 +311,7 @@ def test_an_old_checkout_is_recorded_by_its_own_package(tmp_path: Path) -> None:
 def test_a_problem_keeps_what_is_allowed_and_the_fix_across_processes(tmp_path: Path) -> None:
     program = """
         import pulumi
-        from trainium_eks.model.problems import Problem
+        from trainium_eks.model.validation.problems import Problem
         class Bad(pulumi.RunError):
             problems = (Problem("a", "too big", value=3, allowed=("1", "2"), good=2),)
         raise Bad("too big")
@@ -324,7 +324,7 @@ def test_a_problem_keeps_what_is_allowed_and_the_fix_across_processes(tmp_path: 
 def test_declared_types_and_the_program_are_heard_together(tmp_path: Path) -> None:
     program = """
         import pulumi
-        from trainium_eks.model.problems import Problem
+        from trainium_eks.model.validation.problems import Problem
         class Bad(pulumi.RunError):
             problems = (Problem("node_count", "said before"), Problem("zone", "no such zone"))
         raise Bad("two problems")
