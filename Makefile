@@ -12,7 +12,7 @@ PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 python3.11 pyth
 # Hundreds of short Python processes run in `make test`: without bytecode each would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help local local-down verify plan test checked local-programs programs lint types unit test-workloads torch scanner security policy test-engine test-engine-full test-upgrade mutants fuzz format docs golden check preview up destroy clean
+.PHONY: help local local-down verify plan test checked test-all environments slow mutants-sample local-programs programs lint types unit test-workloads torch scanner security policy test-engine test-engine-full test-upgrade mutants fuzz format docs golden check preview up destroy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,13 +33,24 @@ verify: $(VENV)/.local ## Check the cluster, local or on AWS, against its stack'
 plan: $(VENV)/.runtime ## Show the whole plan of STACK (default dev); needs no AWS account and no Pulumi CLI
 	@$(BIN)/python -m trainium_eks.cli plan --stack $(STACK) $(ARGS)
 
-test: ## Run lint, type checks and tests
-	@$(SIDE_BY_SIDE) programs checked
-	@$(MAKE) --no-print-directory unit
-	@$(MAKE) --no-print-directory test-workloads ARGS=
+test: ## Run lint, type checks and the tests for every day (minutes)
+	@$(SIDE_BY_SIDE) local-programs checked
+	@$(BIN)/pytest -n 3 -m "not slow" $(ARGS)
 
 # Beside the build of the local cloud's programs, which the tests need too.
-checked: lint types $(VENV)/.torchx $(VENV)/.torchx-nightly scanner torch
+checked: lint types
+
+test-all: ## Run what `make test` leaves out: slow tests, trainings in PyTorch, a sample of the mutants
+	@$(SIDE_BY_SIDE) programs environments
+	@$(MAKE) --no-print-directory --keep-going -j1 slow test-workloads mutants-sample ARGS=
+
+environments: $(VENV)/.dev $(VENV)/.torchx $(VENV)/.torchx-nightly scanner torch
+
+slow: $(VENV)/.dev $(VENV)/.torchx $(VENV)/.torchx-nightly
+	@$(BIN)/pytest -n 4 -m slow $(AGAIN) $(ARGS)
+
+mutants-sample: $(VENV)/.dev
+	@$(BIN)/python tests/mutate.py --sample 100 $(ARGS)
 
 # Provide the local cloud's programs, once on a machine: those of every stack, and with those that the tests run besides.
 # An `up` builds Karpenter or the Training Operator for a stack that has it.
@@ -57,12 +68,15 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	@$(BIN)/mypy
 
-# On a machine that stalls for seconds, a test with real processes may fail for that alone: a failed test is tried again,
-# a few in a run, and the first failure is shown in any case (docs/decisions/0075).
+# On a machine that stalls for seconds, a slow test may fail for that alone: it is tried again, a few in a run, and the
+# first failure is shown in any case (docs/decisions/0087).
 AGAIN := --reruns 1 --reruns-delay 5 --max-suite-reruns 5 --rerun-show-tracebacks
 
-unit: $(VENV)/.dev $(VENV)/.torchx $(VENV)/.torchx-nightly
-	@TRN_TORCHX=$${TRN_TORCHX:-$(CURDIR)/$(VENV)/torchx/bin/torchx:$(CURDIR)/$(VENV)/torchx-nightly/bin/torchx} $(BIN)/pytest -n 4 $(AGAIN) $(ARGS)
+# Its tests are skipped before `make test-all` has installed it.
+unit slow: export TRN_TORCHX ?= $(CURDIR)/$(VENV)/torchx/bin/torchx:$(CURDIR)/$(VENV)/torchx-nightly/bin/torchx
+
+unit: $(VENV)/.dev ## Run the tests that ARGS names, slow ones too: make unit ARGS=tests/unit/components
+	@$(BIN)/pytest -n 2 $(ARGS)
 
 test-workloads: $(VENV)/.local ## Run the tests of the trainings, in PyTorch (the first time 8 GB, minutes)
 	@PYTHONPATH=. $(BIN)/python tests/torch_environment.py $(AGAIN) $(ARGS)

@@ -1,4 +1,4 @@
-"""EKS add-ons, pinned, each with a role of its own where it calls AWS."""
+"""EKS add-ons with pinned versions, and a separate role for each add-on that calls AWS."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from ._charts import overlay
 
 @dataclass(frozen=True)
 class Wiring:
-    """What all add-ons of a cluster have in common."""
+    """Settings shared by all add-ons of a cluster."""
 
     name: str
     """Logical name of the cluster component."""
@@ -28,23 +28,23 @@ class Wiring:
     region: str
     kubernetes_version: str
     addons: Mapping[str, AddonConfig]
-    """What the config says of them."""
+    """The config's entries, by name of the add-on."""
     kms_key_arn: pulumi.Output[str]
     boundary: Text | None
     """ARN of the policy that bounds the add-ons' roles."""
     tags: Mapping[str, Text]
     file_systems_on_demand: bool
-    """Whether claims may make file systems of their own."""
+    """Whether a claim may create a file system."""
     catalogue: Catalogue
-    """Where the taints of GPU nodes are looked up."""
+    """Source of the GPU nodes' taints."""
     parent: pulumi.Resource
 
 
 def make_addon(wiring: Wiring, addon: Addon, wait_for: Sequence[pulumi.Resource] = ()) -> aws.eks.Addon:
-    """Makes an add-on, after the role and association that its controller needs.
+    """Make an add-on, after the role and association that its controller needs.
 
-    What EKS or a person put there before is overwritten on creation, and so are later changes by hand: the program
-    decides what runs.
+    Creating the add-on overwrites objects that EKS or a person made before, and updating it overwrites changes by hand:
+    the program decides the configuration.
     """
     settings = configuration(wiring, addon)
     return aws.eks.Addon(
@@ -61,20 +61,23 @@ def make_addon(wiring: Wiring, addon: Addon, wait_for: Sequence[pulumi.Resource]
 
 
 def configuration(wiring: Wiring, addon: Addon) -> dict[str, object]:
-    """The add-on's configuration values, the config's merged over the stack's; nothing to leave its defaults."""
+    """Return the add-on's configuration values, the config's merged over the stack's, or an empty dictionary to keep
+    the defaults."""
     given = wiring.addons.get(addon.name)
     stacks = addon.settings(wiring.region, wiring.catalogue) if addon.settings is not None else {}
     return overlay(stacks, given.settings if given is not None else {})
 
 
 def has_role(addons: Mapping[str, AddonConfig], addon: Addon) -> bool:
-    """Whether a role is made for the add-on, which its name must fit."""
+    """Return whether a role is made for the add-on. The role's name contains the add-on's, and IAM limits its
+    length."""
     given = addons.get(addon.name)
     return addon.identity is not None or (given is not None and given.identity is not None)
 
 
 def _make_identity(wiring: Wiring, addon: Addon) -> list[pulumi.Resource]:
-    """Role, policies and Pod Identity association of the add-on's controller; nothing for those that call no AWS."""
+    """Make role, policies and Pod Identity association of the add-on's controller; none for an add-on that calls no
+    AWS."""
     given = wiring.addons.get(addon.name)
     if addon.identity is not None:
         return _with_role(wiring, addon, addon.identity, {})
@@ -87,11 +90,11 @@ def _make_identity(wiring: Wiring, addon: Addon) -> list[pulumi.Resource]:
 def _with_role(
     wiring: Wiring, addon: Addon, identity: Identity, policies: Mapping[str, OutputText]
 ) -> list[pulumi.Resource]:
-    """The role of a service account, by Pod Identity.
+    """Make the role of a service account, its policies and its Pod Identity association.
 
     Args:
-        wiring: what all add-ons have in common.
-        addon: whose pods take it.
+        wiring: settings shared by all add-ons.
+        addon: the add-on with the pods that take the role.
         identity: the service account, and policies that the record names.
         policies: policies that the config names, key to ARN.
     """

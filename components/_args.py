@@ -1,4 +1,4 @@
-"""What every component shares: reading its args, and the one error that shows all that is wrong."""
+"""Helpers shared by all components: reading their args, and one error that lists every problem."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -31,7 +31,7 @@ Tags = dict[str, LooseStr | pulumi.Output[str]]
 
 
 def text(value: OutputText) -> Text:
-    """A value of the model, which knows no Pulumi, as resources take it."""
+    """Return a value of the model, which does not import Pulumi, as an input of a resource."""
     return value if isinstance(value, str) else cast(pulumi.Output[str], value)
 
 
@@ -45,7 +45,7 @@ class AwsCallerArgs(ConfigModel):
     permissions_boundary: Text | None = None
     """ARN of the IAM policy that bounds the roles made here; None for no bound."""
     tags: Tags = pydantic.Field(default_factory=dict)
-    """Tags of its AWS resources, beside those of the provider."""
+    """Tags of its AWS resources, in addition to the provider's."""
 
 
 class AutoscalerArgs(AwsCallerArgs):
@@ -54,7 +54,7 @@ class AutoscalerArgs(AwsCallerArgs):
     node_selector: dict[str, LooseStr] = pydantic.Field(default_factory=dict)
     """Labels of the nodes that it runs on itself; nodes that it takes away must not be among them."""
     catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
-    """What the types have."""
+    """Facts about the instance types."""
 
 
 class ArgumentError(pulumi.RunError, ValueError):
@@ -65,7 +65,7 @@ class ArgumentError(pulumi.RunError, ValueError):
         self.subject = subject
         self.problems = tuple(problems)
         self.component = "" if spell is config_path else subject
-        """The component whose arguments are wrong; empty when it is the stack's config. `trn plan` reads it."""
+        """The component with the wrong arguments; empty when it is the stack's config. `trn plan` reads it."""
         count = len(self.problems)
         title = f"{subject}: {count} problem{'' if count == 1 else 's'}, nothing was built"
         super().__init__(f"{title}\n{describe(self.problems, spell)}")
@@ -80,18 +80,18 @@ def validate_args(
     spell: Callable[[str], str] = str,
     naming: Callable[[A], Iterable[Problem]] = lambda _: (),
 ) -> A:
-    """The args as an instance of ``spec``, once ``validate`` finds nothing to refuse; warnings go to Pulumi's log.
+    """Return the args as an instance of ``spec``, if ``validate`` finds no error; warnings go to Pulumi's log.
 
-    Args that a stack has made of its validated config are not validated again.
+    Args that a stack made from its validated config are not validated again.
 
     Args:
         spec: the component's args model.
         args: an instance of it, or a mapping with its fields.
-        validate: the component's function of that name.
+        validate: the component's function ``validate``.
         subject: how the error names the component (``Network net``).
         waivers: rule id to reason; a problem that may be acknowledged passes when its rule is named.
-        spell: how paths are shown: as Python names, or as the config file has them (``config_path``).
-        naming: what is wrong with the component's own name, which is not an argument; always checked.
+        spell: format of paths: Python names, or the config file's spelling (``config_path``).
+        naming: returns the problems of the component's name, which is not an argument; always called.
 
     Raises:
         ArgumentError: with every problem, before anything is registered.
@@ -120,8 +120,8 @@ def _problems_beside(
 ) -> list[Problem]:
     """Return the problems of the well-formed fields, when other fields are malformed.
 
-    A field without its shape is judged as if it had not been given, and a problem that speaks of it is left out. A
-    judge that needs a field which must be given and has none is not asked.
+    A malformed field is validated as if it had not been given, and problems that mention it are left out. No problem is
+    returned where ``validate`` reads a required field that is malformed.
     """
     broken = {_field(fault) for fault in faults}
     if not isinstance(args, Mapping) or not broken <= set(spec.model_fields) | set(map(snake, args)):
@@ -150,7 +150,7 @@ def _limit_problems(args: ConfigModel) -> Iterable[Problem]:
 
 
 def _warn(problems: list[Problem], subject: str, spell: Callable[[str], str]) -> None:
-    """Says each once in a program: a stack's config is judged as a whole, then each section by its component."""
+    """Log each warning once in a program: the stack validates its whole config, then each component its section."""
     root = pulumi.runtime.get_root_resource()
     said: set[str] = vars(root).setdefault("_trainium_eks_warnings", set()) if root is not None else set()
     new = [problem for problem in problems if f"{problem.reason} {problem.value}" not in said]
@@ -161,23 +161,22 @@ def _warn(problems: list[Problem], subject: str, spell: Callable[[str], str]) ->
 
 
 def waivers_of(args: object) -> dict[str, str]:
-    """The waivers in args of either form; anything but an object is left to the check of the shape."""
+    """Return the waivers in args given as a model or a mapping; ``read`` refuses waivers of another type."""
     return reasons(args.get("waivers") if isinstance(args, Mapping) else getattr(args, "waivers", None))
 
 
 def merge_args(spec: type[A], section: ConfigModel, /, **wiring: Any) -> A:
-    """A component's args from the config section they extend, plus what the stack connects.
+    """Return a component's args: the config section that they extend, and the wiring that the stack adds.
 
-    ``NetworkArgs`` extends ``NetworkConfig``: ``extend(NetworkArgs, config.network, region=config.region)``.
-    Values are passed through uncopied, so Outputs stay themselves.
+    ``NetworkArgs`` extends ``NetworkConfig``: ``merge_args(NetworkArgs, config.network, region=config.region)``. Values
+    are passed through uncopied, so Outputs stay themselves.
     """
     return spec(**{**dict(section), **wiring})
 
 
 def sources(value: Text) -> list[pulumi.Input[pulumi.Resource]]:
-    """The resources that a value comes from, for ``depends_on``; none for a plain one.
+    """Return the resources that a value comes from, for ``depends_on``; none for a plain value.
 
-    Unlike a value among the inputs it makes no property depend on them, so that what waits for a resource is not
-    replaced with it.
+    The value is no input of the dependent resource, so its change does not replace the resource that waits.
     """
     return [cast(pulumi.Output[pulumi.Resource], pulumi.Output.from_input(value).apply(lambda _: None))]

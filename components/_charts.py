@@ -1,4 +1,5 @@
-"""What the add-on components share: Helm releases, local charts, namespaces, and where accelerator pods may run."""
+"""Helpers shared by the add-on components: Helm releases, local charts, namespaces, and placement of pods on
+accelerator nodes."""
 
 import hashlib
 import os
@@ -19,7 +20,7 @@ CHARTS_DIRECTORY = Path(__file__).resolve().parent.parent / "charts"
 """Our own charts: beside ``components`` both in the repository and in the installed package."""
 
 TIMEOUT_SECONDS = 600
-"""How long Helm waits for a release: pods that pull large images onto nodes that have just joined."""
+"""Helm's time limit for a release, in which pods pull large images onto nodes that have just joined."""
 
 MAX_HISTORY = 5
 """Revisions Helm keeps: enough to go back, few enough that their Secrets do not pile up."""
@@ -45,11 +46,11 @@ class LocalChart:
 
 
 def local_chart(name: str, working_directory: Path | None = None) -> LocalChart:
-    """One of the charts beside ``components``, or installed with them.
+    """Return a chart of the directory ``charts`` beside ``components``, in the repository or the installed package.
 
     Args:
         name: directory under ``charts/``.
-        working_directory: what ``path`` is relative to; the process's own when None.
+        working_directory: base of the relative ``path``; None for the process's working directory.
 
     Raises:
         FileNotFoundError: for a name without a Chart.yaml.
@@ -65,20 +66,21 @@ def local_chart(name: str, working_directory: Path | None = None) -> LocalChart:
 
 
 def relative(directory: Path, working_directory: Path | None = None) -> str:
-    """A directory as a path from the working directory, ``./`` first, so that no tool takes it for a repository."""
+    """Return a directory's path from the working directory, with ``./`` first, so that no tool takes it for a
+    repository."""
     path = Path(os.path.relpath(directory, working_directory or Path.cwd())).as_posix()
     return path if path.startswith("../") else f"./{path}"
 
 
 def digest(directory: Path) -> str:
-    """SHA-256 over the names and contents of a directory's files, the same on every operating system.
+    """Return the SHA-256 over the names and contents of a directory's files, the same on every operating system.
 
-    Helm releases made from a path do not notice an edited template (pulumi-kubernetes#2672), but they do
-    notice a changed value, and this is one.
+    Helm releases made from a path do not notice an edited template (pulumi-kubernetes#2672), but they do notice a
+    changed value, such as this digest.
     """
     sha = hashlib.sha256()
     for file in sorted(directory.rglob("*"), key=lambda path: path.relative_to(directory).as_posix()):
-        # Bytecode comes and goes with whoever runs a script of the chart.
+        # Running a script of the chart writes bytecode beside it.
         if file.is_file() and not file.name.startswith(".") and file.parent.name != "__pycache__":
             content = file.read_bytes().replace(b"\r\n", b"\n")
             sha.update(f"{file.relative_to(directory).as_posix()}\0{len(content)}\0".encode())
@@ -97,23 +99,23 @@ def release(
     timeout_seconds: int = TIMEOUT_SECONDS,
     on_failure: OnFailure = "roll back",
 ) -> k8s.helm.v3.Release:
-    """A Helm release: pinned, under a name of its own choosing.
+    """Make a Helm release of a pinned chart, under a given name.
 
-    ``helm.v3.Release`` and not ``helm.v4.Chart``, which drops hooks; Volcano's chart makes its webhook
-    certificate in one. Values are plain data: with an Output among them a first preview cannot render the chart. Only
-    what AWS makes up is one: the cluster's name, an address, an id.
+    ``helm.v3.Release`` and not ``helm.v4.Chart``, which drops hooks; Volcano's chart makes its webhook certificate in a
+    hook. Values are plain data: with an Output among them a first preview cannot render the chart. Only values that AWS
+    generates are Outputs: the cluster's name, an address, an id.
 
     Args:
         logical_name: Pulumi's name of the resource.
         chart: an entry of ``versions.CHARTS``, or a chart of this repository, which gets its digest as a value.
         release_name: Helm's name of the release; charts build the names of their objects from it.
         namespace: name of an existing namespace, plain.
-        values: plain data, but for the cluster's name.
-        opts: parent, and what the release waits for.
+        values: plain data, except for values that AWS generates.
+        opts: parent, and the resources that the release waits for.
         timeout_seconds: how long Helm waits for all pods to be ready.
-        on_failure: ``roll back`` for what works as a whole or not at all. ``keep`` for agents of nodes: two nodes with
-            a broken driver would make Helm remove the agent from every node, so it stays, nothing waits for it, and
-            ``trn verify`` names the nodes that lack it.
+        on_failure: ``roll back`` for a chart that needs all its pods. ``keep`` for agents of nodes: two nodes with a
+            broken driver would make Helm remove the agent from every node, so the release stays, nothing waits for its
+            pods, and ``trn verify`` names the nodes without the agent.
     """
     source: dict[str, Any] = {"chart": chart.path if isinstance(chart, LocalChart) else chart.chart}
     merged = dict(values)
@@ -141,20 +143,20 @@ def release(
 
 
 def chart(name: str) -> Chart:
-    """The pinned upstream chart of that name."""
+    """Return the pinned upstream chart of a name."""
     return CHARTS[name]
 
 
 def namespace(
     logical_name: str, name: str, pod_security: PodSecurity, reason: str, opts: pulumi.ResourceOptions
 ) -> k8s.core.v1.Namespace:
-    """A namespace of ours: owned, so that a destroy removes it, and labelled for Pod Security.
+    """Make a namespace that a destroy removes, with labels for Pod Security.
 
     Args:
         logical_name: Pulumi's name of the resource.
         name: the namespace's name.
         pod_security: the level that pods are held to.
-        reason: why not a stricter one; kept as an annotation for whoever audits the cluster.
+        reason: why the level is not stricter; written to an annotation for audits of the cluster.
         opts: parent and dependencies.
     """
     return k8s.core.v1.Namespace(
@@ -172,7 +174,7 @@ def namespace(
 
 
 def overlay(values: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """``values`` with ``over`` laid on top, as Helm does it: objects merge, everything else is replaced."""
+    """Return ``values`` with ``over`` merged into them as Helm does it: objects merge, other values are replaced."""
     merged = dict(values)
     for key, value in over.items():
         below = merged.get(key)
@@ -181,7 +183,7 @@ def overlay(values: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any
 
 
 def at(values: Mapping[str, Any], *keys: str) -> Any:
-    """The value under nested keys, or None when some step is missing or not an object."""
+    """Return the value under nested keys, or None when some step is missing or not an object."""
     found: Any = values
     for key in keys:
         if not isinstance(found, Mapping):
@@ -191,7 +193,7 @@ def at(values: Mapping[str, Any], *keys: str) -> Any:
 
 
 def tolerations(instance_types: Iterable[str], catalogue: Catalogue) -> list[dict[str, str]]:
-    """Tolerations for every taint that nodes of these types carry, once each."""
+    """Return tolerations for every taint of nodes of these types, once each."""
     taints = dict.fromkeys(
         (taint.key, taint.effect) for name in sorted(instance_types) for taint in catalogue.taints(name)
     )
@@ -199,14 +201,15 @@ def tolerations(instance_types: Iterable[str], catalogue: Catalogue) -> list[dic
 
 
 def on_instance_types(instance_types: Iterable[str]) -> dict[str, Any]:
-    """A pod affinity for nodes of these types and no others."""
+    """Return a pod affinity for nodes of these types and no others."""
     expression = {"key": INSTANCE_TYPE_LABEL, "operator": "In", "values": sorted(instance_types)}
     terms = [{"matchExpressions": [expression]}]
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
 def spread(labels: Mapping[str, str]) -> dict[str, Any]:
-    """Copies on different nodes where there are any; preferred, so that a cluster of one node still works."""
+    """Return a pod anti-affinity for copies on different nodes; preferred, so that a cluster of one node still
+    works."""
     term = {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": "kubernetes.io/hostname"}
     return {
         "podAntiAffinity": {
@@ -218,10 +221,10 @@ def spread(labels: Mapping[str, str]) -> dict[str, Any]:
 def instance_type_problems(
     instance_types: Sequence[str], family: Literal["neuron", "nvidia"], catalogue: Catalogue
 ) -> list[Problem]:
-    """Return the problems of the types an add-on is for: none, unknown, or of another family.
+    """Return the problems of an add-on's instance types: an empty list, an unknown type, or a type of another family.
 
-    A device plugin whose list lacks a pool's type starts no pod there, without an error (aws-do-eks#56), so the list is
-    the pools' own and is judged here.
+    A device plugin starts no pod on nodes of a type that its list lacks, without an error (aws-do-eks#56), so the stack
+    passes the pools' types and they are validated here.
     """
     if not instance_types:
         return [Problem("instance_types", "it is empty", f"name the {family} instance types of the node groups")]
@@ -244,7 +247,7 @@ def unknown_type(path: str, name: str, catalogue: Catalogue) -> Problem:
 
 
 def plain_problems(values: object, path: str) -> Iterator[Problem]:
-    """Chart values that are not plain data (an Output, a resource, a date), each with where it stands."""
+    """Yield a problem, with its path, for each chart value that is not plain data (an Output, a resource, a date)."""
     if isinstance(values, Mapping):
         for key, value in values.items():
             yield from plain_problems(value, join(path, str(key)))

@@ -15,14 +15,14 @@ from ._args import Text
 
 @dataclass(frozen=True)
 class Setting:
-    """Where the control plane is made."""
+    """Settings of the control plane beside the config's cluster section."""
 
     region: str
     vpc_id: Text
     subnet_ids: Sequence[Text]
     """Private subnets, in two zones at least."""
     kms_key_arn: pulumi.Output[str]
-    """Key of its secrets and logs. EKS gets at it by grants that the deployer makes through the service."""
+    """Key of its secrets and logs. EKS uses it by grants that the deployer makes through the service."""
     production: bool
     """Deletion protection unless the config says otherwise, and ``protect``."""
     boundary: Text | None
@@ -33,11 +33,11 @@ class Setting:
 def make_control_plane(
     name: str, cluster: ClusterConfig, setting: Setting, parent: pulumi.Resource
 ) -> pulumi.Output[aws.eks.Cluster]:
-    """Makes the control plane, after its role's policy and its log group.
+    """Make the control plane, after its role's policy and its log group.
 
-    The role is made here, so that it does not wait for the VPC as pulumi_eks' own would. Its generated name is the
-    cluster's: EKS makes a deleted cluster's log group anew for its last lines, and the next cluster of that name would
-    find its group taken (terraform-aws-eks#2446, #2763).
+    The role is made here, so that it does not wait for the VPC as the role of pulumi_eks would. Its generated name is
+    the cluster's: EKS makes a deleted cluster's log group anew for its last lines, and the next cluster of that name
+    would find its group taken (terraform-aws-eks#2446, #2763).
     """
     child = pulumi.ResourceOptions(parent=parent)
     role = _iam.make_role(
@@ -71,7 +71,8 @@ def make_control_plane(
 
 
 def _made(cluster: aws.eks.Cluster | None) -> aws.eks.Cluster:
-    """The cluster that pulumi_eks made, in a process of its own. Under Pulumi's mocks nobody makes one."""
+    """Return the cluster that pulumi_eks made in a separate process, or raise RuntimeError under Pulumi's mocks, which
+    do not run it."""
     if cluster is None:
         raise RuntimeError(
             "pulumi_eks made no cluster: mocks cannot stand in for it; test the program with"
@@ -83,7 +84,7 @@ def _made(cluster: aws.eks.Cluster | None) -> aws.eks.Cluster:
 def _make_eks(
     name: str, cluster: ClusterConfig, setting: Setting, role: aws.iam.Role, opts: pulumi.ResourceOptions
 ) -> eks.Cluster:
-    """pulumi_eks' component with what it would add turned off: it makes the cluster alone.
+    """Make the component of pulumi_eks with every addition turned off: it makes the cluster alone.
 
     AWS providers reach it from its parent, as they reach every child.
     """

@@ -27,7 +27,7 @@ class CpuPool:
     subnet_ids: Sequence[Text]
     """Subnets that its nodes may be in."""
     zones: int = 1
-    """What the sizes are multiplied by."""
+    """Factor of the sizes: number of zones."""
     ignore_desired_size: bool = False
     """Whether an `up` leaves the number of nodes as it is."""
 
@@ -45,7 +45,7 @@ def make_cpu_nodes(
     wait_for: Sequence[pulumi.Resource],
     parent: pulumi.Resource,
 ) -> aws.eks.NodeGroup:
-    """Makes the launch template and the managed node group.
+    """Make the launch template and the managed node group.
 
     The template names no security group, so that EKS puts the cluster's own on every node (EKS user guide, launch
     templates).
@@ -95,9 +95,9 @@ def make_cpu_nodes(
 
 
 def tag_new_nodes(name: str, group: aws.eks.NodeGroup, tags: Tags, *, parent: pulumi.Resource) -> None:
-    """Tag what a managed node group launches from now on, through its Auto Scaling group, whose tags win over those of
-    the launch template (EC2 Auto Scaling user guide, tagging). The first nodes have the template's already, and so do
-    volumes and interfaces, which take none from an Auto Scaling group.
+    """Tag the instances that a managed node group launches from now on, through the Auto Scaling group's tags, which
+    win over the launch template's (EC2 Auto Scaling user guide, tagging). The first nodes have the template's already,
+    and so do volumes and interfaces, which take none from an Auto Scaling group.
 
     Args:
         name: logical name of the group.
@@ -115,5 +115,5 @@ def tag_new_nodes(name: str, group: aws.eks.NodeGroup, tags: Tags, *, parent: pu
 
 
 def autoscaling_group(group: aws.eks.NodeGroup) -> pulumi.Output[str]:
-    """Name of the Auto Scaling group that EKS made for a managed node group: one each (EKS user guide)."""
+    """Return the name of the Auto Scaling group that EKS made for a managed node group: one each (EKS user guide)."""
     return group.resources.apply(lambda made: str((made[0].autoscaling_groups or ())[0].name))

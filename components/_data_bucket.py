@@ -9,11 +9,11 @@ from . import _iam
 from ._args import Tags, Text
 
 OLD_VERSION_DAYS = 30
-"""How long an overwritten or deleted version can be restored. The link exports deletions too, so this is the time in
-which a mistaken ``rm`` on the file system can be undone."""
+"""Days in which an overwritten or deleted version can be restored. The link exports deletions too, so this is the time
+in which a mistaken ``rm`` on the file system can be undone."""
 
 UPLOAD_DAYS = 7
-"""When the parts of an unfinished upload are deleted."""
+"""Days after which the parts of an unfinished upload are deleted."""
 
 
 class DataBucket(pulumi.ComponentResource):
@@ -49,14 +49,14 @@ class DataBucket(pulumi.ComponentResource):
 
     @property
     def ready(self) -> Sequence[pulumi.Resource]:
-        """What must be in place before the first object arrives."""
+        """Access policy, encryption and versioning, which must exist before the first object arrives."""
         return self._ready
 
     def _kept(self, *, after: Sequence[pulumi.Resource] = (), protect: bool | None = None) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(parent=self, retain_on_delete=True, depends_on=list(after), protect=protect)
 
     def _close(self) -> pulumi.Resource:
-        """No ACLs, no public access, no plain HTTP; one after the other, because S3 refuses two such calls at once."""
+        """Forbid ACLs, public access and plain HTTP, one after the other, because S3 refuses two such calls at once."""
         owner = aws.s3.BucketOwnershipControls(
             f"{self._name}-ownership",
             bucket=self._bucket.bucket,
@@ -80,7 +80,7 @@ class DataBucket(pulumi.ComponentResource):
         )
 
     def _encrypt(self, kms_key_arn: Text) -> pulumi.Resource:
-        """With a bucket key: a million small files cost one call to KMS, not a million."""
+        """Encrypt with a bucket key: a million small files cost one call to KMS, not a million."""
         return aws.s3.BucketServerSideEncryptionConfiguration(
             f"{self._name}-encryption",
             bucket=self._bucket.bucket,
@@ -129,7 +129,7 @@ class DataBucket(pulumi.ComponentResource):
 
 
 def _tls_only(bucket_arn: str) -> str:
-    """A bucket policy that grants nothing and refuses every request without TLS."""
+    """Return a bucket policy that grants nothing and refuses every request without TLS."""
     return _iam.policy(
         [
             {

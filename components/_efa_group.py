@@ -1,4 +1,4 @@
-"""The security group that EFA wants."""
+"""The security group that EFA requires."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,25 +11,25 @@ from ._args import Text
 
 @dataclass(frozen=True)
 class EfaGroup:
-    """A security group whose members reach themselves both ways."""
+    """A security group with rules for all traffic among its members, both ways."""
 
     group: aws.ec2.SecurityGroup
     rules: tuple[pulumi.Resource, ...]
-    """What nodes wait for."""
+    """The two rules, which nodes wait for."""
 
 
 def make_efa_group(
     name: str, *, vpc_id: Text, nodes: str, tags: Mapping[str, Text], parent: pulumi.Resource
 ) -> EfaGroup:
-    """Makes the group with its two rules.
+    """Make the group with its two rules.
 
-    EFA wants the outbound rule to name the group; a range is not enough (EC2 user guide, EFA security group). EKS' own
-    group has such a rule, those of imported or older clusters may not.
+    EFA requires an outbound rule that names the group; a range is not enough (EC2 user guide, EFA security group). EKS'
+    own group has such a rule, the groups of imported or older clusters may not.
 
     Args:
         name: logical name; the rules' begin with it.
         vpc_id: its VPC.
-        nodes: whose it is, in words (``the nodes of trn1``).
+        nodes: description of the members (``the nodes of trn1``).
         tags: its tags.
         parent: the component it belongs to.
     """

@@ -1,4 +1,4 @@
-"""The EFA device plugin: one release a cluster, whichever accelerators it has."""
+"""The EFA device plugin: one release a cluster, for Neuron and NVIDIA nodes alike."""
 
 from collections.abc import Sequence
 
@@ -19,17 +19,17 @@ RELEASE_NAME = "aws-efa-k8s-device-plugin"
 
 
 class DevicePluginArgs(ConfigModel):
-    """The wiring of device plugins, of which that of EFA is one."""
+    """The wiring of device plugins, the EFA plugin among them."""
 
     region: str
     """AWS region; decides which registry the EFA plugin's image comes from."""
     instance_types: tuple[str, ...]
     """Types of the nodes that get a device plugin."""
     catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
-    """What the types have."""
+    """Facts about the instance types."""
     efa_instance_types: tuple[str, ...] | None = None
-    """Types that get the EFA plugin. Unset: those of ``instance_types`` that have EFA. Empty: no plugin here,
-    because another component of the cluster installs it; a cluster has exactly one."""
+    """Types that get the EFA plugin. Unset: the types in ``instance_types`` with EFA. Empty: no plugin here, because
+    another component of the cluster installs it; a cluster has exactly one."""
 
 
 def efa_problems(given: Sequence[str] | None, catalogue: Catalogue) -> list[Problem]:
@@ -46,14 +46,14 @@ def efa_problems(given: Sequence[str] | None, catalogue: Catalogue) -> list[Prob
 
 
 def make_efa_plugin(logical_name: str, args: DevicePluginArgs, parent: pulumi.Resource) -> dict[str, str]:
-    """The plugin's release, where there are nodes with EFA.
+    """Make the plugin's release, if there are nodes with EFA.
 
-    It is the one device plugin that runs privileged, as its chart sets it (eks-charts#1245): it opens
-    ``/dev/infiniband`` of a node before any pod asks for it.
+    No other device plugin runs privileged, but this chart requires it (eks-charts#1245): the plugin opens
+    ``/dev/infiniband`` of a node before any pod requests it.
 
     Args:
         logical_name: Pulumi's name of the release.
-        args: which nodes, and where its image comes from.
+        args: the instance types, and the region of the image's registry.
         parent: the component that owns it.
 
     Returns:
@@ -70,7 +70,7 @@ def make_efa_plugin(logical_name: str, args: DevicePluginArgs, parent: pulumi.Re
         values={
             # Its tag stays the chart's: plugin and chart are released together.
             "image": {"repository": f"{regions.eks_image_registry(args.region)}/eks/{CHART}"},
-            # Each further key would be a term of its own, and only the last would leave out Auto Mode's nodes.
+            # Each further key would be a separate term, and only the last would leave out Auto Mode's nodes.
             "supportedInstanceLabels": {"keys": [INSTANCE_TYPE_LABEL], "values": list(types)},
             "tolerations": tolerations(types, args.catalogue),
             "resources": {
@@ -86,7 +86,7 @@ def make_efa_plugin(logical_name: str, args: DevicePluginArgs, parent: pulumi.Re
 
 
 def _types(args: DevicePluginArgs) -> tuple[str, ...]:
-    """The types whose nodes get the plugin, sorted. The chart's own list lags behind EC2's."""
+    """Return the instance types that get the plugin, sorted. The chart's own list lags behind EC2's."""
     if args.efa_instance_types is not None:
         return tuple(sorted(set(args.efa_instance_types)))
     return tuple(sorted({name for name in args.instance_types if args.catalogue.find(name).has_efa}))

@@ -1,4 +1,4 @@
-"""Values of Fluent Bit: what it reads of a node, what it makes of a line, where it sends it. No resource."""
+"""Values of Fluent Bit: the files it reads, the records it makes of lines, and the destination. No resource."""
 
 from typing import Any
 
@@ -81,14 +81,14 @@ OUTPUT = """\
 
 
 def fluent_bit_values(region: str, log_group: pulumi.Input[str], *, system: bool) -> dict[str, Any]:
-    """Values of the chart fluent-bit.
+    """Return the values of the chart fluent-bit.
 
-    It asks the Kubernetes API nothing: a thousand nodes would each list its pods there, and the log's file name says
-    all that readers look for.
+    Fluent Bit sends no request to the Kubernetes API: a thousand nodes would each list their pods there, and a log's
+    file name already contains namespace, pod and container.
 
     Args:
-        region: of the log group.
-        log_group: where everything goes; one that exists.
+        region: the log group's AWS region.
+        log_group: destination of all records; it must exist.
         system: whether the logs of ``kube-system`` go there, too.
     """
     # Its own complaints about a line that it cannot send would be lines to send.

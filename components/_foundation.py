@@ -20,7 +20,7 @@ from .network import ExistingNetwork, ExistingNetworkArgs, Network, NetworkArgs
 
 @dataclass(frozen=True)
 class Foundation:
-    """What a stack's components have in common: the config they are cut from, and where they are made."""
+    """The stack's config, key, network and cluster, which its other components share."""
 
     stack: pulumi.Resource
     """The component that they belong to."""
@@ -30,23 +30,24 @@ class Foundation:
     catalogue: Catalogue
     """The config's: with its own entries."""
     tags: dict[str, str]
-    """Those of the AWS provider, for what they do not reach by themselves."""
+    """The AWS provider's default tags, for resources that the provider does not tag."""
     key: EncryptionKey
     network: Network | ExistingNetwork
     cluster: TrainiumCluster
 
     def child(self) -> pulumi.ResourceOptions:
-        """For what is in AWS alone."""
+        """Return the options of a component with AWS resources alone."""
         return pulumi.ResourceOptions(parent=self.stack)
 
     def in_cluster(self, *also: pulumi.Resource) -> pulumi.ResourceOptions:
-        """For what lives in Kubernetes: the cluster's own provider, once system nodes and DNS are there."""
+        """Return the options of a component in Kubernetes: the cluster's provider, after the system nodes, DNS and
+        ``also``."""
         wait_for = [*self.cluster.ready, *also]
         return pulumi.ResourceOptions(parent=self.stack, providers=[self.cluster.provider], depends_on=wait_for)
 
     @property
     def for_aws_callers(self) -> dict[str, Any]:
-        """What the stack connects of every :class:`~components._args.AwsCallerArgs`."""
+        """The wiring that the stack passes to every :class:`~components._args.AwsCallerArgs`."""
         return {
             "region": self.config.region,
             "cluster_name": self.cluster.cluster_name,
@@ -56,11 +57,11 @@ class Foundation:
 
 
 def make_foundation(name: str, config: StackConfig, stack: pulumi.Resource) -> Foundation:
-    """Makes key, network and cluster.
+    """Make key, network and cluster.
 
     Args:
         name: the stack's logical name.
-        config: the whole stack's, judged.
+        config: the stack's validated config.
         stack: the component that they belong to.
     """
     child = pulumi.ResourceOptions(parent=stack)

@@ -28,7 +28,7 @@ ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Where Kubernetes mounts a service account's token."""
 
 READY = "/ready/file"
-"""What the controller writes once the HyperNodes are as they should be."""
+"""File that the controller writes once the HyperNodes match the nodes."""
 
 
 def make_controller(
@@ -39,7 +39,7 @@ def make_controller(
     volcano: k8s.helm.v3.Release,
     parent: pulumi.Resource,
 ) -> None:
-    """Make the controller and its rights. The namespace's network policy lets nothing in that it would answer.
+    """Make the controller and its rights. The namespace's network policy admits no traffic to the controller.
 
     Args:
         stack: logical name of the component.

@@ -18,7 +18,7 @@ POLICY_VERSION = "2012-10-17"
 
 
 def policy(statements: Iterable[Statement]) -> str:
-    """A policy document of these statements, as JSON.
+    """Return a policy document of these statements, as JSON.
 
     Args:
         statements: plain data; where a value is an Output, call this inside ``Output.all(...).apply``.
@@ -35,14 +35,14 @@ def make_role(
     tags: Mapping[str, Text],
     parent: pulumi.Resource,
 ) -> aws.iam.Role:
-    """The one place where roles are made, so that none is without the boundary.
+    """Make a role with the permissions boundary; every role of the library is made here.
 
     Args:
         name: logical name, from which IAM's is generated.
-        description: who takes it, up to 1000 characters.
+        description: the principals that take the role, up to 1000 characters.
         trust: its trust policy, as JSON.
         boundary: ARN of the policy that bounds it; None for no bound.
-        tags: beside those of the provider.
+        tags: in addition to the provider's tags.
         parent: the component it belongs to.
     """
     return aws.iam.Role(
@@ -61,7 +61,8 @@ def boundary_problems(boundary: Text | None) -> list[Problem]:
 
 
 def pod_identity_trust() -> str:
-    """Trust for roles that pods take by EKS Pod Identity; TagSession carries cluster, namespace and account."""
+    """Return the trust policy of roles that pods take by EKS Pod Identity; TagSession carries cluster, namespace and
+    account."""
     return policy(
         [
             {
@@ -74,7 +75,7 @@ def pod_identity_trust() -> str:
 
 
 def service_trust(service: str) -> str:
-    """Trust for roles that one AWS service takes.
+    """Return the trust policy of roles that one AWS service takes.
 
     Args:
         service: the service principal, ``eks.amazonaws.com``.
@@ -83,7 +84,7 @@ def service_trust(service: str) -> str:
 
 
 def managed_policy_arn(region: str, name: str) -> str:
-    """ARN of a policy that AWS maintains, in the region's partition.
+    """Return the ARN of a policy that AWS maintains, in the region's partition.
 
     Args:
         region: AWS region, ``us-west-2``.
@@ -93,13 +94,13 @@ def managed_policy_arn(region: str, name: str) -> str:
 
 
 def bucket_arn(region: str, name: Text) -> Text:
-    """ARN of a bucket by its name, in the region's partition."""
+    """Return the ARN of a bucket by its name, in the region's partition."""
     prefix = f"arn:{regions.partition(region)}:s3:::"
     return f"{prefix}{name}" if isinstance(name, str) else pulumi.Output.concat(prefix, name)
 
 
 def principal_key(arn: str) -> str:
-    """A part of a resource's name that no other principal has: account, kind, path and name.
+    """Return a part of a resource's name that is unique to the principal: account, kind, path and name.
 
     Args:
         arn: of a role or user; ``arn:aws:iam::111122223333:role/ops/admin`` is ``111122223333-role/ops/admin``.
@@ -109,9 +110,9 @@ def principal_key(arn: str) -> str:
 
 
 def account_root(arn: str) -> str:
-    """The root principal of the account that owns ``arn``, in its partition.
+    """Return the root principal of the account that owns ``arn``, in its partition.
 
-    The account is read from a resource of our own, so that no look-up runs in a preview.
+    The account is read from the ARN of a resource in the stack, so that no look-up runs in a preview.
     """
     _, partition, _, _, account, *_ = arn.split(":")
     return f"arn:{partition}:iam::{account}:root"

@@ -22,20 +22,20 @@ EVENTS: Mapping[str, tuple[str, str]] = {
     "state": ("aws.ec2", "EC2 Instance State-change Notification"),
     "reservation": ("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning"),
 }
-"""What Karpenter listens to: source and detail type of the events."""
+"""Events that Karpenter receives: source and detail type."""
 
 
 @dataclass(frozen=True)
 class Interruptions:
-    """The queue, and what fills it."""
+    """The queue, and the resources that fill it."""
 
     queue: aws.sqs.Queue
     sources: tuple[pulumi.Resource, ...]
 
 
 def make_interruptions(name: str, tags: Mapping[str, Text], parent: pulumi.Resource) -> Interruptions:
-    """Makes the queue, encrypted by SQS, with one rule for each kind of event. Rules hear of the whole account;
-    Karpenter leaves instances alone that are not its own."""
+    """Make the queue, encrypted by SQS, with one rule for each kind of event. Rules match events of the whole account;
+    Karpenter ignores instances that it did not start."""
     child = pulumi.ResourceOptions(parent=parent)
     queue = aws.sqs.Queue(
         f"{name}-interruptions",

@@ -1,4 +1,4 @@
-"""Karpenter's own objects: EC2NodeClass and NodePool, as version 1 of their definitions has them."""
+"""Karpenter's objects EC2NodeClass and NodePool, version 1."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ CAPACITY_LABEL = "karpenter.sh/capacity-type"
 ARCHITECTURE_LABEL = "kubernetes.io/arch"
 
 CPU_POOL_LABEL = "cpu"
-"""The pool label of Karpenter's CPU nodes: that of the CPU pool, by which staging and image builds look for a node."""
+"""The pool label of Karpenter's CPU nodes: the CPU pool's label, by which staging and image builds select a node."""
 
 
 @dataclass(frozen=True)
 class NodeSetting:
-    """What all of Karpenter's nodes have in common."""
+    """Settings shared by all nodes that Karpenter starts."""
 
     cluster_name: Text
     kubernetes_version: str
@@ -36,12 +36,12 @@ class NodeSetting:
 
 
 def cpu_node_class(karpenter: KarpenterConfig, setting: NodeSetting, subnet: Text, group: Text) -> dict[str, Any]:
-    """The ``spec`` of the CPU nodes' EC2NodeClass."""
+    """Return the ``spec`` of the CPU nodes' EC2NodeClass."""
     return _node_class(setting, CPU_POOL, subnet, [group], karpenter.root_volume_gib)
 
 
 def cpu_node_pool(karpenter: KarpenterConfig) -> dict[str, Any]:
-    """The ``spec`` of the CPU nodes' NodePool: cheap and short-lived."""
+    """Return the ``spec`` of the CPU nodes' NodePool: cheap and short-lived."""
     return _node_pool(
         CPU_POOL,
         labels={POOL_LABEL: CPU_POOL_LABEL},
@@ -61,10 +61,10 @@ def cpu_node_pool(karpenter: KarpenterConfig) -> dict[str, Any]:
 def accelerator_node_class(
     pool: KarpenterPoolConfig, instance: InstanceType, setting: NodeSetting, subnet: Text, groups: Sequence[Text]
 ) -> dict[str, Any]:
-    """The ``spec`` of an accelerator pool's EC2NodeClass: interfaces, disks and limits as a node group has them.
+    """Return the ``spec`` of an accelerator pool's EC2NodeClass, with the interfaces, disks and limits of a node group.
 
-    No huge pages: Karpenter's table of capacities has none, so that it starts no node for a pod that asks for them, and
-    counts their memory as the pods' own (karpenter-provider-aws#3315, karpenter#751).
+    No huge pages: Karpenter's table of capacities has none, so that it starts no node for a pod that requests them, and
+    counts their memory as available to pods (karpenter-provider-aws#3315, karpenter#751).
     """
     as_group = NodeGroupConfig(name=pool.name, instance_type=pool.instance_type)
     spec = _node_class(setting, pool.name, subnet, groups, node_groups.root_volume_gib(as_group, instance))
@@ -95,7 +95,8 @@ def accelerator_node_class(
 def accelerator_node_pool(
     pool: KarpenterPoolConfig, instance: InstanceType, labels: Mapping[str, str], taints: Sequence[Taint], minutes: int
 ) -> dict[str, Any]:
-    """The ``spec`` of an accelerator NodePool: a node goes when it is empty, and never for its age or its price."""
+    """Return the ``spec`` of an accelerator NodePool: an empty node is removed, and no node for its age or its
+    price."""
     return _node_pool(
         pool.name,
         labels={**labels, POOL_LABEL: pool.name},

@@ -9,16 +9,16 @@ EXEC_API = "client.authentication.k8s.io/v1beta1"
 
 
 def kubeconfig(name: str, endpoint: str, certificate_authority: str, region: str) -> str:
-    """The kubeconfig as JSON text, made of what never changes while the cluster lives.
+    """Return the kubeconfig as JSON text, built from values that never change while the cluster exists.
 
-    It holds no token and no profile: whoever uses it is who the ``aws`` command says. A kubeconfig with a token makes
-    every object behind it look replaced when the token changes (pulumi-eks#207, #352).
+    It holds no token and no profile: the ``aws`` command's credentials are used. A kubeconfig with a token makes every
+    object behind it look replaced when the token changes (pulumi-eks#207, #352).
 
     Args:
         name: the cluster.
         endpoint: ``https://…`` of the Kubernetes API.
         certificate_authority: base64 of the cluster's CA.
-        region: passed by value, so that the caller's own default region does not matter.
+        region: the cluster's region, passed to ``aws`` so that the caller's default region does not matter.
     """
     token = ["--region", region, "eks", "get-token", "--cluster-name", name, "--output", "json"]
     credentials = {"exec": {"apiVersion": EXEC_API, "command": "aws", "args": token}}

@@ -1,4 +1,4 @@
-"""What every node of this library starts from, and what EFA adds to it."""
+"""Settings of the launch templates of all nodes, and the network interfaces for EFA."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ ROOT_IOPS = 3000
 """gp3's base."""
 
 TAGGED_AT_LAUNCH = ("instance", "volume", "network-interface")
-"""What a launch makes that neither the provider's default tags nor the node group's tags reach."""
+"""Resources of a launch that get neither the provider's default tags nor the node group's tags."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Interface:
 
 
 def interfaces(instance: InstanceType, interface_layout: str = "catalogue") -> tuple[Interface, ...]:
-    """The interfaces of a node, one with EFA on each card that takes it; none for types without EFA.
+    """Return the interfaces of a node, one with EFA on each card that supports EFA; none for types without EFA.
 
     The node's first interface must hold an address, so it is never ``efa-only`` (EC2 user guide, EFA on accelerated
     instance types).
@@ -43,7 +43,7 @@ def interfaces(instance: InstanceType, interface_layout: str = "catalogue") -> t
         interface_layout: ``catalogue`` (the type's own), ``efa-only``, ``ena`` or ``efa``.
 
     Raises:
-        ValueError: for a layout that needs EFA on card 0 of a type whose card 0 has none.
+        ValueError: for a layout with EFA on card 0, if the type's card 0 has no EFA.
     """
     if not instance.has_efa:
         return ()
@@ -61,7 +61,7 @@ def interfaces(instance: InstanceType, interface_layout: str = "catalogue") -> t
 def launch_interfaces(
     planned: Sequence[Interface], security_groups: Sequence[Text], name: str
 ) -> list[aws.ec2.LaunchTemplateNetworkInterfaceArgs] | None:
-    """The interfaces as the launch template spells them, each in all the groups; None when there is nothing to say.
+    """Return the interfaces as args of the launch template, each in all the groups; None without interfaces.
 
     With interfaces in the template EKS adds no security group by itself (EKS user guide, launch templates).
     """
@@ -80,7 +80,7 @@ def launch_interfaces(
 
 
 def root_volume(size_gib: int, kms_key_arn: Text | None) -> list[aws.ec2.LaunchTemplateBlockDeviceMappingArgs]:
-    """The encrypted gp3 root volume; without a key of its own it takes the account's default EBS key."""
+    """Return the encrypted gp3 root volume; without ``kms_key_arn`` EC2 uses the account's default EBS key."""
     return [
         aws.ec2.LaunchTemplateBlockDeviceMappingArgs(
             device_name=ROOT_DEVICE,
@@ -98,19 +98,20 @@ def root_volume(size_gib: int, kms_key_arn: Text | None) -> list[aws.ec2.LaunchT
 
 
 def metadata_options() -> aws.ec2.LaunchTemplateMetadataOptionsArgs:
-    """IMDSv2 with one hop: a pod off the host network cannot take the node's role (EKS best practices, IAM)."""
+    """Return the metadata options, IMDSv2 with one hop: a pod off the host network cannot take the node's role (EKS
+    best practices, IAM)."""
     return aws.ec2.LaunchTemplateMetadataOptionsArgs(
         http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=1
     )
 
 
 IGNORED = ["tagSpecifications"]
-"""Inputs of a launch template whose later changes are ignored. Its tags are part of a version, and EKS replaces every
-node of a group for another version; :func:`._cpu_nodes.tag_new_nodes` gives new nodes the tags of the day."""
+"""Inputs of a launch template, with later changes ignored. Its tags are part of a version, and EKS replaces every node
+of a group for another version; :func:`._cpu_nodes.tag_new_nodes` gives new nodes the current tags."""
 
 
 def tag_specifications(tags: Mapping[str, Text]) -> list[aws.ec2.LaunchTemplateTagSpecificationArgs]:
-    """Return the tags on all that a launch makes, as they are when the template is made (:data:`IGNORED`)."""
+    """Return the tags of all resources of a launch; later changes of the tags are ignored (:data:`IGNORED`)."""
     return [
         aws.ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=dict(tags)) for kind in TAGGED_AT_LAUNCH
     ]

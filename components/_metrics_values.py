@@ -21,9 +21,9 @@ GRAFANA_ACCOUNT = f"{RELEASE_NAME}-grafana"
 """Service accounts as the chart names them after the release."""
 
 DATA_SOURCE = "prometheus"
-"""Uid of the data source that every dashboard names, whatever stands behind it."""
+"""Uid of the data source that every dashboard names, be it Prometheus or a workspace."""
 SELECTED = {"release": RELEASE_NAME}
-"""By which its Prometheus finds monitors and rules."""
+"""Labels by which Prometheus selects monitors and rules."""
 
 FSX_EXPORTER = "fsx-exporter"
 FULL = 0.85
@@ -38,7 +38,7 @@ class Workspace:
     """Its URL, with a slash at the end."""
     region: str
     cluster_name: Text
-    """Label ``cluster`` of what is written there: several clusters may share a workspace."""
+    """Label ``cluster`` of the samples: several clusters may share a workspace."""
 
 
 def stack_values(
@@ -51,16 +51,16 @@ def stack_values(
     """Return the values of kube-prometheus-stack, before the user's are merged over them.
 
     Args:
-        metrics: the config's section.
-        grafana: that of Grafana; None for none.
+        metrics: the config's section on metrics.
+        grafana: Grafana's section; None for no Grafana.
         region: AWS region.
-        workspace: where everything is written too; None for nowhere.
-        node_selector: labels of the nodes for what has a volume; empty for any node.
+        workspace: workspace that Prometheus also writes to; None for none.
+        node_selector: labels of the nodes for pods with a volume; empty for any node.
     """
     off = {"enabled": False}
     selected = {"nodeSelector": dict(node_selector)} if node_selector else {}
     return {
-        # EKS runs these where nobody can ask them; kube-proxy listens on its node's loopback alone.
+        # EKS runs these where nothing can scrape them; kube-proxy listens on its node's loopback alone.
         "kubeEtcd": off,
         "kubeScheduler": off,
         "kubeControllerManager": off,
@@ -108,7 +108,7 @@ def stack_values(
 
 def _prometheus(metrics: MetricsConfig, workspace: Workspace | None) -> dict[str, Any]:
     interval = f"{metrics.scrape_interval_seconds}s"
-    # Who may make objects in the namespace decides what is asked and computed: the stack alone.
+    # Only the stack makes objects in this namespace; other teams add no targets or rules.
     here = {"matchLabels": {"kubernetes.io/metadata.name": namespaces.MONITORING}}
     found: dict[str, Any] = {
         "retention": f"{metrics.retention_days}d",
@@ -129,7 +129,7 @@ def _prometheus(metrics: MetricsConfig, workspace: Workspace | None) -> dict[str
             {
                 "url": pulumi.Output.concat(workspace.endpoint, "api/v1/remote_write"),
                 "sigv4": {"region": workspace.region},
-                # What AWS gives for one Prometheus (AMP user guide, remote write).
+                # AWS' recommendation for one Prometheus (AMP user guide, remote write).
                 "queueConfig": {"maxSamplesPerSend": 1000, "maxShards": 200, "capacity": 2500},
             }
         ]
@@ -137,7 +137,8 @@ def _prometheus(metrics: MetricsConfig, workspace: Workspace | None) -> dict[str
 
 
 def _alertmanager(alerts: AlertsConfig | None, region: str, selected: Mapping[str, Any]) -> dict[str, Any]:
-    """Without anybody to tell there is nothing for it to do: Prometheus and Grafana show what fires."""
+    """Return the values of Alertmanager, which is off without an SNS topic: Prometheus and Grafana show firing
+    alerts."""
     if alerts is None:
         return {"enabled": False}
     topic = {"topic_arn": alerts.topic_arn, "sigv4": {"region": region}, "send_resolved": True}
@@ -164,8 +165,8 @@ def _alertmanager(alerts: AlertsConfig | None, region: str, selected: Mapping[st
 
 
 def grafana_values(grafana: GrafanaConfig, metrics: MetricsConfig, workspace: Workspace | None) -> dict[str, Any]:
-    """Values of the chart's Grafana. Its password is made in the cluster, by the chart, and stays in a Secret there:
-    neither the program nor Pulumi's state ever has it."""
+    """Return the values of the chart's Grafana. Its password is made in the cluster, by the chart, and stays in a
+    Secret there: neither the program nor Pulumi's state ever has it."""
     sources = {
         "searchNamespace": namespaces.MONITORING,
         "uid": DATA_SOURCE,
@@ -195,12 +196,12 @@ def grafana_values(grafana: GrafanaConfig, metrics: MetricsConfig, workspace: Wo
 
 
 def _with_workspace(values: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
-    """The workspace under the uid that dashboards name, and the cluster's own Prometheus beside it, for the chart's own
-    dashboards: they look for a data source of the type ``prometheus``.
+    """Return Grafana's values with the workspace under the uid that dashboards name, and the cluster's own Prometheus
+    beside it, for the chart's own dashboards: they select a data source of the type ``prometheus``.
 
-    By the plugin: signing by the core data source is deprecated. Grafana installs it from grafana.com in the background
-    (``plugins.preinstall``) and starts without it; the chart's ``plugins`` would keep Grafana from starting, and Helm
-    would take Prometheus back with it.
+    The workspace uses Grafana's plugin: signing by the core data source is deprecated. Grafana installs the plugin from
+    grafana.com in the background (``plugins.preinstall``) and starts without it; the chart's ``plugins`` would keep
+    Grafana from starting, and Helm would roll Prometheus back with it.
     """
     source = {
         "name": "Amazon Managed Prometheus",
@@ -231,7 +232,7 @@ def _with_workspace(values: dict[str, Any], workspace: Workspace) -> dict[str, A
 
 
 def fsx_exporter_values(config: pulumi.Input[str]) -> dict[str, Any]:
-    """Values of the exporter of CloudWatch metrics.
+    """Return the values of the exporter of CloudWatch metrics.
 
     Args:
         config: its own configuration (``file_system.exporter_config``).
@@ -256,7 +257,7 @@ def fsx_exporter_values(config: pulumi.Input[str]) -> dict[str, Any]:
 
 
 def _claim(gib: int) -> dict[str, Any]:
-    """Of the default storage class, which is encrypted gp3."""
+    """Return the spec of a claim of the default storage class, which is encrypted gp3."""
     return {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": f"{gib}Gi"}}}
 
 

@@ -10,8 +10,8 @@ from . import _iam
 from ._args import Text
 
 POLICIES = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly", "AmazonSSMManagedInstanceCore")
-"""Join the cluster, pull images, be reached by Session Manager. Nothing else: whatever a node may do, every pod on
-the host network may do. The VPC CNI gets its policy by Pod Identity instead."""
+"""Join the cluster, pull images, be reached by Session Manager. Nothing else: every pod on the host network has the
+node's rights. The VPC CNI gets its policy by Pod Identity instead."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class NodeRole:
 def make_node_role(
     name: str, *, region: str, boundary: Text | None, tags: Mapping[str, Text], parent: pulumi.Resource
 ) -> NodeRole:
-    """Makes the role; EKS adds its access entry by itself when the first managed group uses it."""
+    """Make the role; EKS adds its access entry by itself when the first managed group uses it."""
     role = _iam.make_role(
         f"{name}-node",
         description="Taken by the nodes of the cluster",

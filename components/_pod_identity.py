@@ -14,7 +14,7 @@ from ._args import AwsCallerArgs
 
 @dataclass(frozen=True)
 class Pods:
-    """Whose pods take the role."""
+    """The service account of the pods that take the role."""
 
     namespace: str
     service_account: str
@@ -30,7 +30,8 @@ class PodRole:
 
     @property
     def ready(self) -> tuple[pulumi.Resource, ...]:
-        """What the pods must wait for: they get credentials when they are made, or never."""
+        """The policy and the association, which the pods must wait for: a pod gets credentials at its creation or
+        never."""
         return self.policy, self.association
 
 
@@ -43,13 +44,13 @@ def make_role(
     role_name: str,
     parent: pulumi.Resource,
 ) -> PodRole:
-    """The role with its one policy, and after both the association.
+    """Make the role with its one policy, and after both the association.
 
     Args:
         name: logical name of policy and association.
-        args: of the component that makes it: cluster, the role's bound, and tags.
-        pods: who takes it.
-        statements: what they may do.
+        args: the component's args: cluster, permissions boundary, and tags.
+        pods: service account of the pods that take the role.
+        statements: the rights of the pods.
         role_name: logical name of the role, from which IAM's is generated.
         parent: the component it belongs to.
     """

@@ -1,4 +1,4 @@
-"""A budget of AWS Budgets, which writes mails."""
+"""A budget of AWS Budgets, which sends e-mails."""
 
 import pulumi
 import pulumi_aws as aws
@@ -6,17 +6,17 @@ import pulumi_aws as aws
 from trainium_eks.model.config.budget import SpendingAlertConfig
 
 NOTIFICATIONS = ((50, "ACTUAL"), (80, "ACTUAL"), (100, "ACTUAL"), (100, "FORECASTED"))
-"""Per cent of the month's amount, and of what."""
+"""Per cent of the month's amount, and the cost that is compared: actual or forecast."""
 
 
 def make_spending_alert(
     name: str, alert: SpendingAlertConfig, *, environment: str, parent: pulumi.Resource
 ) -> aws.budgets.Budget:
-    """Over everything that carries the environment's tag.
+    """Make a budget over all resources with the environment's tag.
 
     Args:
         name: logical name.
-        alert: amount, and who is written to.
+        alert: monthly amount, and e-mail addresses of the recipients.
         environment: value of the tag ``Environment``.
         parent: the component it belongs to.
     """

@@ -1,4 +1,4 @@
-"""What a stack's program reads before it builds anything: the config, and the tags that it names."""
+"""The stack's config and default tags, read before the program builds anything."""
 
 import re
 
@@ -14,14 +14,14 @@ from ._args import ArgumentError, validate_args, waivers_of
 
 
 def read_config() -> StackConfig:
-    """The running program's config as one validated model.
+    """Return the running program's config as one validated model.
 
     Raises:
         ArgumentError: with every problem of the whole stack, spelled as in the config file.
     """
     project, stack = pulumi.get_project(), pulumi.get_stack()
     prefix = f"{project}:"
-    # pulumi.Config can only be asked for names one knows; a misspelt name must be seen too.
+    # pulumi.Config reads known names only; a misspelt name must be found too.
     every = {**runtime_config.get_config_env(), **runtime_config.CONFIG.get()}
     values = {key.removeprefix(prefix): value for key, value in every.items() if key.startswith(prefix)}
     subject = f"Pulumi.{stack}.yaml"
@@ -34,9 +34,9 @@ def read_config() -> StackConfig:
 
 
 def default_tags(config: StackConfig) -> dict[str, str]:
-    """The tags of everything in the running environment: the AWS provider's default tags.
+    """Return the tags of all resources in the running environment: the AWS provider's default tags.
 
-    The stack passes them to its components too, for what the provider's tags do not reach: instances, volumes and
+    The stack passes them to its components too, for resources that the provider does not tag: instances, volumes and
     interfaces that a node group launches.
     """
     return model.tags(config, environment=pulumi.get_stack())

@@ -1,4 +1,4 @@
-"""What a stack has for its nodes: device plugins, autoscalers, and the guard of idle ones."""
+"""A stack's components for its nodes: device plugins, autoscalers, and the guard of idle nodes."""
 
 from trainium_eks.model.catalogue import node_templates
 from trainium_eks.model.config import autoscaling, idle, karpenter
@@ -17,18 +17,18 @@ from .volcano_stack import VolcanoStack
 
 
 def accelerator_types(base: Foundation) -> tuple[str, ...]:
-    """Types of accelerator nodes, of groups and of Karpenter's pools; each once."""
+    """Return the instance types of accelerator nodes, in node groups and in Karpenter's pools; each once."""
     groups = (*base.config.node_groups, *karpenter.as_groups(base.config))
     return tuple(dict.fromkeys(group.instance_type for group in groups))
 
 
 def types_with_efa(base: Foundation) -> tuple[str, ...]:
-    """Those of them that have EFA."""
+    """Return the accelerator types with EFA."""
     return tuple(each for each in accelerator_types(base) if base.catalogue.find(each).has_efa)
 
 
 def make_device_addons(base: Foundation, volcano: VolcanoStack) -> None:
-    """Device plugins for the families in use; the EFA plugin is installed once, whatever the mix."""
+    """Make the device plugins for the families in use; the EFA plugin is installed once, even for both families."""
     config, types = base.config, accelerator_types(base)
     neuron = tuple(each for each in types if base.catalogue.find(each).family == "neuron")
     gpu = tuple(each for each in types if base.catalogue.find(each).family == "nvidia")
@@ -52,7 +52,8 @@ def make_device_addons(base: Foundation, volcano: VolcanoStack) -> None:
 
 
 def make_autoscaling(base: Foundation) -> None:
-    """Karpenter and Cluster Autoscaler, where the config has them; on the system nodes, which nobody removes."""
+    """Make Karpenter and Cluster Autoscaler, if the config has them; they run on the system nodes, which neither
+    removes."""
     config = base.config
     if config.autoscaling.karpenter is not None:
         _make_karpenter(base, config.autoscaling.karpenter)
@@ -88,7 +89,8 @@ def _make_karpenter(base: Foundation, section: KarpenterConfig) -> None:
 
 
 def _autoscaled_groups(base: Foundation) -> tuple[AutoscaledGroup, ...]:
-    """The CPU pool and the accelerator groups that the config names, as an empty one of each would be."""
+    """Return the CPU pool and the accelerator groups of Cluster Autoscaler, with labels and resources of an empty
+    group."""
     config, cluster = base.config, base.cluster
     cpu = config.cluster.cpu_nodes
     pool = AutoscaledGroup(
@@ -112,7 +114,7 @@ def _autoscaled_groups(base: Foundation) -> tuple[AutoscaledGroup, ...]:
 
 
 def make_idle_guard(base: Foundation) -> None:
-    """The guard, where it is asked for and has something to guard."""
+    """Make the idle guard, if the config has it and a group that it guards."""
     guarded = idle.guarded(base.config)
     if base.config.idle_guard is None or not guarded:
         return

@@ -1,4 +1,4 @@
-"""What a stack has to see what goes on: metrics, Grafana, and the logs of containers."""
+"""A stack's components for observability: metrics, Grafana, and the logs of containers."""
 
 from trainium_eks.model.config.node_groups import POOL_LABEL
 from trainium_eks.model.validation.config_model import mark_validated
@@ -13,7 +13,7 @@ from .metrics_stack import MetricsStack, MetricsStackArgs
 
 
 def make_metrics(base: Foundation, shared: SharedStorage | None) -> None:
-    """Prometheus with its exporters, and Grafana, in the cluster or as a service."""
+    """Make Prometheus with its exporters, and Grafana, in the cluster or as a service, if the config has them."""
     observability = base.config.observability
     if observability.metrics is None:
         return
@@ -49,7 +49,7 @@ def _types_of_nodes(base: Foundation) -> tuple[str, ...]:
 
 
 def make_logs(base: Foundation) -> LogShipping | None:
-    """What containers write, in CloudWatch, where the config wants that."""
+    """Make the shipping of container logs to CloudWatch, if the config has it."""
     config = base.config
     if config.observability.logs is None:
         return None

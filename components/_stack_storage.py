@@ -19,20 +19,21 @@ from .lustre_volumes import LustreVolumes, LustreVolumesArgs
 
 @dataclass(frozen=True)
 class SharedStorage:
-    """The file system of a stack, before its volumes: these wait for the cluster, and it waits for nothing there."""
+    """The file system of a stack, without its volumes: the volumes wait for the cluster, the file system does not."""
 
     config: FileSystemConfig
     file_system: FsxLustre
 
     @property
     def root(self) -> str:
-        """Where the teams' directories are: in what is linked to S3, or a part of them would never be exported."""
+        """Parent of the teams' directories: the directory linked to S3 where there is one, so that all team data is
+        exported."""
         durability = self.config.durability
         return durability.file_system_path if isinstance(durability, S3Durability) else "/"
 
     @property
     def exports_to_s3(self) -> bool:
-        """Whether what is written comes into a bucket by itself."""
+        """Whether FSx exports written files to a bucket."""
         return isinstance(self.config.durability, S3Durability)
 
     def linked_bucket(self, region: str) -> dict[str, Any]:
@@ -46,7 +47,7 @@ class SharedStorage:
         return {"bucket_arn": arn, "bucket_prefix": durability.prefix, **own_key}
 
     def output(self) -> dict[str, pulumi.Input[Any]]:
-        """The stack's output ``sharedVolume``."""
+        """Return the stack's output ``sharedVolume``."""
         return {
             "fileSystemId": self.file_system.file_system_id,
             "dnsName": self.file_system.dns_name,
@@ -59,7 +60,7 @@ class SharedStorage:
 
 
 def make_storage(base: Foundation) -> SharedStorage | None:
-    """The file system, where the config has one."""
+    """Make the file system, if the config has one."""
     config, section = base.config, base.config.file_system
     if section is None:
         return None
@@ -79,7 +80,7 @@ def make_storage(base: Foundation) -> SharedStorage | None:
 
 
 def make_volumes(base: Foundation, shared: SharedStorage | None) -> LustreVolumes | None:
-    """A volume for each namespace, where there is a file system."""
+    """Make a volume for each namespace, if there is a file system."""
     if shared is None:
         return None
     section, file_system = shared.config, shared.file_system

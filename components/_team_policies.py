@@ -1,4 +1,4 @@
-"""What a team may do and reach in its namespace: roles, network and admission policies. No resource."""
+"""Specs of roles, network policies and admission policies of a team's namespace. No resource."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ POD_IDENTITY_ADDRESS = "169.254.170.23/32"
 def role_rules(
     rules: Sequence[tuple[str, tuple[str, ...], tuple[str, ...]]],
 ) -> list[k8s.rbac.v1.PolicyRuleArgs]:
-    """The rules of a Role or ClusterRole."""
+    """Return the rules of a Role or ClusterRole."""
     return [
         k8s.rbac.v1.PolicyRuleArgs(api_groups=[group], resources=list(resources), verbs=list(verbs))
         for group, resources, verbs in rules
@@ -23,13 +23,13 @@ def role_rules(
 
 
 def network_policies(etcd_namespace: str | None) -> dict[str, k8s.networking.v1.NetworkPolicySpecArgs]:
-    """Name to spec: nothing passes but what a training job needs.
+    """Return name to spec of the network policies: they admit only traffic that a training job needs.
 
-    EFA traffic does not pass through the kernel's network stack and is not held by any of these: on the fabric,
-    security groups and nodes keep jobs apart.
+    EFA traffic bypasses the kernel's network stack and these policies: on the fabric, security groups and nodes keep
+    jobs apart.
 
     Args:
-        etcd_namespace: where etcd for the rendezvous runs; None without one.
+        etcd_namespace: namespace of etcd for the rendezvous; None without etcd.
     """
     everyone = k8s.meta.v1.LabelSelectorArgs()
     same_namespace = k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=everyone)
@@ -62,7 +62,7 @@ def network_policies(etcd_namespace: str | None) -> dict[str, k8s.networking.v1.
             k8s.networking.v1.NetworkPolicyPeerArgs(ip_block=k8s.networking.v1.IPBlockArgs(cidr=POD_IDENTITY_ADDRESS)),
             ("TCP", 80),
         ),
-        # A training's own metrics, for whoever scrapes the cluster, and for nobody else.
+        # A training's own metrics, for the monitoring namespace alone.
         "metrics": k8s.networking.v1.NetworkPolicySpecArgs(
             pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels={scraping.LABEL: "true"}),
             policy_types=["Ingress"],
@@ -82,7 +82,7 @@ def network_policies(etcd_namespace: str | None) -> dict[str, k8s.networking.v1.
 
 
 def admission_policy(policy: Policy) -> k8s.admissionregistration.v1.ValidatingAdmissionPolicySpecArgs:
-    """The spec of one policy: what it cannot judge, it refuses."""
+    """Return the spec of an admission policy; an object that it cannot evaluate is refused."""
     conditions = [k8s.admissionregistration.v1.MatchConditionArgs(name="judged", expression=policy.condition)]
     return k8s.admissionregistration.v1.ValidatingAdmissionPolicySpecArgs(
         failure_policy="Fail",

@@ -25,7 +25,7 @@ _RAW = "https://raw.githubusercontent.com/kubeflow/trainer"
 
 
 def source() -> ProjectFiles:
-    """Upstream's files at the pinned commit."""
+    """Return upstream's files at the pinned commit."""
     lines = (OPERATOR_DIRECTORY / "upstream.sha256").read_text(encoding="utf-8").splitlines()
     pairs = (line.split(maxsplit=1) for line in lines if line and not line.startswith("#"))
     return ProjectFiles(
@@ -38,12 +38,12 @@ def source() -> ProjectFiles:
 def kustomization(
     *, gangs: bool, pinned: ProjectFiles | None = None, environment: Mapping[str, str] = os.environ
 ) -> Path:
-    """The directory that kustomize builds, upstream's files beside it.
+    """Return the directory for kustomize, with upstream's files beside it.
 
     Args:
-        gangs: whether Volcano is there, and every job is to start as a gang.
-        pinned: upstream's files; those that :func:`source` names when None.
-        environment: of the process, for the cache's place and a mirror.
+        gangs: whether Volcano schedules every job as a gang.
+        pinned: upstream's files; None for the files of :func:`source`.
+        environment: environment variables, for the cache's directory and a mirror.
 
     Raises:
         Unfetched: upstream's files are not in the cache and cannot be downloaded.
@@ -64,7 +64,7 @@ def kustomization(
 
 
 def _assemble(home: Path, upstream: Path, ours: tuple[Path, ...]) -> None:
-    """Copies all into one directory, which appears whole: kustomize refers to a base by a relative path."""
+    """Copy all into one directory, renamed into place when complete: kustomize refers to a base by a relative path."""
     try:
         scratch = Path(tempfile.mkdtemp(dir=home.parent, prefix=fetched.SCRATCH))
         try:
@@ -76,6 +76,6 @@ def _assemble(home: Path, upstream: Path, ours: tuple[Path, ...]) -> None:
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     except OSError as error:
-        # Another process may have been faster; then it is there.
+        # Another process may have made the directory meanwhile.
         if not home.exists():
             raise fetched.Unfetched(f"{home.parent} cannot be written: {error.strerror or error}") from error

@@ -1,4 +1,4 @@
-"""User data: what a node does with its disks, memory, limits and packages before the kubelet starts."""
+"""User data: settings of a node's disks, memory, limits and packages before the kubelet starts."""
 
 import base64
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ DEFAULT_CORES_PER_LOGICAL_CORE: Mapping[str, int] = {"Trainium2": 2, "Trainium3"
 """Physical Neuron cores that the runtime shows as one (LNC), by accelerator; 1 for those not listed."""
 
 LARGE_LUSTRE_CLIENT_VCPUS = 64
-"""Above this many vCPUs FSx asks its clients for other module options (FSx for Lustre user guide, performance)."""
+"""Above this many vCPUs FSx recommends other module options for clients (FSx for Lustre user guide, performance)."""
 
 BOUNDARY = "==node-config=="
 """Fixed, so that the same settings give the same user data."""
@@ -18,7 +18,7 @@ BOUNDARY = "==node-config=="
 
 @dataclass(frozen=True)
 class Boot:
-    """What a node does before the kubelet starts."""
+    """The settings of a node before the kubelet starts."""
 
     raid0: bool = False
     """Local NVMe disks become one volume for containers and images."""
@@ -27,7 +27,7 @@ class Boot:
     lockable_memory: bool = False
     """Containers may lock as much memory as they like, which EFA does with every buffer that it sends from."""
     nvidia_devices_by_mount: bool = False
-    """NVIDIA's runtime takes a container's devices from mounts, and no longer from its environment."""
+    """NVIDIA's runtime reads a container's devices from mounts, and no longer from its environment."""
     hugepages_2mi: int = 0
     """Hugepages of 2 MiB to reserve."""
     cores_per_logical_core: int = 0
@@ -39,7 +39,7 @@ class Boot:
 
 
 def logical_core_setting(instance: InstanceType) -> int:
-    """The LNC that user data must set for the catalogue's number of logical cores; 0 when the default gives it."""
+    """Return the LNC for the catalogue's number of logical cores; 0 if the runtime's default is right."""
     if not instance.logical_neuron_cores:
         return 0
     wanted = instance.neuron_cores // instance.logical_neuron_cores
@@ -47,18 +47,18 @@ def logical_core_setting(instance: InstanceType) -> int:
 
 
 def is_large_lustre_client(instance: InstanceType) -> bool:
-    """Whether FSx asks for module options on nodes of this type."""
+    """Return whether FSx recommends other module options on nodes of this type."""
     return instance.vcpus > LARGE_LUSTRE_CLIENT_VCPUS
 
 
 def user_data(boot: Boot) -> str | None:
-    """The user data as EKS takes it, base64 of :func:`user_data_text`; None when there is nothing to do."""
+    """Return the user data for EKS, base64 of :func:`user_data_text`; None without settings."""
     text = user_data_text(boot)
     return None if text is None else base64.b64encode(text.encode()).decode()
 
 
 def user_data_text(boot: Boot) -> str | None:
-    """The user data as MIME parts, which Karpenter takes; None when there is nothing to do.
+    """Return the user data as MIME parts, for Karpenter; None without settings.
 
     EKS merges its own part (cluster, endpoint, CA) as long as the template names no image (EKS user guide, launch
     templates). Scripts run in cloud-init's last stage, which nodeadm-run.service waits for before it starts containerd
@@ -76,7 +76,7 @@ def user_data_text(boot: Boot) -> str | None:
 
 
 def _node_config(boot: Boot) -> str:
-    """nodeadm's part; empty when its defaults will do."""
+    """Return nodeadm's part; empty if its defaults suffice."""
     parts = [_RAID0] if boot.raid0 else []
     if boot.max_pods:
         parts.append(_MAX_PODS.format(count=boot.max_pods))
@@ -84,7 +84,7 @@ def _node_config(boot: Boot) -> str:
 
 
 def _scripts(boot: Boot) -> list[str]:
-    """What the shell does, in order."""
+    """Return the shell scripts, in order."""
     scripts = []
     if boot.lockable_memory:
         scripts.append(_LOCKABLE_MEMORY)

@@ -34,8 +34,8 @@ from .encryption_key import EncryptionKey, EncryptionKeyArgs
 from .node_group import AcceleratorNodeGroup, AcceleratorNodeGroupArgs, name_problems
 
 LONGEST_NAME = 36
-"""IAM takes 64 characters for a role's name: this, what the longest of them adds (``-aws-ebs-csi-driver``), and
-Pulumi's suffix."""
+"""IAM takes 64 characters for a role's name: this, the longest add-on suffix (``-aws-ebs-csi-driver``), and Pulumi's
+suffix."""
 
 LONGEST_ROLE_NAME = 56
 """IAM takes 64 characters; Pulumi's suffix is the rest."""
@@ -60,12 +60,12 @@ class TrainiumClusterArgs(ClusterConfig):
     node_groups: tuple[NodeGroupConfig, ...] = ()
     """Accelerator node groups."""
     catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
-    """Where the types' facts come from."""
+    """Source of the types' facts."""
     vpc_cidr_block: Text | None = None
     """Address range of the VPC. It may reach the private endpoint where that is somebody's way to the Kubernetes API;
     with None only the cluster's own nodes may."""
     peer_cidr_blocks: tuple[str, ...] = ()
-    """Further ranges that may reach it then: those of peers, and of the VPC's further ranges."""
+    """Further ranges that may reach it then, of peers and of the VPC's further ranges."""
     kms_key_arn: Text | None = None
     """Key for secrets, logs and volumes; None makes one."""
     permissions_boundary: Text | None = None
@@ -75,10 +75,11 @@ class TrainiumClusterArgs(ClusterConfig):
     production: StrictBool = False
     """True turns deletion protection on (unless it is set) and protects the control plane in Pulumi too."""
     admin_principal_arns: dict[str, Text] = pydantic.Field(default_factory=dict)
-    """Further IAM roles that administer the cluster, whose ARNs may be known later, each under a key that stays the
+    """Further IAM roles that administer the cluster, with ARNs that may be known later, each under a key that stays the
     same (``{ops: role.arn}``)."""
     tags: Tags = pydantic.Field(default_factory=dict)
-    """Tags for everything, and for what node groups launch, which the provider's default tags do not reach."""
+    """Tags for everything, and for resources that node groups launch, which the provider's default tags do not
+    reach."""
     waivers: dict[str, str] = pydantic.Field(default_factory=dict)
     """Rules broken on purpose, each with its reason."""
     egress: tuple[pulumi.Resource, ...] = ()
@@ -214,14 +215,14 @@ class TrainiumCluster(pulumi.ComponentResource):
 
     @property
     def provider(self) -> k8s.Provider:
-        """Kubernetes provider of this cluster; pass it by ``opts.providers`` to what lives in the cluster."""
+        """Kubernetes provider of this cluster; pass it by ``opts.providers`` to components in the cluster."""
         return self._kubernetes
 
     @property
     def ready(self) -> Sequence[pulumi.Resource]:
-        """What Kubernetes workloads wait for: system nodes, DNS, Pod Identity and the storage drivers.
+        """Resources that Kubernetes workloads wait for: system nodes, DNS, Pod Identity and the storage drivers.
 
-        Accelerator groups are not among them. On destroy the workloads go first, so that their volumes are unbound
+        Accelerator groups are not among them. A destroy deletes the workloads first, so that their volumes are unbound
         while the drivers still run.
         """
         after = ("coredns", "aws-ebs-csi-driver", "aws-fsx-csi-driver")
@@ -233,11 +234,11 @@ class TrainiumCluster(pulumi.ComponentResource):
 
     @property
     def before_nodes(self) -> Sequence[pulumi.Resource]:
-        """What a node group outside this component must wait for (``AcceleratorNodeGroup``'s ``wait_for``).
+        """Resources that a node group outside this component must wait for (``AcceleratorNodeGroup``'s ``wait_for``).
 
-        The network plugin, kube-proxy and the Pod Identity agent, without which no node is Ready; the nodes' ways out;
-        and the policies of the cluster's node role. Not DNS and other add-ons with pods of their own: those wait for
-        nodes.
+        The network plugin, kube-proxy and the Pod Identity agent, without which no node is Ready; the routes and
+        endpoints of ``egress``; and the policies of the cluster's node role. Not DNS and other add-ons with pods: their
+        pods need nodes.
         """
         return (*self._before_nodes.values(), *self._args.egress, *self._node_role.attachments)
 
@@ -247,7 +248,7 @@ class TrainiumCluster(pulumi.ComponentResource):
         return dict(self._groups)
 
     def autoscaling_group(self, pool: str) -> pulumi.Output[str]:
-        """Name of the Auto Scaling group of the CPU pool (``cpu``), or of an accelerator group by its name.
+        """Return the name of the Auto Scaling group of the CPU pool (``cpu``), or of an accelerator group by its name.
 
         Raises:
             KeyError: for a name that is neither.
@@ -255,14 +256,14 @@ class TrainiumCluster(pulumi.ComponentResource):
         return autoscaling_group(self._cpu_pool) if pool == "cpu" else self._groups[pool].autoscaling_group_name
 
     def _make_key(self) -> pulumi.Output[str]:
-        """The given key, or one of the cluster's own."""
+        """Return the ARN of the given key, or of a new one."""
         if self._args.kms_key_arn is not None:
             return pulumi.Output.from_input(self._args.kms_key_arn)
         args = EncryptionKeyArgs(region=self._args.region, tags=self._args.tags)
         return EncryptionKey(f"{self._name}-key", args, self._child()).key_arn
 
     def _make_control_plane(self) -> None:
-        """The control plane, and what everything else needs to know of it."""
+        """Make the control plane, and set the outputs of the component that describe it."""
         args = self._args
         setting = Setting(
             region=args.region,
@@ -285,11 +286,11 @@ class TrainiumCluster(pulumi.ComponentResource):
         )
 
     def _open_private_endpoint(self) -> list[pulumi.Resource]:
-        """Let the VPC and its peers reach the private endpoint through the cluster's security group:
-        that lets in its own members alone.
+        """Let the VPC and its peers reach the private endpoint through the cluster's security group: by default the
+        group admits its members alone.
 
-        EKS makes the group during the same ``up`` that goes on to use the API, so nobody could add this by hand in
-        time (terraform-aws-eks#1863; EKS user guide, cluster endpoint).
+        EKS makes the group during the same ``up`` that then uses the API, so nobody could add the rule by hand in time
+        (terraform-aws-eks#1863; EKS user guide, cluster endpoint).
         """
         args = self._args
         if args.endpoint.public_access_cidrs and args.endpoint.private_access_via is None:
@@ -312,8 +313,9 @@ class TrainiumCluster(pulumi.ComponentResource):
         ]
 
     def _make_provider(self, wait_for: Sequence[pulumi.Resource]) -> k8s.Provider:
-        """The one Kubernetes provider. With the cluster's ARN as identifier, a kubeconfig that a preview cannot know
-        replaces nothing behind it (pulumi-kubernetes, DiffConfig). What it waits for outlives all that it manages."""
+        """Make the cluster's Kubernetes provider. With the cluster's ARN as identifier, a kubeconfig that a preview
+        cannot know replaces nothing behind it (pulumi-kubernetes, DiffConfig). A destroy deletes all its resources
+        before ``wait_for``."""
         return k8s.Provider(
             f"{self._name}-kubernetes",
             kubeconfig=self.kubeconfig,
@@ -322,7 +324,7 @@ class TrainiumCluster(pulumi.ComponentResource):
         )
 
     def _make_administrators(self) -> None:
-        """Administrators beside the deployer, whom EKS lets in by itself."""
+        """Make the access entries of administrators; EKS itself admits the deployer."""
         args = self._args
         policy = f"arn:{regions.partition(args.region)}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
         principals = {_iam.principal_key(arn): arn for arn in args.admin_principals}
@@ -370,16 +372,17 @@ class TrainiumCluster(pulumi.ComponentResource):
         return made
 
     def _make_system_nodes(self) -> aws.eks.NodeGroup:
-        """One group over all zones, as many nodes for each as the config says.
+        """Make one group over all zones, with the config's number of nodes for each zone.
 
-        Auto Scaling spreads them evenly, and where one zone is out of the type still starts them all; a group a zone
-        would stop the whole `up` there. Nothing on them keeps a volume, which is bound to a zone.
+        Auto Scaling spreads the nodes evenly, and starts all of them even if one zone is out of the type; with a group
+        for each zone the `up` would fail then. Nothing on them keeps a volume, which is bound to a zone.
         """
         subnets = list(self._args.subnet_ids_by_zone.values())
         return self._make_cpu_nodes(CpuPool("system", self._args.system_nodes, subnets, zones=len(subnets)))
 
     def _make_cpu_pool(self) -> aws.eks.NodeGroup:
-        """Staging and monitoring run beside the accelerators, so that their traffic stays in the zone."""
+        """Make the nodes for staging and monitoring in the accelerators' zone, so that their traffic stays in the
+        zone."""
         nodes = self._args.cpu_nodes
         subnets = [next(iter(self._args.subnet_ids_by_zone.values()))]
         return self._make_cpu_nodes(CpuPool("cpu", nodes, subnets, ignore_desired_size=nodes.ignore_desired_size))
@@ -399,7 +402,8 @@ class TrainiumCluster(pulumi.ComponentResource):
         )
 
     def _make_accelerator_group(self, group: NodeGroupConfig) -> AcceleratorNodeGroup:
-        """Waits for what every node waits for, and not for the system nodes: both start at the same time."""
+        """Make an accelerator group that waits for :attr:`before_nodes` alone, not for the system nodes: both start
+        together."""
         args = self._args
         zone = group_judge.zone_of(group) or next(iter(args.subnet_ids_by_zone))
         wiring = merge_args(
@@ -418,13 +422,13 @@ class TrainiumCluster(pulumi.ComponentResource):
             waivers=args.waivers,
             wait_for=tuple(self.before_nodes),
         )
-        # The cluster has judged its groups.
+        # The cluster has validated its groups.
         return AcceleratorNodeGroup(f"{self._name}-{group.name}", mark_validated(wiring), self._child())
 
     def _make_storage_class(self) -> None:
-        """The default class: encrypted gp3. New EKS versions mark none as default.
+        """Make the default storage class: encrypted gp3. New EKS versions mark no class as default.
 
-        After the driver, so that the first call to the Kubernetes API comes when nodes have long reached it.
+        It waits for the driver, so that nodes have already reached the Kubernetes API at the first call to it.
         """
         k8s.storage.v1.StorageClass(
             f"{self._name}-gp3",
@@ -447,7 +451,7 @@ class TrainiumCluster(pulumi.ComponentResource):
 
 
 def _name_problems(name: str, args: TrainiumClusterArgs) -> list[Problem]:
-    """The component's name becomes the cluster's, and the start of its groups' and its add-ons' roles' names."""
+    """Return the problems of the component's name, which starts the names of the cluster, its groups and its roles."""
     found = name_problems(name, LONGEST_NAME)
     found += [problem for group in args.node_groups for problem in name_problems(f"{name}-{group.name}")]
     for addon in addons.requested(args.addons):

@@ -29,7 +29,7 @@ LONGEST_NAME = 56
 """IAM takes 64 characters for a role's name; Pulumi's suffix is the rest."""
 
 USER_ID = 65534
-"""Who the project's own manifests run it as (cluster-autoscaler/cloudprovider/aws/examples)."""
+"""User id in the project's own manifests (cluster-autoscaler/cloudprovider/aws/examples)."""
 
 
 class AutoscaledGroup(ConfigModel):
@@ -42,26 +42,27 @@ class AutoscaledGroup(ConfigModel):
     autoscaling_group: OutputText
     """Name of its Auto Scaling group (``eks-…``)."""
     labels: dict[str, LooseStr] = pydantic.Field(default_factory=dict)
-    """Labels of its nodes, beside those that Kubernetes and EKS set."""
+    """Labels of its nodes, in addition to the labels of Kubernetes and EKS."""
     resources: dict[str, LooseStr] = pydantic.Field(default_factory=dict)
-    """What a node has beside CPU and memory (``{ephemeral-storage: 85Gi}``), over what its type has: devices, EFA, huge
-    pages. An empty group never grows for a pod that asks for something else."""
+    """Resources of a node beside CPU and memory (``{ephemeral-storage: 85Gi}``), over its type's resources: devices,
+    EFA, huge pages. An empty group never grows for a pod that requests any other resource."""
 
 
 class ClusterAutoscalerArgs(AutoscalerArgs, ClusterAutoscalerConfig):
-    """The config section, and what the stack connects."""
+    """Args of :class:`ClusterAutoscaler`, the config section with its wiring."""
 
     groups: tuple[AutoscaledGroup, ...]
     """The groups that it serves."""
     kubernetes_version: str = versions.KUBERNETES
-    """Minor version of the cluster: the autoscaler of the same one is run."""
+    """Minor version of the cluster: an autoscaler of the same version is run."""
 
 
 class ClusterAutoscaler(pulumi.ComponentResource):
-    """Cluster Autoscaler for the groups that are named, and for no others of the cluster.
+    """Cluster Autoscaler for the groups in its args, and no others of the cluster.
 
-    EKS tags every group for Cluster Autoscaler; this one looks for a tag of its own, and its role may change nothing
-    without it. On accelerator groups only empty nodes are removed. The Kubernetes provider comes by ``opts.providers``.
+    EKS tags every group for Cluster Autoscaler; this autoscaler looks for another tag, and its role may change no group
+    without that tag. On accelerator groups only empty nodes are removed. The Kubernetes provider comes by
+    ``opts.providers``.
     """
 
     service_account: pulumi.Output[str]
@@ -102,7 +103,7 @@ class ClusterAutoscaler(pulumi.ComponentResource):
         self.register_outputs({"service_account": self.service_account, "role_arn": self.role_arn})
 
     def _make_identity(self) -> _pod_identity.PodRole:
-        """The role of its service account."""
+        """Make the role of the service account."""
         args = self._args
         statements = pulumi.Output.from_input(args.cluster_name).apply(
             lambda cluster: cluster_autoscaler_statements(cluster, args.region)
@@ -117,7 +118,7 @@ class ClusterAutoscaler(pulumi.ComponentResource):
         )
 
     def _tag(self, group: AutoscaledGroup) -> Iterator[aws.autoscaling.Tag]:
-        """Tags of the Auto Scaling group, which EKS makes and does not hand its own tags to."""
+        """Yield the tags of the Auto Scaling group; EKS does not copy a node group's tags to it."""
         found = {DISCOVERY_TAG: self._args.cluster_name, **group_tags(group, self._args)}
         for key, value in found.items():
             yield aws.autoscaling.Tag(
@@ -132,7 +133,7 @@ class ClusterAutoscaler(pulumi.ComponentResource):
 
 
 def group_tags(group: AutoscaledGroup, args: ClusterAutoscalerArgs) -> dict[str, str]:
-    """What the Auto Scaling group says of its nodes, and when they may go."""
+    """Return the tags that describe the nodes of an empty Auto Scaling group, and when an idle node is removed."""
     tags = {
         **node_templates.label_tags({**args.catalogue.node_labels(group.instance_type), **group.labels}),
         **node_templates.taint_tags(group.instance_type, args.catalogue),
@@ -146,9 +147,9 @@ def group_tags(group: AutoscaledGroup, args: ClusterAutoscalerArgs) -> dict[str,
 
 
 def autoscaler_values(args: ClusterAutoscalerArgs) -> dict[str, Any]:
-    """Values of the cluster-autoscaler chart.
+    """Return the values of the cluster-autoscaler chart.
 
-    The cluster's name is known once there is a cluster, as the provider of the release is.
+    The cluster's name may be an Output, because the release's provider is known no earlier.
     """
     return {
         "fullnameOverride": CHART,
@@ -181,9 +182,10 @@ def autoscaler_values(args: ClusterAutoscalerArgs) -> dict[str, Any]:
 
 
 def flags(args: ClusterAutoscalerConfig) -> Mapping[str, str]:
-    """Its flags without dashes (kubernetes/autoscaler, cluster-autoscaler/FAQ.md and config/flags, 1.35).
+    """Return the command-line flags without dashes (kubernetes/autoscaler, cluster-autoscaler/FAQ.md and config/flags,
+    1.35).
 
-    What is its default is written out where a gang depends on it.
+    A default that gangs depend on is written out.
     """
     return {
         "logtostderr": "true",

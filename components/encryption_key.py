@@ -1,4 +1,4 @@
-"""EncryptionKey: the one KMS key of an environment, and who may use it."""
+"""EncryptionKey: the KMS key of an environment, and the policy on its use."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -19,8 +19,8 @@ from ._args import Tags, Text, validate_args
 from ._dicts import EncryptionKeyArgsDict
 
 SERVICES_FOR_CALLERS = ("ec2", "fsx", "eks", "ecr", "aps")
-"""Services that may use the key for whoever in the account may call them: volumes, file system, secrets, images,
-metrics. S3 is not among them: whoever reads the bucket needs a policy that grants the key."""
+"""Services that may use the key for every caller in the account that may call them: volumes, file system, secrets,
+images, metrics. S3 is not among them: a reader of the bucket needs a policy that grants the key."""
 
 
 class EncryptionKeyArgs(ConfigModel):
@@ -31,7 +31,7 @@ class EncryptionKeyArgs(ConfigModel):
     description: Annotated[str, Length(8192, "KMS")] = (
         "Volumes, file system, secrets, images and logs of a training environment"
     )
-    """What the key is for, as the KMS console shows it."""
+    """Purpose of the key, as the KMS console shows it."""
     deletion_window_days: Annotated[StrictInt, Bounds(7, 30, "days")] = 30
     """Days before a deletion takes effect; until then it can be cancelled."""
     retain_on_delete: StrictBool = True
@@ -41,11 +41,11 @@ class EncryptionKeyArgs(ConfigModel):
     """ARN of the key that an earlier component of this name kept, to be used again: it gets this component's policy and
     alias, and nothing else of it is managed. None makes a key."""
     tags: Tags = pydantic.Field(default_factory=dict)
-    """Tags beside those of the provider."""
+    """Tags in addition to the provider's."""
 
 
 def validate(args: EncryptionKeyArgs) -> list[Problem]:
-    """Return the problems of the values beyond their declared limits, which are KMS' own (botocore, ``kms``
+    """Return the problems of the tags and the kept key; other values have declared limits (botocore, ``kms``
     ScheduleKeyDeletion and CreateKey)."""
     found = formats.tags("tags", args.tags)
     if isinstance(args.kept_key_arn, str):
@@ -57,8 +57,8 @@ class EncryptionKey(pulumi.ComponentResource):
     """A rotating KMS key that Auto Scaling, CloudWatch Logs, EBS, FSx, EKS, ECR and Amazon Managed Prometheus of its
     account and region can use.
 
-    Whatever uses :attr:`key_arn` waits for the key's policy too: with a key whose policy does not yet name Auto
-    Scaling, nodes never launch (terraform-provider-aws#39904).
+    A resource that uses :attr:`key_arn` waits for the key's policy too: while the policy does not name Auto Scaling,
+    nodes never launch (terraform-provider-aws#39904).
     """
 
     key_arn: pulumi.Output[str]
@@ -85,7 +85,7 @@ class EncryptionKey(pulumi.ComponentResource):
                 opts=kept,
             )
             self.key_id = key.key_id
-            # The policy names the account, which the key's own ARN tells: a resource of its own spares a look-up.
+            # The policy names the account, read from the key's ARN: as a separate resource it needs no look-up.
             arn = key.arn.apply(lambda told: told or _unseen_arn(args.region))
         else:
             arn = pulumi.Output.from_input(args.kept_key_arn)
@@ -102,20 +102,20 @@ class EncryptionKey(pulumi.ComponentResource):
 
 
 def _unseen_arn(region: str) -> str:
-    """Stands in under mocks that answer with the inputs alone, as those of Pulumi's guide to unit tests do."""
+    """Return an ARN for mocks that return the inputs alone, as the mocks in Pulumi's guide to unit tests do."""
     return f"arn:{regions.partition(region)}:kms:{region}:{'0' * 12}:key/unseen"
 
 
 def policy(key_arn: str, region: str) -> str:
-    """The key's policy, as JSON.
+    """Return the key's policy, as JSON.
 
     Service-linked roles are named in conditions, not as principals: in a new account they do not exist yet, and KMS
     refuses a policy with a principal it cannot find (terraform-provider-aws#28644). ``kms:CallerAccount`` keeps every
     ``*`` inside the account.
 
     Args:
-        key_arn: tells partition and account.
-        region: where the services act.
+        key_arn: source of partition and account.
+        region: AWS region of the services.
     """
     partition, account = key_arn.split(":")[1], key_arn.split(":")[4]
     service_role = f"arn:{partition}:iam::{account}:role/aws-service-role"
@@ -169,13 +169,14 @@ def policy(key_arn: str, region: str) -> str:
 
 
 _SUFFIX = "amazonaws.com"
-"""Service principals in the path of a service-linked role end so in every partition."""
+"""Suffix of service principals in the path of a service-linked role, the same in every partition."""
 
 
 def _for_principals(
     sid: str, account: str, principal: str, actions: tuple[str, ...], conditions: Mapping[str, object] | None = None
 ) -> Statement:
-    """Allows ``actions`` to principals of the account whose ARN is like ``principal``, existing or not."""
+    """Return a statement that allows ``actions`` to principals of the account with an ARN like ``principal``, existing
+    or not."""
     return {
         "Sid": sid,
         "Effect": "Allow",

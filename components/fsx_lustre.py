@@ -1,4 +1,4 @@
-"""FsxLustre: the shared file system, who may reach it, and what keeps its data."""
+"""FsxLustre: the shared file system, its access rules, and its backups or link to S3."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ from ._dicts import FsxLustreArgsDict
 from .encryption_key import EncryptionKey, EncryptionKeyArgs
 
 EVERY_EVENT = ["NEW", "CHANGED", "DELETED"]
-"""What a link carries over in both directions. FSx names the events; leaving one out lets the two sides drift."""
+"""FSx events that a link transfers in both directions; without one of them the two sides drift apart."""
 
 LOG_PREFIX = "/aws/fsx/"
 """FSx writes to log groups of this prefix alone (FSx API, LustreLogCreateConfiguration)."""
@@ -43,16 +43,16 @@ class FsxLustreArgs(FileSystemConfig):
     vpc_id: Text
     """VPC of the security group."""
     subnet_id: Text
-    """The one subnet of the file system: that of the accelerators."""
+    """The one subnet of the file system, in the accelerators' zone."""
     kms_key_arn: Text | None = None
     """Key for data, bucket and logs. None makes one."""
     client_security_group_ids: dict[str, Text] = pydantic.Field(default_factory=dict)
     """Security groups that may mount it, each under a key that stays the same (``{cluster: sg-…}``)."""
     production: StrictBool = False
-    """Applies the production rules and, where ``protect`` is unset, protects what holds data: the file system and its
-    bucket. Their settings, the rules and the log group may change."""
+    """Applies the production rules and, where ``protect`` is unset, protects the resources with data: the file system
+    and its bucket. Their settings, the rules and the log group may change."""
     tags: Tags = pydantic.Field(default_factory=dict)
-    """Tags beside those of the provider."""
+    """Tags in addition to the provider's."""
     waivers: dict[str, str] = pydantic.Field(default_factory=dict)
     """Rules that this file system breaks on purpose, each with its reason."""
 
@@ -70,9 +70,9 @@ def validate(args: FsxLustreArgs) -> list[Problem]:
 class FsxLustre(pulumi.ComponentResource):
     """A Lustre file system in one subnet, encrypted, compressed, and with backups or a link to S3.
 
-    It waits for its subnet and for its own security group to let Lustre through to itself, because FSx checks that
-    before it creates anything, and for nothing else, neither the cluster nor NAT. Clients are let in by rules that come
-    later (:attr:`client_access`).
+    It waits for its subnet and for the rules that allow Lustre within its security group, which FSx checks before it
+    creates anything, and neither for the cluster nor for NAT. Clients get access by rules that are made later
+    (:attr:`client_access`).
     """
 
     file_system_id: pulumi.Output[str]
@@ -131,7 +131,7 @@ class FsxLustre(pulumi.ComponentResource):
 
     @property
     def client_access(self) -> Sequence[pulumi.Resource]:
-        """The rules that let clients in. A first mount must wait for them; the file system does not."""
+        """The rules that give clients access. A first mount must wait for them; the file system does not."""
         return self._client_access
 
     def _make_key(self) -> pulumi.Output[str]:
@@ -143,7 +143,8 @@ class FsxLustre(pulumi.ComponentResource):
         return key.key_arn
 
     def _make_security_group(self) -> aws.ec2.SecurityGroup:
-        """Without inline rules: those would fight with the separate ones, and nothing could wait for a single rule."""
+        """Make the security group without inline rules: they would conflict with the separate rules, and nothing could
+        wait for a single rule."""
         return aws.ec2.SecurityGroup(
             f"{self._name}-group",
             description="Lustre file system: its servers and their clients",
@@ -161,7 +162,8 @@ class FsxLustre(pulumi.ComponentResource):
         return rules
 
     def _let_clients_in(self) -> list[pulumi.Resource]:
-        """Both ways and on both sides: servers call clients back, and a client's group may let nothing out."""
+        """Make the clients' rules, inbound and outbound in both groups, because servers call clients back, and a
+        client's group may allow no outbound traffic."""
         group = self._security_group.id
         openings: list[tuple[int, int] | None] = [*lustre.PORTS]
         if self._args.efa_enabled:
@@ -176,7 +178,7 @@ class FsxLustre(pulumi.ComponentResource):
     def _open_both_ways(
         self, key: str, group: Text, peer: Text, ports: tuple[int, int] | None
     ) -> list[pulumi.Resource]:
-        """An inbound and an outbound rule of ``group`` for ``peer``; ``ports`` None opens every protocol."""
+        """Make an inbound and an outbound rule of ``group`` for ``peer``; ``ports`` None opens every protocol."""
         first, last = ports or (None, None)
         suffix = str(first) if first else "all"
         protocol = "tcp" if ports else "-1"
@@ -236,8 +238,8 @@ class FsxLustre(pulumi.ComponentResource):
                 depends_on=list(own_rules),
                 protect=self._guard_data,
                 # A new one first would wait, and cost, beside the old one for as long as a pod mounts the old one's
-                # claims. So what stands on it goes first, then it, and while a pod holds a claim nothing of AWS is
-                # touched (docs/decisions/0014-file-system-replacement.md).
+                # claims. So the volumes are deleted first, then the file system, and while a pod holds a claim no AWS
+                # resource is touched (docs/decisions/0014-file-system-replacement.md).
                 delete_before_replace=True,
                 # FSx sets it at creation only, and another durability must not replace the data.
                 ignore_changes=["copyTagsToBackups"],
@@ -246,7 +248,7 @@ class FsxLustre(pulumi.ComponentResource):
         )
 
     def _persistence(self) -> dict[str, Any]:
-        """What a PERSISTENT_2 file system takes and FSx refuses on SCRATCH_2: key, throughput, metadata, backups."""
+        """Return the arguments for PERSISTENT_2 that FSx refuses on SCRATCH_2: key, throughput, metadata, backups."""
         args = self._args
         if args.deployment_type != "PERSISTENT_2":
             return {}
@@ -262,7 +264,7 @@ class FsxLustre(pulumi.ComponentResource):
             "automatic_backup_retention_days": backup.retention_days if backup else 0,
             # Not for a file system that is linked to S3, which has no backups (FSx CreateFileSystem).
             "copy_tags_to_backups": True if backup else None,
-            # The provider skips it unless told otherwise; FSx takes none of a file system that is linked to S3.
+            # The provider's default is to skip it; FSx makes no backup of a file system that is linked to S3.
             "skip_final_backup": backup is None,
             "final_backup_tags": {**args.tags, "Name": self._name} if backup else None,
         }
@@ -287,7 +289,7 @@ class FsxLustre(pulumi.ComponentResource):
         return pulumi.Output.from_input("" if given is None else text(given))
 
     def _link_to_s3(self) -> None:
-        """Everything that changes on one side follows on the other, without a command."""
+        """Link the file system to S3: changes on one side are copied to the other without a command."""
         durability = self._args.durability
         if not isinstance(durability, S3Durability):
             return

@@ -1,4 +1,4 @@
-"""GpuAddons: what makes a cluster's NVIDIA nodes usable and visible, and the operator for PyTorchJobs."""
+"""GpuAddons: device plugins and metrics of a cluster's NVIDIA nodes, and the operator for PyTorchJobs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -40,22 +40,24 @@ TRAINER_REASON = "the chart's Job that installs the runtimes runs as root and do
 
 
 class GpuAddonsArgs(DevicePluginArgs, GpuAddonsConfig):
-    """The config section, and what the stack connects."""
+    """Args of :class:`GpuAddons`, the config section with its wiring."""
 
     instance_types: tuple[str, ...]
     """Types of the GPU node groups: the nodes that get device plugin and exporter. On nodes that no
     ``AcceleratorNodeGroup`` made, NVIDIA's runtime must accept device lists as volume mounts, or ``nvidia_values`` must
     name another ``deviceListStrategy``."""
     volcano: pulumi.Resource | None = None
-    """What installs Volcano (``VolcanoStack.admission``). With it the Training Operator starts jobs as gangs, in the
-    queue that ``runPolicy.schedulingPolicy.queue`` names; None leaves their pods to Kubernetes' own scheduler."""
+    """The resource that installs Volcano (``VolcanoStack.admission``). With it the Training Operator starts jobs as
+    gangs, in the queue that ``runPolicy.schedulingPolicy.queue`` names; None leaves their pods to Kubernetes' own
+    scheduler."""
 
 
 class GpuAddons(pulumi.ComponentResource):
     """NVIDIA device plugin, EFA device plugin, DCGM exporter, and Kubeflow's controllers for training jobs.
 
     The Kubernetes provider comes by ``opts.providers``. The Training Operator's manifests are fetched from GitHub once
-    on each machine, by their hashes, and kept in the user's cache; ``TRN_TRAINING_OPERATOR_URL`` names a mirror.
+    on each machine, checked by their hashes, and kept in the user's cache; ``TRN_TRAINING_OPERATOR_URL`` names a
+    mirror.
     """
 
     release_versions: pulumi.Output[Mapping[str, str]]
@@ -127,8 +129,8 @@ class GpuAddons(pulumi.ComponentResource):
         )
 
     def _training_operator(self) -> k8s.kustomize.v2.Directory:
-        """After Volcano: an operator that is told of gangs ends at once where there are no PodGroups yet (v1.9.3,
-        ``validateCRD``)."""
+        """Install the Training Operator after Volcano: with gang scheduling the operator exits if PodGroups are not yet
+        defined (v1.9.3, ``validateCRD``)."""
         volcano = self._args.volcano
         try:
             directory = kustomization(gangs=volcano is not None)
@@ -144,7 +146,8 @@ class GpuAddons(pulumi.ComponentResource):
         )
 
     def _trainer(self) -> k8s.helm.v3.Release:
-        """After Volcano, whose PodGroups its controller watches where they are defined when it starts."""
+        """Install Kubeflow Trainer after Volcano, because its controller watches PodGroups only if they are defined
+        when it starts."""
         home = namespace(
             f"{self._name}-trainer",
             namespaces.TRAINER,
@@ -164,7 +167,7 @@ class GpuAddons(pulumi.ComponentResource):
 
 
 def plugin_values(args: GpuAddonsArgs) -> dict[str, Any]:
-    """Values of nvidia-device-plugin, before the user's are merged over them."""
+    """Return the values of nvidia-device-plugin, before the user's are merged over them."""
     return {
         "fullnameOverride": PLUGIN_CHART,
         # With MOFED on, every GPU pod gets /dev/infiniband, and the EFA plugin's count means nothing (aws-do-eks#63).
@@ -173,9 +176,9 @@ def plugin_values(args: GpuAddonsArgs) -> dict[str, Any]:
         # NVIDIA_VISIBLE_DEVICES counts for nothing there. With it the chart gives the plugin SYS_ADMIN, without which
         # its own variable would be ignored, too, and it would find no device (amazon-eks-ami#2706).
         "deviceListStrategy": "volume-mounts",
-        # A node without a working driver should say so, not offer zero devices.
+        # A node without a working driver should fail, not offer zero devices.
         "failOnInitError": True,
-        # The chart's own affinity wants labels of node-feature-discovery, which EKS does not have: no pod would start.
+        # The chart's affinity requires labels of node-feature-discovery, which EKS does not have: no pod would start.
         "affinity": on_instance_types(args.instance_types),
         "tolerations": [dict(CRITICAL_ADDONS), *tolerations(args.instance_types, args.catalogue)],
         "resources": {
@@ -186,7 +189,7 @@ def plugin_values(args: GpuAddonsArgs) -> dict[str, Any]:
 
 
 def trainer_values() -> dict[str, Any]:
-    """Values of kubeflow-trainer: its runtimes, and what its pods may take."""
+    """Return the values of kubeflow-trainer: its runtimes, and the resources of its pods."""
     resources = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"cpu": "500m", "memory": "512Mi"}}
     return {
         "runtimes": {"defaultEnabled": True, "installer": {"resources": resources}},
@@ -196,7 +199,7 @@ def trainer_values() -> dict[str, Any]:
 
 
 def exporter_values(args: GpuAddonsArgs) -> dict[str, Any]:
-    """Values of dcgm-exporter."""
+    """Return the values of dcgm-exporter."""
     return {
         "fullnameOverride": EXPORTER_CHART,
         # On by default, and without the Prometheus operator's definitions the release would fail.

@@ -1,4 +1,4 @@
-"""IdleGuard: says when accelerators are idle, and gives them back."""
+"""IdleGuard: a CronJob that reports idle accelerators and ends their instances."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
@@ -24,16 +24,16 @@ from ._team_policies import role_rules
 NAMESPACE = namespaces.IDLE_GUARD
 NAMESPACE_REASON = "the guard needs no privilege"
 NAME = "idle-guard"
-"""Of its service account, its CronJob, and its roles."""
+"""Name of its service account, its CronJob, and its roles."""
 
 PROGRAM = Program("observe.idle", ("decision", "guard"))
-"""What the guard's pod runs."""
+"""Modules that the guard's pod runs."""
 
 LIST = "/list/remove"
-"""File by which the container that decides tells the other which instances to end."""
+"""File with the instances to end, written by the container that decides for the container that ends them."""
 
 SECONDS = 300
-"""After which a run that hangs is ended."""
+"""Time limit of a run."""
 
 CLUSTER_RULES = (
     ("", ("nodes",), (*READ, "patch")),
@@ -43,7 +43,7 @@ CLUSTER_RULES = (
 """API group, resources and verbs of the guard in the whole cluster."""
 
 EVENT_RULES = (("", ("events",), ("create",)),)
-"""In the namespace ``default``, where the events of nodes are kept."""
+"""Rights in the namespace ``default``, which holds the events of nodes."""
 
 END_INSTANCES = f"""set -eu
 [ -f {LIST} ] || exit 0
@@ -61,7 +61,7 @@ class GuardedGroup(ConfigModel):
     eks_name: Text
     """Its name in EKS."""
     devices: tuple[str, ...]
-    """Resources of its nodes that jobs ask for: ``(aws.amazon.com/neuron, …)``."""
+    """Resources of its nodes that jobs request: ``(aws.amazon.com/neuron, …)``."""
     minimum: StrictInt = 0
     """Nodes that stay."""
     removes: StrictBool = True
@@ -89,10 +89,10 @@ def validate(args: IdleGuardArgs) -> list[Problem]:
 
 
 class IdleGuard(pulumi.ComponentResource):
-    """A CronJob that looks at the nodes of accelerator groups: it says which are idle, and ends their instances.
+    """A CronJob that checks the nodes of accelerator groups: it reports idle nodes, and ends their instances.
 
-    Each run has two containers: one with Python that decides (:mod:`trainium_eks.observe.idle.guard`), and after it
-    one with the AWS CLI that ends what was decided. The Kubernetes provider comes by ``opts.providers``.
+    Each run has two containers: the first decides, in Python (:mod:`trainium_eks.observe.idle.guard`), and the second
+    ends the chosen instances with the AWS CLI. The Kubernetes provider comes by ``opts.providers``.
     """
 
     namespace: pulumi.Output[str]
@@ -120,14 +120,15 @@ class IdleGuard(pulumi.ComponentResource):
         self.register_outputs({"namespace": self.namespace, "role_arn": self.role_arn})
 
     def _inside(self, *after: pulumi.Resource) -> pulumi.ResourceOptions:
-        """For what goes with the namespace."""
+        """Return the options of an object that is deleted with the namespace."""
         return pulumi.ResourceOptions(parent=self, depends_on=[self._home, *after], deleted_with=self._home)
 
     def _metadata(self, name: str = NAME) -> k8s.meta.v1.ObjectMetaArgs:
         return k8s.meta.v1.ObjectMetaArgs(name=name, namespace=NAMESPACE)
 
     def _make_network_policy(self) -> None:
-        """Nobody calls the guard. It calls the API server, and AWS, whose addresses nobody knows beforehand."""
+        """Forbid all inbound traffic. Outbound traffic stays open, because the addresses of AWS and the API server are
+        unknown beforehand."""
         k8s.networking.v1.NetworkPolicy(
             f"{self._name}-network",
             metadata=self._metadata("no-ingress"),
@@ -138,7 +139,7 @@ class IdleGuard(pulumi.ComponentResource):
         )
 
     def _make_identity(self) -> _pod_identity.PodRole:
-        """The role of its service account."""
+        """Make the role of the service account."""
         args = self._args
         names = [group.eks_name for group in args.groups.values() if group.removes]
         allowed = pulumi.Output.all(args.cluster_name, *names).apply(
@@ -154,7 +155,7 @@ class IdleGuard(pulumi.ComponentResource):
         )
 
     def _make_account(self) -> list[pulumi.Resource]:
-        """The service account, and what it may do in Kubernetes."""
+        """Make the service account, and its rights in Kubernetes."""
         name, child = f"trainium-eks-{NAME}", pulumi.ResourceOptions(parent=self)
         account = k8s.core.v1.ServiceAccount(f"{self._name}-account", metadata=self._metadata(), opts=self._inside())
         subject = k8s.rbac.v1.SubjectArgs(kind="ServiceAccount", name=NAME, namespace=NAMESPACE)
@@ -173,7 +174,7 @@ class IdleGuard(pulumi.ComponentResource):
         ]
 
     def _make_code(self) -> k8s.core.v1.ConfigMap:
-        """The guard's modules."""
+        """Make the ConfigMap with the guard's modules."""
         return k8s.core.v1.ConfigMap(
             f"{self._name}-code",
             metadata=self._metadata(),
@@ -189,14 +190,14 @@ class IdleGuard(pulumi.ComponentResource):
             metadata=self._metadata(),
             spec=k8s.batch.v1.CronJobSpecArgs(
                 schedule=f"*/{idle.LOOK_MINUTES} * * * *",
-                # Two guards would hold and release each other's nodes.
+                # Two guards at once would hold and release each other's nodes.
                 concurrency_policy="Forbid",
                 starting_deadline_seconds=60,
                 successful_jobs_history_limit=1,
                 failed_jobs_history_limit=1,
                 job_template=k8s.batch.v1.JobTemplateSpecArgs(
                     spec=k8s.batch.v1.JobSpecArgs(
-                        # The next run comes soon enough, and reads anew what is idle.
+                        # The next run comes soon enough, and checks for idle nodes again.
                         backoff_limit=0,
                         active_deadline_seconds=SECONDS,
                         template=k8s.core.v1.PodTemplateSpecArgs(spec=_pod(self._args)),
@@ -208,7 +209,7 @@ class IdleGuard(pulumi.ComponentResource):
 
 
 def settings(args: IdleGuardArgs) -> dict[str, object]:
-    """What the guard is told, some of it later: its ``main`` describes the form."""
+    """Return the guard's settings, some of them Outputs: the guard's ``main`` describes the form."""
     remove = args.remove_after_minutes
     groups = pulumi.Output.all(*(group.eks_name for group in args.groups.values())).apply(
         lambda names: {
@@ -224,10 +225,10 @@ def settings(args: IdleGuardArgs) -> dict[str, object]:
 
 
 def statements(region: str, cluster: str, groups: Sequence[str]) -> list[Mapping[str, object]]:
-    """What the guard may do in AWS.
+    """Return the guard's rights in AWS.
 
     EKS puts ``eks:cluster-name`` and ``eks:nodegroup-name`` on the Auto Scaling groups of managed node groups (EKS user
-    guide, tagging). Without a group to take from it may do nothing, which a policy has to say.
+    guide, tagging). A policy needs a statement, so without a group to remove nodes from the policy denies.
     """
     if not groups:
         return [{"Effect": "Deny", "Action": "autoscaling:TerminateInstanceInAutoScalingGroup", "Resource": "*"}]

@@ -1,4 +1,4 @@
-"""ImageRepository: where training images are pushed, scanned and kept."""
+"""ImageRepository: the ECR repository of training images."""
 
 import json
 
@@ -27,7 +27,7 @@ class ImageRepositoryArgs(ImageRepositoryConfig):
     force_delete: StrictBool = False
     """True lets a destroy delete the repository with its images; otherwise it must be empty."""
     tags: Tags = pydantic.Field(default_factory=dict)
-    """Tags beside those of the provider."""
+    """Tags in addition to the provider's."""
 
 
 def validate(args: ImageRepositoryArgs) -> list[Problem]:
@@ -39,7 +39,7 @@ class ImageRepository(pulumi.ComponentResource):
     """An ECR repository: scanned on push, encrypted, with tags that never move and old images that expire."""
 
     repository_url: pulumi.Output[str]
-    """What ``docker push`` takes, without a tag."""
+    """Repository for ``docker push``, without a tag."""
     repository_arn: pulumi.Output[str]
     """ARN of the repository."""
     repository_name: pulumi.Output[str]
@@ -102,15 +102,15 @@ class ImageRepository(pulumi.ComponentResource):
 
 
 def default_name(project: str, stack: str) -> str:
-    """The name of a stack's repository, in the letters that ECR takes."""
+    """Return the name of a stack's repository, in lower case as ECR requires."""
     return f"{project}-{stack}/training".lower()
 
 
 def lifecycle_policy(*, kept_images: int, untagged_days: int) -> str:
-    """ECR's lifecycle policy, as JSON.
+    """Return ECR's lifecycle policy, as JSON.
 
     Args:
-        kept_images: tagged images to keep; the oldest go first.
+        kept_images: tagged images to keep; the oldest expire first.
         untagged_days: days that an image without a tag stays.
     """
     untagged = {

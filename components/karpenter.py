@@ -32,18 +32,18 @@ NAMESPACE = namespaces.KARPENTER
 NAMESPACE_REASON = "the controller needs no privilege"
 
 LONGEST_NAME = 42
-"""SQS takes 80 characters for a queue's name, IAM 64 for a role's: what is added, and Pulumi's suffix, are the rest."""
+"""SQS takes 80 characters for a queue's name, IAM 64 for a role's: our suffix and Pulumi's are the rest."""
 
 
 class KarpenterArgs(AutoscalerArgs, KarpenterConfig):
-    """The config section, and what the stack connects."""
+    """Args of :class:`Karpenter`, the config section with its wiring."""
 
     cluster_security_group_id: Text
     """The security group that EKS made for the cluster."""
     vpc_id: Text
     """VPC of the cluster, for the accelerator nodes' EFA security group."""
     subnet_ids_by_zone: dict[str, Text]
-    """Zone id to the private subnet in it; the first is where CPU nodes start."""
+    """Zone id to the private subnet in it; CPU nodes start in the first."""
     kms_key_arn: Text | None = None
     """Key for root volumes; None for the account's default EBS key."""
     kubernetes_version: str = versions.KUBERNETES
@@ -53,10 +53,10 @@ class KarpenterArgs(AutoscalerArgs, KarpenterConfig):
 
 
 class Karpenter(pulumi.ComponentResource):
-    """Karpenter with a NodePool for CPU work, and NodePools of accelerators where they are asked for.
+    """Karpenter with a NodePool for CPU work, and a NodePool for each of ``accelerator_pools``.
 
-    Its nodes have a role and an instance profile of their own, and join by an access entry of type EC2_LINUX. Subnets
-    and security groups are named by id, so nothing needs a discovery tag. The Kubernetes provider comes by
+    Its nodes have a separate role and instance profile, and join by an access entry of type EC2_LINUX. Subnets and
+    security groups are named by id, so nothing needs a discovery tag. The Kubernetes provider comes by
     ``opts.providers``.
     """
 
@@ -97,7 +97,7 @@ class Karpenter(pulumi.ComponentResource):
         )
 
     def _make_groups(self) -> tuple[list[Text], tuple[pulumi.Resource, ...]]:
-        """Security groups of accelerator nodes, and what these wait for."""
+        """Return the security groups of nodes with EFA, and the rules that these nodes wait for."""
         args = self._args
         if not any(args.catalogue.find(pool.instance_type).has_efa for pool in args.accelerator_pools):
             return [args.cluster_security_group_id], ()
@@ -107,7 +107,7 @@ class Karpenter(pulumi.ComponentResource):
         return [args.cluster_security_group_id, made.group.id], made.rules
 
     def _make_identity(self) -> _pod_identity.PodRole:
-        """The role of its service account."""
+        """Make the role of the service account."""
         args = self._args
         reservations = [id_ for pool in args.accelerator_pools for id_ in pool.capacity_reservation_ids]
         statements = pulumi.Output.all(
@@ -139,7 +139,7 @@ class Karpenter(pulumi.ComponentResource):
         )
 
     def _make_releases(self, identity: Sequence[pulumi.Resource]) -> k8s.helm.v3.Release:
-        """The definitions by a chart of their own, which also upgrades them, and the controller."""
+        """Make the releases of the definitions, in a separate chart that also upgrades them, and of the controller."""
         home = namespace(f"{self._name}-namespace", NAMESPACE, "restricted", NAMESPACE_REASON, self._child())
         definitions = release(
             f"{self._name}-definitions",
@@ -161,7 +161,8 @@ class Karpenter(pulumi.ComponentResource):
         )
 
     def _let_nodes_join(self) -> list[pulumi.Resource]:
-        """EKS makes the access entry of a managed group's role by itself, and of no other."""
+        """Make the access entry of the nodes' role, which EKS makes for managed groups only, and the instance
+        profile."""
         args = self._args
         self._profile = aws.iam.InstanceProfile(
             f"{self._name}-node", role=self._node_role.role.name, tags=args.tags, opts=self._child()
@@ -177,7 +178,8 @@ class Karpenter(pulumi.ComponentResource):
         return [entry, *self._node_role.attachments]
 
     def _make_pools(self, wait_for: list[pulumi.Resource]) -> None:
-        """After the controller, which on destroy ends the nodes before it goes itself."""
+        """Make the pools after the controller, so that a destroy deletes them, with their nodes, before the
+        controller."""
         args = self._args
         setting = objects.NodeSetting(
             args.cluster_name, args.kubernetes_version, self._profile.name, args.kms_key_arn, args.tags
@@ -215,11 +217,11 @@ class Karpenter(pulumi.ComponentResource):
         )
 
     def _zones(self) -> list[str]:
-        """Where its nodes start, each zone once."""
+        """Return the zones of all pools, each zone once."""
         return list(dict.fromkeys(self._zone(pool) for pool in (None, *self._args.accelerator_pools)))
 
     def _zone(self, pool: KarpenterPoolConfig | None) -> str:
-        """Zone of a pool; the first for CPU nodes, and for a pool that names none."""
+        """Return the zone of a pool; the first zone for CPU nodes, and for a pool that names none."""
         named = pool.zone_id if pool is not None else None
         return named if named is not None else next(iter(self._args.subnet_ids_by_zone))
 
@@ -232,14 +234,14 @@ class Karpenter(pulumi.ComponentResource):
 
 
 def controller_values(args: KarpenterArgs, queue: Text) -> dict[str, Any]:
-    """Values of the karpenter chart, which brings no definitions here; names are known once there is a cluster."""
+    """Return the values of the karpenter chart, without its definitions; cluster and queue names may be Outputs."""
     return {
         "replicas": args.replicas,
         "serviceAccount": {"name": CHART},
         "settings": {
             "clusterName": args.cluster_name,
             "interruptionQueue": queue,
-            # EKS repairs the nodes of groups; a second repairer is for nobody to want (R63).
+            # EKS repairs the nodes of groups; two repairers of a node would conflict (R63).
             "featureGates": {"nodeRepair": False, "staticCapacity": False},
         },
         "nodeSelector": dict(args.node_selector),

@@ -1,4 +1,4 @@
-"""LogShipping: what containers write, in CloudWatch Logs, where it stays when their pods are gone."""
+"""LogShipping: container logs in CloudWatch Logs, kept after their pods are deleted."""
 
 import pulumi
 import pulumi_aws as aws
@@ -23,13 +23,13 @@ WRITE_ACTIONS = ("logs:CreateLogStream", "logs:PutLogEvents")
 
 
 class LogShippingArgs(AwsCallerArgs, LogsConfig):
-    """The config section, and what the stack connects."""
+    """Args of :class:`LogShipping`, the config section with its wiring."""
 
     cluster_name: Text
     """EKS cluster; the log group is named after it."""
     kms_key_arn: Text | None = None
     """Key of the log group; None for a key of AWS' own. Its policy must let CloudWatch Logs of the region use it, as
-    that of ``EncryptionKey`` does."""
+    the policy of ``EncryptionKey`` does."""
     production: StrictBool = False
     """Holds the retention to the production rules."""
     waivers: dict[str, str] = pydantic.Field(default_factory=dict)
@@ -45,7 +45,7 @@ def validate(args: LogShippingArgs) -> list[Problem]:
 
 
 class LogShipping(pulumi.ComponentResource):
-    """A log group, and Fluent Bit on every node, which sends there what containers write.
+    """A log group, and Fluent Bit on every node, which sends the container logs to it.
 
     Each line is a JSON event with ``log`` and ``kubernetes`` (``namespace_name``, ``pod_name``, ``container_name``), in
     the stream ``<namespace>/<pod>/<container>``. The Kubernetes provider comes by ``opts.providers``.
@@ -76,7 +76,8 @@ class LogShipping(pulumi.ComponentResource):
         self.register_outputs({"log_group": self.log_group, "log_group_arn": self.log_group_arn})
 
     def _make_group(self) -> aws.cloudwatch.LogGroup:
-        """Before the first line: a group that Fluent Bit made would have neither key nor end."""
+        """Make the log group before the first line arrives: a group that Fluent Bit made would have neither key nor
+        retention."""
         args = self._args
         return aws.cloudwatch.LogGroup(
             f"{self._name}-containers",
@@ -98,7 +99,7 @@ class LogShipping(pulumi.ComponentResource):
         ).association
 
     def _close_namespace(self) -> None:
-        """Nobody has anything to ask of it; the kubelet's probes come from the node."""
+        """Forbid all inbound traffic; the kubelet's probes come from the node and are not affected."""
         k8s.networking.v1.NetworkPolicy(
             f"{self._name}-ingress",
             metadata=k8s.meta.v1.ObjectMetaArgs(name="deny-ingress", namespace=NAMESPACE),
@@ -109,7 +110,7 @@ class LogShipping(pulumi.ComponentResource):
         )
 
     def _install(self, role: aws.eks.PodIdentityAssociation) -> None:
-        """After its role: a pod that starts without one stays without."""
+        """Install Fluent Bit after its role: a pod that starts without a role never gets one."""
         _charts.release(
             f"{self._name}-fluent-bit",
             _charts.chart(_fluent_bit.CHART),
@@ -122,5 +123,5 @@ class LogShipping(pulumi.ComponentResource):
 
 
 def write_statements(log_group_arn: str) -> list[Statement]:
-    """What writing takes: streams of this one group."""
+    """Return the rights for writing to the streams of this one group."""
     return [{"Effect": "Allow", "Action": list(WRITE_ACTIONS), "Resource": f"{log_group_arn}:*"}]

@@ -20,14 +20,15 @@ from ._args import Text, validate_args
 from ._dicts import LustreVolumesArgsDict
 
 DIRECTORIES = ("data", "ckpt", "cache")
-"""What every team has in its own directory, the root of its volume: data sets, checkpoints, compiled graphs."""
+"""Directories of every team in the root of its volume: data sets, checkpoints, compiled graphs."""
 
 MOUNT_OPTIONS = ["flock"]
 """File locks that hold across nodes, which data loaders and the compile cache use."""
 
 CLAIM_TIMEOUTS = pulumi.CustomTimeouts(delete="5m")
 """Kubernetes keeps a claim while a pod that mounts it exists, finished or not. Unmounting takes seconds and a pod's own
-end half a minute: what still holds a claim after five minutes will not let it go, and the engine should say so."""
+end half a minute: a pod that still holds a claim after five minutes will not release it, and the engine should report
+it."""
 
 SETUP_NAMESPACE_REASON = "the directories' owner is set by root; capabilities are those of the baseline level"
 
@@ -51,12 +52,12 @@ done
 """Makes the directories of ``namespace=uid`` arguments in the first argument. Running it again changes nothing."""
 
 SETUP_CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID"]
-"""What making a directory in another user's takes; FSETID keeps the set-group-id bit."""
+"""Capabilities for making a directory in another user's directory; FSETID keeps the set-group-id bit."""
 
 MOUNT_PATH = "/lustre"
 
 SETUP_SECONDS = 600
-"""How long the directories may take: mostly the image and the first mount."""
+"""Time limit for making the directories: mostly the image pull and the first mount."""
 
 
 class LustreVolumesArgs(ConfigModel):
@@ -69,20 +70,20 @@ class LustreVolumesArgs(ConfigModel):
     mount_name: Text
     """Lustre's own name of the file system."""
     storage_capacity_gib: StrictInt | pulumi.Output[int]
-    """Size of the file system, GiB; volumes say the same."""
+    """Size of the file system, GiB; volumes have the same."""
     subnet_id: Text
     """Subnet of volumes that the storage class makes."""
     security_group_id: Text
-    """Security group of those volumes: one that already lets Lustre through."""
+    """Security group of those volumes, with rules that allow Lustre."""
     kms_key_arn: Text | None = None
     """Key of those volumes; None leaves them to FSx's own."""
     root: str = "/"
-    """Directory of the file system in which each namespace has its own: ``/``, or what is linked to S3."""
+    """Parent of the namespaces' directories in the file system: ``/``, or the directory linked to S3."""
     namespaces: dict[str, UserId] = pydantic.Field(default_factory=dict)
     """Namespaces that mount the file system, each with the UID and GID that own its directories. A later change of a
     UID does not change the owner of existing directories."""
     on_demand: StrictBool = False
-    """Whether to make a storage class whose claims each get a file system of their own."""
+    """Whether to make a storage class that creates a file system for each claim."""
     throughput_per_tib: Throughput = 250
     """MB/s for each TiB of volumes that the storage class makes: 125, 250, 500 or 1000."""
     storage_class: str = lustre.STORAGE_CLASS
@@ -117,14 +118,14 @@ def validate(args: LustreVolumesArgs) -> list[Problem]:
 class LustreVolumes(pulumi.ComponentResource):
     """A static volume and a directory for each namespace, and optionally a storage class that makes file systems.
 
-    A volume binds one claim, so each namespace has its own. It mounts the namespace's own directory (a fileset), so
-    that a pod, root or not, sees no other team's files; a volume is made once its directory is there. The Kubernetes
-    provider comes by ``opts.providers``; a first mount waits for ``FsxLustre.client_access``, which
-    ``opts.depends_on`` should name.
+    A volume binds one claim, so each namespace has its own. The volume mounts the namespace's directory (a fileset), so
+    that a pod, root or not, sees no other team's files; it is made once the directory exists. The Kubernetes provider
+    comes by ``opts.providers``; a first mount waits for ``FsxLustre.client_access``, which ``opts.depends_on`` should
+    name.
     """
 
     storage_class_name: pulumi.Output[str]
-    """Storage class whose claims each get a file system of their own; empty without ``on_demand``."""
+    """Storage class that creates a file system for each claim; empty without ``on_demand``."""
     volume_names: pulumi.Output[Mapping[str, str]]
     """Persistent volume by namespace, once the namespace's directory exists."""
     shared_class_name: pulumi.Output[str]
@@ -161,7 +162,7 @@ class LustreVolumes(pulumi.ComponentResource):
         )
 
     def volume_name(self, namespace: str) -> pulumi.Output[str]:
-        """The persistent volume of one namespace.
+        """Return the name of a namespace's persistent volume.
 
         Raises:
             KeyError: for a namespace that the args do not name.
@@ -173,8 +174,8 @@ class LustreVolumes(pulumi.ComponentResource):
         return pulumi.ResourceOptions(parent=self, depends_on=list(after))
 
     def _make_storage_class(self) -> k8s.storage.v1.StorageClass:
-        """Everything is said: the driver's own defaults are a scratch file system of Lustre 2.10, which no AL2023
-        node can mount (fsx-csi#437). Values are text, which is all a storage class takes."""
+        """Make the class with every parameter set: the driver's defaults are a scratch file system of Lustre 2.10,
+        which no AL2023 node can mount (fsx-csi#437). Parameters of a storage class are text."""
         args = self._args
         parameters: dict[str, pulumi.Input[str]] = {
             "subnetId": args.subnet_id,
@@ -195,8 +196,8 @@ class LustreVolumes(pulumi.ComponentResource):
             provisioner=lustre.DRIVER,
             parameters=parameters,
             mount_options=MOUNT_OPTIONS,
-            # Pulumi does not know these file systems: one that stayed would hold its network interfaces, and with
-            # them the VPC, forever.
+            # Pulumi does not know these file systems: a file system that stayed would keep its network interfaces,
+            # and with them the VPC, forever.
             reclaim_policy="Delete",
             volume_binding_mode="Immediate",
             allow_volume_expansion=True,
@@ -204,7 +205,7 @@ class LustreVolumes(pulumi.ComponentResource):
         )
 
     def _make_shared_class(self) -> k8s.storage.v1.StorageClass:
-        """Pulumi looks up the class of each claim that it awaits, and warns where a claim has none, although Kubernetes
+        """Make the class of the static volumes. Pulumi warns if an awaited claim has no class, although Kubernetes
         needs none for a static volume (pulumi-kubernetes, ``pvcBindMode``)."""
         return k8s.storage.v1.StorageClass(
             f"{self._name}-shared-class",
@@ -216,7 +217,8 @@ class LustreVolumes(pulumi.ComponentResource):
         )
 
     def _make_volume(self, namespace: str, directory: str, *after: pulumi.Resource) -> k8s.core.v1.PersistentVolume:
-        """A volume for the namespace's claim that shows one directory; mounting one that is not there fails."""
+        """Make a volume for the namespace's claim that shows one directory; mounting it fails if the directory is
+        missing."""
         args = self._args
         mounted = pulumi.Output.from_input(args.mount_name).apply(lambda name: lustre.fileset(name, directory))
         # Kubernetes tells volumes apart by their handle, and the driver uses it for nothing on a static volume: were
@@ -244,7 +246,8 @@ class LustreVolumes(pulumi.ComponentResource):
         )
 
     def _make_directories(self) -> k8s.batch.v1.Job:
-        """A fresh file system belongs to root alone, and Kubernetes does not change the owner of a shared volume."""
+        """Make the job that creates the teams' directories, because root owns a new file system, and Kubernetes does
+        not change the owner of a shared volume."""
         home = self._args.setup_namespace
         volume = self._make_volume(home, "/")
         # After the volume, as a team's namespace: a destroy ends it, with the finished pod and its claim, before it.
@@ -270,11 +273,11 @@ class LustreVolumes(pulumi.ComponentResource):
     def _make_setup_job(
         self, namespace: k8s.core.v1.Namespace, home: str, claim: k8s.core.v1.PersistentVolumeClaim
     ) -> k8s.batch.v1.Job:
-        """Runs once, and again under a new name whenever teams, script or image change. It stays when done: a job
-        that Kubernetes removes by its time to live would be made anew after every ``pulumi refresh``.
+        """Make a job that runs once, and again under a new name when teams, script or image change. The finished job
+        stays: a job that Kubernetes removes by its time to live would be made anew after every ``pulumi refresh``.
 
-        Its finished pod holds the claim. The pod takes the claim's name from the claim itself: so the engine knows that
-        a new claim is a new job, and deletes the job first. From ``depends_on`` alone it would not know.
+        Its finished pod holds the claim. The pod's claim name is an Output of the claim, so the engine replaces the job
+        with the claim, and deletes the job first. ``depends_on`` alone does not cause this.
         """
         teams = [f"{namespace}={user_id}" for namespace, user_id in sorted(self._args.namespaces.items())]
         return k8s.batch.v1.Job(
@@ -301,17 +304,17 @@ class LustreVolumes(pulumi.ComponentResource):
 
 
 def capacity(gib: int | pulumi.Output[int]) -> pulumi.Output[str]:
-    """A size as Kubernetes writes it: ``1200Gi``."""
+    """Return a size as a Kubernetes quantity: ``1200Gi``."""
     return pulumi.Output.from_input(gib).apply(lambda size: f"{int(size)}Gi")
 
 
 def claim_options(
     parent: pulumi.Resource, namespace: k8s.core.v1.Namespace, *after: pulumi.Resource
 ) -> pulumi.ResourceOptions:
-    """Resource options of a claim for a static volume.
+    """Return the resource options of a claim for a static volume.
 
-    It is deleted with its namespace: deleted earlier, it would wait for pods that only the namespace's deletion
-    removes, such as those of finished training jobs.
+    The claim is deleted with its namespace: deleted earlier, it would wait for pods that only the namespace's deletion
+    removes, such as pods of finished training jobs.
     """
     return pulumi.ResourceOptions(
         parent=parent,
@@ -327,7 +330,7 @@ def claim_options(
 def claim_spec(
     volume_name: pulumi.Input[str], gib: int | pulumi.Output[int], storage_class: pulumi.Input[str]
 ) -> k8s.core.v1.PersistentVolumeClaimSpecArgs:
-    """The spec of a claim for one static volume and no other; its class has to be the volume's."""
+    """Return the spec of a claim for one static volume and no other; its class has to be the volume's."""
     return k8s.core.v1.PersistentVolumeClaimSpecArgs(
         access_modes=["ReadWriteMany"],
         storage_class_name=storage_class,
@@ -337,7 +340,7 @@ def claim_spec(
 
 
 def setup_digest(teams: Sequence[str]) -> str:
-    """Ten hexadecimal digits that change with the teams and with what is run for them."""
+    """Return ten hexadecimal digits that change with the teams, the script and the image."""
     content = json.dumps([list(teams), SETUP_SCRIPT, versions.IMAGES["lustre-setup"]])
     return hashlib.sha256(content.encode()).hexdigest()[:10]
 

@@ -17,14 +17,14 @@ SERVICE = "grafana.amazonaws.com"
 
 
 class ManagedGrafanaArgs(ManagedGrafanaConfig):
-    """The config section, and what the stack connects."""
+    """Args of :class:`ManagedGrafana`, the config section with its wiring."""
 
     workspace_arn: Text
     """ARN of the workspace of Amazon Managed Prometheus (``MetricsStack.workspace_arn``)."""
     permissions_boundary: Text | None = None
     """ARN of the IAM policy that bounds the role made here; None for no bound."""
     tags: Tags = pydantic.Field(default_factory=dict)
-    """Tags of its AWS resources, beside those of the provider."""
+    """Tags of its AWS resources, in addition to the provider's."""
 
 
 def validate(args: ManagedGrafanaArgs) -> list[Problem]:
@@ -35,8 +35,9 @@ def validate(args: ManagedGrafanaArgs) -> list[Problem]:
 class ManagedGrafana(pulumi.ComponentResource):
     """Grafana as a service, which people reach by their own login, without the cluster.
 
-    Users and groups are let in by IAM Identity Center, or by SAML, once it is there: both are the organisation's. Its
-    data source and dashboards are not made here: only Grafana's own API makes them, with a token of a user.
+    Users and groups get access by IAM Identity Center, or by SAML, after the workspace exists: both belong to the
+    organisation. Its data source and dashboards are not made here: only Grafana's own API makes them, with a token of a
+    user.
     """
 
     endpoint: pulumi.Output[str]

@@ -31,34 +31,34 @@ EFA_CHART = "efa-exporter"
 DASHBOARDS_CHART = "grafana-dashboards"
 FSX_CHART = "prometheus-yet-another-cloudwatch-exporter"
 WEBHOOK_PORT = 10250
-"""Where the Prometheus Operator answers the API server, which asks it about rules."""
+"""Port of the Prometheus Operator's admission webhook, which the API server calls for rules."""
 
 WRITE_ACTIONS = ("aps:RemoteWrite",)
 QUERY_ACTIONS = ("aps:QueryMetrics", "aps:GetSeries", "aps:GetLabels", "aps:GetMetricMetadata")
-"""What writing to and reading from a workspace takes (AMP user guide, IAM permissions)."""
+"""IAM actions for writing to and reading from a workspace (AMP user guide, IAM permissions)."""
 
 
 class MetricsStackArgs(AwsCallerArgs, MetricsConfig):
-    """The config section, and what the stack connects."""
+    """Args of :class:`MetricsStack`, the config section with its wiring."""
 
     grafana: GrafanaConfig | None = None
     """Grafana; None for none."""
     catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
-    """Where taints of nodes with EFA, and prices, are looked up."""
+    """Source of the taints of nodes with EFA, and of prices."""
     instance_types: tuple[str, ...] = ()
-    """Types of the cluster's nodes: what they cost is recorded, as far as the catalogue has a price."""
+    """Types of the cluster's nodes: their prices are recorded, as far as the catalogue has them."""
     efa_instance_types: tuple[str, ...] = ()
-    """Types whose nodes have EFA interfaces: each gets an exporter of their counters."""
+    """Types with EFA interfaces: each of their nodes gets an exporter of EFA counters."""
     file_system_id: Text | None = None
-    """Lustre file system whose CloudWatch metrics are read; None for none."""
+    """Lustre file system to read CloudWatch metrics of; None for none."""
     node_selector: dict[str, LooseStr] = pydantic.Field(default_factory=dict)
-    """Labels of the nodes for Prometheus, Grafana and Alertmanager, all in one zone: an EBS volume stays in the zone
-    where it was made, and its pod has to find a node there. Empty: any node without a taint."""
+    """Labels of the nodes for Prometheus, Grafana and Alertmanager, all in one zone: an EBS volume stays in its zone,
+    and its pod needs a node there. Empty: any node without a taint."""
     exports_to_s3: StrictBool = False
-    """Whether that file system exports to S3 by itself, so that how far behind it is can be read."""
+    """Whether that file system exports to S3 automatically, so that its export lag is read."""
     kms_key_arn: Text | None = None
     """Key of the workspace of Amazon Managed Prometheus; None for a key of AWS' own. Its policy must let the service
-    use it for its callers, as that of ``EncryptionKey`` does. Another key is another workspace."""
+    use it for its callers, as the policy of ``EncryptionKey`` does. Another key is another workspace."""
 
 
 def validate(args: MetricsStackArgs) -> list[Problem]:
@@ -74,11 +74,11 @@ def validate(args: MetricsStackArgs) -> list[Problem]:
 
 
 class MetricsStack(pulumi.ComponentResource):
-    """Prometheus, kube-state-metrics and exporters of every node, Grafana, and where they are kept for longer.
+    """Prometheus, kube-state-metrics, exporters on every node, Grafana, and a workspace for longer retention.
 
-    The Kubernetes provider comes by ``opts.providers``. Everything is in one namespace of its own, which nobody outside
-    it can reach: people look by ``kubectl port-forward``. Pods get their AWS permissions by Pod Identity, and nothing
-    is asked of the instance metadata service.
+    The Kubernetes provider comes by ``opts.providers``. Everything is in a separate namespace that is closed to outside
+    traffic: people use ``kubectl port-forward``. Pods get their AWS permissions by Pod Identity, and never from the
+    instance metadata service.
     """
 
     namespace: pulumi.Output[str]
@@ -135,8 +135,8 @@ class MetricsStack(pulumi.ComponentResource):
         return pulumi.ResourceOptions(parent=self, depends_on=[self._namespace, *after])
 
     def _close_namespace(self) -> None:
-        """Only its own pods get in, and the API server's calls of the webhook, which come from addresses that no policy
-        can know. A port that is forwarded comes from the pod's node, which policies let through."""
+        """Admit only traffic of the namespace's pods, and the API server's calls of the webhook, from addresses that no
+        policy can know. A forwarded port comes from the pod's node, which policies always admit."""
         everyone = k8s.meta.v1.LabelSelectorArgs()
         own = k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=everyone)
         webhook = k8s.networking.v1.NetworkPolicyPortArgs(port=WEBHOOK_PORT, protocol="TCP")
@@ -164,7 +164,7 @@ class MetricsStack(pulumi.ComponentResource):
         )
 
     def _install(self) -> k8s.helm.v3.Release:
-        """After the roles: pods that start without one stay without."""
+        """Install the chart after the roles: a pod that starts without a role never gets one."""
         args, workspace = self._args, self._workspace
         written = (
             chart_values.Workspace(workspace.prometheus_endpoint, args.region, args.cluster_name) if workspace else None
@@ -205,7 +205,7 @@ class MetricsStack(pulumi.ComponentResource):
         ).association
 
     def _ask(self) -> None:
-        """Who is asked for metrics, beside what the chart asks by itself."""
+        """Make the scrape targets in addition to the chart's."""
         absent = {
             scraping.EFA_EXPORTER.name: not self._args.efa_instance_types,
             scraping.FSX_EXPORTER.name: self._args.file_system_id is None,
@@ -223,7 +223,7 @@ class MetricsStack(pulumi.ComponentResource):
             )
 
     def _compute(self) -> None:
-        """What is recorded of the series, and the alerts on them."""
+        """Make the recording rules, and the alerts."""
         prices = recording.prices(self._args.catalogue, self._args.instance_types)
         rules = {
             "trn-recording": recording.groups(prices),
@@ -240,8 +240,8 @@ class MetricsStack(pulumi.ComponentResource):
             )
 
     def _show(self) -> None:
-        """The dashboards, which Grafana's sidecar takes up as they come. By a chart: Pulumi replaces a ConfigMap for
-        every change of its text, Helm updates it."""
+        """Install the dashboards, which Grafana's sidecar loads as they appear. They are in a chart, because Pulumi
+        replaces a ConfigMap for every change of its text and Helm updates it."""
         _charts.release(
             f"{self._name}-dashboards",
             _charts.local_chart(DASHBOARDS_CHART),
@@ -287,16 +287,16 @@ class MetricsStack(pulumi.ComponentResource):
 CLOUDWATCH_STATEMENTS: list[Statement] = [
     {"Effect": "Allow", "Action": "cloudwatch:GetMetricStatistics", "Resource": "*"}
 ]
-"""What YACE asks for a resource that its configuration names; CloudWatch has no ARNs of metrics to narrow it to."""
+"""Rights of YACE for a resource that its configuration names; CloudWatch has no ARNs of metrics to narrow them to."""
 
 
 def query_statements(workspace_arn: str) -> list[Statement]:
-    """What reading one workspace takes."""
+    """Return the rights for reading one workspace."""
     return [_on(workspace_arn, QUERY_ACTIONS)]
 
 
 def alert_statements(region: str, alerts: observability.AlertsConfig) -> list[Statement]:
-    """What telling an SNS topic takes: the topic, and its key through SNS alone."""
+    """Return the rights for publishing to an SNS topic: the topic, and its key through SNS alone."""
     found: list[Statement] = [_on(alerts.topic_arn, ("sns:Publish",))]
     if alerts.topic_key_arn is not None:
         through = {"kms:ViaService": f"sns.{region}.{regions.dns_suffix(region)}"}

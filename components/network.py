@@ -19,10 +19,11 @@ from ._args import Tags, Text, validate_args
 from ._dicts import ExistingNetworkArgsDict, NetworkArgsDict
 
 PUBLIC_ROLE_TAG = {"kubernetes.io/role/elb": "1"}
-"""By this, controllers find the subnets of internet-facing load balancers (EKS user guide, network requirements)."""
+"""Tag by which controllers find the subnets of internet-facing load balancers (EKS user guide, network
+requirements)."""
 
 PRIVATE_ROLE_TAG = {"kubernetes.io/role/internal-elb": "1"}
-"""The same for internal ones."""
+"""Tag for the subnets of internal load balancers."""
 
 ANYWHERE = "0.0.0.0/0"
 
@@ -37,7 +38,7 @@ class NetworkArgs(NetworkConfig):
     permissions_boundary: Text | None = None
     """ARN of the IAM policy that bounds every role made here; None for no bound."""
     tags: Tags = pydantic.Field(default_factory=dict)
-    """Tags beside those of the provider."""
+    """Tags in addition to the provider's."""
 
 
 class ExistingNetworkArgs(ExistingNetworkConfig):
@@ -123,7 +124,7 @@ class Network(pulumi.ComponentResource):
 
     @property
     def egress(self) -> Sequence[pulumi.Resource]:
-        """What must exist before a node in a private subnet can reach ECR, EKS and S3: routes and endpoints."""
+        """Routes and endpoints that must exist before a node in a private subnet can reach ECR, EKS and S3."""
         return tuple(self._egress)
 
     def as_existing_network(self) -> pulumi.Output[dict[str, Any]]:
@@ -140,17 +141,17 @@ class Network(pulumi.ComponentResource):
         )
 
     def private_subnet_id(self, zone_id: str) -> pulumi.Output[str]:
-        """The private subnet of a zone.
+        """Return the id of a zone's private subnet.
 
         Raises:
-            ValueError: for a zone that the network does not have, naming those it has.
+            ValueError: for a zone that the network does not have, with the zones that it has.
         """
         if zone_id not in self._private:
             raise ValueError(f"no private subnet in {zone_id!r}; zones of the network: {', '.join(self._private)}")
         return self._private[zone_id].id
 
     def _make_vpc(self) -> aws.ec2.Vpc:
-        """The VPC, its names for nodes (without DNS they cannot register), and a default group that lets nothing by."""
+        """Make the VPC with DNS, which nodes need to register, and close its default security group."""
         vpc = aws.ec2.Vpc(
             f"{self._name}-vpc",
             cidr_block=self._args.cidr_block,
@@ -179,7 +180,7 @@ class Network(pulumi.ComponentResource):
         )
 
     def _make_internet_route(self) -> None:
-        """The way out of the public subnets, where the NAT gateways are."""
+        """Make the internet route of the public subnets, which the NAT gateways use."""
         gateway = aws.ec2.InternetGateway(
             f"{self._name}-internet", vpc_id=self._vpc.id, tags=self._tags("internet"), opts=self._child()
         )
@@ -195,7 +196,7 @@ class Network(pulumi.ComponentResource):
         self._egress += [route, *associations]
 
     def _make_nat_gateways(self) -> dict[str, aws.ec2.NatGateway]:
-        """One gateway in the accelerator zone, where the large image pulls are, or one in each zone."""
+        """Make one gateway in the accelerator zone, which pulls the large images, or one in each zone."""
         zones = self._zone_ids if self._args.nat_gateways == "per-zone" else self._zone_ids[:1]
         gateways = {}
         for zone in zones:
@@ -213,7 +214,8 @@ class Network(pulumi.ComponentResource):
         return gateways
 
     def _make_private_routes(self, zone: str) -> aws.ec2.RouteTable:
-        """One table for each zone in both NAT modes, so that changing the mode replaces no association."""
+        """Make a zone's private route table, one for each zone in both NAT modes, so that changing the mode replaces no
+        association."""
         table = self._make_route_table(f"private-{zone}")
         nat = self._nat_gateways.get(zone) or self._nat_gateways[self._zone_ids[0]]
         route = aws.ec2.Route(
@@ -227,7 +229,8 @@ class Network(pulumi.ComponentResource):
         return table
 
     def _make_s3_endpoint(self) -> None:
-        """Datasets, checkpoints and image layers go to S3 past the NAT gateway, which charges by the gigabyte."""
+        """Make the S3 endpoint, so that datasets, checkpoints and image layers bypass the NAT gateway, which charges by
+        the gigabyte."""
         self._egress.append(
             aws.ec2.VpcEndpoint(
                 f"{self._name}-s3",
@@ -241,7 +244,7 @@ class Network(pulumi.ComponentResource):
         )
 
     def _make_interface_endpoints(self) -> None:
-        """Private addresses for the listed services, reachable from the whole VPC over TLS."""
+        """Make private addresses for the listed services, reachable from the whole VPC over TLS."""
         if not self._args.interface_endpoints:
             return
         group = aws.ec2.SecurityGroup(
@@ -280,7 +283,7 @@ class Network(pulumi.ComponentResource):
             self._egress.append(endpoint)
 
     def _make_flow_logs(self) -> None:
-        """Every accepted and refused connection, in CloudWatch, encrypted with the environment's key."""
+        """Log every accepted and refused connection in CloudWatch, encrypted with ``kms_key_arn``."""
         group = aws.cloudwatch.LogGroup(
             f"{self._name}-flow-logs",
             retention_in_days=self._args.flow_log_retention_days,
@@ -372,14 +375,14 @@ class ExistingNetwork(pulumi.ComponentResource):
 
     @property
     def egress(self) -> Sequence[pulumi.Resource]:
-        """Nothing to wait for: the network's ways out exist already."""
+        """Empty, because the network's routes and endpoints exist already."""
         return ()
 
     def private_subnet_id(self, zone_id: str) -> pulumi.Output[str]:
-        """The private subnet of a zone.
+        """Return the id of a zone's private subnet.
 
         Raises:
-            ValueError: for a zone without a private subnet, naming those that have one.
+            ValueError: for a zone without a private subnet, with the zones that have one.
         """
         if zone_id not in self._private:
             raise ValueError(f"no private subnet in {zone_id!r}; zones of the network: {', '.join(self._zone_ids)}")

@@ -1,4 +1,4 @@
-"""NeuronAddons: what makes a cluster's Trainium and Inferentia nodes usable and visible."""
+"""NeuronAddons: device plugins and metrics of a cluster's Trainium and Inferentia nodes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -37,7 +37,7 @@ MONITOR_REASON = "reads every /dev/neuron* of its node, on the host network"
 
 
 class NeuronAddonsArgs(DevicePluginArgs, NeuronAddonsConfig):
-    """The config section, and what the stack connects."""
+    """Args of :class:`NeuronAddons`, the config section with its wiring."""
 
     instance_types: tuple[str, ...]
     """Types of the Neuron node groups: the nodes that get the device plugin."""
@@ -109,7 +109,7 @@ class NeuronAddons(pulumi.ComponentResource):
 
 
 def neuron_values(args: NeuronAddonsArgs) -> dict[str, Any]:
-    """Values of neuron-helm-chart, before the user's are merged over them."""
+    """Return the values of neuron-helm-chart, before the user's are merged over them."""
     return {
         "neuronInstances": sorted(set(args.instance_types)),
         "devicePlugin": {
@@ -127,7 +127,8 @@ def neuron_values(args: NeuronAddonsArgs) -> dict[str, Any]:
 
 
 def monitor_values(catalogue: Catalogue) -> dict[str, Any]:
-    """Values of the neuron-monitor chart: every Neuron type of the catalogue, so that a new group is seen at once."""
+    """Return the values of the neuron-monitor chart, for every Neuron type of the catalogue, so that a new group is
+    monitored at once."""
     types = sorted(name for name, instance in catalogue.items() if instance.family == "neuron")
     return {
         "image": versions.IMAGES["neuron-monitor"],
@@ -147,7 +148,7 @@ def validate(args: NeuronAddonsArgs) -> list[Problem]:
 
 
 def _neuron_value_problems(args: NeuronAddonsArgs) -> list[Problem]:
-    """Combinations that the chart refuses, or that work against the rest of the stack."""
+    """Return the combinations that the chart refuses, or that conflict with the rest of the stack."""
     values = args.neuron_values
     found = []
     if at(values, "npd", "nodeRecovery", "enabled"):

@@ -48,13 +48,13 @@ class AcceleratorNodeGroupArgs(NodeGroupConfig):
     kms_key_arn: Text | None = None
     """Key for the root volume. Its policy must let Auto Scaling's service-linked role use it, or no node starts."""
     catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
-    """Where the type's facts come from."""
+    """Source of the type's facts."""
     tags: Tags = pydantic.Field(default_factory=dict)
     """Tags for the group and for the instances, volumes and interfaces that it launches."""
     waivers: dict[str, str] = pydantic.Field(default_factory=dict)
     """Rules broken on purpose, each with its reason (R29 for Spot)."""
     wait_for: tuple[pulumi.Resource, ...] = ()
-    """What must exist before the first node starts: CNI, kube-proxy, Pod Identity agent, routes, policies."""
+    """Resources that must exist before the first node starts: CNI, kube-proxy, Pod Identity agent, routes, policies."""
 
 
 def validate(args: AcceleratorNodeGroupArgs) -> list[Problem]:
@@ -66,7 +66,7 @@ def validate(args: AcceleratorNodeGroupArgs) -> list[Problem]:
 
 
 class AcceleratorNodeGroup(pulumi.ComponentResource):
-    """A managed node group whose launch template follows the catalogue's entry of its type.
+    """A managed node group with a launch template made from the catalogue's entry of its type.
 
     Usable on a cluster made elsewhere. EFA interfaces, taints, labels, AMI, local disks and hugepages follow the type;
     how EC2 provides the instances follows ``capacity``.
@@ -133,12 +133,12 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels that the group's nodes carry, beside those of Kubernetes and EKS."""
+        """Labels of the group's nodes, in addition to the labels of Kubernetes and EKS."""
         catalogue = self._args.catalogue.node_labels(self._args.instance_type)
         return {**catalogue, POOL_LABEL: self._args.name, **self._args.labels}
 
     def _make_role(self) -> Text:
-        """The given role, or one of the group's own."""
+        """Return the ARN of the given role, or of a new role."""
         if self._args.node_role_arn is not None:
             return self._args.node_role_arn
         args = self._args
@@ -149,7 +149,7 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
         return made.role.arn
 
     def _make_efa_security_group(self) -> list[Text]:
-        """The groups of every interface: the cluster's, and one for EFA."""
+        """Return the security groups of every interface: the cluster's, and a new group for EFA."""
         groups: list[Text] = [self._args.cluster_security_group_id]
         if not self._interfaces:
             return groups
@@ -164,9 +164,9 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
         return [*groups, made.group.id]
 
     def _make_placement_group(self) -> Text | None:
-        """Name of the cluster placement group that the nodes start in, or None.
+        """Return the name of the cluster placement group that the nodes start in, or None.
 
-        Only plain On-Demand gets one made: with a reservation that was not bought in it, EC2 answers
+        A group is made for plain On-Demand only: for a reservation bought outside of the group, EC2 returns
         InsufficientInstanceCapacity (terraform-aws-eks#3730). Types without EFA gain nothing from it.
         """
         capacity, wanted = self._args.capacity, self._args.placement_group
@@ -249,7 +249,8 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
         )
 
     def _template_tags(self) -> dict[str, str]:
-        """What Cluster Autoscaler reads of a group without nodes, where somebody else sets how many there are."""
+        """Return the tags that Cluster Autoscaler reads of a group without nodes, if Pulumi ignores the group's
+        size."""
         args = self._args
         if not args.ignore_desired_size:
             return {}
@@ -277,7 +278,7 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
 
 
 def name_problems(name: str, longest: int = LONGEST_NAME) -> list[Problem]:
-    """Return the problems of a component's name that AWS names are made of."""
+    """Return the problem of a component's name that is too long for the AWS names made from it."""
     if len(name) <= longest:
         return []
     reason = f"the component's name {name!r} has {len(name)} characters; with what is added, AWS takes {longest}"
@@ -287,7 +288,7 @@ def name_problems(name: str, longest: int = LONGEST_NAME) -> list[Problem]:
 def _reservation(
     capacity: OnDemand | Spot | Reservation | CapacityBlock,
 ) -> aws.ec2.LaunchTemplateCapacityReservationSpecificationArgs | None:
-    """Where to launch into: the reservation and nothing beside it."""
+    """Return the reservation as the only target of launches; None for other capacity."""
     if not isinstance(capacity, Reservation | CapacityBlock):
         return None
     return aws.ec2.LaunchTemplateCapacityReservationSpecificationArgs(

@@ -33,15 +33,15 @@ POD_SECURITY_REASON = (
 device plugins and need none of them, and /dev/shm is an emptyDir."""
 
 SERVICE_ACCOUNT = "training"
-"""What jobs run as. Its pods get AWS credentials by Pod Identity and none for Kubernetes."""
+"""Service account of jobs. Its pods get AWS credentials by Pod Identity and none for Kubernetes."""
 
 DEFAULT_REQUESTS = {"cpu": "100m", "memory": "256Mi"}
-"""Requests of containers that state none. There is no default limit: it would kill containers that ask for devices and
+"""Requests of containers that state none. There is no default limit: it would kill containers that request devices and
 state no memory."""
 
 OBJECT_ACTIONS = ("s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
 KEY_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey")
-"""What reading and writing SSE-KMS objects takes (S3 user guide)."""
+"""Actions for reading and writing SSE-KMS objects (S3 user guide)."""
 
 
 class TrainingNamespaceArgs(NamespaceConfig):
@@ -59,7 +59,8 @@ class TrainingNamespaceArgs(NamespaceConfig):
     cluster_name: Text
     """EKS cluster."""
     queue_capability: dict[str, StrictInt] = pydantic.Field(default_factory=dict)
-    """What its queues may run at once, in total (``{aws.amazon.com/neuron: 64}``); the default quota comes from it."""
+    """Resources that its queues may use at once, in total (``{aws.amazon.com/neuron: 64}``); the default quota comes
+    from it."""
     room: dict[str, LooseStr] = pydantic.Field(default_factory=dict)
     """CPU, memory and pods of all nodes that its pods may run on, as Kubernetes quantities, when every group is at its
     largest; the default quota comes from it. Empty: unknown and not limited."""
@@ -72,22 +73,22 @@ class TrainingNamespaceArgs(NamespaceConfig):
     bucket_arn: Text | None = None
     """The stack's own bucket; None without one."""
     bucket_prefix: str = ""
-    """Where the file system's root lies in that bucket; its ``<namespace>/`` below it is the team's."""
+    """Prefix of the file system's root in that bucket; the team's prefix is ``<namespace>/`` below it."""
     kms_key_arn: Text | None = None
-    """Key of the objects in the stack's own bucket; None where S3's own key is used."""
+    """Key of the objects in the stack's bucket; None where S3's default key is used."""
     permissions_boundary: Text | None = None
     """ARN of the IAM policy that bounds the role made here; None for no bound."""
     rendezvous: Literal["c10d", "etcd"] = "c10d"
     """``etcd`` lets its pods reach the stack's etcd."""
     principal_arns: dict[str, Text] = pydantic.Field(default_factory=dict)
-    """IAM roles of further researchers, whose ARNs may be known later, each under a key that stays the same
-    (``{ops: role.arn}``)."""
+    """IAM roles of further researchers with ARNs that may be known later, each under a key that stays the same (``{ops:
+    role.arn}``)."""
     tags: Tags = pydantic.Field(default_factory=dict)
-    """Tags of its AWS resources, beside those of the provider."""
+    """Tags of its AWS resources, in addition to the provider's."""
     volcano: pulumi.Resource | None = None
-    """What installs Volcano (``VolcanoStack.admission``). The quota counts Volcano's kinds and waits for it:
-    Kubernetes notices a new kind within 30 s, and an older quota counts it within 5 minutes more. Until then the API
-    server refuses objects of the kind."""
+    """The resource that installs Volcano (``VolcanoStack.admission``). The quota counts Volcano's kinds and waits for
+    it: Kubernetes notices a new kind within 30 s, and an older quota counts it within 5 minutes more. Until then the
+    API server refuses objects of the kind."""
 
 
 def validate(args: TrainingNamespaceArgs) -> list[Problem]:
@@ -159,14 +160,15 @@ class TrainingNamespace(pulumi.ComponentResource):
         return f"trainium-eks:{self._args.name}:researchers"
 
     def _make_namespace(self) -> k8s.core.v1.Namespace:
-        """After its volume, so that a destroy ends it, with its pods and its claim, before the volume: Kubernetes keeps
-        a volume as long as its claim."""
+        """Make the namespace after its volume, so that a destroy deletes it, with its pods and its claim, before the
+        volume: Kubernetes keeps a volume as long as its claim."""
         volume = [] if self._args.volume_name is None else sources(self._args.volume_name)
         opts = pulumi.ResourceOptions(parent=self, depends_on=volume)
         return _charts.namespace(f"{self._name}-namespace", self._args.name, "baseline", POD_SECURITY_REASON, opts)
 
     def _within(self, *after: pulumi.Resource) -> pulumi.ResourceOptions:
-        """For objects in the namespace, which go with it: until its last pod has ended, network policies hold."""
+        """Return the options of objects that are deleted with the namespace: network policies hold until its last pod
+        has ended."""
         return pulumi.ResourceOptions(parent=self, depends_on=[self._namespace, *after], deleted_with=self._namespace)
 
     def _metadata(self, name: str) -> k8s.meta.v1.ObjectMetaArgs:
@@ -201,7 +203,8 @@ class TrainingNamespace(pulumi.ComponentResource):
             )
 
     def _guard(self) -> list[pulumi.Resource]:
-        """The policies are the cluster's, so their names carry the namespace's; the bindings narrow them to it."""
+        """Make the admission policies, cluster objects with the namespace in their names, and bindings that narrow them
+        to the namespace."""
         here = k8s.meta.v1.LabelSelectorArgs(match_labels={"kubernetes.io/metadata.name": self._args.name})
         bindings: list[pulumi.Resource] = []
         for key, spec in self._admission_policies().items():
@@ -228,7 +231,8 @@ class TrainingNamespace(pulumi.ComponentResource):
     def _admission_policies(
         self,
     ) -> Mapping[str, pulumi.Input[k8s.admissionregistration.v1.ValidatingAdmissionPolicySpecArgs]]:
-        """Name to spec. The names are the same whatever the queues, which may be known later."""
+        """Return name to spec of the admission policies. The names do not depend on the queues, which may be known
+        later."""
         queues = self._args.queues
         known = tuple(queue for queue in queues if isinstance(queue, str))
         specs = self._admission_specs(known)
@@ -305,13 +309,13 @@ class TrainingNamespace(pulumi.ComponentResource):
         return k8s.core.v1.ServiceAccount(
             f"{self._name}-service-account",
             metadata=self._metadata(SERVICE_ACCOUNT),
-            # Training asks nothing of the Kubernetes API; Pod Identity brings its own token.
+            # Training sends no request to the Kubernetes API; Pod Identity mounts another token.
             automount_service_account_token=False,
             opts=self._within(),
         )
 
     def _buckets(self) -> list[tuple[Text, str]]:
-        """ARN of each bucket and the prefix in it that is the team's."""
+        """Return the ARN of each bucket and the team's prefix in it."""
         args = self._args
         found: list[tuple[Text, str]] = []
         if args.bucket_arn is not None:
@@ -356,7 +360,8 @@ class TrainingNamespace(pulumi.ComponentResource):
         return role
 
     def _claim_volume(self, quota: k8s.core.v1.ResourceQuota) -> k8s.core.v1.PersistentVolumeClaim | None:
-        """After the quota: where a file system is added to a team, the quota must have room for the claim first."""
+        """Make the claim after the quota: if a file system is added to a team, the quota must have room for the claim
+        first."""
         if self._args.volume_name is None:
             return None
         return k8s.core.v1.PersistentVolumeClaim(
@@ -368,12 +373,12 @@ class TrainingNamespace(pulumi.ComponentResource):
 
 
 def data_policy(region: str, buckets: Iterable[tuple[str, str]], keys: Iterable[str]) -> str:
-    """Return what jobs may do with their data as JSON: read, write and list below their own prefixes.
+    """Return the policy of jobs on their data, as JSON: read, write and list below their own prefixes.
 
     Args:
-        region: where the buckets are.
+        region: AWS region of the buckets.
         buckets: ARN of each bucket, and the prefix in it without slash at either end.
-        keys: ARNs of the objects' KMS keys, which are given for S3 in this region alone.
+        keys: ARNs of the objects' KMS keys, allowed through S3 in this region alone.
     """
     statements: list[Statement] = []
     for arn, prefix in buckets:
@@ -404,5 +409,5 @@ def _role_ref(kind: str, name: pulumi.Input[str]) -> k8s.rbac.v1.RoleRefArgs:
 
 
 def _of_one(problem: Problem) -> Problem:
-    """A problem of a list of one, seen from the entry itself: ``[0].name`` is ``name``."""
+    """Return a problem of a list of one with its path from the entry: ``[0].name`` becomes ``name``."""
     return dataclasses.replace(problem, path=problem.path.removeprefix("[0]").removeprefix("."))

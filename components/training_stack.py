@@ -29,11 +29,11 @@ from .volcano_stack import VolcanoStack, VolcanoStackArgs
 class TrainingStack(pulumi.ComponentResource):
     """Everything one environment needs to run distributed training.
 
-    The whole config is judged here; the components get their sections marked as judged (``judged``) and check only what
-    is their own.
+    The whole config is validated here; components skip the validation of sections marked as validated
+    (``mark_validated``).
 
-    What holds data (file system, bucket) and what runs (cluster, groups) meet only where a claim binds: the file
-    system waits for its subnet and its own rules, never for the cluster, so that both are made at the same time.
+    Data (file system, bucket) and compute (cluster, groups) are connected only by claims: the file system waits for its
+    subnet and its own rules, never for the cluster, so that both are made at the same time.
     """
 
     cluster_name: pulumi.Output[str]
@@ -82,7 +82,7 @@ class TrainingStack(pulumi.ComponentResource):
         )
 
     def exports(self) -> dict[str, pulumi.Input[Any]]:
-        """The fields of :class:`trainium_eks.model.outputs.StackOutputs`, for ``pulumi.export``."""
+        """Return the fields of :class:`trainium_eks.model.outputs.StackOutputs`, for ``pulumi.export``."""
         config = self._config
         return {
             "schemaVersion": 1,

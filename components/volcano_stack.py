@@ -1,4 +1,4 @@
-"""VolcanoStack: the gang scheduler, its queues, and etcd where a rendezvous needs it."""
+"""VolcanoStack: the gang scheduler, its queues, and etcd for the ``etcd`` rendezvous."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -41,20 +41,20 @@ ETCD_ENDPOINT = f"etcd-server.{ETCD_NAMESPACE}.svc.cluster.local:2379"
 
 
 class VolcanoStackArgs(VolcanoConfig):
-    """The config section, and what the stack connects."""
+    """Args of :class:`VolcanoStack`, the config section with its wiring."""
 
     queues: tuple[QueueConfig, ...] = (QueueConfig(name="test"),)
     """Queues to make, besides Volcano's own ``default`` and ``root``, which are left alone."""
     pool: dict[str, StrictInt] = pydantic.Field(default_factory=dict)
-    """What the cluster's groups have in total at their maximum (``{aws.amazon.com/neuron: 64}``): the most that queues
+    """Resources of all the cluster's groups at their maximum (``{aws.amazon.com/neuron: 64}``): the most that queues
     may name, and the capability of a queue that names none."""
     rests_at_zero: StrictBool = False
     """Whether some accelerator group may have no node; decides ``scale_from_zero`` where that is unset."""
     topology_labels: tuple[str, ...] = volcano_config.EC2_TOPOLOGY_LABELS
     """Node labels that name a node's switches, the widest layer first. A controller keeps a HyperNode for each switch;
-    empty for no controller, and HyperNodes that are there stay."""
+    empty for no controller, and existing HyperNodes stay."""
     rendezvous_namespaces: tuple[str, ...] = ()
-    """Namespaces whose jobs may reach etcd (it has no password); only with ``rendezvous: etcd``."""
+    """Namespaces with jobs that may reach etcd (it has no password); only with ``rendezvous: etcd``."""
     waivers: dict[str, str] = pydantic.Field(default_factory=dict)
     """Rules broken on purpose, each with its reason: ``R58`` for a single replica, ``R60`` for ``scale_from_zero``
     off although a group rests at zero."""
@@ -71,7 +71,7 @@ class VolcanoStack(pulumi.ComponentResource):
     namespace: pulumi.Output[str]
     """Namespace of Volcano's own pods."""
     queue_names: pulumi.Output[list[str]]
-    """Queues that take jobs, once they exist: those that are not the parent of another, in the order given."""
+    """Queues that take jobs, once they exist: the queues without children, in the order given."""
     rendezvous_endpoint: pulumi.Output[str]
     """Host and port of etcd, valid in every namespace; empty for the ``c10d`` rendezvous."""
 
@@ -96,7 +96,7 @@ class VolcanoStack(pulumi.ComponentResource):
 
         leaves = list(queue_model.leaves(args.queues))
         self.namespace = self._namespace.metadata["name"]
-        # The names are known, but whoever takes them here waits for the queues.
+        # The names are known, but a resource that uses this output waits for the queues.
         self.queue_names = pulumi.Output.all(*(queue.urn for queue in made)).apply(lambda _: leaves)
         self.rendezvous_endpoint = etcd.urn.apply(lambda _: ETCD_ENDPOINT) if etcd else pulumi.Output.from_input("")
         self.register_outputs(
@@ -109,7 +109,7 @@ class VolcanoStack(pulumi.ComponentResource):
 
     @property
     def admission(self) -> pulumi.Resource:
-        """What queues and jobs wait for: without Volcano's webhook the API server refuses both."""
+        """The release, which queues and jobs wait for: without Volcano's webhook the API server refuses both."""
         return self._release
 
     def _make_release(self) -> k8s.helm.v3.Release:
@@ -123,7 +123,7 @@ class VolcanoStack(pulumi.ComponentResource):
         )
 
     def _make_network_policy(self) -> None:
-        """Only webhook calls, which come from the control plane's own addresses, and scrapes get in."""
+        """Admit only webhook calls, which come from the control plane's addresses, and scrapes."""
         ports = [
             k8s.networking.v1.NetworkPolicyPortArgs(port=port, protocol="TCP")
             for port in (ADMISSION_PORT, *METRICS_PORTS)
@@ -140,7 +140,7 @@ class VolcanoStack(pulumi.ComponentResource):
         )
 
     def _make_disruption_budgets(self) -> None:
-        """A drained node may take one copy of each component. With a single copy a budget would block every drain."""
+        """Let a drain evict one copy of each component. With a single copy a budget would block every drain."""
         if self._args.replicas < 2:
             return
         for component, app in COMPONENTS.items():
@@ -155,7 +155,7 @@ class VolcanoStack(pulumi.ComponentResource):
             )
 
     def _make_priority_classes(self) -> None:
-        """Without them a team that wants some of its jobs to start first would reach for Kubernetes' own classes."""
+        """Make the priority classes, so that a team orders its jobs without Kubernetes' own classes."""
         for level in priorities.LEVELS:
             k8s.scheduling.v1.PriorityClass(
                 f"{self._name}-{level.name}",
@@ -168,7 +168,8 @@ class VolcanoStack(pulumi.ComponentResource):
             )
 
     def _make_queues(self) -> list[k8s.apiextensions.CustomResource]:
-        """The queues, each after its parent, so that a destroy removes children first; the webhook wants it so."""
+        """Make the queues, each after its parent, so that a destroy removes children first, which the webhook
+        requires."""
         made: dict[str, k8s.apiextensions.CustomResource] = {}
         for queue in _parents_first(queue_model.resolve(self._args.queues, self._args.pool)):
             after: list[pulumi.Resource] = [self._release]
@@ -202,7 +203,7 @@ class VolcanoStack(pulumi.ComponentResource):
 
 
 def volcano_values(args: VolcanoStackArgs) -> dict[str, Any]:
-    """Values of the Volcano chart."""
+    """Return the values of the Volcano chart."""
     custom: dict[str, Any] = {
         "leader_elect_enable": args.replicas > 1,
         "go_memlimit_enable": True,
@@ -233,7 +234,7 @@ def volcano_values(args: VolcanoStackArgs) -> dict[str, Any]:
     return {
         "basic": {
             "image_tag_version": f"v{chart(CHART).version.removeprefix('v')}",
-            # The tag is pinned, so what a node has is what the registry has.
+            # The tag is pinned, so a node's copy is the registry's.
             "image_pull_policy": "IfNotPresent",
             "admission_port": ADMISSION_PORT,
         },
@@ -242,7 +243,7 @@ def volcano_values(args: VolcanoStackArgs) -> dict[str, Any]:
 
 
 def queue_spec(queue: QueueConfig) -> dict[str, Any]:
-    """The ``spec`` of a Queue object; what is not set stays out, so that Volcano's defaults apply."""
+    """Return the ``spec`` of a Queue object; unset fields are omitted, so that Volcano's defaults apply."""
     spec: dict[str, Any] = {"weight": queue.weight, "reclaimable": queue.reclaimable}
     if queue.capability:
         spec["capability"] = dict(queue.capability)
@@ -278,7 +279,7 @@ def _resources(cpu: str, memory: str, cpu_limit: str, memory_limit: str) -> dict
 
 
 def _parents_first(queues: Sequence[QueueConfig]) -> list[QueueConfig]:
-    """The queues with every parent before its children; otherwise in the order given."""
+    """Return the queues with every parent before its children, otherwise in the order given."""
     named = {queue.name: queue for queue in queues}
     placed: dict[str, QueueConfig] = {}
 

@@ -38,13 +38,13 @@ pack = Pack(
 
 
 def remember(args: ResourceValidationArgs, _report: ReportViolation) -> None:
-    """Keeps a resource's inputs for the stack's policies."""
+    """Keep a resource's inputs for the stack's policies."""
     pack.remember(args.urn, args.props)
 
 
 def stale_waivers(args: StackValidationArgs, report: ReportViolation) -> None:
-    """Reports waivers that have expired or excuse nothing. Logs which rules the pack cannot judge: the CLI shows a
-    policy that is not applicable like one that holds."""
+    """Report waivers that have expired or excuse nothing. Log the rules that the pack cannot check: the CLI shows a
+    policy that is not applicable like a policy that passes."""
     if line := pack.not_judged(args.resources):
         pulumi.log.info(line)
     for line in pack.stale_waivers(args.resources):
@@ -52,7 +52,7 @@ def stale_waivers(args: StackValidationArgs, report: ReportViolation) -> None:
 
 
 def policy(rule: Rule) -> Policy:
-    """One rule as a policy."""
+    """Return a rule as a policy."""
 
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
         try:

@@ -1,4 +1,4 @@
-"""What every test may use."""
+"""Fixtures for all tests."""
 
 import gc
 import os
@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import botocore.loaders
+import botocore.session
 import pytest
 from hypothesis import HealthCheck, settings
 from messages import fault_of
@@ -19,7 +21,7 @@ from trainium_eks.plan.recording.program import record_program
 
 _ROOT = Path(__file__).resolve().parent.parent
 _PRODUCT = (f"{_ROOT}/trainium_eks/", f"{_ROOT}/components/")
-_QUOTING = ("model/validation/problems.py", "cli/shared/failure.py", "review/comment.py")
+_QUOTING = ("/problems.py", "/failure.py", "/comment.py")
 """Files that make a problem of another one's text."""
 
 # What a developer's shell may hold and the SDKs read as defaults: no test may depend on it.
@@ -39,6 +41,15 @@ def pytest_collection_finish() -> None:
     """What was imported stays, and garbage is collected from now on."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _models_of_aws_are_read_once() -> Iterator[None]:
+    """Share botocore's loader: a session reads the models of its services anew, which takes longer than most tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        loader = botocore.loaders.create_loader()
+        patch.setattr(botocore.session, "create_loader", lambda *_: loader)
+        yield
 
 
 @pytest.fixture(autouse=True)

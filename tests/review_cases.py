@@ -35,7 +35,7 @@ from trainium_eks.plan.recording.program import record_program
 from trainium_eks.plan.recording.project import load_project
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDER = ROOT / "tests" / "unit" / "review" / "golden"
+FOLDER = ROOT / "tests" / "unit" / "operate" / "review" / "golden"
 TODAY = "1795219200"  # as tests/conftest.py: rules ask whether a version is in support
 
 Config = dict[str, Any]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rule_programs import DROP, POD_TRUST, Program, allow, kubeconfig, node_group, policy, release, trust, user_data
+from tables import first_of_each
 
 from trainium_eks.plan.rules.isolation import BOUNDED, POD_FIELDS
 from trainium_eks.plan.rules.load import COUNTED
@@ -1261,3 +1262,6 @@ FAULTS = (
     *AUTOSCALING,
     *OBSERVABILITY,
 )
+
+ONE_A_RULE = first_of_each(FAULTS, lambda fault: fault.rule, lambda fault: f"{fault.rule} {fault.label}")
+"""The faults as parameters of a test; all but the first of each rule are slow."""

@@ -18,7 +18,8 @@ __version__ = "0.1.0"
 
 
 def _components() -> ModuleType:
-    """The one package of components that belongs to this package."""
+    """Return the package of components that belongs to this package, or raise ImportError for another package of that
+    name."""
     here = Path(__file__).resolve().parent
     if (here / "components").is_dir():
         return importlib.import_module("trainium_eks.components")

@@ -1,6 +1,6 @@
-"""Files of others that a program needs and this repository does not hold: fetched once, checked, and kept.
+"""Third-party files that a program needs and this repository does not contain: fetched once, verified, and cached.
 
-Pinned by the SHA-256 of each file, so every machine reads the same on any day, and an update that changes nothing
+Each file is pinned by its SHA-256, so every machine reads the same files on any day, and an update that changes nothing
 downloads nothing.
 """
 
@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TIMEOUT_SECONDS = 30.0
-"""For each answer of the server."""
+"""Time limit for each response of the server."""
 
 SCRATCH = ".fetching-"
-"""Names that begin so are being written, or were left behind."""
+"""Prefix of directories that are being written, or were left behind."""
 
 _ATTEMPTS = 5
 
@@ -31,7 +31,8 @@ PLANNING: contextvars.ContextVar[bool] = contextvars.ContextVar("trainium_eks_pl
 
 
 class Unfetched(Exception):  # noqa: N818 - reads as what it is where it is raised
-    """A file is neither in the cache nor could it be downloaded; the message says which, from where, and why."""
+    """A file that is not in the cache and could not be downloaded; the message names the file, the source and the
+    reason."""
 
 
 @dataclass(frozen=True)
@@ -39,50 +40,51 @@ class ProjectFiles:
     """Files at one fixed state of a project."""
 
     name: str
-    """What they are and of which version (``training-operator-v1.9.3``)."""
+    """Name and version of the project (``training-operator-v1.9.3``)."""
     url: str
-    """What the paths are relative to, without a slash at the end."""
+    """Base URL of the paths, without a slash at the end."""
     sha256: Mapping[str, str]
     """Path (``base/service.yaml``) to the SHA-256 of the file's bytes."""
 
     @property
     def digest(self) -> str:
-        """SHA-256 over all paths and hashes: it changes with anything that is pinned."""
+        """SHA-256 over all paths and hashes, which changes with every pinned file."""
         lines = "".join(f"{sha}  {path}\n" for path, sha in sorted(self.sha256.items()))
         return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def cache(environment: Mapping[str, str] = os.environ) -> Path:
-    """The user's cache directory, which several clones share.
+    """Return the user's cache directory, which several clones share.
 
-    ``TRN_CACHE`` when set; otherwise ``trainium-eks`` where the platform keeps caches (``~/.cache`` and
+    It is ``TRN_CACHE`` when set; otherwise ``trainium-eks`` in the platform's cache directory (``~/.cache`` and
     ``XDG_CACHE_HOME``, ``~/Library/Caches``).
     """
     if chosen := environment.get("TRN_CACHE"):
         return Path(chosen).expanduser().absolute()
-    # Here, for most programs never ask.
+    # Imported here, because most programs never need it.
     import platformdirs
 
     return platformdirs.user_cache_path("trainium-eks", appauthor=False)
 
 
 def place(source: ProjectFiles, directory: Path) -> Path:
-    """Where :func:`fetch` keeps the files of a source."""
+    """Return the directory in which :func:`fetch` keeps the files of a source."""
     return directory / f"{source.name}-{source.digest[:12]}"
 
 
 def fetch(source: ProjectFiles, directory: Path, url: str = "") -> Path:
-    """The directory with all files of a source, each as pinned; what is there and right is not asked for again.
+    """Return the directory with all pinned files of a source; it is downloaded unless all files are there with the
+    right hashes.
 
-    Safe beside other processes: the directory appears whole or not at all.
+    Other processes may fetch at the same time: the directory appears complete or not at all.
 
     Args:
-        source: what to have.
-        directory: where to keep it, below which it gets a name of its own.
-        url: where to fetch from instead of the source's own: a mirror with the same files.
+        source: the files to fetch.
+        directory: the parent of the returned directory.
+        url: a mirror with the same files, used instead of the source's URL; empty for none.
 
     Raises:
-        Unfetched: a file cannot be downloaded, or is not the pinned one, or cannot be written.
+        Unfetched: a file cannot be downloaded or written, or its hash differs.
     """
     home = place(source, directory)
     if not wrong(source, home):
@@ -105,7 +107,7 @@ def fetch(source: ProjectFiles, directory: Path, url: str = "") -> Path:
 
 
 def wrong(source: ProjectFiles, home: Path) -> tuple[str, ...]:
-    """Paths of files that are not there, or not the pinned ones."""
+    """Return the paths of files that are missing or differ from the pinned hashes."""
     return tuple(path for path, sha in sorted(source.sha256.items()) if _sha256(home / path) != sha)
 
 
@@ -127,7 +129,8 @@ def _save(source: ProjectFiles, path: str, url: str, scratch: Path) -> None:
 
 
 def _put(source: ProjectFiles, scratch: Path, home: Path) -> None:
-    """Moves a whole directory to its place. What stands there is wrong and goes, unless another process was faster."""
+    """Move a complete directory to its place. Wrong files there are removed, unless another process has replaced
+    them."""
     for _ in range(_ATTEMPTS):
         with contextlib.suppress(OSError):
             scratch.rename(home)

@@ -1,4 +1,5 @@
-"""Helpers for unit tests of programs that use these components. Nothing is contacted: AWS and Kubernetes are simulated.
+"""Helpers for unit tests of programs that use these components. No service is contacted: AWS and Kubernetes are
+simulated.
 
 :func:`record` runs a program as ``trn plan`` does and returns everything it registers: resources with their inputs,
 options and dependencies, and the exports::
@@ -9,7 +10,7 @@ options and dependencies, and the exports::
         graph = record(lambda: Network("net", {"region": "us-west-2", "zone_ids": ["usw2-az4", "usw2-az1"]}))
         assert graph.of_type("aws:ec2/flowLog:FlowLog")
 
-:class:`Mocks` is for tests that are written with ``pulumi.runtime.set_mocks`` already.
+:class:`Mocks` is for existing tests with ``pulumi.runtime.set_mocks``.
 """
 
 import hashlib
@@ -52,26 +53,26 @@ def record(
     assumptions: Assumptions | None = None,
     timeout_seconds: float = 60,
 ) -> Graph:
-    """Everything that ``program`` registers.
+    """Return the graph of everything that ``program`` registers.
 
-    Each call is on its own: no state of Pulumi's SDK is left for the next, so tests may run in any order.
+    A call leaves no state of Pulumi's SDK for the next, so tests may run in any order.
 
     Args:
-        program: called once, inside a stack. What it returns is ignored.
+        program: function that is called once, inside a stack. Its return value is ignored.
         project: name of the Pulumi project.
         stack: name of the stack.
         config: key to text, as Pulumi stores it. Keys without namespace are the project's.
-        preview: leave what a provider computes unknown, as in the first preview of a stack.
-        assumptions: answers for look-ups; what they leave open gets a placeholder, and unknown resource types are
-            recorded as they are. When None, both are an error: components should look nothing up.
-        timeout_seconds: how long nothing may move in a program, which then waits for something that never comes.
+        preview: leave values that a provider computes unknown, as in the first preview of a stack.
+        assumptions: answers for look-ups; other look-ups get a placeholder, and unknown resource types are recorded
+            with their inputs. When None, both are an error: components should look nothing up.
+        timeout_seconds: longest time without progress, after which a program waits for something that never comes.
 
     Raises:
         RecordingError: for a duplicate URN, a look-up, an unknown resource type or input.
-        RecordingTimedOut: with what is pending.
-        Exception: whatever the program raises.
+        RecordingTimedOut: with the pending operations.
+        Exception: the exception that the program raises.
     """
-    # In a thread of its own, because the caller's may have an event loop already.
+    # In a new thread, because the caller's may already have an event loop.
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(
             record_program,
@@ -89,11 +90,11 @@ class Mocks(pulumi.runtime.Mocks):
     """Mocks that answer from the simulation: ids and ARNs of the right form, computed properties.
 
     ``pulumi.runtime.set_mocks(Mocks())``. Look-ups get placeholders; a resource type that the simulation does not know
-    answers with its inputs. ``TrainiumCluster`` needs :func:`record`: part of it is built by ``pulumi_eks`` in a
-    process of its own, which mocks cannot stand in for.
+    answers with its inputs. ``TrainiumCluster`` needs :func:`record`: ``pulumi_eks`` builds part of it in a separate
+    process, which mocks cannot replace.
 
     Args:
-        region: where resources are when their provider does not say.
+        region: AWS region of resources with a provider that sets none.
     """
 
     def __init__(self, region: str = DEFAULT_REGION) -> None:
@@ -101,7 +102,7 @@ class Mocks(pulumi.runtime.Mocks):
         self._simulation = Simulation(region)
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
-        """The id of a resource, and its inputs with what its provider would compute."""
+        """Return the id of a resource, and its inputs with the provider's computed properties."""
         if args.typ == EKS_CLUSTER:
             raise SimulationError(
                 f"{args.name}: mocks cannot answer for {EKS_CLUSTER}; test it with trainium_eks.testing.record"
@@ -128,10 +129,10 @@ class Mocks(pulumi.runtime.Mocks):
         return args.resource_id or identity, {**args.inputs, **computed}
 
     def call(self, args: pulumi.runtime.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]] | None]:
-        """A placeholder for a look-up.
+        """Return a placeholder for a look-up.
 
         Raises:
-            SimulationError: when none is known; override this method for it.
+            SimulationError: when none is known; override this method to answer it.
         """
         answer = placeholder(Lookup(args.token, args.args, self._region))
         if answer is None:
@@ -143,5 +144,5 @@ _PROVIDER = "pulumi:providers:aws"
 
 
 def _urn(type_: str, name: str) -> str:
-    """Without the types of the parents, which mocks do not get."""
+    """Return a URN without the types of the parents, which mocks do not get."""
     return f"urn:pulumi:{pulumi.get_stack()}::{pulumi.get_project()}::{type_}::{name}"

@@ -12,8 +12,8 @@ import torchx.specs as specs
 
 
 def _library() -> Any:
-    """The part of trainium_eks that needs no other package. TorchX executes this file as a part of a module of its own,
-    so where it is stands in the command line alone."""
+    """Return the part of trainium_eks that needs no other package. TorchX executes this file inside a module of
+    TorchX, so only the command line has the path of this file."""
     try:
         from trainium_eks.jobs.objects import torchx_app
     except ModuleNotFoundError:
@@ -55,7 +55,7 @@ def trainium_ddp(
     memory_mb: int = 0,
     env: Dict[str, str] = {},  # noqa: B006, UP006 - TorchX reads the default, nothing changes it
 ) -> specs.AppDef:
-    """Distributed training on whole nodes of Trainium or GPUs, as `trn train` submits it.
+    """Run distributed training on whole nodes of Trainium or GPUs, as `trn train` submits it.
 
     Args:
         image: the training image
@@ -69,7 +69,7 @@ def trainium_ddp(
         bf16: train in BF16, with stochastic rounding on Trainium; False for FP32
         precision: another one in its place: tf32, fp16, fp8, as far as the backend has it
         cacheset: key of the compile cache that the job reads, or fills with --precompile; empty for none
-        cache_options: JSON object of what the compiled graphs depend on
+        cache_options: JSON object with the options on which the compiled graphs depend
         precompile: compile the graphs of a short run, and train nothing
         backend: xla, neuron, cuda or cpu; empty for the instance type's own
         launcher: torchrun, or gang where the image has no torch
@@ -77,7 +77,7 @@ def trainium_ddp(
         claim: claim of the shared file system, mounted at /data; empty for none
         data: paths below /data that must be there, separated by commas
         max_retries: which fault of a pod ends the job; the gang starts again after each one before
-        max_restarts: how often torchrun starts failed processes again by itself
+        max_restarts: number of times that torchrun restarts failed processes within their pods
         grace: seconds between SIGTERM and SIGKILL (TorchX 0.7.0 cannot set it: 30)
         metrics: port where rank 0 serves the training's metrics; 0 for none
         cpu: CPU limit of a pod; 0 for the whole node

@@ -1,1 +1,1 @@
-"""A recorded program as security scanners read it, and their findings against what is waived (docs/policy.md)."""
+"""Scan of a recorded program with checkov, and the waivers of its findings (docs/policy.md)."""

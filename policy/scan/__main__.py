@@ -11,7 +11,7 @@ from policy.scan.terraform import Unmapped, plan
 from trainium_eks.plan.recording.process import InvalidConfig, ProgramFailed, ProgramTimedOut, ProjectError, record
 
 ENVIRONMENTS = ("dev", "prod", "gpu")
-"""Those of this repository, which the waivers are about."""
+"""Environments of this repository, which the waivers name."""
 
 WAIVERS = Path("policy") / "checkov-waivers.yaml"
 
@@ -21,7 +21,7 @@ a mirror of it (PIP_INDEX_URL); or name a program of your own in {checkov.VARIAB
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints what stands; the exit code is 1 when something does, and 2 when checkov could not be run."""
+    """Print the findings without a waiver and the stale waivers; exit 1 with either, 2 when no scan was possible."""
     parser = argparse.ArgumentParser(prog="python -m policy.scan", description=main.__doc__)
     parser.add_argument("stacks", nargs="*", default=list(ENVIRONMENTS), help="default: %(default)s")
     stacks = parser.parse_args(arguments).stacks
@@ -50,14 +50,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def scanned(project: Path, stacks: Sequence[str]) -> list[checkov.Environment]:
-    """The environments as checkov reads them."""
+    """Record the stacks and return them as checkov reads them."""
     helm = find_helm()
     graphs = [(stack, record(project, stack)) for stack in stacks]
     return [checkov.Environment(stack, plan(graph), manifests(graph, project, helm)) for stack, graph in graphs]
 
 
 def all_seen(environments: Sequence[checkov.Environment]) -> bool:
-    """Whether all that this repository's waivers may be about is here: each environment, and its own charts."""
+    """Return whether every resource that a waiver may name was scanned: each environment, and the project's charts."""
     return {each.name for each in environments} == set(ENVIRONMENTS) and not any(
         "helm" in why for each in environments for why in each.manifests.left_out.values()
     )

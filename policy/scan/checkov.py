@@ -1,4 +1,4 @@
-"""Runs checkov over environments, without a network, and reads what it found."""
+"""Runs of checkov over environments, without a network, and their reports."""
 
 import json
 import os
@@ -18,22 +18,22 @@ from policy.scan.terraform import TerraformPlan
 from policy.scan.waivers import Finding
 
 VARIABLE = "TRN_CHECKOV"
-"""Environment variable: the program, where it is neither beside this Python (``security/bin``) nor on PATH."""
+"""Environment variable with the path of checkov; it wins over ``security/bin`` beside this Python and over PATH."""
 
 VERSION = "3.3.30"
-"""The one of requirements-security.txt: every version has other checks."""
+"""Version of checkov in requirements-security.txt: every version has other checks."""
 
 PLAN_FRAMEWORK, MANIFEST_FRAMEWORK = "terraform_plan", "kubernetes"
 _SECONDS = 600
 
 
-class CheckovFailed(Exception):  # noqa: N818 (what happened)
-    """It is not there, did not finish, or did not read all it was given."""
+class CheckovFailed(Exception):  # noqa: N818 (an event)
+    """Failure of checkov to start, to finish, to be the pinned version, or to read every resource."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """What is scanned of one environment."""
+    """The scanned documents of one environment."""
 
     name: str
     plan: TerraformPlan
@@ -42,25 +42,25 @@ class Environment:
 
 @dataclass(frozen=True)
 class Report:
-    """What checkov says."""
+    """Findings and counts of a run of checkov."""
 
     findings: tuple[Finding, ...]
     passed: Mapping[str, int]
-    """Framework to how many checks passed."""
+    """Framework to the number of checks that passed."""
 
 
 def find(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """The program, or None."""
+    """Return the path of checkov from :data:`VARIABLE`, beside this Python or on PATH, or None."""
     beside = Path(sys.prefix) / "security" / "bin" / "checkov"
     named = environment.get(VARIABLE) or (str(beside) if beside.is_file() else shutil.which("checkov"))
     return Path(named) if named else None
 
 
 def scan(program: Path, environments: Sequence[Environment]) -> Report:
-    """Every check of checkov's that fails.
+    """Run checkov over the environments and return its report.
 
     Raises:
-        CheckovFailed: as the class says.
+        CheckovFailed: when checkov cannot be run, or its report is incomplete.
     """
     with tempfile.TemporaryDirectory(prefix="trn-checkov-") as scratch:
         where = Path(scratch) / "scanned"
@@ -82,7 +82,7 @@ def _write(directory: Path, environment: Environment) -> None:
 
 
 def _run(program: Path, where: Path) -> Iterable[Mapping[str, Any]]:
-    # A home of its own: checkov reads .checkov.yaml from there, and credentials with which it would upload results.
+    # HOME is scratch: checkov reads .checkov.yaml from there, and credentials with which it would upload results.
     environment = {"PATH": os.environ.get("PATH", ""), "HOME": str(where.parent), "LOG_LEVEL": "ERROR"}
     frameworks = ["--framework", PLAN_FRAMEWORK, MANIFEST_FRAMEWORK]
     offline = ["--skip-download", "--skip-results-upload"]
@@ -108,7 +108,7 @@ def _run(program: Path, where: Path) -> Iterable[Mapping[str, Any]]:
 
 
 def _hold_complete(reports: Mapping[str, Mapping[str, Any]], environments: Sequence[Environment]) -> None:
-    """A scanner passes what it does not read, so what it read is counted."""
+    """Raise when checkov did not read every resource, because a scanner passes a resource that it does not read."""
     for framework in (PLAN_FRAMEWORK, MANIFEST_FRAMEWORK):
         summary = reports.get(framework, {}).get("summary")
         if summary is None or summary["parsing_errors"]:

@@ -1,4 +1,4 @@
-"""A recorded program's Kubernetes objects as manifests: its own, and those of the charts beside it."""
+"""Kubernetes manifests of a recorded program: its own objects, and the objects of the project's charts."""
 
 import os
 import subprocess
@@ -17,37 +17,37 @@ from trainium_eks.plan.graph import Graph, Resource
 
 PREFIX = "kubernetes:"
 NOT_OBJECTS = ("kubernetes:helm.sh/v3:Release", "kubernetes:kustomize/v2:Directory")
-"""Helm and the engine make objects of these; only charts of the project's own are rendered here."""
+"""Types that Helm and the engine expand to objects; only the project's own charts are rendered here."""
 
 _RELEASE = NOT_OBJECTS[0]
 _RENDER_SECONDS = 60
 
 
-class CannotRender(Exception):  # noqa: N818 (what happened)
-    """Helm refused a chart; the text is Helm's own."""
+class CannotRender(Exception):  # noqa: N818 (an event)
+    """Helm's refusal of a chart; the message is the release and Helm's own text."""
 
 
 @dataclass(frozen=True)
 class Manifests:
-    """The objects of an environment."""
+    """The Kubernetes objects of an environment."""
 
     objects: tuple[Mapping[str, Any], ...]
     charts: tuple[str, ...]
-    """Releases of the project's own charts whose objects are included."""
+    """Releases of the project's own charts; their objects are included."""
     left_out: Mapping[str, str]
-    """Release to why its objects are not included."""
+    """Release to the reason why its objects are not included."""
 
 
 def manifests(graph: Graph, project: Path, helm: Path | None) -> Manifests:
-    """Every object that can be known without a cluster.
+    """Return every object that is known without a cluster.
 
     Args:
         graph: the recorded program.
-        project: its directory, which charts are relative to.
+        project: the project's directory, base of relative paths of charts.
         helm: the program; None leaves the project's own charts out, too.
 
     Raises:
-        CannotRender: a chart of the project is refused.
+        CannotRender: when Helm refuses a chart of the project.
     """
     objects: list[Mapping[str, Any]] = [
         each.inputs
@@ -68,7 +68,7 @@ def manifests(graph: Graph, project: Path, helm: Path | None) -> Manifests:
 
 
 def find_helm(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """The local cloud's Helm, where this machine has one; nothing is downloaded or built."""
+    """Return the path of Helm, on PATH or in the local cloud's cache; nothing is downloaded or built."""
     pins = Pins(KUBERNETES, Platform.here())
     directory = paths.cache(environment) / "bin"
     there, _ = find.installed(("helm",), pins, environment, find.Answers(directory / "versions.json"))

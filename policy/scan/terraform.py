@@ -1,11 +1,11 @@
-"""A recorded program as Terraform would show its plan, for scanners that know Terraform and not Pulumi.
+"""Converter of a recorded program to a Terraform plan, for scanners that know Terraform and not Pulumi.
 
 Pulumi's AWS provider is made from Terraform's, so most names follow from Pulumi's own: resource types by service,
-inputs in snake case, objects as blocks. Where they do not, the tables below say. A name that neither gives is an
-:class:`Unmapped` error, never left out: a scanner passes what it does not see.
+inputs in snake case, objects as blocks. The tables below name the exceptions. A name that neither gives is an
+:class:`Unmapped` error, never left out: a scanner passes a resource that it does not see.
 
-The form is that of ``terraform show -json``: values, and the references between resources that a plan has in place of
-values that are not known yet.
+The document has the form of ``terraform show -json``: values, and in place of values that are not known yet the
+references between resources.
 """
 
 import importlib
@@ -20,7 +20,7 @@ from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types import sdk_inputs
 
 PREFIX = "aws:"
-"""Of the resource types that are converted; Kubernetes' objects are manifests as they are."""
+"""Prefix of the resource types that are converted; Kubernetes objects are manifests already."""
 
 SERVICES: Mapping[str, str] = {
     "amp": "prometheus_",
@@ -39,7 +39,7 @@ SERVICES: Mapping[str, str] = {
     "sqs": "sqs_",
     "vpc": "vpc_",
 }
-"""Module of a Pulumi type to what stands between ``aws_`` and the type's own name in Terraform."""
+"""Module of a Pulumi type to the text between ``aws_`` and the type's own name in Terraform."""
 
 REPEATED_BLOCKS: Mapping[str, str] = {
     "blockDeviceMappings": "block_device_mappings",
@@ -62,36 +62,36 @@ REPEATED_BLOCKS: Mapping[str, str] = {
     "taints": "taint",
     "transitions": "transition",
 }
-"""Inputs that are lists of objects: Terraform calls most by the singular, and which is in no rule."""
+"""Inputs that are lists of objects: Terraform calls most by the singular, and no rule says which."""
 
 _REFERENCED = ("id", "arn", "name")
-"""Outputs that stand for a resource in another's inputs. Others (a region, a mode) are values, whoever gave them."""
+"""Outputs that stand for a resource in another's inputs. Other outputs (a region, a mode) are converted as values."""
 
 Expressions = dict[str, Any]
 """``{"references": [...]}`` by input, nested as the blocks are."""
 
 
-class Unmapped(Exception):  # noqa: N818 (what was met)
-    """Types or inputs whose name in Terraform is not known."""
+class Unmapped(Exception):  # noqa: N818 (the state met)
+    """Types or inputs without a known name in Terraform."""
 
 
 @dataclass(frozen=True)
 class TerraformPlan:
-    """A plan, and which resource each address is."""
+    """A Terraform plan, and the recorded resource of each address."""
 
     document: Mapping[str, Any]
-    """As ``terraform show -json`` writes it."""
+    """The plan as ``terraform show -json`` writes it."""
     resources: Mapping[str, Resource]
-    """``aws_s3_bucket.trn-prod-data`` to the recorded resource."""
+    """Address (``aws_s3_bucket.trn-prod-data``) to the recorded resource."""
 
 
 def plan(graph: Graph) -> TerraformPlan:
-    """The AWS resources of a recorded program.
+    """Return the AWS resources of a recorded program as a Terraform plan.
 
     Raises:
         Unmapped: with one line for each type or input that has no known name.
     """
-    importlib.import_module("pulumi_aws")  # whose classes say which objects are blocks, and which are maps
+    importlib.import_module("pulumi_aws")  # its classes tell objects that are blocks from maps
     addresses, unmapped = _addresses(graph)
     managed, changes, configuration = [], [], []
     for urn, address in addresses.items():
@@ -117,13 +117,13 @@ def plan(graph: Graph) -> TerraformPlan:
 
 
 def terraform_type(token: str) -> str | None:
-    """``aws_eks_cluster`` of ``aws:eks/cluster:Cluster``; None when the service is not in :data:`SERVICES`."""
+    """Return ``aws_eks_cluster`` for ``aws:eks/cluster:Cluster``; None when the service is not in :data:`SERVICES`."""
     service, _, name = token.removeprefix(PREFIX).partition(":")[0].partition("/")
     return f"aws_{SERVICES[service]}{_snake(name)}" if service in SERVICES else None
 
 
 def _addresses(graph: Graph) -> tuple[dict[str, str], list[str]]:
-    """URN to address, and a line for each type without one."""
+    """Return URN to address, and a line for each resource with a type that has no address."""
     addresses: dict[str, str] = {}
     unmapped = []
     for resource in graph.resources:
@@ -149,14 +149,14 @@ def _numbered(address: str) -> Iterator[str]:
 
 
 class _Converting:
-    """One resource's inputs."""
+    """Conversion of one resource's inputs."""
 
     def __init__(self, graph: Graph, resource: Resource, addresses: Mapping[str, str]) -> None:
         self._graph, self._resource, self._addresses = graph, resource, addresses
         self.unmapped: list[str] = []
 
     def whole(self) -> tuple[dict[str, Any], Expressions]:
-        """Its values and its expressions."""
+        """Return the resource's values and its expressions."""
         known = sdk_inputs.input_types(self._resource.type)
         if known is None:
             self.unmapped.append(f"{self._resource.type}: the SDK has no such type")
@@ -166,7 +166,7 @@ class _Converting:
     def _block(
         self, known: Mapping[str, Any], given: Mapping[str, Any], top: str
     ) -> tuple[dict[str, Any], Expressions]:
-        """One block.
+        """Return the values and expressions of one block.
 
         Args:
             known: input name to type.
@@ -200,7 +200,7 @@ class _Converting:
         return REPEATED_BLOCKS.get(name, name)
 
     def _referenced(self, value: Any, owner: str) -> tuple[Any, list[str]]:
-        """What is known of a value, and the references in it: a plan knows no id of what it makes."""
+        """Return the known part of a value and its references: a plan knows no id of a resource that it creates."""
         if isinstance(value, list):
             both = [self._referenced(each, owner) for each in value]
             return [each for each, _ in both], [one for _, references in both for one in references]
@@ -208,7 +208,7 @@ class _Converting:
         return (None, [reference]) if reference else (value, [])
 
     def _reference(self, value: Any, owner: str) -> str:
-        """``aws_s3_bucket.data.id`` where the value is that of a resource the input came from; else empty."""
+        """Return ``aws_s3_bucket.data.id`` when the value is an output of a resource the input came from; else ""."""
         for urn in self._resource.property_dependencies.get(owner, ()):
             outputs = self._graph.by_urn[urn].outputs if urn in self._addresses else {}
             for output in _REFERENCED:
@@ -218,13 +218,13 @@ class _Converting:
 
 
 def _blocks(value: Any) -> Sequence[Mapping[str, Any]]:
-    """The objects of an input, one or a list of them; none when it is something else."""
+    """Return the objects of an input, which holds one or a list of them; empty for any other input."""
     listed = value if isinstance(value, list) else [value]
     return listed if listed and all(isinstance(each, Mapping) for each in listed) else ()
 
 
 def _block_type(typ: Any) -> type | None:
-    """The SDK's class of an object, or of those of a list; None for a map, whose keys are the user's own."""
+    """Return the SDK's class of an object or of a list's objects; None for a map, where the user chooses the keys."""
     for form in sdk_inputs.forms(typ):
         if isinstance(form, type) and sdk.is_input_type(form):
             return form

@@ -1,4 +1,4 @@
-"""Findings of a scanner that stand, each with its reason: one file, which must not say more than is true."""
+"""Waivers of a scanner's findings, each with its reason: one file, in which every waiver must excuse a finding."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from typing import Any
 from trainium_eks.model.validation.parsing import parse_yaml
 
 KEYS = ("checks", "resources", "reason")
-"""What each entry of the file has, and nothing else."""
+"""Keys of each entry of the file, all required; other keys are refused."""
 
 
 @dataclass(frozen=True)
@@ -20,14 +20,14 @@ class Finding:
     check: str
     """``CKV_AWS_18``."""
     title: str
-    """What the check wants, in the scanner's words."""
+    """The check's demand, in the scanner's words."""
     resource: str
-    """``prod/aws_s3_bucket.trn-prod-data``: the environment and what the scanner calls the resource."""
+    """``prod/aws_s3_bucket.trn-prod-data``: the environment and the scanner's name of the resource."""
 
 
 @dataclass(frozen=True)
 class Waiver:
-    """Why checks may fail for some resources."""
+    """The reason why checks may fail for some resources."""
 
     checks: tuple[str, ...]
     resources: tuple[str, ...]
@@ -36,30 +36,30 @@ class Waiver:
 
     @property
     def parts(self) -> Iterator[tuple[str, str]]:
-        """Each check with each pattern: every one of them must be needed."""
+        """Return each check with each pattern: every pair must excuse a finding."""
         return product(self.checks, self.resources)
 
 
-class BadWaivers(Exception):  # noqa: N818 (what was read)
-    """A file of waivers that does not say what it must; one line for each fault."""
+class BadWaivers(Exception):  # noqa: N818 (names the file)
+    """An invalid file of waivers; the message has one line for each fault."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """Findings against waivers."""
+    """Findings compared with waivers."""
 
     standing: tuple[Finding, ...]
-    """Those that nothing excuses."""
+    """Findings that no waiver excuses."""
     waived: tuple[Finding, ...]
     stale: tuple[str, ...]
-    """One line for each check and pattern of a waiver that excuse nothing."""
+    """One line for each check and pattern of a waiver that excuse no finding."""
 
 
 def read(file: Path) -> tuple[Waiver, ...]:
-    """The waivers of a file; none without one.
+    """Return the waivers of a file; none when the file does not exist.
 
     Raises:
-        BadWaivers: an entry lacks something, most of all its reason, or says the same as another.
+        BadWaivers: when the file cannot be read, an entry lacks a key or its reason, or repeats another entry.
     """
     try:
         entries = (parse_yaml(file.read_text(encoding="utf-8")) if file.exists() else None) or []
@@ -72,12 +72,12 @@ def read(file: Path) -> tuple[Waiver, ...]:
 
 
 def judge(findings: Iterable[Finding], waivers: Sequence[Waiver], *, everything_seen: bool) -> Judgement:
-    """What stands, what is waived, and what no longer needs its waiver.
+    """Divide findings into standing and waived ones, and list the waivers that are no longer needed.
 
     Args:
-        findings: of the scanner.
-        waivers: the file's.
-        everything_seen: whether all that the waivers may be about was scanned; otherwise none is called stale.
+        findings: the scanner's findings.
+        waivers: the waivers of the file.
+        everything_seen: whether every resource that a waiver may name was scanned; if not, no waiver is called stale.
     """
     found = tuple(findings)
     excused: set[Finding] = set()

@@ -1,18 +1,20 @@
 """A real Pulumi engine for the tests of this directory."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from engine.rig import Rig, why_not
 
-
-def pytest_configure(config: pytest.Config) -> None:
-    """The marker of the long tests."""
-    config.addinivalue_line("markers", "engine_full: takes most of an hour; runs only with -m engine_full")
+FOLDER = Path(__file__).parent
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The long tests run only when they are asked for: ``-m engine_full``."""
+    """Mark the tests of this directory as slow, and run the longest with ``-m engine_full`` alone."""
+    for item in items:
+        if FOLDER in item.path.parents:
+            item.add_marker(pytest.mark.slow)
     if "engine_full" in str(config.option.markexpr):
         return
     long = [item for item in items if item.get_closest_marker("engine_full")]

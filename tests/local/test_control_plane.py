@@ -30,6 +30,8 @@ from trainium_eks.local.control_plane.programs import NETWORK
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.toolchain.tools import CONTROL_PLANE
 
+pytestmark = pytest.mark.slow
+
 ALL = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "trn-pod-agent")
 SECONDS = 600
 """A process that starts it ends within, however busy the machine is."""

@@ -24,6 +24,8 @@ from trainium_eks.observe.series import recording
 from trainium_eks.observe.series.exporters import DCGM, EFA, KUBELET, NEURON
 from trainium_eks.observe.series.metrics import METRICS
 
+pytestmark = pytest.mark.slow
+
 WINDOW = f"{15 * prometheus_server.INTERVAL_SECONDS}s"
 """What ``$__rate_interval`` is: on a busy machine, some answers come too late."""
 

@@ -18,6 +18,8 @@ from local_project import ROOT, LocalProject
 
 from trainium_eks.local import toolchain
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 600.0
 """On a machine that does much else; some seconds otherwise."""
 STACK = "local"

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from local_project import LocalProject
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """\
 import pulumi
 import pulumi_kubernetes as k8s

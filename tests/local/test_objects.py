@@ -569,6 +569,7 @@ def test_a_custom_object_follows_its_definition_at_once(objects: Objects, api: A
     objects.delete(ObjectReference(f"{group}/v1", "Queue", "", "q"), timeout_seconds=SECONDS)  # gone with its kind
 
 
+@pytest.mark.slow
 def test_a_quota_counts_a_kind_that_is_newer_at_once(objects: Objects, api: Api, namespace: str) -> None:
     """Kubernetes by itself would refuse the kind's objects for up to 5 minutes."""
     group = f"{namespace}.example.org"

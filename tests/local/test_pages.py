@@ -28,6 +28,8 @@ from trainium_eks.local.images import images
 from trainium_eks.local.images.installing import known_recipe
 from trainium_eks.local.paths import Paths
 
+pytestmark = pytest.mark.slow
+
 TUTORIAL = ROOT / "docs" / "training.md"
 MODELS = ROOT / "docs" / "models.md"
 _BLOCK = re.compile(r"^```(console|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -373,9 +373,9 @@ def test_a_command_runs_in_a_pod(pods: Pods, paths: Paths) -> None:
     place = exec_command.find(paths, f"pod/{name}", None, None)
     assert place.container.name == "c"
     code = (
-        "import sys; from pathlib import Path; from trainium_eks.local.agent import entering; "
+        "import sys; from pathlib import Path; from trainium_eks.local.runtime import exec_command; "
         "from trainium_eks.local.paths import Paths; "
-        "sys.exit(entering.run(entering.find(Paths(Path(sys.argv[1])), sys.argv[2], None, 'c'), sys.argv[3:]))"
+        "sys.exit(exec_command.run(exec_command.find(Paths(Path(sys.argv[1])), sys.argv[2], None, 'c'), sys.argv[3:]))"
     )
 
     def run(*command: str) -> "subprocess.CompletedProcess[str]":

@@ -18,6 +18,8 @@ from trainium_eks.local.control_plane.control_plane import ControlPlane
 from trainium_eks.local.control_plane.programs import AGENT, SHIM
 from trainium_eks.local.paths import Paths
 
+pytestmark = pytest.mark.slow
+
 TICKS = "i=0; while :; do echo $i; i=$((i + 1)); sleep 0.1; done"
 # What it starts leaves its session, as daemons do.
 DAEMON = (

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from local_project import LocalProject
 
+pytestmark = pytest.mark.slow
+
 START = """\
 import pulumi
 import pulumi_kubernetes as k8s

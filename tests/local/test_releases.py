@@ -35,6 +35,8 @@ from trainium_eks.model.catalogue.versions import CHARTS
 from trainium_eks.observe.alerts import alerts
 from trainium_eks.observe.series import recording, scraping
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOBODY = "http://127.0.0.1:9"
 SECONDS = 600.0

@@ -20,6 +20,8 @@ from trainium_eks.local.images.images import LocalImage, workloads
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.policies import researchers
 
+pytestmark = pytest.mark.slow
+
 TEAM, JOB = "serving-runs", "polarity-abcde"
 SERVICE = f"serve-{JOB}"
 RULES = [

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from waiting import until
 
 CONTROL_PLANE = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "trn-pod-agent"]
 
-# Of the pods that run: the network that is held where the machine allows it, and the keeper of HyperNodes' own.
-OF_PODS = ("trn-pod-network", "trn-pod-shim")
+# What runs besides where the machine can: the pods' network, the pods (the keeper of HyperNodes' is one) and Volcano.
+BESIDES = ("trn-pod-network", "trn-pod-shim", "vc-controller-manager", "vc-scheduler", "vc-webhook-manager")
 
 GROUPS: list[dict[str, Any]] = yaml.safe_load((ROOT / "Pulumi.local.yaml").read_text())["config"][
     "trainium-eks:nodeGroups"
@@ -25,6 +26,8 @@ def project(binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFacto
     """The repository's program with the stack `local` up."""
     assert binaries
     project = LocalProject.of_the_repository(tmp_path_factory.mktemp("stack") / "project")
+    project = replace(project, environment={"TRN_VOLCANO": ""})
+    (project.path / "workloads").symlink_to(ROOT / "workloads")
     project.configure("local")
     shown = project.trn("local", "up")
     try:
@@ -142,6 +145,18 @@ def test_logs_are_shown_by_process(project: LocalProject) -> None:
     assert "no log of 'nothing'" in project.trn("local", "logs", "nothing").stderr
 
 
+def test_a_gang_trains_to_its_end(project: LocalProject) -> None:
+    if "vc-scheduler" not in project.processes("local"):
+        pytest.skip("no Volcano on this machine: put its programs on PATH, or let it be built (docs/local-cloud.md)")
+    asked = ("--example", "gradient-sum", "--image", "local/python", "--nodes", "2", "--name", "gang")
+    trained = project.trn("train", *asked, "--", "--steps", "20")
+    assert trained.returncode == 0, trained.stdout + trained.stderr
+    status = json.loads(project.trn("status", "gang", "--json").stdout)
+    assert status["job"]["state"] == "Completed"
+    assert [pod["status"]["phase"] for pod in project.get("local", "pods", "-n", "training")] == ["Succeeded"] * 2
+
+
+@pytest.mark.slow
 def test_a_changed_group_gets_its_nodes_and_a_removed_queue_goes(project: LocalProject) -> None:
     project.configure("local", queues=[{"name": "test"}, {"name": "second"}])
     shown = project.trn("local", "up", "--nodes", "3")
@@ -165,6 +180,7 @@ def test_a_changed_group_gets_its_nodes_and_a_removed_queue_goes(project: LocalP
     assert "second" not in names
 
 
+@pytest.mark.slow
 def test_a_stack_beside_it_that_was_killed_among_its_resources_is_finished_and_ends_alone(
     project: LocalProject,
 ) -> None:
@@ -173,7 +189,7 @@ def test_a_stack_beside_it_that_was_killed_among_its_resources_is_finished_and_e
         project.kill_when("+ Release", "local", "up", "--stack", "other")
         shown = project.trn("local", "up", "--stack", "other")
         assert shown.returncode == 0, shown.stderr
-        assert [name for name in project.processes("other") if name not in OF_PODS] == CONTROL_PLANE
+        assert [name for name in project.processes("other") if name not in BESIDES] == CONTROL_PLANE
         assert project.outputs("other")["queueNames"] == ["elsewhere"]
         assert {each["metadata"]["name"] for each in project.get("local", "namespaces")} >= {"training"}
         assert "training" not in {each["metadata"]["name"] for each in project.get("other", "namespaces")}
@@ -181,7 +197,7 @@ def test_a_stack_beside_it_that_was_killed_among_its_resources_is_finished_and_e
         down = project.trn("local", "down", "--stack", "other")
     assert down.returncode == 0
     assert project.processes("other") == []
-    assert [name for name in project.processes("local") if name not in OF_PODS] == CONTROL_PLANE
+    assert [name for name in project.processes("local") if name not in BESIDES] == CONTROL_PLANE
     assert project.trn("local", "status").returncode == 0
 
 

@@ -24,6 +24,8 @@ from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.kube.api import Api
 from trainium_eks.local.paths import Paths
 
+pytestmark = pytest.mark.slow
+
 TEAM = "staging-runs"
 RULES = [
     {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get", "list", "create", "patch", "delete"]},

@@ -26,6 +26,8 @@ from trainium_eks.model.catalogue.versions import KUBERNETES
 from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS
 from trainium_eks.topology.tree import hypernodes
 
+pytestmark = pytest.mark.slow
+
 NODES, A_LEAF = 40, 8
 ZONE, SPINE, LEAF = EC2_TOPOLOGY_LABELS
 DEVICES = CATALOGUE.device_resources("trn1.32xlarge")

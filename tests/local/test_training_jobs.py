@@ -206,6 +206,7 @@ def test_its_pods_are_admitted(researcher: Api, name: str) -> None:
     researcher.create(_pod(volcano_job.manifest(JOBS[name])), dry_run=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["pytorchjob", "trainjob"])
 @pytest.mark.parametrize("name", ["two nodes", "everything", "the local cloud's", "p4d.24xlarge"])
 def test_kubeflows_objects_and_their_pods_are_admitted(kubeflow: None, researcher: Api, name: str, form: Form) -> None:
@@ -224,6 +225,7 @@ def test_kubeflows_objects_and_their_pods_are_admitted(kubeflow: None, researche
     researcher.create({"apiVersion": "v1", "kind": "Pod", **pod}, dry_run=True)
 
 
+@pytest.mark.slow
 def test_a_runtime_belongs_to_its_trainjob(kubeflow: None, researcher: Api) -> None:
     wanted = _job(name="trained", form="trainjob")
     made = submission.submit(researcher, wanted, forms.objects(wanted))

@@ -17,6 +17,8 @@ from trainium_eks.local import toolchain
 from trainium_eks.local.images import images
 from trainium_eks.model.catalogue.versions import KUBERNETES
 
+pytestmark = pytest.mark.slow
+
 GROUP = {"name": "p4d", "instanceType": "p4d.24xlarge", "minSize": 0, "maxSize": 4, "desiredSize": 2}
 SUM = ("train", "--kind", "pytorchjob", "--example", "gradient-sum", "--image", "local/python")
 

@@ -24,6 +24,8 @@ from trainium_eks.local.paths import Paths
 from trainium_eks.local.toolchain import Pins, Platform, find
 from trainium_eks.local.toolchain.tools import CONTROL_PLANE
 
+pytestmark = pytest.mark.slow
+
 OLDER, NEWER = "1.34", "1.35"
 GROUP = {"name": "trn1", "instanceType": "trn1.32xlarge", "minSize": 0, "maxSize": 2, "desiredSize": 2}
 STEP_SECONDS = 0.1

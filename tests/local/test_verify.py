@@ -124,6 +124,7 @@ def test_nodes_that_the_stack_does_not_have_fail(trn_verify: Verify, pool: NodeP
     assert (code, found["nodes/ng1"]["detail"]) == (1, "2 of 2 Ready, wants 1 (0 to 4)")
 
 
+@pytest.mark.slow
 def test_a_claim_that_kubernetes_bound_passes_and_only_for_its_own_file_system(trn_verify: Verify, claim: str) -> None:
     team = {"name": claim, "queues": ["test"], "serviceAccount": "default", "claim": "fsx-claim"}
 

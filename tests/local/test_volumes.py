@@ -7,6 +7,8 @@ import pytest
 import volumes_stack
 from volumes_stack import Stack, succeeded
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def stack(binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:

@@ -93,6 +93,7 @@ def test_mocks_answer_as_the_simulation_does(mocked: Callable[..., None]) -> Non
     assert seen == ["jobs"]
 
 
+@pytest.mark.slow
 def test_a_cluster_under_simple_mocks_names_what_works_instead() -> None:
     program = f"""
 import runpy, pulumi

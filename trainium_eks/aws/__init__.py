@@ -1,1 +1,1 @@
-"""Sessions of boto3, and what several rooms ask of AWS."""
+"""Sessions of boto3, and look-ups in AWS shared by several rooms."""

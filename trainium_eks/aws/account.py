@@ -1,6 +1,6 @@
 """One AWS account in one region, to be read and never written to.
 
-Does I/O, by boto3, with the credentials of whoever calls.
+Does I/O, by boto3, with the caller's credentials.
 """
 
 import textwrap
@@ -13,14 +13,14 @@ from trainium_eks.aws.sessions import NO_BOTO3, connect, lacks_credentials, why_
 from trainium_eks.model.catalogue import regions
 
 READS = ("Describe", "Get", "List", "Head", "Simulate")
-"""How the names of operations begin that change nothing. All others are stopped before they leave this machine."""
+"""Beginnings of the names of operations that change nothing. All others are stopped before they leave this machine."""
 
 RIGHTS: Mapping[str, str] = {
     "s3:GetBucketEncryption": "s3:GetEncryptionConfiguration",
     "s3:HeadBucket": "s3:ListBucket",
     "ssm:GetParameters": "ssm:GetParameters",
 }
-"""IAM action of an operation, where it is not called like the operation."""
+"""IAM action of an operation, if its name differs from the operation's."""
 
 _PREFIXES = {
     "service-quotas": "servicequotas",
@@ -28,7 +28,7 @@ _PREFIXES = {
     "elbv2": "elasticloadbalancing",
     "resourcegroupstaggingapi": "tag",
 }
-"""IAM's prefix of a service, where boto3 calls it otherwise."""
+"""IAM's prefix of a service, if boto3 has another name for it."""
 
 _DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError", "403", "Forbidden")
 _THROTTLED = (
@@ -41,18 +41,19 @@ _NO_LOGIN = (
 )
 
 Json = Any
-"""What AWS answers."""
+"""An answer of AWS."""
 
 T = TypeVar("T")
 
 
 class NotChecked(Exception):  # noqa: N818 - reads as what it is where it is caught
-    """AWS could not be asked; the text says why, and what is missing."""
+    """AWS could not be queried; the text names the reason and the missing right or tool."""
 
     def __init__(self, reason: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(reason)
         self.headers = headers or {}
-        """Of AWS' answer, where there was one: S3 tells a bucket's region even to those who may not look inside."""
+        """Headers of AWS' answer, where there was one: S3 tells a bucket's region even to those who may not look
+        inside."""
 
 
 class NoCredentials(NotChecked):
@@ -60,30 +61,30 @@ class NoCredentials(NotChecked):
 
 
 class RequestError(Exception):
-    """AWS answered with an error that says something about the thing asked for (``NoSuchEntity``)."""
+    """AWS answered with an error about the requested resource (``NoSuchEntity``)."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}" if message else code)
         self.code = code
-        """AWS' own."""
+        """Error code of AWS."""
 
 
 class WriteAttempted(RuntimeError):  # noqa: N818 - what happened
-    """An operation that is not of :data:`READS` was about to be sent. A fault of this library."""
+    """An operation outside :data:`READS` was about to be sent. A fault of this library."""
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Whose credentials these are."""
+    """The identity of the credentials."""
 
     account: str
     """12 digits."""
     arn: str
-    """As STS says it: ``arn:aws:sts::111122223333:assumed-role/deployer/session``."""
+    """ARN by STS: ``arn:aws:sts::111122223333:assumed-role/deployer/session``."""
 
     @property
     def role(self) -> str:
-        """Name of the role, without its path; empty for a user."""
+        """Return the name of the role, without its path; empty for a user."""
         kind, _, rest = self.arn.rpartition(":")[2].partition("/")
         return rest.split("/")[0] if kind == "assumed-role" else ""
 
@@ -93,7 +94,7 @@ class Account:
 
     def __init__(self, region: str, session: Any = None) -> None:
         self.region = region
-        """Region that is asked."""
+        """Region of the requests."""
         self.partition = regions.partition(region)
         """``aws``, ``aws-cn``, ``aws-us-gov``."""
         self._session = session
@@ -101,10 +102,10 @@ class Account:
         self._lock = threading.RLock()
         self._once: dict[str, _Once] = {}
         self.asked: set[str] = set()
-        """Operations that were asked, with their service: ``ec2:DescribeVpcs``."""
+        """Operations sent, with their service: ``ec2:DescribeVpcs``."""
 
     def caller(self) -> Caller:
-        """Whose credentials these are.
+        """Return the identity of the credentials.
 
         Raises:
             NotChecked: there are none, or they are not valid.
@@ -113,7 +114,7 @@ class Account:
         return Caller(answer["Account"], answer["Arn"])
 
     def call(self, service: str, operation: str, *, region: str = "", **parameters: Json) -> Json:
-        """One answer.
+        """Return one answer.
 
         Args:
             service: as boto3 calls it (``service-quotas``).
@@ -122,13 +123,13 @@ class Account:
             **parameters: of the operation.
 
         Raises:
-            NotChecked: AWS could not be asked.
-            Refused: AWS knows better; the code says what.
+            NotChecked: AWS could not be queried.
+            RequestError: AWS answered with an error; its code names the cause.
         """
         return self._said(service, operation, lambda client: getattr(client, operation)(**parameters), region)
 
     def pages(self, service: str, operation: str, key: str, **parameters: Json) -> list[Json]:
-        """Everything under a key of all pages of an answer. Raises as :meth:`call` does."""
+        """Return all items under a key of all pages of an answer. Raises as :meth:`call` does."""
 
         def read(client: Any) -> list[Json]:
             if not client.can_paginate(operation):
@@ -139,14 +140,14 @@ class Account:
         return self._said(service, operation, read)
 
     def once(self, name: str, read: Callable[[], T]) -> T:
-        """What is read once and asked for by several questions; an error is the same for all of them."""
+        """Return a value that is read once for all callers of the name; they all get the same error."""
         with self._lock:
             held = self._once.setdefault(name, _Once())
         result: T = held.get(read)
         return result
 
     def _said(self, service: str, operation: str, ask: Callable[[Any], T], region: str = "") -> T:
-        """Ask, and turn AWS' errors into ours."""
+        """Send a request, and turn AWS' errors into ours."""
         try:
             from botocore.exceptions import ClientError  # type: ignore[import-untyped]
         except ModuleNotFoundError:
@@ -168,7 +169,7 @@ class Account:
                     import boto3  # type: ignore[import-untyped]
 
                     self._session = boto3.Session()
-                # A check is to end in seconds: what does not answer by then is "not checked".
+                # A check is to end in seconds: a service that has not answered by then is "not checked".
                 retries = {"total_max_attempts": 3, "mode": "standard"}
                 client = connect(service, region, self._session, connect_timeout=3, read_timeout=8, retries=retries)
                 client.meta.events.register_first("before-call", self._guard)
@@ -176,7 +177,7 @@ class Account:
             return self._clients[service, region]
 
     def _guard(self, model: Any, **_: object) -> None:
-        """Notes each operation, of paginators too, and stops what is no reading one."""
+        """Record each operation, of paginators too, and stop operations that do not only read."""
         name = f"{model.service_model.service_name}:{model.name}"
         if not model.name.startswith(READS):
             raise WriteAttempted(name)
@@ -206,7 +207,7 @@ class _Once:
 
 
 def right(service: str, operation: str) -> str:
-    """The IAM action that an operation asks for.
+    """Return the IAM action that an operation needs.
 
     Args:
         service: as boto3 calls it.

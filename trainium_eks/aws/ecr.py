@@ -1,4 +1,4 @@
-"""The stack's image repository in ECR: what is in it, and how a container engine gets in."""
+"""The stack's image repository in ECR: its images, and the login of a container engine."""
 
 import base64
 import json
@@ -20,42 +20,42 @@ PUSH_ACTIONS = (
     "ecr:CompleteLayerUpload",
     "ecr:PutImage",
 )
-"""What pushing takes (ECR user guide, required IAM permissions for pushing an image), and looking whether it must.
-The first has no resource; the others are of the repository."""
+"""Actions for a push (ECR user guide, required IAM permissions for pushing an image), and for the look whether one is
+needed. The first has no resource; the others are of the repository."""
 
 
 @dataclass(frozen=True)
 class Login:
-    """A way into a registry for twelve hours."""
+    """A login to a registry for twelve hours."""
 
     registry: str
-    """Host."""
+    """Host of the registry."""
     user: str
     password: str
 
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository, asked with the credentials of whoever runs this."""
+    """A repository, queried with the caller's credentials."""
 
     url: str
     """Without a tag."""
 
     @property
     def registry(self) -> str:
-        """Host, with its port if it has one."""
+        """Return the host, with its port if it has one."""
         return self.url.partition("/")[0]
 
     @property
     def is_ecr(self) -> bool:
-        """Whether it is ECR's, or another registry that is spoken to without AWS."""
+        """Return whether it is ECR's, or another registry that is spoken to without AWS."""
         return ECR_URL.fullmatch(self.url) is not None
 
     def digest(self, tag: str) -> str:
-        """The digest of the image with this tag; empty where there is none.
+        """Return the digest of the image with this tag; empty where there is none.
 
         Raises:
-            AwsError: ECR cannot be asked, the repository is not there, or the caller may not look.
+            AwsError: ECR cannot be queried, the repository is not there, or the caller may not look.
         """
         parts = ECR_URL.fullmatch(self.url)
         if parts is None:
@@ -72,7 +72,7 @@ class Repository:
         return str(answer["imageDetails"][0]["imageDigest"])
 
     def login(self) -> Login | None:
-        """A way in; None where the registry is not ECR's and asks nobody.
+        """Return a login; None where the registry is not ECR's and needs none.
 
         Raises:
             AwsError: no credentials, or no right to it.
@@ -90,7 +90,7 @@ class Repository:
         return Login(self.registry, user, password)
 
     def _explained(self, error: AwsError) -> AwsError:
-        """With what to do, where that is known."""
+        """Return the error with its remedy, where one is known."""
         if error.code == "RepositoryNotFoundException":
             return AwsError(
                 f"{error}: it was deleted after the stack's last update, or the outputs are old", error.code
@@ -101,7 +101,7 @@ class Repository:
 
 
 def policy(url: str) -> dict[str, Any]:
-    """The IAM policy by which a person or a role may push to a repository."""
+    """Return the IAM policy by which a person or a role may push to a repository."""
     parts = ECR_URL.fullmatch(url)
     assert parts is not None
     partition = "aws-cn" if parts["region"].startswith("cn-") else "aws"
@@ -117,7 +117,7 @@ def policy(url: str) -> dict[str, Any]:
 
 
 def _digest_by_protocol(url: str, tag: str) -> str:
-    """Asks the registry itself, by HEAD (OCI distribution spec, checking if content exists)."""
+    """Return the digest from the registry itself, by HEAD (OCI distribution spec, checking if content exists)."""
     import urllib3
 
     host, _, name = url.partition("/")

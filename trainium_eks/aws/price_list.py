@@ -12,11 +12,11 @@ ENDPOINT = "us-east-1"
 
 
 def on_demand(account: Account, instance_type: str) -> Price | None:
-    """The Linux On-Demand list price of a type in the account's region; None where the list has none, as of types that
-    EC2 sells in Capacity Blocks alone.
+    """Return the Linux On-Demand list price of a type in the account's region; None where the list has none, as of
+    types that EC2 sells in Capacity Blocks alone.
 
     Raises:
-        NotChecked, Refused: as of the account.
+        NotChecked, RequestError: as of the account.
     """
     if account.partition != "aws":
         raise NotChecked(f"the price list of the partition {account.partition} is not asked: its money is another")
@@ -45,7 +45,8 @@ def on_demand(account: Account, instance_type: str) -> Price | None:
 
 
 def _price(entry: Mapping[str, Any], region: str) -> Price | None:
-    """The hourly price of one product; None for one that is not sold by the hour, or is part of something else."""
+    """Return the hourly price of one product; None for a product that is part of another, or is not sold by the
+    hour."""
     for term in entry.get("terms", {}).get("OnDemand", {}).values():
         for dimension in term["priceDimensions"].values():
             hourly = float(dimension["pricePerUnit"].get("USD", 0))

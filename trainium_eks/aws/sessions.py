@@ -1,6 +1,7 @@
-"""What AWS is asked for when jobs are submitted: images in ECR, ends of Capacity Blocks, sizes of node groups.
+"""Sessions of boto3, and look-ups for the submission of jobs: images in ECR, ends of Capacity Blocks, sizes of node
+groups.
 
-Does I/O, by boto3, with the credentials of whoever calls.
+Does I/O, by boto3, with the caller's credentials.
 """
 
 import json
@@ -20,12 +21,12 @@ NOT_ALLOWED = ("AccessDeniedException", "AccessDenied", "UnauthorizedOperation")
 
 
 class AwsError(ClusterError):
-    """AWS refused, or could not be asked; the text is for people."""
+    """AWS refused, or could not be queried; the text is for people."""
 
     def __init__(self, text: str, code: str = "") -> None:
         super().__init__(text)
         self.code = code
-        """AWS' own (``ImageNotFoundException``), where it answered."""
+        """Error code of AWS (``ImageNotFoundException``), where it answered."""
 
 
 class CannotAsk(AwsError, MissingError):  # noqa: N818 - reads as what it is where it is caught
@@ -38,7 +39,7 @@ class NotAllowed(AwsError):  # noqa: N818 - reads as what it is where it is caug
 
 @dataclass(frozen=True)
 class GroupSize:
-    """A node group, as EKS has it."""
+    """The size of a node group in EKS."""
 
     desired: int
     least: int
@@ -46,41 +47,41 @@ class GroupSize:
     status: str
     """``ACTIVE``, ``UPDATING``, ``DEGRADED``, …"""
     issues: tuple[str, ...] = ()
-    """What EKS says is wrong with it: no capacity, for instance."""
+    """Problems that EKS reports: no capacity, for instance."""
 
 
 class Aws:
-    """AWS in one region."""
+    """Client of AWS in one region."""
 
     def __init__(self, region: str) -> None:
         self._region = region
 
     def newest_image(self, repository: str) -> str:
-        """The image that was pushed last to an ECR repository, by its tag; empty for none.
+        """Return the image that was pushed last to an ECR repository, by its tag; empty for none.
 
         Args:
             repository: its URL.
 
         Raises:
-            AwsError: ECR cannot be asked.
+            AwsError: ECR cannot be queried.
         """
         pushed = [
             (each["imagePushedAt"], tag)
             for each in self._images(repository, {"filter": {"tagStatus": "TAGGED"}})
             for tag in each.get("imageTags") or ()
-            # What others made is there to be built on.
+            # Mirrored images are there to be built on.
             if not tag.startswith(MIRROR_PREFIX)
         ]
         return f"{repository}:{max(pushed)[1]}" if pushed else ""
 
     def image_problem(self, image: str) -> Problem | None:
-        """Why an image cannot be pulled, or None. Other registries than ECR are not asked.
+        """Return the reason why an image cannot be pulled, or None. Other registries than ECR are not queried.
 
         Args:
             image: with its tag or digest.
 
         Raises:
-            AwsError: ECR cannot be asked.
+            AwsError: ECR cannot be queried.
         """
         repository = re.split(r"[:@]", image.rpartition("/")[2])[0]
         base = f"{image.rpartition('/')[0]}/{repository}"
@@ -110,10 +111,10 @@ class Aws:
                 yield from page["imageDetails"]
 
     def capacity_ends(self, reservation: str) -> str:
-        """When a Capacity Block ends, RFC 3339; empty for a reservation without an end.
+        """Return the end of a Capacity Block, RFC 3339; empty for a reservation without an end.
 
         Raises:
-            AwsError: EC2 cannot be asked.
+            AwsError: EC2 cannot be queried.
         """
         with saying(f"ask when the Capacity Block {reservation} ends"):
             answer = client("ec2", self._region).describe_capacity_reservations(CapacityReservationIds=[reservation])
@@ -121,10 +122,10 @@ class Aws:
         return ends.strftime("%Y-%m-%dT%H:%M:%SZ") if ends else ""
 
     def group_size(self, cluster: str, group: str) -> GroupSize:
-        """The size of a managed node group.
+        """Return the size of a managed node group.
 
         Raises:
-            AwsError: EKS cannot be asked.
+            AwsError: EKS cannot be queried.
         """
         with saying(f"look at the node group {group}"):
             found = client("eks", self._region).describe_nodegroup(clusterName=cluster, nodegroupName=group)[
@@ -135,7 +136,7 @@ class Aws:
         return GroupSize(scaling["desiredSize"], scaling["minSize"], scaling["maxSize"], found["status"], issues)
 
     def scale(self, cluster: str, group: str, nodes: int) -> None:
-        """Asks EKS for a number of nodes; does not wait for them.
+        """Request a number of nodes from EKS; do not wait for them.
 
         Raises:
             AwsError: EKS refuses.
@@ -187,7 +188,7 @@ class NotAnswered(Exception):  # noqa: N818 - reads as what it is where it is ca
 
 
 _PAGE = (b"<!doctype html", b"<html")
-"""What the beginning of a web page has, of an XHTML page after its XML declaration."""
+"""Marks in the beginning of a web page; in an XHTML page they follow the XML declaration."""
 
 
 def _refuse_pages(operation_model: Any, response_dict: Any, **_: object) -> None:

@@ -2,7 +2,7 @@
 
 
 def main() -> None:
-    """Entry point. What the command needs is imported only now, so that importing this package costs nothing."""
+    """Run the ``trn`` command line. The commands are imported here, so that importing this package costs nothing."""
     from trainium_eks.cli.app import app
 
     app(prog_name="trn")

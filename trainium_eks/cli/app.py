@@ -1,4 +1,4 @@
-"""The commands and their options. Each command's work is in a module of its own, imported when it runs."""
+"""Commands of ``trn`` and their options. A command imports the module with its work only when it runs."""
 
 import io
 import itertools
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 class Commands(TyperGroup):
-    """The commands, none of which ends in a traceback."""
+    """Command group that reports errors without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command and report what stops it, on standard error or with ``--json`` as a document."""
+        """Run the command and report its error, on standard error or with ``--json`` as a document."""
         as_json = "--json" in itertools.takewhile(lambda word: word != "--", ctx.args)
         try:
             return super().invoke(ctx)
@@ -69,7 +69,7 @@ app.add_typer(local_app.app, name="local", rich_help_panel=LOCAL)
 
 
 class Operation(StrEnum):
-    """What `trn deploy` does."""
+    """Operation of `trn deploy`."""
 
     preview = "preview"
     up = "up"
@@ -164,7 +164,7 @@ def check(
     no_color: Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")] = False,
     directory: Directory = None,
 ) -> None:
-    """Ask AWS whether an `up` would get what it needs: quotas, capacity, versions, rights, names. Only reads.
+    """Ask AWS whether an `up` would succeed: quotas, capacity, versions, rights, names. Only reads.
 
     Exit code: 0, also with warnings and with questions that could not be asked; 1 when something fails; 2 for wrong
     usage, and without credentials.
@@ -183,7 +183,7 @@ def prices(
     no_color: Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")] = False,
     directory: Directory = None,
 ) -> None:
-    """Ask AWS' price list what the stack's instance types cost in its region, and write that into its config.
+    """Ask AWS' price list for the stack's instance types in its region, and write the prices into its config.
 
     Exit code: 0; 1 when a price could not be asked for, or not be written; 2 for wrong usage, without credentials.
     """
@@ -217,9 +217,10 @@ def upgrade(
     no_color: Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")] = False,
     directory: Directory = None,
 ) -> None:
-    """Show what an upgrade changes, in which order, how long it takes and what it disturbs. Uses no network.
+    """Show an upgrade's changes, their order and duration, and the work that they disturb. Uses no network.
 
-    Compared are the config as it is and as it would be. Without a version: which versions there are, until when.
+    Compares the config with its upgraded copy.
+    Without a version, shows until when EKS supports the present version and the next.
 
     Exit code: 0; 1 when AWS would refuse a change or the new config is invalid; 2 for wrong usage.
     """
@@ -249,9 +250,9 @@ def deploy(
 ) -> None:
     """Run the real `pulumi`, after checking the tools it needs and showing the hourly cost.
 
-    `up` first asks AWS what `trn check` asks (not with --skip-check) and, at a terminal, whether it may cost that much.
+    `up` first runs the checks of `trn check` (not with --skip-check) and, at a terminal, asks you to accept the cost.
     It does not start while pods hold claims that it would delete; with --wait-for-pods it waits for them.
-    `destroy` names the jobs that end and exports what S3 lacks (not with --no-export; --export-minutes=120).
+    `destroy` names the jobs that end and exports files that S3 lacks (not with --no-export; --export-minutes=120).
     """
     from trainium_eks.cli.environment.change import deploy as command
 

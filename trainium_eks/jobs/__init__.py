@@ -1,1 +1,1 @@
-"""Jobs: what a training job is, and the objects that it becomes. Imports no pulumi."""
+"""Jobs: the model of a training job, and the Kubernetes objects made from it. Imports no pulumi."""

@@ -1,6 +1,6 @@
 """The Kubernetes API server, in JSON: discovery, server-side apply, lists, watches, and work in bulk.
 
-The official client's model classes are not used, because what is applied is whatever the program or a chart says.
+The official client's model classes are not used, because manifests have any fields that the program or a chart gives.
 """
 
 import json
@@ -21,11 +21,11 @@ from trainium_eks.kube.types import ApiError, Cause, Kind, NoSuchKind, ObjectRef
 __all__ = ["FIELD_MANAGER", "Api", "ApiError", "Cause", "Kind", "NoSuchKind", "ObjectReference", "in_parallel"]
 
 CONFLICTS = 5
-"""How often an apply is repeated after "the object has been modified"."""
+"""Retries of an apply after "the object has been modified"."""
 DISCOVERY_SECONDS = 60.0
-"""How long a kind may stay unserved after its CustomResourceDefinition is there."""
+"""Time that a kind may stay unserved after its CustomResourceDefinition is there."""
 PAGE = 500
-"""Objects in one answer of a list, as kubectl has it."""
+"""Objects in one answer of a list, as in kubectl."""
 BULK_THREADS = 16
 """Requests at a time in bulk work: with more, two cores are not faster."""
 
@@ -53,9 +53,9 @@ class Api(Requests):
     # --- Discovery ------------------------------------------------------------------------------------------------
 
     def kind(self, api_version: str, kind: str) -> Kind:
-        """What the server says of a kind.
+        """Return the server's description of a kind.
 
-        Remembered. One that is not known is asked for again, and for some seconds where its definition
+        Remembered. An unknown kind is looked up again, and for some seconds where its definition
         (CustomResourceDefinition) is there: discovery lags behind it.
 
         Raises:
@@ -92,7 +92,8 @@ class Api(Requests):
         return found
 
     def _is_defined(self, api_version: str, kind: str) -> bool:
-        """Whether the kind's definition is there. A researcher may not ask, nor brings definitions that lag behind."""
+        """Return whether the kind's definition is there. A researcher may not ask, nor brings definitions that lag
+        behind."""
         group, _, version = api_version.partition("/")
         try:
             definitions = self.request("GET", _DEFINITIONS).get("items") or []
@@ -116,7 +117,7 @@ class Api(Requests):
     # --- Objects --------------------------------------------------------------------------------------------------
 
     def get(self, reference: ObjectReference) -> dict[str, Any] | None:
-        """The object, or nothing when it (or its kind) is not there."""
+        """Return the object, or None when it (or its kind) is not there."""
         try:
             kind = self.kind(reference.api_version, reference.kind)
             return self.request("GET", kind.path(reference.namespace, reference.name))
@@ -128,7 +129,8 @@ class Api(Requests):
             raise
 
     def list(self, api_version: str, kind: str, *, namespace: str = "", labels: str = "", fields: str = "") -> Objects:
-        """All objects of a kind, in pages of 500; each with ``apiVersion`` and ``kind``, which a list leaves out.
+        """Return all objects of a kind, in pages of 500; each with ``apiVersion`` and ``kind``, which a list leaves
+        out.
 
         Args:
             api_version: such as ``apps/v1``.
@@ -157,8 +159,8 @@ class Api(Requests):
     def watch(
         self, api_version: str, kind: str, *, namespace: str = "", since: str = "", labels: str = "", fields: str = ""
     ) -> Generator[tuple[str, dict[str, Any]], None, None]:
-        """Changes of a kind's objects as they happen: ``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``, and the
-        object. It ends when the server ends it, which it does every some minutes.
+        """Yield changes of a kind's objects as they happen: ``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``, and
+        the object. The watch ends when the server ends it, every few minutes.
 
         Args:
             api_version: such as ``v1``.
@@ -181,7 +183,7 @@ class Api(Requests):
             yield event["type"], event["object"]
 
     def apply(self, manifest: Mapping[str, Any], *, subresource: str = "", dry_run: bool = False) -> dict[str, Any]:
-        """Server-side apply as ``trn``: strict about fields, taking over those that others own.
+        """Apply an object on the server as ``trn``: strict about fields, and taking over fields that others own.
 
         Args:
             manifest: with ``apiVersion``, ``kind`` and ``metadata.name``.
@@ -204,7 +206,7 @@ class Api(Requests):
         raise AssertionError("unreachable")
 
     def create(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
-        """Creates an object, status included where the kind takes one from its creator (a Node does).
+        """Create an object, status included where the kind takes one from its creator (a Node does).
 
         Raises:
             ApiError: refused; 409 ``AlreadyExists`` when there is one.
@@ -215,7 +217,7 @@ class Api(Requests):
         return self.request("POST", path, manifest, query=query)
 
     def delete(self, reference: ObjectReference, *, propagation: str = "Foreground") -> bool:
-        """Asks for an object's deletion; does not wait for its end. Whether it was there.
+        """Request an object's deletion, without waiting for its end; return whether the object was there.
 
         Args:
             reference: the object.
@@ -234,7 +236,7 @@ class Api(Requests):
         return True
 
     def reference(self, manifest: Mapping[str, Any]) -> ObjectReference:
-        """Names the object of a manifest; without a namespace, a namespaced kind is in ``default``."""
+        """Return the reference to a manifest's object; without a namespace, a namespaced kind is in ``default``."""
         metadata = manifest.get("metadata") or {}
         for field, value in (
             ("apiVersion", manifest.get("apiVersion")),
@@ -250,7 +252,7 @@ class Api(Requests):
     # --- Bulk -----------------------------------------------------------------------------------------------------
 
     def delete_all(self, api_version: str, kind: str, *, labels: str, namespace: str = "") -> int:
-        """Asks for the deletion of all objects with these labels, a page in each request; how many there were.
+        """Request the deletion of all objects with these labels, a page in each request; return their number.
 
         Args:
             api_version: such as ``v1``.
@@ -271,7 +273,7 @@ class Api(Requests):
                 return count
 
     def create_or_apply(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
-        """Creates an object with one request, or applies it when there is one."""
+        """Create an object with one request, or apply it when there is one."""
         try:
             return self.create(manifest)
         except ApiError as error:
@@ -282,11 +284,12 @@ class Api(Requests):
 
 
 def in_parallel(work: Callable[[Item], Result], items: Sequence[Item], *, threads: int = BULK_THREADS) -> list[Result]:
-    """What ``work`` returns for each item, in their order. The first error ends it: items not begun stay undone.
+    """Return the results of ``work`` for the items, in their order. The first error ends it: items not begun stay
+    undone.
 
-    For work on :class:`Api`, such as ``in_parallel(api.create_or_apply, nodes)``. What that costs on 2 cores, with the
-    API server on the same: 4 s to create 1,000 Nodes, 6 s to apply them again, in proportion to their number
-    (measured 2026-11 with Kubernetes 1.35).
+    For work on :class:`Api`, such as ``in_parallel(api.create_or_apply, nodes)``. Measured on 2 cores, with the API
+    server on the same: 4 s to create 1,000 Nodes, 6 s to apply them again, in proportion to their number (2026-11,
+    Kubernetes 1.35).
     """
     with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="bulk") as pool:
         futures = [pool.submit(work, item) for item in items]

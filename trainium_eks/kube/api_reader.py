@@ -1,4 +1,4 @@
-"""Reads a cluster through the Kubernetes API."""
+"""Reader of a cluster through the Kubernetes API."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.types import ApiError, NoSuchKind
 
 VERSION_SECONDS = 20
-"""How long the first answer may take; a server that is there gives it in milliseconds."""
+"""Time that the first answer may take; a server that is there gives it in milliseconds."""
 
 
 class ApiReader:
@@ -18,7 +18,7 @@ class ApiReader:
         self._api = api
 
     def version(self) -> str:
-        """The server's version."""
+        """Return the server's version."""
         try:
             return str(self._api.request("GET", "/version", timeout_seconds=VERSION_SECONDS)["gitVersion"])
         except ApiError as error:
@@ -37,7 +37,7 @@ class ApiReader:
             ) from None
 
     def list(self, api_version: str, kind: str) -> Sequence[Object] | None:
-        """All objects of a kind."""
+        """Return all objects of a kind."""
         try:
             return self._api.list(api_version, kind)
         except NoSuchKind:

@@ -1,4 +1,4 @@
-"""The API server as the agent talks to it: JSON over HTTPS, without a thread and with the standard library alone.
+"""The pod agent's client of the API server: JSON over HTTPS, without a thread and with the standard library alone.
 
 The official client takes a second to load and 70 MB; the agent is to be cheap, and needs a handful of calls.
 """
@@ -17,11 +17,11 @@ _KEPT_CONNECTIONS = 4
 
 
 class ApiStatusError(Exception):
-    """The API server said no."""
+    """The API server refused a request."""
 
     def __init__(self, status: int, body: bytes) -> None:
         self.status = status
-        """Of HTTP."""
+        """HTTP status."""
         try:
             self.message = str(json.loads(body)["message"])
         except (ValueError, KeyError, TypeError):
@@ -37,7 +37,7 @@ _Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class ApiClient:
-    """One API server, asked from one event loop."""
+    """Client of one API server, for one event loop."""
 
     def __init__(self, host: str, port: int, tls: ssl.SSLContext) -> None:
         self._host = host
@@ -54,11 +54,11 @@ class ApiClient:
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> dict[str, Any]:
-        """Sends JSON and returns the JSON answered.
+        """Send JSON and return the JSON answered.
 
         Raises:
-            Refused: the server said no.
-            Unreachable: it does not answer, or not in time. It may have done what was asked.
+            ApiStatusError: the server refused.
+            Unreachable: it does not answer, or not in time. The request may have been carried out.
         """
         reused = bool(self._idle)
         try:
@@ -71,10 +71,10 @@ class ApiClient:
             return await self._once(method, path, body, query, content_type)
 
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
-        """The lines of a watch, until the server ends it.
+        """Yield the lines of a watch, until the server ends it.
 
         Raises:
-            Refused: the server said no.
+            ApiStatusError: the server refused.
             Unreachable: it cannot be reached, or the connection breaks off.
         """
         connection = await self._connect()
@@ -95,7 +95,7 @@ class ApiClient:
             writer.close()
 
     def close(self) -> None:
-        """Lets go of all connections."""
+        """Close all idle connections."""
         self._forget()
 
     async def _once(

@@ -1,4 +1,4 @@
-"""Cluster: what a cluster holds at one moment, read in parallel and judged later without asking again."""
+"""Cluster: a snapshot of a cluster's objects, read in parallel and checked later without further requests."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -24,36 +24,36 @@ KINDS: Mapping[str, str] = {
     "Queue": "scheduling.volcano.sh/v1beta1",
     "HyperNode": "topology.volcano.sh/v1alpha1",
 }
-"""What is read, with the API version. No pods: there may be tens of thousands, and their owners count them."""
+"""Kinds that are read, with the API version. No pods: there may be tens of thousands, and their owners count them."""
 
 GROUP_LABEL = "eks.amazonaws.com/nodegroup"
 """EKS puts it on every node of a managed group; its value is the group's name in EKS."""
 
 
 class ReadError(Exception):
-    """The API server did not give what was asked; the message has its words."""
+    """The API server did not give the requested objects; the message has its words."""
 
 
 class Reader(Protocol):
-    """Who reads a cluster."""
+    """Protocol of a cluster's reader."""
 
     def version(self) -> str:
-        """The server's version (``v1.35.4``).
+        """Return the server's version (``v1.35.4``).
 
         Raises:
-            Refused: when the server does not answer, or not to us.
+            ReadError: when the server does not answer, or refuses.
         """
 
     def list(self, api_version: str, kind: str) -> Sequence[Object] | None:
-        """All objects of a kind in all namespaces; None when the server does not serve the kind.
+        """Return all objects of a kind in all namespaces; None when the server does not serve the kind.
 
         Raises:
-            Refused: when it may not be read.
+            ReadError: when it may not be read.
         """
 
 
 class Unread(Exception):  # noqa: N818 - reads as what it is where it is raised
-    """A check asks for objects that could not be read."""
+    """A check needs objects that could not be read."""
 
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__(f"{kind} objects could not be read: {reason}")
@@ -74,7 +74,7 @@ class Cluster:
     """Kind to why it could not be read."""
 
     def of(self, kind: str) -> tuple[Object, ...]:
-        """All objects of a kind.
+        """Return all objects of a kind.
 
         Raises:
             Unread: when they could not be read.
@@ -84,7 +84,7 @@ class Cluster:
         return self.objects.get(kind, ())
 
     def find(self, kind: str, name: str, namespace: str = "") -> Object | None:
-        """One object; None when it is not there.
+        """Return one object; None when it does not exist.
 
         Raises:
             Unread: when the kind could not be read.
@@ -93,7 +93,7 @@ class Cluster:
         return next(matching, None)
 
     def nodes_of(self, eks_name: str) -> tuple[Object, ...]:
-        """The nodes of a managed node group, by its name in EKS.
+        """Return the nodes of a managed node group, by its name in EKS.
 
         Raises:
             Unread: when nodes could not be read.
@@ -102,10 +102,11 @@ class Cluster:
 
 
 def read(reader: Reader) -> Cluster:
-    """Everything that checks ask for, one list call a kind, all at the same time.
+    """Return all objects that checks need, by one list call for each kind, all at the same time.
 
     Raises:
-        Refused: when not even the version can be read. A kind that may not be read is told by the checks that need it.
+        ReadError: when not even the version can be read. A kind that may not be read is reported by the checks that
+            need it.
     """
     version = reader.version()
     objects: dict[str, tuple[Object, ...]] = {}
@@ -125,33 +126,33 @@ def read(reader: Reader) -> Cluster:
 
 
 def name_of(each: Object) -> str:
-    """An object's name."""
+    """Return an object's name."""
     return str(each["metadata"]["name"])
 
 
 def namespace_of(each: Object) -> str:
-    """An object's namespace; empty when it has none."""
+    """Return an object's namespace; empty when it has none."""
     return str(each["metadata"].get("namespace", ""))
 
 
 def labels_of(each: Object) -> Mapping[str, str]:
-    """An object's labels."""
+    """Return an object's labels."""
     return each["metadata"].get("labels") or {}
 
 
 def condition(each: Object, type_: str) -> Mapping[str, Any]:
-    """A condition of an object's status; empty when it has none of that type."""
+    """Return a condition of an object's status; empty when it has none of that type."""
     conditions = each.get("status", {}).get("conditions") or ()
     return next((found for found in conditions if found.get("type") == type_), {})
 
 
 def is_ready(node: Object) -> bool:
-    """Whether a node takes pods as far as its kubelet is concerned."""
+    """Return whether a node takes pods as far as its kubelet is concerned."""
     return condition(node, "Ready").get("status") == "True"
 
 
 def minor(version: str) -> tuple[int, int]:
-    """Major and minor of ``v1.35.4`` or ``v1.35.4-eks-1a2b3c4``.
+    """Return the major and minor of ``v1.35.4`` or ``v1.35.4-eks-1a2b3c4``.
 
     Raises:
         ValueError: for text that is no version.

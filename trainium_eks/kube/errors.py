@@ -1,10 +1,10 @@
-"""Errors of work on a cluster that people read as they are."""
+"""Errors of work on a cluster, with messages for people."""
 
 
 class ClusterError(Exception):
-    """A cluster, or this machine, cannot do what a command needs.
+    """A command cannot be carried out on a cluster, or on this machine.
 
-    The message is for the user: what failed, in the words of the program or server that refused, and the mend.
+    The message is for the user: the failure, in the words of the program or server that refused, and the mend.
     """
 
 

@@ -1,4 +1,5 @@
-"""Ways into a team's pods: a command's output, and a port. Both are WebSockets of the API server, as the researcher.
+"""Channels into a team's pods: a command's output, and a port. Both are WebSockets of the API server, as the
+researcher.
 
 The official client's own: ``kubernetes.stream``. It changes the client that it is given, so each has one to itself.
 """
@@ -23,7 +24,7 @@ from trainium_eks.kube.pod_text import REPORT_CHARACTERS, json_object, mapping
 CHUNK = 65536
 
 ERROR_CHANNEL = 3
-"""Of ``exec``: how the command ended, as a ``Status``."""
+"""Channel of ``exec`` for the command's end, as a ``Status``."""
 
 
 class Named(Protocol):
@@ -50,11 +51,11 @@ class Caller(Protocol):
 
 
 class NoWay(Exception):  # noqa: N818 - reads as what it is where it is raised
-    """The pod cannot be reached so; the message says why."""
+    """The pod cannot be reached by a channel; the message gives the reason."""
 
 
 def lines(session: Caller, pod: str, container: str, command: Sequence[str]) -> Iterator[str]:
-    """The lines that a command in a container prints, as they come, until it ends or the iterator is closed.
+    """Yield the lines that a command in a container prints, as they come, until it ends or the iterator is closed.
 
     Raises:
         NoWay: the command cannot be run, or ended with an error.
@@ -81,7 +82,7 @@ def lines(session: Caller, pod: str, container: str, command: Sequence[str]) -> 
 
 
 class Forwarding:
-    """A port of this machine that leads to one of a pod; every connection has a WebSocket of its own."""
+    """A port of this machine that leads to a pod's port; every connection has a separate WebSocket."""
 
     def __init__(self, session: Caller, pod: str, port: int, local_port: int) -> None:
         self._session = session
@@ -92,7 +93,7 @@ class Forwarding:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Takes no more connections."""
+        """Take no more connections."""
         self._socket.close()
 
     def _accept(self) -> None:
@@ -115,7 +116,7 @@ class Forwarding:
 
 
 def _pump(here: socket.socket, there: socket.socket) -> None:
-    """Both ways, until one side has closed."""
+    """Copy in both directions, until one side has closed."""
     while True:
         ready, _, _ = select.select([here, there], [], [])
         for each in ready:
@@ -126,7 +127,7 @@ def _pump(here: socket.socket, there: socket.socket) -> None:
 
 
 def check_port_forward(session: Caller, pod: str, port: int) -> None:
-    """That ports of the pod can be reached at all.
+    """Raise unless ports of the pod can be reached.
 
     Raises:
         NoWay: they cannot.
@@ -140,7 +141,7 @@ def _port(session: Caller, pod: str, port: int) -> Any:
 
 
 def _opened(open_: Callable[[], Any]) -> Any:
-    """What was opened.
+    """Return the opened channel.
 
     Raises:
         NoWay: it was refused, or the server does not answer.
@@ -157,7 +158,7 @@ def _opened(open_: Callable[[], Any]) -> Any:
 
 
 def _ending(told: str) -> str:
-    """Why a command did not end well; empty where it did.
+    """Return the reason why a command ended badly; empty where it ended well.
 
     A kubelet that runs no commands says so in its own words: the API server has opened the channel by then.
     """
@@ -181,6 +182,6 @@ def _core(session: Caller) -> Any:
 
 
 def _why(error: ApiException) -> str:
-    """``Handshake status 403 Forbidden -+-+- {headers} -+-+- body`` without what nobody reads."""
+    """Return ``Handshake status 403 Forbidden -+-+- {headers} -+-+- body`` without headers and body."""
     text = str(error.reason or error.body or error)
     return text.partition(" -+-+-")[0].strip()

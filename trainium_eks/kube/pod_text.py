@@ -1,7 +1,7 @@
 """Text that pods and their owners write: log lines, messages, annotations, variables, files on the volume.
 
 Nobody has checked any of it. Every command reads it by the functions here, which bound its size and return None for
-what they cannot take; :func:`printable` makes it fit for a terminal.
+texts that they cannot take; :func:`printable` makes it fit for a terminal.
 """
 
 import re
@@ -12,19 +12,20 @@ from typing import Any
 from trainium_eks.model.validation.parsing import parse_json
 
 LINE_CHARACTERS = 8 * 1024
-"""The longest line in which something is looked for. A training's step takes some hundred characters."""
+"""Characters of the longest line that is parsed. A training's step takes some hundred characters."""
 
 REPORT_CHARACTERS = 1024 * 1024
-"""The same of neuron-monitor's reports and of the log shipper's events, which describe a whole node or pod."""
+"""Characters of the longest report of neuron-monitor or event of the log shipper, which describe a whole node or
+pod."""
 
 TAIL_BYTES = 4 * 1024 * 1024
-"""The most that is read of a log's last lines, however long they are."""
+"""Most bytes that are read of a log's last lines, however long they are."""
 
 MOST = 1e15
 """The largest number that is taken, of seconds, steps or bytes alike: as an integer it is exact in JSON."""
 
 _HIDDEN = re.compile(
-    # Controls but tabs and line ends; what reorders or hides characters; halves of surrogate pairs.
+    # Controls but tabs and line ends; characters that reorder or hide others; halves of surrogate pairs.
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
 
@@ -38,7 +39,7 @@ def lines(text: str) -> list[str]:
 
 
 def json_object(text: str, most: int = LINE_CHARACTERS) -> dict[str, Any] | None:
-    """Return the JSON object that a text is; None for other texts, and for those longer than ``most`` characters."""
+    """Return the JSON object that a text is; None for other texts, and for texts longer than ``most`` characters."""
     if len(text) > most:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Requests to a Kubernetes API server: what is tried again and for how long, and answers that go on.
+"""Requests to a Kubernetes API server: retries with their limits, and streamed answers.
 
 A thin layer over the official client's connection handling (kubeconfig, certificates, tokens of ``aws eks get-token``).
 """
@@ -22,26 +22,26 @@ from trainium_eks.kube.types import ApiError
 from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
 
 FIELD_MANAGER = "trn"
-"""Who owns the fields that are applied (``metadata.managedFields``)."""
+"""Owner of the fields that are applied (``metadata.managedFields``)."""
 REQUEST_SECONDS = 65
 """A little more than the API server's own limit (``--request-timeout``, 60 s): its answer says more than ours."""
 CONNECT_SECONDS = 10.0
-"""How long a connection, TLS included, may take to a server elsewhere; one on this machine may only be busy."""
+"""Time that a connection, TLS included, may take to a server elsewhere; one on this machine may only be busy."""
 UNREACHABLE_SECONDS = 3.0
-"""How long a server that refuses connections is tried."""
+"""Time of retries for a server that refuses connections."""
 BUSY_SECONDS = 60.0
-"""How long a server that answers "later" (429, 503, etcd electing a leader) is tried."""
+"""Time of retries for a server that answers "later" (429, 503, etcd electing a leader)."""
 
 # etcd's passing troubles, which the API server passes on as 500 (etcd api/v3/v3rpc/rpctypes/error.go).
 _ETCD_PASSING = ("etcdserver: leader changed", "etcdserver: no leader", "etcdserver: request timed out")
 
 
 class Requests:
-    """Asks one API server. Safe to use from many threads.
+    """Client of one API server. Safe to use from many threads.
 
     Args:
         client: the official client, configured.
-        kubeconfig: where it comes from, for messages.
+        kubeconfig: its origin, for messages.
     """
 
     def __init__(self, client: ApiClient, kubeconfig: Path) -> None:
@@ -50,7 +50,7 @@ class Requests:
 
     @classmethod
     def connect(cls, kubeconfig: Path) -> Self:
-        """Reads a kubeconfig and its current context; makes no request yet.
+        """Read a kubeconfig and its current context; make no request yet.
 
         Raises:
             ClusterError: the file is not there, or no kubeconfig.
@@ -71,7 +71,7 @@ class Requests:
 
     @property
     def server(self) -> str:
-        """Its URL."""
+        """Return the server's URL."""
         return str(self._client.configuration.host)
 
     def request(
@@ -84,15 +84,15 @@ class Requests:
         content_type: str = "application/json",
         timeout_seconds: float = REQUEST_SECONDS,
     ) -> dict[str, Any]:
-        """Sends JSON and returns the JSON answered.
+        """Send JSON and return the JSON answered.
 
-        Repeated until they pass, within limits: connections refused or dropped, and answers that say "later". A
-        dropped ``POST`` is not repeated: it may have been done.
+        Repeated until they pass, within limits: connections refused or dropped, and answers that say "later". A dropped
+        ``POST`` is not repeated: it may have been carried out.
 
         Args:
             method: ``GET``, ``POST``, ``PUT``, ``PATCH`` or ``DELETE``.
             path: with its leading slash, escaped.
-            body: what ``json`` can write.
+            body: any value that ``json`` can write.
             query: parameters.
             content_type: of the body; for ``PATCH`` one of the patch types.
             timeout_seconds: for one try.
@@ -118,7 +118,7 @@ class Requests:
         content_type: str = "application/json",
         timeout_seconds: float = REQUEST_SECONDS,
     ) -> str:
-        """Like :meth:`request`, for answers that are no JSON (``/healthz``, logs)."""
+        """Send as :meth:`request` does, and return an answer that is no JSON (``/healthz``, logs)."""
         started, tries = time.monotonic(), 0
         while True:
             spent = time.monotonic() - started
@@ -148,14 +148,15 @@ class Requests:
     def lines(
         self, path: str, *, query: Mapping[str, str] | None = None, quiet_seconds: float = 3600.0
     ) -> Generator[str, None, None]:
-        """The lines of an answer that goes on (a watch, a log that is followed), as they come; closing it ends it.
+        """Yield the lines of a streamed answer (a watch, a log that is followed), as they come; closing the iterator
+        ends it.
 
-        Not repeated: where it breaks off, the caller knows from where to go on.
+        Not repeated: where it breaks off, the caller knows from where to continue.
 
         Args:
             path: with its leading slash, escaped.
             query: parameters (``{"watch": "true"}``, ``{"follow": "true"}``).
-            quiet_seconds: how long nothing may come.
+            quiet_seconds: most seconds without data.
 
         Raises:
             ApiError: the server refused.
@@ -191,7 +192,7 @@ class Requests:
         self, method: str, path: str, body: object, query: Mapping[str, str], content_type: str, timeout_seconds: float
     ) -> str:
         headers = {"Accept": "application/json, */*", "Content-Type": content_type, "User-Agent": FIELD_MANAGER}
-        # Asked anew each time: a token of `aws eks get-token` ends after 15 minutes.
+        # Computed anew for each request: a token of `aws eks get-token` ends after 15 minutes.
         self._client.update_params_for_auth(headers, [], ["BearerToken"])
         answer = self._client.request(
             method,
@@ -216,7 +217,7 @@ class Requests:
 
 
 def _is_passing(error: ApiError) -> bool:
-    """Whether the same request can be expected to pass a little later."""
+    """Return whether the same request can be expected to pass a little later."""
     return error.status in (429, 503) or (
         error.status >= 500 and any(trouble in error.message for trouble in _ETCD_PASSING)
     )
@@ -240,5 +241,5 @@ def _decoded(data: bytes | str | None) -> str:
 
 
 def _last_words(error: Exception) -> str:
-    """Of an error of urllib3, without the objects that it prints first."""
+    """Return the text of an error of urllib3, without the objects that it prints first."""
     return str(error.__cause__ or error).rpartition(": ")[2]

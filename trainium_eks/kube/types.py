@@ -1,4 +1,4 @@
-"""What the Kubernetes API server talks about: kinds, names of objects, and why it refuses something."""
+"""Terms of the Kubernetes API server: kinds, names of objects, and reasons of its refusals."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ _LONG_VALUE = re.compile(r"(Invalid value: .{80}).{200,}([}\]\"]: )", re.DOTALL)
 
 @dataclass(frozen=True)
 class Cause:
-    """One fault of several that an answer names."""
+    """One of several faults that an answer names."""
 
     field: str
     """Path in the object, as the API server writes it (``spec.ports[0].port``); may be empty."""
@@ -41,7 +41,7 @@ class ApiError(ClusterError):
 
     def _text(self) -> str:
         faults = list(dict.fromkeys(str(cause) for cause in self.causes if cause.field))
-        # The message of an invalid object is what it is, "is invalid: " and all faults on one line.
+        # The message of an invalid object is its name, "is invalid: " and all faults on one line.
         start, invalid, _ = self.message.partition(" is invalid: ")
         if self.reason != "Invalid" or not invalid or not faults:
             return self.message
@@ -49,7 +49,7 @@ class ApiError(ClusterError):
 
     @staticmethod
     def of(status: int, body: str) -> "ApiError":
-        """The error that an answer's body (a ``Status`` object, or text) describes."""
+        """Return the error that an answer's body (a ``Status`` object, or text) describes."""
         try:
             answer = parse_json(body)
         except ValueError:
@@ -77,7 +77,7 @@ class NoSuchKind(ClusterError):  # noqa: N818 - reads as what it is where it is 
 
 @dataclass(frozen=True)
 class Kind:
-    """What discovery says of a kind."""
+    """A kind, as discovery describes it."""
 
     api_version: str
     kind: str
@@ -85,7 +85,8 @@ class Kind:
     namespaced: bool
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The kind's collection (in all namespaces when none is given), or one object, or its subresource."""
+        """Return the path of the kind's collection (in all namespaces when none is given), or of one object, or of its
+        subresource."""
         parts = [f"/{'apis' if '/' in self.api_version else 'api'}/{self.api_version}"]
         if self.namespaced and namespace:
             parts += ["namespaces", quote(namespace, safe="")]
@@ -95,7 +96,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class ObjectReference:
-    """Names one object."""
+    """The name of one object."""
 
     api_version: str
     kind: str
@@ -107,10 +108,10 @@ class ObjectReference:
         return f"{self.kind} {self.namespace + '/' if self.namespace else ''}{self.name}"
 
     def to_json(self) -> dict[str, str]:
-        """For the ledger."""
+        """Return JSON for the ledger."""
         return {"apiVersion": self.api_version, "kind": self.kind, "namespace": self.namespace, "name": self.name}
 
     @staticmethod
     def from_json(data: Mapping[str, str]) -> "ObjectReference":
-        """The opposite of :meth:`to_json`."""
+        """Return the reference of :meth:`to_json`'s JSON."""
         return ObjectReference(data["apiVersion"], data["kind"], data["namespace"], data["name"])

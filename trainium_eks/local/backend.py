@@ -1,8 +1,8 @@
-"""Who answers for the providers in the local cloud: Kubernetes for real, AWS from the simulation.
+"""The backend of the local cloud: Kubernetes resources are made for real, AWS resources come from the simulation.
 
-Every registration goes through the simulation first, which refuses unknown types and inputs and gives ids and
-physical names. What lives in Kubernetes is then made on the local API server, and what AWS would have put there
-(nodes, the workloads of EKS add-ons) is made to stand in for it.
+Every registration goes through the simulation first, which refuses unknown types and inputs and gives ids and physical
+names. Kubernetes resources are then made on the local API server, and stand-ins are made for the objects that AWS would
+have put there (nodes, the workloads of EKS add-ons).
 """
 
 import threading
@@ -27,15 +27,15 @@ from trainium_eks.plan.resource_types.rows import ec2, eks, vpc
 from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION, Simulation
 
 REMEMBERED = (vpc.SUBNET.token, ec2.LAUNCH_TEMPLATE.token)
-"""What nodes are made from besides their group."""
+"""Types of the resources, besides the node group, that nodes are made from."""
 
 
 def open_backend(options: Mapping[str, Any], region: str, emit: Callable[[Mapping[str, Any]], None]) -> "LocalBackend":
-    """The backend for a program that is recorded in a process of its own.
+    """Return the backend for a program that is recorded in a separate process.
 
     Args:
         options: :class:`~trainium_eks.local.events.BackendOptions` as plain data.
-        region: of the default AWS provider, or empty.
+        region: region of the default AWS provider, or empty.
         emit: takes the events as plain data.
     """
     asked = BackendOptions.from_json(options)
@@ -60,7 +60,7 @@ def open_backend(options: Mapping[str, Any], region: str, emit: Callable[[Mappin
 
 
 class LocalBackend:
-    """See the module. The first failure stops the rest."""
+    """The backend that makes a program's resources on this machine. The first failure stops the rest."""
 
     def __init__(self, simulation: Simulation, ledger: Ledger, tell: Tell) -> None:
         self._simulation = simulation
@@ -70,33 +70,33 @@ class LocalBackend:
         self._cluster: Mapping[str, Any] = {}
         self._made: dict[str, Mapping[str, Any]] = {}
         self.stopped = threading.Event()
-        """Set by the first failure: nothing new begins, and what is being awaited is given up."""
+        """Set by the first failure: nothing new begins, and waits that are under way are given up."""
         self._thread = threading.local()
 
     def connect(self, made: Mapping[str, Maker], *, endpoint: str, authority: str) -> None:
-        """Who makes what, and how the cluster's API server is reached.
+        """Set the makers and the address of the cluster's API server.
 
         Args:
             made: maker by kind.
             endpoint: ``https://127.0.0.1:…``.
-            authority: its certificate authority, base64.
+            authority: certificate authority of the API server, base64.
         """
         self._makers = made
         self._cluster = {"endpoint": endpoint, "certificateAuthority": {"data": authority}}
 
     def simulates(self, type_: str) -> bool:
-        """See :class:`~trainium_eks.plan.backend.Backend`."""
+        """Return whether the simulation answers for a type; see :class:`~trainium_eks.plan.backend.Backend`."""
         return kind_of(type_) in ("simulated", "nodes", "addon")
 
     def waiting(self, reason: str) -> None:
-        """Tells what the resource of this thread waits for."""
+        """Report the reason for which the resource of the calling thread waits."""
         self._tell(Waiting(getattr(self._thread, "urn", ""), reason))
 
     def create(self, registration: Registration) -> Answer:
-        """See :class:`~trainium_eks.plan.backend.Backend`.
+        """Create a resource; see :class:`~trainium_eks.plan.backend.Backend`.
 
         Raises:
-            SimulationError: for what the simulation refuses, and in the words of who refused it for what is real.
+            SimulationError: the simulation refuses the resource, or its maker failed; with the message of either.
         """
         if self.stopped.is_set():
             raise SimulationError("not started: something else failed first")
@@ -148,15 +148,17 @@ class LocalBackend:
         return applied
 
     def _make_room(self, urn: str) -> None:
-        """Deletes what is made from a resource that is about to be deleted and made anew, what was made last first: as
-        Pulumi's engine does (a volume's claim, and before it the job whose pod holds the claim)."""
+        """Delete the holdings made from a resource that is about to be replaced, newest first.
+
+        Pulumi's engine deletes in this order: a volume's claim, and before it the job with a pod that holds the claim.
+        """
         for holding in reversed(self._ledger.made_from(urn)):
             self._make_room(holding.urn)
             self._makers[holding.kind].delete(holding.reference)
             self._ledger.drop(holding)
 
     def _known_of(self, registration: Registration, identity: str) -> Mapping[str, Any]:
-        """What is real behind a simulated resource."""
+        """Return the real properties of a simulated resource, and remember its inputs where nodes depend on them."""
         if registration.type in REMEMBERED:
             self._made[identity] = registration.inputs
         return self._cluster if registration.type == eks.CLUSTER.token else {}
@@ -168,7 +170,7 @@ class LocalBackend:
 
 
 def _resource(registration: Registration) -> Resource:
-    """What is known of a resource before it is made."""
+    """Return the resource that a registration describes, without computed properties."""
     return Resource(
         registration.urn,
         registration.type,

@@ -1,4 +1,4 @@
-"""What an operation did, and how it fails."""
+"""The outcome of an operation on a resource, and the error of the local cloud."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from trainium_eks.kube.errors import ClusterError
 
 
 class Change(StrEnum):
-    """What became of one resource."""
+    """The outcome for one resource."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -20,16 +20,16 @@ class Change(StrEnum):
 
 @dataclass(frozen=True)
 class Applied:
-    """What applying one resource did."""
+    """The result of applying one resource."""
 
     change: Change
     outputs: Mapping[str, Any] = field(default_factory=dict)
-    """What the real side answered; laid over the simulation's answer."""
+    """Properties that the real side answered; laid over the simulation's answer."""
     notes: tuple[str, ...] = ()
-    """What people should know of it, one line each: "webhooks left out: ..."."""
+    """Notes for the user, one line each: "webhooks left out: ..."."""
     not_installed: str = ""
-    """Why it could not be installed on this machine, when that is no failure; one line."""
+    """Why the resource could not be installed on this machine, when that is no failure; one line."""
 
 
 class LocalCloudError(ClusterError):
-    """The local cloud cannot do what was asked. The message is for the user, as that of its base."""
+    """The error of an operation that the local cloud cannot do. Its message is for the user, as in the base class."""

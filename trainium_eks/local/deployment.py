@@ -1,4 +1,4 @@
-"""``trn local up`` and ``down``: makes a stack what its program says, on this machine."""
+"""``trn local up`` and ``down``: the deployment of a stack's program on this machine."""
 
 import json
 import os
@@ -46,28 +46,28 @@ _DELETIONS_AT_A_TIME = 16
 
 
 class Reporter(Protocol):
-    """Shows what goes on."""
+    """A display of the progress of ``trn local up``."""
 
     def phase(self, text: str) -> None:
-        """What is done now, in a few words."""
+        """Show the current step, named in a few words."""
         ...
 
     def planned(self, graph: Graph) -> None:
-        """What the program is going to ask for."""
+        """Show the plan, recorded before anything starts."""
         ...
 
     def started(self, started: Started) -> None:
-        """The control plane runs."""
+        """Show that the control plane runs."""
         ...
 
     def event(self, event: Event) -> None:
-        """What happens to a resource."""
+        """Show an event of a resource."""
         ...
 
 
 @dataclass(frozen=True)
 class UpRequest:
-    """What ``trn local up`` was asked for."""
+    """The options of ``trn local up``."""
 
     project: Path
     stack: str
@@ -77,23 +77,23 @@ class UpRequest:
 
 @dataclass(frozen=True)
 class Result:
-    """What an ``up`` did."""
+    """The result of an ``up``."""
 
     graph: Graph
     outputs: Mapping[str, Any]
     started: Started
     changes: Mapping[str, Mapping[str, int]]
-    """Kind of holding to change to how many."""
+    """Number of resources by kind of holding and change."""
     not_installed: Mapping[str, str]
-    """Helm release (its name) or kustomization to why."""
+    """Reason by name of Helm release or kustomization."""
     notes: tuple[str, ...]
     real_volcano: bool
     seconds: float
-    """For the program, without the start of the control plane."""
+    """Duration of the program's run and of the steps after it, without the start of the control plane."""
 
     @property
     def unchanged(self) -> bool:
-        """Whether everything was as the program says already."""
+        """Return whether the stack already matched the program."""
         return not self.started.started and not any(
             count for kind in self.changes.values() for change, count in kind.items() if change != Change.SAME
         )
@@ -101,21 +101,21 @@ class Result:
 
 @dataclass(frozen=True)
 class Report:
-    """What the last complete ``up`` left: for ``trn local status``, ``trn local kubectl`` and ``trn verify``."""
+    """The report of the last complete ``up``, for ``trn local status``, ``trn local kubectl`` and ``trn verify``."""
 
     server: str = ""
     kubernetes: str = ""
     """Version of the API server: ``v1.35.4``."""
     not_installed: Mapping[str, str] = field(default_factory=dict)
-    """Helm release or kustomization to why it is not on this machine."""
+    """Reason why it is not on this machine, by name of Helm release or kustomization."""
     simulated: tuple[str, ...] = ()
-    """Packages whose answers were made up."""
+    """Packages that the simulation answered for."""
     real_volcano: bool = False
     """Whether Volcano's own processes run."""
 
     @staticmethod
     def of(result: Result) -> "Report":
-        """What an ``up`` reports."""
+        """Return the report of an ``up``."""
         return Report(
             server=result.started.server,
             kubernetes=result.started.version,
@@ -126,7 +126,7 @@ class Report:
 
     @staticmethod
     def load(paths: Paths) -> "Report":
-        """The report of a stack; an empty one where no ``up`` came to its end."""
+        """Return the report of a stack; an empty one where no ``up`` has completed."""
         try:
             data = parse_json(paths.report.read_text(encoding="utf-8"))
             return Report(
@@ -141,12 +141,12 @@ class Report:
 
     @property
     def minor(self) -> str:
-        """``1.35``; the library's own where none ran."""
+        """Return the API server's minor version, ``1.35``; the library's default version where no control plane ran."""
         parts = self.kubernetes.removeprefix("v").split(".")
         return ".".join(parts[:2]) if len(parts) > 1 else KUBERNETES
 
     def to_json(self) -> dict[str, Any]:
-        """The versioned JSON form."""
+        """Return the versioned JSON form."""
         return {
             "schemaVersion": REPORT_VERSION,
             "local": True,
@@ -159,10 +159,10 @@ class Report:
 
 
 class UpFailed(LocalCloudError):  # noqa: N818 (what happened)
-    """The program, or something it asked for, failed.
+    """The error of a program that failed, or that has failed resources.
 
     Attributes:
-        failures: URN and message of each, the first first; empty when the program itself failed.
+        failures: URN and message of each failed resource, in order of time; empty when the program itself failed.
         detail: the program's own traceback and output.
     """
 
@@ -173,14 +173,14 @@ class UpFailed(LocalCloudError):  # noqa: N818 (what happened)
 
 
 def up(asked: UpRequest, reporter: Reporter) -> Result:
-    """Brings a stack to what its program says. Run again after whatever happened, it goes on.
+    """Make a stack on this machine match its program. After a failure or a kill, the same command continues the work.
 
     Raises:
         ProjectError: no project, no stack.
         InvalidConfig: the stack's config is refused; nothing was started.
         ProgramFailed: the program raised before anything was started.
-        UpFailed: something failed on the way; what is done stays.
-        ClusterError: all else that stops it.
+        UpFailed: a resource failed on the way; completed resources stay.
+        ClusterError: any other failure.
     """
     adjust = _adjustment(asked)
     reporter.phase("Reading the program")
@@ -238,13 +238,13 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
 
 
 def down(paths: Paths, stack: str) -> tuple[str, ...]:
-    """Ends a stack's processes and removes everything of it but the cached binaries and charts.
+    """End a stack's processes and remove all its files but the cached binaries and charts.
 
     Returns:
-        The processes that were ended.
+        The names of the ended processes.
 
     Raises:
-        ClusterError: when somebody else is changing the stack, or its files cannot be removed.
+        ClusterError: another command is changing the stack, or its files cannot be removed.
     """
     if not paths.root.exists():
         return tuple(processes.stop(paths))
@@ -260,19 +260,19 @@ def down(paths: Paths, stack: str) -> tuple[str, ...]:
 
 
 def kubernetes_minor(graph: Graph) -> str:
-    """The Kubernetes version that the program's cluster asks for; the library's own for a program without one."""
+    """Return the Kubernetes version of the program's cluster; the library's default for a program without a cluster."""
     clusters = graph.of_type("aws:eks/cluster:Cluster")
     return next((str(each.inputs["version"]) for each in clusters if each.inputs.get("version")), KUBERNETES)
 
 
 def service_range(graph: Graph) -> str:
-    """The addresses that the program's cluster gives its services; the local cloud's own where it names none."""
+    """Return the service CIDR of the program's cluster; the local cloud's default where the cluster names none."""
     networks = (each.inputs.get("kubernetesNetworkConfig") or {} for each in graph.of_type("aws:eks/cluster:Cluster"))
     return next((str(each["serviceIpv4Cidr"]) for each in networks if each.get("serviceIpv4Cidr")), SERVICE_RANGE)
 
 
 def _volcano(graph: Graph, paths: Paths, progress: Callable[[str], None]) -> Programs:
-    """Volcano's programs, for a stack that installs it."""
+    """Return Volcano's programs, for a stack that installs it."""
     releases = graph.of_type("kubernetes:helm.sh/v3:Release")
     if not any(each.inputs.get("chart") == VOLCANO_CHART for each in releases):
         return Programs()
@@ -280,7 +280,7 @@ def _volcano(graph: Graph, paths: Paths, progress: Callable[[str], None]) -> Pro
 
 
 def _csi_drivers(graph: Graph) -> tuple[str, ...]:
-    """Storage drivers of the program's add-ons. Each runs on every node, whatever its taints."""
+    """Return the names of the storage drivers of the program's add-ons. Each runs on every node despite taints."""
     names = {str(each.inputs.get("addonName")) for each in graph.of_type("aws:eks/addon:Addon")}
     return tuple(each.driver.name for each in ADDONS.values() if each.driver and each.name in names)
 
@@ -293,7 +293,7 @@ def _adjustment(asked: UpRequest) -> Callable[..., Any]:
 
 @dataclass
 class _Tally:
-    """Counts what happens while it is shown."""
+    """A counter of events, which passes each event on to the reporter."""
 
     reporter: Reporter
     changes: dict[str, Counter[str]] = field(default_factory=dict)
@@ -335,7 +335,7 @@ def _run_program(asked: UpRequest, adjust: Callable[..., Any], options: BackendO
 
 
 def _delete_left_over(paths: Paths, project: Path, programs: Mapping[str, Path], tally: _Tally) -> None:
-    """What the program does not ask for any more goes, what was made last first."""
+    """Delete the resources that are no longer in the program, newest first."""
     ledger = Ledger.open(paths.ledger)
     left = ledger.left_over()
     if protected := [each.urn for each in left if each.protect]:
@@ -372,7 +372,7 @@ def _delete_left_over(paths: Paths, project: Path, programs: Mapping[str, Path],
 
 
 def _outputs(graph: Graph, paths: Paths, stack: str) -> dict[str, Any]:
-    """The program's outputs, with a kubeconfig that works here: AWS would have given the tokens."""
+    """Return the program's outputs with a kubeconfig that works here: on AWS, it would get its tokens from AWS."""
     outputs = dict(graph.outputs)
     if "kubeconfig" in outputs:
         outputs["kubeconfig"] = paths.kubeconfig.read_text(encoding="utf-8")
@@ -382,7 +382,7 @@ def _outputs(graph: Graph, paths: Paths, stack: str) -> dict[str, Any]:
 
 
 def _kustomizations(graph: Graph, operator: Provided) -> dict[str, str]:
-    """What Pulumi's Kubernetes provider builds itself while it runs, and nothing here does."""
+    """Return a reason for each kustomization, which Pulumi's Kubernetes provider would build but nothing here does."""
     reason = "Pulumi's Kubernetes provider builds it from files that it fetches; not made here"
     if operator.program is not None:
         reason = "its program runs on this machine instead of in a Deployment"
@@ -390,7 +390,7 @@ def _kustomizations(graph: Graph, operator: Provided) -> dict[str, str]:
 
 
 def _write(file: Path, data: Mapping[str, Any]) -> None:
-    """All of it or nothing, for its owner alone."""
+    """Write a file as a whole or not at all, readable by its owner only."""
     part = file.with_suffix(".part")
     try:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -1,4 +1,4 @@
-"""What passes between ``trn local up`` and the program's process, as JSON: the backend's options, and its events."""
+"""The messages between ``trn local up`` and the program's process, as JSON: the backend's options, and its events."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -9,14 +9,14 @@ from trainium_eks.local.changes import Change
 
 @dataclass(frozen=True)
 class BackendOptions:
-    """What the backend in the program's process is made from."""
+    """The options from which the program's process makes its backend."""
 
     root: str
     """Directory of the stack's files."""
     project: str
     """Directory of the Pulumi project."""
     helm: str
-    """Path of the program."""
+    """Path of the Helm program."""
     server: str
     """Address of the API server."""
     instance_types: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -26,15 +26,15 @@ class BackendOptions:
     volcano: Mapping[str, str] = field(default_factory=dict)
     """Paths of Volcano's programs by name: all or none."""
     volcano_missing: str = ""
-    """Why there are none."""
+    """Why Volcano's programs are missing."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return the options as plain data."""
         return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "BackendOptions":
-        """The inverse of :meth:`to_json`."""
+        """Return the options that :meth:`to_json` wrote."""
         return BackendOptions(**{**data, "csi_drivers": tuple(data["csi_drivers"])})
 
 
@@ -61,7 +61,7 @@ class Done:
     kind: str
     """See :attr:`trainium_eks.local.ledger.Holding.kind`."""
     name: str
-    """The physical one."""
+    """The resource's physical name."""
     change: Change
     notes: tuple[str, ...] = ()
     not_installed: str = ""
@@ -100,7 +100,7 @@ class Kept:
 
 
 Event = Begun | Waiting | Done | Failed | Abandoned | Deleted | Kept
-"""What happens to one resource."""
+"""An event of one resource."""
 
 Tell = Callable[[Event], None]
 
@@ -110,12 +110,12 @@ _EVENTS: Mapping[str, type[Event]] = {
 
 
 def to_json(event: Event) -> dict[str, Any]:
-    """Plain data."""
+    """Return an event as plain data."""
     return {"event": type(event).__name__, **asdict(event)}
 
 
 def from_json(data: Mapping[str, Any]) -> Event:
-    """The inverse of :func:`to_json`."""
+    """Return the event that :func:`to_json` wrote."""
     rest = dict(data)
     made = _EVENTS[rest.pop("event")]
     if made is Done:

@@ -1,4 +1,4 @@
-"""Who makes each kind of thing that a stack holds on this machine, and who takes it away again."""
+"""The makers: for each kind of holding, the class that makes it on this machine and deletes it."""
 
 import os
 import re
@@ -27,49 +27,49 @@ from trainium_eks.plan.resource_types import registry
 from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION
 
 TIMEOUT_SECONDS = 300.0
-"""How long a thing may take to be ready where its program says nothing. No image is pulled here."""
+"""Longest wait for a resource to be ready where the program gives no limit. No image is pulled here."""
 
 
 @dataclass(frozen=True)
 class ResourceRequest:
-    """A registration, and what the simulation answered: its id and computed properties."""
+    """A registration with the simulation's answer: its id and computed properties."""
 
     registration: Registration
     identity: str
     computed: Mapping[str, Any]
     made: Mapping[str, Mapping[str, Any]]
-    """Id to inputs of what the stack has made so far: subnets, launch templates."""
+    """Id to inputs of the stack's subnets and launch templates that exist so far."""
     held: Holding | None
-    """What the resource holds from an earlier ``up``."""
+    """The resource's holding from an earlier ``up``."""
     make_room: Callable[[], None] = lambda: None
-    """Deletes what is made from it, before it is deleted itself to be replaced."""
+    """Deletes the holdings made from the resource, before the resource itself is deleted to be replaced."""
 
     @property
     def region(self) -> str:
-        """Of an AWS resource."""
+        """Return the region of an AWS resource."""
         return str(self.computed.get("region", DEFAULT_REGION))
 
     @property
     def timeout_seconds(self) -> float:
-        """The program's own limit where it gives one."""
+        """Return the program's time limit, or :data:`TIMEOUT_SECONDS` where it gives none."""
         given = self.registration.options.custom_timeouts
         text = given.get("update" if self.held else "create") or given.get("create")
         return seconds(text) if text else TIMEOUT_SECONDS
 
 
 class Maker(Protocol):
-    """One kind of holding."""
+    """The maker of one kind of holding."""
 
     def reference(self, asked: ResourceRequest) -> Mapping[str, Any]:
-        """What is going to be made, as plain data, before it is."""
+        """Return the reference of a resource, as plain data, before the resource is made."""
         ...
 
     def apply(self, asked: ResourceRequest) -> Applied:
-        """Makes it as it should be, whatever is there."""
+        """Make the resource match its registration, from any state."""
         ...
 
     def delete(self, reference: Mapping[str, Any]) -> None:
-        """Takes it away; fine when it is not there."""
+        """Delete a resource; no error when it does not exist."""
         ...
 
 
@@ -83,17 +83,17 @@ def makers(
     csi_drivers: Sequence[str] = (),
     volcano: Programs | None = None,
 ) -> Mapping[str, Maker]:
-    """The makers of a running cluster, by the kind of what they make.
+    """Return the makers of a running cluster by kind of holding.
 
     Args:
         paths: the stack's files.
         project: directory of the Pulumi project, which paths of charts are relative to.
-        helm: the program.
-        waiting: told what the calling thread waits for, now and then.
-        stopping: when set, what is being awaited is given up.
-        catalogue: what instance types have.
+        helm: path of the Helm program.
+        waiting: called from time to time with the reason for which the calling thread waits.
+        stopping: when set, waits that are under way are given up.
+        catalogue: properties of the instance types.
         csi_drivers: names of the storage drivers that run on every node.
-        volcano: Volcano's programs; none are needed to take its release away.
+        volcano: Volcano's programs; none are needed to delete its release.
     """
     api = Api.connect(paths.kubeconfig)
     objects = Objects(api, waiting, stopping)
@@ -110,16 +110,16 @@ def makers(
 
 
 def kind_of(type_: str) -> str:
-    """Which maker a resource type belongs to, as its row says."""
+    """Return the kind of maker for a resource type, as its row says."""
     row = registry.find(type_)
     return row.local if row else "simulated"
 
 
 def seconds(duration: str) -> float:
-    """A Go duration (``1h30m``, ``90s``) in seconds.
+    """Return a Go duration (``1h30m``, ``90s``) in seconds.
 
     Raises:
-        ClusterError: when it is none.
+        ClusterError: the text is not a duration.
     """
     units = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
     found = re.findall(r"(\d+(?:\.\d+)?)(ms|h|m|s)", duration)
@@ -129,7 +129,7 @@ def seconds(duration: str) -> float:
 
 
 class _Objects:
-    """Kubernetes objects."""
+    """The maker of Kubernetes objects."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -157,14 +157,14 @@ class _Objects:
 
 
 def _manifest(asked: ResourceRequest) -> dict[str, Any]:
-    """The inputs, with the name and namespace that the simulation settled."""
+    """Return the inputs with the name and namespace that the simulation chose."""
     named = {key: asked.computed["metadata"][key] for key in ("name", "namespace") if key in asked.computed["metadata"]}
     inputs = dict(asked.registration.inputs)
     return {**inputs, "metadata": {**(inputs.get("metadata") or {}), **named}}
 
 
 class _Releases:
-    """Helm releases."""
+    """The maker of Helm releases."""
 
     def __init__(self, releases: Releases) -> None:
         self._releases = releases
@@ -185,7 +185,7 @@ _SIZE = "scalingConfig.desiredSize"
 
 
 class _Nodes:
-    """The nodes of managed node groups."""
+    """The maker of the nodes of managed node groups."""
 
     def __init__(self, paths: Paths, nodes: Nodes, catalogue: Catalogue, drivers: Sequence[str]) -> None:
         self._paths = paths
@@ -216,7 +216,7 @@ class _Nodes:
 
 
 class _Addons:
-    """What EKS add-ons run in the cluster."""
+    """The maker of the workloads of EKS add-ons."""
 
     def __init__(self, workloads: AddonWorkloads) -> None:
         self._workloads = workloads
@@ -233,7 +233,7 @@ class _Addons:
 
 
 class _Simulated:
-    """What exists in name only: all the rest of AWS."""
+    """The maker of all other AWS resources, which exist in name only."""
 
     def reference(self, asked: ResourceRequest) -> Mapping[str, Any]:
         return {"id": asked.identity}
@@ -245,4 +245,4 @@ class _Simulated:
         return Applied(Change.UPDATED if changed else Change.SAME)
 
     def delete(self, reference: Mapping[str, Any]) -> None:
-        """There is nothing to take away."""
+        """Do nothing: the resource exists in name only."""

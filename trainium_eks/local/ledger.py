@@ -1,8 +1,8 @@
-"""What a stack has made on this machine: the ledger, written before anything is made and after it is done.
+"""The ledger: the list of a stack's holdings on this machine, written before each is made and after it is done.
 
-One JSON line for each change, appended; a kill at any moment loses at most the line being written, and what that
-line was about had not begun. A resource stands in it once for each thing it holds: while an object is replaced by one
-of another name, there are two.
+One JSON line for each change, appended; a kill at any moment loses at most the line being written, and the work that
+this line announces had not begun. A resource has one entry for each thing it holds: while an object is replaced by
+another one of a different name, there are two.
 """
 
 import errno
@@ -28,27 +28,28 @@ class Holding:
     urn: str
     type: str
     kind: str
-    """Who made it: ``object``, ``release``, ``nodes``, ``addon``, or ``simulated`` for what exists in name only."""
+    """Kind of the maker: ``object``, ``release``, ``nodes``, ``addon``, or ``simulated`` for a resource in name only.
+    """
     reference: Mapping[str, Any]
-    """What its maker needs to find it again."""
+    """The data by which its maker finds it again."""
     digest: str = ""
-    """Of the inputs it was made from."""
+    """Digest of the inputs it was made from."""
     after: tuple[str, ...] = ()
-    """URNs that were there before it, and that it outlives never."""
+    """URNs of the resources that existed before it; it never outlives these."""
     deleted_with: str = ""
-    """URN of what takes it along when it goes; empty for what is deleted by itself."""
+    """URN of the resource that is deleted with this one; empty for a holding that is deleted by itself."""
     replaced_with: tuple[str, ...] = ()
-    """URNs of what it is made from: when one of these is replaced, it is deleted first and made anew."""
+    """URNs of the resources it is made from: when one of these is replaced, it is deleted first and made anew."""
     protect: bool = False
     retain: bool = False
     run: int = 0
-    """The ``up`` that last asked for it."""
+    """Number of the last ``up`` with this holding in its program."""
     done: bool = False
-    """Whether that ``up`` finished it."""
+    """Whether that ``up`` completed it."""
 
     @property
     def key(self) -> str:
-        """What tells it from other things of the same resource."""
+        """Return the key that sets a holding apart from other holdings of the same resource."""
         return f"{self.urn} {self.kind} {json.dumps(self.reference, sort_keys=True)}"
 
 
@@ -67,10 +68,10 @@ class Ledger:
 
     @staticmethod
     def open(file: Path) -> "Ledger":
-        """The ledger in a file, which need not exist. A last line that was cut off is as if it were not there.
+        """Return the ledger in a file, which need not exist. A last line that was cut off is dropped.
 
         Raises:
-            ClusterError: for a file of another version, or one that cannot be read.
+            ClusterError: the file has another version or cannot be read.
         """
         ledger = Ledger(file)
         try:
@@ -90,22 +91,22 @@ class Ledger:
 
     @property
     def holdings(self) -> tuple[Holding, ...]:
-        """Everything held, oldest first."""
+        """Return all holdings, oldest first."""
         return tuple(self._holdings.values())
 
     def of(self, urn: str, kind: str) -> Holding | None:
-        """What a resource holds, the newest."""
+        """Return the newest holding of a kind of a resource."""
         with self._lock:
             mine = [each for each in self._holdings.values() if (each.urn, each.kind) == (urn, kind)]
         return mine[-1] if mine else None
 
     def begin(self) -> None:
-        """A new ``up``: what it does not ask for is left over afterwards."""
+        """Begin a new ``up``: holdings that it does not ask for are left over afterwards."""
         self.run += 1
         self._append({"run": self.run})
 
     def hold(self, holding: Holding, *, done: bool) -> None:
-        """Writes down what is about to be made, or that it is done."""
+        """Record a holding that is about to be made, or that is done."""
         holding = replace(holding, run=self.run, done=done)
         with self._lock:
             self._holdings.pop(holding.key, None)
@@ -113,25 +114,25 @@ class Ledger:
             self._append({"hold": asdict(holding)})
 
     def drop(self, holding: Holding) -> None:
-        """Writes down that it is gone."""
+        """Record that a holding is gone."""
         with self._lock:
             self._holdings.pop(holding.key, None)
             self._append({"drop": holding.key})
 
     def made_from(self, urn: str) -> tuple[Holding, ...]:
-        """What earlier ``up`` commands made from a resource, and this one has not come to yet."""
+        """Return the holdings that earlier ``up`` commands made from a resource and this ``up`` has not reached."""
         with self._lock:
             return tuple(each for each in self._holdings.values() if urn in each.replaced_with and each.run != self.run)
 
     def left_over(self) -> tuple[Holding, ...]:
-        """What the current ``up`` did not ask for."""
+        """Return the holdings that the current ``up`` did not ask for."""
         return tuple(each for each in self._holdings.values() if each.run != self.run)
 
     def compact(self) -> None:
-        """Rewrites the file with what is held now; all of it or nothing.
+        """Rewrite the file with the current holdings, as a whole or not at all.
 
         Raises:
-            ClusterError: when it cannot be written.
+            ClusterError: the file cannot be written.
         """
         lines = [{"version": VERSION}, {"run": self.run}, *({"hold": asdict(each)} for each in self.holdings)]
         part = self.file.with_suffix(".part")
@@ -158,7 +159,7 @@ class Ledger:
             self._holdings.pop(line["drop"], None)
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        """One line more, or none: what was written of it when the disk became full is taken back."""
+        """Append one line, or none: a partly written line is removed when the disk is full."""
         try:
             descriptor = os.open(self.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
@@ -174,16 +175,16 @@ class Ledger:
 
 
 def digest(inputs: Mapping[str, Any]) -> str:
-    """SHA-256 of a resource's inputs; they may hold secrets, so they themselves are never written."""
+    """Return the SHA-256 of a resource's inputs; the inputs may hold secrets, so they themselves are never written."""
     return hashlib.sha256(json.dumps(inputs, sort_keys=True, default=repr).encode()).hexdigest()
 
 
 def deletion_order(holdings: Iterable[Holding]) -> list[list[Holding]]:
-    """In rounds: nothing goes before what was made after it, and what is in one round can go at the same time.
+    """Return the holdings in rounds: each goes after all that were made after it, and all of one round can go at once.
 
-    What is taken along by something else is gone only when that is: a volume waits for the namespace of its claim.
-    What waits for each other in a ring goes in one round. No single program makes one, but two may: what is left of
-    one ``up`` can have come after what is left of another, and the other way round.
+    A resource that is deleted with another one is gone only when the other one is: a volume waits for the namespace of
+    its claim. Resources that wait for each other in a ring go in one round. No single program makes a ring, but two
+    may: the left-overs of one ``up`` can have come after the left-overs of another, and the other way round.
     """
     left = list(holdings)
     after = _after(left)
@@ -198,7 +199,7 @@ def deletion_order(holdings: Iterable[Holding]) -> list[list[Holding]]:
 
 
 def _after(holdings: Sequence[Holding]) -> dict[str, set[str]]:
-    """URN to the URNs that must not go before it."""
+    """Return for each URN the URNs that must not be deleted before it."""
     after: dict[str, set[str]] = {}
     for each in holdings:
         after.setdefault(each.urn, set()).update(each.after)
@@ -212,7 +213,7 @@ def _after(holdings: Sequence[Holding]) -> dict[str, set[str]]:
 
 
 def _ring(after: Mapping[str, set[str]]) -> set[str]:
-    """Of URNs that all have something after them: those that only their own ring comes after."""
+    """Return the URNs that nothing outside of their own ring comes after. Each given URN has another one after it."""
 
     def all_before(urn: str) -> set[str]:
         found: set[str] = set()

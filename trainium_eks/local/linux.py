@@ -1,4 +1,4 @@
-"""The few system calls of Linux that Python's standard library lacks, by ctypes. Importable everywhere."""
+"""System calls of Linux that Python's standard library lacks, by ctypes. Importable everywhere."""
 
 import ctypes
 import errno
@@ -8,11 +8,11 @@ from enum import IntFlag
 from functools import cache
 
 AVAILABLE = sys.platform.startswith("linux")
-"""Whether this machine has them."""
+"""Whether this machine has these system calls."""
 
 
 class Namespaces(IntFlag):
-    """Kinds of namespaces (``clone(2)``)."""
+    """The kinds of namespaces (``clone(2)``)."""
 
     MOUNT = 0x00020000
     UTS = 0x04000000
@@ -23,13 +23,13 @@ class Namespaces(IntFlag):
 
 
 class Resolve(IntFlag):
-    """How a path may be resolved (``openat2(2)``)."""
+    """The limits to the resolution of a path (``openat2(2)``)."""
 
     NO_MAGIC_LINKS = 0x02
     BENEATH = 0x08
-    """Links that lead out of the directory are refused."""
+    """Refuse links that lead out of the directory."""
     IN_ROOT = 0x10
-    """The directory is taken as the root."""
+    """Take the directory as the root."""
 
 
 _FILES = {
@@ -64,20 +64,20 @@ def _checked(result: int, what: str) -> None:
 
 
 def unshare(kinds: Namespaces) -> None:
-    """New namespaces for this process (of processes: for its children)."""
+    """Make new namespaces for this process (of processes: for its children)."""
     _checked(_libc().unshare(int(kinds)), "unshare")
 
 
 def become_root(uid: int, gid: int) -> None:
-    """Maps root of the user namespace that was just made to this user."""
-    # The order is the kernel's: a group may only be mapped once groups can no longer be dropped.
+    """Map root of the new user namespace to this user."""
+    # In the kernel's order: a group may only be mapped once groups can no longer be dropped.
     for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
 
 
 def join(pid: int, kinds: Namespaces) -> None:
-    """Enters namespaces of another process, the user namespace first."""
+    """Enter namespaces of another process, the user namespace first."""
     wanted = [kind for kind in _FILES if kind in kinds]
     opened = [(kind, os.open(f"/proc/{pid}/ns/{_FILES[kind]}", os.O_RDONLY | os.O_CLOEXEC)) for kind in wanted]
     try:
@@ -89,35 +89,36 @@ def join(pid: int, kinds: Namespaces) -> None:
 
 
 def mount(source: str, target: str, kind: str, options: str = "") -> None:
-    """Mounts a file system of a kind (``tmpfs``, ``proc``, ``devpts``)."""
+    """Mount a file system of a kind (``tmpfs``, ``proc``, ``devpts``)."""
     flags = _MS_NOSUID | (0 if kind == "devpts" else _MS_NODEV)
     _mount(source, target, kind, flags, options)
 
 
 def bind(source: str, target: str, *, read_only: bool = False) -> None:
-    """Makes a directory or file, with all that is mounted in it, seen at another path."""
+    """Mount a directory or file, with all mounts in it, at another path."""
     _mount(source, target, None, _MS_BIND | _MS_REC, None)
     if read_only:
         make_read_only(target)
 
 
 def move(source: str, target: str) -> None:
-    """Moves a mount."""
+    """Move a mount."""
     _mount(source, target, None, _MS_MOVE, None)
 
 
 def open_in(directory: int, path: str, flags: int, resolution: Resolve) -> int:
-    """A descriptor of a path in an open directory.
+    """Return a descriptor of a path in an open directory.
 
     Raises:
-        OSError: ``EXDEV`` or ``ELOOP`` where it may not be resolved so, ``ENOSYS`` where the kernel cannot ask for it.
+        OSError: ``EXDEV`` or ``ELOOP`` where the path may not be resolved so, ``ENOSYS`` where the kernel lacks the
+            call.
     """
     if not AVAILABLE:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     how = (ctypes.c_uint64 * 3)(flags, 0, int(resolution))
     for _ in range(_RENAMED_TRIES):
         found: int = _libc().syscall(_SYS_OPENAT2, directory, os.fsencode(path), how, ctypes.sizeof(how))
-        # Somebody renamed a directory on the way meanwhile.
+        # Again where another process has just renamed a directory on the way.
         if found >= 0 or ctypes.get_errno() not in (errno.EAGAIN, errno.EINTR):
             break
     _checked(found, path)
@@ -125,12 +126,12 @@ def open_in(directory: int, path: str, flags: int, resolution: Resolve) -> int:
 
 
 def make_private(target: str) -> None:
-    """What is mounted below from now on is not seen elsewhere."""
+    """Hide later mounts below a mount from other namespaces."""
     _mount(None, target, None, _MS_REC | _MS_PRIVATE, None)
 
 
 def make_read_only(target: str) -> None:
-    """A mount and those in it; before Linux 5.12 only the one."""
+    """Make a mount and all mounts in it read-only; before Linux 5.12 only the mount itself."""
     attributes = (ctypes.c_uint64 * 4)(_MOUNT_ATTR_RDONLY, 0, 0, 0)
     result = _libc().syscall(
         _SYS_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(target), _AT_RECURSIVE, attributes, ctypes.sizeof(attributes)
@@ -140,14 +141,14 @@ def make_read_only(target: str) -> None:
 
 
 def remount_read_only(target: str) -> None:
-    """One mount, and none in it."""
+    """Make one mount read-only, and none in it."""
     # Flags that the mount has in the outer namespace must be kept.
     kept = os.statvfs(target).f_flag & (_MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
     _mount(None, target, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | kept, None)
 
 
 def change_root(directory: str) -> None:
-    """Makes a mount the root, and lets go of the old one."""
+    """Make a mount the root, and unmount the old one."""
     os.chdir(directory)
     number = _SYS_PIVOT_ROOT.get(os.uname().machine)
     if number is None:
@@ -159,18 +160,18 @@ def change_root(directory: str) -> None:
 
 
 def set_host_name(name: str) -> None:
-    """Of the UTS namespace."""
+    """Set the host name of the UTS namespace."""
     encoded = name.encode()
     _checked(_libc().sethostname(encoded, len(encoded)), "sethostname")
 
 
 def die_with_parent(signal_number: int) -> None:
-    """This process gets a signal when the one that started it ends."""
+    """Have this process get a signal when its parent ends."""
     _checked(_libc().prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0), "prctl")
 
 
 def adopt_orphans() -> None:
-    """Descendants whose parents end become children of this process."""
+    """Make this process the parent of its orphaned descendants."""
     _checked(_libc().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl")
 
 

@@ -1,4 +1,4 @@
-"""One command at a time changes a stack's local cloud."""
+"""The lock of a stack's local cloud: one command at a time changes it."""
 
 import json
 import os
@@ -17,17 +17,18 @@ from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
 
 @contextmanager
 def locked(paths: Paths, doing: str, *, wait_seconds: float = 5.0) -> Iterator[None]:
-    """Holds the stack's lock; the system lets go of it when the process ends, however it ends.
+    """Hold the stack's lock; the system releases it when the process ends, even by a kill.
 
-    Creates the stack's directory. The one who holds the lock may remove the directory with it.
+    Creates the stack's directory. The holder of the lock may remove the directory with it.
 
     Args:
         paths: the stack's files.
-        doing: the command, for whoever finds the lock held: ``trn local up --stack dev``.
-        wait_seconds: how long to wait for another one, before giving up.
+        doing: the command, shown to another process that finds the lock held: ``trn local up --stack dev``.
+        wait_seconds: how long to wait for another holder, before giving up.
 
     Raises:
-        ClusterError: another process holds it (which, doing what, since when), or the directory cannot be written.
+        ClusterError: another process holds it (which process, its command, since when), or the directory cannot be
+            written.
     """
     lock = _taken(paths, doing, wait_seconds)
     try:
@@ -50,7 +51,7 @@ def _taken(paths: Paths, doing: str, wait_seconds: float) -> FileLock:
             lock.acquire()
             return lock
         except FileNotFoundError:
-            continue  # `down` removed the directory between the two: once more
+            continue  # `down` removed the directory between the two calls: try again
         except Timeout:
             raise LocalCloudError(_held(paths)) from None
         except OSError as error:
@@ -65,5 +66,5 @@ def _held(paths: Paths) -> str:
         seconds = time.time() - holder["since"]
         who = f"`{holder['doing']}` (process {holder['pid']}) since {since}, {seconds:.0f} s ago"
     except (OSError, *MISSHAPEN):
-        who = "another process"  # it has only just taken it
+        who = "another process"  # it has just taken the lock and not yet written its name
     return f"The local cloud in {paths.root} is being changed by {who}. {advice}"

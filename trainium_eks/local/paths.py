@@ -1,4 +1,4 @@
-"""Where the local cloud keeps what it knows: everything of a stack in one directory, binaries in the user's cache."""
+"""The places of the local cloud's files: one directory for each stack, binaries in the user's cache."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,79 +17,79 @@ class Paths:
 
     @staticmethod
     def of(project: Path, stack: str) -> "Paths":
-        """The files of a stack of the project in that directory."""
+        """Return the files of a stack of the project in that directory."""
         return Paths(project.resolve() / ".local" / stack)
 
     @property
     def lock(self) -> Path:
-        """Held by whoever changes anything here."""
+        """Return the file that is locked while a command changes the stack."""
         return self.root / "lock"
 
     @property
     def pki(self) -> Path:
-        """Certificates and keys."""
+        """Return the directory of certificates and keys."""
         return self.root / "pki"
 
     @property
     def logs(self) -> Path:
-        """One ``<process>.log`` each."""
+        """Return the directory of logs, one ``<process>.log`` each."""
         return self.root / "logs"
 
     @property
     def etcd(self) -> Path:
-        """etcd's data: all Kubernetes objects."""
+        """Return the directory of etcd's data: all Kubernetes objects."""
         return self.root / "etcd"
 
     @property
     def settings(self) -> Path:
-        """Ports and versions of the control plane, JSON."""
+        """Return the JSON file of the control plane's ports and versions."""
         return self.root / "control-plane.json"
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's, for people and for ``trn``."""
+        """Return the administrator's kubeconfig, for people and for ``trn``."""
         return self.root / "kubeconfig"
 
     def kubeconfig_of(self, namespace: str) -> Path:
-        """A researcher's, of that namespace."""
+        """Return the kubeconfig of a namespace's researchers."""
         return self.root / f"kubeconfig-{namespace}"
 
     @property
     def ledger(self) -> Path:
-        """What was made, one JSON line for each change."""
+        """Return the ledger, one JSON line for each change of a holding."""
         return self.root / "ledger.jsonl"
 
     @property
     def pools(self) -> Path:
-        """What the nodes of each group are made from, one JSON file each."""
+        """Return the directory of the node groups' settings, one JSON file each."""
         return self.root / "pools"
 
     @property
     def outputs(self) -> Path:
-        """The stack's outputs, JSON."""
+        """Return the JSON file of the stack's outputs."""
         return self.root / "outputs.json"
 
     @property
     def report(self) -> Path:
-        """What the last ``up`` did and did not install, JSON."""
+        """Return the JSON file that lists the results of the last ``up``, with the releases that it did not install."""
         return self.root / "report.json"
 
     @property
     def pods(self) -> Path:
-        """Pods that run here, a directory each, named by its uid."""
+        """Return the directory of the pods that run here, with a directory named by uid for each."""
         return self.root / "pods"
 
     @property
     def kept(self) -> Path:
-        """What pods wrote that are gone; see :mod:`trainium_eks.local.agent.log_retention`."""
+        """Return the directory of deleted pods' logs; see :mod:`trainium_eks.local.agent.log_retention`."""
         return self.root / "kept"
 
     @property
     def claims(self) -> Path:
-        """Content of the volumes that pods claim: a directory for each namespace, with one for each claim."""
+        """Return the directory of claimed volumes: a directory for each namespace, with one for each claim."""
         return self.root / "claims"
 
     @property
     def volcano(self) -> Path:
-        """Configuration and certificates of Volcano's processes."""
+        """Return the directory of configuration and certificates of Volcano's processes."""
         return self.root / "volcano"

@@ -1,1 +1,1 @@
-"""Plain facts and judgements: the catalogue, the config model, and what is wrong with a config. Imports no pulumi."""
+"""Plain facts and validation: the catalogue, the config model, and the problems of a config. Imports no pulumi."""

@@ -1,4 +1,4 @@
-"""From when on an alert fires: the thresholds of every alert of :mod:`trainium_eks.observe.alerts.alerts`."""
+"""Thresholds of the alerts in :mod:`trainium_eks.observe.alerts.alerts`."""
 
 from typing import Annotated
 

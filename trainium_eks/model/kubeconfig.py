@@ -1,4 +1,4 @@
-"""What every kubeconfig written here looks like: one cluster, one user, one context."""
+"""The form of every kubeconfig written here: one cluster, one user, one context."""
 
 from collections.abc import Mapping
 
@@ -12,15 +12,15 @@ def document(
     *,
     namespace: str = "",
 ) -> dict[str, object]:
-    """A kubeconfig as data.
+    """Return a kubeconfig as data.
 
     Args:
-        cluster: its entry, and that of the context; a context in a namespace is ``<cluster>-<namespace>``.
+        cluster: name of the cluster's entry and of the context; a context in a namespace is ``<cluster>-<namespace>``.
         server: ``https://…`` of the Kubernetes API.
         certificate_authority: base64 of the CA that signs for the server.
-        user: its entry.
-        credentials: how the user is told (``exec``, ``client-certificate-data``).
-        namespace: of the context; ``default`` when empty.
+        user: name of the user's entry.
+        credentials: the user's credentials (``exec``, ``client-certificate-data``).
+        namespace: namespace of the context; ``default`` when empty.
     """
     context = f"{cluster}-{namespace}" if namespace else cluster
     place = {"cluster": cluster, "user": user, **({"namespace": namespace} if namespace else {})}

@@ -1,4 +1,4 @@
-"""StackOutputs: what a stack tells the tools and people that use it, as one versioned model."""
+"""StackOutputs: the outputs of a stack for tools and people, as one versioned model."""
 
 import subprocess
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from trainium_eks.model.validation.parsing import parse_json
 
 
 class NodeGroupOutput(ConfigModel):
-    """One accelerator node group, as a launcher needs to know it."""
+    """One accelerator node group, with the facts that a launcher needs."""
 
     name: str
     """Name within the stack (``trn1-32xl-ng1``)."""
@@ -29,7 +29,7 @@ class NodeGroupOutput(ConfigModel):
     max_size: StrictInt
     """Most nodes."""
     desired_size: StrictInt | None = None
-    """Nodes that the stack asks for; null where an autoscaler or a person decides (`ignoreDesiredSize`)."""
+    """Number of nodes that the stack sets; null where an autoscaler or a person decides (`ignoreDesiredSize`)."""
     resources: dict[str, StrictInt]
     """Devices and EFA interfaces of one node: ``{aws.amazon.com/neuron: 16, vpc.amazonaws.com/efa: 8}``."""
     labels: dict[str, str]
@@ -54,7 +54,7 @@ class NamespaceOutput(ConfigModel):
     priority_classes: tuple[str, ...] = priorities.NAMES
     """Priority classes that its jobs may name."""
     training_user_id: StrictInt | None = None
-    """UID and GID that its jobs run as, which its directory belongs to; null where that is not known."""
+    """UID and GID of its jobs and of its directory; null where they are not known."""
 
 
 class SharedVolumeOutput(ConfigModel):
@@ -74,7 +74,7 @@ class SharedVolumeOutput(ConfigModel):
     bucket: str
     """Linked S3 bucket, or empty."""
     write_megabytes_per_second: float | None = None
-    """What it writes in the long run, MB/s; null from a stack of an earlier release."""
+    """Its sustained write throughput, MB/s; null from a stack of an earlier release."""
 
 
 class StackOutputs(ConfigModel):
@@ -112,27 +112,27 @@ class StackOutputs(ConfigModel):
     instance_types: dict[str, Any] = pydantic.Field(default_factory=dict)
     """Entries by which the config adds to or changes the catalogue of instance types."""
     training: TrainingConfig = TrainingConfig()
-    """What is known of jobs before they run: the size of a checkpoint, and how often nodes fail."""
+    """Assumptions about jobs before they run: the size of a checkpoint, and how often nodes fail."""
     log_group: str | None = None
-    """CloudWatch log group of the containers' logs, whose streams are ``<namespace>/<pod>/<container>``; null where the
+    """CloudWatch log group of the containers' logs, with streams ``<namespace>/<pod>/<container>``; null where the
     stack keeps none."""
     hourly_usd: float
-    """Estimated cost an hour at desired sizes, USD; what has no known price is left out."""
+    """Estimated cost an hour at desired sizes, USD; resources without a known price are left out."""
     other_hourly_usd: float | None = None
     """The same without the accelerator groups; null from a stack of an earlier release."""
 
     @staticmethod
     def parse(data: Mapping[str, Any]) -> "StackOutputs":
-        """The outputs from plain data.
+        """Return the outputs from plain data.
 
         Raises:
-            ShapeError: for data of another shape or schema version.
+            ConfigModelError: for malformed data or another schema version.
         """
         return read(StackOutputs, data)
 
     @staticmethod
     def load(source: Path | str, *, directory: Path | None = None) -> "StackOutputs":
-        """The outputs of a stack.
+        """Return the outputs of a stack.
 
         Args:
             source: a JSON file, or the name of a stack for ``pulumi stack output``.
@@ -140,8 +140,8 @@ class StackOutputs(ConfigModel):
 
         Raises:
             FileNotFoundError: for a stack name when the Pulumi CLI is not on PATH.
-            RuntimeError: when ``pulumi`` refuses, with its words.
-            ShapeError: for data of another shape.
+            RuntimeError: when ``pulumi`` fails, with its message.
+            ConfigModelError: for malformed data.
         """
         if isinstance(source, Path) or Path(source).is_file():
             return StackOutputs.parse(parse_json(Path(source).read_text()))

@@ -1,17 +1,18 @@
-"""How a training's own metrics are found: one port, one label, one namespace that may ask.
+"""Discovery of a training's own metrics: one port, one label, one namespace that may scrape.
 
-The launcher gives them to pods, a team's network policy lets the monitoring namespace in, and what scrapes selects pods
-by them.
+The launcher sets port and label on pods, a team's network policy admits the monitoring namespace, and the monitor
+selects pods by the label.
 """
 
 PORT = 9600
-"""Where rank 0 of a training serves them, TCP."""
+"""TCP port on which rank 0 of a training serves its metrics."""
 
 PORT_NAME = "trn-metrics"
-"""Of the container's port."""
+"""Name of the container's port."""
 
 LABEL = "trainium-eks/metrics"
-"""Label of a pod that serves them: ``"true"``."""
+"""Label of a pod that serves metrics: ``"true"``."""
 
 NAMESPACE = "monitoring"
-"""Of what scrapes. It stands here because the launcher reads this module where pydantic is not installed."""
+"""Namespace of Prometheus. It is defined here because the launcher imports this module where pydantic is not
+installed."""

@@ -1,6 +1,6 @@
-"""Configuration of Volcano's scheduler and controllers, from the stack's own terms.
+"""Configuration of Volcano's scheduler and controllers, from the stack's config.
 
-Pure functions. Every choice here was measured with a real Volcano on simulated trn1.32xlarge nodes, or is cited.
+Pure functions. Every choice here was measured with a real Volcano on simulated trn1.32xlarge nodes, or has a source.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ EC2_TOPOLOGY_LABELS = (
     "topology.k8s.aws/network-node-layer-2",
     "topology.k8s.aws/network-node-layer-3",
 )
-"""Labels of a node that name its switches in EC2's network, the widest layer first. The last one, shared by the nodes
+"""Labels of a node that name its switches in EC2's network, the widest layer first. The last label, shared by the nodes
 under one switch, becomes tier 1 of Volcano's HyperNodes."""
 
 CONTROLLER_RATES: Mapping[str, int] = {
@@ -25,30 +25,31 @@ CONTROLLER_RATES: Mapping[str, int] = {
     "controller_worker_threads_for_gc": 8,
     "controller_worker_threads_for_podgroup": 16,
 }
-"""What the controllers may ask of the API server each second, and their threads. The chart's 50 requests a second make
-a gang of 1,000 wait for its pods to be made one after another; these are ceilings, so a small cluster never sees them.
-``benchmarks/gangs.py`` measures what they do."""
+"""The controllers' rate limits for the API server, requests a second, and their threads. The chart's 50 requests a
+second make a gang of 1,000 wait for its pods to be made one after another; these are ceilings, so a small cluster never
+sees them. ``benchmarks/gangs.py`` measures their effect."""
 
 SCHEDULER_RATES: Mapping[str, int] = {"scheduler_kube_api_qps": 2000, "scheduler_kube_api_burst": 2000}
-"""The chart's own numbers, held here so that no upgrade lowers them unseen: a gang is bound pod by pod."""
+"""The chart's default rates, set here so that no upgrade lowers them unnoticed: a gang is bound pod by pod."""
 
 LOG_LEVELS: Mapping[str, int] = {"scheduler_log_level": 2, "controller_log_level": 2, "admission_log_level": 2}
-"""What went wrong, and what was decided for whole jobs. The chart's 3 and 4 write several lines for each pod in each
+"""Log levels for errors, and decisions on whole jobs. The chart's 3 and 4 write several lines for each pod in each
 round: 27 MB for one gang of 1,000."""
 
 
 PLACEMENT_WEIGHTS: Mapping[str, int] = {"leastrequested.weight": 0, "balancedresource.weight": 0}
-"""What ``nodeorder`` leaves to ``binpack``: by default it prefers empty nodes where ``binpack`` prefers full ones, and
-a pool whose nodes are all partly used has none for a gang. These two are also the dearest to compute (decision 30)."""
+"""Weights of ``nodeorder``, 0 in favour of ``binpack``: by default it prefers empty nodes where ``binpack`` prefers
+full nodes, and a pool with all nodes partly used has no free node for a gang. These two are also the most expensive to
+compute (decision 30)."""
 
 NODES_CONSIDERED: Mapping[str, int] = {"scheduler_percentage_nodes_to_find": 10}
-"""Of the nodes that fit a pod, the share that is compared: 10 % of the cluster, and never fewer than 100 nodes, which
-is Volcano's own minimum. With its default, 42 % of 1,000 nodes, a large gang takes 1.2 to 1.8 times as long, and its
-pods are hardly closer together (decision 30). Up to 100 nodes, all are compared."""
+"""Share of the nodes that fit a pod and are compared: 10 % of the cluster, and never fewer than 100 nodes, which is
+Volcano's own minimum. With its default, 42 % of 1,000 nodes, a large gang takes 1.2 to 1.8 times as long, and its pods
+are hardly closer together (decision 30). Up to 100 nodes, all are compared."""
 
 
 def scales_from_zero(volcano: VolcanoConfig, rests_at_zero: bool) -> bool:
-    """Whether jobs must get pods while their pool has no node.
+    """Return whether jobs must get pods while their pool has no node.
 
     Args:
         volcano: the section; its ``scale_from_zero`` decides where it is set.
@@ -58,15 +59,15 @@ def scales_from_zero(volcano: VolcanoConfig, rests_at_zero: bool) -> bool:
 
 
 def shares(queues: Iterable[QueueConfig]) -> bool:
-    """Whether some queue says what it deserves or what is kept for it, which ``capacity`` alone honours."""
+    """Return whether some queue sets ``deserved`` or ``guarantee``, which only the plugin ``capacity`` applies."""
     return any(queue.deserved or queue.guarantee for queue in queues)
 
 
 def holds_for_nodes(volcano: VolcanoConfig, rests_at_zero: bool) -> bool:
     """Return whether a job gets pods only once the nodes that exist have room for it.
 
-    A pool without nodes never gets one then (volcano#3910), with any overcommit factor; and ``reclaim`` skips a job
-    that is held back, so a queue would not get back what others borrowed. Gangs stay whole without it: ``allocate``
+    A pool without nodes never gets a node then (volcano#3910), with any overcommit factor; and ``reclaim`` skips a job
+    that is held back, so a queue would not get back its lent amounts. Gangs stay complete without it: ``allocate``
     binds all or none.
     """
     return not scales_from_zero(volcano, rests_at_zero) and not volcano.reclaim
@@ -84,7 +85,7 @@ def scheduler_actions(volcano: VolcanoConfig) -> tuple[str, ...]:
 
 
 def scheduler_config(volcano: VolcanoConfig, *, queues: Sequence[QueueConfig], rests_at_zero: bool) -> dict[str, Any]:
-    """The scheduler's configuration as data.
+    """Return the scheduler's configuration as data.
 
     Args:
         volcano: the section.
@@ -92,7 +93,7 @@ def scheduler_config(volcano: VolcanoConfig, *, queues: Sequence[QueueConfig], r
         rests_at_zero: whether some accelerator group may have no node.
     """
     holds = holds_for_nodes(volcano, rests_at_zero)
-    # Exactly one of the two: ``capacity`` goes by what queues deserve, ``proportion`` by their weights.
+    # Exactly one of the two: ``capacity`` shares by ``deserved``, ``proportion`` by weights.
     shares_plugin: dict[str, Any] = {"name": "capacity" if shares(queues) else "proportion"}
     within_queues: list[dict[str, Any]] = [
         {"name": "priority"},
@@ -101,14 +102,14 @@ def scheduler_config(volcano: VolcanoConfig, *, queues: Sequence[QueueConfig], r
         {"name": "conformance"},
     ]
     between_queues: list[dict[str, Any]] = [
-        # Its only say is in ``enqueue``.
+        # It acts in ``enqueue`` alone.
         *([{"name": "overcommit"}] if holds else []),
         {"name": "drf", "enablePreemptable": False},
         {"name": "predicates"},
         shares_plugin | ({} if holds else {"enableJobEnqueued": False}),
         {"name": "nodeorder", "arguments": dict(PLACEMENT_WEIGHTS)},
         {"name": "binpack"},
-        # Without it a job's hard topology is ignored, and nothing says so. The chart's default leaves it out.
+        # Without it a job's hard topology is silently ignored. The chart's default leaves it out.
         {"name": "network-topology-aware"},
         # In ``enqueue``, too. Without it the controllers make pods for every waiting job, and the API server refuses
         # them again and again (decision 77). Last, so that it counts no job that another plugin holds back.
@@ -121,10 +122,10 @@ def scheduler_config(volcano: VolcanoConfig, *, queues: Sequence[QueueConfig], r
 
 
 def scheduler_yaml(volcano: VolcanoConfig, *, queues: Sequence[QueueConfig], rests_at_zero: bool) -> str:
-    """:func:`scheduler_config` as the text that the chart's ``scheduler_config_override`` takes."""
+    """Return :func:`scheduler_config` as text for the chart's ``scheduler_config_override``."""
     return to_yaml(scheduler_config(volcano, queues=queues, rests_at_zero=rests_at_zero))
 
 
 def to_yaml(data: dict[str, Any]) -> str:
-    """Block YAML with the keys in their own order."""
+    """Return block YAML with the keys in their own order."""
     return yaml.safe_dump(data, sort_keys=False, default_flow_style=False)

@@ -1,1 +1,1 @@
-"""What is measured: where series come from, what is computed of them, who is told, and what is shown. No Pulumi."""
+"""Observation: metrics with their sources, recorded series, alerts, dashboards, and the idle guard. No Pulumi."""

@@ -1,4 +1,4 @@
-"""What a PromQL query asks for, read from its text. Prometheus' own parser agrees: a test asks it where it is there."""
+"""Series in a PromQL query, read from its text. A test compares with Prometheus' own parser where it is there."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from trainium_eks.observe.series.metrics import METRICS
 
 RECORDED_PREFIX = "trn:"
-"""What the names of recorded series begin with; no exporter's name has a colon (Prometheus' naming practice)."""
+"""Prefix of the names of recorded series; no exporter's name has a colon (Prometheus' naming practice)."""
 
 _STRING = r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`'
 _TOKEN = re.compile(
@@ -16,24 +16,24 @@ _TOKEN = re.compile(
 _MATCHER = re.compile(rf"([a-zA-Z_][a-zA-Z0-9_]*)\s*(?:=~|!~|!=|=)\s*(?:{_STRING})")
 _LISTS = frozenset({"by", "without", "on", "ignoring", "group_left", "group_right"})
 _CALLS = frozenset({"(", "by", "without"})
-"""What follows a function or an aggregation: ``sum (a)``, ``sum by (b) (a)``."""
+"""Tokens after a function or an aggregation: ``sum (a)``, ``sum by (b) (a)``."""
 _WORDS = frozenset({*_LISTS, "and", "or", "unless", "bool", "offset", "atan2", "start", "end", "inf", "nan"})
 
 
 @dataclass(frozen=True)
 class Selector:
-    """A series that a query asks for."""
+    """A series in a query."""
 
     name: str
     labels: tuple[str, ...] = ()
-    """Those that its matchers name."""
+    """Labels that its matchers name."""
 
 
 def selectors(query: str) -> Iterator[Selector]:
-    """Every series that a query asks for, in its order.
+    """Yield every series in a query, in its order.
 
-    Each selector must have a name: ``{__name__=~"..."}`` is not found. The query must be one that Prometheus accepts,
-    without variables of a dashboard.
+    Each selector must have a name: ``{__name__=~"..."}`` is not found. The query must be valid for Prometheus, without
+    variables of a dashboard.
     """
     tokens = [match for match in _TOKEN.finditer(query) if match.lastgroup not in ("comment", "range")]
     position = 0
@@ -71,12 +71,13 @@ def unknown(query: str, recorded: Collection[str]) -> list[str]:
 
 
 def expand(query: str, values: Mapping[str, str]) -> str:
-    """A dashboard's query with values for its variables (``$name`` and ``${name}``)."""
+    """Return a dashboard's query with values for its variables (``$name`` and ``${name}``)."""
     return re.sub(r"\$\{?(\w+)(?::\w+)?\}?", lambda match: values[match[1]], query)
 
 
 def _closed(tokens: list[re.Match[str]], position: int) -> int:
-    """The position behind the bracket that closes the one here. Strings are tokens of their own, so none is inside."""
+    """Return the position behind the bracket that closes the bracket here. Strings are separate tokens, so none is
+    inside."""
     depth = 0
     while position < len(tokens):
         depth += {"(": 1, "{": 1, ")": -1, "}": -1}.get(tokens[position].group(), 0)
@@ -87,5 +88,5 @@ def _closed(tokens: list[re.Match[str]], position: int) -> int:
 
 
 def _is_inside_number(query: str, token: re.Match[str]) -> bool:
-    """Whether a name is the unit of a duration, or the exponent of a number: ``5m``, ``1e3``."""
+    """Return whether a name is the unit of a duration, or the exponent of a number: ``5m``, ``1e3``."""
     return token.start() > 0 and query[token.start() - 1].isdigit()

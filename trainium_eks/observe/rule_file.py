@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 Rule = Mapping[str, Any]
-"""One rule: ``record`` or ``alert``, ``expr``, and what else the rule file has."""
+"""One rule: ``record`` or ``alert``, ``expr``, and further fields of the rule file."""
 
 
 class Group(TypedDict):
-    """Rules that are computed one after the other: each sees what those before it gave at the same moment."""
+    """Rules that are computed one after the other: each sees the results of earlier ones at the same moment."""
 
     name: str
     interval: str
@@ -16,14 +16,14 @@ class Group(TypedDict):
 
 
 INTERVAL = "30s"
-"""Between two computations of a group."""
+"""Time between two computations of a group."""
 
 
 def group(name: str, rules: Sequence[Rule]) -> Group:
-    """A group that is computed every :data:`INTERVAL`."""
+    """Return a group that is computed every :data:`INTERVAL`."""
     return {"name": name, "interval": INTERVAL, "rules": [*rules]}
 
 
 def lines(text: str) -> str:
-    """An expression without the margin and the empty lines that it has in the source."""
+    """Return an expression without the margin and the empty lines that it has in the source."""
     return "\n".join(line.strip() for line in text.splitlines() if line.strip())

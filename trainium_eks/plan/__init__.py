@@ -1,1 +1,1 @@
-"""The recorded program, and what is judged from it."""
+"""The recorded program, its rules, cost, time, edges and differences."""

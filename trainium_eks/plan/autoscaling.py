@@ -1,4 +1,4 @@
-"""What of a recorded program grows and shrinks by itself, and what no autoscaler can do today."""
+"""Pools of a recorded program that an autoscaler sizes, and the limits of autoscalers today."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,19 +30,19 @@ PARTIAL = (
 
 @dataclass(frozen=True)
 class Scaled:
-    """One pool of nodes that somebody scales."""
+    """One pool of nodes that an autoscaler scales."""
 
     pool: str
-    """As the config calls it: ``cpu``, ``trn1-base``."""
+    """Name of the pool in the config: ``cpu``, ``trn1-base``."""
     by: Scaler
     minimum: int
     maximum: int
     instance_type: str
     family: str
-    """Of its accelerators: ``neuron``, ``nvidia``; ``cpu`` for none."""
+    """Family of its accelerators: ``neuron``, ``nvidia``; ``cpu`` for none."""
 
     def to_json(self) -> dict[str, Any]:
-        """camelCase data."""
+        """Return camelCase data."""
         return {
             "pool": self.pool,
             "by": self.by,
@@ -54,13 +54,13 @@ class Scaled:
 
 @dataclass(frozen=True)
 class Autoscaling:
-    """What is scaled."""
+    """The pools that are scaled."""
 
     pools: tuple[Scaled, ...]
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """What nobody can do today for gangs on these pools, a sentence each."""
+        """Return the limits of today's autoscalers for gangs on these pools, a sentence each."""
         accelerated = [each for each in self.pools if each.family != "cpu"]
         if not accelerated:
             return ()
@@ -68,12 +68,12 @@ class Autoscaling:
         return (NO_GANGS, *((OVER_BUYS,) if neuron else ()), PARTIAL)
 
     def to_json(self) -> dict[str, Any]:
-        """camelCase data."""
+        """Return camelCase data."""
         return {"pools": [each.to_json() for each in self.pools], "limits": list(self.limits)}
 
 
 def read(graph: Graph) -> Autoscaling | None:
-    """What a recorded program scales; None where nothing is."""
+    """Return the scaled pools of a recorded program; None without any."""
     pools = tuple(_pools(View(graph)))
     return Autoscaling(pools) if pools else None
 

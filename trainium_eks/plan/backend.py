@@ -1,4 +1,4 @@
-"""The interface between a recorded program and whoever answers for its providers."""
+"""The interface between a recorded program and the backend that answers for its providers."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -9,19 +9,19 @@ from trainium_eks.model.catalogue import regions
 from trainium_eks.plan.graph import Options
 
 ACCOUNT = "000000000000"
-"""The AWS account of everything simulated."""
+"""The AWS account of simulated resources."""
 
 
 @dataclass(frozen=True)
 class Registration:
-    """One custom resource that a program asks for."""
+    """One custom resource that a program registers."""
 
     urn: str
     type: str
     name: str
     parent: str
     inputs: Mapping[str, Any]
-    """As sent, secrets in clear; ``[unknown]`` for what the engine would not know yet."""
+    """Inputs as sent, secrets in clear; ``[unknown]`` for values that the engine would not know yet."""
     provider: str
     """URN of the explicit provider, or empty."""
     dependencies: tuple[str, ...]
@@ -32,34 +32,34 @@ class Registration:
 
 
 class Backend(Protocol):
-    """Whoever answers for the providers: a simulation, a local Kubernetes cluster, or both."""
+    """The source of the providers' answers: a simulation, a local Kubernetes cluster, or both."""
 
     def create(self, registration: Registration) -> tuple[str, Mapping[str, Any]]:
-        """The id of the resource and its computed properties; inputs need not be repeated.
+        """Return the id of the resource and its computed properties; inputs need not be repeated.
 
         Called from several threads at once. With ``dry_run`` nothing may be changed outside.
 
         Raises:
-            SimulationError: when there is no answer.
+            SimulationError: when the backend has no answer.
         """
         ...
 
     def simulates(self, type_: str) -> bool:
-        """Whether the answers for this resource type are made up."""
+        """Return whether the answers for this resource type are made up."""
         ...
 
 
 class SimulationError(Exception):
-    """The simulation has no answer. The message says what to do."""
+    """A registration without an answer. The message names the remedy."""
 
 
-class UnknownType(SimulationError):  # noqa: N818 (what was met)
-    """The resource type is not known here."""
+class UnknownType(SimulationError):  # noqa: N818 (the state met)
+    """A resource type that is not known here."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One registration, with what every answer is made from."""
+    """One registration, with the sources of every answer."""
 
     registration: Registration
     region: str
@@ -75,28 +75,28 @@ class Call:
         return hashlib.sha256(self.registration.urn.encode()).hexdigest()[:8]
 
     def sim(self, prefix: str) -> str:
-        """An id of the service's form: ``vpc-sim-1a2b3c4d``."""
+        """Return an id of the service's form: ``vpc-sim-1a2b3c4d``."""
         return f"{prefix}-sim-{self.digest}"
 
     def name(self, field: str = "name") -> str:
-        """The physical name: as given, from a prefix, or made from the logical name as Pulumi does."""
+        """Return the physical name: as given, from a prefix, or made from the logical name as Pulumi does."""
         if given := self.inputs.get(field):
             return str(given)
         prefix = self.inputs.get(f"{field}Prefix")
         return f"{prefix}sim-{self.digest}" if prefix else f"{self.registration.name}-sim-{self.digest}"
 
     def arn(self, service: str, resource: str, *, region: str | None = None, account: str = ACCOUNT) -> str:
-        """An ARN in the partition of the region; ``region=""`` for global services."""
+        """Return an ARN in the partition of the region; ``region=""`` for global services."""
         place = self.region if region is None else region
         return f"arn:{regions.partition(self.region)}:{service}:{place}:{account}:{resource}"
 
     def mapping(self, field: str) -> Mapping[str, Any]:
-        """An input as an object; empty when absent or unknown."""
+        """Return an input as an object; empty when absent or unknown."""
         value = self.inputs.get(field)
         return value if isinstance(value, Mapping) else {}
 
     def text(self, field: str) -> str:
-        """An input as text, empty when absent."""
+        """Return an input as text, empty when absent."""
         return str(self.inputs.get(field, ""))
 
 
@@ -106,4 +106,4 @@ Answer = tuple[str, dict[str, Any]]
 Answerer = Callable[[Call], Answer]
 
 TIME = "2000-01-01T00:00:00Z"
-"""When everything simulated was made."""
+"""Time of creation of every simulated resource."""

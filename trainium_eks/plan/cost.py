@@ -25,35 +25,35 @@ class CostItem:
 
     @property
     def what(self) -> str:
-        """``trn1.32xlarge``, ``NAT gateway``."""
+        """Name of the priced thing (``trn1.32xlarge``, ``NAT gateway``)."""
         return self.line.what
 
     @property
     def quantity(self) -> float:
-        """How many at first."""
+        """Number of things at the desired sizes."""
         return self.line.quantity
 
     @property
     def hourly_usd(self) -> float | None:
-        """None when its price is unknown."""
+        """Cost in USD an hour; None when the price is unknown."""
         return self.line.hourly_usd
 
     @property
     def note(self) -> str:
-        """What a reader must know about the price."""
+        """Remark about the price for readers."""
         return self.line.note
 
 
 @dataclass(frozen=True)
 class ComponentCost:
-    """What one component costs."""
+    """The cost of one component."""
 
     component: str
     items: tuple[CostItem, ...]
 
     @property
     def hourly_usd(self) -> float:
-        """Sum of what has a known price."""
+        """Sum of the items with a known price."""
         return sum(item.hourly_usd or 0.0 for item in self.items)
 
     @property
@@ -63,45 +63,45 @@ class ComponentCost:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """What has no known price."""
+        """Names of the items without a known price."""
         return bill.unknown(item.line for item in self.items)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What the environment costs."""
+    """The cost of an environment."""
 
     items: tuple[CostItem, ...]
     price_dates: Mapping[str, str]
     """Day of each price list used: ``instances``, ``other``. Several days of instance prices are joined."""
     price_regions: tuple[str, ...]
-    """Regions that the prices are of; others differ."""
+    """Regions of the prices; prices of other regions differ."""
     not_counted: tuple[str, ...] = bill.BY_USE
-    """What is billed by use, and therefore in no item."""
+    """Things that are billed by use, and therefore in no item."""
 
     @property
     def hourly_usd(self) -> float:
-        """At the desired sizes; what has no known price is in :attr:`unknown` and not in here."""
+        """Cost at the desired sizes; items without a known price are listed in :attr:`unknown` and not counted."""
         return sum(item.hourly_usd or 0.0 for item in self.items)
 
     @property
     def monthly_usd(self) -> float:
-        """For 730 hours."""
+        """Cost of 730 hours."""
         return self.hourly_usd * prices.HOURS_PER_MONTH
 
     @property
     def maximum_hourly_usd(self) -> float:
-        """With every group at its largest."""
+        """Cost with every group at its largest."""
         return sum(item.line.maximum_hourly_usd or 0.0 for item in self.items)
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """What has no known price, each once."""
+        """Names of the items without a known price, each once."""
         return bill.unknown(item.line for item in self.items)
 
     @cached_property
     def by_component(self) -> tuple[ComponentCost, ...]:
-        """Dearest first."""
+        """Costs of the components, dearest first."""
         found: dict[str, list[CostItem]] = {}
         for item in self.items:
             found.setdefault(item.component, []).append(item)
@@ -109,7 +109,7 @@ class Cost:
         return tuple(sorted(costs, key=lambda cost: (-cost.hourly_usd, -cost.maximum_hourly_usd, cost.component)))
 
     def to_json(self) -> dict[str, Any]:
-        """camelCase data; money rounded to a hundredth of a cent."""
+        """Return camelCase data; money rounded to a hundredth of a cent."""
         return {
             "hourlyUsd": _rounded(self.hourly_usd),
             "monthlyUsd": _rounded(self.monthly_usd),
@@ -144,11 +144,11 @@ class Cost:
 
 
 def estimate(graph: Graph, catalogue: Catalogue = CATALOGUE) -> Cost:
-    """What the environment costs.
+    """Return the cost of the environment.
 
     Args:
         graph: a recorded program; entries of its config's ``instanceTypes`` are added to the catalogue.
-        catalogue: where instance prices stand.
+        catalogue: source of instance prices.
 
     Raises:
         CatalogueError: for config entries that the program itself would have refused.
@@ -170,7 +170,7 @@ def estimate(graph: Graph, catalogue: Catalogue = CATALOGUE) -> Cost:
 
 
 def _component(graph: Graph, resource: Resource) -> str:
-    """The nearest component of this library's: pulumi-eks' own is an inner part of one."""
+    """Return the nearest component of this library: pulumi-eks' component is an inner part of it."""
     above = [each for each in graph.ancestors(resource) if not each.custom]
     ours = next((each for each in above if each.type.startswith("trainium-eks:")), None)
     nearest = ours or graph.component_of(resource)

@@ -1,7 +1,7 @@
-"""Edges that a design must and must not have, checked over everything a resource waits for, however indirectly.
+"""Edges that a design must and must not have, checked over direct and indirect dependencies.
 
-A forbidden edge makes a long step wait for another long step (file system behind the cluster) or couples what
-should fail alone. A missing one works on a lucky day: nodes that boot before the CNI, a queue before its webhook.
+A forbidden edge makes a long step wait for another long step (file system behind the cluster) or couples resources
+that should fail alone. A missing edge works on a lucky day: nodes that boot before the CNI, a queue before its webhook.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,14 +20,14 @@ Kind = Callable[[Resource], bool]
 
 @dataclass(frozen=True)
 class EdgeCheck:
-    """One edge, and who breaks it."""
+    """One required or forbidden edge, and its violations."""
 
     id: str
     """``fsx-waits-for-cluster``."""
     title: str
-    """As a sentence that should be true."""
+    """The requirement, as a sentence that should be true."""
     forbidden: bool
-    """True: the edge must not exist. False: it must."""
+    """True when the edge must not exist; False when it must."""
     applies: bool
     """Whether the program has both ends."""
     violations: tuple[tuple[str, str], ...] = ()
@@ -35,7 +35,7 @@ class EdgeCheck:
 
     @property
     def ok(self) -> bool:
-        """Whether nobody breaks it."""
+        """Whether no resource violates the requirement."""
         return not self.violations
 
 
@@ -77,20 +77,20 @@ FORBIDDEN: tuple[tuple[str, str, Kind, Kind], ...] = (
     ("accelerators-system", "Accelerator nodes do not wait for CPU nodes", is_accelerator_group, _ordinary_group),
     ("kms-vpc", "Encryption keys do not wait for the VPC", _type(kms.KEY), _VPC),
 )
-"""``(id, sentence, who, whom)``: nobody of the first kind may wait for one of the second."""
+"""``(id, sentence, sources, targets)``: no source may wait for a target."""
 
 REQUIRED: tuple[tuple[str, str, Kind, Kind], ...] = (
     ("cluster-logs", "The cluster waits for its log group", _logs_control_plane, _log_group),
     ("nodes-cni", "Nodes wait for the vpc-cni add-on", _NODE_GROUP, _addon("vpc-cni")),
     ("queues-volcano", "Queues wait for Volcano's admission", _QUEUE, is_volcano),
 )
-"""``(id, sentence, who, whom)``: each of the first kind waits for at least one of the second."""
+"""``(id, sentence, sources, targets)``: each source must wait for at least one target."""
 
 
 def check_edges(graph: Graph, ordered: Order) -> tuple[EdgeCheck, ...]:
-    """Every edge, forbidden ones first. Linear in resources and edges, but for naming a violation.
+    """Check every edge, forbidden ones first. Each check makes a pass or two over resources and edges.
 
-    A required edge applies only where its other end is in the program: a pool for a cluster that is made
+    A required edge applies only when both ends are in the program: a pool for a cluster that is made
     elsewhere has no add-on to wait for.
     """
     reach = _Reach(graph, ordered)
@@ -103,7 +103,7 @@ def check_edges(graph: Graph, ordered: Order) -> tuple[EdgeCheck, ...]:
 
 
 class _Reach:
-    """What each resource waits for, at any distance."""
+    """Direct and indirect dependencies of each resource."""
 
     def __init__(self, graph: Graph, ordered: Order) -> None:
         self.graph = graph
@@ -113,7 +113,7 @@ class _Reach:
         return tuple(resource for resource in self.graph.resources if kind(resource))
 
     def waiting_for(self, targets: Iterable[Resource]) -> dict[str, str]:
-        """Node to one of ``targets`` that it waits for (not itself), for every node that does."""
+        """Return node to a target that it waits for (not itself), for every node that waits for one."""
         marked = {resource.urn for resource in targets}
         found: dict[str, str] = {}
         for node in self._ordered.nodes:
@@ -126,7 +126,7 @@ class _Reach:
         return found
 
     def every_one_of(self, targets: Sequence[Resource]) -> Callable[[str, str], bool]:
-        """Whether a node waits for one particular target; one pass, with a bit for each target."""
+        """Return a test whether a node waits for a given target; one pass, with a bit for each target."""
         bit = {resource.urn: 1 << index for index, resource in enumerate(targets)}
         seen: dict[str, int] = {}
         for node in self._ordered.nodes:
@@ -136,7 +136,7 @@ class _Reach:
         return lambda node, target: bool(seen[node] & bit[target])
 
     def waited_for_by(self, sources: Iterable[Resource]) -> set[str]:
-        """Every node that one of ``sources`` waits for."""
+        """Return every node that one of ``sources`` waits for, and the sources."""
         needed = {resource.urn for resource in sources}
         for node in reversed(self._ordered.nodes):
             if node in needed:
@@ -172,14 +172,14 @@ def _behind(
 
 
 def _iam_before_vpc(reach: _Reach) -> EdgeCheck:
-    """Only the roles that the cluster and its nodes wait for: a team's role may well come after the cluster."""
+    """Check only the roles that the cluster and its nodes wait for: a team's role may come after the cluster."""
     needed = reach.waited_for_by(reach.of(_type(eks.CLUSTER, eks.NODE_GROUP)))
     sources = tuple(resource for resource in reach.of(_IAM) if resource.urn in needed)
     return _not_behind(reach, "iam-vpc", "The cluster's roles do not wait for the VPC", sources, reach.of(_VPC))
 
 
 def _egress(reach: _Reach) -> EdgeCheck:
-    """Nodes wait for a way out: a NAT gateway where there is one, else an interface endpoint."""
+    """Check that nodes wait for a way out: a NAT gateway if the program has one, else an interface endpoint."""
     targets = reach.of(_NAT) or reach.of(is_interface_endpoint)
     return _behind(
         reach, "nodes-egress", "Nodes wait for their way out (NAT or endpoints)", reach.of(_NODE_GROUP), targets
@@ -187,7 +187,7 @@ def _egress(reach: _Reach) -> EdgeCheck:
 
 
 def _roles(reach: _Reach) -> EdgeCheck:
-    """Nodes wait for every policy of their role: one that joins without its policies never becomes Ready."""
+    """Check that nodes wait for every policy of their role: a node without its policies never becomes Ready."""
     attachments = reach.of(_type(iam.ROLE_POLICY_ATTACHMENT))
     attached: dict[str, list[Resource]] = {}
     for attachment in attachments:

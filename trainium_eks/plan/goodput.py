@@ -1,4 +1,4 @@
-"""How much of a training's time a recorded program leaves useful: for each accelerator node group, as one gang."""
+"""Useful share of a training's time in a recorded program: each accelerator node group counts as one gang."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from trainium_eks.plan.resource_types.rows import eks, fsx
 
 @dataclass(frozen=True)
 class Gang:
-    """All nodes of a group, as they train together."""
+    """All nodes of a group, which train together."""
 
     group: str
     """Name of the node group's resource."""
@@ -28,17 +28,17 @@ class Gang:
     rate: FailureRate
     expected: Goodput
     hourly_usd: float | None
-    """On-Demand price of its instances; None where no price is known."""
+    """On-Demand price of its instances; None when no price is known."""
     is_spot: bool = False
-    """Whether EC2 may take its instances back; the rate has none of that."""
+    """Whether EC2 may take its instances back; the rate does not count these interruptions."""
 
     @property
     def usd_per_useful_hour(self) -> float | None:
-        """Of its instances; None where no price is known."""
+        """Price of its instances for a useful hour; None when no price is known."""
         return None if self.hourly_usd is None else self.expected.usd_per_useful_hour(self.hourly_usd)
 
     def to_json(self) -> dict[str, Any]:
-        """camelCase data; units are in the names."""
+        """Return camelCase data; units are in the names."""
         run, useful = self.expected.run, self.usd_per_useful_hour
         return {
             "group": self.group,
@@ -60,16 +60,16 @@ class Gang:
 
 @dataclass(frozen=True)
 class Training:
-    """What to expect of gangs that save on the shared file system."""
+    """Expected goodput of gangs that save on the shared file system."""
 
     state_gigabytes: float
     """Size of a checkpoint, GB."""
     megabytes_per_second: float
-    """What the file system writes, MB/s."""
+    """Write throughput of the file system, MB/s."""
     gangs: tuple[Gang, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """camelCase data."""
+        """Return camelCase data."""
         return {
             "checkpointGigabytes": self.state_gigabytes,
             "writeMegabytesPerSecond": round(self.megabytes_per_second, 1),
@@ -78,11 +78,11 @@ class Training:
 
 
 def expect(graph: Graph, catalogue: Catalogue = CATALOGUE) -> Training | None:
-    """What to expect; None without accelerator groups, or without a Lustre file system to save on.
+    """Return the expected goodput; None without accelerator nodes, or without a Lustre file system to save on.
 
     Args:
         graph: a recorded program; entries of its config's ``instanceTypes`` are added to the catalogue.
-        catalogue: where accelerators and prices stand.
+        catalogue: source of accelerators and prices.
     """
     entries = graph.config.get("instanceTypes")
     if isinstance(entries, Mapping) and entries:
@@ -107,7 +107,7 @@ def _gangs(
     state_gigabytes: float,
     megabytes_per_second: float,
 ) -> Iterator[Gang]:
-    """The group at its desired and at its largest size, where it has nodes at all."""
+    """Yield the group at its desired and at its largest size, without sizes of 0."""
     name = eks.instance_type(graph, group)
     instance = catalogue.get(name)
     rate = goodput.failure_rate(instance.accelerator if instance else "", failures_per_node_year)
@@ -121,7 +121,7 @@ def _gangs(
 
 
 def _told(graph: Graph) -> TrainingConfig:
-    """What the config says under ``training``; a program of another kind may have anything there."""
+    """Return the config's ``training`` section; the defaults when it is invalid, as in a foreign program."""
     section = graph.config.get("training")
     try:
         told = read(TrainingConfig, section) if isinstance(section, Mapping) else TrainingConfig()
@@ -140,5 +140,5 @@ def _megabytes_per_second(file_system: Resource) -> float:
 
 
 def _finite(value: float) -> float | None:
-    """For JSON, which has no infinity."""
+    """Return a number for JSON, which has no infinity."""
     return None if value == float("inf") else round(value, 4)

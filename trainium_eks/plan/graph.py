@@ -1,7 +1,7 @@
 """The graph of a recorded program: resources, their options, and the edges that order them.
 
 Standard library and the plain model only, so that rules, cost and timeline can be read and run anywhere. The JSON form
-(:meth:`Graph.to_json`) is what crosses between a program and the command line.
+(:meth:`Graph.to_json`) crosses between a program's process and the command line.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,10 +15,10 @@ SCHEMA_VERSION = 1
 """Version of the JSON form. It changes when a field is removed or changes meaning, not when one is added."""
 
 UNKNOWN = "[unknown]"
-"""What a value is that only ``pulumi up`` would know (recorded with ``dry_run``)."""
+"""Placeholder of a value that only ``pulumi up`` would know (recorded with ``dry_run``)."""
 
 SECRET = UNSEEN
-"""What every secret value is replaced by."""
+"""Placeholder of every secret value."""
 
 STACK_TYPE = "pulumi:pulumi:Stack"
 
@@ -46,7 +46,7 @@ class Options:
     """``create``, ``update``, ``delete`` to a Go duration (``30m``)."""
     import_id: str = ""
     version: str = ""
-    """Provider plugin version that was asked for, or empty."""
+    """Requested version of the provider plugin, or empty."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class Resource:
     inputs: Mapping[str, Any] = field(default_factory=dict)
     """As sent to the provider: camelCase, whole numbers as int, secrets as :data:`SECRET`."""
     outputs: Mapping[str, Any] = field(default_factory=dict)
-    """What the (simulated) provider answered, or what a component registered."""
+    """Answer of the (simulated) provider, or the outputs that a component registered."""
     dependencies: tuple[str, ...] = ()
-    """URNs, sorted: ``depends_on`` and every resource whose output is an input."""
+    """URNs, sorted: ``depends_on`` and every resource with an output that is an input here."""
     property_dependencies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Input name to the URNs it came from."""
     provider: str = ""
@@ -86,16 +86,16 @@ class Graph:
     config: Mapping[str, Any] = field(default_factory=dict)
     """The project's config, decoded, without namespace; secrets as :data:`SECRET`."""
     simulated: tuple[str, ...] = ()
-    """Packages whose answers are made up (``aws``, ``eks``, ``kubernetes``)."""
+    """Packages with made-up answers (``aws``, ``eks``, ``kubernetes``)."""
     warnings: tuple[str, ...] = ()
-    """What the program logged as a warning."""
+    """Warnings that the program logged."""
     placeholders: tuple[str, ...] = ()
-    """Look-ups that were answered by something made up, one line each."""
+    """Look-ups with a made-up answer, one line each."""
     untold: frozenset[str] = frozenset()
-    """Facts of every resource that are not told: :data:`RETAIN_ON_DELETE`, :data:`SECRETS`. A policy pack's graph has
-    them; a recorded program's has none."""
+    """Facts that are unknown for every resource: :data:`RETAIN_ON_DELETE`, :data:`SECRETS`. A policy pack's graph lists
+    them; a recorded program's graph lists none."""
     unjudged: tuple[str, ...] = ()
-    """Resource types that are not known here: they are shown, and neither priced, timed nor held to rules."""
+    """Resource types that are not known here: they are shown, and neither priced, timed nor checked by rules."""
 
     @cached_property
     def by_urn(self) -> Mapping[str, Resource]:
@@ -117,27 +117,27 @@ class Graph:
         return {parent: tuple(resources) for parent, resources in found.items()}
 
     def of_type(self, *types: str) -> tuple[Resource, ...]:
-        """Resources of these type tokens, in URN order within each type."""
+        """Return the resources of these type tokens, in URN order within each type."""
         return tuple(resource for type_ in types for resource in self._by_type.get(type_, ()))
 
     def children(self, urn: str) -> tuple[Resource, ...]:
-        """Direct children."""
+        """Return the direct children of a URN."""
         return self._children.get(urn, ())
 
     def descendants(self, urn: str) -> Iterator[Resource]:
-        """Children, their children and so on."""
+        """Yield children, their children and so on."""
         for child in self.children(urn):
             yield child
             yield from self.descendants(child.urn)
 
     def ancestors(self, resource: Resource) -> Iterator[Resource]:
-        """Parent, its parent and so on, the stack last."""
+        """Yield parent, its parent and so on, the stack last."""
         while resource.parent and (parent := self.by_urn.get(resource.parent)) is not None:
             yield parent
             resource = parent
 
     def component_of(self, resource: Resource) -> Resource | None:
-        """The nearest component above a resource (itself excluded), or None directly under the stack."""
+        """Return the nearest component above a resource (itself excluded), or None directly under the stack."""
         return next(
             (above for above in self.ancestors(resource) if not above.custom and above.type != STACK_TYPE), None
         )
@@ -148,7 +148,7 @@ class Graph:
         return self.config.get("production") is True
 
     def to_json(self) -> dict[str, Any]:
-        """The versioned JSON form; camelCase keys, deterministic order."""
+        """Return the versioned JSON form; camelCase keys, deterministic order."""
         return {
             "schemaVersion": SCHEMA_VERSION,
             "project": self.project,
@@ -164,7 +164,7 @@ class Graph:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Graph":
-        """The inverse of :meth:`to_json`; unknown keys (a plan's cost, its rules) are left alone.
+        """Return the graph of a JSON form (:meth:`to_json`); unknown keys (a plan's cost, its rules) are ignored.
 
         Raises:
             ValueError: for another schema version, naming both.
@@ -193,7 +193,7 @@ def _camel(name: str) -> str:
 
 
 def _camel_keys(record: dict[str, Any]) -> dict[str, Any]:
-    """A dataclass record with camelCase keys; the keys of data that is not ours stay as they are."""
+    """Return a dataclass record with camelCase keys; the keys of foreign data do not change."""
     out: dict[str, Any] = {}
     for name, value in record.items():
         plain = _camel_keys(value) if name == "options" else value

@@ -1,4 +1,4 @@
-"""The order in which the engine makes a program's resources: one list, and what each waits for."""
+"""The order in which the engine makes a program's resources: one list, and the dependencies of each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ class Order:
     """A topological order over URNs, plus a node ``<urn>#all`` for each component."""
 
     nodes: tuple[str, ...]
-    """Each after all it waits for."""
+    """Nodes, each after every node that it waits for."""
     before: Mapping[str, tuple[str, ...]]
     """Node to the nodes it waits for directly, sorted."""
 
 
 def order(graph: Graph) -> Order:
-    """The engine's order. Linear in resources and edges.
+    """Return the engine's order. Linear in resources and edges.
 
-    A resource waits for its parent's registration, for what it depends on, for its provider, and for what the
-    components above it depend on (they register late, and their children with them). Depending on a component is
-    depending on all that is in it.
+    A resource waits for its parent's registration, for its dependencies, for its provider, and for the dependencies
+    of the components above it (they register late, and their children with them). A dependency on a component is a
+    dependency on every resource in it.
 
     Raises:
         ValueError: for a circle, naming its resources.
@@ -50,7 +50,7 @@ def order(graph: Graph) -> Order:
 
 
 def _named(resource: Resource) -> set[str]:
-    """Every URN that a resource names as something to wait for."""
+    """Return the URNs of a resource's dependencies and of its provider."""
     named = set(resource.dependencies)
     for urns in resource.property_dependencies.values():
         named.update(urns)
@@ -81,7 +81,7 @@ def _sorted(before: Mapping[str, tuple[str, ...]]) -> Order:
 
 
 def _circle(stuck: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Going back from any resource that cannot start, to another such, ends in a circle."""
+    """Return a circle, found by walking back over nodes that cannot start until one repeats."""
     walked: dict[str, int] = {}
     node = min(stuck)
     while node not in walked:

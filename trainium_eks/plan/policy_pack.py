@@ -1,6 +1,6 @@
-"""What a Pulumi engine shows a policy pack, as the graph that the rules judge, and what the rules say of it.
+"""Conversion of a policy pack's view of resources to the graph that the rules check, and the rules' findings.
 
-``policy/__main__.py`` hands the engine's answers over; nothing here imports Pulumi's policy SDK, so tests call it with
+``policy/__main__.py`` passes the engine's answers; nothing here imports Pulumi's policy SDK, so tests call it with
 recorded resources.
 """
 
@@ -31,11 +31,11 @@ _UNKNOWNS = frozenset(
         "dd056dcd-154b-4c76-9bd3-c8f88648b5ff",
     }
 )
-"""What the engine sends for an unknown value of each kind (sdk/go/common/resource/plugin/rpc.go)."""
+"""Texts that the engine sends for an unknown value of each kind (sdk/go/common/resource/plugin/rpc.go)."""
 
 
 class SeenOptions(Protocol):
-    """The SDK's ``PolicyResourceOptions``, as far as it is read."""
+    """The attributes of the SDK's ``PolicyResourceOptions`` that are read."""
 
     protect: bool
     ignore_changes: Sequence[str]
@@ -68,7 +68,7 @@ class SeenResource(Protocol):
 
     @property
     def props(self) -> Mapping[str, Any]:
-        """In a stack policy the outputs, in a resource policy the inputs."""
+        """Outputs in a stack policy, inputs in a resource policy."""
         ...
 
     @property
@@ -88,33 +88,33 @@ class SeenResource(Protocol):
 
     @property
     def dependencies(self) -> "Sequence[SeenResource]":
-        """What it waits for."""
+        """Resources that it waits for."""
         ...
 
     @property
     def property_dependencies(self) -> "Mapping[str, Sequence[SeenResource]]":
-        """Input name to where it came from."""
+        """Input name to the resources that the value comes from."""
         ...
 
 
 @dataclass
 class Pack:
-    """One run of an engine: inputs are remembered as resources are registered, and judged together at the end.
+    """One run of an engine: inputs are remembered as resources are registered, and checked together at the end.
 
-    A stack policy sees outputs alone. They lack what a provider does not answer (everything, for a Kubernetes object in
-    a first preview), so the inputs come from a policy that sees each resource before it is made.
+    A stack policy sees outputs alone. They lack the properties that a provider does not return (all of them, for a
+    Kubernetes object in a first preview), so the inputs come from a policy that sees each resource before it is made.
     """
 
     project: str
     stack: str
     config: Mapping[str, str]
-    """Full key to text, as the engine has it."""
+    """Full config key to its text, as the engine passes them."""
     preview: bool
     _inputs: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     _judged: tuple[Graph, tuple[Verdict, ...]] | None = None
 
     def remember(self, urn: str, inputs: Mapping[str, Any]) -> None:
-        """The inputs of a resource that is about to be registered."""
+        """Keep the inputs of a resource that is about to be registered."""
         self._inputs[urn] = plain(inputs)
         self._judged = None
 
@@ -122,7 +122,7 @@ class Pack:
         """Return the findings against a rule that no waiver covers.
 
         Raises:
-            NotSeen: when nothing that can be seen breaks it, and something that cannot be seen may.
+            NotSeen: when no visible value breaks the rule, and an invisible one may.
         """
         graph, verdicts = self._judge(resources)
         verdict = next(each for each in verdicts if each.id == rule.id)
@@ -135,8 +135,8 @@ class Pack:
         return seen
 
     def not_judged(self, resources: Sequence[SeenResource]) -> str:
-        """Return one line for the rules that the engine's view leaves open, each with the reason; empty when
-        all can."""
+        """Return one line with the rules that the engine's view leaves open, each with the reason; empty without
+        any."""
         reasons: dict[str, list[str]] = {}
         for rule in RULES:
             try:
@@ -147,12 +147,12 @@ class Pack:
         return f"not judged by this policy pack, but by `trn plan`: {said}" if said else ""
 
     def stale_waivers(self, resources: Iterable[SeenResource]) -> tuple[str, ...]:
-        """One line for each waiver that has expired or excuses nothing."""
+        """Return one line for each waiver that has expired or excuses nothing."""
         graph, verdicts = self._judge(resources)
         return rules.stale_waivers(graph, verdicts)
 
     def graph(self, resources: Iterable[SeenResource]) -> Graph:
-        """The graph of what the engine showed."""
+        """Return the graph of the resources that the engine showed."""
         found = sorted((self._resource(each) for each in resources), key=lambda each: each.urn)
         kept = tuple(each for each in found if not _is_default_provider(each))
         outputs = next((each.outputs for each in kept if each.type == STACK_TYPE), {})
@@ -162,7 +162,7 @@ class Pack:
         return Graph(self.project, self.stack, kept, outputs=outputs, config=decode(own), untold=untold)
 
     def _judge(self, resources: Iterable[SeenResource]) -> tuple[Graph, tuple[Verdict, ...]]:
-        """Once for all policies: the SDK asks one after the other, each time with the resources read anew."""
+        """Return the graph and the verdicts, computed once: the SDK calls each policy with the resources read anew."""
         if self._judged is None:
             graph = self.graph(resources)
             self._judged = graph, rules.judge(graph)
@@ -192,14 +192,14 @@ class Pack:
         )
 
 
-class NotSeen(Exception):  # noqa: N818 (what it says)
-    """A rule that cannot be judged in this preview."""
+class NotSeen(Exception):  # noqa: N818 (a state)
+    """A rule that cannot be checked in this preview."""
 
 
 def plain(value: Any) -> Any:
-    """A value of the policy SDK as the recorder would have it: whole numbers as int, unknowns as :data:`UNKNOWN`.
+    """Return a value of the policy SDK as the recorder has it: whole numbers as int, unknowns as :data:`UNKNOWN`.
 
-    The SDK's own containers raise when an unknown value is read, and give what they hold under ``__target``.
+    The SDK's own containers raise when an unknown value is read, and give their content under ``__target``.
     """
     if isinstance(value, str):
         return UNKNOWN if value in _UNKNOWNS else value
@@ -217,8 +217,8 @@ def plain(value: Any) -> Any:
 def _as_given(seen: SeenResource, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the inputs as the program gave them, without a name that the provider's Check made of the logical one.
 
-    An analyzer sees the inputs after Check. A default that Check fills in says what is going to be made, and stays; a
-    name says that the program asked for one.
+    An analyzer sees the inputs after Check. A default that Check fills in describes the resource to be made, and stays;
+    a name would read as the program's own choice.
     """
     row = registry.find(seen.resource_type)
     path = row.named_by[-1] if row is not None and row.named_by else ""
@@ -229,12 +229,12 @@ def _as_given(seen: SeenResource, inputs: Mapping[str, Any]) -> Mapping[str, Any
 
 
 def _unseen(rule: Rule, finding: Finding, graph: Graph) -> bool:
-    """Whether a fault may be one only because the preview does not know a value."""
+    """Return whether a finding may exist only because the preview does not know a value."""
     if rule.follows_ids and any(value == UNKNOWN for each in graph.resources for _, value in leaves(each.inputs)):
         return True
     return show(UNKNOWN) in finding.message or UNKNOWN in finding.message
 
 
 def _is_default_provider(resource: Resource) -> bool:
-    """What the engine adds for a program's component packages; no resource of ours is made with one."""
+    """Return whether the engine added a provider for component packages; no resource of ours is made with it."""
     return resource.type.startswith("pulumi:providers:") and resource.name.startswith("default")

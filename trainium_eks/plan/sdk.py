@@ -23,21 +23,21 @@ from pulumi.runtime.stack import run_in_stack
 # --- the wire format ----------------------------------------------------------------------------------------------
 
 SIGNATURE: str = rpc._special_sig_key
-"""The key under which a struct says what it stands for."""
+"""The key of a struct's kind."""
 SECRET_SIGNATURE: str = rpc._special_secret_sig
 RESOURCE_SIGNATURE: str = rpc._special_resource_sig
 UNKNOWN: str = rpc.UNKNOWN
-"""What is sent for a value that only an update would know."""
+"""Text that is sent for a value that only an update would know."""
 
 CHANNEL_OPTIONS = _grpc_settings._GRPC_CHANNEL_OPTIONS
-"""How the SDK talks gRPC: messages may be large."""
+"""The SDK's options of gRPC: messages may be large."""
 
 
 # --- the context of a program -------------------------------------------------------------------------------------
 
 
 class _NoMocks(mocks.Mocks):
-    """The base class wants mocks; every method that would ask them is replaced."""
+    """The mocks that the base class requires; every method that would call them is replaced."""
 
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]] | None]:
         raise NotImplementedError(args.token)
@@ -53,7 +53,7 @@ class BaseMonitor(mocks.MockMonitor):
         super().__init__(_NoMocks())
 
     def features(self) -> set[int]:
-        """What the engine in whose place this stands can do."""
+        """Return the features of the replaced engine."""
         return set(self.GetDeploymentInfo(empty_pb2.Empty()).supportedFeatures)  # type: ignore[no-untyped-call]
 
 
@@ -73,10 +73,10 @@ class Callbacks(_callbacks._CallbackServicer):
         self._closed = False
 
     def run(self, token: str, request: Message) -> bytes:
-        """Calls one of them on the program's loop, from another thread; its answer, as the SDK would send it.
+        """Call a transform on the program's loop, from another thread; return its answer as the SDK would send it.
 
         Raises:
-            Exception: whatever the program's function raises.
+            Exception: any exception of the program's function.
             CancelledError: when the program has ended.
         """
 
@@ -96,7 +96,7 @@ class Callbacks(_callbacks._CallbackServicer):
                 self._running.discard(answer)
 
     def close(self) -> None:
-        """Nobody waits any longer: the loop that would answer has stopped."""
+        """Cancel all waiting calls: the loop that would answer has stopped."""
         with self._lock:
             self._closed = True
             left = tuple(self._running)
@@ -105,7 +105,7 @@ class Callbacks(_callbacks._CallbackServicer):
 
 
 class Program(Protocol):
-    """Which program runs, as the SDK wants to know it."""
+    """The running program's attributes that the SDK reads."""
 
     project: str
     stack: str
@@ -124,7 +124,7 @@ def enter(
     config: Mapping[str, str],
     secret_keys: Collection[str],
 ) -> Callbacks:
-    """Sets the SDK's state in the current context, as ``pulumi up`` does before it runs a program."""
+    """Set the SDK's state in the current context, as ``pulumi up`` does before it runs a program."""
     callbacks = Callbacks(monitor, loop)
     settings.ROOT.set(None)
     settings.configure(
@@ -152,7 +152,7 @@ def enter(
 
 
 def run(program: Callable[[], Awaitable[None] | None]) -> Coroutine[Any, Any, None]:
-    """The coroutine that runs a program inside a stack, and waits for what it registers."""
+    """Return the coroutine that runs a program inside a stack, and waits for its registrations."""
     return run_in_stack(program)
 
 
@@ -170,12 +170,12 @@ class Waiting:
     subject: str
     """``<type> <name>``; ``exports`` for the stack's outputs."""
     values: object
-    """What it was given, with Outputs inside."""
+    """The given inputs or outputs, which may contain Outputs."""
     is_registration: bool
 
 
 def waiting(task: "asyncio.Task[Any]") -> Waiting | None:
-    """What a task of the SDK is about, or None when it is another task."""
+    """Return the registration or the outputs that a task of the SDK works on, or None for another task."""
     coroutine = task.get_coro()
     frame = getattr(coroutine, "cr_frame", None)
     name = getattr(coroutine, "__qualname__", "")
@@ -191,12 +191,12 @@ def waiting(task: "asyncio.Task[Any]") -> Waiting | None:
 
 
 def is_resolved(output: "Output[Any]") -> bool:
-    """Whether an Output has its value."""
+    """Return whether an Output has its value."""
     return output._data.done()
 
 
 def is_input_object(value: object) -> bool:
-    """Whether a value is of one of the SDK's args classes."""
+    """Return whether a value is of one of the SDK's args classes."""
     return not isinstance(value, Resource) and hasattr(type(value), "_pulumi_input_type")
 
 
@@ -204,33 +204,33 @@ def is_input_object(value: object) -> bool:
 
 
 def provider_class(package: str) -> tuple[str, str] | None:
-    """Module and name of a provider's class, when its SDK has been imported."""
+    """Return module and name of a provider's class, or None when its SDK has not been imported."""
     info = getattr(rpc.get_resource_package(package, ""), "pkg_info", None)
     return (info["fqn"], info["class"]) if info else None
 
 
 def resource_class(package: str, module: str, type_: str) -> tuple[str, str] | None:
-    """Module and name of a resource's class, when its SDK has been imported."""
+    """Return module and name of a resource's class, or None when its SDK has not been imported."""
     info = getattr(rpc.get_resource_module(package, module, ""), "mod_info", None)
     name = info["classes"].get(type_) if info else None
     return (info["fqn"], name) if info and name else None
 
 
 def is_input_type(candidate: type) -> bool:
-    """Whether a class is one of the SDK's args classes."""
+    """Return whether a class is one of the SDK's args classes."""
     return _types.is_input_type(candidate)
 
 
 def input_types(args: type) -> Mapping[str, type]:
-    """Input name (camelCase) of an args class to its Python type."""
+    """Return input name (camelCase) of an args class to its Python type."""
     return _types.input_type_types(args)
 
 
 def is_output_type(candidate: type) -> bool:
-    """Whether a class is one of the SDK's result classes."""
+    """Return whether a class is one of the SDK's result classes."""
     return _types.is_output_type(candidate)
 
 
 def output_types(result: type) -> Mapping[str, type]:
-    """Field name (camelCase) of a result class to its Python type."""
+    """Return field name (camelCase) of a result class to its Python type."""
     return _types.output_type_types(result)

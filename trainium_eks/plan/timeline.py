@@ -1,8 +1,8 @@
-"""How long a whole ``pulumi up`` takes, and why: step times along the edges that the engine waits for.
+"""Model of the duration of a whole ``pulumi up``: step times along the edges that the engine waits for.
 
 The step times are the rows' ``seconds``: medians of published apply logs (EKS control plane, node groups, NAT
-gateways, add-ons) and the middle of documented ranges where nobody logs (FSx, accelerator nodes). They say which chain
-is the longest and what a change does to it; no account is promised these minutes.
+gateways, add-ons) and the middle of documented ranges for services without logs (FSx, accelerator nodes). They show the
+longest chain and the effect of a change on it; no account is promised these minutes.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,12 +17,12 @@ from trainium_eks.plan.resource_types.resource_type import ResourceType
 from trainium_eks.plan.resource_types.rows import ec2, eks, fsx, helm, kubernetes, vpc
 
 BAR = 1.05
-"""How much longer than its bound a design may be."""
+"""Highest accepted ratio of a design's time to its lower bound."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One resource on the way."""
+    """Creation of one resource in time."""
 
     urn: str
     name: str
@@ -39,15 +39,15 @@ class Timeline:
     steps: tuple[Step, ...]
     """Every resource that takes time, in order of start."""
     critical_path: tuple[Step, ...]
-    """The chain that decides: each step starts when the one before it ends."""
+    """The longest chain: each step starts when the step before it ends."""
     chains: Mapping[str, float]
     """Seconds of the chains that AWS itself orders: ``cluster`` (A) and, with a file system, ``fileSystem`` (B)."""
     edges: tuple[EdgeCheck, ...]
-    """Which edges must or must not exist, and whether they do."""
+    """Results of the checks of required and forbidden edges."""
 
     @cached_property
     def seconds(self) -> float:
-        """Time to ready."""
+        """Time until the environment is ready."""
         return max((step.start + step.seconds for step in self.steps), default=0.0)
 
     @cached_property
@@ -57,7 +57,7 @@ class Timeline:
 
     @property
     def lower_bound_seconds(self) -> float:
-        """What no order of the same steps can beat: the longer of the chains."""
+        """Shortest time that any order of the same steps can reach: the longer of the chains."""
         return max(self.chains.values())
 
     @property
@@ -67,20 +67,20 @@ class Timeline:
 
     @property
     def forbidden_edges(self) -> tuple[tuple[str, str], ...]:
-        """``(waiting URN, URN it waits for)`` of each edge that must not exist."""
+        """``(waiting URN, URN it waits for)`` of each forbidden edge that exists."""
         return tuple(pair for check in self.edges if check.forbidden for pair in check.violations)
 
     @property
     def missing_edges(self) -> tuple[tuple[str, str], ...]:
-        """``(URN, what it should wait for)`` of each edge that must exist and does not."""
+        """``(URN, URN it should wait for)`` of each required edge that is missing."""
         return tuple(pair for check in self.edges if not check.forbidden for pair in check.violations)
 
 
 def model(graph: Graph) -> Timeline:
-    """The modelled ``up`` of a recorded program, with no limit on parallel operations.
+    """Return the modelled ``up`` of a recorded program, with no limit on parallel operations.
 
     Raises:
-        ValueError: when the graph's edges form a circle (a recorded program's cannot).
+        ValueError: when the graph's edges form a circle (edges of a recorded program cannot).
     """
     ordered = order(graph)
     start, previous = _schedule(graph, ordered)
@@ -98,12 +98,12 @@ def model(graph: Graph) -> Timeline:
 
 
 def step_seconds(resource: Resource) -> float:
-    """How long a resource takes to create; 0 for a component or a provider, which are made on this side."""
+    """Return the seconds that a resource takes to create; 0 for components and providers, which are made locally."""
     return registry.of(resource).seconds_of(resource) if resource.custom else 0.0
 
 
 def chains(graph: Graph) -> dict[str, float]:
-    """The two chains that AWS itself orders, from step times alone and none of the graph's edges.
+    """Return the two chains that AWS itself orders, from step times alone, without the graph's edges.
 
     A: network, control plane, vpc-cni, then side by side the slowest accelerator group and the CPU nodes with DNS,
     Volcano and its queues on them. B: network, security group, file system, data repository association.
@@ -132,7 +132,7 @@ def chains(graph: Graph) -> dict[str, float]:
 
 
 def _schedule(graph: Graph, ordered: Order) -> tuple[dict[str, float], dict[str, str]]:
-    """When each node of the order starts, and the node that it waited for last."""
+    """Return the start of each node of the order, and the node that it waited for last."""
     start: dict[str, float] = {}
     finish: dict[str, float] = {}
     previous: dict[str, str] = {}
@@ -147,7 +147,7 @@ def _schedule(graph: Graph, ordered: Order) -> tuple[dict[str, float], dict[str,
 
 
 def _critical_path(steps: Mapping[str, Step], previous: Mapping[str, str]) -> Iterator[Step]:
-    """From the first step to the one that ends last; what takes no time is passed over."""
+    """Yield the steps up to the last one to end; nodes that take no time are left out."""
     if not steps:
         return
     at: str | None = max(steps.values(), key=lambda step: (step.start + step.seconds, step.urn)).urn

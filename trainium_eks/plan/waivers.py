@@ -1,4 +1,4 @@
-"""The waivers of a recorded program: which hold today, and which are stale."""
+"""The waivers of a recorded program, valid ones and stale ones."""
 
 import datetime
 from collections.abc import Iterable, Mapping
@@ -12,21 +12,21 @@ from trainium_eks.model.validation.problems import Severity, config_set
 from trainium_eks.plan.graph import Graph
 
 LONGEST = datetime.timedelta(days=366)
-"""How far ahead a waiver may end. What is accepted for ever is accepted unseen: once a year somebody looks again."""
+"""Longest time from today to a waiver's last day: every waiver is reviewed at least once a year."""
 
 
 @dataclass(frozen=True)
 class Waiver:
-    """One entry of a config's ``waivers``, whatever its shape: a foreign program's config is judged by nobody."""
+    """One entry of a config's ``waivers``, of any shape, because a foreign program's config is not validated."""
 
     rule: str
     reason: str
     last_day: datetime.date | None
-    """None when it names none that can be read."""
+    """None when the entry names no readable day."""
 
     @property
     def holds(self) -> bool:
-        """Whether it excuses its rule today."""
+        """Whether the waiver excuses its rule today."""
         return self.last_day is not None and today() <= self.last_day
 
     @property
@@ -43,7 +43,7 @@ class Waiver:
 
 
 def of(graph: Graph) -> Mapping[str, Waiver]:
-    """Rule id to the environment's own waiver."""
+    """Return rule id to the environment's own waiver."""
     given = graph.config.get("waivers")
     return (
         {
@@ -60,17 +60,17 @@ def _last_day(waiver: object) -> datetime.date | None:
 
 
 def stale(graph: Graph, status: Mapping[str, str], not_judged: Iterable[str]) -> tuple[str, ...]:
-    """One line for each waiver of the environment that is stale: it excuses nothing, or its last day is no good.
+    """Return one line for each stale waiver of the environment: it excuses nothing, or its last day is no good.
 
     Args:
         graph: the recorded program.
-        status: rule id to what it says of the program: ``pass``, ``fail``, ``waived``, ``n/a``.
-        not_judged: ids of the rules that no plan can judge.
+        status: rule id to the rule's result: ``pass``, ``fail``, ``waived``, ``n/a``.
+        not_judged: ids of the rules that no plan can check.
     """
     own = sorted(of(graph).items())
     useless = {rule: why for rule, _ in own if (why := _useless(rule, status, not_judged))}
     if useless:
-        # A check of the config may ask for a waiver whose rule passes: it sees what was asked for, not what came of it.
+        # A check of the config may ask for a waiver although the rule passes: it sees the config, not the resources.
         useless = {rule: why for rule, why in useless.items() if rule not in _acknowledged(graph)}
     lines = ((f"{rule}: {useless[rule]}; remove the waiver" if rule in useless else each.fault) for rule, each in own)
     return tuple(line for line in lines if line)
@@ -85,7 +85,7 @@ def _useless(rule: str, status: Mapping[str, str], not_judged: Iterable[str]) ->
 
 
 def _acknowledged(graph: Graph) -> frozenset[str]:
-    """The rules that the config's own checks want acknowledged; none for a config that is not this library's."""
+    """Return the rules that the config's own checks want acknowledged; none for another library's config."""
     try:
         config = read(model.StackConfig, graph.config)
     except ConfigModelError:

@@ -1,1 +1,1 @@
-"""What runs inside a job's containers. Standard library alone, but for what says otherwise."""
+"""Programs of a job's containers. Standard library alone, unless a module says otherwise."""

@@ -13,33 +13,34 @@ from importlib.util import find_spec
 from typing import Protocol
 
 CONNECT_SECONDS = 300.0
-"""How long the other ranks may take to come: their nodes pull an image of gigabytes."""
+"""Longest wait for the other ranks: their nodes pull an image of gigabytes."""
 SILENT_SECONDS = 600.0
-"""After which a rank that sends nothing is taken for dead."""
+"""Silence after which a rank is taken for dead."""
 
 
 class Reduction(Protocol):
-    """The ranks of a gang, as one of them sees them."""
+    """Sums over the ranks of a gang, for one rank."""
 
     rank: int
     world_size: int
 
     @property
     def backend(self) -> str:
-        """How sums are made, in a word or two."""
+        """Name of the implementation, in a word or two."""
         ...
 
     def sum(self, values: Sequence[float]) -> list[float]:
-        """The sum over all ranks, of as many values as given here; the same in each rank, to the bit."""
+        """Return each value's sum over all ranks, equal in each rank to the bit. All ranks give the same number
+        of values."""
         ...
 
     def close(self) -> None:
-        """Leaves the gang; all ranks do."""
+        """Leave the gang; all ranks do."""
         ...
 
 
 def join() -> Reduction:
-    """Joins the gang that the environment describes.
+    """Join the gang that the environment describes.
 
     Raises:
         KeyError: a variable is missing: the process was not started as a rank.
@@ -49,7 +50,7 @@ def join() -> Reduction:
 
 
 class _Gloo:
-    """PyTorch's own process group."""
+    """Sums by PyTorch's process group."""
 
     backend = "PyTorch gloo"
 
@@ -72,7 +73,7 @@ class _Gloo:
 
 
 class _Tcp:
-    """Rank 0 takes the others' values, adds them in order of rank, and gives all the sum."""
+    """Sums over TCP: rank 0 takes the others' values, adds them in order of rank, and gives all the sum."""
 
     backend = "plain TCP"
 
@@ -99,7 +100,7 @@ class _Tcp:
             peer.close()
 
     def _accept(self, port: int) -> list[socket.socket]:
-        """The other ranks, in their order."""
+        """Return the connections of the other ranks, in their order."""
         found: dict[int, socket.socket] = {}
         with socket.create_server(("", port), reuse_port=False) as server:
             server.settimeout(CONNECT_SECONDS)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 
 def take_place(part: Path, directory: Path) -> None:
-    """Gives a directory that is written its name; the one that had it goes afterwards.
+    """Rename a written directory to its final name; delete the directory that had the name before.
 
     Args:
         part: beside the other, with nothing but files in it; they are synced first.
-        directory: what it is to be called.
+        directory: final name.
 
     Raises:
         OSError: it cannot be renamed.

@@ -1,10 +1,10 @@
-"""Checkpoints on a shared volume that are whole or not there, whatever kills the process that writes them.
+"""Checkpoints on a shared volume that are whole or not there, also when the process that writes them is killed.
 
-A checkpoint is one file, ``step-00000120-<first 16 digits of its SHA-256>.ckpt``, or, where each rank writes its own
-part, a directory of such a name with the SHA-256 of each file in ``SHA256SUMS``, whose own digest is in the name. It is
-written under another name and gets this one by a rename once all of it is on disk, so its name says both that it is
-complete and what it must hold. What was cut off has another name and is removed by the next save. ``latest`` is a link
-to the newest complete one, for people and for programs that use the model.
+A checkpoint is one file, ``step-00000120-<first 16 digits of its SHA-256>.ckpt``, or, where each rank writes a part, a
+directory of such a name with the SHA-256 of each file in ``SHA256SUMS``, and the digest of that file in its name. It is
+written under another name and renamed once all of it is on disk, so its name says both that it is complete and which
+digest it must have. An interrupted checkpoint has another name and is removed by the next save. ``latest`` is a link to
+the newest complete checkpoint, for people and for programs that use the model.
 """
 
 import hashlib
@@ -25,17 +25,17 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One that is complete."""
+    """A complete checkpoint."""
 
     step: int
-    """After which it was saved."""
+    """Step after which it was saved."""
     path: Path
 
 
 def os_error(error: BaseException | None) -> OSError | None:
-    """Return the operating system's error that a failed write comes from; None for an error of another kind.
+    """Return the operating system's error behind a failed write; None for an error of another kind.
 
-    PyTorch's writer makes a RuntimeError about its own position ("unexpected pos") of a full disk.
+    On a full disk PyTorch's writer raises a RuntimeError about its own position ("unexpected pos").
     """
     while isinstance(error, RuntimeError):
         error = error.__cause__ or error.__context__
@@ -47,7 +47,7 @@ class Checkpoints:
 
     Args:
         directory: made by the first save.
-        keep: how many complete ones stay; at least 1.
+        keep: number of complete checkpoints that stay; at least 1.
     """
 
     def __init__(self, directory: Path, keep: int = 3) -> None:
@@ -57,14 +57,14 @@ class Checkpoints:
         self._keep = keep
 
     def save(self, step: int, write: Callable[[BinaryIO], None]) -> Checkpoint:
-        """Saves a checkpoint; older ones beyond :attr:`keep` go once it is safe.
+        """Save a checkpoint; delete older ones beyond ``keep`` once it is safe.
 
         Args:
             step: after which it is saved.
             write: writes the state, from beginning to end.
 
         Raises:
-            OSError: it cannot be written, as on a full disk; those that were there stay.
+            OSError: it cannot be written, as on a full disk; earlier checkpoints stay.
         """
         self._make_room()
         part = self._part(step)
@@ -82,7 +82,7 @@ class Checkpoints:
             raise OSError(cause.errno, os.strerror(cause.errno), str(self._directory)) from error
 
     def begin_directory(self, step: int) -> Path:
-        """Makes the directory that all ranks write their parts into; one process calls this, before the others write.
+        """Make the directory that all ranks write their parts into; one process calls this, before the others write.
         :meth:`complete_directory` makes it a checkpoint.
 
         Raises:
@@ -94,14 +94,15 @@ class Checkpoints:
         return part
 
     def complete_directory(self, step: int, sums: Mapping[str, str]) -> Checkpoint:
-        """Makes a checkpoint of what :meth:`begin_directory` began; one process calls this, after all have written.
+        """Make a checkpoint of the directory of :meth:`begin_directory`; one process calls this, after all have
+        written.
 
         Args:
             step: after which it is saved.
             sums: SHA-256 of each file (:func:`sha256`), by its name. Each has been synced.
 
         Raises:
-            OSError: it cannot be written; those that were there stay.
+            OSError: it cannot be written; earlier checkpoints stay.
         """
         part = self._part(step)
         try:
@@ -119,7 +120,7 @@ class Checkpoints:
         return self._directory / f"step-{step:08d}{_PART}"
 
     def _make_room(self) -> None:
-        """Removes what an earlier save left behind."""
+        """Remove the leftovers of an interrupted save."""
         self._directory.mkdir(parents=True, exist_ok=True)
         for left in self._directory.glob(f"*{_PART}"):
             _remove(left)
@@ -143,7 +144,8 @@ class Checkpoints:
         return saved
 
     def _point_at(self, path: Path) -> None:
-        """A convenience: a file system without symbolic links has no ``latest``."""
+        """Point ``latest`` at a checkpoint, as a convenience: a file system without symbolic links has no
+        ``latest``."""
         link = self._directory / f"latest{_PART}"
         try:
             link.unlink(missing_ok=True)
@@ -153,10 +155,10 @@ class Checkpoints:
             link.unlink(missing_ok=True)
 
     def latest(self, complain: Callable[[str], None] = lambda _: None) -> Checkpoint | None:
-        """The newest checkpoint whose content is what its name says; None without one.
+        """Return the newest checkpoint that has the digest in its name; None without one.
 
         Args:
-            complain: told of each that is passed over, in a line.
+            complain: receives a line for each checkpoint that is passed over.
         """
         for each in self._complete():
             try:
@@ -170,7 +172,7 @@ class Checkpoints:
         return None
 
     def _complete(self) -> list[Checkpoint]:
-        """By name, the newest first."""
+        """Return the complete checkpoints, the newest first."""
         return sorted(self._named(), key=lambda each: (each.step, each.path.name), reverse=True)
 
     def _named(self) -> Iterator[Checkpoint]:
@@ -181,7 +183,7 @@ class Checkpoints:
 
 
 def sha256(path: Path) -> str:
-    """Of a file, in hexadecimal digits."""
+    """Return the SHA-256 of a file, in hexadecimal digits."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
@@ -190,12 +192,12 @@ def sha256(path: Path) -> str:
 
 
 def _digest(path: Path) -> str:
-    """What stands in a checkpoint's name."""
+    """Return the digits of a file's SHA-256 for a checkpoint's name."""
     return sha256(path)[:16]
 
 
 def _damage(path: Path) -> str:
-    """What of a checkpoint is not as it was written, in a few words; empty when nothing is."""
+    """Return the damage of a checkpoint, in a few words; empty without damage."""
     of_name = path / _SUMS if path.is_dir() else path
     found = _digest(of_name)
     if f"-{found}." not in path.name:
@@ -218,7 +220,7 @@ def _remove(path: Path) -> None:
 
 
 def _sync(directory: Path) -> None:
-    """Makes a rename last through a loss of power."""
+    """Make a rename last through a loss of power."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -4,7 +4,7 @@ A Neuron graph takes minutes to compile and every process of a job needs the sam
 by a directory, with two dangers on many machines: a compilation that is killed leaves a lock for which everybody after
 it waits for ever, and a job with another option finds nothing and compiles on all its processes at once.
 
-So one process compiles, under a lease, into a directory that nobody else looks at; what it made appears by one rename
+So one process compiles, under a lease, into a directory that training does not read; its graphs appear by one rename
 under the name that training reads; and training asks first whether the graphs of its very options are there.
 
     key    prints the name of a cache
@@ -36,20 +36,20 @@ NOT_COMPILED = 6
 """Exit code of ``run``: the command ended well and left graphs that it did not compile."""
 
 _VARIABLES = ("NEURON_COMPILE_CACHE_URL", "TORCH_NEURONX_NEFF_CACHE_DIR")
-"""Where the SDK's frameworks look. The second only where it is set: not all have it."""
+"""Variables with the cache of the SDK's frameworks. The second only where it is set: not all have it."""
 _FLAGS = "NEURON_CC_FLAGS"
 _CACHE_FLAG = re.compile(r"(--cache_dir[= ])(\S+)")
 """Wins over the variables (SDK documentation, persistent cache)."""
 
 
 def key(model: str, world_size: int, precision: str, compiler: str) -> str:
-    """Name of a cache: by all that graphs depend on, beside a script's own options.
+    """Return the name of a cache: it holds all that graphs depend on, beside a script's own options.
 
     Args:
         model: any text.
         world_size: processes of the job.
         precision: ``bf16`` or ``fp32``.
-        compiler: its version, or that of the image that has it.
+        compiler: its version, or the version of its image.
     """
     parts = (model, f"{world_size}x", precision, compiler)
     return "-".join(re.sub(r"[^A-Za-z0-9._]+", "-", part).strip("-.") for part in parts if part)
@@ -57,7 +57,7 @@ def key(model: str, world_size: int, precision: str, compiler: str) -> str:
 
 @dataclass(frozen=True)
 class Compilation:
-    """What to compile, and for whom."""
+    """A compilation of a job: the command that compiles, its cache and its options."""
 
     cache: Cache
     options: Mapping[str, str]
@@ -67,10 +67,10 @@ class Compilation:
     waits: bool = False
     """Whether to wait while somebody else compiles."""
     patience_seconds: float = 600.0
-    """How long a joining node waits for the one that has the lease."""
+    """Longest wait of a joining node for the holder of the lease."""
 
     def run(self) -> int:
-        """Compiles under the lease and publishes; nothing to do where that is done already.
+        """Compile under the lease and publish; return at once where the cache is complete already.
 
         Returns:
             0; the command's exit code; :data:`IN_USE` or :data:`NOT_COMPILED`.
@@ -105,10 +105,10 @@ class Compilation:
                 cache.lease.give_back()
 
     def join(self) -> int:
-        """Runs the command beside the job's process that has the lease, with the same directory.
+        """Run the command beside the job's process that has the lease, with the same directory.
 
         Returns:
-            0 where nothing is left to compile; the command's exit code; :data:`IN_USE` when nobody came.
+            0 where nothing is left to compile; the command's exit code; :data:`IN_USE` when no holder came.
         """
         cache = self.cache
         deadline = time.monotonic() + self.patience_seconds
@@ -134,7 +134,7 @@ class Compilation:
 
     def _compile(self, generation: int) -> int:
         cache = self.cache
-        # Whoever had the lease until a moment ago may have done it.
+        # The previous holder of the lease may have done it.
         if (done := cache.complete(self.options)) is not None:
             return _said(done.message, 0)
         directory = cache.prepare(generation)
@@ -150,7 +150,7 @@ class Compilation:
         return _said(f"compile cache {cache.name} is complete: {what}", 0)
 
     def _command(self, directory: Path, look: Callable[[], None]) -> int:
-        """Runs the command to its end; passes SIGTERM on."""
+        """Run the command to its end; pass SIGTERM on."""
         process = subprocess.Popen(self.command, env=surroundings(os.environ, directory))
 
         def pass_on(number: int, _frame: FrameType | None) -> None:
@@ -173,7 +173,7 @@ class Compilation:
 
 
 def surroundings(environment: Mapping[str, str], directory: Path) -> dict[str, str]:
-    """The environment in which the SDK's frameworks use that directory as their cache."""
+    """Return the environment in which the SDK's frameworks use that directory as their cache."""
     ours = {**environment, _VARIABLES[0]: str(directory)}
     ours |= {name: str(directory) for name in _VARIABLES if name in environment}
     if _FLAGS in environment:
@@ -195,7 +195,7 @@ def _said(message: str, code: int) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: see the module."""
+    """Run the command line and return the exit code."""
     asked = _parser().parse_args(arguments)
     if asked.verb == "key":
         sys.stdout.write(f"{key(asked.model, asked.world_size, asked.precision, asked.compiler)}\n")

@@ -1,8 +1,8 @@
-"""Starts the ranks of one node, as ``torchrun`` does, for images without PyTorch. Standard library alone.
+"""Launcher of one node's ranks, like ``torchrun``, for images without PyTorch. Standard library alone.
 
-The nodes meet at the rendezvous: the one whose address it is waits for all others, tells each its number, and keeps the
-connections. When a rank fails anywhere, all nodes end theirs, so that the job sees the failure at once; restarting is
-the job's business (Volcano restarts the whole gang).
+The nodes meet at the rendezvous: the node with its address waits for all others, tells each its number, and keeps the
+connections. When a rank fails anywhere, all nodes end their ranks, so that the job sees the failure at once; restarting
+is the job's business (Volcano restarts the whole gang).
 
     python -m trainium_workloads.gang --nnodes 2 --nproc-per-node 4 --rdzv-endpoint host:29500 --rdzv-id my-job train.py
 """
@@ -24,10 +24,10 @@ from typing import IO
 from trainium_workloads.stopping import EXIT_CODE
 
 JOIN_SECONDS = 900.0
-"""How long nodes wait for each other: an image of gigabytes is pulled meanwhile."""
+"""Longest wait of the nodes for each other: an image of gigabytes is pulled meanwhile."""
 _KILL_AFTER_SECONDS = 30.0
 _LAST_WORDS_SECONDS = 20.0
-"""For what ranks have printed; what they left behind may keep a pipe open for ever."""
+"""Time for the ranks' remaining output; processes that they left behind may keep a pipe open for ever."""
 _LOOK_SECONDS = 0.05
 
 
@@ -38,7 +38,7 @@ class Node:
     rank: int
     """From 0, the node of the rendezvous."""
     port: int
-    """Where the ranks meet, on node 0: free when the nodes met, for other jobs may be on its network."""
+    """Port of the ranks on node 0: free when the nodes met, for other jobs may be on its network."""
     peers: tuple[socket.socket, ...]
     """Connections to all others (node 0), to node 0 (the others)."""
 
@@ -48,7 +48,8 @@ class JoinError(Exception):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the ranks; 0 when all ended well, otherwise the first failed rank's exit code, or 1 for another node's."""
+    """Run the ranks; return 0 when all ended well, the first failed rank's exit code, or 1 for another node's
+    failure."""
     asked = _parser().parse_args(arguments)
     # As a container's first process it would not end by SIGTERM otherwise.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
@@ -87,15 +88,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def join(host: str, port: int, job: str, nodes: int, rank: int | None = None) -> Node:
-    """Meets the other nodes.
+    """Meet the other nodes.
 
     Args:
-        host: of the rendezvous; the node whose address it is becomes node 0.
+        host: of the rendezvous; the node with this address becomes node 0.
         port: of the rendezvous.
-        job: what all nodes of the gang call it.
-        nodes: how many they are.
-        rank: this node's number, 0 at the rendezvous; None, in all nodes, for the order of arrival, in which the one
-            whose address the rendezvous is comes first.
+        job: name of the gang, the same on all nodes.
+        nodes: number of nodes.
+        rank: this node's number, 0 at the rendezvous; None, in all nodes, for the order of arrival, after the node at
+            the rendezvous.
 
     Raises:
         JoinError: they are not all there in time, or belong to another job.
@@ -113,7 +114,7 @@ def join(host: str, port: int, job: str, nodes: int, rank: int | None = None) ->
 
 
 def _resolved(host: str, port: int, deadline: float) -> str:
-    """The address of a host, whose name may become known only with its pod."""
+    """Return the address of a host; its name may become known only with its pod."""
     while True:
         try:
             return str(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0])
@@ -124,7 +125,7 @@ def _resolved(host: str, port: int, deadline: float) -> str:
 
 
 def _server(address: str, port: int) -> socket.socket | None:
-    """A server at the rendezvous, or None where its address is another machine's."""
+    """Return a server at the rendezvous; None where its address is another machine's, or its port is taken."""
     try:
         with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
             probe.bind((address, 0))
@@ -150,13 +151,13 @@ def _lead(server: socket.socket, job: str, nodes: int, deadline: float) -> Node:
                 hello = json.loads(_line(peer))
                 theirs, rank = hello["job"], hello["rank"]
             except (OSError, ValueError, KeyError, TypeError):
-                peer.close()  # somebody who has nothing to say: a scan, a node that was killed
+                peer.close()  # not a node that joins: a scan, or a killed node
                 continue
             if theirs != job:
                 _say(peer, {"refused": f"this is the rendezvous of {job!r}"})
                 peer.close()
                 continue
-            # One that comes again has started again; the connection of before is dead.
+            # A node that comes again has started again; its earlier connection is dead.
             peers[len(peers) + 1 if rank is None else int(rank)] = peer
     port = _free_port()
     for rank, peer in peers.items():
@@ -191,7 +192,7 @@ def _say(peer: socket.socket, what: object) -> None:
 
 
 def _line(peer: socket.socket) -> str:
-    """A line of at most 1 KiB."""
+    """Return a line of at most 1 KiB."""
     data = b""
     while not data.endswith(b"\n"):
         part = peer.recv(1)
@@ -228,7 +229,7 @@ class _Ranks:
             reader.start()
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        """Passes SIGTERM on: the ranks save and end by themselves."""
+        """Pass SIGTERM on: the ranks save and end by themselves."""
         self._terminated = True
         for each in self._processes:
             if each.poll() is None:
@@ -248,7 +249,7 @@ class _Ranks:
         return code
 
     def _watch(self) -> int:
-        """Waits for all ranks here, or for the first failure anywhere."""
+        """Wait for all ranks here, or for the first failure anywhere, and return the exit code."""
         with selectors.DefaultSelector() as selector:
             for peer in self._node.peers:
                 peer.setblocking(False)
@@ -270,7 +271,7 @@ class _Ranks:
                     time.sleep(_LOOK_SECONDS)
 
     def _failed(self) -> int:
-        """Exit code of a rank here that failed, as a shell has it; 0 while there is none."""
+        """Return the exit code of a rank here that failed, as a shell has it; 0 while there is none."""
         for local, each in enumerate(self._processes):
             if code := each.poll():
                 how = f"exit code {code}" if code > 0 else f"signal {-code}"
@@ -291,8 +292,8 @@ class _Ranks:
 
 
 def _left_well(peer: socket.socket) -> bool:
-    """Whether a node that says something, or has gone, ended well, or because it was asked to, as the ranks here are
-    about to."""
+    """Return whether a node's last message reports success, or a stop on request, which the ranks here are about
+    to get, too."""
     try:
         said = peer.recv(1024)
         return bool(said) and json.loads(said).get("code") in (0, EXIT_CODE)
@@ -301,7 +302,7 @@ def _left_well(peer: socket.socket) -> bool:
 
 
 def _pass_on(source: IO[bytes] | None, sink: IO[str], prefix: bytes) -> None:
-    """Each line with the rank's prefix, in the form of ``torchrun --tee``."""
+    """Copy each line with the rank's prefix, in the form of ``torchrun --tee``."""
     assert source is not None
     for line in source:
         sink.buffer.write(prefix + line)  # type: ignore[attr-defined]

@@ -1,8 +1,8 @@
-"""The smallest training that is one: all ranks add their gradients and step together, with checkpoints and resume.
+"""A minimal training: all ranks add their gradients and step together, with checkpoints and resume.
 
-Each rank pulls one parameter towards a target of its own, ``rank + 1``. Their summed gradients lead it to the mean of
-the targets, and at each step every rank checks that the sum is what it must be. It needs no accelerator and no dataset;
-with PyTorch the sums are made by gloo, without it over plain TCP.
+Each rank pulls one parameter towards the target ``rank + 1``. Their summed gradients lead it to the mean of the
+targets, and at each step every rank checks the sum. It needs no accelerator and no dataset; with PyTorch the sums are
+made by gloo, without it over plain TCP.
 """
 
 import argparse
@@ -27,7 +27,7 @@ Number = TypeVar("Number", int, float)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Trains; 0 at the end, 143 when it was asked to stop, 1 when the ranks do not agree."""
+    """Train; return 0 at the end, 143 after a request to stop, 1 when the ranks do not agree."""
     asked = _parser().parse_args(arguments)
     stopping = Stopping()
     gang = allreduce.join()
@@ -132,7 +132,7 @@ def _expected(weight: float, world_size: int) -> float:
 
 
 def _resume(checkpoints: Checkpoints, gang: allreduce.Reduction) -> tuple[int, float]:
-    """Step and weight to go on from: rank 0 reads the newest whole checkpoint, and tells the others by a sum."""
+    """Return the step and weight of the newest whole checkpoint: rank 0 reads it, and shares them by a sum."""
     step, weight = 0, 0.0
     if gang.rank == 0:
         found = checkpoints.latest(lambda line: print(line, flush=True))
@@ -148,7 +148,8 @@ def _resume(checkpoints: Checkpoints, gang: allreduce.Reduction) -> tuple[int, f
 
 
 class _First:
-    """What rank 0 does besides: it saves, and tells of each step. All ranks wait while a checkpoint is written."""
+    """Additional work of rank 0: checkpoints, and reports of each step. All ranks wait while a checkpoint is
+    written."""
 
     def __init__(
         self, checkpoints: Checkpoints, asked: argparse.Namespace, gang: allreduce.Reduction, step: int
@@ -167,12 +168,12 @@ class _First:
         self._scraped = Scraped(labels, step, self._ranks, time.time())
 
     def end(self, step: int, weight: float, seconds: float, *, is_last: bool) -> None:
-        """Ends a step.
+        """End a step.
 
         Args:
             step: from 1.
             weight: after it.
-            seconds: how long it took.
+            seconds: duration of the step.
             is_last: whether no other follows in this run.
         """
         if is_last or self._is_due(step):
@@ -182,11 +183,11 @@ class _First:
         self._scraped.step(step, loss, seconds)
 
     def close(self) -> None:
-        """Tells no more."""
+        """Close the metrics."""
         self._scraped.close()
 
     def _is_due(self, step: int) -> bool:
-        """By whichever of steps and time comes first."""
+        """Return whether a checkpoint is due, by steps or by time."""
         by_steps = self._every_steps and step % self._every_steps == 0
         by_time = self._every_seconds and time.monotonic() - self._trains_since >= self._every_seconds
         return bool(by_steps or by_time)

@@ -1,11 +1,11 @@
-"""The files of a compile cache: whole or not there, whatever kills who writes them.
+"""Files of a compile cache: whole or not there, also when their writer is killed.
 
 Layout below the root, which lies on the shared file system:
 
-``<key>/``              what training reads, with ``complete.json``, written last: its files with size and SHA-256, and
-                        for which options
-``.leases/<key>/``      who compiles, and who helps; see :mod:`trainium_workloads.lease`
-``.staging/<key>/<n>/`` what the holder of generation n has compiled so far
+``<key>/``              graphs for training, and ``complete.json``, written last: files with size and SHA-256, and
+options
+``.leases/<key>/``      leases of the compiling process and its helpers; see :mod:`trainium_workloads.lease`
+``.staging/<key>/<n>/`` files that the holder of generation n has compiled so far
 """
 
 import hashlib
@@ -33,12 +33,12 @@ _READERS = 8
 _READ_BYTES = 2**20
 
 Part = Mapping[str, Any]
-"""What the mark says of a file: ``bytes`` and ``sha256``."""
+"""The mark's entry of a file: ``bytes`` and ``sha256``."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What there is of a cache."""
+    """State of a cache."""
 
     code: int
     """One of :data:`COMPLETE`, :data:`NOT_THERE`, :data:`OTHER_OPTIONS`, :data:`IN_USE`."""
@@ -72,24 +72,24 @@ class Cache:
         self._staging = root / ".staging" / name
         self._times = (beat_seconds, dead_seconds)
         self._read: dict[str, tuple[tuple[int, ...], str]] = {}
-        """File to its state and digest when it was read: who waits looks again and again."""
+        """File to its state and digest when it was read: a waiting process checks again and again."""
 
     def staging(self, generation: int) -> Path:
-        """Where the holder of a generation compiles."""
+        """Return the directory in which the holder of a generation compiles."""
         return self._staging / str(generation)
 
     def helper(self, generation: int, who: str) -> Lease:
-        """The lease of one who compiles beside the holder of a generation."""
+        """Return the lease of a process that compiles beside the holder of a generation."""
         return Lease(self._helpers / f"{generation}.{who}", *self._times)
 
     def check(self, options: Mapping[str, Any]) -> Verdict:
-        """Whether training with these options would find its graphs."""
+        """Return the verdict whether training with these options would find its graphs."""
         if (found := self.complete(options)) is not None:
             return found
         holder = self.lease.holder()
         if holder is not None and self.lease.is_alive(holder):
             return Verdict(IN_USE, f"compile cache {self.name} is being compiled by {holder}")
-        # Whoever is done by now has published meanwhile.
+        # A holder that is done by now has published meanwhile.
         mark = self._mark()
         if (found := self._complete(mark, options)) is not None:
             return found
@@ -103,20 +103,21 @@ class Cache:
         return Verdict(OTHER_OPTIONS, f"{told}. Compile with these, too (`trn compile`), or train with those")
 
     def complete(self, options: Mapping[str, Any]) -> Verdict | None:
-        """That the graphs of these options are there; nothing when they are not."""
+        """Return the verdict of a cache that has the graphs of these options; None for another cache."""
         return self._complete(self._mark(), options)
 
     def _complete(self, mark: Mapping[str, Any] | None, options: Mapping[str, Any]) -> Verdict | None:
         if mark is None or self._damage(mark) or not any(each["options"] == options for each in mark["compilations"]):
             return None
-        # Nobody compiles what is compiled: who held these locks was killed, and the SDK waits for them for ever.
+        # Nobody compiles a compiled graph: the holders of these locks were killed, and the SDK waits for them for ever.
         _unlock(each for each in _modules(self.directory) if _is_compiled(each))
         return Verdict(COMPLETE, f"compile cache {self.name} is complete: {len(mark['files'])} files")
 
     def prepare(self, generation: int) -> Path:
-        """The directory to compile in, with what a dead holder had compiled already.
+        """Return the directory to compile in, with the files that a dead holder had compiled already.
 
-        Its name has the generation, so that one that only seemed dead finds its own gone, and cannot publish it.
+        Its name has the generation, so that a holder wrongly taken for dead finds its directory gone, and cannot
+        publish it.
         """
         ours = self.staging(generation)
         self._staging.mkdir(parents=True, exist_ok=True)
@@ -133,12 +134,12 @@ class Cache:
         return ours
 
     def is_open(self, generation: int) -> bool:
-        """Whether the directory of a generation is there to compile in. A helper asks once it has taken its lease: then
-        either the holder finds the lease and waits, or the helper finds that it is too late."""
+        """Return whether the directory of a generation accepts helpers. A helper asks after taking its lease:
+        then either the holder finds the lease and waits, or the helper finds that it is too late."""
         return self._open(generation).exists()
 
     def await_helpers(self, generation: int) -> None:
-        """Waits until everybody who compiles beside the holder is done or dead. Nobody may join any more."""
+        """Wait until every process that compiles beside the holder is done or dead. No process may join any more."""
         self._open(generation).unlink(missing_ok=True)
         for place in sorted(self._helpers.glob(f"{generation}.*")):
             helper = Lease(place, *self._times)
@@ -146,19 +147,19 @@ class Cache:
                 time.sleep(0.05)
 
     def _open(self, generation: int) -> Path:
-        # Beside the leases, which sweep away what has an old number.
+        # Beside the leases, which sweep away files with an old number.
         return self._helpers.with_name(f"{generation}.open")
 
     def publish(self, generation: int, options: Mapping[str, Any], command: Sequence[str]) -> int:
-        """Makes what was compiled what training reads.
+        """Publish the compiled graphs to training.
 
         Returns:
-            How many graphs there are.
+            The number of graphs.
 
         Raises:
             Lost: somebody else compiles it now.
             Incomplete: not every graph was compiled.
-            OSError: it cannot be written; what training reads stays as it was.
+            OSError: it cannot be written; the published graphs stay as they were.
         """
         ours = self.staging(generation)
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -188,9 +189,9 @@ class Cache:
         return len(modules)
 
     def _merge(self, ours: Path, files: dict[str, Part], compilation: dict[str, Any]) -> None:
-        """Adds to what is there: graphs of other options, or what somebody compiled there without a lease.
+        """Add to an existing cache: it has graphs of other options, or graphs compiled there without a lease.
 
-        Graph by graph, each by a rename, so that whoever reads finds his own all the time; the mark comes last.
+        Each graph is moved by a rename, so that readers find their graphs all the time; the mark comes last.
         """
         mark = self._mark()
         known = mark if mark is not None and not self._damage(mark) else {"files": {}, "compilations": []}
@@ -216,12 +217,12 @@ class Cache:
         _sync_directory(self.directory)
 
     def discard(self, generation: int) -> None:
-        """Removes what is left of the compilation."""
+        """Remove the leftovers of the compilation."""
         for left in (self.staging(generation), self._staging / f"{generation}.old", self._helpers):
             shutil.rmtree(left, ignore_errors=True)
 
     def _mark(self) -> dict[str, Any] | None:
-        """What the cache says it holds; nothing when it was never complete."""
+        """Return the cache's list of files and compilations; None when it was never complete."""
         try:
             mark = json.loads((self.directory / MARK).read_bytes())
         except (OSError, ValueError, RecursionError):
@@ -229,7 +230,7 @@ class Cache:
         return mark if _is_mark(mark) else None
 
     def _damage(self, mark: Mapping[str, Any]) -> str:
-        """Return which file is not as it was published; empty for a cache that is whole.
+        """Return the first file that differs from its publication; empty for a cache that is whole.
 
         All of it is read: training reads the same files right afterwards, then from this machine's memory. One core
         digests 1.5 GiB a second, and :data:`_READERS` files are read at a time.
@@ -264,7 +265,7 @@ def _is_mark(mark: object) -> bool:
 
 
 def _digest(file: Path) -> str:
-    """Return the SHA-256 of a file; something else for one that cannot be read."""
+    """Return the SHA-256 of a file; an error's text for a file that cannot be read."""
     digest = hashlib.sha256()
     try:
         with file.open("rb", buffering=0) as opened:
@@ -303,7 +304,7 @@ def _unlock(modules: Iterable[Path]) -> None:
 
 
 def _unit(file: str) -> str:
-    """What is published at once: a graph's directory, or a file that belongs to none."""
+    """Return the unit of publication of a file: its graph's directory, or the file itself outside of graphs."""
     parts = file.split("/")
     at = next((place for place, part in enumerate(parts[:-1]) if part.startswith("MODULE_")), len(parts) - 1)
     return "/".join(parts[: at + 1])
@@ -314,7 +315,7 @@ def _files(directory: Path) -> list[Path]:
 
 
 def _sync(directory: Path) -> None:
-    """Waits until all of a directory is on disk: a rename must not be there before what it names."""
+    """Wait until all of a directory is on disk: a rename must not be there before the files that it names."""
     for each in [*directory.rglob("*"), directory]:
         descriptor = os.open(each, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -336,7 +337,7 @@ def _json(mark: Mapping[str, Any]) -> bytes:
 
 
 def _differing(compiled: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
-    """``batch_size was 16, is 8`` for each option that differs."""
+    """Return ``batch_size was 16, is 8`` for each option that differs."""
 
     def words(options: Mapping[str, Any], name: str) -> str:
         if name not in options:

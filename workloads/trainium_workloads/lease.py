@@ -1,13 +1,13 @@
-"""Who may write: one process of many, on machines that share nothing but a file system.
+"""Leases: the right to write for one process of many, on machines that share nothing but a file system.
 
-Made of what every POSIX file system does atomically for all its clients, Lustre among them: ``link``, ``rename`` and
-creating a file that must not exist. No ``flock`` (Lustre has it only where it is mounted so), and no clock of another
-machine: a holder makes a file longer as long as it lives, and whoever waits watches the file for a while by a clock of
-its own.
+A lease needs only operations that every POSIX file system does atomically for all its clients, Lustre among them:
+``link``, ``rename`` and creating a file that must not exist. No ``flock`` (Lustre has it only where it is mounted so),
+and no clock of another machine: a holder makes a file longer as long as it lives, and a waiting process watches the
+file for a while.
 
-A lease has generations. ``7.json`` says who holds the seventh, appears whole or not at all, and stays; it is over when
-``7.ended`` is there, or when ``8.json`` is. So one that was taken for dead and was not learns that it lost the lease,
-and two that take the same one over cannot both succeed.
+A lease has generations. ``7.json`` names the holder of the seventh, appears whole or not at all, and stays; the seventh
+is over when ``7.ended`` is there, or when ``8.json`` is. So a holder wrongly taken for dead learns that it lost the
+lease, and two processes that take over the same generation cannot both succeed.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from typing import Any
 
 BEAT_SECONDS = 10.0
 DEAD_SECONDS = 60.0
-"""A holder that is silent for so long is dead: its machine is gone, or as good as gone."""
+"""Silence after which a holder is dead: its machine is gone, or as good as gone."""
 
 _HOLDER = re.compile(r"(\d+)\.json")
 
@@ -36,23 +36,23 @@ class Holder:
 
     generation: int
     told: Mapping[str, Any]
-    """What the holder says of itself: ``who``, ``job``, ``since``."""
+    """Description of the holder: ``who``, ``job``, ``since``."""
 
     def __str__(self) -> str:
         return f"{self.told.get('who', 'somebody')} since {self.told.get('since', '?')}"
 
 
 class Lost(Exception):  # noqa: N818 - reads as what it is where it is raised
-    """Somebody else has the lease now; the message says who."""
+    """Error of a lease with another holder; the message names it."""
 
 
 class Lease:
-    """The lease of one thing.
+    """A lease in a directory.
 
     Args:
         directory: of this lease alone; made when it is taken.
-        beat_seconds: how often a holder says that it lives.
-        dead_seconds: how long it may be silent.
+        beat_seconds: pause between a holder's signs of life.
+        dead_seconds: silence after which a holder is dead.
     """
 
     def __init__(self, directory: Path, beat_seconds: float = BEAT_SECONDS, dead_seconds: float = DEAD_SECONDS) -> None:
@@ -64,17 +64,17 @@ class Lease:
         self._beating: threading.Thread | None = None
 
     def holder(self) -> Holder | None:
-        """Who has it, dead or alive; nobody when it was given back."""
+        """Return the holder, dead or alive; None when the lease was given back."""
         newest = self._newest()
         if newest == 0 or (self._directory / f"{newest}.ended").exists():
             return None
         return Holder(newest, self._told(newest))
 
     def is_alive(self, holder: Holder) -> bool:
-        """Watches a holder until it beats, gives the lease back or loses it, or is silent for too long.
+        """Watch a holder until it beats, gives the lease back or loses it, or is silent for too long.
 
         Silence is counted in looks, not by the clock: while this process itself stands still (a machine with other
-        work, a file system that fails over) it hears nobody, and nobody is dead for that.
+        work, a file system that fails over) it sees no beat, and no holder is dead for that.
 
         Returns:
             Whether it was seen to beat.
@@ -91,17 +91,17 @@ class Lease:
         return False
 
     def take(self, told: Mapping[str, Any], over: Holder | None = None) -> int:
-        """Takes the lease, which is free, or whose holder is dead.
+        """Take the lease, which is free or has a dead holder.
 
         Args:
-            told: what to say of the new holder.
+            told: description of the new holder.
             over: the dead holder.
 
         Returns:
             The generation that is held from now on.
 
         Raises:
-            Lost: somebody else was faster.
+            Lost: another process was faster.
         """
         self._directory.mkdir(parents=True, exist_ok=True)
         generation = self._newest() + 1
@@ -112,7 +112,7 @@ class Lease:
         try:
             os.link(part, self._directory / f"{generation}.json")
         except (FileExistsError, FileNotFoundError):
-            # The second: whoever was faster has swept ours away.
+            # The second: a faster process has swept ours away.
             raise Lost(str(self.holder() or "somebody who is done")) from None
         finally:
             part.unlink(missing_ok=True)
@@ -124,16 +124,16 @@ class Lease:
         return generation
 
     def check(self) -> None:
-        """Makes sure that nobody has taken over what this object took.
+        """Check that no process has taken over the lease of this object.
 
         Raises:
-            Lost: somebody has.
+            Lost: a process has.
         """
         if self._newest() != self._held:
             raise Lost(str(self.holder() or "somebody who is done"))
 
     def give_back(self) -> None:
-        """Ends the generation that is held; nothing if it was lost."""
+        """End the generation that is held; a lost lease keeps its new holder."""
         self._stopped.set()
         if self._beating is not None:
             self._beating.join()
@@ -148,7 +148,7 @@ class Lease:
             try:
                 self._beat()
             except OSError:
-                continue  # a full disk; whoever takes over for it tells us
+                continue  # a full disk; :meth:`check` shows a process that takes over for it
 
     def _beat(self) -> None:
         descriptor = os.open(
@@ -180,8 +180,8 @@ class Lease:
         return told if isinstance(told, dict) else {}
 
     def _sweep(self) -> None:
-        """Removes what generations before the last two left, and takers that were killed. The newest must stay, for
-        its number counts."""
+        """Remove files of generations before the last two, and of takers that were killed. The newest must stay,
+        for its number counts."""
         for file in self._directory.iterdir():
             number = re.match(r"(\d+)\.", file.name)
             if file.suffix == ".part" or (number and int(number[1]) < self._held - 1):
@@ -189,7 +189,7 @@ class Lease:
 
 
 def write_whole(file: Path, content: bytes) -> None:
-    """Writes a new file, and waits until it is on disk."""
+    """Write a file, and wait until it is on disk."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o664)
     try:
         left = memoryview(content)

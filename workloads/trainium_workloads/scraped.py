@@ -1,7 +1,7 @@
-"""What a monitoring system reads of a training while it runs: Prometheus' text format over HTTP. Standard library only.
+"""Metrics of a running training for a monitoring system: Prometheus' text format over HTTP. Standard library only.
 
 ``TRN_METRICS_PORT`` names the port; without it nothing is served. Rank 0 of the world serves and no other, so a
-training is one target, however many ranks it has. Nothing that goes wrong here slows a training or ends it.
+training is one target, however many ranks it has. No error here slows a training or ends it.
 """
 
 import math
@@ -18,7 +18,7 @@ PORT = "TRN_METRICS_PORT"
 """Variable with the port; empty or 0 for none."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""Of Prometheus' text format."""
+"""Content type of Prometheus' text format."""
 
 _CLIENT_SECONDS = 5.0
 _POLL_SECONDS = 0.2
@@ -27,7 +27,7 @@ _CLOSE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Series:
-    """One that a training gives out."""
+    """A metric of a training."""
 
     name: str
     kind: Literal["gauge", "counter"]
@@ -50,7 +50,7 @@ SERIES = (
     Series("trn_training_checkpoint_step", "gauge", "Step of the newest complete checkpoint."),
     Series("trn_training_checkpoint_timestamp_seconds", "gauge", "When it was complete."),
 )
-"""All of them, in the order in which they are shown. Counters begin at 0 in each run."""
+"""All series, in the order in which they are shown. Counters begin at 0 in each run."""
 
 
 class Scraped:
@@ -58,7 +58,7 @@ class Scraped:
 
     Args:
         labels: of ``trn_training_info``.
-        step: the last one of the run before; 0 for none.
+        step: last step of the run before; 0 for none.
         examples_per_step: over all ranks.
         began: seconds since 1970.
     """
@@ -69,18 +69,18 @@ class Scraped:
         self._first_step = self._step = step
         self._warming: tuple[int, float] | None = None
         self._productive = 0.0
-        # Never changed, always replaced: what a request shows is of one moment.
+        # Never changed, always replaced: a request shows the values of one moment.
         self._values: dict[str, float] = {}
         self._put(info=1, step=step, started_timestamp_seconds=began, examples_total=0, productive_seconds_total=0)
         self._server = _served(self)
 
     def step(self, step: int, loss: float, seconds: float, tokens_per_second: float | None = None) -> None:
-        """Notes a step line.
+        """Record a step line.
 
         Args:
-            step: the last one.
+            step: number of the last step.
             loss: of it.
-            seconds: how long each took since the line before.
+            seconds: duration of each step since the line before.
             tokens_per_second: over all ranks; None where examples are no text.
         """
         self._productive += self._useful(step - self._step, seconds)
@@ -96,20 +96,20 @@ class Scraped:
         )
 
     def saved(self, step: int, at: float) -> None:
-        """Notes a complete checkpoint, and when that was (seconds since 1970)."""
+        """Record a complete checkpoint, and its time (seconds since 1970)."""
         self._put(checkpoint_step=step, checkpoint_timestamp_seconds=at)
 
     def close(self) -> None:
-        """Serves no more."""
+        """Stop the server."""
         if self._server is not None:
-            # In a thread of its own, which a client that keeps the server busy cannot make anybody wait for.
+            # In a separate thread, because a client may keep the server busy.
             ending = threading.Thread(target=self._server.shutdown, daemon=True)
             ending.start()
             ending.join(_CLOSE_SECONDS)
             self._server.server_close()
 
     def text(self) -> str:
-        """All series that have a value, in Prometheus' text format."""
+        """Return all series that have a value, in Prometheus' text format."""
         values, lines = self._values, []
         for series in SERIES:
             if series.name in values:
@@ -122,7 +122,8 @@ class Scraped:
         return "".join(f"{line}\n" for line in lines)
 
     def _useful(self, steps: int, seconds: float) -> float:
-        """Time in steps since the last line. A run compiles in its first, which counts for no more than a later one."""
+        """Return the time in steps since the last line. The first line's steps, with their compiling, count for
+        no more than later ones."""
         if self._warming is None:
             self._warming = steps, seconds
             return 0.0
@@ -147,7 +148,7 @@ def _number(value: float) -> str:
 
 
 def _served(scraped: Scraped) -> HTTPServer | None:
-    """A server in a thread of its own; None where none is asked for, or none can be had."""
+    """Return a server that runs in a thread; None without a port, or where the port cannot be had."""
     asked = os.environ.get(PORT) or "0"
     try:
         port = int(asked)
@@ -164,7 +165,7 @@ def _served(scraped: Scraped) -> HTTPServer | None:
 
 
 class _Server(HTTPServer):
-    """Answers one request after the other: a monitoring system asks twice a minute."""
+    """HTTP server that answers one request after the other: a monitoring system asks twice a minute."""
 
     scraped: Scraped
 
@@ -174,7 +175,7 @@ class _Server(HTTPServer):
         self.server_name, self.server_port = "", self.server_address[1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: a client that goes away is no matter of the training's log."""
+        """Ignore the error: a client that goes away is no matter of the training's log."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -193,4 +194,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: a line for each request would bury the steps."""
+        """Write nothing: a line for each request would bury the steps."""

@@ -1,4 +1,4 @@
-"""Step lines: what a training process tells of its progress, one JSON object a line on standard output.
+"""Step lines: a training process' report of its progress, one JSON object a line on standard output.
 
 ``trn status`` and ``trn jobs`` read them from the log of rank 0, so no file or port is needed. A line has ``step`` and
 ``time`` (seconds since the epoch), and may have ``steps`` (how many in all), ``loss``, ``tokens_per_second``,
@@ -14,11 +14,11 @@ Value = int | float | str
 
 
 def report(step: int, **values: Value) -> None:
-    """Prints the line of a step; for rank 0 alone.
+    """Print the line of a step; for rank 0 alone.
 
     Args:
         step: which has ended, from 1.
-        values: what else is known of it.
+        values: further values of the step.
     """
     line = {"step": step, "time": round(time.time(), 3), **values}
     sys.stdout.write(json.dumps(line) + "\n")

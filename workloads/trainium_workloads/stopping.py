@@ -1,4 +1,4 @@
-"""When a training process has to stop soon: it got SIGTERM, or its Capacity Block is about to end.
+"""Request to stop a training process soon: SIGTERM, or the approaching end of its Capacity Block.
 
 Kubernetes sends SIGTERM when a pod is evicted, its node is drained or its job is cancelled, and SIGKILL when the grace
 period is over: enough for one checkpoint. The process asks between steps; nothing is cut off within one.
@@ -18,7 +18,7 @@ MARGIN_SECONDS = 2400.0
 Blocks); ten more are for the checkpoint."""
 
 EXIT_CODE = 143
-"""Of a process that stopped because it was asked to: 128 and the number of SIGTERM. It is no success, so the gang
+"""Exit code of a process that stopped on request: 128 and the number of SIGTERM. It is no success, so the gang
 starts again elsewhere."""
 
 
@@ -35,7 +35,7 @@ class Stopping:
 
     @property
     def reason(self) -> str:
-        """Why to stop, in a few words; empty while there is no reason."""
+        """Reason to stop, in a few words; empty while there is none."""
         if self._signalled:
             return "SIGTERM"
         if self._ends and time.time() > self._ends - MARGIN_SECONDS:
@@ -44,7 +44,7 @@ class Stopping:
 
 
 def _capacity_end(text: str) -> float:
-    """Seconds since the epoch; 0 without one.
+    """Return seconds since the epoch; 0 without a time.
 
     Raises:
         ValueError: for text that is no time.

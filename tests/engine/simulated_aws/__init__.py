@@ -2,8 +2,8 @@
 
 Pulumi's engine attaches to providers that already run when ``PULUMI_DEBUG_PROVIDERS`` names their ports. The
 packages ``aws``, ``eks`` and ``kubernetes`` are served here on loopback; their answers come from the table that plans
-come from (:mod:`trainium_eks.plan.resource_types.simulation`), and what exists is kept in one file. So preview,
-update, replacement, refresh and destroy are the engine's own, and only the clouds are made up.
+come from (:mod:`trainium_eks.plan.resource_types.simulation`), and the things that exist are kept in one file. So
+preview, update, replacement, refresh and destroy are the engine's own, and only the clouds are made up.
 
 ``python -m engine.simulated_aws --state FILE`` serves until it is stopped; :func:`~engine.simulated_aws.server.serving`
 does the same inside a program.

@@ -1,4 +1,4 @@
-"""``python -m engine.simulated_aws``: serves the simulated clouds until it is stopped."""
+"""``python -m engine.simulated_aws``: server of the simulated clouds, until it is stopped."""
 
 import argparse
 import os
@@ -16,7 +16,7 @@ from trainium_eks.plan.backend import SimulationError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serves until SIGTERM or Ctrl-C; the exit code."""
+    """Serve until SIGTERM or Ctrl-C; return the exit code."""
     given = _parser().parse_args(arguments)
     stopped = threading.Event()
 

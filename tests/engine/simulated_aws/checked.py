@@ -1,4 +1,4 @@
-"""The inputs of a resource as a provider's Check answers them: what the engine keeps, and what a policy pack sees.
+"""The inputs of a resource as a provider's Check answers them: the engine keeps them, and a policy pack sees them.
 
 pulumi-aws fills in four things before anybody looks at a resource: ``region``, ``tagsAll`` (the provider's default tags
 under the resource's own), a name where the program gave none, and the defaults of Terraform's schema. Sources: in
@@ -49,10 +49,10 @@ OTHER_NAMES: Mapping[str, str] = {
     "aws:cloudwatch/eventTarget:EventTarget": "targetId",
     "aws:grafana/workspace:Workspace": "name",
 }
-"""Names that are filled in for types whose row has none, because two things may have the same one."""
+"""Names that are filled in for types without ``named_by`` in their row, because two things may share a name."""
 
 LOWER_CASE = frozenset({"aws:s3/bucket:Bucket"})
-"""Types whose names are made in lower case."""
+"""Types with names that are made in lower case."""
 
 SCHEMA_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "aws:cloudwatch/eventRule:EventRule": {"eventBusName": "default"},
@@ -90,7 +90,7 @@ SCHEMA_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     },
     RELEASE.token: {"namespace": "default", "timeout": 300},
 }
-"""Type to what an input is when it is unset; a dotted path applies where the object before the dot is given."""
+"""Type to the value of an unset input; a dotted path applies where the object before the dot is given."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Checked:
 
     inputs: Mapping[str, Any]
     faults: tuple[tuple[str, str], ...] = ()
-    """Path of an input and what is wrong with it."""
+    """Path of an input and its fault."""
 
 
 def checked(
@@ -111,7 +111,7 @@ def checked(
     before: Mapping[str, Any] | None = None,
     seed: bytes = b"",
 ) -> Checked:
-    """Return a resource's inputs with everything that its provider fills in.
+    """Return a resource's inputs with the provider's defaults filled in.
 
     Args:
         type_: type token.
@@ -119,7 +119,7 @@ def checked(
         inputs: as the program gave them.
         provider: the inputs of the resource's provider.
         before: the checked inputs so far; None for a new resource. It keeps a name that was made up.
-        seed: what the random part of a name is made from; the engine sends one for each URN.
+        seed: source of the random part of a name; the engine sends one for each URN.
     """
     row = registry.find(type_)
     if row is None or type_.startswith("pulumi:"):
@@ -155,7 +155,7 @@ def name_path(type_: str) -> str:
 
 
 def _kept(type_: str, path: str, before: Mapping[str, Any] | None) -> Any:
-    """The name that was made up before; None where there is none."""
+    """Return the name that was made up before; None without one."""
     made_up = path in (before or {}).get(DEFAULTS, ()) or type_.startswith(kubernetes.PREFIX)
     return value_at(before, path) if before and made_up else None
 

@@ -1,4 +1,4 @@
-"""The simulated clouds: make, change, read and delete things, with the refusals that AWS is known for."""
+"""The simulated clouds: creation, update, read and deletion of things, with the refusals that AWS is known for."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -19,11 +19,11 @@ from trainium_eks.plan.resource_types.rows import ec2, eks
 from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION, Simulation, known
 
 _FORGOTTEN = ("certificateAuthority", "endpoint")
-"""What a preview of a cluster's update does not know with ``forgetful``: see :class:`Cloud`."""
+"""Outputs that are unknown in the preview of a cluster's update with ``forgetful``: see :class:`Cloud`."""
 
 
 class CloudError(Exception):
-    """The cloud refuses. The message is worded as the cloud's."""
+    """A refusal of the cloud. The message is worded as the cloud's."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class Account:
     provider: str
     """URN of the provider."""
     settings: Mapping[str, Any]
-    """Its inputs."""
+    """Inputs of the provider."""
     cluster: str = ""
     """Endpoint of the Kubernetes cluster; empty for AWS."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What there is of a resource."""
+    """Inputs and outputs of a resource that exists."""
 
     inputs: struct_pb2.Struct
     outputs: struct_pb2.Struct
@@ -49,45 +49,45 @@ class Found:
 
 @dataclass(frozen=True)
 class ResourceRequest:
-    """What the engine asks about one resource."""
+    """A request of the engine about one resource."""
 
     urn: str
     inputs: struct_pb2.Struct
 
     @property
     def type(self) -> str:
-        """Type token, from the URN."""
+        """Return the type token, from the URN."""
         return type_of(self.urn)
 
     @property
     def name(self) -> str:
-        """Logical name, from the URN."""
+        """Return the logical name, from the URN."""
         return self.urn.split("::", 3)[3]
 
     @property
     def plain(self) -> dict[str, Any]:
-        """The inputs that the type takes, secrets in clear: without the provider's notes and the tags that it lays
-        over everything, which are computed again."""
+        """Return the inputs that the type takes, secrets in clear: without the provider's notes and the tags that it
+        lays over every resource, which are computed again."""
         found = wire.decode(self.inputs, mask=False)
         return {name: value for name, value in found.items() if name not in (DEFAULTS, TAGS_ALL)}
 
     @property
     def secret(self) -> frozenset[str]:
-        """The inputs that hold a secret."""
+        """Return the names of the inputs that hold a secret."""
         return wire.secret_keys(self.inputs)
 
 
 class Cloud:
-    """All that the served packages share.
+    """The cloud that the served packages share.
 
     Args:
-        inventory: what exists.
+        inventory: the things that exist.
         failing: a type token; the first creation of that type fails, once in the life of the inventory.
-        forgetful: whether a preview of a cluster's update knows its endpoint and certificate no more, as people saw
-            it (pulumi-eks#352). AWS's provider keeps both; a program must not depend on it.
+        forgetful: whether the endpoint and certificate are unknown in a preview of a cluster's update, as reported
+            in pulumi-eks#352. AWS's provider keeps both; a program must not depend on it.
 
     Raises:
-        SimulationError: when there is no such type as ``failing``.
+        SimulationError: when ``failing`` is not a simulated type.
     """
 
     def __init__(self, inventory: Inventory, *, failing: str = "", forgetful: bool = False) -> None:
@@ -101,22 +101,22 @@ class Cloud:
         self._forgetful = forgetful
 
     def account(self, urn: str, config: Mapping[str, Any], cluster: str = "") -> Account:
-        """A provider with its configuration."""
+        """Return the account of a provider with its configuration."""
         simulation = Simulation(str(config.get("region") or DEFAULT_REGION))
         simulation.create(_registration(urn, type_of(urn), urn.rpartition("::")[2], config, ""))
         return Account(simulation, urn, config, cluster)
 
     def planned(self, account: Account, asked: ResourceRequest) -> struct_pb2.Struct:
-        """What a creation would give, as far as a preview knows."""
+        """Return the outputs of a creation that a preview knows."""
         inputs = asked.plain
         _, computed = _answer(account, asked, asked.urn)
         return _encoded({**inputs, **preview_state(computed, inputs)}, asked)
 
     def create(self, account: Account, asked: ResourceRequest) -> tuple[str, struct_pb2.Struct]:
-        """Makes a thing: its id and outputs.
+        """Create a thing; return its id and outputs.
 
         Raises:
-            Refused: when there is one already, or it was to fail.
+            CloudError: when the thing exists already, or its type is the failing one.
             SimulationError: when its type or inputs are not known.
         """
         made_as = self._inventory.next_name(asked.urn)
@@ -134,7 +134,7 @@ class Cloud:
         return identity, outputs
 
     def read(self, account: Account, asked: ResourceRequest, id_: str, state: struct_pb2.Struct) -> Found | None:
-        """What there is of a resource, with the secrets of ``asked`` and ``state``: they are kept nowhere else."""
+        """Return a resource with the secrets of ``asked`` and ``state`` (they are kept nowhere else); None without."""
         thing = self._inventory.find(asked.type, id_, _cluster(account, asked.type))
         if thing is None:
             return None
@@ -143,11 +143,11 @@ class Cloud:
     def changed(
         self, account: Account, asked: ResourceRequest, id_: str, before: Mapping[str, Any]
     ) -> struct_pb2.Struct:
-        """What an update would give, as far as a preview knows: a computed value that comes from an unknown input is
+        """Return the outputs of an update that a preview knows: a computed value that comes from an unknown input is
         unknown too, the others stay.
 
         Raises:
-            Refused: when the thing is gone.
+            CloudError: when the thing does not exist.
         """
         thing = self._existing(account, asked, id_)
         outputs = {**asked.plain, **_settled(self._updated(account, asked, thing, before, preview=True))}
@@ -158,16 +158,16 @@ class Cloud:
     def update(
         self, account: Account, asked: ResourceRequest, id_: str, before: Mapping[str, Any]
     ) -> struct_pb2.Struct:
-        """Changes a thing: its outputs.
+        """Update a thing; return its outputs.
 
         Args:
-            account: the provider.
-            asked: with the inputs as they are to be.
-            id_: of the thing.
+            account: the provider's account.
+            asked: the request, with the new inputs.
+            id_: id of the thing.
             before: the inputs so far.
 
         Raises:
-            Refused: when the thing is gone.
+            CloudError: when the thing does not exist.
             SimulationError: when an input is not known.
         """
         thing = self._existing(account, asked, id_)
@@ -176,10 +176,10 @@ class Cloud:
         return outputs
 
     def delete(self, account: Account, type_: str, id_: str) -> None:
-        """Deletes a thing; a cluster with all that is in it. What does not exist is deleted already.
+        """Delete a thing; a cluster with every object in it. Deleting a missing thing is no error.
 
         Raises:
-            Refused: when it is protected, or something that exists still needs it.
+            CloudError: when the thing is protected, or an existing thing still needs it.
         """
         thing = self._inventory.find(type_, id_, _cluster(account, type_))
         if thing is None:
@@ -201,7 +201,7 @@ class Cloud:
     def _updated(
         self, account: Account, asked: ResourceRequest, thing: Thing, before: Mapping[str, Any], *, preview: bool
     ) -> dict[str, Any]:
-        """The computed properties. They are made from the same name as at first, so ids stay."""
+        """Return the computed properties. They are made from the name used at creation, so ids stay."""
         _, computed = _answer(account, asked, thing.made_as)
         if asked.type == ec2.LAUNCH_TEMPLATE.token:
             computed.update(_versions(asked, thing, before, preview=preview))
@@ -209,12 +209,12 @@ class Cloud:
 
 
 def type_of(urn: str) -> str:
-    """The type token of a resource, without its parents'."""
+    """Return the type token in a URN, without the parents' types."""
     return urn.split("::")[2].rpartition("$")[2]
 
 
 def _refusal(thing: Thing, others: Iterable[Thing]) -> str | None:
-    """Why AWS does not delete a thing as long as the others are there; None when it does."""
+    """Return the reason why AWS refuses to delete a thing while the others exist; None when AWS deletes it."""
     row = registry.find(thing.type)
     refuses = row.refuses_deletion if row else None
     if refuses is None:
@@ -231,7 +231,7 @@ def _refusal(thing: Thing, others: Iterable[Thing]) -> str | None:
 def _answer(account: Account, asked: ResourceRequest, made_as: str) -> tuple[str, dict[str, Any]]:
     registration = _registration(made_as, asked.type, asked.name, asked.plain, account.provider)
     identity, computed = account.simulation.create(registration)
-    # AWS' provider, being made from Terraform's, answers the id as a property too; that of Kubernetes does not.
+    # AWS' provider, being made from Terraform's, answers the id as a property too; Kubernetes' provider does not.
     return identity, {**computed, **({"id": identity} if asked.type.startswith("aws:") else {})}
 
 
@@ -254,19 +254,19 @@ def _cluster(account: Account, type_: str) -> str:
 
 
 def _thing(thing: Thing, asked: ResourceRequest, outputs: struct_pb2.Struct) -> Thing:
-    """The thing as it was asked for and answered, without secrets."""
+    """Return the thing with the request's inputs and the given outputs, without secrets."""
     return replace(
         thing, urn=asked.urn, inputs=wire.decode(asked.inputs, mask=True), outputs=wire.decode(outputs, mask=True)
     )
 
 
 def _encoded(outputs: Mapping[str, Any], asked: ResourceRequest) -> struct_pb2.Struct:
-    """What is secret as an input is secret as an output."""
+    """Return the outputs encoded, where an output named like a secret input is a secret too."""
     return wire.encode(outputs, secret=asked.secret)
 
 
 def _filled(kept: Mapping[str, Any], whole: struct_pb2.Struct) -> struct_pb2.Struct:
-    """What was kept, with the properties that hold a secret as they are in ``whole``, or left out."""
+    """Return the kept properties, with secret ones taken from ``whole``, or left out when missing there."""
     found = wire.encode(kept)
     for name, value in kept.items():
         if SECRET not in texts(value):
@@ -279,7 +279,7 @@ def _filled(kept: Mapping[str, Any], whole: struct_pb2.Struct) -> struct_pb2.Str
 
 
 def _versions(asked: ResourceRequest, thing: Thing, before: Mapping[str, Any], *, preview: bool) -> dict[str, Any]:
-    """A launch template has a new version when more than its tags change."""
+    """Return a launch template's versions, with a new one when an input outside ``NO_NEW_VERSION`` changes."""
     latest, default = thing.outputs.get("latestVersion", 1), thing.outputs.get("defaultVersion", 1)
     resource = Resource(asked.urn, asked.type, asked.name, inputs=asked.plain)
     if any(change.top not in ec2.NO_NEW_VERSION for change in differences(resource, before)):
@@ -289,7 +289,7 @@ def _versions(asked: ResourceRequest, thing: Thing, before: Mapping[str, Any], *
 
 
 def _settled(value: Any) -> Any:
-    """The value with everything unknown that was made from something unknown."""
+    """Return the value with every text that contains an unknown replaced by an unknown."""
     if isinstance(value, Mapping):
         return {key: _settled(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -298,7 +298,7 @@ def _settled(value: Any) -> Any:
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Every text in a value, at any depth."""
+    """Yield every text in a value, at any depth."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

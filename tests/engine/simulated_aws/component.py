@@ -1,6 +1,6 @@
-"""Components that another process builds: their children are registered with the engine that asks.
+"""Components that another process builds: their children are registered with the calling engine.
 
-The children of ``eks:index:Cluster`` are those of :mod:`trainium_eks.plan.recording.eks_cluster`, as in a plan.
+The children of ``eks:index:Cluster`` come from :mod:`trainium_eks.plan.recording.eks_cluster`, as in a plan.
 """
 
 from collections.abc import Mapping
@@ -19,19 +19,19 @@ from trainium_eks.plan.recording import eks_cluster, wire
 _KUSTOMIZATION = "kubernetes:kustomize/v2:Directory"
 
 _READ_LATER = ("arn", "certificateAuthority", "endpoint", "id", "identities", "name", "vpcConfig")
-"""What ``eks_cluster`` reads of children, for previews where a provider says nothing of it."""
+"""Outputs of children that ``eks_cluster`` reads: unknown in a preview when the provider returns none."""
 
 
-class ChildFailed(Exception):  # noqa: N818 (what happened)
-    """The engine could not make a child; it has told why itself."""
+class ChildFailed(Exception):  # noqa: N818 (an event)
+    """A child that the engine could not create; the engine reports the reason itself."""
 
 
 def construct(request: provider_pb2.ConstructRequest) -> provider_pb2.ConstructResponse:
-    """Registers the component and its children with the engine's resource monitor.
+    """Register the component and its children with the engine's resource monitor.
 
     Raises:
-        SimulationError: for a component, or options of it, whose children are not known.
-        ChildFailed: when a child could not be made.
+        SimulationError: when the children of the component, or of its options, are not known.
+        ChildFailed: when a child could not be created.
     """
     if request.type not in (eks_cluster.TYPE, _KUSTOMIZATION):
         raise SimulationError(
@@ -52,7 +52,7 @@ class _Construction:
         request = self._request
         urn = self._register(_component(request)).urn
         if request.type == _KUSTOMIZATION:
-            # What it creates is the kustomization's, fetched by its provider: not known here, nor in a plan.
+            # Its provider fetches the kustomization; the objects in it are not known here, nor in a plan.
             return self._finished(urn, {"resources": []}, "")
         component = Resource(
             urn=urn,
@@ -91,7 +91,7 @@ class _Construction:
         return answer
 
     def _secret_in(self, properties: Mapping[str, Any]) -> frozenset[str]:
-        """The properties that hold what came in as a secret."""
+        """Return the names of the properties that contain the text of a secret input."""
         return frozenset(
             name
             for name, value in properties.items()
@@ -100,7 +100,7 @@ class _Construction:
 
 
 def _component(request: provider_pb2.ConstructRequest) -> resource_pb2.RegisterResourceRequest:
-    """The component itself, with the options that its own process would hand on."""
+    """Return the registration of the component itself, with the options that its own process would pass on."""
     found = resource_pb2.RegisterResourceRequest(
         type=request.type,
         name=request.name,
@@ -147,7 +147,7 @@ def _child(child: Resource, secret: frozenset[str]) -> resource_pb2.RegisterReso
 
 
 def _make_urn(parent: str, type_: str, name: str) -> str:
-    """As the engine makes it: with the types of all parents, the stack left out."""
+    """Return a child's URN as the engine makes it: with the types of all parents, the stack left out."""
     stack, project, above = parent.split("::")[:3]
     qualified = type_ if above == STACK_TYPE else f"{above}${type_}"
     return f"{stack}::{project}::{qualified}::{name}"

@@ -1,4 +1,4 @@
-"""What a provider tells the engine about two versions of a resource's inputs."""
+"""A provider's answer to the engine about two versions of a resource's inputs."""
 
 import re
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
 
 
 def answer(resource: Resource, before: Mapping[str, Any]) -> provider_pb2.DiffResponse:
-    """The changes as the engine takes them, with the property that each is about.
+    """Return the changes as the engine takes them, each with its property.
 
     Args:
-        resource: as it is to be, with checked inputs.
+        resource: the resource with its new checked inputs.
         before: its checked inputs so far.
     """
     tags_all = before.get(TAGS_ALL), resource.inputs.get(TAGS_ALL)
@@ -41,9 +41,9 @@ def answer(resource: Resource, before: Mapping[str, Any]) -> provider_pb2.DiffRe
 
 
 def keeps_name(resource: Resource, before: Mapping[str, Any]) -> bool:
-    """Whether the old and the new thing would have the same physical name, so that both cannot exist at once.
+    """Return whether the old and the new thing would have the same physical name, so that both cannot exist at once.
 
-    Both real providers go by the name that the program gave: one that Pulumi made is made anew.
+    Both real providers compare the name that the program gave: for a name that Pulumi made, a new name is made.
     """
     named_by = registry.of(resource).named_by
     made_up = resource.inputs.get(DEFAULTS, ())
@@ -53,7 +53,7 @@ def keeps_name(resource: Resource, before: Mapping[str, Any]) -> bool:
 
 
 def property_path(steps: Steps) -> str:
-    """As the engine spells it: a key that is no plain word is quoted, ``tags["aws:x/y"]``."""
+    """Return a property's path as the engine spells it: a key that is no plain word is quoted, ``tags["aws:x/y"]``."""
     found = ""
     for step in steps:
         if isinstance(step, int):
@@ -67,7 +67,7 @@ def property_path(steps: Steps) -> str:
 
 
 def _given(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs without the provider's own notes and without the tags, which are compared apart."""
+    """Return the inputs without the provider's own notes and without ``tagsAll``, which is compared apart."""
     return {name: value for name, value in inputs.items() if name not in (DEFAULTS, TAGS_ALL)}
 
 

@@ -1,4 +1,4 @@
-"""What exists in the simulated clouds, kept in a file."""
+"""Inventory of the things that exist in the simulated clouds, kept in a file."""
 
 import fcntl
 import json
@@ -15,11 +15,11 @@ VERSION = 1
 
 
 class InventoryError(Exception):
-    """The file cannot be used. The message says which, why, and what to do."""
+    """A file that cannot be used. The message names the file, the reason and the remedy."""
 
 
-class AlreadyExists(Exception):  # noqa: N818 (what the cloud answers)
-    """There is such a thing already."""
+class AlreadyExists(Exception):  # noqa: N818 (the cloud's own name)
+    """A thing of the same type, cluster and id that exists already."""
 
 
 @dataclass(frozen=True)
@@ -31,22 +31,22 @@ class Thing:
     id: str
     """Unique among the things of its type in the same cluster."""
     cluster: str
-    """Endpoint of the Kubernetes cluster that it is in; empty for what is in AWS."""
+    """Endpoint of the Kubernetes cluster that it is in; empty for a thing in AWS."""
     urn: str
-    """Who asked for it."""
+    """URN of the resource that requested it."""
     made_as: str
-    """What its ids are made from: the URN, with a number from its second thing on."""
+    """Name that its ids are made from: the URN, with a number from the URN's second thing on."""
     inputs: Mapping[str, Any] = field(default_factory=dict)
     """Secrets as ``[secret]``."""
     outputs: Mapping[str, Any] = field(default_factory=dict)
-    """Inputs and what was computed; secrets as ``[secret]``."""
+    """Inputs and computed properties; secrets as ``[secret]``."""
 
 
 class Inventory:
     """The things that exist, safe to use from many threads.
 
-    The file is written whole and moved into place at every change, so whoever reads it finds what was true at some
-    moment. Only one process may use it: it is locked for as long as the inventory is open.
+    The file is written whole and moved into place at every change, so a reader always finds a complete state. Only
+    one process may use it: it is locked for as long as the inventory is open.
 
     Args:
         path: the file; made with its directory when missing. Readable by its owner alone.
@@ -81,30 +81,30 @@ class Inventory:
         self.close()
 
     def close(self) -> None:
-        """Lets another process use the file."""
+        """Release the file's lock, so that another process can use it."""
         os.close(self._guard)
 
     def things(self) -> tuple[Thing, ...]:
-        """Everything that exists, in a fixed order."""
+        """Return every thing that exists, in a fixed order."""
         with self._lock:
             return tuple(self._things[key] for key in sorted(self._things))
 
     def find(self, type_: str, id_: str, cluster: str) -> Thing | None:
-        """The thing, or None when it does not exist."""
+        """Return the thing, or None when it does not exist."""
         with self._lock:
             return self._things.get((type_, cluster, id_))
 
     def next_name(self, urn: str) -> str:
-        """What the ids of the next thing of this URN are made from: no two things ever have the same."""
+        """Return the name that the ids of this URN's next thing are made from: no two things ever have the same."""
         with self._lock:
             made = self._made.get(urn, 0)
             return f"{urn}#{made + 1}" if made else urn
 
     def add(self, thing: Thing) -> None:
-        """Adds a new thing.
+        """Add a new thing.
 
         Raises:
-            AlreadyExists: when there is one of this type and id.
+            AlreadyExists: when a thing of this type, cluster and id exists.
             InventoryError: when the file cannot be written; nothing is added then.
         """
         with self._lock:
@@ -115,7 +115,7 @@ class Inventory:
             self._commit({**self._things, key: thing}, made, self._failed)
 
     def put(self, thing: Thing) -> None:
-        """Replaces what is known of a thing that exists.
+        """Replace the inputs and outputs of an existing thing.
 
         Raises:
             InventoryError: when the file cannot be written.
@@ -124,7 +124,7 @@ class Inventory:
             self._commit({**self._things, _key(thing): thing}, self._made, self._failed)
 
     def remove(self, *things: Thing) -> None:
-        """Removes things, all at once. Those that do not exist are no error.
+        """Remove things, all in one write. Removing a missing thing is no error.
 
         Raises:
             InventoryError: when the file cannot be written.
@@ -135,7 +135,7 @@ class Inventory:
             self._commit(left, self._made, self._failed)
 
     def fails_first(self, type_: str) -> bool:
-        """True the first time that it is asked for this type, and never again, in whichever process.
+        """Return True at the first call for this type, and never again, in any process.
 
         Raises:
             InventoryError: when the file cannot be written.
@@ -180,7 +180,7 @@ class Inventory:
             ) from None
 
     def _commit(self, things: dict[tuple[str, str, str], Thing], made: dict[str, int], failed: set[str]) -> None:
-        """Writes first: what could not be written has not happened."""
+        """Write the file, then change the memory: a failed write changes nothing."""
         content = {
             "version": VERSION,
             "things": [asdict(things[key]) for key in sorted(things)],

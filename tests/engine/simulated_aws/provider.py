@@ -22,20 +22,20 @@ from trainium_eks.plan.recording import wire
 from trainium_eks.plan.resource_types import sdk_inputs
 from trainium_eks.plan.resource_types.simulation import known
 
-# What the engine adds to a provider's inputs for itself.
+# The engine adds these to a provider's inputs for itself.
 _ENGINES_OWN = frozenset({"version", "pluginDownloadURL", "pluginChecksums", "__internal"})
 
 
 class Provider(provider_pb2_grpc.ResourceProviderServicer):
-    """One package (``aws``, ``eks`` or ``kubernetes``) for every engine that attaches.
+    """Simulated provider of one package (``aws``, ``eks`` or ``kubernetes``) for every engine that attaches.
 
-    Each provider resource of a program has a connection of its own, which tells the requests of two providers of one
+    Each provider resource of a program has a separate connection, which tells the requests of two providers of one
     package apart.
 
     Args:
         package: name of the package.
-        version: of its SDK, whose inputs are taken.
-        cloud: shared by the packages.
+        version: version of the package's SDK, which defines the accepted inputs.
+        cloud: the cloud that the packages share.
     """
 
     def __init__(self, package: str, version: str, cloud: Cloud) -> None:
@@ -49,46 +49,46 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def Handshake(
         self, _request: provider_pb2.ProviderHandshakeRequest, _context: grpc.ServicerContext
     ) -> provider_pb2.ProviderHandshakeResponse:
-        """What is understood: secrets as such; resources as ids."""
+        """Return the accepted forms of values: secrets as such; resources as ids."""
         return provider_pb2.ProviderHandshakeResponse(accept_secrets=True, accept_resources=False, accept_outputs=False)
 
     def Attach(self, _request: plugin_pb2.PluginAttach, _context: grpc.ServicerContext) -> empty_pb2.Empty:
-        """The engine attaches; nothing is to be done."""
+        """Accept the engine; attaching needs no work."""
         return empty_pb2.Empty()
 
     def Cancel(self, _request: empty_pb2.Empty, _context: grpc.ServicerContext) -> empty_pb2.Empty:
-        """Nothing takes long enough to be cancelled."""
+        """Do nothing, because no request takes long enough to be cancelled."""
         return empty_pb2.Empty()
 
     def GetPluginInfo(self, _request: empty_pb2.Empty, _context: grpc.ServicerContext) -> plugin_pb2.PluginInfo:
-        """The SDK's version."""
+        """Return the SDK's version."""
         return plugin_pb2.PluginInfo(version=self._version)
 
     def GetSchema(
         self, _request: provider_pb2.GetSchemaRequest, _context: grpc.ServicerContext
     ) -> provider_pb2.GetSchemaResponse:
-        """Name and version; what its types take is known from the SDK."""
+        """Return the package's name and version; the inputs of its types are known from the SDK."""
         return provider_pb2.GetSchemaResponse(schema=json.dumps({"name": self._package, "version": self._version}))
 
     def CheckConfig(
         self, request: provider_pb2.CheckRequest, _context: grpc.ServicerContext
     ) -> provider_pb2.CheckResponse:
-        """Refuses inputs that the provider's SDK class does not take."""
+        """Refuse inputs that the provider's SDK class does not take."""
         faults = _faults(type_of(request.urn), _settings(request.news))
         return provider_pb2.CheckResponse(inputs=request.news, failures=_failures(faults))
 
     def DiffConfig(
         self, request: provider_pb2.DiffRequest, _context: grpc.ServicerContext
     ) -> provider_pb2.DiffResponse:
-        """What a change of the provider means, from its row: another kubeconfig replaces a Kubernetes provider only
-        when it has no ``clusterIdentifier``."""
+        """Return the effect of a change of the provider, from its row: another kubeconfig replaces a Kubernetes
+        provider only when it has no ``clusterIdentifier``."""
         resource, before = _versions(request)
         return diff_response.answer(resource, before)
 
     def Configure(
         self, request: provider_pb2.ConfigureRequest, context: grpc.ServicerContext
     ) -> provider_pb2.ConfigureResponse:
-        """Takes the provider's settings for the connection's requests."""
+        """Keep the provider's settings for the connection's requests."""
         if not request.urn:
             raise _refused(
                 context,
@@ -105,7 +105,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     # --- resources ------------------------------------------------------------------------------------------------
 
     def Check(self, request: provider_pb2.CheckRequest, context: grpc.ServicerContext) -> provider_pb2.CheckResponse:
-        """Fills in what the real provider does; refuses an unknown type and inputs that the type does not take."""
+        """Fill in the real provider's defaults; refuse an unknown type and inputs that the type does not take."""
         asked = ResourceRequest(request.urn, request.news)
         with _told(context):
             account = self._account(context)
@@ -122,12 +122,12 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.CheckResponse(inputs=answer, failures=_failures(faults))
 
     def Diff(self, request: provider_pb2.DiffRequest, _context: grpc.ServicerContext) -> provider_pb2.DiffResponse:
-        """Property by property, with what replaces the resource. A default tag of the provider that changed is one."""
+        """Return each changed property and whether it replaces the resource. A changed default tag counts as one."""
         resource, before = _versions(request)
         return diff_response.answer(resource, before)
 
     def Create(self, request: provider_pb2.CreateRequest, context: grpc.ServicerContext) -> provider_pb2.CreateResponse:
-        """Makes it, or tells what a preview knows."""
+        """Create a resource, or return the outputs that a preview knows."""
         asked = ResourceRequest(request.urn, request.properties)
         with _told(context):
             account = self._account(context)
@@ -137,7 +137,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             return provider_pb2.CreateResponse(id=identity, properties=outputs)
 
     def Read(self, request: provider_pb2.ReadRequest, context: grpc.ServicerContext) -> provider_pb2.ReadResponse:
-        """What there is: a refresh, or an import. Without id when there is nothing."""
+        """Return the state of a resource, for a refresh or an import. Without id when it does not exist."""
         asked = ResourceRequest(request.urn, request.inputs)
         with _told(context):
             found = self._cloud.read(self._account(context), asked, request.id, request.properties)
@@ -146,14 +146,14 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.ReadResponse(id=request.id, properties=found.outputs, inputs=found.inputs)
 
     def Update(self, request: provider_pb2.UpdateRequest, context: grpc.ServicerContext) -> provider_pb2.UpdateResponse:
-        """Changes it, or tells what a preview knows."""
+        """Update a resource, or return the outputs that a preview knows."""
         asked, before = ResourceRequest(request.urn, request.news), wire.decode(request.old_inputs, mask=False)
         act = self._cloud.changed if request.preview else self._cloud.update
         with _told(context):
             return provider_pb2.UpdateResponse(properties=act(self._account(context), asked, request.id, before))
 
     def Delete(self, request: provider_pb2.DeleteRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:
-        """Deletes it."""
+        """Delete a resource."""
         with _told(context):
             self._cloud.delete(self._account(context), type_of(request.urn), request.id)
         return empty_pb2.Empty()
@@ -163,12 +163,12 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def Construct(
         self, request: provider_pb2.ConstructRequest, context: grpc.ServicerContext
     ) -> provider_pb2.ConstructResponse:
-        """Registers what the component's own process would."""
+        """Register the children that the component's own process would register."""
         with _told(context):
             return component.construct(request)
 
     def Invoke(self, request: provider_pb2.InvokeRequest, context: grpc.ServicerContext) -> provider_pb2.InvokeResponse:
-        """Refused: a look-up would need an account that there is not."""
+        """Refuse a look-up: it would need an AWS account."""
         raise _refused(
             context,
             grpc.StatusCode.UNIMPLEMENTED,
@@ -177,7 +177,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         )
 
     def Call(self, request: provider_pb2.CallRequest, context: grpc.ServicerContext) -> provider_pb2.CallResponse:
-        """Refused, as a look-up."""
+        """Refuse a method call, because the simulated cloud has no methods."""
         raise _refused(
             context,
             grpc.StatusCode.UNIMPLEMENTED,
@@ -192,7 +192,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
 
 def _versions(request: provider_pb2.DiffRequest) -> tuple[Resource, dict[str, Any]]:
-    """The resource as it is to be, and its inputs so far."""
+    """Return the resource with its new inputs, and its inputs so far."""
     before, after = (wire.decode(each, mask=False) for each in (request.old_inputs, request.news))
     options = Options(ignore_changes=tuple(request.ignoreChanges))
     name = request.urn.rpartition("::")[2]
@@ -200,13 +200,13 @@ def _versions(request: provider_pb2.DiffRequest) -> tuple[Resource, dict[str, An
 
 
 def _settings(inputs: struct_pb2.Struct) -> dict[str, Any]:
-    """A provider's inputs that are the program's."""
+    """Return the program's inputs of a provider, without the engine's additions."""
     plain = wire.decode(inputs, mask=False)
     return {name: value for name, value in plain.items() if name not in _ENGINES_OWN}
 
 
 def _faults(type_: str, inputs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Path and reason of each input that the type does not take; one fault without a path for an unknown type."""
+    """Yield path and reason of each input that the type does not take; an empty path for an unknown type."""
     if not known(type_):
         yield "", f"there is no simulated answer for the resource type {type_}"
     for fault in sdk_inputs.faults(type_, inputs):
@@ -220,7 +220,7 @@ def _failures(faults: Iterable[tuple[str, str]]) -> list[provider_pb2.CheckFailu
 
 @contextmanager
 def _told(context: grpc.ServicerContext) -> Iterator[None]:
-    """Tells the engine what went wrong in words, without the traceback that gRPC would log."""
+    """Report an error to the engine by its message, without the traceback that gRPC would log."""
     try:
         yield
     except SimulationError as error:
@@ -235,7 +235,7 @@ def _told(context: grpc.ServicerContext) -> Iterator[None]:
 
 
 def _refused(context: grpc.ServicerContext, code: grpc.StatusCode, message: str) -> Exception:
-    """The exception by which a servicer ends a call; gRPC knows it from others by having raised it itself."""
+    """Return the exception by which a servicer ends a call; gRPC recognises it because gRPC raised it itself."""
     try:
         context.abort(code, message)
     except Exception as error:  # noqa: BLE001 (gRPC raises a plain one)
@@ -244,7 +244,7 @@ def _refused(context: grpc.ServicerContext, code: grpc.StatusCode, message: str)
 
 
 def _endpoint(config: Mapping[str, Any]) -> str:
-    """The server of a Kubernetes provider's cluster; empty when its kubeconfig does not say."""
+    """Return the server of a Kubernetes provider's cluster; empty when its kubeconfig names none."""
     try:
         content = yaml.safe_load(str(config.get("kubeconfig") or "{}"))
         contexts = {each["name"]: each["context"] for each in content["contexts"]}

@@ -1,4 +1,4 @@
-"""Serves the simulated providers on loopback."""
+"""Server of the simulated providers on loopback."""
 
 import importlib
 import importlib.metadata
@@ -16,10 +16,10 @@ from pulumi.runtime.proto import provider_pb2_grpc
 from trainium_eks.plan import sdk
 
 PACKAGES = ("aws", "eks", "kubernetes")
-"""What is served, each on a port of its own."""
+"""Packages that are served, each on a separate port."""
 
 FAILURE = "TRN_SIMULATED_FAILURE"
-"""Environment variable: a type token whose first creation fails."""
+"""Environment variable: a type token; the first creation of that type fails."""
 
 # Each operation of an engine holds a thread, a component that is being built one more.
 _THREADS = 64
@@ -27,16 +27,16 @@ _THREADS = 64
 _GRACE_SECONDS = 2.0
 
 
-class CannotServe(Exception):  # noqa: N818 (what is the matter)
-    """No port is free."""
+class CannotServe(Exception):  # noqa: N818 (an event)
+    """Failure to serve because no port is free."""
 
 
 @contextmanager
 def serving(state: Path, *, failing: str = "", forgetful: bool = False) -> Iterator[Mapping[str, str]]:
-    """Serves the simulated clouds while the context lasts.
+    """Serve the simulated clouds while the context lasts.
 
     Args:
-        state: the file that says what exists; made when missing. Later contexts go on from it.
+        state: the inventory's file; made when missing. Later contexts continue from it.
         failing: see :class:`~engine.simulated_aws.cloud.Cloud`.
         forgetful: see :class:`~engine.simulated_aws.cloud.Cloud`.
 
@@ -45,7 +45,7 @@ def serving(state: Path, *, failing: str = "", forgetful: bool = False) -> Itera
 
     Raises:
         InventoryError: when the file cannot be used.
-        SimulationError: when ``failing`` is no type that is simulated.
+        SimulationError: when ``failing`` is not a simulated type.
         CannotServe: when no port is free.
     """
     # Their import tells the SDK which types there are, and so which inputs are taken.

@@ -126,6 +126,7 @@ def test_a_package_that_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> N
         Account("us-west-2").caller()
 
 
+@pytest.mark.slow
 @mock_aws
 def test_moto_s_account_is_told_whatever_moto_lacks(dev: Graph) -> None:
     found = look(dev, Account("us-west-2", boto3.Session("x", "y")), lambda: NOW)

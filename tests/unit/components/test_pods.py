@@ -13,7 +13,7 @@ from components._pods import Program
 
 @pytest.mark.parametrize("program", [_hypernodes.PROGRAM, idle_guard.PROGRAM], ids=lambda each: each.folder)
 def test_every_module_can_be_imported_with_the_standard_library_alone(program: Program, tmp_path: Path) -> None:
-    place = tmp_path / "trainium_eks" / program.folder
+    place = tmp_path.joinpath("trainium_eks", *program.folder.split("."))
     place.mkdir(parents=True)
     for name, text in program.sources().items():
         (place / name).write_text(text)

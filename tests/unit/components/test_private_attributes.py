@@ -4,6 +4,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pulumi
@@ -39,6 +40,7 @@ def defined(tree: ast.AST) -> Iterator[str]:
                 yield each.target.id
 
 
+@cache
 def of_the_sdk() -> set[str]:
     """All that Pulumi's classes declare, define or set on a resource, but what every Python object has."""
 

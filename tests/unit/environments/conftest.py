@@ -1,18 +1,9 @@
 from collections.abc import Callable, Mapping
-from functools import cache
-from pathlib import Path
 
 import pytest
+from recordings import recorded
 
 from trainium_eks.plan.graph import Graph
-from trainium_eks.plan.recording.process import record
-
-ROOT = Path(__file__).resolve().parents[3]
-
-
-@cache
-def recorded(stack: str, dry_run: bool = False) -> Graph:
-    return record(ROOT, stack, dry_run=dry_run)
 
 
 @pytest.fixture(scope="session")

@@ -37,6 +37,8 @@ from trainium_eks.operate.preflight.deploy_rights import requests
 from trainium_eks.operate.preflight.deploy_table import NEEDS
 from trainium_eks.plan.graph import Graph
 
+pytestmark = pytest.mark.slow
+
 PLACEHOLDERS = {
     "STATE_BUCKET": STATE_BUCKET, "STATE_KEY_ARN": STATE_KEY, "DATA_BUCKET": DATA_BUCKET, "DATA_KEY_ARN": DATA_KEY,
     "TOPIC_KEY_ARN": TOPIC_KEY,

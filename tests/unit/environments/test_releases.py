@@ -13,6 +13,8 @@ from trainium_eks.model.catalogue.compatibility import numbers
 from trainium_eks.plan.differences import diff
 from trainium_eks.plan.graph import Options
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[3]
 GUIDE = (ROOT / "docs" / "upgrading.md").read_text()
 KEPT = [(version, name) for version in releases.versions() for name in ENVIRONMENTS]

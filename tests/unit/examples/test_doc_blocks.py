@@ -59,6 +59,7 @@ def recorded(stack: str, config: tuple[tuple[str, str], ...]) -> Graph:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", CONFIGS)
 def test_a_block_of_config_is_planned_and_breaks_no_rule(own: Mapping[str, Any]) -> None:
     base = dict(load_project(ROOT).stack("dev").config)
@@ -125,6 +126,7 @@ def runs_here(line: str) -> bool:
 HERE = sorted({line for param in TRN if runs_here(line := str(param.values[0]))} | {"plan", "plan --stack prod"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", HERE)
 def test_a_command_that_needs_no_cluster_runs(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def record(

@@ -21,6 +21,7 @@ PROGRAMS |= {
 """Name to a program that is shown; the pages of components show the examples."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 def test_program_plans_green_in_a_bare_project(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "Pulumi.yaml").write_text("name: bare\nruntime: python\n")

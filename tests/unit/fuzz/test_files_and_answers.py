@@ -47,6 +47,8 @@ from trainium_eks.plan.recording import assumptions
 from trainium_eks.plan.recording.project import ProjectError, load_project
 from trainium_eks.plan.resource_types import access
 
+pytestmark = pytest.mark.slow
+
 SAID = (Failure, ClusterError, AwsError, ReportError, StateError, ProjectError, assumptions.AssumptionsError)
 SAID += (waivers.BadWaivers, StageError, NotChecked)
 """Errors whose text is a sentence for people."""

@@ -30,6 +30,8 @@ from trainium_eks.kube.pod_text import printable
 from trainium_eks.kube.requests import Requests
 from trainium_eks.local.agent import log_retention
 
+pytestmark = pytest.mark.slow
+
 NOW = datetime(2026, 11, 22, 5, 40, tzinfo=UTC)
 STEP = {"step": 12, "time": 1763000000.1, "loss": 0.5, "steps": 100, "tokens_per_second": 3.5, "checkpoint_step": 10}
 REPORT = {

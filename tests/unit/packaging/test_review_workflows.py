@@ -138,6 +138,7 @@ def _plan(runner: Runner, stack: str, **variables: str) -> "subprocess.Completed
     return runner.run(script("review.yaml", "plan", "plan "), **{**given, **variables})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REQUESTS)
 def test_a_request_gets_the_right_comment_and_exit_code(runner: Runner, name: str) -> None:
     stack, edit, code, said = REQUESTS[name]
@@ -156,6 +157,7 @@ def test_a_request_gets_the_right_comment_and_exit_code(runner: Runner, name: st
     assert {each.name for each in (runner.path / "plans").iterdir()} == {"before.json", "after.json"}
 
 
+@pytest.mark.slow
 def test_a_new_environment_is_all_new_and_a_label_accepts_losses(runner: Runner) -> None:
     shutil.copy2(runner.path / "Pulumi.dev.yaml", runner.path / "Pulumi.stage.yaml")
     runner.commit()
@@ -173,6 +175,7 @@ def test_a_new_environment_is_all_new_and_a_label_accepts_losses(runner: Runner)
     assert "What is lost has been accepted" in (runner.path / "comment.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_stack_that_is_not_there_is_said_in_the_summary(runner: Runner) -> None:
     runner.git("commit", "-q", "--allow-empty", "-m", "x")
     done = _plan(runner, "nowhere")

@@ -116,6 +116,7 @@ def pyright(folder: Path, python: Path) -> Iterator[tuple[str, int, str]]:
             yield Path(found["file"]).name, found["range"]["start"]["line"] + 1, found["message"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checker", [mypy, pyright])
 def test_a_right_program_has_no_errors_and_each_mistake_is_found(
     program: tuple[Path, set[int]], interpreter: Path, checker: Checker

@@ -8,7 +8,11 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from trainium_eks.plan.recording import assumptions
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[3]
 

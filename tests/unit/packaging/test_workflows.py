@@ -1,5 +1,6 @@
 """The workflows: what they run exists, and a request cannot take what it should not have."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -87,3 +88,25 @@ def test_zizmor_finds_nothing() -> None:
     command = [_tool("zizmor"), "--offline", "--no-progress", str(ROOT / ".github" / "workflows")]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(("failing", "code"), [("", 0), ("test", 1), ("test-all", 1)])
+def test_ci_runs_both_commands_and_fails_with_either(failing: str, code: int, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    make = tmp_path / "make"
+    make.write_text(
+        f'#!/bin/sh\necho "$1" >> {ran}\necho "=== 3 passed in 1.00s ==="\necho end\n[ "$1" != "{failing}" ]\n'
+    )
+    make.chmod(0o755)
+    path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run([ROOT / ".ci" / "run"], env=path, check=False, capture_output=True, text=True)
+    assert ran.read_text().split() == ["test", "test-all"]
+    assert done.returncode == code
+    closing = "=== 3 passed in 1.00s ==="
+    assert done.stdout.splitlines()[-4:] == ["make test:", closing, "make test-all:", closing]
+
+
+def test_ci_runs_what_the_repository_says() -> None:
+    ran = [step["run"] for step in steps(ROOT / ".github/workflows/ci.yaml") if "run" in step]
+    assert ran == [".ci/run"]
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)

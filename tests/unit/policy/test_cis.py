@@ -18,10 +18,10 @@ def test_a_recommendation_is_judged_or_has_a_reason(row: dict[str, object]) -> N
     assert set(row.get("rules", ())) <= WITH_FAULTS
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])
-def test_the_page_has_it(row: dict[str, object]) -> None:
-    said = ", ".join(row["rules"]) if row.get("rules") else str(row["why"])  # type: ignore[arg-type]
-    assert f"| {row['id']} | {row['title']} | {said} |" in PAGE
+def test_the_page_has_all() -> None:
+    for row in ROWS:
+        said = ", ".join(row["rules"]) if row.get("rules") else str(row["why"])
+        assert f"| {row['id']} | {row['title']} | {said} |" in PAGE
 
 
 def test_no_id_is_twice() -> None:

@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 
 import pytest
+from recordings import recorded
 from security_mutations import KINDS, Mutation, sample
 
 from trainium_eks.plan.graph import Graph
-from trainium_eks.plan.recording.process import record
 from trainium_eks.plan.rules import judge
 
-ROOT = Path(__file__).resolve().parents[3]
+pytestmark = pytest.mark.slow
+
 ENVIRONMENTS = ("dev", "prod", "gpu")
 COUNT = 100
 """Mutations of each environment. There are about 130 kinds, and about 1,000 places."""
@@ -19,11 +19,6 @@ LEAST_SHARE = 0.95
 
 MISSED: Mapping[str, str] = {}
 """Kinds of which the rules miss some places, each with why."""
-
-
-@cache
-def recorded(stack: str) -> Graph:
-    return record(ROOT, stack)
 
 
 @cache

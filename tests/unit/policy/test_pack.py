@@ -9,7 +9,7 @@ import pytest
 from engine.analyzer import pack, proxied, shown, without_a_cluster
 from engine.config_changes import Change, every_feature
 from engine.rig import Config, Rig
-from rule_faults import FAULTS, Fault, put
+from rule_faults import ONE_A_RULE, Fault, put
 from rule_programs import Program, environment
 
 from trainium_eks.plan.graph import UNKNOWN, Graph
@@ -38,7 +38,7 @@ def test_a_sound_program_breaks_no_policy() -> None:
     assert pack(graph).stale_waivers(shown(graph)) == ()
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.rule} {fault.label}")
+@pytest.mark.parametrize("fault", ONE_A_RULE)
 def test_a_fault_breaks_the_policy_of_its_rule_and_no_other(fault: Fault) -> None:
     program = environment()
     fault.change(program)
@@ -83,7 +83,10 @@ def test_what_a_preview_cannot_know_is_not_reported() -> None:
 
 @pytest.mark.parametrize(
     ("stack", "change"),
-    [("dev", plain_config), ("dev", every_feature), ("gpu", every_feature), ("prod", every_feature)],
+    [
+        ("dev", plain_config),
+        *(pytest.param(stack, every_feature, marks=pytest.mark.slow) for stack in ("dev", "gpu", "prod")),
+    ],
 )
 def test_a_sound_stack_breaks_no_policy(stack: str, change: Change, tmp_path: Path) -> None:
     """In its first preview, and in an update, which knows all values."""

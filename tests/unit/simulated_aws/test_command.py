@@ -17,6 +17,8 @@ from waiting import SECONDS
 
 from trainium_eks.plan.backend import SimulationError
 
+ROOT = Path(__file__).resolve().parents[3]
+
 
 @contextmanager
 def started(*arguments: str, **environment: str) -> Iterator["subprocess.Popen[str]"]:
@@ -25,7 +27,7 @@ def started(*arguments: str, **environment: str) -> Iterator["subprocess.Popen[s
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, **environment},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests"))), **environment},
     )
     try:
         yield process

@@ -455,6 +455,7 @@ def test_who_stood_still_itself_takes_nobody_for_dead(tmp_path: Path, monkeypatc
 # --- Kills and full disks -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_killed_at_any_file_operation_it_is_sound_and_the_next_run_completes_it(tmp_path: Path) -> None:
     program = Path(__file__).with_name("kill_everywhere.py")
     done = subprocess.run(

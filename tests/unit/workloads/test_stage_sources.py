@@ -85,6 +85,7 @@ def test_a_public_prefix_comes_without_credentials(s3: Any, stage: Stage, tmp_pa
     assert not [asked for asked in seen if "authorization" in asked.headers]
 
 
+@pytest.mark.slow
 def test_a_list_in_pages_is_read_to_its_end(s3: Any, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     client, seen = s3
     for index in range(1003):

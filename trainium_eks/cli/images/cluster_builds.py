@@ -1,4 +1,4 @@
-"""``--in-cluster``: images by Jobs on the CPU pool, with a login of whoever asks that ends with the Job."""
+"""``--in-cluster``: image builds and copies by Jobs on the CPU pool; the caller's login goes with the Job."""
 
 import secrets
 from typing import Any
@@ -17,10 +17,10 @@ Json = dict[str, Any]
 
 
 def build(cluster: ClusterOptions, planned: Planned) -> None:
-    """Builds and pushes an image in the cluster.
+    """Build and push an image in the cluster.
 
     Raises:
-        Failure: too much to send, refused, or it failed there.
+        Failure: the context is too large, the Job is refused, or it failed.
     """
     size = len(planned.made_of.archive())
     if size > image_jobs.MOST_CONTEXT_BYTES:
@@ -37,10 +37,10 @@ def build(cluster: ClusterOptions, planned: Planned) -> None:
 
 
 def mirror(cluster: ClusterOptions, repository: Repository, source: str, reference: str) -> None:
-    """Copies an image in the cluster.
+    """Copy an image in the cluster.
 
     Raises:
-        Failure: refused, or it failed there.
+        Failure: the Job is refused, or it failed.
     """
     login = _login(repository)
     with open_session(cluster) as session:

@@ -1,4 +1,4 @@
-"""``trn image build`` and ``push``: what the image is made of, the engine that builds it, the repository it goes to."""
+"""``trn image build`` and ``push``: the image's contents, the building engine, the repository."""
 
 import os
 import sys
@@ -20,12 +20,12 @@ from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.problems import Problem
 
 SCHEMA_VERSION = 1
-"""Of what ``--json`` prints."""
+"""Version of the documents of ``--json``."""
 
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """What was asked for."""
+    """The options of one call."""
 
     cluster: ClusterOptions
     target: str | None = None
@@ -38,7 +38,7 @@ class ImageOptions:
 
 
 def build(options: ImageOptions, runner: Runner | None = None) -> int:
-    """Builds the image on this machine; the exit code."""
+    """Build the image on this machine; return the exit code."""
     planned = plan(options, outputs_of(options.cluster))
     with opened_engine(options.engine, runner) as engine:
         did = _build(engine, planned)
@@ -46,7 +46,7 @@ def build(options: ImageOptions, runner: Runner | None = None) -> int:
 
 
 def push(options: ImageOptions, runner: Runner | None = None, *, in_cluster: bool = False) -> int:
-    """Brings the image to the stack's repository; the exit code."""
+    """Bring the image to the stack's repository; return the exit code."""
     planned = plan(options, outputs_of(options.cluster))
     digest = planned.repository.digest(planned.tag)
     if digest:
@@ -70,10 +70,10 @@ def push(options: ImageOptions, runner: Runner | None = None, *, in_cluster: boo
 
 
 def plan(options: ImageOptions, outputs: StackOutputs) -> Planned:
-    """What is built, and what it will be called.
+    """Return the image to build, with its repository and tag.
 
     Raises:
-        Failure: it cannot be said.
+        Failure: the options or the files do not describe an image.
     """
     from trainium_eks.local.images.images import workloads
 
@@ -96,10 +96,10 @@ def plan(options: ImageOptions, outputs: StackOutputs) -> Planned:
 
 
 def outputs_of(cluster: ClusterOptions) -> StackOutputs:
-    """The stack's outputs.
+    """Return the stack's outputs.
 
     Raises:
-        Failure: none, or those of a local cloud, whose images are something else.
+        Failure: there are none, or the stack is a local cloud, which has no container images.
     """
     source = find_stack(cluster.stack, cluster.outputs, cluster.directory)
     if source.paths is not None:
@@ -113,7 +113,7 @@ def outputs_of(cluster: ClusterOptions) -> StackOutputs:
 
 
 def repository_of(outputs: StackOutputs) -> Repository:
-    """The stack's repository.
+    """Return the stack's repository.
 
     Raises:
         Failure: it has none.
@@ -128,7 +128,7 @@ def repository_of(outputs: StackOutputs) -> Repository:
 
 @contextmanager
 def opened_engine(asked: str | None, runner: Runner | None, *, copies: bool = False) -> Iterator[Engine]:
-    """Return an engine that works, with a place for logins that is gone afterwards.
+    """Yield a working engine with a temporary file for logins.
 
     Args:
         asked: the engine; None for the first that works.
@@ -136,8 +136,8 @@ def opened_engine(asked: str | None, runner: Runner | None, *, copies: bool = Fa
         copies: True for a copy between registries, for which skopeo and crane come first.
 
     Raises:
-        Failure: an engine that we do not know.
-        NoEngine: none that works.
+        Failure: the name of the engine is unknown.
+        NoEngine: no engine works.
     """
     known = (*engines.COPIERS, *engines.ENGINES) if copies else engines.ENGINES
     if asked is not None and asked not in known:
@@ -160,7 +160,7 @@ def log_in(engine: Engine, repository: Repository) -> None:
 
 
 def report(cluster: ClusterOptions, reference: str, did: str, digest: str = "") -> int:
-    """Says how it ended; the exit code."""
+    """Print the result; return the exit code."""
     if cluster.as_json:
         data = {"schemaVersion": SCHEMA_VERSION, "image": reference, "state": did, "digest": digest}
         write_json(data)
@@ -170,12 +170,12 @@ def report(cluster: ClusterOptions, reference: str, did: str, digest: str = "") 
 
 
 def _build(engine: Engine, planned: Planned) -> bool:
-    """Builds what the engine does not hold; whether it was built."""
+    """Build an image that the engine does not hold; return whether it was built."""
     if engine.has(planned.reference):
         return False
     sys.stderr.write(f"Building {planned.reference} from {planned.request.base} with {engine.name}\n")
     with tempfile.TemporaryDirectory(prefix="trn-image-") as directory:
-        # Readable for whoever the engine runs as.
+        # Readable for the user that runs the engine.
         os.chmod(directory, 0o755)
         planned.made_of.write(Path(directory))
         engine.build(planned.reference, Path(directory), planned.made_of.arguments)

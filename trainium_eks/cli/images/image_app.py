@@ -53,7 +53,7 @@ def build(
 ) -> None:
     """Build the training image here: a framework's image by the stack's instance type, and trainium_workloads.
 
-    The tag follows from all that the image is made of, so what is built already is not built again.
+    The tag follows from the image's contents, so an image is built only once.
 
     Exit code: 0; 1 when it cannot be built; 2 for wrong usage.
     """
@@ -103,8 +103,8 @@ def mirror(
 ) -> None:
     """Copy somebody's image into the stack's repository, as for clusters without a way out.
 
-    By skopeo or crane: all platforms, with their digests. What is there already is not copied again, so an interrupted
-    copy goes on where it was.
+    By skopeo or crane: all platforms, with their digests.
+    Layers in the repository are not copied again, so an interrupted copy continues where it stopped.
 
     Exit code: 0; 1 when it cannot be copied; 2 for wrong usage.
     """

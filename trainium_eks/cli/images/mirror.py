@@ -1,4 +1,4 @@
-"""``trn image mirror``: somebody's image into the stack's repository."""
+"""``trn image mirror``: copies of foreign images in the stack's repository."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from trainium_eks.model.catalogue.training_images import reference_problems
 
 @dataclass(frozen=True)
 class MirrorOptions:
-    """What was asked for."""
+    """The options of one call."""
 
     cluster: ClusterOptions
     source: str
@@ -23,7 +23,7 @@ class MirrorOptions:
 
 
 def mirror(options: MirrorOptions, runner: Runner | None = None) -> int:
-    """Copies the image; the exit code."""
+    """Copy the image; return the exit code."""
     repository = repository_of(outputs_of(options.cluster))
     found = reference_problems(options.source, "SOURCE")
     problem = images.tag_problem(options.tag) if options.tag is not None else None

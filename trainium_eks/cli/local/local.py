@@ -25,19 +25,19 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C."""
 
 WELL_WITHIN_SECONDS = 30.0
-"""How long an ``up`` waits for checks that fail at its end."""
+"""Seconds for which an ``up`` repeats failing checks at its end."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Which stack is meant."""
+    """The stack of a command."""
 
     stack: str
     directory: Path | None = None
     no_color: bool = False
 
     def project(self) -> Path:
-        """The project's directory; that it has the stack is checked, too.
+        """Return the project's directory, after checking that it has the stack.
 
         Raises:
             Failure: no project, no such stack.
@@ -47,7 +47,7 @@ class Target:
         return project
 
     def paths(self) -> Paths:
-        """The stack's files. A stack that was removed from the project may still have some.
+        """Return the stack's files. A stack that was removed from the project may still have some.
 
         Raises:
             Failure: no project, or neither files nor a stack of that name.
@@ -60,7 +60,7 @@ class Target:
 
 
 def up(target: Target, nodes: int | None) -> int:
-    """``trn local up``; the exit code."""
+    """Run ``trn local up``; return the exit code."""
 
     def act() -> int:
         from trainium_eks.cli.local import render_local
@@ -95,7 +95,7 @@ def _checks(target: Target, outputs: Mapping[str, Any], phase: Callable[[str], N
 
 
 def down(target: Target) -> int:
-    """``trn local down``; the exit code."""
+    """Run ``trn local down``; return the exit code."""
 
     def act() -> int:
         from trainium_eks.local import deployment
@@ -114,7 +114,7 @@ def down(target: Target) -> int:
 
 
 def status(target: Target) -> int:
-    """``trn local status``; 0 when all that belongs to the stack runs."""
+    """Run ``trn local status``; return 0 when the stack's processes run and its control plane is healthy."""
 
     def act() -> int:
         from trainium_eks.cli.local import render_local
@@ -125,7 +125,7 @@ def status(target: Target) -> int:
 
 
 def kubeconfig(target: Target, *, path: bool, namespace: str | None = None) -> int:
-    """``trn local kubeconfig``; the exit code."""
+    """Run ``trn local kubeconfig``; return the exit code."""
 
     def act() -> int:
         from trainium_eks.local.control_plane import researchers
@@ -140,7 +140,7 @@ def kubeconfig(target: Target, *, path: bool, namespace: str | None = None) -> i
 
 
 def kubectl(target: Target, arguments: Sequence[str]) -> int:
-    """``trn local kubectl …``: becomes kubectl; returns only when it cannot."""
+    """Replace this process by kubectl; return only when that is impossible."""
 
     def act() -> int:
         from trainium_eks.local import deployment, toolchain
@@ -148,7 +148,7 @@ def kubectl(target: Target, arguments: Sequence[str]) -> int:
         file = _kubeconfig(target)
         environment = {**os.environ}
         files = kubeconfig_variable.named()
-        # The variable as it stands: kubectl reads several files itself.
+        # The variable is left unchanged: kubectl reads several files itself.
         if not files or kubeconfig_variable.other_server(
             kubeconfig_variable.merged(files), file.read_text(encoding="utf-8")
         ):
@@ -162,7 +162,7 @@ def kubectl(target: Target, arguments: Sequence[str]) -> int:
 
 
 def logs(target: Target, process: str | None, *, lines: int, follow: bool) -> int:
-    """``trn local logs``; the exit code."""
+    """Run ``trn local logs``; return the exit code."""
 
     def act() -> int:
         directory = target.paths().logs
@@ -202,7 +202,7 @@ def _tail(file: Path, lines: int, *, follow: bool) -> None:
 
 
 def _told(target: Target, act: Callable[[], int]) -> int:
-    """Runs a command; whatever stops it is said in its own words, without a traceback."""
+    """Run a command and report its errors in their own words, without a traceback; return the exit code."""
     try:
         _check_libraries()
         return act()

@@ -27,7 +27,7 @@ def up(
     no_color: NoColor = False,
     directory: Directory = None,
 ) -> None:
-    """Start Kubernetes here and make the stack what its program says. Can be repeated at any time.
+    """Start Kubernetes here and deploy the stack's program to it. Can be repeated at any time.
 
     Exit code: 0; 1 when something failed; 2 for wrong usage.
     """
@@ -46,7 +46,7 @@ def down(stack: Stack = "", no_color: NoColor = False, directory: Directory = No
 
 @app.command(example="trn local status")
 def status(stack: Stack = "", no_color: NoColor = False, directory: Directory = None) -> None:
-    """Show what is running. Exit code: 0 when everything is, otherwise 1."""
+    """Show the running processes. Exit code: 0 when the control plane is healthy, otherwise 1."""
     from trainium_eks.cli.local import local
 
     raise typer.Exit(local.status(local.Target(stack, directory, no_color=no_color)))
@@ -113,7 +113,7 @@ def execute(
 ) -> None:
     """Run a command in a pod that runs on this machine: `trn local exec POD -- ls /data`.
 
-    On a terminal the command has one of its own. Exit code: the command's.
+    On a terminal the command has a terminal, too. Exit code: the command's.
     """
     from trainium_eks.cli.local import local, local_exec
 
@@ -150,7 +150,7 @@ def make_image(
         Path | None, typer.Option("--requirements", "-r", metavar="FILE", help="A requirements file of pip.")
     ] = None,
 ) -> None:
-    """Make an image: a virtual environment in the cache, with what the requirements file asks for."""
+    """Make an image: a virtual environment in the cache, with the packages of the requirements file."""
     from trainium_eks.cli.local import local_images
 
     raise typer.Exit(local_images.make(name, requirements))

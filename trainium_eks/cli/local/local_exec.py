@@ -7,7 +7,7 @@ from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure
 
 
 def run(target: Target, pod: str, namespace: str | None, container: str | None, command: Sequence[str]) -> int:
-    """``trn local exec POD -- COMMAND``: the command's exit code."""
+    """Run ``trn local exec POD -- COMMAND``; return the command's exit code."""
     from trainium_eks.local.runtime import exec_command
 
     if not command:

@@ -16,7 +16,7 @@ from trainium_eks.plan.graph import SCHEMA_VERSION
 
 
 def show(*, as_json: bool) -> int:
-    """``trn local images``; the exit code."""
+    """Run ``trn local images``; return the exit code."""
     found = images.all_images()
     if as_json:
         document = {"schemaVersion": SCHEMA_VERSION, "images": [_to_json(each) for each in found]}
@@ -33,7 +33,7 @@ def show(*, as_json: bool) -> int:
 
 
 def make(name: str, requirements: Path | None) -> int:
-    """``trn local images make``; the exit code."""
+    """Run ``trn local images make``; return the exit code."""
     short = name.removeprefix(images.PREFIX)
     if requirements is None:
         recipe = known_recipe(short)

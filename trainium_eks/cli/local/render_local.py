@@ -1,4 +1,4 @@
-"""``trn local`` for people: what goes on while it works, and what there is afterwards."""
+"""Output of ``trn local`` for people: the progress, and the result."""
 
 import sys
 import time
@@ -37,9 +37,9 @@ _MARKS = {
 
 @contextmanager
 def reporter(*, no_color: bool = False) -> Iterator["ConsoleReporter"]:
-    """Shows an ``up`` on stderr while it works."""
+    """Yield a reporter that shows an ``up`` on stderr."""
     console = Console(stderr=True, no_color=no_color or None, highlight=False, emoji=False)
-    # A line that changes is for a terminal; elsewhere each phase is a line of its own.
+    # A line that changes is for a terminal; elsewhere each phase has a line.
     status = console.status("Beginning") if console.is_terminal else None
     if status is None:
         yield ConsoleReporter(console, None)
@@ -49,7 +49,7 @@ def reporter(*, no_color: bool = False) -> Iterator["ConsoleReporter"]:
 
 
 class ConsoleReporter:
-    """See :class:`trainium_eks.local.deployment.Reporter`. Changes of what is real get a line each."""
+    """Reporter for a console. Each change of a real resource gets a line."""
 
     def __init__(self, console: Console, status: Status | None) -> None:
         self._console = console
@@ -59,18 +59,18 @@ class ConsoleReporter:
         self._working: dict[str, str] = {}
 
     def phase(self, text: str) -> None:
-        """What is done now."""
+        """Show the present phase."""
         if self._status is not None:
             self._status.update(Text(text))
         else:
             self._print(Text(text, "dim"))
 
     def planned(self, graph: Graph) -> None:
-        """How much there is to do."""
+        """Set the number of resources."""
         self._total = sum(resource.custom for resource in graph.resources)
 
     def started(self, started: Started) -> None:
-        """That Kubernetes runs, and where."""
+        """Show the version and address of Kubernetes."""
         for moved in started.moved_ports:
             self._print(Text(f"Port {moved}", "yellow"))
         if started.started:
@@ -80,7 +80,7 @@ class ConsoleReporter:
         self._print(Text(line, "bold"))
 
     def event(self, event: Event) -> None:
-        """What happens to a resource."""
+        """Show an event of a resource."""
         subject = _subject(event.urn)
         match event:
             case Begun():
@@ -100,7 +100,7 @@ class ConsoleReporter:
         self._show_progress()
 
     def _print(self, line: Text) -> None:
-        # Long lines are for whoever reads them to wrap: a terminal does, a log should not have it done.
+        # The terminal wraps long lines; a log should have them whole.
         self._console.print(line, soft_wrap=True)
 
     def _finish(self, urn: str) -> None:
@@ -128,7 +128,7 @@ class ConsoleReporter:
 
 
 def show(result: Result, stack: str, found: Verification | None, *, no_color: bool = False) -> None:
-    """Print what an ``up`` came to, outputs and checks included, to stdout.
+    """Print the result of an ``up``, outputs and checks included, to stdout.
 
     Args:
         result: of the ``up``.
@@ -188,7 +188,7 @@ def _closing(result: Result, stack: str, found: Verification | None) -> Renderab
 
 
 def show_status(paths: Paths, stack: str, *, no_color: bool = False) -> bool:
-    """Prints what runs of a stack; whether that is all of it."""
+    """Print the processes of a stack; return whether its control plane is healthy."""
     running, report = processes.running(paths), Report.load(paths)
     if not running:
         there = paths.root.exists()
@@ -214,7 +214,7 @@ def show_status(paths: Paths, stack: str, *, no_color: bool = False) -> bool:
 
 
 def _with_outputs(result: Result) -> Graph:
-    """The graph as its outputs are here; the kubeconfig holds a key, which no terminal needs to show."""
+    """Return the graph with this machine's outputs; the kubeconfig holds a key, which no terminal needs to show."""
     shown = dict(result.outputs)
     if "kubeconfig" in shown:
         shown["kubeconfig"] = as_typed("(`trn local kubeconfig` prints it)")
@@ -235,7 +235,7 @@ def _rows(rows: Iterable[tuple[str, str]], style: str = "default") -> Renderable
 
 
 def _subject(urn: str) -> str:
-    """``Namespace  trn-local-training-namespace`` of a URN."""
+    """Return the short type and the name of a URN: ``Namespace  trn-local-training-namespace``."""
     *_, types, name = urn.split("::")
     type_ = types.rpartition("$")[2]
     return f"{facts.short_type(type_)}  {name}"

@@ -1,1 +1,1 @@
-"""What commands share: the stack and its cluster, options, output, and how a command fails."""
+"""Common parts of the commands: the stack and its cluster, options, output, and failures."""

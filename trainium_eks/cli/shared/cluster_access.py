@@ -1,7 +1,7 @@
-"""A stack's outputs and its cluster: those of the local cloud, of a file, or of the deployed stack.
+"""Outputs and cluster of a stack: from the local cloud, from a file, or from the deployed stack.
 
-Every command asks the cluster with the kubeconfig of ``--kubeconfig``; without it, of the variable ``KUBECONFIG`` where
-that leads to the stack's cluster; without that, with the stack's own (docs/watching.md, "Rights").
+Every command uses the kubeconfig of ``--kubeconfig``; without it, the kubeconfig of the variable ``KUBECONFIG`` where
+that leads to the stack's cluster; without both, the stack's own kubeconfig (docs/watching.md, "Rights").
 """
 
 import os
@@ -25,37 +25,37 @@ from trainium_eks.operate.verify.local_report import LocalReport, ReportError
 
 @dataclass(frozen=True)
 class StackAccess:
-    """A stack: what it says of itself, and how its cluster is reached."""
+    """Outputs of a stack and the way to its cluster."""
 
     stack: str
     """Empty when only the outputs are known."""
     outputs: StackOutputs
     local: LocalReport | None = None
-    """What the local cloud reports; None for a stack on AWS."""
+    """Report of the local cloud; None for a stack on AWS."""
     paths: Paths | None = None
     """Files of the local cloud; None for a stack on AWS."""
     kubeconfig: Path | None = None
     """The file that the option or the variable names; None for the stack's own."""
     merged: str = ""
-    """The kubeconfig itself where the variable names several files."""
+    """Merged kubeconfig where the variable names several files."""
 
     @property
     def has_own_kubeconfig(self) -> bool:
-        """Whether neither the option nor the variable names another."""
+        """Whether neither the option nor the variable names another kubeconfig."""
         return self.kubeconfig is None and not self.merged
 
 
 def find_source(stack: str, outputs: Path | None, kubeconfig: Path | None, directory: Path | None) -> StackAccess:
-    """The outputs of the file given, of the local cloud where the stack has one, else of the deployed stack.
+    """Return the outputs of the given file, of the local cloud where the stack has one, or of the deployed stack.
 
     Args:
-        stack: its name; not asked for when there is a file.
-        outputs: JSON as ``pulumi stack output --json --show-secrets`` prints it.
-        kubeconfig: of ``--kubeconfig``.
-        directory: of the project; see :func:`recording.find_project`.
+        stack: name of the stack; unused when ``outputs`` is given.
+        outputs: file with JSON as ``pulumi stack output --json --show-secrets`` prints it.
+        kubeconfig: file of ``--kubeconfig``.
+        directory: directory of the project; see :func:`recording.find_project`.
 
     Raises:
-        Failure: a file that is missing or holds something else, no such stack, or no outputs.
+        Failure: a file is missing or holds something else, the stack does not exist, or it has no outputs.
     """
     if kubeconfig is not None and not kubeconfig.is_file():
         raise Failure(WRONG_USAGE, f"there is no kubeconfig {kubeconfig}")
@@ -66,7 +66,7 @@ def find_source(stack: str, outputs: Path | None, kubeconfig: Path | None, direc
 
 
 def find_stack(stack: str, outputs: Path | None, directory: Path | None) -> StackAccess:
-    """The same for what asks no cluster: with no kubeconfig but the stack's own.
+    """Return the outputs as :func:`find_source` does, without ``--kubeconfig`` and ``KUBECONFIG``.
 
     Raises:
         Failure: see :func:`find_source`.
@@ -86,7 +86,7 @@ def find_stack(stack: str, outputs: Path | None, directory: Path | None) -> Stac
 
 
 def _with_variable(source: StackAccess) -> StackAccess:
-    """The source with the kubeconfig that the variable names, where it is of the stack's cluster."""
+    """Return the source with the kubeconfig of the variable; the same source where that leads to another cluster."""
     files = kubeconfig_variable.named()
     if not files:
         return source
@@ -106,7 +106,8 @@ def _with_variable(source: StackAccess) -> StackAccess:
 
 @contextmanager
 def open_kubeconfig(source: StackAccess) -> Iterator[Path]:
-    """The kubeconfig as a file. One that is none yet is there, for its owner alone, only while it is used.
+    """Yield the kubeconfig's file. A kubeconfig that is only text is written to a file for its owner alone, and removed
+    after use.
 
     Raises:
         Failure: see :func:`kubeconfig_file`.
@@ -124,10 +125,10 @@ def open_kubeconfig(source: StackAccess) -> Iterator[Path]:
 
 @contextmanager
 def kubeconfig_file(text: str) -> Iterator[Path]:
-    """The kubeconfig in a file, for its owner alone, that is gone afterwards.
+    """Yield a temporary file with the kubeconfig, for its owner alone, and delete it afterwards.
 
     Raises:
-        Failure: when the text is none, or a command that it names is not on this machine.
+        Failure: when the text is no kubeconfig, or the command that it names is not on this machine.
     """
     if not text.lstrip().startswith("{"):
         title = "the outputs hold no kubeconfig (pulumi shows it only with --show-secrets); give one with --kubeconfig"
@@ -143,7 +144,8 @@ def kubeconfig_file(text: str) -> Iterator[Path]:
 
 
 def check_commands(kubeconfig: str) -> None:
-    """That the command which gets the token is there: without it the client would ask without one, and be refused.
+    """Check that the token command of a kubeconfig is installed: without a token the API server would refuse the
+    client.
 
     Raises:
         Failure: naming the command.
@@ -164,7 +166,7 @@ def _commands(kubeconfig: str) -> Iterator[str]:
             if "exec" in user["user"]:
                 yield str(user["user"]["exec"]["command"])
     except (ValueError, KeyError, TypeError):
-        return  # the client says what is wrong with it
+        return  # the client reports the error
 
 
 def _local(stack: str, paths: Paths) -> StackAccess:
@@ -193,7 +195,7 @@ def _read(file: Path) -> StackOutputs:
 
 
 def _deployed(project: Path, stack: str) -> StackOutputs:
-    """What Pulumi says of a stack."""
+    """Return the stack's outputs from Pulumi."""
     if shutil.which("pulumi") is None:
         raise Failure(
             WRONG_USAGE,

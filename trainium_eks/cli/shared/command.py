@@ -1,4 +1,4 @@
-"""What every command shares: how its stack is chosen and shown, and the example in its help."""
+"""Base of all commands: the choice of the stack, its display, and the example in the help."""
 
 import os
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class App(typer.Typer):
         """Make an app.
 
         Args:
-            otherwise: the stack of its commands where nothing else says which.
+            otherwise: default stack of its commands.
             panel: heading of its commands in the help.
             options: typer's own.
         """
@@ -67,22 +67,22 @@ class _Command(TyperCommand):
 
 
 RUNS_HERE = "its local cloud runs here; --stack names another"
-"""Why a stack was chosen that nobody named."""
+"""Reason for the stack of the local cloud that runs."""
 
 
 def choose(given: str, directory: Path | None, otherwise: str) -> tuple[str, str]:
-    """Return the stack of a command, and why it is that one.
+    """Return the stack of a command and the reason for the choice.
 
     ``--stack``, else the environment variable ``TRN_STACK``, else the local cloud that runs in the project, else
     ``otherwise``.
 
     Args:
         given: by ``--stack``; empty without it.
-        directory: of the project, by ``--directory``.
-        otherwise: the last resort.
+        directory: directory of the project, by ``--directory``.
+        otherwise: default.
 
     Raises:
-        typer.BadParameter: several local clouds run here, and nothing says which is meant.
+        typer.BadParameter: several local clouds run here, and neither the option nor the variable names a stack.
     """
     if given:
         return given, "--stack"
@@ -99,7 +99,7 @@ def choose(given: str, directory: Path | None, otherwise: str) -> tuple[str, str
 
 
 def _local_clouds(directory: Path | None) -> list[str]:
-    """Return the project's stacks with a running local cloud; without a local cloud no process is looked at."""
+    """Return the project's stacks with a running local cloud; read no processes where none has been made."""
     from trainium_eks.cli.shared import recording
     from trainium_eks.cli.shared.failure import Failure
     from trainium_eks.local.paths import Paths

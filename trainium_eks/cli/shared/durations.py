@@ -1,8 +1,8 @@
-"""Durations as people read them."""
+"""Durations for people."""
 
 
 def duration(seconds: float) -> str:
-    """``45s``, ``12m``, ``3h05m``, ``2d04h``: two units at most."""
+    """Return a duration in two units at most: ``45s``, ``12m``, ``3h05m``, ``2d04h``."""
     whole = int(seconds)
     if whole < 120:
         return f"{whole}s"

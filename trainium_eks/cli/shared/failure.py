@@ -1,4 +1,4 @@
-"""Why a command stopped: one shape for people and for ``--json``."""
+"""Failure of a command: one shape for people and for ``--json``."""
 
 import re
 import shutil
@@ -33,7 +33,7 @@ _COMMAND = re.compile(rf"(?<![\w./-])trn (?=(?:{'|'.join(_COMMANDS)})\b)")
 
 
 class Failure(Exception):  # noqa: N818 - reads as what it is where it is raised
-    """Ends a command with an exit code."""
+    """Error that ends a command with an exit code."""
 
     def __init__(
         self,
@@ -51,26 +51,26 @@ class Failure(Exception):  # noqa: N818 - reads as what it is where it is raised
         self.problems = tuple(problems)
         """Problems of the config, or of a component's arguments, when those are the reason."""
         self.detail = detail
-        """The program's own traceback, when that is why."""
+        """The program's own traceback, when the program failed."""
         self.spell = spell
         """How the reader writes the problems' paths: as the config's keys, or as a component's arguments (``str``)."""
         self.setting = setting
-        """What sets a value of the config: a line of the stack's file, or a command."""
+        """Remedy that sets a value of the config: a line of the stack's file, or a command."""
 
     def text(self) -> str:
-        """For people."""
+        """Return the text for people."""
         parts = (self.title, describe(self.problems, self.spell, self.setting), self.detail.rstrip())
         return "\n".join(part for part in parts if part)
 
     def to_json(self) -> dict[str, Any]:
-        """For tools. A failure without problems of config is one problem with an empty path."""
+        """Return the JSON form for tools. A failure without problems of config is one problem with an empty path."""
         found = self.problems or (Problem("", self.title),)
         shown = [{**problem.to_json(), "path": self.spell(problem.path)} for problem in found]
         return {"schemaVersion": SCHEMA_VERSION, "problems": shown, "detail": self.detail}
 
 
 def complain(failure: Failure) -> int:
-    """Shows a failure on stderr; its exit code."""
+    """Print a failure on stderr; return its exit code."""
     sys.stderr.write(f"{printable(as_typed(failure.text()))}\n")
     return failure.code
 
@@ -83,7 +83,7 @@ def failure_of(error: Exception) -> Failure | None:
 
 
 def unexpected(error: Exception) -> Failure:
-    """Return the failure that an error becomes which no command has foreseen."""
+    """Return the failure for an error that no command has foreseen."""
     where = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{where.filename.rpartition('trainium_eks/')[2]}, line {where.lineno}"
     said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
@@ -95,5 +95,6 @@ def unexpected(error: Exception) -> Failure:
 
 
 def as_typed(text: str) -> str:
-    """The text with each ``trn`` command as it can be typed here: ``./trn`` in a checkout where none is installed."""
+    """Return the text with each ``trn`` command as it can be typed here: ``./trn`` in a checkout without an installed
+    ``trn``."""
     return text if shutil.which("trn") else _COMMAND.sub("./trn ", text)

@@ -89,7 +89,7 @@ def _context(text: str) -> Mapping[str, Any]:
 
 
 def _cluster(text: str) -> Mapping[str, Any]:
-    """The cluster of the current context; empty where there is none."""
+    """Return the cluster of the current context; empty where there is none."""
     try:
         return _one(parse_yaml(text)["clusters"], _context(text)["cluster"], "cluster")
     except (ValueError, KeyError, TypeError, AttributeError):

@@ -1,4 +1,4 @@
-"""Options that many commands have."""
+"""Options of many commands."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Writing to standard output, which may be full or closed."""
+"""Output to standard output, which may be full or closed."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from trainium_eks.kube.pod_text import printable
 
 
 def write(text: str) -> None:
-    """Writes all of it now.
+    """Write all of it now.
 
     Raises:
         Failure: when it does not fit, as on a full disk.
@@ -23,7 +23,7 @@ def write(text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        # What is left in the buffer would be tried again, and complained about, when Python ends.
+        # Python would write the rest of the buffer again at its end, and report the error.
         with open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         raise Failure(FAILED, f"cannot write to standard output: {error.strerror}") from None
@@ -36,7 +36,7 @@ def notice(text: str) -> None:
 
 
 def write_json(document: Mapping[str, Any], *, indent: int | None = 2) -> None:
-    """Writes a document of ``--json``.
+    """Write a document of ``--json``.
 
     Args:
         document: plain data, without infinite numbers.
@@ -50,8 +50,8 @@ def write_json(document: Mapping[str, Any], *, indent: int | None = 2) -> None:
 
 
 def tell(failure: Failure, *, as_json: bool) -> int:
-    """Shows what stopped a command: in words on stderr, with ``--json`` as a document on standard output. Its exit
-    code."""
+    """Report the failure of a command and return its exit code: in words on stderr, with ``--json`` as a document on
+    standard output."""
     if not as_json:
         return complain(failure)
     try:

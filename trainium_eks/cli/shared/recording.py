@@ -1,4 +1,4 @@
-"""Getting a program's graph, with whatever can go wrong said in one shape."""
+"""Recording of a program's graph; every error is a :class:`Failure`."""
 
 import sys
 import threading
@@ -16,11 +16,12 @@ from trainium_eks.plan.recording.assumptions import Assumptions, AssumptionsErro
 from trainium_eks.plan.recording.project import InvalidConfig, ProjectError, StackSettings, load_project
 
 TIMEOUT_SECONDS = 300.0
-"""A program is stopped when nothing has moved in it for so long."""
+"""A program is stopped after this time without progress."""
 
 
 def find_project(directory: Path | None) -> Path:
-    """The project directory: the given one, or the nearest with a Pulumi.yaml from here upwards, as `pulumi` does.
+    """Return the project directory: the given one, or the nearest with a Pulumi.yaml from here upwards, as `pulumi`
+    does.
 
     Raises:
         Failure: when there is none.
@@ -37,15 +38,15 @@ def find_project(directory: Path | None) -> Path:
 
 
 def check_stack(project: Path, stack: str) -> None:
-    """That the project and the stack's file can be read.
+    """Check that the project and the stack's file can be read; print their warnings.
 
     Raises:
-        Failure: saying what is wrong, with the stacks there are.
+        Failure: with the error, and the stacks of the project.
     """
     try:
         settings = load_project(project).stack(stack)
     except InvalidConfig:
-        return  # recording says what is wrong with the values
+        return  # recording reports the errors in the values
     except ProjectError as error:
         raise Failure(WRONG_USAGE, str(error)) from None
     for warning in settings.warnings:
@@ -53,13 +54,13 @@ def check_stack(project: Path, stack: str) -> None:
 
 
 def refusal(error: InvalidConfig, project: Path, stack: str, outcome: str) -> Failure:
-    """The refusal of a stack's config, or of a component's arguments, as the end of a command.
+    """Return the failure for an invalid stack config, or for invalid arguments of a component.
 
     Args:
-        error: what was refused.
+        error: the problems.
         project: the project's directory.
-        stack: the stack whose file it is.
-        outcome: what did not happen (``nothing was planned``).
+        stack: name of the stack.
+        outcome: words for the message (``nothing was planned``).
     """
     count = f"{len(error.problems)} problem{'' if len(error.problems) == 1 else 's'}"
     where = error.component or f"Pulumi.{stack}.yaml"
@@ -70,7 +71,7 @@ def refusal(error: InvalidConfig, project: Path, stack: str, outcome: str) -> Fa
 
 
 def load_assumptions(path: Path | None) -> Assumptions:
-    """The answers in a file of ``--stub``; none without one.
+    """Return the answers in a file of ``--stub``; none without one.
 
     Raises:
         Failure: when the file cannot be used.
@@ -87,12 +88,12 @@ def record(
     given: Assumptions = Assumptions(),  # noqa: B008 - frozen
     adjust: Callable[[StackSettings], StackSettings] = lambda settings: settings,
 ) -> Graph:
-    """The recorded program of a stack.
+    """Return the recorded program of a stack.
 
     Args:
         project: its directory.
         stack: its name.
-        given: answers for look-ups; what they leave open gets a placeholder.
+        given: answers for look-ups; a look-up without an answer gets a placeholder.
         adjust: changes the stack's settings on their way to the program.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A researcher's seat: a stack's outputs, one of its namespaces, and the API server as that namespace's researcher."""
+"""Session of a researcher: a stack's outputs, a namespace, and the API server as that namespace's researcher."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Session:
-    """A seat that is taken."""
+    """Open connection of a researcher."""
 
     source: StackAccess
     namespace: NamespaceOutput
     api: "Api"
-    """The API server, asked as the researcher."""
+    """Client of the API server, with the researcher's rights."""
     kubeconfig: Path
     """File behind :attr:`api`, for programs such as kubectl; gone after the session unless it is the local cloud's."""
 
     @property
     def outputs(self) -> StackOutputs:
-        """The stack's."""
+        """The stack's outputs."""
         return self.source.outputs
 
     @property
     def is_local(self) -> bool:
-        """Whether it is the local cloud of this machine."""
+        """Whether the cluster is the local cloud of this machine."""
         return self.source.paths is not None
 
 
 @contextmanager
 def open_session(cluster: ClusterOptions) -> Iterator[Session]:
-    """Takes a seat. Where nobody names a kubeconfig, the local cloud's API server is asked as the team's researcher,
-    never as the administrator.
+    """Open a session. Without a kubeconfig of the caller, the local cloud's API server is used as the team's
+    researcher, never as the administrator.
 
     Raises:
         Failure: no stack, no such namespace, or no way to the cluster.
@@ -69,7 +69,7 @@ def open_session(cluster: ClusterOptions) -> Iterator[Session]:
 
 
 def find_namespace(outputs: StackOutputs, name: str | None) -> NamespaceOutput:
-    """One of the stack's namespaces, the first without a name.
+    """Return one of the stack's namespaces, the first without a name.
 
     Raises:
         Failure: the stack has none, or none of that name.

@@ -1,4 +1,4 @@
-"""Where a value stands in a stack's file, and the line that sets it: for fixes that need no CLI."""
+"""Positions of values in a stack's file, and the lines that set them: for fixes that need no CLI."""
 
 import re
 from collections.abc import Sequence
@@ -17,18 +17,18 @@ _STEP = re.compile(r'\["(?P<quoted>(?:[^"\\]|\\.)*)"\]|\[(?P<index>\d+)\]|\.?(?P
 
 @dataclass(frozen=True)
 class StackFile:
-    """``Pulumi.<stack>.yaml`` with its places."""
+    """``Pulumi.<stack>.yaml`` with the positions of its values."""
 
     name: str
     """``Pulumi.dev.yaml``."""
     project: str
     """The namespace of its keys."""
     config: yaml.Node | None
-    """What stands under ``config``."""
+    """Value of the key ``config``."""
 
     @classmethod
     def find(cls, project: Project, stack: str) -> "StackFile | None":
-        """The file of a stack; None when it has none that can be read."""
+        """Return the file of a stack; None when it has none that can be read."""
         path = project.stack_file(stack)
         try:
             root = yaml.compose(path.read_text(encoding="utf-8")) if path is not None else None
@@ -37,11 +37,11 @@ class StackFile:
         return None if path is None else cls(path.name, project.name, _entry(root, "config"))
 
     def setting(self, path: str, value: Value) -> str:
-        """The line that sets a value: ``Pulumi.dev.yaml line 12: maxSize: 4``.
+        """Return the line that sets a value: ``Pulumi.dev.yaml line 12: maxSize: 4``.
 
         Args:
-            path: as Python spells it: ``node_groups[0].max_size``.
-            value: what to set it to.
+            path: path of the value in Python's spelling: ``node_groups[0].max_size``.
+            value: new value.
         """
         first, *rest = steps_of(config_path(path))
         steps: list[Step] = [f"{self.project}:{first}", *rest]
@@ -56,7 +56,8 @@ class StackFile:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Text of digits is quoted: the CLI's YAML reads an account id with a leading zero as a number, PyYAML does not."""
+    """YAML dumper that quotes text of digits: the CLI's YAML reads an account id with a leading zero as a number,
+    PyYAML does not."""
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
@@ -67,7 +68,7 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def steps_of(path: str) -> list[Step]:
-    """A path of the config, step by step: ``nodeGroups[0].maxSize`` is ``nodeGroups``, 0, ``maxSize``."""
+    """Return the steps of a config path: ``nodeGroups[0].maxSize`` is ``nodeGroups``, 0, ``maxSize``."""
     return [
         int(found["index"]) if found["index"] else found["key"] or found["quoted"].replace('\\"', '"')
         for found in _STEP.finditer(path)
@@ -79,7 +80,7 @@ def _joined(steps: Sequence[Step]) -> str:
 
 
 def _entry(node: yaml.Node | None, step: Step) -> yaml.Node | None:
-    """What stands in a mapping under a key, or in a list at an index."""
+    """Return the value of a mapping under a key, or of a list at an index; None without one."""
     if isinstance(node, yaml.MappingNode) and isinstance(step, str):
         return next((value for key, value in node.value if getattr(key, "value", None) == step), None)
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
@@ -89,7 +90,7 @@ def _entry(node: yaml.Node | None, step: Step) -> yaml.Node | None:
 
 
 def _text(steps: Sequence[Step], value: Value) -> str:
-    """``[a, 0]`` and 1 as ``a: [1]``: one line of YAML."""
+    """Return one line of YAML: ``a: [1]`` for the steps ``[a, 0]`` and the value 1."""
     held: object = list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, dict) else value
     for step in reversed(steps[1:]):
         held = [held] if isinstance(step, int) else {step: held}

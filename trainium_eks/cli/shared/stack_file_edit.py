@@ -1,4 +1,4 @@
-"""Setting values in a stack's file, with its comments and its order left as they are."""
+"""Edits of values in a stack's file that keep its comments and its order."""
 
 import json
 import os
@@ -22,15 +22,15 @@ class NotEditable(ValueError):  # noqa: N818 - reads as what it is where it is c
 
 
 def put(text: str, path: Sequence[Step], value: Plain) -> str:
-    """The file's text with one value set.
+    """Return the file's text with one value set.
 
     Args:
         text: YAML, one document with a mapping.
-        path: keys, and indices of lists, from the root to the value; keys that are not there are made.
+        path: keys, and indices of lists, from the root to the value; missing keys are added.
         value: plain.
 
     Raises:
-        NotEditable: a key on the way holds no mapping, or the outcome would not say what was meant.
+        NotEditable: a key on the way holds no mapping, or the edit would change more than the value.
     """
     try:
         root = yaml.compose(text)
@@ -51,7 +51,7 @@ def put(text: str, path: Sequence[Step], value: Plain) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Gives a file another text and keeps its mode; whatever happens, it is whole.
+    """Replace a file's text in one step and keep its mode; after a crash the file has the old text or the new.
 
     Raises:
         OSError: it cannot be written.
@@ -80,7 +80,7 @@ def _replaced(text: str, node: yaml.Node, value: Plain) -> str:
 
 
 def _added(text: str, node: yaml.CollectionNode, keys: Sequence[Step], value: Plain) -> str:
-    """An entry more at the mapping's end; what lies deeper than its first key is written in one line."""
+    """Return the text with a new entry at the mapping's end; keys below its first key are written in one line."""
     if not isinstance(node, yaml.MappingNode) or any(isinstance(key, int) for key in keys):
         raise NotEditable("the list that it belongs to is not in this file: write it out first")
     inner = json.dumps(value)
@@ -100,7 +100,7 @@ def _added(text: str, node: yaml.CollectionNode, keys: Sequence[Step], value: Pl
 
 
 def _last_leaf(node: yaml.Node) -> yaml.Node:
-    """The last node of a block: a block's own end lies behind the comments and empty lines that follow it."""
+    """Return the last node of a block: a block's own end lies behind the comments and empty lines that follow it."""
     while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         node = last[1] if isinstance(node, yaml.MappingNode) else last
@@ -110,7 +110,7 @@ def _last_leaf(node: yaml.Node) -> yaml.Node:
 
 
 def _meant(before: str, after: str, path: Sequence[Step], value: Plain) -> str:
-    """The outcome, held against the same change of the data."""
+    """Return the edited text after comparing its data with the same change of the old data."""
     wanted, found = _apart(parse_yaml(before)), parse_yaml(after)
     at = wanted
     for key in path[:-1]:
@@ -122,7 +122,7 @@ def _meant(before: str, after: str, path: Sequence[Step], value: Plain) -> str:
 
 
 def _apart(data: Any) -> Any:
-    """A copy in which two places that shared one object (a YAML alias) have one each."""
+    """Return a copy in which two places that shared one object (a YAML alias) have one each."""
     if isinstance(data, dict):
         return {key: _apart(value) for key, value in data.items()}
     return [_apart(each) for each in data] if isinstance(data, list) else data

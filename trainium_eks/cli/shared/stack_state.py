@@ -1,4 +1,4 @@
-"""A stack's state and its region, for commands: from a file, from standard input, or from Pulumi."""
+"""State and region of a stack, for commands: from a file, from standard input, or from Pulumi."""
 
 import os
 import sys
@@ -12,13 +12,13 @@ STDIN = Path("-")
 
 
 def load(stack: str, given: Path | None, project: Path | None, otherwise: str) -> StackState:
-    """The state of a stack.
+    """Return the state of a stack.
 
     Args:
-        stack: its name.
+        stack: name of the stack.
         given: file of ``pulumi stack export``, :data:`STDIN`, or None to ask Pulumi.
-        project: where Pulumi is asked.
-        otherwise: what else can be done where Pulumi does not answer.
+        project: directory in which Pulumi is asked.
+        otherwise: hint for the message when Pulumi does not answer.
 
     Raises:
         Failure: it cannot be read.
@@ -43,10 +43,10 @@ def load(stack: str, given: Path | None, project: Path | None, otherwise: str) -
 
 
 def region(state: StackState | None, given: str | None, project: Path | None, stack: str) -> str:
-    """The region to ask: the one given, the state's, the config's, or AWS' own setting.
+    """Return the region: the given one, else the region of the state, of the config or of AWS' environment variables.
 
     Raises:
-        Failure: nobody names one.
+        Failure: no region is known.
     """
     found = given or (state.region if state else "") or _of_config(project, stack)
     found = found or os.environ.get("AWS_REGION", "") or os.environ.get("AWS_DEFAULT_REGION", "")
@@ -56,7 +56,7 @@ def region(state: StackState | None, given: str | None, project: Path | None, st
 
 
 def _of_config(project: Path | None, stack: str) -> str:
-    """Region in the stack's file; empty without one, also where the file does not fit the project any more."""
+    """Return the region in the stack's file; empty without one, or where the file does not fit the project any more."""
     if project is None:
         return ""
     try:

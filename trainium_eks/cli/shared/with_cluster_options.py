@@ -43,10 +43,7 @@ _PARAMETERS = inspect.signature(_options).parameters
 
 
 def with_cluster_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command whose parameter ``cluster`` is made of options, which come last in its help.
-
-    A parameter that is annotated with an options class (:class:`.OptionsClass`) is made of options, too.
-    """
+    """Return a command with the options of its parameter ``cluster``, last in its help."""
     own: list[inspect.Parameter] = []
     classes: dict[str, OptionsClass] = {}
     for each in inspect.signature(command).parameters.values():

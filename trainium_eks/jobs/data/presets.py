@@ -7,20 +7,20 @@ from types import MappingProxyType
 
 @dataclass(frozen=True)
 class Preset:
-    """Where a data set is, and what is done with it."""
+    """A data set with its source and its treatment."""
 
     source: str
-    """As ``trn stage`` takes it."""
+    """Source as ``trn stage`` takes it."""
     to: str
     """Directory on the volume by default; the training examples look there."""
     about: str
-    """One line."""
+    """Description in one line."""
     extract: bool = False
     """Whether its archives are unpacked."""
     include: tuple[str, ...] = ()
-    """Patterns of the files that are wanted; all when empty."""
+    """Patterns of the files to copy; all when empty."""
     size: str = ""
-    """What to expect on the volume, with where that was read; empty where nobody says."""
+    """Expected size on the volume, with its source; empty where no source gives one."""
 
 
 _WIKICORPUS = "s3://neuron-s3/training_datasets/bert_pretrain_wikicorpus_tokenized_hdf5"
@@ -72,4 +72,4 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         ),
     }
 )
-"""By name, as ``trn stage --list`` shows them."""
+"""Data sets by name, as ``trn stage --list`` shows them."""

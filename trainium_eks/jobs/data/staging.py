@@ -29,21 +29,21 @@ KIND = "stage"
 """Value of that label."""
 SOURCE_ANNOTATION, TO_ANNOTATION = "trainium-eks/source", "trainium-eks/to"
 REQUEST_ANNOTATION = "trainium-eks/request"
-"""Digest of all that decides what is copied: two jobs of one digest do the same."""
+"""Digest of the request: two jobs of one digest copy the same."""
 
 CPU_POOL = "cpu"
 """The node group that staging runs on."""
 DATA = "/data"
-"""Where the claim is mounted."""
+"""Mount path of the claim."""
 CODE = "/code"
 CONTAINER = "stage"
 LOCAL_IMAGE = "local/python"
 """On the local cloud: its pods run on this machine."""
 
 RETRIES = 20
-"""Pods that may fail for a passing reason. Each goes on where the last one was, and waits longer than it did."""
+"""Pods that may fail for a passing reason. Each continues where the last one stopped, after a longer pause."""
 KEPT_SECONDS = 24 * 3600
-"""How long a finished job stays to be looked at."""
+"""Time that a finished job is kept to be looked at."""
 FOR_GOOD = (1, 2)
 """Exit codes of the copier after which another try would end the same way."""
 
@@ -55,7 +55,7 @@ _LIMITS = {"memory": "2Gi"}
 
 @dataclass(frozen=True)
 class StageRequest:
-    """What is to be copied, and where to."""
+    """A copy with its source, its destination and its options."""
 
     source: str
     """``s3://…``, ``https://…``, ``hf://…``, or ``file:///…`` on the local cloud."""
@@ -73,11 +73,11 @@ class StageRequest:
     token_secret: str = ""
     """Secret with the Hub's token, ``NAME`` or ``NAME:KEY``."""
     image: str = ""
-    """Instead of the plain Python image."""
+    """Image in place of the plain Python image."""
 
     @property
     def arguments(self) -> list[str]:
-        """For ``python -m trainium_workloads.stage``, whose root is the volume."""
+        """Return the arguments for ``python -m trainium_workloads.stage``, with the volume as root."""
         flags = (("--list", self.is_list), ("--extract", self.extract), ("--replace", self.replace))
         return [
             self.source,
@@ -90,13 +90,13 @@ class StageRequest:
 
     @property
     def digest(self) -> str:
-        """Of what decides the content."""
+        """Return the digest of all fields that decide the content."""
         deciding = [self.source, self.to, self.is_list, self.extract, self.include, self.exclude, self.endpoint]
         return hashlib.sha256(json.dumps(deciding).encode()).hexdigest()[:16]
 
 
 def problems(request: StageRequest, namespace: NamespaceOutput, *, is_local: bool) -> list[Problem]:
-    """Why it cannot be staged. Paths are the command's options."""
+    """Return the reasons why the request cannot be staged. Paths are the command's options."""
     found = _source_problems(request, is_local=is_local)
     if not namespace.claim:
         reason = f"the namespace {namespace.name} has no shared volume to stage to"
@@ -135,7 +135,8 @@ def _source_problems(request: StageRequest, *, is_local: bool) -> list[Problem]:
 
 
 def _file_problems(path: Path, source: str) -> list[Problem]:
-    """A path of this machine, as the Job's pod sees it (:data:`MACHINE_PATH`): it has its own in the place of some."""
+    """Return the problems of a path of this machine, as the Job's pod sees it (:data:`MACHINE_PATH`): the pod has
+    directories in the place of some."""
     if not path.exists():
         return [Problem("SOURCE", "there is no such file or directory on this machine", "give its path", value=source)]
     for hidden in (DATA, CODE, "/dev", "/proc", "/sys"):
@@ -146,7 +147,7 @@ def _file_problems(path: Path, source: str) -> list[Problem]:
 
 
 def _is_let_out(url: str) -> bool:
-    """Whether the namespace's network policies pass it: HTTPS anywhere, and services of the namespace."""
+    """Return whether the namespace's network policies pass a URL: HTTPS anywhere, and services of the namespace."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     inside = "." not in host or host.endswith((".svc", ".svc.cluster.local"))
@@ -154,10 +155,10 @@ def _is_let_out(url: str) -> bool:
 
 
 def job_name(request: StageRequest, suffix: str) -> str:
-    """A name that says what is staged: at most 63 characters with the suffix of its pods.
+    """Return a name with the directory's words: at most 63 characters with the suffix of its pods.
 
     Args:
-        request: what is staged.
+        request: the request.
         suffix: letters and digits that make it unique.
     """
     words = re.sub(r"[^a-z0-9]+", "-", request.to.lower().rpartition("/")[2]).strip("-")[:36].strip("-")
@@ -173,7 +174,7 @@ def objects(
     code: Mapping[str, str],
     is_local: bool,
 ) -> tuple[Json, Json]:
-    """The ConfigMap with the code, and the Job.
+    """Return the ConfigMap with the code, and the Job.
 
     Args:
         request: without :func:`problems`.
@@ -275,7 +276,8 @@ def _container(request: StageRequest, image: str, region: str) -> Json:
 
 
 def pod_security(namespace: NamespaceOutput) -> Json:
-    """The user that the team's directory belongs to: nobody else may write there, and root would own what it writes."""
+    """Return the security context of the user that owns the team's directory: no other may write there, and files
+    written as root would belong to root."""
     user = namespace.training_user_id or lustre.DEFAULT_USER_ID
     return {
         "runAsNonRoot": True,
@@ -286,7 +288,7 @@ def pod_security(namespace: NamespaceOutput) -> Json:
 
 
 def code_files(workloads: Path) -> dict[str, str]:
-    """The copier's modules: path below the directory on ``PYTHONPATH`` to text.
+    """Return the copier's modules: path below the directory on ``PYTHONPATH`` to text.
 
     Args:
         workloads: the directory that ``trainium_workloads`` is in.

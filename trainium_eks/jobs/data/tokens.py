@@ -1,8 +1,8 @@
-"""A token for gated models, as a Secret of the namespace: made and looked for, and never shown.
+"""A token for gated models, as a Secret of the namespace: created and looked for, and never shown.
 
-Researchers may create and delete Secrets, and not read them back (:mod:`trainium_eks.model.policies.researchers`). So
-whether one is there is asked by a dry run of its creation, and another token takes the place of an old one by
-deleting that."""
+Researchers may create and delete Secrets, and not read them back (:mod:`trainium_eks.model.policies.researchers`). So a
+dry run of its creation shows whether one is there, and an old token is deleted before another takes its place.
+"""
 
 import base64
 import re
@@ -18,11 +18,11 @@ _ARN = re.compile(r"arn:aws[a-z-]*:secretsmanager:(?P<region>[a-z0-9-]+):\d{12}:
 
 
 class NoToken(AwsError):  # noqa: N818 - reads as what it is where it is caught
-    """What was given holds no token; the text is for people, and does not hold it either."""
+    """The given text holds no token; the message is for people, and does not hold the text either."""
 
 
 def cleaned(token: str) -> str:
-    """A token without the white space around it.
+    """Return a token without the white space around it.
 
     Raises:
         NoToken: it is empty, or is no token.
@@ -36,7 +36,7 @@ def cleaned(token: str) -> str:
 
 
 def is_there(api: Api, namespace: str, name: str) -> bool:
-    """Whether a namespace has a Secret, as far as its caller may know."""
+    """Return whether a namespace has a Secret, as far as its caller may know."""
     try:
         api.create(_manifest(namespace, name, {}), dry_run=True)
     except ApiError as error:
@@ -45,7 +45,7 @@ def is_there(api: Api, namespace: str, name: str) -> bool:
 
 
 def put(api: Api, namespace: str, name: str, token: str) -> bool:
-    """Makes the Secret, in the place of one that is there; whether one was.
+    """Create the Secret, in place of an old one; return whether there was one.
 
     Raises:
         ApiError: refused; the token is in no word of it.
@@ -54,7 +54,7 @@ def put(api: Api, namespace: str, name: str, token: str) -> bool:
     encoded = base64.b64encode(token.encode()).decode()
     made = _manifest(namespace, name, {TOKEN_KEY: encoded})
     try:
-        # What would be refused is known before the old one goes.
+        # A refusal is known before the old one is deleted.
         was_there = is_there(api, namespace, name)
         if was_there:
             api.delete(reference, propagation="Background")
@@ -66,11 +66,11 @@ def put(api: Api, namespace: str, name: str, token: str) -> bool:
 
 
 def from_secrets_manager(identity: str, region: str, key: str = "") -> str:
-    """The token out of AWS Secrets Manager, with the credentials of whoever calls.
+    """Return the token in AWS Secrets Manager, read with the caller's credentials.
 
     Args:
         identity: name or ARN of the secret.
-        region: of the stack; an ARN has its own.
+        region: of the stack; the region of an ARN comes first.
         key: where the secret is a JSON object.
 
     Raises:

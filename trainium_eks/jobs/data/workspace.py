@@ -10,7 +10,7 @@ from pathlib import Path
 from trainium_eks.model.validation.problems import Problem, nearest
 
 LARGEST_BYTES = 700 * 1024
-"""Of the archive. A ConfigMap holds 1 MiB, and all of a request to etcd is at most 1.5 MiB, in base64."""
+"""Size of the archive. A ConfigMap holds 1 MiB, and all of a request to etcd is at most 1.5 MiB, in base64."""
 
 _NEVER = frozenset(
     {".git", ".hg", ".venv", "venv", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".local"}
@@ -27,15 +27,15 @@ class Workspace:
     """The script, from the working directory."""
     files: int
     size_bytes: int
-    """Of the archive, before base64."""
+    """Size of the archive, before base64."""
 
 
 def pack(script: str, directory: Path | None) -> Workspace | Problem:
-    """The script, or the whole directory that it is in.
+    """Return the packed script, or the whole directory that it is in.
 
     Args:
         script: path from the directory, or from here without one.
-        directory: whose files travel; None for the script alone. Its version control, environments and caches stay.
+        directory: to pack; None for the script alone. Version control, environments and caches are left out.
     """
     root = directory if directory is not None else Path()
     if not root.is_dir():
@@ -72,7 +72,7 @@ def _travels(path: Path, root: Path) -> bool:
 
 
 def _archive(files: dict[str, Path]) -> bytes:
-    """Without times and owners, so that the same files are the same bytes."""
+    """Return the archive without times and owners, so that the same files are the same bytes."""
     packed = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as compressed,

@@ -1,1 +1,1 @@
-"""Why a job waits: its queue, the nodes, its pods, and what mends it."""
+"""Explanation of a waiting job: its queue, the nodes, its pods, and the remedy."""

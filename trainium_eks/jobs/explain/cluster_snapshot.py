@@ -1,4 +1,4 @@
-"""What was read about one job, and around it, at one moment; pure functions judge elsewhere what that means."""
+"""Snapshot of one job and its surroundings at one moment; pure functions elsewhere interpret it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ ENDED = ("Completed", "Failed", "Aborted", "Terminated")
 
 @dataclass(frozen=True)
 class ClusterSnapshot:
-    """A Volcano job and what surrounds it. A kind that may not be read is None."""
+    """A Volcano job and its surroundings. A kind that may not be read is None."""
 
     now: datetime
     job: Object
     podgroup: Object | None = None
     pods: tuple[Object, ...] = ()
-    """The job's own."""
+    """The job's own pods."""
     others: tuple[Object, ...] = ()
-    """Pods of the namespace that are not its own. Those of other teams may not be read."""
+    """Pods of the namespace that are not its own. Other teams' pods may not be read."""
     events: tuple[Object, ...] = ()
-    """Of its job, PodGroup and pods, the oldest first."""
+    """Events of its job, PodGroup and pods, the oldest first."""
     queues: tuple[Object, ...] | None = None
     nodes: tuple[Object, ...] | None = None
     hypernodes: tuple[Object, ...] | None = None
@@ -32,35 +32,35 @@ class ClusterSnapshot:
     groups: tuple[NodeGroupOutput, ...] = ()
     """The stack's node groups."""
     unscheduled: str = ""
-    """Why no Volcano runs here; empty where one should."""
+    """Reason why no Volcano runs here; empty where one should."""
     is_local: bool = False
 
     @property
     def name(self) -> str:
-        """The job's."""
+        """Return the job's name."""
         return name_of(self.job)
 
     @property
     def phase(self) -> str:
-        """The job's, in Volcano's words; empty before its controllers have seen it."""
+        """Return the job's phase, in Volcano's words; empty before its controllers have seen it."""
         return str(((self.job.get("status") or {}).get("state") or {}).get("phase") or "")
 
     @property
     def age_seconds(self) -> float:
-        """Since it was submitted."""
+        """Return the seconds since its submission."""
         return (self.now - moment(self.job["metadata"]["creationTimestamp"])).total_seconds()
 
 
 def of_objects(
     now: datetime, job: Object, found: Mapping[str, Iterable[Object] | None], **rest: Any
 ) -> ClusterSnapshot:
-    """The snapshot of a job, from lists of its namespace and of the cluster.
+    """Return the snapshot of a job, from lists of its namespace and of the cluster.
 
     Args:
-        now: when they were read.
+        now: time of the reading.
         job: a Volcano job.
         found: kind to objects: ``PodGroup``, ``Pod``, ``Event``, ``PersistentVolumeClaim``, ``Queue``, ``Node``,
-            ``HyperNode``; None for what may not be read.
+            ``HyperNode``; None for a kind that may not be read.
         rest: further fields of :class:`ClusterSnapshot`.
     """
 
@@ -99,42 +99,42 @@ def of_objects(
 
 
 def moment(text: str) -> datetime:
-    """A time as the API server writes it, with or without fractions of a second."""
+    """Return a time as the API server writes it, with or without fractions of a second."""
     found = datetime.fromisoformat(text)
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def when(event: Object) -> datetime:
-    """When an event was seen last."""
+    """Return the time when an event was seen last."""
     series = event.get("series") or {}
     text = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
     return moment(text or event["metadata"]["creationTimestamp"])
 
 
 def is_bound(pod: Object) -> bool:
-    """Whether a node was found for it."""
+    """Return whether a pod has a node."""
     return bool(pod.get("spec", {}).get("nodeName"))
 
 
 def is_over(pod: Object) -> bool:
-    """Whether it holds no devices any more."""
+    """Return whether a pod holds no devices any more."""
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def is_running(pod: Object) -> bool:
-    """Whether its containers run and are ready."""
+    """Return whether a pod's containers run and are ready."""
     return (pod.get("status") or {}).get("phase") == "Running" and condition(pod, "Ready").get("status") != "False"
 
 
 def job_of(pod: Object) -> str:
-    """The name of the Volcano job, or of another owner, that a pod belongs to; else its own."""
+    """Return the name of the Volcano job, or of another owner, that a pod belongs to; else the pod's own."""
     labels = pod["metadata"].get("labels") or {}
     owners = pod["metadata"].get("ownerReferences") or ()
     return str(labels.get("volcano.sh/job-name") or next((each["name"] for each in owners), "") or name_of(pod))
 
 
 def wanted_pods(job: Object) -> int:
-    """How many pods a Volcano job has when it is whole."""
+    """Return the number of pods that a complete Volcano job has."""
     return sum(int(task.get("replicas", 1)) for task in job["spec"].get("tasks") or ())
 
 

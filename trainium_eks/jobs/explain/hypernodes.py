@@ -6,7 +6,7 @@ from trainium_eks.kube.cluster import Object, labels_of, name_of
 from trainium_eks.topology import tree
 
 Member = tuple[str, str]
-"""Its type (``Node`` or ``HyperNode``) and its name."""
+"""Type (``Node`` or ``HyperNode``) and name of a member."""
 
 
 def shared_members(found: Sequence[Object]) -> dict[tuple[str, ...], list[str]]:
@@ -30,7 +30,7 @@ def shared_members(found: Sequence[Object]) -> dict[tuple[str, ...], list[str]]:
 
 
 def _members(hypernode: Object) -> set[Member]:
-    """Members by name. The controller names all members; only people select nodes by a pattern or by labels."""
+    """Return members by name. The controller names all members; only people select nodes by a pattern or by labels."""
     members = hypernode["spec"].get("members") or ()
     return {
         (each["type"], each["selector"]["exactMatch"]["name"]) for each in members if "exactMatch" in each["selector"]

@@ -1,20 +1,20 @@
-"""Reason: why a job waits, as a kind, a sentence and what mends it."""
+"""Reason for waiting: a cause, a sentence and a remedy."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Cause(StrEnum):
-    """What holds a job."""
+    """The cause that holds a job."""
 
     QUEUE = "queue"
-    """Its queue has no room, or is none."""
+    """Its queue has no room, or does not exist."""
     CLOSED = "closed"
     """Its queue takes no jobs."""
     CAPACITY = "capacity"
     """There are too few nodes, or too few that are free."""
     TOPOLOGY = "topology"
-    """Nodes are there, but not as close together as it asks."""
+    """Nodes are there, but not as close together as the job demands."""
     TAINT = "taint"
     """Nodes keep its pods away."""
     NODE = "node"
@@ -32,7 +32,7 @@ class Cause(StrEnum):
     VOLCANO = "volcano"
     """Volcano does not run, or hangs."""
     ENDING = "ending"
-    """Pods of before are being ended."""
+    """Earlier pods are being ended."""
     STARTING = "starting"
     """Nothing is wrong: it is under way."""
     UNKNOWN = "unknown"
@@ -41,14 +41,14 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a job waits."""
+    """The reason why a job waits."""
 
     cause: Cause
     sentence: str
-    """Without a capital and a full stop: it goes on after ``pending: ``."""
+    """Without a capital and a full stop: it follows ``pending: ``."""
     fix: str
-    """What mends it; empty where waiting does."""
+    """Remedy; empty where waiting is enough."""
 
     def to_json(self) -> dict[str, str]:
-        """For tools."""
+        """Return JSON for tools."""
         return {"cause": self.cause.value, "sentence": self.sentence, "fix": self.fix}

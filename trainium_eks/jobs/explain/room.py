@@ -1,4 +1,4 @@
-"""Room: what pods ask for, which nodes they fit, and what is left there and in a queue. Pure functions."""
+"""Room: requests of pods, nodes that they fit, and free resources there and in a queue. Pure functions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,21 +16,21 @@ Amounts = Mapping[str, Decimal]
 
 @dataclass(frozen=True)
 class Ask:
-    """Pods of a job that want the same."""
+    """Pods of a job with equal requests."""
 
     spec: Object
-    """Of one of them."""
+    """Spec of one of them."""
     count: int
     each: Amounts
 
     @property
     def total(self) -> dict[str, Decimal]:
-        """Of all of them."""
+        """Return the requests of all of them."""
         return {resource: amount * self.count for resource, amount in self.each.items()}
 
     @property
     def instance_type(self) -> str:
-        """The EC2 type that its node selector names; empty when it names none."""
+        """Return the EC2 type that the node selector names; empty when it names none."""
         return str((self.spec.get("nodeSelector") or {}).get(INSTANCE_TYPE_LABEL, ""))
 
 
@@ -42,22 +42,22 @@ class Node:
     whole: Amounts
     """Allocatable."""
     taken: Mapping[str, Amounts]
-    """Job to what its pods have there, as far as they may be read."""
+    """Job to the resources of its pods there, as far as they may be read."""
 
     @property
     def name(self) -> str:
-        """The node's."""
+        """Return the node's name."""
         return name_of(self.source)
 
     @property
     def trouble(self) -> str:
-        """Why it takes no pods; empty when it does."""
+        """Return the reason why the node takes no pods; empty when it does."""
         if not is_ready(self.source):
             return "not ready"
         return "cordoned" if self.source.get("spec", {}).get("unschedulable") else ""
 
     def fits(self, each: Amounts) -> bool:
-        """Whether one more such pod fits, beside what is known to be there."""
+        """Return whether one more such pod fits, beside the pods known to be there."""
         return all(
             self.whole.get(resource, Decimal(0)) - sum(taken.get(resource, Decimal(0)) for taken in self.taken.values())
             >= amount
@@ -65,12 +65,13 @@ class Node:
         )
 
     def could_fit(self, each: Amounts) -> bool:
-        """Whether such a pod fits when nothing else is there."""
+        """Return whether such a pod fits on the empty node."""
         return all(self.whole.get(resource, Decimal(0)) >= amount for resource, amount in each.items())
 
 
 def requests(spec: Object) -> dict[str, Decimal]:
-    """What a pod's containers ask for together; a limit is a request where there is none, as the API server has it."""
+    """Return the sum of the requests of a pod's containers; a limit counts as a request where there is none, as in the
+    API server."""
     total: dict[str, Decimal] = {}
     for container in spec.get("containers") or ():
         for resource, amount in _of_container(container).items():
@@ -88,7 +89,7 @@ def _of_container(container: Object) -> dict[str, Decimal]:
 
 
 def asks(snapshot: ClusterSnapshot) -> list[Ask]:
-    """What the job's pods without a node want: those that exist, and those that are to be made."""
+    """Return the requests of the job's pods without a node: existing pods, and pods still to be created."""
     bound = sum(map(is_bound, snapshot.pods))
     missing = wanted_pods(snapshot.job) - bound
     found: dict[tuple[object, ...], Ask] = {}
@@ -104,7 +105,7 @@ def asks(snapshot: ClusterSnapshot) -> list[Ask]:
 
 
 def nodes_for(ask: Ask, snapshot: ClusterSnapshot) -> list[Node]:
-    """The nodes that its node selector and its tolerations let it on, ready or not."""
+    """Return the nodes that the node selector and the tolerations allow, ready or not."""
     taken: dict[str, dict[str, dict[str, Decimal]]] = {}
     for pod in (*snapshot.pods, *snapshot.others):
         if is_bound(pod) and not is_over(pod):
@@ -120,10 +121,10 @@ def nodes_for(ask: Ask, snapshot: ClusterSnapshot) -> list[Node]:
 
 
 def untolerated(node: Object, ask: Ask) -> str:
-    """A taint that keeps the ask's pods from a node; empty when none does.
+    """Return a taint that keeps the ask's pods from a node; empty when none does.
 
-    ``ExtendedResourceToleration`` of EKS gives each pod a toleration of taints that are called like a resource it
-    asks for. Taints of Kubernetes' own, of nodes that are not ready or cordoned, are told as that.
+    ``ExtendedResourceToleration`` of EKS gives each pod a toleration of taints that are called like a resource it asks
+    for. Kubernetes' own taints, of nodes that are not ready or cordoned, are reported as a node's trouble.
     """
     for taint in node.get("spec", {}).get("taints") or ():
         key = str(taint["key"])
@@ -143,7 +144,7 @@ def _tolerates(toleration: Object, taint: Object) -> bool:
 
 
 def holders(nodes: Iterable[Node]) -> dict[str, int]:
-    """Job to the number of these nodes on which it has pods, the largest first."""
+    """Return each job with pods on these nodes, and the number of these nodes, the largest first."""
     count: dict[str, int] = {}
     for node in nodes:
         for job in node.taken:
@@ -152,7 +153,7 @@ def holders(nodes: Iterable[Node]) -> dict[str, int]:
 
 
 def amounts_in_queue(queue: Object, field: str) -> dict[str, Decimal]:
-    """``capability`` of its spec, or ``allocated`` of its status."""
+    """Return ``capability`` of a queue's spec, or ``allocated`` of its status."""
     part = queue.get("spec") if field == "capability" else queue.get("status")
     return _amounts((part or {}).get(field))
 
@@ -162,14 +163,14 @@ def _amounts(found: Object | None) -> dict[str, Decimal]:
 
 
 def said(amount: Decimal, resource: str) -> str:
-    """``16 aws.amazon.com/neuron``; memory in GiB."""
+    """Return ``16 aws.amazon.com/neuron``; memory in GiB."""
     if resource == "memory":
         return f"{float(amount / 1024**3):.4g} GiB memory"
     return f"{shown(amount)} {resource}"
 
 
 def some(names: Sequence[str], most: int = 3) -> str:
-    """``a``, ``a and b``, ``a, b and 4 more``."""
+    """Return ``a``, ``a and b``, ``a, b and 4 more``."""
     if len(names) > most:
         names = [*names[: most - 1], f"{len(names) - most + 1} more"]
     return listed(names)

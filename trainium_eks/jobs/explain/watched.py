@@ -1,4 +1,4 @@
-"""Jobs as they are listed: Volcano's, and those of Kubernetes and the Training Operator, in the same terms."""
+"""Listed jobs: Volcano's, Kubernetes' and the Training Operator's, in the same terms."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -30,15 +30,15 @@ class WatchedJob:
 
     name: str
     kind: str
-    """``train``, ``compile``, ``stage``, ``image-build``; ``torchx`` or ``volcano`` for what ``trn`` did not submit;
-    ``pytorchjob``, ``trainjob``."""
+    """``train``, ``compile``, ``stage``, ``image-build``; ``torchx`` or ``volcano`` for jobs that ``trn`` did not
+    submit; ``pytorchjob``, ``trainjob``."""
     queue: str
-    """Empty for one that goes by Kubernetes' own scheduler."""
+    """Queue; empty for a job of Kubernetes' own scheduler."""
     state: str
     """Volcano's phases for all: ``Pending``, ``Running``, ``Restarting``, ``Completed``, ``Failed``, ``Aborted``, …;
     ``Submitted`` before a controller has seen it."""
     nodes: int
-    """Pods when it is whole."""
+    """Pods of the complete job."""
     ranks_per_node: int | None
     """Processes on each; None where the job does not say."""
     running: int
@@ -54,30 +54,31 @@ class WatchedJob:
 
     @property
     def pod_selector(self) -> str:
-        """Label selector of its pods."""
+        """Return the label selector of its pods."""
         return f"{_POD_LABELS.get(str(self.source.get('apiVersion')), 'batch.kubernetes.io/job-name')}={self.name}"
 
     @property
     def trains(self) -> bool:
-        """Whether it is a gang of any form, whose rank 0 tells where its run is."""
+        """Return whether it is a gang of any form, in which rank 0 reports the run's progress."""
         return self.source.get("apiVersion") in _POD_LABELS
 
     @property
     def names_its_pods(self) -> bool:
-        """Whether its pods' names tell their places; those of Kubernetes' own jobs, and so of JobSet, end by chance."""
+        """Return whether its pods' names show their places; pods of Kubernetes' own jobs, and so of JobSet, have random
+        endings."""
         return self.source.get("apiVersion") in (JOB_API, PYTORCH_API)
 
     @property
     def is_gang(self) -> bool:
-        """Whether it is a job of Volcano, with a queue and ranks."""
+        """Return whether it is a job of Volcano, with a queue and ranks."""
         return self.source.get("apiVersion") == JOB_API
 
     def seconds(self, now: datetime) -> float:
-        """How long it took, or has been there."""
+        """Return the seconds that it took, or has been there."""
         return max(((self.ended or now) - self.created).total_seconds(), 0.0)
 
     def to_json(self) -> dict[str, Any]:
-        """For tools."""
+        """Return JSON for tools."""
         return {
             "name": self.name,
             "kind": self.kind,
@@ -99,11 +100,11 @@ def watched(
     pytorch: Iterable[Object] = (),
     trainer: Iterable[Object] = (),
 ) -> list[WatchedJob]:
-    """All jobs, the newest first.
+    """Return all jobs, the newest first.
 
     Args:
         volcano: jobs of Volcano.
-        batch: jobs of Kubernetes, of which those that ``trn`` submitted are shown.
+        batch: jobs of Kubernetes, of which only jobs that ``trn`` submitted are shown.
         pytorch: PyTorchJobs.
         trainer: TrainJobs.
     """
@@ -115,25 +116,25 @@ def watched(
 
 
 def owner_of(pod: Object) -> str:
-    """The name of the gang that a pod belongs to; empty for another pod."""
+    """Return the name of the gang that a pod belongs to; empty for another pod."""
     labels = labels_of(pod)
     return next((str(labels[label]) for label in _POD_LABELS.values() if label in labels), "")
 
 
 def templates(job: Object) -> list[Object]:
-    """Of the pods of a Volcano job or a PyTorchJob; a TrainJob's stand in its runtime."""
+    """Return the templates of the pods of a Volcano job or a PyTorchJob; a TrainJob's stand in its runtime."""
     parts = [*(job["spec"].get("tasks") or ()), *(job["spec"].get("pytorchReplicaSpecs") or {}).values()]
     return [part["template"] for part in parts]
 
 
 def of(job: Object) -> WatchedJob:
-    """A job of any of these kinds."""
+    """Return a job of any of these kinds."""
     readers = {JOB_API: _of_volcano, PYTORCH_API: _of_pytorch, TRAINER_API: _of_trainer}
     return readers.get(str(job.get("apiVersion")), _of_batch)(job)
 
 
 def _of_volcano(job: Object) -> WatchedJob:
-    """A Volcano job."""
+    """Return a Volcano job."""
     status, spec = job.get("status") or {}, job["spec"]
     state = status.get("state") or {}
     phase = str(state.get("phase") or "")
@@ -155,7 +156,7 @@ def _of_volcano(job: Object) -> WatchedJob:
 
 
 def ranks_per_node(job: Object) -> int | None:
-    """Processes on each node: what ``trn`` noted, or what the command line says; None where neither does."""
+    """Return the processes on each node: as ``trn`` noted, or from the command line; None without either."""
     noted = job["metadata"].get("annotations") or {}
     world, nodes = whole(noted.get(annotation("world-size"))), whole(noted.get(annotation("nodes")))
     if world is not None and nodes:
@@ -169,7 +170,7 @@ def ranks_per_node(job: Object) -> int | None:
 
 
 def _of_batch(job: Object) -> WatchedJob:
-    """A job of Kubernetes that ``trn`` submitted: staging, or an image's build."""
+    """Return a job of Kubernetes that ``trn`` submitted: staging, or an image's build."""
     status, spec = job.get("status") or {}, job["spec"]
     state, ended = _batch_state(status)
     return WatchedJob(
@@ -220,7 +221,7 @@ def _of_pytorch(job: Object) -> WatchedJob:
 
 
 def _of_trainer(job: Object) -> WatchedJob:
-    """A TrainJob. Its restarts stand in its JobSet, and its queue in its runtime: ``trn`` notes it."""
+    """Return a TrainJob. Its restarts stand in its JobSet, and its queue in its runtime: ``trn`` notes it."""
     status, trainer = job.get("status") or {}, job["spec"].get("trainer") or {}
     true = [each for each in status.get("conditions") or () if each.get("status") == "True"]
     last = next((each for each in true if each["type"] in _TRAINER_STATES), None)

@@ -1,4 +1,4 @@
-"""Why no nodes are found for a job: its queue, the nodes, their taints, their places in the network."""
+"""Reasons why no nodes are found for a job: its queue, the nodes, their taints, their places in the network."""
 
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
@@ -23,15 +23,15 @@ from trainium_eks.model.outputs import NodeGroupOutput
 
 
 def reasons(snapshot: ClusterSnapshot, wanted: Sequence[Ask]) -> Iterator[Reason]:
-    """What keeps the job's pods from nodes, the nearest cause first.
+    """Yield the reasons that keep the job's pods from nodes, the nearest cause first.
 
     Args:
-        snapshot: what was read.
-        wanted: what its pods without a node ask for.
+        snapshot: the job and its surroundings.
+        wanted: requests of its pods without a node.
     """
     if snapshot.unscheduled:
         return
-    # First what no waiting mends.
+    # First the causes that no waiting mends.
     for ask in wanted:
         yield from _never(snapshot, ask)
     yield from _queue(snapshot, wanted, is_empty=True)
@@ -48,7 +48,7 @@ def reasons(snapshot: ClusterSnapshot, wanted: Sequence[Ask]) -> Iterator[Reason
 
 
 def _queue(snapshot: ClusterSnapshot, wanted: Sequence[Ask], *, is_empty: bool = False) -> Iterator[Reason]:
-    """The job's queue and those above it, as they are or as if nothing were in them."""
+    """Yield reasons in the job's queue and its parents, with their present load or as if empty."""
     queues = {name_of(each): each for each in snapshot.queues or ()}
     total: dict[str, Decimal] = {}
     for ask in wanted:
@@ -94,7 +94,7 @@ def _queue_in_use(
 
 
 def _held(snapshot: ClusterSnapshot, queue: str, resource: str) -> dict[str, Decimal]:
-    """What each of the team's jobs in a queue has of a resource, the most first."""
+    """Return each of the team's jobs in a queue with its amount of a resource, the largest first."""
     found: dict[str, Decimal] = {}
     for pod in snapshot.others:
         annotations = pod["metadata"].get("annotations") or {}
@@ -115,7 +115,7 @@ def _wait_or_cancel(jobs: Sequence[str]) -> str:
 
 
 def _never(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
-    """No node of the kind it selects could ever have such a pod, even when it is empty."""
+    """Yield a reason if no node of the selected kind could ever take such a pod, even when it is empty."""
     if snapshot.nodes is None:
         return
     nodes = nodes_for(ask, snapshot)
@@ -133,7 +133,7 @@ def _never(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
 
 
 def _more_than_all_groups(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
-    """More nodes than its node groups can have together, whoever ends and however long it waits."""
+    """Yield a reason if the job needs more nodes than its node groups can have together, so that no waiting helps."""
     groups = _groups(snapshot, ask)
     most = max(sum(group.max_size for group in groups), len(nodes_for(ask, snapshot)))
     if groups and ask.count > most:
@@ -144,7 +144,7 @@ def _more_than_all_groups(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reaso
 
 
 def _capacity(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
-    """Too few nodes, or too few that are free."""
+    """Yield a reason if there are too few nodes, or too few that are free."""
     if snapshot.nodes is None:
         return
     nodes = nodes_for(ask, snapshot)
@@ -214,7 +214,8 @@ def _busy(snapshot: ClusterSnapshot, ask: Ask, usable: Sequence[Node], free: Seq
 def _held_by_others(
     snapshot: ClusterSnapshot, ask: Ask, usable: Sequence[Node], free: Sequence[Node]
 ) -> Iterator[Reason]:
-    """Nodes look free only as far as a researcher sees: pods of other teams show in the queues' sums alone."""
+    """Yield a reason if nodes look free only because a researcher does not see other teams' pods, which show in the
+    queues' sums alone."""
     queues = {name_of(each): each for each in snapshot.queues or ()}
     leaves = [each for name, each in queues.items() if name != "root" and not _is_parent(name, queues)]
     for resource, each in ask.each.items():
@@ -255,12 +256,12 @@ def _nodes(count: int, ask: Ask) -> str:
 
 
 def _group(snapshot: ClusterSnapshot, ask: Ask) -> NodeGroupOutput | None:
-    """The group whose nodes the ask selects, the largest of several."""
+    """Return the largest group with nodes that the ask selects."""
     return next(iter(_groups(snapshot, ask)), None)
 
 
 def _groups(snapshot: ClusterSnapshot, ask: Ask) -> list[NodeGroupOutput]:
-    """The groups whose nodes the ask selects, the largest first."""
+    """Return the groups with nodes that the ask selects, the largest first."""
     selector = ask.spec.get("nodeSelector") or {}
 
     def is_selected(group: NodeGroupOutput) -> bool:
@@ -277,7 +278,7 @@ def _groups(snapshot: ClusterSnapshot, ask: Ask) -> list[NodeGroupOutput]:
 
 
 def _scale(group: NodeGroupOutput | None, needed: int, ask: Ask) -> str:
-    """What gets more nodes; that none can be had, where the group is as large as it may be."""
+    """Return the remedy that brings more nodes, or another remedy where the group is at its largest."""
     if group is None:
         kind = ask.instance_type or "nodes that fit"
         return f"no node group of the stack has {kind}: choose one of its groups, or add one under `nodeGroups`"
@@ -344,7 +345,7 @@ def _close_enough(snapshot: ClusterSnapshot, ask: Ask, tier: int, groups: dict[s
 
 
 def _groups_within(hypernodes: Sequence[Object], tier: int) -> dict[str, set[str]]:
-    """The HyperNodes of a tier and below, by name, each with all its nodes."""
+    """Return the HyperNodes of a tier and below, by name, each with all its nodes."""
     by_name = {name_of(each): each for each in hypernodes}
 
     def nodes(hypernode: Object, above: frozenset[str]) -> set[str]:

@@ -1,4 +1,4 @@
-"""Why a pod that has a node does not run: its image, its volumes, its configuration, the node itself."""
+"""Reasons why a pod that has a node does not run: its image, its volumes, its configuration, the node itself."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,10 +9,10 @@ from trainium_eks.jobs.explain.room import some
 from trainium_eks.kube.cluster import Object, is_ready, name_of
 
 IMAGE_REASONS = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
-"""Why a container waits for its image (kubelet, ``pkg/kubelet/images/types.go``)."""
+"""Reasons of a container that waits for its image (kubelet, ``pkg/kubelet/images/types.go``)."""
 
 CONFIG_REASONS = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
-"""Why one waits that cannot be made (kubelet, ``pkg/kubelet/kuberuntime``)."""
+"""Reasons of a container that cannot be created (kubelet, ``pkg/kubelet/kuberuntime``)."""
 
 _VOLUME_EVENTS = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
 _LOCAL = "local/"
@@ -21,7 +21,7 @@ _DENIED = re.compile(r"denied|forbidden|unauthorized|no basic auth|authorization
 
 
 def reasons(snapshot: ClusterSnapshot) -> Iterator[Reason]:
-    """What the pods that have nodes wait for."""
+    """Yield the reasons why pods that have nodes wait."""
     waiting = [pod for pod in snapshot.pods if is_bound(pod) and not is_running(pod)]
     for pod in waiting:
         for status in _statuses(pod):
@@ -70,7 +70,7 @@ def _image(image: str, held: Object) -> Reason:
 
 
 def _last_part(message: str) -> str:
-    """A wrapped error's own words, which stand last."""
+    """Return a wrapped error's own words, which stand last."""
     return message.rpartition(": ")[2] if len(message) > 120 else message
 
 
@@ -81,7 +81,7 @@ def _config(snapshot: ClusterSnapshot, pod: Object, held: Object) -> Reason:
 
 
 def lost_nodes(snapshot: ClusterSnapshot) -> Iterator[Reason]:
-    """Pods on nodes that are gone or not ready: Kubernetes waits minutes before it gives them up."""
+    """Yield a reason for pods on nodes that are gone or not ready: Kubernetes waits minutes before it gives them up."""
     if snapshot.nodes is None:
         return
     nodes = {name_of(node): node for node in snapshot.nodes}
@@ -103,7 +103,8 @@ def _has_sound_node(pod: Object, nodes: dict[str, Object]) -> bool:
 
 
 def claims(snapshot: ClusterSnapshot) -> Iterator[Reason]:
-    """Claims that are missing or not bound. Volcano 1.15 says nothing of a missing one: the pod gets no condition."""
+    """Yield a reason for claims that are missing or not bound. Volcano 1.15 says nothing of a missing one: the pod gets
+    no condition."""
     if snapshot.claims is None:
         return
     bound = {name_of(each): (each.get("status") or {}).get("phase") for each in snapshot.claims}

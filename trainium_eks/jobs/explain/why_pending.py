@@ -1,9 +1,10 @@
-"""Why a job has not started, in one sentence, and what mends it. Pure functions of what was read.
+"""Reason why a job has not started, in one sentence, with the remedy. Pure functions of a snapshot.
 
 Volcano's own words seldom say it. A job that its queue has no room for, that no switch has enough nodes for, or that
 asks for more memory than there is, all get ``pod group is not ready, 3 Pending, 3 minAvailable`` (Volcano 1.15,
 recorded in ``tests/unit/jobs/explain/snapshots``). So the queue, the nodes and the topology are reckoned anew here;
-Volcano's words come last."""
+Volcano's words come last.
+"""
 
 import re
 from collections.abc import Iterator
@@ -17,16 +18,16 @@ from trainium_eks.kube.cluster import condition, name_of
 from trainium_eks.model.sizing.quantities import quantity, shown
 
 PATIENCE_SECONDS = 15
-"""How long Volcano may take to look at a job: its scheduler does each second."""
+"""Time that Volcano may take to look at a job: its scheduler does each second."""
 
 _NO_QUOTA = re.compile(r"resource quota insufficient, requested: map\[(.*)\], used: map\[(.*)\], limited: map\[(.*)\]")
-"""What the scheduler's plugin ``resourcequota`` says of a job that it holds back (Volcano 1.15)."""
+"""Message of the scheduler's plugin ``resourcequota`` about a job that it holds back (Volcano 1.15)."""
 
 _AMOUNT = re.compile(r"(?P<name>[^\s:]+):\{\{(?P<value>-?\d+) (?P<scale>-?\d+)\} \{\S+\} (?P<text>\S*) \w+\}")
 """One amount in it, as Go prints a quantity: digits, power of ten, and its text, which may be missing."""
 
 _GAVE_UP = "retry limit reached"
-"""In the event of a job that Volcano's controllers have ended after 15 failed tries (1.15, ``handleJobError``)."""
+"""Text in the event of a job that Volcano's controllers have ended after 15 failed tries (1.15, ``handleJobError``)."""
 
 _MORE_ROOM = "end something (`trn jobs`), ask for less, or have `resourceQuota` of the namespace raised"
 
@@ -34,7 +35,7 @@ _REFUSED = re.compile(r'Message:"(?P<message>(?:[^"\\]|\\.)*)"')
 
 
 def why(snapshot: ClusterSnapshot) -> Reason | None:
-    """What a job that is not running waits for; None for one that runs with all its pods, or has ended."""
+    """Return the reason why a job is not running; None for a job that runs with all its pods, or has ended."""
     if snapshot.phase in ENDED or (
         snapshot.pods and len(snapshot.pods) >= wanted_pods(snapshot.job) and _all_run(snapshot)
     ):
@@ -43,7 +44,7 @@ def why(snapshot: ClusterSnapshot) -> Reason | None:
 
 
 def why_ended(snapshot: ClusterSnapshot) -> Reason | None:
-    """Return Volcano's reason to end a job without pods; None for one that ended otherwise."""
+    """Return Volcano's reason to end a job without pods; None for a job with another end."""
     if snapshot.phase not in ENDED or not any(_GAVE_UP in str(event.get("message")) for event in snapshot.events):
         return None
     reason = next(_refused(snapshot), None)
@@ -58,7 +59,7 @@ def _all_run(snapshot: ClusterSnapshot) -> bool:
 
 
 def _reasons(snapshot: ClusterSnapshot) -> Iterator[Reason]:
-    """What holds it, the nearest cause first."""
+    """Yield the reasons that hold the job, the nearest cause first."""
     yield from _leaving(snapshot)
     yield from _queue_state(snapshot)
     yield from _refused(snapshot)
@@ -68,7 +69,7 @@ def _reasons(snapshot: ClusterSnapshot) -> Iterator[Reason]:
         return
     yield from why_not_started.claims(snapshot)
     wanted = asks(snapshot)
-    # Without pods and without a verdict, nobody has looked: what is reckoned below would be a guess.
+    # Without pods and without a verdict, nobody has looked: the reckoning below would be a guess.
     if not _is_judged(snapshot):
         yield from _nobody_looks(snapshot)
     yield from why_no_room.reasons(snapshot, wanted)
@@ -87,7 +88,7 @@ def _leaving(snapshot: ClusterSnapshot) -> Iterator[Reason]:
         pods = "1 of its pods is" if len(leaving) == 1 else f"{len(leaving)} of its pods are"
         yield Reason(Cause.ENDING, f"{pods} being ended, and made anew after that", "")
     elif any(" Releasing" in text for text in _of_gang(snapshot)):
-        # What the queue has allocated still holds those.
+        # The queue's allocation still holds those pods.
         yield Reason(Cause.ENDING, "its pods of before are being ended: it starts when they are gone", "")
     elif snapshot.phase == "Restarting":
         count = (snapshot.job.get("status") or {}).get("retryCount", 0)
@@ -112,7 +113,7 @@ def _queue_state(snapshot: ClusterSnapshot) -> Iterator[Reason]:
 
 
 def _refused(snapshot: ClusterSnapshot) -> Iterator[Reason]:
-    """The API server refuses the pods that Volcano makes: seen only in events of the job."""
+    """Yield a reason if the API server refuses the pods that Volcano creates, as seen in the job's events."""
     if len(snapshot.pods) >= wanted_pods(snapshot.job):
         return
     said = [event for event in snapshot.events if event.get("reason") == "FailedCreate"]
@@ -140,7 +141,8 @@ def _refused(snapshot: ClusterSnapshot) -> Iterator[Reason]:
 
 
 def _held_by_quota(snapshot: ClusterSnapshot) -> Iterator[Reason]:
-    """The scheduler lets no pods be made for it, because the quota would not hold them all."""
+    """Yield a reason if the scheduler lets no pods be created for the job, because the quota would not hold them
+    all."""
     if not _is_kept_back(snapshot):
         return
     held = [found for event in snapshot.events if (found := _NO_QUOTA.search(str(event.get("message"))))]
@@ -172,7 +174,7 @@ def _amounts(text: str) -> dict[str, Decimal]:
 
 
 def _is_judged(snapshot: ClusterSnapshot) -> bool:
-    """Whether Volcano's scheduler has looked at it."""
+    """Return whether Volcano's scheduler has looked at the job."""
     if snapshot.podgroup is None:
         return False
     status = snapshot.podgroup.get("status") or {}
@@ -210,14 +212,15 @@ def _nobody_looks(snapshot: ClusterSnapshot) -> Iterator[Reason]:
 
 
 def _is_kept_back(snapshot: ClusterSnapshot) -> bool:
-    """Whether the scheduler lets no pods be made for it: its action `enqueue` has looked, and left it ``Pending``."""
+    """Return whether the scheduler lets no pods be created for the job: its action `enqueue` has looked, and left it
+    ``Pending``."""
     phase = ((snapshot.podgroup or {}).get("status") or {}).get("phase")
     return phase == "Pending" and not snapshot.pods and not snapshot.unscheduled
 
 
 def _kept_back(snapshot: ClusterSnapshot) -> Iterator[Reason]:
-    """It would fit beside what runs. Volcano reserves room for whole gangs in the order it has let them in, for those
-    too that no node is good for (plugins ``overcommit``, ``proportion`` and ``capacity``)."""
+    """Yield a reason if the job would fit beside the running jobs. Volcano reserves room for whole gangs in the order
+    of their admission, even for gangs that no node suits (plugins ``overcommit``, ``proportion`` and ``capacity``)."""
     if _is_kept_back(snapshot) and snapshot.nodes is not None and snapshot.queues is not None:
         yield Reason(
             Cause.QUEUE,
@@ -227,7 +230,7 @@ def _kept_back(snapshot: ClusterSnapshot) -> Iterator[Reason]:
 
 
 def _unknown(snapshot: ClusterSnapshot) -> Reason:
-    """Volcano's own words, when nothing better is known."""
+    """Return Volcano's own words as the reason, when no better one is known."""
     words = _words(snapshot)
     if words:
         return Reason(Cause.UNKNOWN, f"Volcano says: {words}", f"kubectl describe vcjob {snapshot.name}")
@@ -242,13 +245,13 @@ def _words(snapshot: ClusterSnapshot) -> str:
         for event in sorted(snapshot.events, key=when, reverse=True)
         if event.get("reason") in ("FailedScheduling", "Unschedulable")
     ]
-    # A pod's own troubles say more than what is said of the gang.
+    # A pod's own troubles say more than the gang's.
     telling = [text for text in texts if text and "pod group is not ready" not in text and "can possibly" not in text]
     return next(iter(telling), next(filter(None, texts), ""))
 
 
 def _of_gang(snapshot: ClusterSnapshot) -> list[str]:
-    """What Volcano says of the gang as a whole."""
+    """Return Volcano's messages about the gang as a whole."""
     conditions = (snapshot.podgroup or {}).get("status", {}).get("conditions") or ()
     return [str(each.get("message", "")) for each in conditions if each.get("type") == "Unschedulable"]
 

@@ -1,1 +1,1 @@
-"""Training images: what they are built from, and how they are built and copied."""
+"""Training images: their contents, their builds and their copies."""

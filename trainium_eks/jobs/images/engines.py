@@ -1,4 +1,4 @@
-"""Programs of this machine for container images, whichever is here; their words go to stderr as they come.
+"""Programs of this machine for container images. Their output goes to stderr as it comes.
 
 docker, podman and buildah are engines: they build, pull and push. skopeo and crane copy from registry to registry.
 """
@@ -19,7 +19,7 @@ from trainium_eks.kube.errors import ClusterError, MissingError
 
 ENGINES = ("docker", "podman", "buildah")
 COPIERS = ("skopeo", "crane")
-"""Each in the order in which they are looked for."""
+"""Names, like :data:`ENGINES` in the order of the search."""
 
 _PROBES = {"skopeo": "--version", "crane": "version"}
 """Subcommands that show whether a program works; ``info`` of the others asks their service, too."""
@@ -28,7 +28,7 @@ _LAST_LINES = 2
 
 
 class EngineError(ClusterError):
-    """An engine failed, or there is none; the text says what to do."""
+    """An engine failed, or there is none; the text names the remedy."""
 
 
 class NoEngine(EngineError, MissingError):  # noqa: N818 - reads as what it is where it is caught
@@ -36,10 +36,10 @@ class NoEngine(EngineError, MissingError):  # noqa: N818 - reads as what it is w
 
 
 class Runner(Protocol):
-    """Runs a program."""
+    """Protocol of a program's runner."""
 
     def run(self, argv: Sequence[str], *, stdin: str = "") -> None:
-        """Shows what it says.
+        """Run a program and show its output.
 
         Raises:
             EngineError: it ended with another code than 0.
@@ -47,15 +47,15 @@ class Runner(Protocol):
         ...
 
     def ask(self, argv: Sequence[str]) -> tuple[int, str]:
-        """Its exit code and all that it says, shown to nobody."""
+        """Run a program silently, and return its exit code and all its output."""
         ...
 
 
 class Programs:
-    """Programs of this machine."""
+    """Runner of programs of this machine."""
 
     def run(self, argv: Sequence[str], *, stdin: str = "") -> None:
-        """See :meth:`Runner.run`. On a terminal the program has it to itself, for its bars."""
+        """Run as :meth:`Runner.run`. On a terminal the program has it to itself, for its bars."""
         given = subprocess.PIPE if stdin else subprocess.DEVNULL
         if sys.stderr.isatty():
             process = subprocess.Popen(argv, stdin=given, stdout=sys.stderr, stderr=sys.stderr, text=True)
@@ -69,7 +69,7 @@ class Programs:
             raise EngineError(f"{shown} ended with code {process.returncode}" + (f":\n{said}" if said else ""))
 
     def ask(self, argv: Sequence[str]) -> tuple[int, str]:
-        """See :meth:`Runner.ask`."""
+        """Run as :meth:`Runner.ask`."""
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
@@ -78,16 +78,16 @@ class Programs:
 
 @dataclass(frozen=True)
 class Engine:
-    """One of :data:`ENGINES` or :data:`COPIERS`, and how it is spoken to."""
+    """One of :data:`ENGINES` or :data:`COPIERS`, with its commands."""
 
     name: str
     runner: Runner
     auth_file: Path | None = None
-    """Where podman, buildah and skopeo keep our login while this is used; docker and crane have a store of their own,
-    often the system's."""
+    """File in which podman, buildah and skopeo keep our login meanwhile; docker and crane keep logins in their own
+    stores, often the system's."""
 
     def build(self, reference: str, directory: Path, arguments: Mapping[str, str]) -> None:
-        """Builds the image of a directory's Dockerfile.
+        """Build the image of a directory's Dockerfile.
 
         Raises:
             EngineError: the base cannot be had, or a step fails.
@@ -120,20 +120,20 @@ class Engine:
         )
 
     def has(self, reference: str) -> bool:
-        """Whether the engine holds an image."""
+        """Return whether the engine holds an image."""
         kind = ["inspect", "--type", "image"] if self.name == "buildah" else ["image", "inspect"]
         return self.runner.ask([self.name, *kind, reference])[0] == 0
 
     def pull(self, reference: str) -> None:
-        """Fetches an image from its registry."""
+        """Pull an image from its registry."""
         self.runner.run([self.name, "pull", "--platform", PLATFORM, *self._transport(reference), reference])
 
     def tag(self, reference: str, other: str) -> None:
-        """Gives an image another name."""
+        """Give an image another name."""
         self.runner.run([self.name, "tag", reference, other])
 
     def push(self, reference: str) -> None:
-        """Brings an image to its registry."""
+        """Push an image to its registry."""
         self.runner.run([self.name, "push", *self._transport(reference), *self._logins(), reference])
 
     def copy(self, source: str, target: str) -> None:
@@ -155,7 +155,7 @@ class Engine:
             self.push(target)
 
     def login(self, registry: str, user: str, password: str) -> None:
-        """Logs in. The password is written to the engine's input: arguments can be read by everybody on a machine.
+        """Log in. The password is written to the engine's input: arguments can be read by everybody on a machine.
 
         Raises:
             EngineError: the registry refuses.
@@ -165,7 +165,8 @@ class Engine:
         self.runner.run([self.name, *group, "login", *given, registry], stdin=password)
 
     def _logins(self, *, login: bool = False) -> list[str]:
-        """What is pulled comes by the user's own logins; ours is for the stack's registry."""
+        """Return the options for our login, which is for the stack's registry alone; pulls use the user's own
+        logins."""
         if self.name in ("docker", "crane") or self.auth_file is None or not (login or self.auth_file.exists()):
             return []
         return ["--authfile", str(self.auth_file)]
@@ -178,7 +179,7 @@ class Engine:
 
 
 def find(asked: str | None, runner: Runner, auth_file: Path | None = None, among: Sequence[str] = ENGINES) -> Engine:
-    """Return the program asked for, else the first that is here and works.
+    """Return the program with the given name, else the first that is here and works.
 
     Args:
         asked: one of :data:`ENGINES` or :data:`COPIERS`; None for the first of ``among``.
@@ -240,7 +241,7 @@ def _last(text: str) -> str:
 
 
 def _shown(process: "subprocess.Popen[str]", stdin: str) -> str:
-    """Shows the output line by line; its last lines."""
+    """Show the output line by line; return its last lines."""
     assert process.stdout is not None
     if process.stdin is not None:
         process.stdin.write(stdin)

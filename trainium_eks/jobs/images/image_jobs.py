@@ -1,9 +1,9 @@
-"""Images without an engine of one's own: Jobs on the CPU pool that build one (buildah), or copy one (skopeo).
+"""Jobs on the CPU pool that build an image (buildah) or copy one (skopeo), for users without a container engine.
 
 buildah builds rootless: in a user namespace, RUN steps in a chroot. That asks for nothing that the baseline level of
 Pod Security forbids: no privileged container, no host path, no added capability, and seccomp left as the node has it.
-It does need to make a user namespace, which containerd's default seccomp profile (``RuntimeDefault``) forbids, so
-the profile stays unset, and EKS' nodes then apply none. BuildKit's rootless mode needs the same, and a daemon besides.
+It does need to make a user namespace, which containerd's default seccomp profile (``RuntimeDefault``) forbids, so the
+profile stays unset, and EKS' nodes then apply none. BuildKit's rootless mode needs the same, and a daemon besides.
 """
 
 import base64
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 KIND = "image-build"
 CONTAINER = "image"
 KEPT_SECONDS = 3600
-"""How long a finished job stays to be looked at, and its short-lived login with it."""
+"""Time that a finished job is kept to be looked at, and its short-lived login with it."""
 DEADLINE_SECONDS = 6 * 3600
 """A login of ECR ends after twelve hours."""
 MOST_CONTEXT_BYTES = 700 * 1024
@@ -34,7 +34,7 @@ MOST_CONTEXT_BYTES = 700 * 1024
 _CONTEXT, _LOGIN, _WORK = "/context", "/login", "/work"
 _ARCHIVE, _CONFIG = "context.tar.gz", "config.json"
 _BUILDER_ID = 1000
-"""User ``build`` of buildah's image, who has subordinate user ids there."""
+"""User ``build`` of buildah's image, with subordinate user ids there."""
 _BUILDER_STORAGE = "/home/build/.local/share/containers"
 
 BUILD_SCRIPT = f"""\
@@ -54,13 +54,13 @@ buildah push --authfile {_LOGIN}/{_CONFIG} "$reference"
 def build_objects(
     namespace: NamespaceOutput, name: str, reference: str, made_of: Context, login: Login
 ) -> tuple[Json, tuple[Json, ...]]:
-    """The Job that builds and pushes an image, and the objects that it needs.
+    """Return the Job that builds and pushes an image, and the objects that it needs.
 
     Args:
         namespace: the team's.
         name: of all objects.
         reference: the image.
-        made_of: what it is built from; its archive has at most :data:`MOST_CONTEXT_BYTES`.
+        made_of: the builder's input; its archive has at most :data:`MOST_CONTEXT_BYTES`.
         login: to the image's registry.
     """
     arguments = [part for key, value in made_of.arguments.items() for part in ("--build-arg", f"{key}={value}")]
@@ -105,7 +105,7 @@ def mirror_objects(
         namespace: the team's.
         name: of all objects.
         source: the image that is copied.
-        reference: what it becomes.
+        reference: the copy's name.
         login: to the registry of ``reference``.
     """
     container = {

@@ -1,4 +1,4 @@
-"""Training images: what one is built from, and the tag that follows from it. Builds nothing."""
+"""Training images: the input of a build, and the tag derived from it. Builds nothing."""
 
 import gzip
 import hashlib
@@ -18,7 +18,7 @@ from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.problems import Problem, nearest
 
 PLATFORM = "linux/amd64"
-"""Of all instance types that the catalogue has."""
+"""Platform of all instance types in the catalogue."""
 
 DOCKERFILE = "Dockerfile"
 REQUIREMENTS = "requirements.txt"
@@ -33,19 +33,19 @@ _DIGITS = 12
 
 @dataclass(frozen=True)
 class ImageRequest:
-    """What is to be built."""
+    """A request for an image."""
 
     target: str
     """A key of :data:`trainium_eks.model.catalogue.training_images.BASES`."""
     base: str
     """The image that it starts from."""
     user_id: int = lustre.DEFAULT_USER_ID
-    """Who its processes are unless a job says otherwise."""
+    """User id of its processes unless a job sets another."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a builder is given: files, and arguments of the Dockerfile."""
+    """The input of a build: files, and arguments of the Dockerfile."""
 
     files: Mapping[str, bytes]
     """Path, with slashes, to content."""
@@ -53,7 +53,7 @@ class Context:
 
     @property
     def digest(self) -> str:
-        """SHA-256 over all of it: the same on every machine for the same files."""
+        """Return the SHA-256 over all of it: the same on every machine for the same files."""
         described = {
             "arguments": dict(self.arguments),
             "files": {path: hashlib.sha256(content).hexdigest() for path, content in self.files.items()},
@@ -61,14 +61,14 @@ class Context:
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
     def write(self, directory: Path) -> None:
-        """Puts the files into an empty directory."""
+        """Write the files into an empty directory."""
         for path, content in self.files.items():
             file = directory / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
 
     def archive(self) -> bytes:
-        """The files as a ``tar.gz``, the same bytes each time."""
+        """Return the files as a ``tar.gz``, the same bytes each time."""
         out = io.BytesIO()
         with gzip.GzipFile(fileobj=out, mode="wb", mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as tar:
             for path, content in sorted(self.files.items()):
@@ -79,11 +79,11 @@ class Context:
 
 
 def request_for(outputs: StackOutputs, target: str | None, base: str | None) -> ImageRequest | Problem:
-    """What to build for a stack, or why that cannot be said.
+    """Return the request for a stack's image, or the problem that prevents one.
 
     Args:
         outputs: of the stack.
-        target: what it is for; None for what the first node group trains with.
+        target: its purpose; None for the first node group's kind of training.
         base: instead of the config's and the table's.
     """
     groups = outputs.node_groups
@@ -112,14 +112,14 @@ def context(
     dockerfile: str | None = None,
     own_files: Path | None = None,
 ) -> Context:
-    """All that the image is made of.
+    """Return all files and arguments that the image is made of.
 
     Args:
-        request: what is to be built.
+        request: for the image.
         workloads: the directory with our Dockerfile and ``trainium_workloads``.
         requirements: text of a requirements file instead of ours.
         dockerfile: text of a Dockerfile instead of ours; it is given the same arguments and files.
-        own_files: a directory whose files are there, too.
+        own_files: a directory with further files for the build.
     """
     base = BASES[request.target]
     files = dict(_files(own_files)) if own_files is not None else {}
@@ -139,12 +139,12 @@ def context(
 
 
 def tag(request: ImageRequest, made_of: Context) -> str:
-    """The image's tag, which follows from all that it is made of: ``trn1-0123456789ab``."""
+    """Return the image's tag, derived from all that it is made of: ``trn1-0123456789ab``."""
     return f"{request.target}-{made_of.digest[:_DIGITS]}"
 
 
 def tag_problem(text: str) -> Problem | None:
-    """Why a tag of somebody's own cannot be one."""
+    """Return the reason why a user's text cannot be a tag."""
     if _TAG.fullmatch(text):
         return None
     reason = "it is not a tag, which is 1 to 128 letters, digits, and _ . - not at the beginning"
@@ -153,7 +153,7 @@ def tag_problem(text: str) -> Problem | None:
 
 
 def mirror_tag(source: str) -> str:
-    """The tag of a copy: what the source is called, in the letters of a tag, at most 128 of them.
+    """Return the tag of a copy: the source's name, in the letters of a tag, at most 128 of them.
 
     Args:
         source: ``public.ecr.aws/neuron/x:1.0``; with a digest alone, its first digits stand for the tag.
@@ -167,7 +167,7 @@ def mirror_tag(source: str) -> str:
 
 
 def _files(root: Path) -> Iterator[tuple[str, bytes]]:
-    """Path and content of the files below a directory, links followed only to files below it."""
+    """Yield path and content of the files below a directory, links followed only to files below it."""
     resolved = root.resolve()
     for directory, subdirectories, names in os.walk(root):
         subdirectories[:] = sorted(set(subdirectories) - _IGNORED)

@@ -1,4 +1,5 @@
-"""Kubernetes' own Jobs, which stage data and build images: submitted with what they need, and followed to their end."""
+"""Kubernetes' own Jobs, which stage data and build images: submitted with the objects that they need, and followed to
+their end."""
 
 import calendar
 import time
@@ -10,12 +11,12 @@ from trainium_eks.kube.api import Api, ApiError, ObjectReference
 from trainium_eks.kube.errors import ClusterError
 
 JOB_LABEL = "batch.kubernetes.io/job-name"
-"""On the pods of a Job; the Job controller sets it."""
+"""Label on the pods of a Job; the Job controller sets it."""
 POLL_SECONDS = 1.0
 QUIET_SECONDS = 120.0
-"""How long a log may be silent before the pod is looked at again."""
+"""Time that a log may be silent before the pod is looked at again."""
 LEFT_OVER_SECONDS = 60.0
-"""A Job that is suspended for longer is nobody's: starting it takes a tenth of a second."""
+"""Time of suspension after which a Job counts as abandoned: starting it takes a tenth of a second."""
 _LAST_LINES = "50"
 
 Json = Mapping[str, Any]
@@ -23,15 +24,15 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class End:
-    """How a Job ended."""
+    """The end of a Job."""
 
     succeeded: bool
     message: str = ""
-    """Why it failed, in Kubernetes' words."""
+    """Reason of a failure, in Kubernetes' words."""
 
 
 def end_of(job: Json) -> End | None:
-    """How it ended; None while it goes on."""
+    """Return the Job's end; None while it runs."""
     for condition in (job.get("status") or {}).get("conditions") or ():
         if condition["status"] == "True" and condition["type"] in ("Complete", "Failed"):
             text = f"{condition.get('reason', '')}: {condition.get('message', '')}".strip(": ")
@@ -40,7 +41,7 @@ def end_of(job: Json) -> End | None:
 
 
 def why_waiting(pod: Json) -> str:
-    """Why a pod does not run yet, in one line; empty when it does."""
+    """Return the reason why a pod does not run yet, in one line; empty when it does."""
     status = pod.get("status") or {}
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
@@ -53,10 +54,10 @@ def why_waiting(pod: Json) -> str:
 
 
 def submit(api: Api, job: Json, needs: tuple[Json, ...]) -> None:
-    """Creates a Job and the objects that it needs, which go with it.
+    """Create a Job and the objects that it needs, which are deleted with it.
 
-    The Job comes first, suspended: so the others can name their owner as they are made, and a command that is killed
-    in between leaves nothing that would stay.
+    The Job comes first, suspended: so the others can name their owner as they are made, and a command that is killed in
+    between leaves nothing that would stay.
 
     Raises:
         ApiError: refused; nothing is left of it then.
@@ -76,7 +77,7 @@ def submit(api: Api, job: Json, needs: tuple[Json, ...]) -> None:
 
 
 def is_left_over(job: Json, now: float) -> bool:
-    """Whether it was never started, because its command ended between its creation and its start.
+    """Return whether the Job was never started, because its command ended between its creation and its start.
 
     Args:
         job: as the API server has it.
@@ -96,16 +97,16 @@ def follow(
     waiting: Callable[[str], object],
     pause: Callable[[float], object] = time.sleep,
 ) -> End:
-    """Reads a Job's log, pod after pod, until it ends.
+    """Read a Job's log, pod after pod, until it ends.
 
     Args:
-        api: as who may read its pods.
+        api: as a user who may read its pods.
         namespace: of the Job.
         name: of the Job.
-        container: whose log.
-        line: told each line; after a broken connection some of them again.
-        waiting: told why no pod runs, again and again.
-        pause: how it waits.
+        container: with the log.
+        line: called with each line; after a broken connection with some of them again.
+        waiting: called again and again with the reason why no pod runs.
+        pause: function that waits.
 
     Raises:
         ApiError: refused.
@@ -135,7 +136,7 @@ def follow(
 
 
 def _read_log(api: Api, pod: Json, container: str, line: Callable[[str], object]) -> bool:
-    """Reads a pod's log until the pod ends. Whether it was read to its end."""
+    """Read a pod's log until the pod ends; return whether it was read to its end."""
     metadata = pod["metadata"]
     path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/log"
     query = {"container": container, "follow": "true", "tailLines": _LAST_LINES}

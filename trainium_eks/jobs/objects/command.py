@@ -1,7 +1,7 @@
-"""The command of a job's containers: a few lines of shell that check what must be there and run the launcher.
+"""The command of a job's containers: a few lines of shell that check preconditions and run the launcher.
 
-The shell stays the container's first process and passes SIGTERM on. The first process of a container is not ended by
-a signal that it does not handle, and torchrun handles SIGTERM only once its ranks run: while the nodes wait for each
+The shell stays the container's first process and passes SIGTERM on. The first process of a container is not ended by a
+signal that it does not handle, and torchrun handles SIGTERM only once its ranks run: while the nodes wait for each
 other, it would be killed after the whole grace period (decision 37).
 """
 
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from trainium_eks.jobs.objects.job import C10D, DATA, REFUSED, CompileCache, TrainingJob
 
 PORT = 29500
-"""Of the rendezvous, on node 0: the default of torchrun and of TorchX."""
+"""Port of the rendezvous, on node 0: the default of torchrun and of TorchX."""
 
 ROLL_CALL_SECONDS = 1800
-"""How long the nodes of a gang wait for each other. Pods start minutes apart where one node has the image and another
+"""Time that the nodes of a gang wait for each other. Pods start minutes apart where one node has the image and another
 must pull 10 GB, and each that gives up costs a retry of the whole gang."""
 
 ATTEMPT = "TRN_ATTEMPT"
@@ -30,30 +30,31 @@ NODE_RANK = "TRN_NODE_RANK"
 """Variable with the node's number, where a label of the pod has it."""
 
 RETRYABLE = 138
-"""Exit code after which the Training Operator makes a pod anew; it takes those below 128 for final, where programs'
-own faults are (its ``IsRetryableExitCode``; 138 is the one that its documentation leaves to users)."""
+"""Exit code after which the Training Operator replaces a pod; it takes codes below 128 for final, where programs' own
+faults are (its ``IsRetryableExitCode``; its documentation leaves 138 to users)."""
 
 
 @dataclass(frozen=True)
 class RankWords:
-    """Where in the gang a container is, as shell words."""
+    """A container's place in the gang, as shell words."""
 
     node_rank: str
     """``3``, or ``$VC_TASK_INDEX``."""
     rank0_host: str
     """Name of node 0's host; on node 0 itself ``localhost``."""
     finding: tuple[str, ...] = ()
-    """Lines that set ``host`` to the name by which all nodes know node 0, where that is ``rank0_host``."""
+    """Lines that set ``host`` to node 0's name for all nodes, where that is ``rank0_host``."""
 
 
 def place_of_task(node: int) -> RankWords:
-    """In TorchX's shape, where each node is a task of its own and node 0 is known by a variable of either kind."""
+    """Return the place in TorchX's shape, where each node is a separate task and node 0 is known by a variable of
+    either kind."""
     variable = "VC_TRAINER_0_HOSTS" if node else "TORCHX_RANK0_HOST"
     return RankWords(str(node), rank0_host(variable))
 
 
 def rank0_host(variable: str) -> str:
-    """Shell for the host that a variable names. Without it each node would take itself for node 0 and wait for ever."""
+    """Return shell for the host in a variable. Without it each node would take itself for node 0 and wait for ever."""
     return "${" + variable + ":?is set by the svc plugin of Volcano}"
 
 
@@ -64,11 +65,11 @@ ONE_TASK = RankWords(
     _HOST,
     ('host="${VC_TRAINER_HOSTS:?is set by the svc plugin of Volcano}"', "host=${host%%,*}"),
 )
-"""In the shape of one task with a pod for each node."""
+"""Place in the shape of one task with a pod for each node."""
 
 
 def place_by_label(first: str) -> RankWords:
-    """Where :data:`NODE_RANK` tells the node's number.
+    """Return the place where :data:`NODE_RANK` gives the node's number.
 
     Args:
         first: name of node 0's host.
@@ -77,7 +78,7 @@ def place_by_label(first: str) -> RankWords:
 
 
 def shell(job: TrainingJob, place: RankWords) -> str:
-    """The script for ``bash -c``."""
+    """Return the script for ``bash -c``."""
     named = [f"export {REFUSAL_FILE}=$(mktemp -u)"] if job.launcher == "torchrun" else []
     lines = _on_node_0(place, [*_checks(job), *(_gate(job) if job.kind == "train" else [])])
     if job.nodes > 1:
@@ -94,19 +95,21 @@ def shell(job: TrainingJob, place: RankWords) -> str:
 _SIGNALS = ["""trap '[ -n "$!" ] || exit 143; again=1; asked=1; kill -TERM "$!" 2>/dev/null' TERM"""]
 _WAIT = [
     "again=1",
-    # A signal ends `wait` before the child has ended: it is asked for once more.
+    # A signal ends `wait` before the child has ended: it runs once more.
     'while [ -n "$again" ]; do again=; wait "$!"; code=$?; done',
 ]
 
 
 def _refusal(job: TrainingJob) -> list[str]:
-    """torchrun ends with 1 whatever its ranks end with, so a rank that no restart can mend leaves a file."""
+    """Return lines that turn a rank's refusal file into its exit code, because torchrun ends with 1 for any code of its
+    ranks."""
     return [f'[ ! -e "${REFUSAL_FILE}" ] || code={REFUSED}'] if job.launcher == "torchrun" else []
 
 
 def _faults(job: TrainingJob, place: RankWords) -> list[str]:
-    """A fault is one to restart after, until there have been ``retries`` of them. The Training Operator does not count
-    (v1.9.3, ``PastBackoffLimit``: restarts of containers, and it makes new pods), so the nodes do, on the volume."""
+    """Return lines that restart after a fault, until there have been ``retries`` of them. The Training Operator does
+    not count (v1.9.3, ``PastBackoffLimit``: restarts of containers, and it makes new pods), so the nodes do, on the
+    volume."""
     fault = f"0|{REFUSED}|143) ;;"
     if not job.output:
         return [f'case "$code" in {fault} *) code={RETRYABLE};; esac']
@@ -125,13 +128,13 @@ def _faults(job: TrainingJob, place: RankWords) -> list[str]:
 
 
 def _on_node_0(place: RankWords, lines: list[str]) -> list[str]:
-    """What one node is to find out for all: the others wait for it, and the job ends with its words, not with those of
-    a pod that is taken away before it can speak."""
+    """Return lines that run on node 0 alone: the others wait for it, and the job ends with its message, not with the
+    message of a pod that is removed before it can speak."""
     return [f'if [ "{place.node_rank}" = 0 ]; then', *(f"  {line}" for line in lines), "fi"] if lines else []
 
 
 def _checks(job: TrainingJob) -> list[str]:
-    """What no restart can mend is said in a line, and ends the job."""
+    """Return lines that end the job with a message for each condition that no restart can mend."""
     tests = [
         (
             f"[ -e {shlex.quote(f'{DATA}/{path}')} ]",
@@ -146,7 +149,7 @@ def _checks(job: TrainingJob) -> list[str]:
 
 
 def _launch(job: TrainingJob, place: RankWords) -> str:
-    """The launcher with its options, the program and its arguments."""
+    """Return the launcher with its options, the program and its arguments."""
     program = [job.program.script] if job.program.script else ["-m", job.program.module]
     options = _torchrun(job, place) if job.launcher == "torchrun" else _gang(job, place)
     return f"{options} {_joined([*program, *job.program.arguments])}"
@@ -168,7 +171,7 @@ def _torchrun(job: TrainingJob, place: RankWords) -> str:
 
 
 def _gang(job: TrainingJob, place: RankWords) -> str:
-    """Node 0 listens at the address that the others know it by, so it is told its name, too."""
+    """Return the gang launcher's words, with node 0's name: it listens at the address that the others know it by."""
     host = place.rank0_host if place.finding else f"${{VC_TRAINER_0_HOSTS:-{place.rank0_host}}}"
     endpoint = f'"{host}":{PORT}' if job.nodes > 1 else f"localhost:{PORT}"
     size = f'--nnodes {job.nodes} --nproc_per_node {job.ranks_per_node} --node_rank "{place.node_rank}"'
@@ -189,15 +192,15 @@ def _cache_command(cache: CompileCache, verb: str) -> str:
 
 
 def _gate(job: TrainingJob) -> list[str]:
-    """Training with a compile cache begins when the cache is whole: 64 processes that compile take hours."""
+    """Return lines that end a training unless its compile cache is complete: 64 processes that compile take hours."""
     if job.cache is None:
         return []
     return [f"if {_HAS_WORKLOADS}; then {_cache_command(job.cache, 'check')} || exit {REFUSED}; fi"]
 
 
 def _compile(job: TrainingJob, place: RankWords) -> list[str]:
-    """Node 0 holds the cache's lease, and the others join it: all of them compile into one directory that nobody reads
-    before they are done, or none has anything to do. The last line is what runs."""
+    """Return lines that compile, with the launch as the last. Node 0 holds the cache's lease, and the others join it:
+    all of them compile into one directory that nobody reads before they are done, or none has anything to do."""
     launch = f"{'neuron_parallel_compile ' if job.backend == 'xla' else ''}{_launch(job, place)}"
     if job.cache is None:
         return [launch]

@@ -1,4 +1,4 @@
-"""Environment variables of a job's containers, by what its nodes have. Each stands beside its source."""
+"""Environment variables of a job's containers, by the devices of its nodes. Each stands beside its source."""
 
 from trainium_eks.jobs.objects.job import DATA, TrainingJob
 from trainium_eks.jobs.objects.options import Backend
@@ -42,7 +42,7 @@ _BACKENDS: dict[Backend, dict[str, str]] = {
 
 
 def environment(job: TrainingJob) -> dict[str, str]:
-    """The variables of every container of a job, in the order in which they are set."""
+    """Return the variables of every container of a job, in the order in which they are set."""
     found = {**_ALWAYS, **_BACKENDS[job.backend], **_fabric(job), **_precision(job), **_ours(job), **_cache(job)}
     if job.launcher == "torchrun":
         # torchrun ends processes 30 s after SIGTERM, whatever the pod's grace period (pytorch #119856; since 2.12).
@@ -55,7 +55,8 @@ def _fabric(job: TrainingJob) -> dict[str, str]:
 
 
 def _precision(job: TrainingJob) -> dict[str, str]:
-    """``XLA_DOWNCAST_BF16`` is deprecated (pytorch/xla #8915): scripts cast the model, and the hardware rounds."""
+    """Return the variables of the precision. ``XLA_DOWNCAST_BF16`` is deprecated (pytorch/xla #8915): scripts cast the
+    model, and the hardware rounds."""
     found: dict[str, str] = {"TRN_PRECISION": job.precision}
     if job.precision == "bf16" and job.backend in ("xla", "neuron"):
         found["NEURON_RT_STOCHASTIC_ROUNDING_EN"] = "1"
@@ -63,7 +64,7 @@ def _precision(job: TrainingJob) -> dict[str, str]:
 
 
 def _ours(job: TrainingJob) -> dict[str, str]:
-    """What training scripts read, ``trainium_workloads`` among them."""
+    """Return the variables for training scripts, ``trainium_workloads`` among them."""
     found = {"TRN_BACKEND": job.backend, "TRN_JOB": job.name}
     if job.metrics_port:
         found["TRN_METRICS_PORT"] = str(job.metrics_port)
@@ -76,7 +77,8 @@ def _ours(job: TrainingJob) -> dict[str, str]:
 
 
 def _cache(job: TrainingJob) -> dict[str, str]:
-    """Where compiled graphs are: the persistent cache of PyTorch NeuronX, and TorchNeuron's own."""
+    """Return variables of the compiled graphs' directory: the persistent cache of PyTorch NeuronX, and TorchNeuron's
+    own."""
     if job.cache is None:
         return {}
     found = {"NEURON_COMPILE_CACHE_URL": job.cache.directory}

@@ -1,4 +1,4 @@
-"""The objects of a job in each of its forms, and how an object of each form is found again."""
+"""The objects of a job in each of its forms, and the kind by which an object of each form is found."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,22 +13,22 @@ from trainium_eks.jobs.objects.options import Form
 
 @dataclass(frozen=True)
 class Kind:
-    """The kind of object that a job is, and who runs it."""
+    """The kind of a job's object, and its controllers."""
 
     api_version: str
     kind: str
     resource: str
-    """Its plural, as rights name it."""
+    """Plural of the kind, as rights name it."""
     runner: str
-    """The controllers, by their name."""
+    """Name of the controllers."""
     part: str
-    """What the stack's plan calls that."""
+    """Name of the controllers in the stack's plan."""
     config: str
-    """What of a stack's config brings them; empty for what every stack has."""
+    """Setting of a stack's config that brings the controllers; empty if every stack has them."""
 
     @property
     def group(self) -> str:
-        """Of its API."""
+        """Return the API's group."""
         return self.api_version.partition("/")[0]
 
 
@@ -51,7 +51,7 @@ KINDS: Mapping[Form, Kind] = MappingProxyType(
 
 
 def objects(job: TrainingJob) -> list[dict[str, Any]]:
-    """What is submitted, in this order: the job itself is the last, and whose all others are."""
+    """Return the objects to submit, in this order: the job itself is the last, and owns all others."""
     if job.form == "pytorchjob":
         return [pytorch_job.manifest(job)]
     return train_job.manifests(job) if job.form == "trainjob" else [volcano_job.manifest(job)]

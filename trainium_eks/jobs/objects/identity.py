@@ -1,4 +1,4 @@
-"""Which pod of a job is which: node ranks, and the selectors that find the pods.
+"""Identity of a job's pods: node ranks, and the selectors that find the pods.
 
 A gang is a Volcano job of one of two shapes: TorchX's, a task for each node (``trainer-0``, ``trainer-1``, … with one
 pod each), or one task, ``trainer``, with a pod for each node. Or it is a PyTorchJob, or a TrainJob. Pure functions on
@@ -19,7 +19,7 @@ TRAINER_API = "trainer.kubeflow.org/v1alpha1"
 """API version of Trainer v2's TrainJobs and runtimes."""
 
 ROLE = "trainer"
-"""Name of the role in TorchX's words, and what the names of its tasks begin with."""
+"""Name of the role in TorchX's words, and prefix of its tasks' names."""
 
 JOB_NAME_LABEL = "volcano.sh/job-name"
 """Label of a pod: its job. Volcano's controllers set it."""
@@ -37,14 +37,14 @@ COMPLETION_INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 """Label of a pod of an indexed Kubernetes Job, as JobSet makes for a TrainJob: its number."""
 
 RESTART_LABEL = "jobset.sigs.k8s.io/restart-attempt"
-"""Label of a pod of a JobSet: how often the set was started anew."""
+"""Label of a pod of a JobSet: number of the set's restarts."""
 
 KIND_LABEL = "trainium-eks/kind"
-"""Label of what ``trn`` submits: ``train`` or ``compile``; absent on jobs of plain ``torchx run``."""
+"""Label of objects that ``trn`` submits: ``train`` or ``compile``; absent on jobs of plain ``torchx run``."""
 
 
 def node_rank(pod: Mapping[str, Any]) -> int:
-    """The node's number in its gang, from 0; rank 0 of the training is on node 0.
+    """Return the node's number in its gang, from 0; rank 0 of the training is on node 0.
 
     Args:
         pod: of a job of any form.
@@ -65,12 +65,13 @@ def node_rank(pod: Mapping[str, Any]) -> int:
 
 
 def by_node_rank(pods: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The pods of a job, node 0 first."""
+    """Return the pods of a job, node 0 first."""
     return sorted(pods, key=node_rank)
 
 
 def by_process_rank(pods: Iterable[Mapping[str, Any]], launcher: str = "torchrun") -> list[Mapping[str, Any]]:
-    """The pods of a job in the order of the ranks that run on them: the first has ranks 0 to n-1, the next n to 2n-1.
+    """Return the pods of a job in the order of the ranks that run on them: the first has ranks 0 to n-1, the next n to
+    2n-1.
 
     torchrun's rendezvous numbers nodes by the text of their host names (``sorted(state.participants)`` in torch's
     ``dynamic_rendezvous.py``), so that node 10 comes before node 2. Node 0 is first in both.
@@ -85,6 +86,6 @@ def by_process_rank(pods: Iterable[Mapping[str, Any]], launcher: str = "torchrun
 
 
 def _host(pod: Mapping[str, Any]) -> str:
-    """As the host names compare: each is followed by a dot and the job's domain."""
+    """Return the host name for comparison: each is followed by a dot and the job's domain."""
     name = (pod.get("spec") or {}).get("hostname") or pod["metadata"]["name"]
     return f"{name}."

@@ -20,28 +20,28 @@ Launcher = Literal["torchrun", "gang"]
 
 PRECISIONS: Mapping[Backend, tuple[Precision, ...]] = MappingProxyType(
     {
-        # neuronx-cc casts what a model in FP32 multiplies (`--auto-cast-type`); TorchNeuron runs what it is given.
+        # neuronx-cc casts the products of a model in FP32 (`--auto-cast-type`); TorchNeuron casts nothing.
         "xla": ("bf16", "fp32", "tf32", "fp16", "fp8"),
         "neuron": ("bf16", "fp32"),
         "cuda": ("bf16", "fp32", "tf32", "fp16"),
         "cpu": ("bf16", "fp32"),
     }
 )
-"""What each backend can train in."""
+"""Precisions that each backend can train in."""
 C10D = "c10d"
 """Rendezvous by a store on node 0, without any service beside the job."""
 
 DATA = "/data"
-"""Where the namespace's share of the file system is mounted."""
+"""Mount path of the namespace's share of the file system."""
 WORKSPACE = "/workspace"
-"""Where the files that travel with a job are unpacked; its working directory then."""
+"""Directory for the files that travel with a job; its working directory then."""
 REFUSED = 78
-"""Exit code of a container that found what no restart can mend (``EX_CONFIG`` of sysexits.h): the job ends."""
+"""Exit code of a container that found a fault which no restart can mend (``EX_CONFIG`` of sysexits.h): the job ends."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """What each rank runs: a file or a module, with its arguments."""
+    """The program of each rank: a file or a module, with its arguments."""
 
     script: str = ""
     """Path in the image, absolute or from the working directory."""
@@ -60,22 +60,22 @@ class CompileCache:
     key: str
     """Name of its directory."""
     options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """What the graphs depend on; a job with others would compile them again."""
+    """Options that the graphs depend on; a job with others would compile them again."""
 
     @property
     def directory(self) -> str:
-        """Where its graphs are."""
+        """Return the directory of the graphs."""
         return f"{DATA}/compile-cache/{self.key}"
 
 
 @dataclass(frozen=True)
 class Topology:
-    """How near each other the nodes must be, or should be."""
+    """Distance between the nodes, as a demand or as a wish."""
 
     mode: TopologyMode
     """``hard``: the job waits until there are such nodes. ``soft``: as near as can be had."""
     tier: int
-    """Highest tier that the nodes may span; 1 is what one leaf of the network holds."""
+    """Highest tier that the nodes may span; 1 is one leaf of the network."""
 
 
 @dataclass(frozen=True)
@@ -83,15 +83,15 @@ class TrainingJob:
     """A gang: nodes that start, restart and end together."""
 
     name: str
-    """Of the job in Kubernetes."""
+    """Name of the job in Kubernetes."""
     app: str
-    """TorchX's name of it: the name without what makes it unique."""
+    """Name in TorchX: the job's name without its unique ending."""
     program: Program
     image: str
     instance: InstanceType
     """The type of its nodes; each pod has one of them for itself."""
     resources: Resources
-    """What each pod asks for."""
+    """Resources of each pod."""
     nodes: int
     ranks_per_node: int
     backend: Backend
@@ -107,46 +107,46 @@ class TrainingJob:
     options: TrainOptions = TrainOptions()  # noqa: RUF009 - frozen
     """What was asked for, for each value that the job takes as it was given; any other value is a field of the job."""
     env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Further variables, over those that the backend sets."""
+    """Further variables, which override the backend's."""
     retries: int = 50
     """Which fault ends the job: Volcano restarts the gang after each one before."""
     metrics_port: int = scraping.PORT
-    """Where rank 0 serves the training's own metrics; 0 for none."""
+    """Port on which rank 0 serves the training's own metrics; 0 for none."""
 
-    # What TorchX cannot say, or takes as its own options.
+    # Settings that TorchX cannot express, or takes as its own options.
     submission: str = ""
-    """Tells it from another job of the same name, whose output it goes on with."""
+    """Mark that distinguishes the job from an earlier one of the same name, if it continues from that one's output."""
     namespace: str = "default"
     queue: str = ""
     service_account: str = ""
     grace_seconds: int = 300
-    """Between SIGTERM and SIGKILL: time for a checkpoint."""
+    """Time between SIGTERM and SIGKILL, for a checkpoint."""
     topology: Topology | None = None
     has_workspace: bool = False
     """Whether files travel with it, in the ConfigMap :attr:`workspace_name`."""
     user_id: int | None = None
     """User and group that its processes run as; None for the image's."""
     capacity_ends: str = ""
-    """When the nodes' Capacity Block ends, RFC 3339; empty for never."""
+    """End of the nodes' Capacity Block, RFC 3339; empty for never."""
 
     @property
     def world_size(self) -> int:
-        """Ranks in all."""
+        """Return the number of ranks."""
         return self.nodes * self.ranks_per_node
 
     @property
     def workspace_name(self) -> str:
-        """The ConfigMap of the files that travel with it."""
+        """Return the name of the ConfigMap of the files that travel with it."""
         return f"{self.name}-workspace"
 
     @property
     def output(self) -> str:
-        """Directory of its checkpoints and logs; empty without a shared file system."""
+        """Return the directory of its checkpoints and logs; empty without a shared file system."""
         return f"{DATA}/output/{self.name}" if self.claim else ""
 
 
 def backend_of(instance: InstanceType) -> Backend:
-    """The backend that a type's images have."""
+    """Return the backend that a type's images have."""
     if instance.family == "neuron":
         return "xla" if instance.accelerator == "Trainium" else "neuron"
     return "cuda" if instance.family == "nvidia" else "cpu"

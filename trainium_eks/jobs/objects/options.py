@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 
 Kind = Literal["train", "compile"]
 Backend = Literal["xla", "neuron", "cuda", "cpu"]
-"""What runs the tensors: PyTorch/XLA on Trn1, TorchNeuron on Trn2 and later, CUDA, or none of them."""
+"""Software that runs the tensors: PyTorch/XLA on Trn1, TorchNeuron on Trn2 and later, CUDA, or none of them."""
 TopologyMode = Literal["hard", "soft"]
 Form = Literal["volcano", "pytorchjob", "trainjob"]
-"""The object that it becomes: Volcano's Job, the Training Operator's PyTorchJob, Trainer v2's TrainJob."""
+"""Kind of the job's object: Volcano's Job, the Training Operator's PyTorchJob, Trainer v2's TrainJob."""
 
 _WHAT, _WHERE, _HOW, _THEN = "What runs", "Where", "How", "Then"
 

@@ -1,8 +1,8 @@
 """The PyTorchJob of a gang, for Kubeflow's Training Operator v1 (``gpuAddons.trainers: [v1]``).
 
 Workers alone, without a master: a worker beside a master gets an init container of another image, which Pod Security
-refuses in a team's namespace (v1.9.3, ``setInitContainer``). The nodes meet as those of a Volcano job do, at the first
-of them. The operator makes the PodGroup, in the queue that is named here, and a headless service for each pod.
+refuses in a team's namespace (v1.9.3, ``setInitContainer``). The nodes meet at the first of them, like the nodes of a
+Volcano job. The operator makes the PodGroup, in the queue that is named here, and a headless service for each pod.
 """
 
 from typing import Any
@@ -18,11 +18,11 @@ CONTAINER = "pytorch"
 """Name by which the operator finds the container that counts."""
 
 PORT_NAME = "pytorchjob-port"
-"""Without a port of this name it adds one of its own."""
+"""Name of the port without which the operator adds another."""
 
 
 def manifest(job: TrainingJob) -> dict[str, Any]:
-    """The PyTorchJob."""
+    """Return the PyTorchJob."""
     policy: dict[str, Any] = {"minAvailable": job.nodes, "queue": job.queue}
     if job.options.priority:
         policy["priorityClass"] = job.options.priority
@@ -39,7 +39,7 @@ def manifest(job: TrainingJob) -> dict[str, Any]:
         },
         "spec": {
             "nprocPerNode": str(job.ranks_per_node),
-            # Pods that ended stay, with their logs; those that wait for one that failed for good do not.
+            # Pods that ended stay, with their logs; pods that wait for a finally failed one are deleted.
             "runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": job.retries, "schedulingPolicy": policy},
             "pytorchReplicaSpecs": {"Worker": worker},
         },
@@ -47,7 +47,7 @@ def manifest(job: TrainingJob) -> dict[str, Any]:
 
 
 def app_labels(job: TrainingJob) -> dict[str, str]:
-    """Of a job that TorchX has no part in, and of its pods."""
+    """Return labels of a job that TorchX has no part in, and of its pods."""
     return {
         "app.kubernetes.io/name": job.app,
         "app.kubernetes.io/instance": job.name,
@@ -69,12 +69,12 @@ def _template(job: TrainingJob, labels: dict[str, str]) -> dict[str, Any]:
 
 
 def schedule(spec: dict[str, Any], job: TrainingJob) -> None:
-    """Makes a pod's spec say itself what Volcano's controllers give to the pods of their jobs."""
+    """Add to a pod's spec the fields that Volcano's controllers set on the pods of their own jobs."""
     spec["schedulerName"] = SCHEDULER
     if job.options.priority:
         spec["priorityClassName"] = job.options.priority
 
 
 def from_label(variable: str, label: str) -> dict[str, Any]:
-    """A variable with the value of a label of the pod."""
+    """Return a variable with the value of a label of the pod."""
     return {"name": variable, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}}

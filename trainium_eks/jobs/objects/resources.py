@@ -1,6 +1,6 @@
-"""What a pod of a gang asks for, from the catalogue: a whole node, less what the cluster's own pods need of it.
+"""Resources of a gang's pod, from the catalogue: a whole node, less the needs of the cluster's own pods.
 
-TorchX's named resources are no help here: those for Trainium request ``aws.amazon.com/neurondevice``, which the device
+TorchX's named resources are no help here: its Trainium types request ``aws.amazon.com/neurondevice``, which the device
 plugin no longer offers (torchx 0.7.0, ``specs/named_resources_aws.py``; Neuron SDK 2.20).
 """
 
@@ -12,16 +12,17 @@ from trainium_eks.model.catalogue.instances import Catalogue, InstanceType
 
 SYSTEM_MILLICPU = 1000
 SYSTEM_MEMORY_MIB = 2048
-"""Left on each node for DaemonSets: those of the add-ons and charts that this library installs ask for about a third of
-both, which a test compares."""
+"""CPU and memory left on each node for DaemonSets: the add-ons and charts that this library installs ask for about a
+third of both, which a test compares."""
 
 RESERVED_MILLICPU = 100
 RESERVED_MEMORY_MB = 1024
-"""By how much TorchX's requests are less than the limits, which are what it is told (``kubernetes_scheduler.py``)."""
+"""CPU and memory by which TorchX's requests are less than the limits, which are given to it
+(``kubernetes_scheduler.py``)."""
 
 LOCAL_CPU = 1
 LOCAL_MEMORY_MB = 3072
-"""For each pod of a job on the local cloud, where all of them share one machine."""
+"""Memory of each pod of a job on the local cloud, where all of them share one machine."""
 
 HUGE_PAGES = "hugepages-2Mi"
 """libfabric takes its buffers from them on GPU types (AWS' EFA guide); on Trainium the catalogue reserves none."""
@@ -32,7 +33,7 @@ _TRAINIUM_RANKS = (1, 2, 8, 32)
 
 @dataclass(frozen=True)
 class Resources:
-    """Of one pod, as TorchX takes them."""
+    """Resources of one pod, as TorchX takes them."""
 
     cpu: int
     """Limit, whole CPUs; the request is :data:`RESERVED_MILLICPU` less."""
@@ -43,15 +44,15 @@ class Resources:
 
     @property
     def shared_memory_mib(self) -> int:
-        """Size of ``/dev/shm``: half of the memory that is requested, as Linux has it of a machine's.
+        """Return the size of ``/dev/shm``: half of the requested memory, as Linux gives it half of a machine's.
 
-        What is written there counts as the container's memory, so it must not be able to fill more than that.
+        Files written there count as the container's memory, so it must not be able to fill more than that.
         """
         return (self.memory_mb - RESERVED_MEMORY_MB) * 10**6 // _MIB // 2
 
 
 def whole_node(instance: InstanceType) -> Resources:
-    """All of a node that is free for a job."""
+    """Return all of a node that is free for a job."""
     millicpu = instance.allocatable_millicpu - SYSTEM_MILLICPU
     huge_mib = 2 * instance.hugepages_2mi
     memory_mib = instance.allocatable_memory_mib - huge_mib - SYSTEM_MEMORY_MIB
@@ -63,13 +64,15 @@ def whole_node(instance: InstanceType) -> Resources:
 
 
 def local_share(instance: InstanceType) -> Resources:
-    """For a job on the local cloud: the node's devices, so that they are accounted for as on AWS, and no more CPU and
-    memory than this machine can give to several pods. Huge pages are left out: no kubelet is there to hand them out."""
+    """Return the resources of a job on the local cloud: the node's devices, so that they are accounted for as on AWS,
+    and no more CPU and memory than this machine can give to several pods. Huge pages are left out: no kubelet is there
+    to hand them out."""
     return Resources(cpu=LOCAL_CPU, memory_mb=LOCAL_MEMORY_MB, devices=_devices(instance))
 
 
 def allowed_ranks(instance: InstanceType) -> tuple[int, ...]:
-    """How many ranks a node of the type may have, in order: one a core (Neuron), one a GPU, one a virtual CPU.
+    """Return the numbers of ranks that a node of the type may have, in order: one a core (Neuron), one a GPU, one a
+    virtual CPU.
 
     PyTorch/XLA on Trn1 takes 1, 2, 8 or 32 processes a node, no other number.
     """
@@ -81,7 +84,8 @@ def allowed_ranks(instance: InstanceType) -> tuple[int, ...]:
 
 
 def needs_fabric(instance: InstanceType) -> bool:
-    """Whether nodes of the type train together over EFA alone. Types that are sold without it are for one node."""
+    """Return whether nodes of the type train together over EFA alone. Types that are sold without it are for one
+    node."""
     return instance.family == "neuron"
 
 

@@ -1,4 +1,4 @@
-"""How a job names the Secret with its token for gated models. Needs the standard library and the model alone."""
+"""Reference of a job to the Secret with its token for gated models. Needs the standard library and the model alone."""
 
 import re
 from typing import Any
@@ -19,7 +19,7 @@ _KEY = re.compile(r"[-._A-Za-z0-9]+")
 
 
 def reference_problem(text: str) -> Problem | None:
-    """Return the problems of ``NAME`` or ``NAME:KEY``."""
+    """Return the problem of ``NAME`` or ``NAME:KEY``, or None."""
     name, colon, key = text.partition(":")
     if NAME.fullmatch(name) and (_KEY.fullmatch(key) or not colon):
         return None
@@ -28,7 +28,7 @@ def reference_problem(text: str) -> Problem | None:
 
 
 def token_variable(reference: str) -> dict[str, Any]:
-    """The variable of a container that gets the token.
+    """Return the environment variable of a container that gets the token.
 
     Args:
         reference: ``NAME`` or ``NAME:KEY`` of a Secret of the pod's namespace.
@@ -38,7 +38,7 @@ def token_variable(reference: str) -> dict[str, Any]:
 
 
 def missing_secret(reference: str) -> Problem:
-    """What to say where the namespace has no such Secret."""
+    """Return the problem of a Secret that the namespace does not have."""
     name = reference.partition(":")[0]
     fix = f"put the token there, from the variable {TOKEN_VARIABLES[0]} or a pipe: trn secret {name}"
     return Problem("--hf-secret", "the namespace has no such Secret", fix, value=name)

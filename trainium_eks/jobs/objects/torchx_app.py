@@ -1,4 +1,4 @@
-"""A training job in TorchX's terms, and the ``torchx run`` command that says the same. Does not import TorchX.
+"""A training job in TorchX's terms, and the equivalent ``torchx run`` command. Does not import TorchX.
 
 TorchX fills in macros for each replica (``${replica_id}``), so the job is rendered once with marks in their places.
 """
@@ -35,7 +35,7 @@ _MACROS = {_NAME: "${app_id}", _NODE: "${replica_id}", _RANK0: "${rank0_env}"}
 
 @dataclass(frozen=True)
 class Application:
-    """The one role of an application, as the component hands it to TorchX."""
+    """An application with its one role, as the component hands it to TorchX."""
 
     name: str
     role: str
@@ -48,13 +48,13 @@ class Application:
     cpu: int
     memory_mb: int
     gpus: int
-    """Apart from the other devices, because TorchX requests them, too."""
+    """Number of GPUs, apart from the other devices, because TorchX requests them, too."""
     devices: Mapping[str, int]
-    """The others: limits alone."""
+    """The other devices: limits alone."""
     capabilities: Mapping[str, str]
     ports: Mapping[str, int]
     mounts: Mapping[str, str]
-    """Claim to the path that it is mounted at."""
+    """Claim to its mount path."""
     pod_overlay: Mapping[str, Any]
 
 
@@ -86,7 +86,7 @@ def application(
     memory_mb: int,
     env: Mapping[str, str],
 ) -> Application:
-    """The application that the component's options ask for; the component says what each one is.
+    """Return the application for the component's options; the component documents them.
 
     Raises:
         ValueError: for an unknown instance type, or a number of ranks that its nodes cannot have.
@@ -135,10 +135,10 @@ def application(
 
 
 def run_command(job: TrainingJob, component: str) -> list[str]:
-    """The words of the ``torchx run`` command for a job; TorchX makes its name unique by a suffix of its own.
+    """Return the words of the ``torchx run`` command for a job; TorchX makes its name unique by a suffix.
 
     Args:
-        job: without a workspace of its own, which TorchX could not bring.
+        job: without a workspace, which TorchX could not bring.
         component: path of the component's file.
     """
     scheduler = {"queue": job.queue, "namespace": job.namespace, "service_account": job.service_account}
@@ -152,7 +152,7 @@ def run_command(job: TrainingJob, component: str) -> list[str]:
 
 
 def _options(job: TrainingJob) -> dict[str, str]:
-    """The component's options, those alone that differ from its defaults."""
+    """Return the component's options that differ from its defaults."""
     program, whole = job.program, resources.whole_node(job.instance)
     given = {
         "image": job.image,
@@ -204,7 +204,7 @@ def _application(job: TrainingJob) -> Application:
 
 
 def _with_macros(text: str) -> str:
-    """TorchX substitutes by ``string.Template``: a ``$`` of the shell is written twice."""
+    """Return the text with each ``$`` of the shell written twice: TorchX substitutes by ``string.Template``."""
     text = text.replace("$", "$$")
     for mark, macro in _MACROS.items():
         text = text.replace(mark, macro)

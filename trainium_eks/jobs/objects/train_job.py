@@ -1,8 +1,8 @@
-"""The TrainJob of a gang, for Kubeflow Trainer v2 (``gpuAddons.trainers: [v2]``), with a runtime of its own.
+"""The TrainJob of a gang, for Kubeflow Trainer v2 (``gpuAddons.trainers: [v2]``), with a runtime for each job.
 
 The runtimes of Trainer's chart name no gang scheduler, and a team's namespace refuses pods that go past Volcano
-(decision 21). So each job brings a TrainingRuntime, which says all: the pod, Volcano, the queue, what is restarted.
-JobSet starts all nodes anew after a fault of one, as Volcano does, and counts.
+(decision 21). So each job brings a TrainingRuntime, which sets the pod, Volcano, the queue and the restarts. JobSet
+starts all nodes anew after a fault of one, as Volcano does, and counts.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from trainium_eks.jobs.objects.pytorch_job import app_labels, from_label, schedu
 from trainium_eks.model.policies.admission import QUEUE_ANNOTATION
 
 NODE = "node"
-"""What Trainer calls the job of the nodes, and its container."""
+"""Trainer's name for the job of the nodes, and its container."""
 
 _ANCESTOR = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
 _FAILED_FOR_GOOD = "PodFailurePolicy"
@@ -24,7 +24,7 @@ _FAILED_FOR_GOOD = "PodFailurePolicy"
 
 
 def manifests(job: TrainingJob) -> list[dict[str, Any]]:
-    """The runtime, and the TrainJob that refers to it."""
+    """Return the runtime, and the TrainJob that refers to it."""
     metadata = {
         "name": job.name,
         "namespace": job.namespace,
@@ -63,7 +63,7 @@ def _runtime(job: TrainingJob, metadata: dict[str, Any]) -> dict[str, Any]:
 def _job_set(job: TrainingJob) -> dict[str, Any]:
     for_good = {"containerName": NODE, "operator": "In", "values": [REFUSED]}
     nodes = {
-        # One fault of one pod is a fault of the gang; JobSet counts those.
+        # One fault of one pod is a fault of the gang; JobSet counts the gang's faults.
         "backoffLimit": 0,
         "podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": for_good}]},
         "completionMode": "Indexed",

@@ -1,7 +1,7 @@
 """The Volcano job of a gang, in two shapes: TorchX's, a task for each node, and one task with a pod for each node.
 
-:func:`torchx_job` is what TorchX 0.7.0 makes of our component, field for field; a test compares them.
-:func:`manifest` adds what TorchX cannot say: :data:`BEYOND_TORCHX`.
+:func:`torchx_job` is the job that TorchX 0.7.0 makes of our component, field for field; a test compares them.
+:func:`manifest` adds settings that TorchX cannot express: :data:`BEYOND_TORCHX`.
 """
 
 import json
@@ -20,7 +20,7 @@ from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL, NVIDIA_R
 from trainium_eks.model.policies.admission import SCHEDULER
 
 TORCHX_VERSION = "0.7.0"
-"""The TorchX whose object this is."""
+"""Version of TorchX that makes the same object."""
 
 BEYOND_TORCHX = (
     "metadata.namespace",
@@ -41,10 +41,10 @@ BEYOND_TORCHX = (
     "container.workingDir",
     "container.volumeMounts: workspace",
 )
-"""All by which :func:`manifest` differs from what TorchX 0.7.0 can make."""
+"""All differences between :func:`manifest` and the objects that TorchX 0.7.0 can make."""
 
 LARGEST_BYTES = 400_000
-"""Of a job in TorchX's shape: about 130 nodes, fewer with many variables. etcd takes 1,572,864 bytes, with the
+"""Size of a job in TorchX's shape: about 130 nodes, fewer with many variables. etcd takes 1,572,864 bytes, with the
 defaults and the record of owners that the API server adds, and Volcano's controllers read each job whole."""
 
 ARCHIVE = "workspace.tar.gz"
@@ -54,13 +54,13 @@ _ARCHIVE_DIRECTORY = "/etc/trainium-eks"
 _JOB_VERSION = "metadata.annotations['volcano.sh/job-version']"
 _RESTARTS = ("PodEvicted", "PodFailed")
 _NOT_MOVED = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
-"""How autoscalers are told that a pod must stay on its node (Cluster Autoscaler's FAQ; Karpenter, disruption): one pod
-that is moved ends its whole gang."""
+"""Annotations that tell autoscalers to leave a pod on its node (Cluster Autoscaler's FAQ; Karpenter, disruption): one
+pod that is moved ends its whole gang."""
 _CONTAINER_SECURITY = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 def manifest(job: TrainingJob) -> dict[str, Any]:
-    """The job as ``trn`` submits it."""
+    """Return the job as ``trn`` submits it."""
     made = one_task_job(job) if is_one_task(job) else torchx_job(job)
     made["metadata"] |= {"namespace": job.namespace, "labels": _job_labels(job), "annotations": annotations(job)}
     if job.topology is not None:
@@ -75,12 +75,12 @@ def manifest(job: TrainingJob) -> dict[str, Any]:
 
 
 def is_one_task(job: TrainingJob) -> bool:
-    """Whether a job has too many nodes for TorchX's shape, in which each repeats the whole pod."""
+    """Return whether a job has too many nodes for TorchX's shape, in which each repeats the whole pod."""
     return job.nodes * len(json.dumps(one_task_job(job))) > LARGEST_BYTES
 
 
 def torchx_job(job: TrainingJob) -> dict[str, Any]:
-    """The job as TorchX makes it: a task of one pod for each node."""
+    """Return the job as TorchX makes it: a task of one pod for each node."""
     tasks = []
     for node in range(job.nodes):
         env = _torchx_environment(job) | ({} if node else {"TORCHX_RANK0_HOST": "localhost"})
@@ -92,16 +92,16 @@ def torchx_job(job: TrainingJob) -> dict[str, Any]:
 
 
 def one_task_job(job: TrainingJob) -> dict[str, Any]:
-    """The job as one task, whose size does not grow with its nodes."""
+    """Return the job as one task, so that its size does not grow with its nodes."""
     pod = plain_pod(job, ROLE, ONE_TASK, _torchx_environment(job), _pod_labels(job))
     return _volcano_job(job, [_task(job, ROLE, job.nodes, pod)])
 
 
 def workspace(job: TrainingJob, archive: str) -> dict[str, Any]:
-    """The ConfigMap of a job's files.
+    """Return the ConfigMap of a job's files.
 
     Args:
-        job: whose they are.
+        job: the job.
         archive: the files as a ``tar.gz``, in base64.
     """
     metadata = {"name": job.workspace_name, "namespace": job.namespace, "labels": {KIND_LABEL: "workspace"}}
@@ -109,14 +109,14 @@ def workspace(job: TrainingJob, archive: str) -> dict[str, Any]:
 
 
 def pod_overlay(job: TrainingJob) -> dict[str, Any]:
-    """What of :data:`BEYOND_TORCHX` a pod of any role can be given, as TorchX's nightly merges it into its own pods
-    (``torchx.specs.overlays``: lists of named things are joined by their names). TorchX 0.7.0 ignores it."""
+    """Return the part of :data:`BEYOND_TORCHX` that fits a pod of any role, as TorchX's nightly merges it into its own
+    pods (``torchx.specs.overlays``: lists of named things are joined by their names). TorchX 0.7.0 ignores it."""
     spec = _pod_spec(job)
     return {"spec": {**spec, "__join__:volumes:name": [_shared_memory(job.resources, limited=True)]}}
 
 
 def _torchx_environment(job: TrainingJob) -> dict[str, str]:
-    """With the job's address in TorchX's words, which its runner adds."""
+    """Return the variables with the job's address in TorchX's words, which its runner adds."""
     return environment(job) | {"TORCHX_JOB_ID": f"kubernetes://torchx/{job.name}"}
 
 
@@ -146,7 +146,7 @@ def _task(job: TrainingJob, name: str, replicas: int, pod: Mapping[str, Any]) ->
 def plain_pod(
     job: TrainingJob, name: str, place: RankWords, env: Mapping[str, str], labels: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The template of a pod of the job, as far as TorchX can say it.
+    """Return the template of a pod of the job, as far as TorchX can say it.
 
     Args:
         job: the job.
@@ -186,7 +186,7 @@ def plain_pod(
 
 
 def _requirements(resources: Resources) -> dict[str, dict[str, str]]:
-    """As TorchX makes them: of all devices it requests GPUs alone, the others are limits."""
+    """Return requests and limits as TorchX makes them: of all devices it requests GPUs alone, the others are limits."""
     devices = _devices(resources)
     return {
         "limits": {"cpu": f"{resources.cpu * 1000}m", "memory": f"{resources.memory_mb}M", **devices},
@@ -208,7 +208,7 @@ def _shared_memory(resources: Resources, *, limited: bool = False) -> dict[str, 
 
 
 def _pod_labels(job: TrainingJob) -> dict[str, str]:
-    """TorchX's, by which its ``list`` and ``log`` find the pods."""
+    """Return TorchX's labels, by which its ``list`` and ``log`` find the pods."""
     return {
         "torchx.pytorch.org/version": TORCHX_VERSION,
         "torchx.pytorch.org/app-name": job.app,
@@ -225,7 +225,7 @@ def _job_labels(job: TrainingJob) -> dict[str, str]:
 
 
 def annotations(job: TrainingJob) -> dict[str, str]:
-    """What the watching commands read from a job of any form."""
+    """Return the annotations that the watching commands read from a job of any form."""
     found: dict[Annotation, str] = {
         "world-size": str(job.world_size),
         "nodes": str(job.nodes),
@@ -239,7 +239,7 @@ def annotations(job: TrainingJob) -> dict[str, str]:
 
 
 def complete_pod(pod: dict[str, Any], job: TrainingJob) -> None:
-    """Adds to a pod's template what TorchX cannot say, but for what Volcano alone knows."""
+    """Add the settings that TorchX cannot express to a pod's template, except for settings that Volcano alone knows."""
     labels = pod["metadata"]["labels"]
     labels[KIND_LABEL] = job.kind
     # Of a template for all nodes every pod has the label, and the others' numbers tell that they serve nothing.
@@ -250,9 +250,9 @@ def complete_pod(pod: dict[str, Any], job: TrainingJob) -> None:
     spec |= _pod_spec(job)
     spec["volumes"][0] = _shared_memory(job.resources, limited=True)
     container = spec["containers"][0]
-    # The API server makes requests of limits in pods alone. What a gang needs is summed up from its template's requests
+    # The API server makes requests of limits in pods alone. A gang's needs are summed up from its template's requests
     # (Volcano, pkg/controllers/util; Kubeflow's operators, too): without the devices it would be let into a queue that
-    # has none for it, and while it has no pods nobody could say what it waits for (decision 76).
+    # has none for it, and while it has no pods nobody could say why it waits (decision 76).
     container["resources"]["requests"] |= _devices(job.resources)
     container["securityContext"] = dict(_CONTAINER_SECURITY)
     # The last lines of a failed container stand in the pod's status, where they outlive the log.
@@ -264,7 +264,8 @@ def complete_pod(pod: dict[str, Any], job: TrainingJob) -> None:
 
 
 def _pod_spec(job: TrainingJob) -> dict[str, Any]:
-    """A UID of the team's own, because the team's directories belong to it. The node's kernel filters system calls."""
+    """Return fields of the pod's spec, with the UID of the team, which owns the team's directories. The node's kernel
+    filters system calls."""
     security: dict[str, Any] = {"seccompProfile": {"type": "RuntimeDefault"}}
     if job.user_id is not None:
         security |= {"runAsUser": job.user_id, "runAsGroup": job.user_id, "runAsNonRoot": True}
@@ -272,7 +273,7 @@ def _pod_spec(job: TrainingJob) -> dict[str, Any]:
 
 
 def _add_workspace(spec: dict[str, Any], job: TrainingJob) -> None:
-    """The job's files, unpacked where its processes may write: a ConfigMap itself is read-only, and flat."""
+    """Add the job's files, unpacked where its processes may write: a ConfigMap itself is read-only, and flat."""
     place = {"name": "workspace", "mountPath": WORKSPACE}
     container = spec["containers"][0]
     container["workingDir"] = WORKSPACE

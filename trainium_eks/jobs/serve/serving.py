@@ -1,4 +1,4 @@
-"""A trained model at work, as Kubernetes objects: a Deployment with a Service that answers, or a Job for a file.
+"""A trained model in use, as Kubernetes objects: a Deployment with a Service that answers, or a Job for a file.
 
 The pods run ``trainium_workloads.serving`` from a training image, as the team's user, and read the model on the team's
 volume. On nodes with accelerators they go through the team's queue like all that asks for devices: Volcano schedules
@@ -29,24 +29,24 @@ SERVE, PREDICT = "serve", "predict"
 NAME_LABEL = "app.kubernetes.io/name"
 MODEL_ANNOTATION = "trainium-eks/model"
 REQUEST_ANNOTATION = "trainium-eks/request"
-"""Digest of all that was asked for."""
+"""Digest of the request."""
 
 PORT = 8080
-"""Of the Service and of its pods: the local cloud leads names of services straight to pods."""
+"""Port of the Service and of its pods: the local cloud leads names of services straight to pods."""
 CONTAINER = "model"
 MODEL = "model"
 """Directory of the trained model, below a job's output (``trainium_workloads.polarity.saved``)."""
 GRAPHS = f"{DATA}/compile-cache/serving"
-"""Where graphs that were traced for a model are kept, for its next pod."""
+"""Directory of the graphs traced for a model, for its next pod."""
 
 RETRIES = 6
 """Pods of a batch that may fail for a passing reason."""
 KEPT_SECONDS = 7 * 24 * 3600
-"""How long a finished batch stays to be looked at."""
+"""Time that a finished batch is kept to be looked at."""
 GRACE_SECONDS = 60
 _PROBE_SECONDS = 5
 _CPU_START_SECONDS, _DEVICE_START_SECONDS = 600, 3600
-"""How long the first answer may take: reading the image and the model, and on Neuron compiling each shape."""
+"""Time that the first answer may take: reading the image and the model, and on Neuron compiling each shape."""
 
 _REQUESTS = {"cpu": "2", "memory": "2Gi"}
 _LIMITS = {"memory": "4Gi"}
@@ -61,7 +61,7 @@ _THREADS, _LOCAL_THREADS = 2, 1
 
 @dataclass(frozen=True)
 class ServingNodes:
-    """Where pods with a model run."""
+    """Nodes for pods with a model."""
 
     group: NodeGroupOutput | None = None
     """Nodes with accelerators; None for the CPU pool."""
@@ -69,7 +69,7 @@ class ServingNodes:
     devices: int = 0
     """Accelerators of a pod."""
     resource: str = ""
-    """What they are called."""
+    """Resource name of the accelerators."""
     copies: int = 1
     """Cores that are used at once."""
     is_local: bool = False
@@ -78,7 +78,7 @@ class ServingNodes:
 def place(
     group: NodeGroupOutput | None, instance: InstanceType | None, devices: int, *, is_local: bool
 ) -> ServingNodes:
-    """Where pods run.
+    """Return the nodes for the pods.
 
     Args:
         group: nodes with accelerators; None for the CPU pool.
@@ -103,10 +103,10 @@ def place(
 
 @dataclass(frozen=True)
 class Served:
-    """A model that answers."""
+    """A model behind a Service."""
 
     name: str
-    """Of the Deployment and the Service."""
+    """Name of the Deployment and the Service."""
     model: str
     """Directory on the volume, relative to its root."""
     image: str
@@ -116,18 +116,18 @@ class Served:
 
     @property
     def digest(self) -> str:
-        """Of what decides the pods."""
+        """Return the digest of all fields that decide the pods."""
         deciding = [self.model, self.image, _described(self.place), self.queue]
         return hashlib.sha256(json.dumps(deciding).encode()).hexdigest()[:16]
 
     def url(self, namespace: str) -> str:
-        """Where it answers, in the cluster."""
+        """Return the URL in the cluster."""
         return f"http://{self.name}.{namespace}.svc:{PORT}/predict"
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A file that is to be predicted."""
+    """A file with texts to predict."""
 
     name: str
     model: str
@@ -147,7 +147,7 @@ def _described(where: ServingNodes) -> list[object]:
 
 
 def default_name(kind: str, model: str, suffix: str = "") -> str:
-    """A name that says what it is of: at most 45 characters, since names of pods are longer by 17.
+    """Return a name with the model's words: at most 45 characters, since names of pods are longer by 17.
 
     Args:
         kind: :data:`SERVE` or :data:`PREDICT`.
@@ -160,7 +160,7 @@ def default_name(kind: str, model: str, suffix: str = "") -> str:
 
 
 def objects(served: Served, namespace: NamespaceOutput) -> tuple[Json, Json]:
-    """The Deployment and the Service, which is reached from the namespace alone."""
+    """Return the Deployment and the Service, which is reached from the namespace alone."""
     labels = _labels(served.name, SERVE)
     metadata = {"name": served.name, "namespace": namespace.name, "labels": labels}
     annotations = {MODEL_ANNOTATION: served.model, REQUEST_ANNOTATION: served.digest}
@@ -212,7 +212,7 @@ def objects(served: Served, namespace: NamespaceOutput) -> tuple[Json, Json]:
 
 
 def job(batch: Batch, namespace: NamespaceOutput) -> Json:
-    """The Job that predicts a file."""
+    """Return the Job that predicts a file."""
     labels = _labels(batch.name, PREDICT)
     container = _container(batch.place, batch.image)
     container["command"] = ["python3", "-m", "trainium_workloads.serving.batch"]
@@ -256,7 +256,7 @@ def _labels(name: str, kind: str) -> dict[str, str]:
 
 
 def _pod_metadata(labels: Mapping[str, str], where: ServingNodes, queue: str) -> Json:
-    """With the queue of pods that ask for devices: Volcano makes a PodGroup of it for them."""
+    """Return metadata with the queue of pods that ask for devices: Volcano makes a PodGroup of it for them."""
     found: Json = {"labels": dict(labels)}
     if where.devices:
         found["annotations"] = {QUEUE_ANNOTATION: queue}
@@ -303,8 +303,8 @@ def _container(where: ServingNodes, image: str) -> Json:
 
 
 def _probes(start_seconds: int) -> Json:
-    """Ready when the model has answered. Until it has once, nobody asks whether the process is well: a compiler may
-    keep it from answering for minutes."""
+    """Return probes of readiness, when the model has answered, and of liveness only after that: a compiler may keep the
+    process from answering for minutes."""
     ready = {"httpGet": {"path": "/ready", "port": PORT}, "periodSeconds": _PROBE_SECONDS, "timeoutSeconds": 3}
     return {
         "startupProbe": {**ready, "failureThreshold": start_seconds // _PROBE_SECONDS},

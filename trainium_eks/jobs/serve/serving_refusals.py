@@ -1,4 +1,4 @@
-"""Problems of a model that is to be served, or a file that is to be predicted, before anything is made."""
+"""Problems of a request to serve a model or to predict a file, found before any object is created."""
 
 import posixpath
 import re
@@ -11,19 +11,19 @@ from trainium_eks.model.validation.problems import Problem, nearest
 
 LONGEST_NAME = 45
 INPUTS, OUTPUTS = (".jsonl", ".csv", ".parquet"), (".jsonl", ".csv")
-"""How the names of files end (``trainium_workloads.serving``)."""
+"""Endings of file names (``trainium_workloads.serving``)."""
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 def path_on_volume(text: str) -> str | None:
-    """A path as people give it (``/data/x`` or ``x``), relative to the volume's root; None for one outside."""
+    """Return a path as people give it (``/data/x`` or ``x``), relative to the volume's root; None for one outside."""
     inside = posixpath.normpath(text.removeprefix(f"{DATA}/") if text.startswith(f"{DATA}/") else text)
     return None if inside.startswith(("/", "..")) or inside == "." else inside
 
 
 def is_path(model: str) -> bool:
-    """Whether MODEL is a path, and not a job's name."""
+    """Return whether MODEL is a path, and not a job's name."""
     return "/" in model
 
 
@@ -55,7 +55,7 @@ def problems(
     may_create: bool,
     what: str,
 ) -> list[Problem]:
-    """All that is wrong, whatever is done with the model.
+    """Return the problems that any use of a model can have.
 
     Args:
         namespace: the researcher's.
@@ -99,11 +99,11 @@ def _device_problems(where: ServingNodes, instance: InstanceType | None, devices
 
 
 def model_of(model: str, output: str) -> str:
-    """Directory on the volume of a job's model.
+    """Return the directory on the volume of a job's model.
 
     Args:
         model: a job's name, or a path on the volume.
-        output: where that job wrote to, ``/data/…``; empty where nobody knows.
+        output: the job's output directory, ``/data/…``; empty where nobody knows.
     """
     if is_path(model):
         return path_on_volume(model) or model

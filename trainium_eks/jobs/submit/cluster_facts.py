@@ -1,4 +1,4 @@
-"""What a researcher's API server says that a job's plan depends on. Asks the API server."""
+"""Facts that a job's plan depends on, queried from a researcher's API server."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -19,7 +19,8 @@ Objects = list[dict[str, Any]]
 
 
 def jobs(api: Api, namespace: str) -> dict[str, str]:
-    """The jobs of a namespace, of all forms, and their states; of a form that the cluster does not serve, none."""
+    """Return the jobs of a namespace, of all forms, and their states; of a form that the cluster does not serve,
+    none."""
     found: list[Objects] = []
     for kind in KINDS.values():
         try:
@@ -31,7 +32,7 @@ def jobs(api: Api, namespace: str) -> dict[str, str]:
 
 
 def volcano_jobs(api: Api, namespace: str) -> Objects:
-    """The Volcano jobs of a namespace.
+    """Return the Volcano jobs of a namespace.
 
     Raises:
         NoSuchKind: there is no Volcano in the cluster.
@@ -41,12 +42,12 @@ def volcano_jobs(api: Api, namespace: str) -> Objects:
 
 
 def states(jobs: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Each job's state (``Submitted``, ``Pending``, ``Running``, ``Completed``, …)."""
+    """Return each job's state (``Submitted``, ``Pending``, ``Running``, ``Completed``, …)."""
     return {each.name: each.state for each in watched(jobs)}
 
 
 def compiling(jobs: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Compile cache to the job that fills it now."""
+    """Return each compile cache with the job that fills it now."""
     return {
         key: each.name
         for each in watched(jobs)
@@ -56,7 +57,7 @@ def compiling(jobs: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def bringing(api: Api, namespace: str) -> dict[str, str]:
-    """Path on the shared volume to the staging Job that brings data there now."""
+    """Return each path on the shared volume with the staging Job that brings data there now."""
     jobs = api.list("batch/v1", "Job", namespace=namespace, labels=f"{KIND_LABEL}={staging.KIND}")
     return {
         path: each["metadata"]["name"]
@@ -67,13 +68,13 @@ def bringing(api: Api, namespace: str) -> dict[str, str]:
 
 
 def may_submit(api: Api, namespace: str, form: Form = "volcano") -> bool:
-    """Whether the API server lets its caller create jobs of a form in a namespace."""
+    """Return whether the API server lets its caller create jobs of a form in a namespace."""
     kind = KINDS[form]
     return may_create(api, namespace, kind.group, kind.resource)
 
 
 def may_create(api: Api, namespace: str, group: str, resource: str) -> bool:
-    """Whether the API server lets its caller create objects of a kind in a namespace.
+    """Return whether the API server lets its caller create objects of a kind in a namespace.
 
     Args:
         api: as the caller.
@@ -92,7 +93,7 @@ def may_create(api: Api, namespace: str, group: str, resource: str) -> bool:
 
 
 def has_topology(api: Api) -> bool:
-    """Whether Volcano has found layers of the network."""
+    """Return whether Volcano has found layers of the network."""
     try:
         return bool(api.list("topology.volcano.sh/v1alpha1", "HyperNode"))
     except (NoSuchKind, ApiError):
@@ -100,12 +101,12 @@ def has_topology(api: Api) -> bool:
 
 
 def nodes_of(api: Api, group: NodeGroupOutput) -> Objects:
-    """The nodes of a group that are there."""
+    """Return the nodes of a group that are there."""
     return api.list("v1", "Node", labels=f"{GROUP_LABEL}={group.eks_name}")
 
 
 def running_on(jobs: Iterable[Mapping[str, Any]], instance_type: str) -> list[str]:
-    """Unfinished jobs that have pods on nodes of a type."""
+    """Return unfinished jobs that have pods on nodes of a type."""
     return [
         each.name
         for each in watched(jobs)

@@ -5,23 +5,23 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 PACKAGE = "trainium_workloads"
-"""In every image that ``trn image build`` makes, and in the local cloud's."""
+"""Package in every image that ``trn image build`` makes, and in the local cloud's."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """One of them."""
+    """An example training."""
 
     name: str
     module: str
-    """For ``python -m``."""
+    """Module for ``python -m``."""
     about: str
-    """In a few words, for lists."""
+    """Description in a few words, for lists."""
     needs_torch: bool = True
     state_gigabytes: float = 0.0
     """Size of a checkpoint with the script's defaults: 12 bytes a parameter, weights and both moments of Adam."""
     local_arguments: tuple[str, ...] = ()
-    """With which it runs on a machine without accelerators in a minute, and needs no data."""
+    """Arguments with which it runs on a machine without accelerators in a minute, and needs no data."""
 
 
 _SMALL = ("--synthetic", "512", "--steps", "20")
@@ -63,5 +63,5 @@ EXAMPLES: Mapping[str, Example] = MappingProxyType(
 
 
 def example_of(module: str) -> Example | None:
-    """The example that a module is."""
+    """Return the example with a module; None for other modules."""
     return next((each for each in EXAMPLES.values() if each.module == module), None)

@@ -1,6 +1,6 @@
-"""From what a researcher asks for, and what the stack and its cluster say, to a training job, or to all that is wrong.
+"""Planning of a job from a researcher's request, the stack's outputs and facts of the cluster, or all problems of it.
 
-Pure: what has to be asked of a cluster, a registry or the disk comes in :class:`~.requests.Facts`.
+Pure: facts of the cluster, the registry and the disk come in :class:`~.requests.Facts`.
 """
 
 import re
@@ -19,24 +19,24 @@ from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput, StackOu
 from trainium_eks.model.validation.problems import Problem, Severity, nearest
 
 NODES = 2
-"""Of a job that does not say, where its group has as many."""
+"""Default number of a job's nodes, where its group has as many."""
 
 RETRIES = 50
-"""Of a training of weeks: each fault of a node counts once."""
+"""Default for a training of weeks: each fault of a node counts once."""
 COMPILE_RETRIES = 3
 GRACE_SECONDS = 300
 LOCAL_GRACE_SECONDS = 30
 
 
 def catalogue(outputs: StackOutputs) -> Catalogue:
-    """The types of a stack: the catalogue, with what its config adds."""
+    """Return the types of a stack: the catalogue, with the additions of its config."""
     return with_entries(CATALOGUE, outputs.instance_types) if outputs.instance_types else CATALOGUE
 
 
 def find_group(
     outputs: StackOutputs, name: str | None, instance_type: str | None = None
 ) -> NodeGroupOutput | tuple[Problem, ...]:
-    """The node group that is meant: by name, by type, or the stack's first."""
+    """Return a node group: by name, by type, or the stack's first."""
     groups = outputs.node_groups
     if not groups:
         return (Problem("", "the stack has no node group", "add one under `nodeGroups` of its config"),)
@@ -63,7 +63,7 @@ def find_group(
 
 
 def plan(request: JobRequest, outputs: StackOutputs, namespace: NamespaceOutput, facts: Facts) -> Plan:
-    """The job, or what is wrong, all at once."""
+    """Return the job, or all problems at once."""
     group = find_group(outputs, request.group, request.instance_type)
     if not isinstance(group, NodeGroupOutput):
         return Plan(None, None, group)
@@ -133,8 +133,8 @@ def _job(
 
 
 def _app_name(program: Program) -> str:
-    """From what is run: an example's name; else ``src/Train.py`` is ``train``, and ``team.models.pretrain`` is
-    ``pretrain``."""
+    """Return a name for the program: an example's name; else ``train`` for ``src/Train.py``, and ``pretrain`` for
+    ``team.models.pretrain``."""
     if example := example_of(program.module):
         return example.name
     stem = program.script.rpartition("/")[2].removesuffix(".py") or program.module.rpartition(".")[2]
@@ -148,7 +148,7 @@ def _default_nodes(group: NodeGroupOutput, instance: InstanceType) -> int:
 
 
 def _rendezvous(request: JobRequest, outputs: StackOutputs) -> str:
-    """c10d unless etcd is asked for: it needs no service that could be down."""
+    """Return c10d unless etcd is requested: c10d needs no service that could be down."""
     return outputs.rendezvous if request.rendezvous == "etcd" else C10D
 
 

@@ -13,7 +13,7 @@ from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput, StackOu
 from trainium_eks.model.validation.problems import Problem, Severity, nearest, nearest_number
 
 LONGEST_NAME = 49
-"""Of a job: with ``-trainer-255-0`` it is the name of a host, which has at most 63 characters."""
+"""Characters of a job's name: with ``-trainer-255-0`` it is the name of a host, which has at most 63 characters."""
 
 NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -28,15 +28,15 @@ def problems(
     namespace: NamespaceOutput,
     facts: Facts,
 ) -> tuple[Problem, ...]:
-    """All that is wrong.
+    """Return all problems of a request.
 
     Args:
-        request: what was asked for.
-        job: what would come of it.
+        request: of the researcher.
+        job: made from the request.
         group: its nodes.
         outputs: the stack's.
         namespace: the researcher's.
-        facts: what the cluster, the registry and the disk say.
+        facts: of the cluster, the registry and the disk.
     """
     return (
         *_right_problems(request, namespace, facts),
@@ -64,7 +64,7 @@ def _right_problems(request: JobRequest, namespace: NamespaceOutput, facts: Fact
 
 
 def _form_problems(request: JobRequest, job: TrainingJob) -> list[Problem]:
-    """What the object of another form cannot say."""
+    """Return the problems of settings that the object of another form cannot express."""
     if request.form == "volcano":
         return []
     found = []
@@ -116,7 +116,7 @@ def _size_problems(request: JobRequest, job: TrainingJob, group: NodeGroupOutput
 
 
 def _rank_problems(job: TrainingJob) -> list[Problem]:
-    """Nothing is tied to cores where the CPU computes."""
+    """Return the problems of the ranks; a CPU takes any number from 1, because nothing is tied to its cores."""
     allowed = resources.allowed_ranks(job.instance)
     ranks = job.ranks_per_node
     if ranks < 1:
@@ -250,7 +250,7 @@ def _cache_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> list
 
 
 def _token_problems(request: JobRequest, facts: Facts) -> list[Problem]:
-    """A token is in a Secret alone: who may read jobs reads their variables."""
+    """Return the problems of tokens, which belong into a Secret: readers of jobs also read their variables."""
     found = []
     for name in request.variables:
         if name in TOKEN_VARIABLES:
@@ -268,7 +268,8 @@ def _token_problems(request: JobRequest, facts: Facts) -> list[Problem]:
 
 
 def _data_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> list[Problem]:
-    """Whether a path is there shows on the volume alone, where the job itself looks before it starts."""
+    """Return the problems of data paths, without a test of existence: that shows on the volume alone, where the job
+    itself looks before it starts."""
     if request.data and not job.claim:
         reason = f"the namespace {job.namespace} has no shared file system"
         return [Problem("--data", reason, "leave it out, or add `fileSystem` to the stack's config")]

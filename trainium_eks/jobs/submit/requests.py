@@ -1,4 +1,4 @@
-"""What a researcher asks for, what was found out for it, and what comes of it."""
+"""A researcher's request, the facts gathered for it, and the plan."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from trainium_eks.model.validation.problems import Problem
 
 @dataclass(frozen=True, kw_only=True)
 class JobRequest(TrainOptions):
-    """What a researcher asks for: the options, and what was read from them."""
+    """A researcher's request: the options, and the values that were read from them."""
 
     program: Program
     variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -24,11 +24,11 @@ class JobRequest(TrainOptions):
 
 @dataclass(frozen=True)
 class Facts:
-    """What was found out beside the stack's outputs."""
+    """The facts gathered beside the stack's outputs."""
 
     is_local: bool
     image: str
-    """The image, a default or the one asked for; empty when there is none."""
+    """The image, a default or the requested one; empty when there is none."""
     unique: str
     """Some letters and digits that make a name unique."""
     image_missing: Problem | None = None
@@ -42,23 +42,23 @@ class Facts:
     may_submit: bool = True
     """Whether the namespace lets the researcher create jobs of the form."""
     has_secret: bool = True
-    """Whether the namespace has the Secret that is asked for."""
+    """Whether the namespace has the requested Secret."""
     has_topology: bool = True
     """Whether Volcano has found layers in the network of the nodes."""
     metrics_port: int = scraping.PORT
-    """Where nobody else listens who shares the pods' network."""
+    """Port that no other process in the pods' network listens on."""
     capacity_ends: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Capacity Block (``cr-…``) to the time when it ends, RFC 3339."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What comes of a request."""
+    """The plan for a request."""
 
     job: TrainingJob | None
-    """None when something must be mended first."""
+    """None when a problem must be mended first."""
     group: NodeGroupOutput | None
     problems: tuple[Problem, ...]
-    """Everything that is wrong; beside a job, warnings alone. Paths are the command's options."""
+    """All problems; beside a job, warnings alone. Paths are the command's options."""
     saving: Goodput | None = None
-    """How often it is to save, where that was not asked for, and what comes of it."""
+    """Proposed interval of checkpoints, where none was requested, and its expected goodput."""

@@ -1,4 +1,4 @@
-"""How often a job should save, before it runs: from its nodes, the stack's file system and the size of its state."""
+"""Proposed interval of a job's checkpoints, from its nodes, the stack's file system and the size of its state."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -19,9 +19,9 @@ VARIABLE = "TRN_CHECKPOINT_SECONDS"
 def propose(
     request: JobRequest, outputs: StackOutputs, namespace: NamespaceOutput, instance: InstanceType, nodes: int
 ) -> Goodput | None:
-    """The interval to use, and what comes of it; None where the job has one already, saves nothing that lasts, has no
-    state to speak of (gradient-sum, which saves every few steps), or the stack does not say what its file system
-    writes."""
+    """Return the interval to use, with its expected goodput. None where the job has an interval already, saves nothing
+    that lasts, has no state to speak of (gradient-sum, which saves every few steps), or the stack does not give its
+    file system's write speed."""
     volume = outputs.shared_volume
     megabytes = volume.write_megabytes_per_second if volume else None
     asked = request.checkpoint_seconds is not None or VARIABLE in request.variables
@@ -35,7 +35,7 @@ def propose(
 
 
 def state_gigabytes(request: JobRequest, outputs: StackOutputs) -> float:
-    """Size of a checkpoint, GB: as asked, of the example, else what the stack's config says."""
+    """Return the size of a checkpoint, GB: as requested, of the example, else of the stack's config."""
     example = example_of(request.program.module)
     if request.state_gigabytes is not None:
         return request.state_gigabytes
@@ -43,19 +43,19 @@ def state_gigabytes(request: JobRequest, outputs: StackOutputs) -> float:
 
 
 def variables(request: JobRequest, proposed: Goodput | None) -> dict[str, str]:
-    """What the job's processes are told."""
+    """Return the environment variables about saving for the job's processes."""
     seconds = proposed.interval_seconds if proposed else request.checkpoint_seconds
     return {} if seconds is None else {VARIABLE: f"{seconds:.12g}"}
 
 
 def interval_seconds(env: Mapping[str, str]) -> float | None:
-    """What a job's variables say; None where they say nothing, or no number of seconds."""
+    """Return the interval in a job's variables; None without one, or for a value that is no number of seconds."""
     found = number(env.get(VARIABLE))
     return found if found is not None and found >= 0 else None
 
 
 def problems(request: JobRequest) -> Iterator[Problem]:
-    """Return the problems of the options about saving."""
+    """Yield the problems of the options about saving."""
     given = {"--checkpoint-seconds": request.checkpoint_seconds, "--state-gb": request.state_gigabytes}
     for option, value in given.items():
         if value is not None and not 0 <= value < math.inf:

@@ -1,4 +1,4 @@
-"""Submitting a job: what belongs to it first, then the job, whose all of it is. Asks the API server."""
+"""Submission of a job: the objects that belong to it first, then the job, which owns them. Asks the API server."""
 
 import re
 import time
@@ -10,8 +10,8 @@ from trainium_eks.jobs.objects.job import TrainingJob
 from trainium_eks.kube.api import Api, ApiError
 
 COUNTED_SECONDS = 330.0
-"""Until a quota counts a kind that is new to the cluster: kube-controller-manager looks for kinds each 30 s, and counts
-the objects of a quota again each 5 minutes (``--resource-quota-sync-period``)."""
+"""Time until a quota counts a kind that is new to the cluster: kube-controller-manager looks for kinds each 30 s, and
+counts the objects of a quota again each 5 minutes (``--resource-quota-sync-period``)."""
 RETRY_SECONDS = 2.0
 
 # The API server's admission plugin ResourceQuota, of a limit that the quota's status does not have yet.
@@ -19,12 +19,12 @@ _NOT_COUNTED = re.compile(r"status unknown for quota: (?P<quota>[^,]+), resource
 
 
 def validate(api: Api, objects: Sequence[Mapping[str, Any]], waiting: Callable[[str], None] = lambda _: None) -> None:
-    """Lets the API server judge a job without making it: its schema, webhooks, the namespace's policies.
+    """Let the API server validate a job without creating it: its schema, webhooks, the namespace's policies.
 
     Args:
         api: the API server, as the researcher.
-        objects: of the job, as :func:`.forms.objects` gives them. Of several the first is judged: the others refer to
-            it, and a webhook would miss it.
+        objects: of the job, as :func:`.forms.objects` gives them. Of several the first is validated: the others refer
+            to it, and a webhook would miss it.
         waiting: gets a line when the namespace's quota does not count such objects yet, which is awaited.
 
     Raises:
@@ -41,7 +41,7 @@ def submit(
     archive: str = "",
     waiting: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Makes the job; returns it as the API server has it.
+    """Create the job; return it as the API server has it.
 
     Args:
         api: the API server, as the researcher.
@@ -74,7 +74,7 @@ def _create(
     """Create an object, again and again while the namespace's quota does not count its kind yet.
 
     Raises:
-        ApiError: refused; or not counted within :data:`COUNTED_SECONDS`, with what to look at.
+        ApiError: refused; or not counted within :data:`COUNTED_SECONDS`, with a command for the administrator.
     """
     begun, told = time.monotonic(), False
     while True:
@@ -98,7 +98,7 @@ def _create(
 
 
 def _give(api: Api, owned: Mapping[str, Any], owner: Mapping[str, Any]) -> None:
-    """The object goes when its owner goes."""
+    """Set an object's owner, so that both are deleted together."""
     reference = {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],

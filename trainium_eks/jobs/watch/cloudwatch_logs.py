@@ -1,7 +1,7 @@
 """The containers' logs of a stack on AWS, as CloudWatch Logs keeps them: read by boto3 with the caller's credentials.
 
 Each container of a pod has a stream, ``<namespace>/<pod>/<container>``. An event is a JSON object of the log shipper,
-with the line in ``log`` beside what it knows of the pod in ``kubernetes``; any other text is a line as it stands.
+with the line in ``log`` beside its facts about the pod in ``kubernetes``; any other text is a line as it stands.
 """
 
 import re
@@ -14,7 +14,7 @@ from trainium_eks.jobs.watch.log_lines import LogLine, parse
 from trainium_eks.kube.pod_text import REPORT_CHARACTERS, json_object
 
 ATTEMPTS = 10
-"""Of each request: an account has 5 to 25 a second for all that read its logs (CloudWatch Logs quotas)."""
+"""Attempts of each request: an account has 5 to 25 a second for all that read its logs (CloudWatch Logs quotas)."""
 
 _STREAM = re.compile(r"(?P<namespace>[^/]+)/(?P<pod>[^/]+)/(?P<container>[^/]+)")
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "UnrecognizedClientException", "InvalidClientTokenId")
@@ -33,14 +33,14 @@ class CloudWatchLogs:
         self._region, self._group = region, group
 
     def lines(self, prefix: str, since: datetime) -> Iterator[tuple[str, LogLine]]:
-        """Pod and line of all streams with a prefix, in the order of time.
+        """Yield pod and line of all streams with a prefix, in the order of time.
 
         Args:
             prefix: of the streams' names: ``<namespace>/<pod>/``, or ``<namespace>/<job>-`` for many.
             since: of the earliest line.
 
         Raises:
-            AwsError: they cannot be read; the text says what mends it.
+            AwsError: they cannot be read; the text names the remedy.
         """
         try:
             with saying(f"read the log group {self._group}"):
@@ -54,7 +54,7 @@ class CloudWatchLogs:
                     )
                 )
                 for page in pages:
-                    # Looked at here, too: another team's lines must not show where a stand-in for AWS, such as moto,
+                    # Compared here, too: another team's lines must not show where a stand-in for AWS, such as moto,
                     # does not know prefixes.
                     yield from _in_order(each for each in page["events"] if each["logStreamName"].startswith(prefix))
         except AwsError as error:
@@ -75,7 +75,8 @@ class CloudWatchLogs:
 
 
 def _in_order(events: Iterable[Mapping[str, Any]]) -> list[tuple[str, LogLine]]:
-    """Of a page. CloudWatch sorts by milliseconds, and lines know when they were written to the nanosecond."""
+    """Return the lines of a page in order. CloudWatch sorts by milliseconds, and lines know when they were written to
+    the nanosecond."""
     found = []
     for event in events:
         stream = _STREAM.fullmatch(event["logStreamName"])
@@ -85,7 +86,7 @@ def _in_order(events: Iterable[Mapping[str, Any]]) -> list[tuple[str, LogLine]]:
 
 
 def line_of(event: Mapping[str, Any]) -> LogLine:
-    """The line of an event, with its time as the API server gives it with a pod's log."""
+    """Return the line of an event, with its time as the API server gives it with a pod's log."""
     message = str(event["message"])
     said = _shipped(message)
     text = (message if said is None else str(said["log"])).removesuffix("\n")
@@ -97,6 +98,7 @@ def line_of(event: Mapping[str, Any]) -> LogLine:
 
 
 def _shipped(message: str) -> Mapping[str, Any] | None:
-    """What the log shipper made of a line. Trainings print JSON objects, too, which are lines and no such thing."""
+    """Return the log shipper's object; None for another text. Trainings print JSON objects, too, which are lines and no
+    such thing."""
     said = json_object(message, REPORT_CHARACTERS) if message.startswith("{") else None
     return said if said is not None and "log" in said and isinstance(said.get("kubernetes"), dict) else None

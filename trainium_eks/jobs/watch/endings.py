@@ -1,4 +1,4 @@
-"""Endings: how containers ended, which was the first, and why a gang was restarted. Pure functions."""
+"""Endings: exits of containers, the first among them, and causes of a gang's restarts. Pure functions."""
 
 import re
 import signal
@@ -12,19 +12,19 @@ from trainium_eks.jobs.objects.identity import node_rank
 from trainium_eks.kube.cluster import Object, name_of
 
 BEFORE_RESTART = timedelta(seconds=120)
-"""How long before a restart what caused it may have been seen."""
+"""Time before a restart in which its cause may have been seen."""
 
 _PLACING = ("FailedScheduling", "Unschedulable", "FailedMount", "FailedAttachVolume", "NotTriggerScaleUp", "BackOff")
-"""Warnings about pods that end none."""
+"""Reasons of warnings about pods that end none."""
 
 _TELLING = ("Evict", "Evicted", "Preempted", "Preempting", "TaintManagerEviction", "DeletingNode", "NodeNotReady")
-"""Events that tell of an end and are no warnings, or not always."""
+"""Reasons of events that report an end and are no warnings, or not always."""
 
 _ROOT_CAUSE = "Root Cause"
 _FIRST_RANK = re.compile(r"\brank\s*:\s*(\d{1,9})\s*\(local_rank")
 _EXIT_CODE = re.compile(r"\bexitcode\s*:\s*(-?\d{1,9})")
 _SUMMARY_CHARACTERS = 4096
-"""Of torchrun's summary after :data:`_ROOT_CAUSE`: rank and exit code stand in its first lines."""
+"""Characters of torchrun's summary after :data:`_ROOT_CAUSE`: rank and exit code stand in its first lines."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class Exit:
     container: str
     code: int
     reason: str
-    """The kubelet's: ``Error``, ``OOMKilled``, ``Completed``, …"""
+    """Reason of the kubelet: ``Error``, ``OOMKilled``, ``Completed``, …"""
     message: str
     finished: datetime | None
 
     @property
     def meaning(self) -> str:
-        """``exit code 137 (SIGKILL, out of memory)``."""
+        """Return ``exit code 137 (SIGKILL, out of memory)``."""
         because = _signal(self.code)
         if self.reason == "OOMKilled":
             because = f"{because}, out of memory" if because else "out of memory"
@@ -52,7 +52,7 @@ class Exit:
         return f"exit code {self.code}" + (f" ({because})" if because else "")
 
     def to_json(self) -> dict[str, Any]:
-        """For tools."""
+        """Return JSON for tools."""
         return {
             "pod": self.pod,
             "node": self.node,
@@ -66,18 +66,19 @@ class Exit:
 
 @dataclass(frozen=True)
 class Restart:
-    """The gang was ended and made anew."""
+    """One restart of the gang."""
 
     at: datetime
     cause: str
 
     def to_json(self) -> dict[str, Any]:
-        """For tools."""
+        """Return JSON for tools."""
         return {"at": self.at.isoformat(), "cause": self.cause}
 
 
 def exits(pods: Iterable[Object]) -> list[Exit]:
-    """Containers that have ended, the first to end first; one that was restarted in its pod by its last end."""
+    """Return containers that have ended, the first to end first; a container restarted in its pod counts by its last
+    end."""
     found = []
     for pod in pods:
         for status in (pod.get("status") or {}).get("containerStatuses") or ():
@@ -106,15 +107,16 @@ def _exit(pod: Object, container: str, ended: Object) -> Exit:
 
 
 def first_failure(found: Sequence[Exit]) -> Exit | None:
-    """The container that failed first of its own: those ended by a signal follow from it, where another did not."""
+    """Return the container that failed first, apart from SIGTERM, which follows another failure; if SIGTERM ended all,
+    the first."""
     failed = [each for each in found if each.code]
     own = [each for each in failed if each.code != 128 + signal.SIGTERM]
     return next(iter(own or failed), None)
 
 
 def root_cause(log: str) -> tuple[int, int] | None:
-    """The rank that failed first and its exit code, where torchrun's summary says so (``Root Cause (first observed
-    failure)``, torch's ``elastic/multiprocessing/errors``); None where it does not."""
+    """Return the rank that failed first and its exit code, from torchrun's summary (``Root Cause (first observed
+    failure)``, torch's ``elastic/multiprocessing/errors``); None without such a summary."""
     _, _, after = log.partition(_ROOT_CAUSE)
     summary = after[:_SUMMARY_CHARACTERS]
     rank, code = _FIRST_RANK.search(summary), _EXIT_CODE.search(summary)
@@ -122,7 +124,7 @@ def root_cause(log: str) -> tuple[int, int] | None:
 
 
 def restarts(snapshot: ClusterSnapshot) -> list[Restart]:
-    """Each restart of the gang that Volcano remembers, the oldest first, with its cause as far as events tell.
+    """Return each restart of the gang that Volcano remembers, the oldest first, with its cause as far as events tell.
 
     Volcano deletes the pods of a gang that it restarts, and with them their exit codes and logs.
     """

@@ -1,4 +1,4 @@
-"""What an environment's accelerators cost now, and which of them are idle since when. Pure functions."""
+"""Present cost of an environment's accelerators, and their idle times. Pure functions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.observe.idle import guard
 
 ROOT_QUEUE = "root"
-"""Volcano's own; what it has allocated is the sum of the others."""
+"""Volcano's own queue; its allocation is the sum of the others."""
 
 
 @dataclass(frozen=True)
@@ -28,26 +28,26 @@ class GroupUse:
     idle: int | None
     """Nodes on which nothing runs but DaemonSets; None where that may not be read."""
     since: datetime | None
-    """Since when the one that is idle longest is so; None where none is, or that is not known."""
+    """Start of the longest present idle time of a node; None where no node is idle, or that is not known."""
 
     @property
     def hourly_usd(self) -> float | None:
-        """Of all its nodes."""
+        """Return the price of all its nodes."""
         return self._of(self.nodes)
 
     @property
     def idle_hourly_usd(self) -> float | None:
-        """Of the idle ones."""
+        """Return the price of the idle nodes."""
         return None if self.idle is None else self._of(self.idle)
 
     def _of(self, nodes: int) -> float | None:
-        """No nodes cost nothing, even where their price is not known."""
+        """Return the price of a number of nodes, which for no nodes is 0 even where the price is not known."""
         if not nodes:
             return 0.0
         return None if self.node_hourly_usd is None else nodes * self.node_hourly_usd
 
     def to_json(self) -> dict[str, Any]:
-        """For tools."""
+        """Return JSON for tools."""
         return {
             "name": self.group.name,
             "instanceType": self.group.instance_type,
@@ -68,7 +68,7 @@ def uses(
     queues: Iterable[Object] | None,
     catalogue: Catalogue,
 ) -> list[GroupUse]:
-    """Each group, by what could be read.
+    """Return the use of each group, as far as it could be read.
 
     Args:
         groups: of the stack.
@@ -103,7 +103,8 @@ def _idle(
     pods: Sequence[Object] | None,
     allocated: Mapping[str, object] | None,
 ) -> list[Object] | None:
-    """The idle members: by their pods; else by the guard's notes; else all of them where no queue has a device."""
+    """Return the idle members: by their pods; else by the guard's notes; else all of them where no queue has a
+    device."""
     if pods is not None:
         working = {read.name for read in guard.read(members, [pod for pod in pods if not is_over(pod)]) if read.busy}
         return [node for node in members if name_of(node) not in working]
@@ -116,7 +117,8 @@ def _idle(
 
 
 def _since(node: Object, pods: Sequence[Object] | None) -> datetime | None:
-    """By the guard's note; else since its last pod that is still there ended, or since it was Ready."""
+    """Return the start of a node's idle time by the guard's note; else the end of its last listed pod, or the time when
+    it became Ready."""
     if _note(node):
         return pod_text.time(_note(node))
     if pods is None:
@@ -137,7 +139,7 @@ def _note(node: Object) -> str:
 
 
 def _allocated(queues: Iterable[Object]) -> dict[str, object]:
-    """Resource to whether any queue has some of it."""
+    """Return each resource with whether any queue has some of it."""
     found: dict[str, object] = {}
     for queue in queues:
         if name_of(queue) != ROOT_QUEUE:

@@ -1,4 +1,4 @@
-"""Lines of logs: whose they are, when they were written, and which pods of a gang write them. Pure functions."""
+"""Lines of logs: their ranks, their times, and the pods of a gang that write them. Pure functions."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from trainium_eks.jobs.objects.identity import REPLICA_INDEX_LABEL, REPLICA_LABE
 from trainium_eks.kube.cluster import Object, name_of
 
 _LOCAL_RANK = re.compile(r"\[(?:[A-Za-z][\w-]{0,99}?)?(\d{1,9})\]:")
-"""What torchrun puts before each line with ``--tee 3``: ``[default0]:``, or ``[0]:`` where the role has no name."""
+"""Prefix of each line by torchrun with ``--tee 3``: ``[default0]:``, or ``[0]:`` where the role has no name."""
 
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ?")
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
@@ -20,22 +20,23 @@ class LogLine:
     """One line of a pod's log."""
 
     stamp: str
-    """When it was written, so that text compares as time does within one pod; empty where it does not say."""
+    """Time of writing, so that text compares as time does within one pod; empty for a line without one."""
     text: str
 
     @property
     def local_rank(self) -> int | None:
-        """The rank on its node that wrote it; None for the launcher's own lines."""
+        """Return the rank on its node that wrote it; None for the launcher's own lines."""
         found = _LOCAL_RANK.match(self.text)
         return int(found[1]) if found else None
 
     def is_of(self, local_rank: int | None) -> bool:
-        """Whether a rank wrote it, or the launcher, whose errors are everybody's; True for None, which is all."""
+        """Return whether a rank wrote the line, or the launcher, with errors that concern all ranks; True for None,
+        which is all."""
         return local_rank is None or self.local_rank in (None, local_rank)
 
 
 def parse(line: str) -> LogLine:
-    """A line as the API server gives it with ``timestamps``; one without a time is taken as it is.
+    """Return a line as the API server gives it with ``timestamps``; one without a time is taken as it is.
 
     The kubelet leaves zeros out at the end of the fraction, so they are filled up again.
     """
@@ -46,7 +47,7 @@ def parse(line: str) -> LogLine:
 
 
 def seconds(text: str) -> int | None:
-    """``90s``, ``10m``, ``2h30m`` or ``90`` in seconds; None for other text."""
+    """Return ``90s``, ``10m``, ``2h30m`` or ``90`` in seconds; None for other text."""
     found = _DURATION.fullmatch(text.strip())
     if found is None or not any(found.groups()):
         return None
@@ -55,7 +56,7 @@ def seconds(text: str) -> int | None:
 
 
 def pod_names(job: Object, launcher: str = "torchrun") -> list[str]:
-    """The names of a job's pods, whether they exist or not, that of rank 0 first.
+    """Return the names of a job's pods, whether they exist or not, the pod of rank 0 first.
 
     Args:
         job: a Volcano job of either shape, or a PyTorchJob.
@@ -65,12 +66,12 @@ def pod_names(job: Object, launcher: str = "torchrun") -> list[str]:
 
 
 def node_ranks(job: Object, launcher: str = "torchrun") -> dict[str, int]:
-    """Pod name to the place of its ranks: 0 for the pod that has the first of them."""
+    """Return each pod's name with the place of its ranks: 0 for the pod that has the first of them."""
     return {name: place for place, name in enumerate(pod_names(job, launcher))}
 
 
 def _to_be(job: Object) -> Iterable[Mapping[str, Any]]:
-    """As much of each pod as tells its place. Volcano names them ``<job>-<task>-<index>``, the Training Operator
+    """Return as much of each pod as tells its place. Volcano names them ``<job>-<task>-<index>``, the Training Operator
     ``<job>-worker-<index>``."""
     workers = (job["spec"].get("pytorchReplicaSpecs") or {}).get("Worker") or {"replicas": 0}
     for index in range(int(workers.get("replicas", 1))):

@@ -1,4 +1,4 @@
-"""What a running job shows of its useful time: beside what was expected of it (:mod:`.saving`). Pure functions."""
+"""Measured useful time of a running job, beside its expected one (:mod:`.saving`). Pure functions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,27 +16,27 @@ from trainium_eks.model.sizing import goodput
 from trainium_eks.model.sizing.goodput import Run
 
 LEAST_SECONDS = 60.0
-"""Of a run before its share means anything."""
+"""Least seconds of a run before its share means anything."""
 
 WORTH_A_CHANGE = 1.5
-"""How many times longer or shorter another interval is before it is proposed."""
+"""Factor by which another interval must be longer or shorter to be proposed."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Of one job, until its last step."""
+    """Measurements of one job, until its last step."""
 
     useful_fraction: float
     """Time in steps that count, over the time since its gang first ran; 0 to 1."""
     save_seconds: float | None
-    """Of the last checkpoint."""
+    """Duration of the last checkpoint."""
     interval_seconds: float | None
-    """What the job was told, by ``TRN_CHECKPOINT_SECONDS``."""
+    """Interval given to the job, by ``TRN_CHECKPOINT_SECONDS``."""
     better_seconds: float | None
-    """What it had better be told, by what a checkpoint really takes; None where that is about the same."""
+    """Better interval by the real duration of a checkpoint; None where it is about the same."""
 
     def to_json(self) -> dict[str, Any]:
-        """For tools."""
+        """Return JSON for tools."""
         return {
             "usefulFraction": round(self.useful_fraction, 4),
             "saveSeconds": self.save_seconds,
@@ -46,11 +46,12 @@ class Measured:
 
 
 def measured(job: WatchedJob, pods: Sequence[Object], progress: Progress, outputs: StackOutputs) -> Measured | None:
-    """What the job's lines show; None where they cannot: too early, no pace, or steps that another job made.
+    """Return the measurements in the job's lines; None where they allow none: too early, no pace, or steps that another
+    job made.
 
     Args:
         job: the job.
-        pods: its pods, of which the first says what they were told.
+        pods: its pods, of which the first shows the variables of all.
         progress: by the log of rank 0.
         outputs: the stack's.
     """
@@ -67,7 +68,8 @@ def measured(job: WatchedJob, pods: Sequence[Object], progress: Progress, output
 
 
 def _begun(job: WatchedJob) -> float:
-    """When its gang first ran, as far as Volcano says; else when the job was made. Seconds since 1970."""
+    """Return the time when its gang first ran, as far as Volcano says; else of the job's creation. Seconds since
+    1970."""
     conditions = (job.source.get("status") or {}).get("conditions") or ()
     ran = (moment(each["lastTransitionTime"]) for each in conditions if each.get("status") == "Running")
     return next(ran, job.created).timestamp()

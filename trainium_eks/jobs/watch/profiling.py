@@ -1,4 +1,4 @@
-"""Profiling: a gang like one that is there, run for a few steps under the Neuron runtime's profiler. Pure functions.
+"""Profiling: a copy of an existing gang, run for a few steps under the Neuron runtime's profiler. Pure functions.
 
 The runtime reads whether to profile when a process starts, and no tool attaches to one that runs: ``neuron-profile
 capture`` executes a graph itself, on cores that must be free (AWS Neuron documentation, Neuron Explorer, "Environment
@@ -17,12 +17,12 @@ from trainium_eks.model.catalogue.instances import NEURON_RESOURCE
 from trainium_eks.model.validation.problems import Problem
 
 ROOT = "/data/profiles"
-"""Where profiles are, each job's in a directory of its name."""
+"""Directory of the profiles, each job's in a directory of its name."""
 
 SUFFIX = "-profile"
 
 OUTPUT = "TRN_OUTPUT_DIR"
-"""Variable with the directory that a job writes to."""
+"""Variable with a job's output directory."""
 
 OF_ANNOTATION = "trainium-eks/profile-of"
 
@@ -33,7 +33,7 @@ _INSTANCE_LABEL = "app.kubernetes.io/instance"
 
 
 def problems(job: Object, claim: str, *, is_running: bool) -> list[Problem]:
-    """Why a job cannot be profiled.
+    """Return the reasons why a job cannot be profiled.
 
     Args:
         job: a Volcano job.
@@ -55,7 +55,7 @@ def problems(job: Object, claim: str, *, is_running: bool) -> list[Problem]:
 
 
 def output_of(job: Object) -> str:
-    """The directory that a job writes to, as :data:`OUTPUT` says; empty where it does not."""
+    """Return a job's output directory, as :data:`OUTPUT` says; empty without that variable."""
     for task in job["spec"].get("tasks") or ():
         for container in task["template"]["spec"].get("containers") or ():
             for variable in container.get("env") or ():
@@ -65,12 +65,13 @@ def output_of(job: Object) -> str:
 
 
 def profiled(job: Object, node: int, steps: int) -> dict[str, Any]:
-    """The same gang, profiled on one of its nodes. It writes what it trains beside its profile, not where it did.
+    """Return the same gang, profiled on one of its nodes. Its output goes beside its profile, not into the first run's
+    directory.
 
     Args:
         job: without :func:`problems`.
         node: number of the node in the gang.
-        steps: how many it is to run; half of them are left to warm up.
+        steps: to run; half of them are left to warm up.
     """
     name = name_of(job) + SUFFIX
     directory = f"{ROOT}/{name_of(job)}"
@@ -105,7 +106,8 @@ def profiled(job: Object, node: int, steps: int) -> dict[str, Any]:
 
 
 def _inspect(directory: str, steps: int) -> dict[str, str]:
-    """What turns the profiler on: the runtime's calls, and one execution of each graph on the devices."""
+    """Return variables that turn the profiler on: the runtime's calls, and one execution of each graph on the
+    devices."""
     return {
         "NEURON_RT_INSPECT_ENABLE": "1",
         "NEURON_RT_INSPECT_DEVICE_PROFILE": "1",
@@ -120,8 +122,8 @@ def _set(container: dict[str, Any], variables: Mapping[str, str]) -> None:
 
 
 def _inspect_one(container: dict[str, Any], node: int, variables: Mapping[str, str]) -> None:
-    """In one task all pods are alike, so the choice of the node is made where it is known: in the container. One
-    that runs its image's own entry point is profiled on every node."""
+    """Set the variables on one node: in one task all pods are alike, so the container itself compares its number. A
+    container that runs its image's own entry point is profiled on every node."""
     if not container.get("command"):
         _set(container, variables)
         return
@@ -131,7 +133,7 @@ def _inspect_one(container: dict[str, Any], node: int, variables: Mapping[str, s
 
 
 def _redirect(container: dict[str, Any], before: str, after: str) -> None:
-    """Wherever the old directory stands, the new one does."""
+    """Replace the old directory by the new one everywhere."""
     if not before:
         return
     for field in ("command", "args"):

@@ -1,4 +1,4 @@
-"""Steps: what a training process says of its progress, one JSON object a line, and what follows from it.
+"""Steps: a training process' reports of its progress, one JSON object a line, and figures derived from them.
 
 Rank 0 prints ``{"step": 12, "time": 1763000000.1, "loss": 0.5}``, and may add ``steps``, ``tokens_per_second``,
 ``checkpoint_step``, ``checkpoint_time`` and ``checkpoint_seconds`` (how long it took). torchrun puts a prefix before
@@ -18,13 +18,13 @@ LEAST_STALL_SECONDS = 60.0
 """A process that is quiet for less is never called stalled."""
 
 STALL_FACTOR = 10
-"""Nor one that is quiet for less than this many times what lies between its lines."""
+"""Nor one that is quiet for less than this many times the time between its lines."""
 
 FIRST_STALL_SECONDS = 1800.0
-"""How long a run may be quiet after its first line: the second step may compile, too."""
+"""Time that a run may be quiet after its first line: the second step may compile, too."""
 
 RECENT = 20
-"""Lines whose distances are looked at."""
+"""Number of the last distances between lines, from which pace and stalls are computed."""
 
 
 @dataclass(frozen=True)
@@ -42,36 +42,36 @@ class Step:
     checkpoint_step: int | None = None
     checkpoint_time: float | None = None
     save_seconds: float | None = None
-    """How long the last checkpoint held the training up."""
+    """Time for which the last checkpoint held the training up."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run is."""
+    """The progress of a run."""
 
     last: Step
     seconds_per_step: float | None
     """Median over the last lines; None before the second one."""
     left_seconds: float | None
-    """Until the last step; None where the run does not say how many there are."""
+    """Time until the last step; None where the run does not report their number."""
     quiet_seconds: float
-    """Since the last line."""
+    """Time since the last line."""
     stalled: bool
     """Whether that is far longer than usual."""
     checkpoint_step: int | None
     """Step of the last checkpoint; None where no line names one."""
     checkpoint_seconds: float | None
-    """Since then."""
+    """Time since that checkpoint."""
     save_seconds: float | None = None
-    """How long it held the training up; None where no line says."""
+    """Time for which it held the training up; None where no line says."""
 
     @property
     def diverged(self) -> bool:
-        """Whether the loss is no number any more."""
+        """Return whether the loss is no number any more."""
         return self.last.loss is not None and not math.isfinite(self.last.loss)
 
     def to_json(self) -> dict[str, Any]:
-        """For tools."""
+        """Return JSON for tools."""
         return {
             "step": self.last.number,
             "steps": self.last.total,
@@ -90,7 +90,7 @@ class Progress:
 
 
 def parse(line: str) -> Step | None:
-    """The step that a line tells of; None for any other line."""
+    """Return the step that a line reports; None for any other line."""
     start = line.find("{")
     said = json_object(line[start:]) if start >= 0 and '"step"' in line else None
     if said is None:
@@ -111,16 +111,16 @@ def parse(line: str) -> Step | None:
 
 
 def parse_all(lines: Iterable[str]) -> list[Step]:
-    """The steps that these lines tell of."""
+    """Return the steps that these lines report."""
     return [step for line in lines if (step := parse(line)) is not None]
 
 
 def progress(steps: Sequence[Step], now: float, *, running: bool = True) -> Progress | None:
-    """Where the run is that printed these steps; None for none.
+    """Return the progress of the run that printed these steps; None for none.
 
     Args:
-        steps: in the order they were printed. Where the number falls, a restart began anew, and what was before it
-            does not count.
+        steps: in the order they were printed. Where the number falls, a restart began anew, and earlier steps do not
+            count.
         now: seconds since 1970.
         running: False for a run that has ended, which cannot stall.
     """
@@ -149,5 +149,5 @@ def progress(steps: Sequence[Step], now: float, *, running: bool = True) -> Prog
 
 
 def stall_seconds(gaps: Sequence[float]) -> float:
-    """How long a run may be quiet, by the seconds between its last lines."""
+    """Return the time that a run may be quiet, by the seconds between its last lines."""
     return max(LEAST_STALL_SECONDS, STALL_FACTOR * median(gaps)) if gaps else FIRST_STALL_SECONDS

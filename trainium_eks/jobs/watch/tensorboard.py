@@ -8,10 +8,10 @@ from trainium_eks.model.config.node_groups import POOL_LABEL
 from trainium_eks.model.outputs import NamespaceOutput
 
 PORT = 6006
-"""TensorBoard's own."""
+"""TensorBoard's default port."""
 
 MOST_SECONDS = 12 * 3600
-"""After which a pod that somebody forgot ends."""
+"""Time after which a forgotten pod ends."""
 
 CONTAINER = "tensorboard"
 
@@ -19,20 +19,20 @@ _LONGEST_NAME = 63
 
 
 def pod_name(job: str) -> str:
-    """Name of the pod for a job."""
+    """Return the name of the pod for a job."""
     return f"tensorboard-{job}"[:_LONGEST_NAME].rstrip("-")
 
 
 def log_directory(job: str, output: str = "") -> str:
-    """Where a job's TensorBoard logs are, below where it writes."""
+    """Return the directory of a job's TensorBoard logs, below the job's output."""
     return f"{output or f'{DATA}/output/{job}'}/tensorboard"
 
 
 def pod(job: str, directory: str, image: str, namespace: NamespaceOutput) -> dict[str, Any]:
-    """The pod. It reaches nothing and nothing reaches it but a forwarded port, which ends at its own loopback.
+    """Return the pod. It reaches nothing and nothing reaches it but a forwarded port, which ends at its own loopback.
 
     Args:
-        job: whose logs.
+        job: that wrote the logs.
         directory: of the logs.
         image: with TensorBoard in it.
         namespace: the team's; it has a claim.

@@ -1,7 +1,7 @@
-"""Usage: what a node's devices do, as neuron-monitor and nvidia-smi say it. Pure functions.
+"""Usage: the load of a node's devices, as neuron-monitor and nvidia-smi report it. Pure functions.
 
-Their forms: the Neuron Monitor User Guide (AWS Neuron documentation, "The JSON output format"), and
-``nvidia-smi --help-query-gpu``.
+Their forms: the Neuron Monitor User Guide (AWS Neuron documentation, "The JSON output format"), and ``nvidia-smi
+--help-query-gpu``.
 """
 
 import json
@@ -12,10 +12,10 @@ from typing import Any
 from trainium_eks.kube.pod_text import REPORT_CHARACTERS, json_object, mapping, number, whole
 
 QUERY = "index,utilization.gpu,memory.used,memory.total"
-"""What nvidia-smi is asked for."""
+"""Fields in the query of nvidia-smi."""
 
 PERIOD = "1s"
-"""How often neuron-monitor looks; its own default is 5 s."""
+"""Period of neuron-monitor; its own default is 5 s."""
 
 _MIB = 1024**2
 
@@ -25,30 +25,30 @@ class NodeUsage:
     """One node at one moment."""
 
     cores: Mapping[int, float]
-    """NeuronCore, or GPU, to how busy it is: 0 to 100."""
+    """NeuronCore, or GPU, to its load: 0 to 100."""
     unit: str
     """``core`` or ``gpu``; ``process`` for pods of the local cloud, which have no devices."""
     device_bytes: float
     """Memory of the devices in use."""
     device_total_bytes: float | None
-    """All of it; None where it is not said."""
+    """All of it; None where the tool does not report it."""
     host_percent: float | None = None
-    """CPUs of the node that are busy, 0 to 100; None where it is not said."""
+    """CPUs of the node that are busy, 0 to 100; None where the tool does not report it."""
     host_bytes: float | None = None
     """Memory of the node in use."""
     host_total_bytes: float | None = None
     errors: int = 0
     """Executions that failed, and uncorrected memory errors."""
     trouble: str = ""
-    """What the tool says it cannot read."""
+    """Message of the tool about data that it cannot read."""
 
     @property
     def mean(self) -> float | None:
-        """How busy its cores are on average; None where none is in use."""
+        """Return the average load of its cores; None where none is in use."""
         return sum(self.cores.values()) / len(self.cores) if self.cores else None
 
     def to_json(self) -> dict[str, Any]:
-        """For tools."""
+        """Return JSON for tools."""
         return {
             "unit": self.unit,
             "busyPercent": {str(core): round(busy, 1) for core, busy in sorted(self.cores.items())},
@@ -64,7 +64,7 @@ class NodeUsage:
 
 
 def script() -> list[str]:
-    """The command that is run in a rank's container: prints usage again and again, by whichever tool the image has.
+    """Return the command that is run in a rank's container: prints usage again and again, by either tool in the image.
 
     neuron-monitor reads its period from a file alone. Exit code 3: the image has neither tool.
     """
@@ -87,14 +87,14 @@ def script() -> list[str]:
 
 
 class Reader:
-    """Takes the lines of one node, whichever tool prints them; :attr:`last` is the newest whole picture."""
+    """Reader of the lines of one node, printed by either tool; :attr:`last` is the newest whole picture."""
 
     def __init__(self) -> None:
         self.last: NodeUsage | None = None
         self._gpus: dict[int, tuple[float, float, float]] = {}
 
     def line(self, text: str) -> None:
-        """Takes one line; what is neither tool's is left out."""
+        """Read one line; lines of neither tool are left out."""
         if text.startswith("{"):
             report = json_object(text, REPORT_CHARACTERS)
             if report is not None and isinstance(report.get("neuron_runtime_data"), list):
@@ -109,7 +109,8 @@ class Reader:
 
 
 def neuron(report: Mapping[str, Any]) -> NodeUsage:
-    """A report of neuron-monitor. A core that several processes use is counted once, as busy as all make it."""
+    """Return the usage in a report of neuron-monitor. A core that several processes use is counted once, as busy as all
+    make it."""
     cores: dict[int, float] = {}
     device, errors = 0.0, 0
     troubles: list[object] = []
@@ -148,7 +149,7 @@ def _of(found: Mapping[str, Any], group: str, part: str) -> Mapping[str, Any]:
 
 
 def _gpu_row(text: str) -> list[float] | None:
-    """``0, 97, 61234, 81559``: index, percent, MiB in use, MiB in all."""
+    """Return ``0, 97, 61234, 81559``: index, percent, MiB in use, MiB in all."""
     cells = text.split(",")
     if len(cells) != len(QUERY.split(",")):
         return None

@@ -1,7 +1,8 @@
 """The agent: the kubelet of all pods with local images, one process for each stack.
 
-It watches pods, services and nodes, keeps a worker for each pod that is run here, and answers the API server's
-questions for logs. All in one thread. Pods go on when it ends, and the next agent finds them by their shims.
+It watches pods, services and nodes, keeps a worker for each pod that is run here, and answers the API server's requests
+for logs. All of it runs in one thread. Pods keep running when the agent ends, and the next agent finds them by their
+shims.
 
 ``python -m trainium_eks.local.agent.agent --root=.local/<stack> --server=HOST:PORT --listen=HOST:PORT``
 """
@@ -47,7 +48,7 @@ from trainium_eks.local.spec.planning import is_ours
 
 _LOG = logging.getLogger("pods")
 
-# Namespaces of the system hold what stands in for add-ons, six pods on each node; none of it is run here.
+# The system's namespace holds the stand-ins for add-ons, six pods on each node; none of them is run here.
 _WATCHED_PODS = "spec.nodeName!=,metadata.namespace!=kube-system"
 _MARK = f'"image":"{images.PREFIX}'.encode()
 _AGAIN_SECONDS = 1.0
@@ -55,7 +56,7 @@ _NETWORK_SECONDS = 10.0
 
 
 class Agent:
-    """The agent of a stack; what workers need of it is :class:`trainium_eks.local.agent.worker.Surroundings`."""
+    """The agent of a stack; workers see it as :class:`trainium_eks.local.agent.agent_context.Surroundings`."""
 
     def __init__(self, paths: Paths, client: ApiClient, server: tuple[str, int], asked: str) -> None:
         self.client = client
@@ -95,10 +96,10 @@ class Agent:
         return Isolation.PLAIN
 
     def _network(self) -> int:
-        """The process that holds the pods' network; started when there is none.
+        """Return the process that holds the pods' network; start it when there is none.
 
         Raises:
-            OSError: it cannot be made.
+            OSError: the process cannot be started.
         """
         for each in processes.running(self._paths):
             if each.name == NETWORK:
@@ -122,34 +123,34 @@ class Agent:
             raise OSError(processes.last_lines(self._paths, NETWORK, 1).strip())
         return holder.pid
 
-    # --- What workers need ----------------------------------------------------------------------------------------
+    # --- For workers ----------------------------------------------------------------------------------------------
 
     def directory(self, uid: str) -> PodDirectory:
-        """Of a pod."""
+        """Return the directory of a pod."""
         return PodDirectory(self._paths.pods / uid)
 
     def claims(self, namespace: str) -> Path:
-        """Where the claims of a namespace are."""
+        """Return the directory of a namespace's claims."""
         return self._paths.claims / namespace
 
     def free_address(self) -> str:
-        """One that no pod has."""
+        """Return an address that no pod has."""
         self._last_address = network.free_address([each.address for each in self._workers.values()], self._last_address)
         return self._last_address
 
     def services(self) -> Sequence[Body]:
-        """All that are known."""
+        """Return all known services."""
         return list(self._services.values())
 
     def hosts_of(self, own: Host) -> str:
-        """The hosts file of a pod."""
+        """Return the hosts file of a pod."""
         pods = [each.host for each in self._workers.values()]
         return hosts.text(own, [each for each in pods if each is not None], self.services())
 
     def hosts_changed(self) -> None:
-        """A pod has come, gone, or become ready."""
+        """Schedule new hosts files after a pod has come, gone, or become ready."""
         if not self._hosts_due:
-            # Many at once are written once.
+            # Many changes at once are written once.
             self._hosts_due = True
             asyncio.get_running_loop().call_later(0.01, self._write_hosts)
 
@@ -159,7 +160,7 @@ class Agent:
             each.write_hosts()
 
     def start_shim(self, directory: PodDirectory) -> int:
-        """Starts a shim; its number."""
+        """Start a shim and return its process id."""
         command = [program(self._paths, SHIM), "-S", "-s", "-m", "trainium_eks.local.runtime.shim", str(directory.path)]
         with directory.shim_log.open("ab") as log:
             return subprocess.Popen(
@@ -172,7 +173,7 @@ class Agent:
             ).pid
 
     def when_ended(self, pid: int, then: Callable[[], None]) -> None:
-        """Calls back when a process ends."""
+        """Call back when a process ends."""
         loop = asyncio.get_running_loop()
         if not hasattr(os, "pidfd_open"):
             self._poll(pid, then)
@@ -197,7 +198,7 @@ class Agent:
             then()
 
     def forget(self, uid: str) -> None:
-        """The pod is gone, and nothing of it runs: its directory goes, and its logs are kept."""
+        """Remove the directory of a deleted pod with no running process, and keep its logs."""
         self._workers.pop(uid, None)
         self._tasks.pop(uid, None)
         self._clear(self.directory(uid))
@@ -206,7 +207,7 @@ class Agent:
         log_retention.keep(directory, self._paths.kept)
         shutil.rmtree(directory.path, ignore_errors=True)
         if not self._prune_due:
-            # A gang that goes is looked after once.
+            # The pods of a gang that end together are pruned once.
             self._prune_due = True
             asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._prune)
 
@@ -218,7 +219,7 @@ class Agent:
     # --- Running --------------------------------------------------------------------------------------------------
 
     async def run(self, listen: tuple[str, int], tls: ssl.SSLContext) -> None:
-        """Until it is asked to end."""
+        """Run the agent until it gets a signal to end."""
         loop = asyncio.get_running_loop()
         ending = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -251,14 +252,14 @@ class Agent:
             self.proxy, self.api_server = gateway.PROXY, gateway.API_SERVER
 
     def _holder_of(self, address: str) -> int:
-        """A process in the network of the pod with an address."""
+        """Return the id of a process in the network of the pod with an address."""
         for each in self._workers.values():
             if each.address == address and each.host is not None:
                 return int(_read_state(each.directory).get("holder") or 0)
         return 0
 
     def _hear_shims(self) -> socket.socket:
-        """Listens for shims that say that their pods have changed."""
+        """Listen for shims that report a change of their pods."""
         os.chdir(self._paths.pods)  # a socket's path is limited to some 100 characters
         with contextlib.suppress(FileNotFoundError):
             os.unlink(AGENT_SOCKET)
@@ -298,7 +299,7 @@ class Agent:
             for pod in there.values():
                 self._pod_changed("MODIFIED", pod)
             async for line in events:
-                # A thousand simulated nodes say a lot: what is not run here is not even parsed.
+                # A thousand simulated nodes send many events: events of pods that are not run here are not even parsed.
                 if _MARK in line:
                     event = json.loads(line)
                     if is_ours(event["object"]):
@@ -318,7 +319,7 @@ class Agent:
             task.add_done_callback(_end_if_failed)
 
     def _drop_unknown(self, there: Mapping[str, Body]) -> None:
-        """Shims and directories of pods that were deleted while no agent ran."""
+        """Remove shims and directories of pods that were deleted while no agent ran."""
         for uid in [uid for uid in self._shims if uid not in there]:
             self._shims.pop(uid).signal(signal.SIGTERM)
         for each in self._paths.pods.iterdir():
@@ -384,9 +385,9 @@ class Agent:
 
 
 def shims(paths: Paths) -> dict[str, Process]:
-    """Shims that run, by the uids of their pods."""
+    """Return the running shims by the uids of their pods."""
     found = [each for each in processes.running(paths) if each.name == SHIM]
-    # What a shim has forked off, to hold the sandbox and to wait for containers, looks like it: the oldest is the shim.
+    # The children of a shim, which hold the sandbox and wait for containers, look like it: the oldest is the shim.
     return {Path(each.command[-1]).name: Process(each.pid) for each in reversed(found)}
 
 
@@ -395,7 +396,7 @@ def _read_state(directory: PodDirectory) -> dict[str, Any]:
 
 
 def _end_if_failed(task: "asyncio.Task[None]") -> None:
-    """A mistake in one task must be seen: the agent ends with it, and the next `up` starts it again."""
+    """End the agent when one of its tasks fails, so that the error is seen; the next `up` starts the agent again."""
     if not task.cancelled() and task.exception() is not None:
         _LOG.error("failed", exc_info=task.exception())
         os.kill(os.getpid(), signal.SIGTERM)
@@ -407,7 +408,7 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs the agent."""
+    """Run the agent."""
     parser = argparse.ArgumentParser(prog=AGENT)
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--server", type=_address, required=True)

@@ -1,4 +1,4 @@
-"""What a pod's worker needs of its agent."""
+"""The interface of the agent for the workers of its pods."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from trainium_eks.local.spec.plan import Isolation, PodDirectory
 
 
 class Surroundings(Protocol):
-    """What a worker needs of its agent."""
+    """The agent, as its workers see it."""
 
     client: ApiClient
     isolation: Isolation
@@ -20,37 +20,37 @@ class Surroundings(Protocol):
     api_server: tuple[str, int]
 
     def directory(self, uid: str) -> PodDirectory:
-        """Of a pod."""
+        """Return the directory of a pod."""
         ...
 
     def claims(self, namespace: str) -> Path:
-        """Where the claims of a namespace are."""
+        """Return the directory of a namespace's claims."""
         ...
 
     def free_address(self) -> str:
-        """One that no pod has."""
+        """Return an address that no pod has."""
         ...
 
     def services(self) -> Sequence[Body]:
-        """All that are known."""
+        """Return all known services."""
         ...
 
     def hosts_of(self, own: Host) -> str:
-        """The hosts file of a pod."""
+        """Return the hosts file of a pod."""
         ...
 
     def hosts_changed(self) -> None:
-        """A pod has come, gone, or become ready."""
+        """Schedule new hosts files after a pod has come, gone, or become ready."""
         ...
 
     def start_shim(self, directory: PodDirectory) -> int:
-        """Starts a shim; its number."""
+        """Start a shim and return its process id."""
         ...
 
     def when_ended(self, pid: int, then: Callable[[], None]) -> None:
-        """Calls back when a process ends."""
+        """Call back when a process ends."""
         ...
 
     def forget(self, uid: str) -> None:
-        """The pod is gone, and nothing of it runs: its directory goes, and its logs are kept."""
+        """Remove the directory of a deleted pod with no running process, and keep its logs."""
         ...

@@ -1,4 +1,4 @@
-"""What pods wrote that are gone: their logs, moved aside when their directories are removed, and read again.
+"""The logs of deleted pods: moved aside when the pods' directories are removed, and read again.
 
 ``.local/<stack>/kept/<namespace>/<pod>/<uid>/<container>/<restart>.log``. Bounded: the pods that went first are dropped
 first. ``trn local down`` removes all of it with the rest of the stack.
@@ -17,14 +17,14 @@ from trainium_eks.local.runtime.output import Reader
 from trainium_eks.local.spec.plan import PodDirectory
 
 MOST_BYTES = 256 * 2**20
-"""Of all that is kept of a stack."""
+"""Limit for all kept logs of a stack."""
 
 MOST_PODS = 500
 
 
 @dataclass(frozen=True)
 class KeptLine:
-    """A line of a pod that is gone."""
+    """A log line of a deleted pod."""
 
     pod: str
     stamp: str
@@ -33,11 +33,11 @@ class KeptLine:
 
 
 def keep(directory: PodDirectory, kept: Path) -> None:
-    """Moves a pod's logs aside. What cannot be moved is lost, as it was to be.
+    """Move a pod's logs aside. A log that cannot be moved is lost with the pod's directory.
 
     Args:
-        directory: of a pod of which nothing runs any more.
-        kept: of the stack, on the same file system.
+        directory: directory of a pod without running processes.
+        kept: directory of the stack's kept logs, on the same file system.
     """
     plan = read(directory.plan)
     if plan is None:
@@ -55,7 +55,7 @@ def keep(directory: PodDirectory, kept: Path) -> None:
 
 
 def prune(kept: Path, most_bytes: int = MOST_BYTES, most_pods: int = MOST_PODS) -> None:
-    """Drops the pods that went first, until the others are within the limits."""
+    """Delete the logs of the pods that went first, until the rest is within the limits."""
     pods = sorted(((each.stat().st_mtime, each) for each in kept.glob("*/*/*")), reverse=True)
     size = 0
     for place, (_, pod) in enumerate(pods):
@@ -67,17 +67,17 @@ def prune(kept: Path, most_bytes: int = MOST_BYTES, most_pods: int = MOST_PODS) 
 
 
 def pods(kept: Path, namespace: str) -> list[str]:
-    """Names of the namespace's pods of which something is kept."""
+    """Return the names of the namespace's pods with kept logs."""
     return sorted(each.name for each in (kept / namespace).glob("*") if each.is_dir())
 
 
 def lines(kept: Path, namespace: str, pod: str, since: str) -> Iterator[KeptLine]:
-    """What pods of a name wrote since then, in the order of time.
+    """Yield the log lines that pods of a name wrote since a time, in the order of time.
 
     Args:
-        kept: of the stack.
-        namespace: of the pods.
-        pod: their name. One that is made anew for another comes after its end.
+        kept: directory of the stack's kept logs.
+        namespace: namespace of the pods.
+        pod: name of the pods. The lines of a pod's successor of the same name come after its own.
         since: RFC 3339, as :func:`~.output.timestamp` writes it.
     """
     for each in sorted((kept / namespace / pod).glob("*"), key=lambda place: place.stat().st_mtime):
@@ -86,7 +86,7 @@ def lines(kept: Path, namespace: str, pod: str, since: str) -> Iterator[KeptLine
 
 
 def _of_container(container: Path, pod: str, since: str) -> Iterator[KeptLine]:
-    # A name of other than digits, or a link, is a pod's own work: without namespaces it can write into its directory.
+    # A link, or a name with other characters than digits, is made by a pod: without namespaces, pods can write here.
     logs = [log for log in container.glob("*.log") if log.stem.isdecimal() and not log.is_symlink() and log.is_file()]
     for log in sorted(logs, key=lambda log: int(log.stem)):
         reader = Reader(log)

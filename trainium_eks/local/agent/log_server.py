@@ -1,6 +1,6 @@
-"""What the API server asks nodes for: logs of pods. One server stands in for the kubelets of all nodes.
+"""The server for logs of pods, which stands in for the kubelets of all nodes.
 
-It talks to nobody but the API server, whose client certificate it asks for.
+It serves the API server only, and checks its client certificate.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from trainium_eks.local.runtime.output import LogFilter, Reader, Selection, time
 from trainium_eks.local.spec.plan import PodDirectory
 
 FOLLOW_SECONDS = 0.2
-"""How often a log that is followed is looked at."""
+"""Interval between two looks at a log that is followed."""
 
 _REQUEST_SECONDS = 60.0
 
-# As an object: clients show the message of such a one; of any other answer they say that they did not get it.
+# A Status object: clients show its message; for any other answer they report that they cannot read it.
 _NO_EXEC = json.dumps(
     {
         "apiVersion": "v1",
@@ -38,31 +38,31 @@ _NO_EXEC = json.dumps(
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a container, as far as its log is concerned."""
+    """One run of a container, with its log."""
 
     directory: PodDirectory
     container: str
     restart: int
     is_running: Callable[[], bool]
-    """Whether more may be written."""
+    """Returns whether the log may still grow."""
 
 
 class NoLog(Exception):  # noqa: N818 (what is the case)
-    """There is no such log; the message says why, as a kubelet does."""
+    """The error for a log that does not exist; the message says why, as a kubelet does."""
 
 
 Find = Callable[[str, str, str, bool], Run | None]
-"""Namespace, pod, container and whether the run before is meant: the log; None for a pod that is simulated."""
+"""Finds a log by namespace, pod, container and "of the previous run"; None for a simulated pod."""
 
 
 class LogServer:
-    """Answers the API server."""
+    """The HTTPS server that answers the API server."""
 
     def __init__(self, find: Find) -> None:
         self._find = find
 
     async def serve(self, host: str, port: int, tls: ssl.SSLContext) -> asyncio.Server:
-        """Begins to listen."""
+        """Begin to listen."""
         return await asyncio.start_server(self._answer, host, port, ssl=tls)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -107,10 +107,10 @@ class LogServer:
 
 
 def asked(query: Mapping[str, list[str]], now: float) -> LogFilter:
-    """What the parameters of a request ask for.
+    """Return the log filter for the parameters of a request.
 
     Raises:
-        ValueError: one cannot be read.
+        ValueError: a parameter cannot be parsed.
     """
     given = {name: values[0] for name, values in query.items() if values and values[0]}
     since = ""
@@ -128,7 +128,7 @@ def asked(query: Mapping[str, list[str]], now: float) -> LogFilter:
 
 
 def is_api_server(certificate: Mapping[str, object] | None) -> bool:
-    """Whether a client's certificate, which is of the stack's authority, is the API server's for kubelets."""
+    """Return whether a certificate of the stack's authority is the API server's certificate for kubelets."""
     names = (certificate or {}).get("subject") or ()
     assert isinstance(names, tuple)
     return any(("commonName", kubelet.CLIENT_USER) in each for each in names)
@@ -146,7 +146,7 @@ async def _stream(writer: asyncio.StreamWriter, reader: Reader, run: Run, wanted
             await writer.drain()
         if writer.is_closing() or selection.is_full:
             break
-        # Asked first: what is written before the end is read after it.
+        # Before the read: lines written between this check and the run's end are still read.
         goes_on = wanted.follow and run.is_running()
         data = selection.more(reader)
         if not goes_on and not data:

@@ -1,4 +1,4 @@
-"""Files of a pod's directory: read if they can be, and written whole or not at all."""
+"""The files of a pod's directory: reading, and writing as a whole or not at all."""
 
 import os
 from pathlib import Path
@@ -11,16 +11,16 @@ from trainium_eks.local.spec.planning import Planned
 from trainium_eks.local.spec.volumes import File
 from trainium_eks.model.validation.parsing import parse_json
 
-# Nobody answers there, and at once: a name that /etc/hosts does not have is unknown without a wait.
+# No server answers there, and the failure comes at once: names missing from /etc/hosts are unknown without a wait.
 _NO_NAMES = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"
 _HOST_NAMES = Path("/etc/resolv.conf")
 
 
 def prepare(place: PodDirectory, made: Planned) -> None:
-    """Puts in place what the containers of a pod find, but for its hosts and its plan.
+    """Write the files and directories that the containers of a pod use, except its hosts file and its plan.
 
     Raises:
-        OSError: something cannot be written.
+        OSError: a file cannot be written.
         Unmet: a ``subPath`` leads out of its volume.
     """
     place.path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -34,7 +34,7 @@ def prepare(place: PodDirectory, made: Planned) -> None:
             os.makedirs(directory, exist_ok=True)
     for container in made.plan.all_containers:
         for mount in container.mounts:
-            # What is in memory is there once the pod's sandbox is.
+            # Directories of memory volumes are made with the pod's sandbox.
             if mount.below and mount.source not in made.plan.memory_volumes:
                 _make_below(mount, container.name)
     (place.path / "hostname").write_text(f"{made.plan.hostname}\n", encoding="utf-8")
@@ -51,7 +51,7 @@ def _make_below(mount: Mount, container: str) -> None:
 
 
 def read(file: Path) -> dict[str, Any] | None:
-    """A JSON object; None when there is none."""
+    """Return the JSON object in a file; None when there is none."""
     try:
         data = parse_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -60,7 +60,7 @@ def read(file: Path) -> dict[str, Any] | None:
 
 
 def write(file: Path, text: str) -> None:
-    """All of it or nothing, for its owner alone."""
+    """Write a file as a whole or not at all, readable by its owner only."""
     part = file.with_name(f"{file.name}.part")
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as opened:
         opened.write(text)
@@ -68,7 +68,7 @@ def write(file: Path, text: str) -> None:
 
 
 def put(file: File) -> None:
-    """A file of a volume; a reader sees the old one or the new one."""
+    """Write a file of a volume; a reader sees the old file or the new one."""
     file.path.parent.mkdir(parents=True, exist_ok=True)
     part = file.path.with_name(f"..{file.path.name}")
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as opened:

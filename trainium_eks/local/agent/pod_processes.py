@@ -1,4 +1,4 @@
-"""A process of a pod, as the agent sees it: perhaps not its child, for the agent that started it may be gone."""
+"""A process of a pod, as the agent sees it: it may be the child of an earlier agent."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ class Process:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs; a child that has ended is taken note of."""
+        """Return whether the process runs; reap it when it is an ended child."""
         with contextlib.suppress(ChildProcessError):
             if os.waitpid(self.pid, os.WNOHANG)[0] == self.pid:
                 return False
@@ -26,13 +26,13 @@ class Process:
         return not _is_zombie(self.pid)
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends a signal; fine when it is gone."""
+        """Send a signal; no error when the process is gone."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
 
 def _is_zombie(pid: int) -> bool:
-    """Whether it has ended and its parent has not taken note: an adopted shim's parent may not."""
+    """Return whether the process has ended but is not reaped yet: an adopted shim's parent may not reap it."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0] == b"Z"

@@ -1,4 +1,4 @@
-"""What the API server is told of a pod: its status, from what the shim says of it."""
+"""A pod's status for the API server, made from the state that its shim writes."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -18,15 +18,15 @@ def status(
     image_ids: Mapping[str, str],
     unmet: Unmet | None = None,
 ) -> dict[str, Any]:
-    """A pod's whole status.
+    """Return a pod's complete status.
 
     Args:
-        pod: as the API server has it; conditions keep their times while they stay the same.
-        state: of the shim; None before there is one.
+        pod: the API server's object; conditions keep their times while they stay the same.
+        state: state written by the shim; None before there is one.
         host_ip: address of the node.
-        address: of the pod; empty before it has one.
-        image_ids: of images, by how containers name them.
-        unmet: what the pod waits for, if it is that.
+        address: address of the pod; empty before it has one.
+        image_ids: image ids by the name that containers use.
+        unmet: the missing object that the pod waits for, if any.
     """
     spec, before = pod["spec"], pod.get("status") or {}
     told = (state or {}).get("containers") or {}
@@ -61,7 +61,7 @@ def status(
 
 
 def lost(state: Mapping[str, Any], now: float) -> dict[str, Any]:
-    """What is left of a pod whose shim is gone and that is not started again."""
+    """Return the final state of a pod without a shim that is not started again."""
     containers = {}
     for name, each in (state.get("containers") or {}).items():
         containers[name] = each
@@ -81,7 +81,7 @@ def lost(state: Mapping[str, Any], now: float) -> dict[str, Any]:
 
 
 def unknown(pod: Body) -> dict[str, Any]:
-    """State of a pod that ran, and of which this machine has nothing left."""
+    """Return the state of a pod that ran and has no files left on this machine."""
     spec = pod["spec"]
     every = (*(spec.get("initContainers") or ()), *spec["containers"])
     return {
@@ -96,12 +96,12 @@ def unknown(pod: Body) -> dict[str, Any]:
 
 
 def is_told(made: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
-    """Whether the API server knows a status already, whatever else it knows."""
+    """Return whether the API server has a status already; its additional fields do not count."""
     return all(_without_nothing(value) == _without_nothing(_part(told, key, value)) for key, value in made.items())
 
 
 def rfc3339(seconds: float) -> str:
-    """As Kubernetes writes times."""
+    """Return a time as Kubernetes writes it."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 

@@ -1,4 +1,4 @@
-"""Watching a kind of objects for as long as the agent runs, whatever becomes of the API server meanwhile."""
+"""The watch of a kind of objects for as long as the agent runs, through all restarts of the API server."""
 
 import asyncio
 import logging
@@ -14,13 +14,13 @@ _AGAIN_SECONDS = 1.0
 async def rounds(
     client: ApiClient, path: str, query: Mapping[str, str], *, whole: bool = True
 ) -> AsyncGenerator[tuple[list[dict[str, Any]], AsyncGenerator[bytes, None]], None]:
-    """What is there and then what happens, again and again: a watch ends when the API server does.
+    """Yield the existing objects and their events, again and again: a watch ends when the API server does.
 
     Args:
-        client: of the API server.
-        path: of the kind.
-        query: what to ask for.
-        whole: whether what is there is wanted.
+        client: client of the API server.
+        path: path of the kind.
+        query: parameters of the list and of the watch.
+        whole: whether the list of objects is complete; only its first object otherwise.
     """
     while True:
         try:

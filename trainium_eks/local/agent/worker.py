@@ -1,7 +1,7 @@
-"""What the agent does for one pod: brings what runs in line with the object, and the object in line with what runs.
+"""The agent's worker for one pod: brings the processes in line with the object, and its status in line with them.
 
-Level-triggered like a kubelet's pod worker: it is told that something may have changed, looks at everything, does what
-is to be done, and remembers nothing that it could not find out again.
+Level-triggered like a kubelet's pod worker: after a signal of a possible change, it inspects the whole state, takes the
+next steps, and keeps in memory nothing that it could not read again.
 """
 
 import asyncio
@@ -34,19 +34,19 @@ _TROUBLE_SECONDS = 2.0
 _NEW_SANDBOX_SECONDS = 10.0
 _STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 _TOKEN_RENEWED_AFTER = 0.8
-"""Of its lifetime, as kubelets do."""
+"""Share of a token's lifetime, as for kubelets."""
 
 
 class Worker:
-    """Looks after one pod."""
+    """The worker of one pod."""
 
     def __init__(self, pod: dict[str, Any], around: Surroundings, shim: Process | None) -> None:
-        """A pod that is bound to a node.
+        """Make the worker of a pod that is bound to a node.
 
         Args:
-            pod: as the API server has it.
+            pod: the API server's object.
             around: the agent.
-            shim: that runs already.
+            shim: the pod's shim, if it runs already.
         """
         self.pod = pod
         self._around = around
@@ -66,31 +66,31 @@ class Worker:
         if shim is not None:
             around.when_ended(shim.pid, self.look)
 
-    # --- What the agent says --------------------------------------------------------------------------------------
+    # --- For the agent --------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Something may have changed."""
+        """Wake the worker, because the pod's state may have changed."""
         self._changed.set()
 
     def update(self, pod: dict[str, Any]) -> None:
-        """The object has changed."""
+        """Take a newer version of the object."""
         if _version(pod) >= _version(self.pod):
             self.pod = pod
             self.look()
 
     def remove(self) -> None:
-        """The object is gone: what runs ends at once."""
+        """End all processes at once, because the object is deleted."""
         self._gone = True
         self.look()
 
     def lose_node(self) -> None:
-        """The node is gone, and with it what ran there. Kubernetes collects the object, unless the node comes back."""
+        """End all processes, as the node is deleted. Kubernetes collects the object, unless the node comes back."""
         self._node_gone = True
         self.look()
 
     @property
     def host(self) -> Host | None:
-        """The pod as others see it; None when it has no address."""
+        """Return the pod's entry for hosts files; None when it has no address or is over."""
         if not self._address or self._is_over:
             return None
         metadata, spec = self.pod["metadata"], self.pod["spec"]
@@ -105,32 +105,32 @@ class Worker:
 
     @property
     def address(self) -> str:
-        """In the pods' network; empty before it has one."""
+        """Return the address in the pods' network; empty before the pod has one."""
         return self._address
 
     @property
     def directory(self) -> PodDirectory:
-        """Of the pod."""
+        """Return the pod's directory."""
         return self._directory
 
     @property
     def node(self) -> str:
-        """Name of the pod's node."""
+        """Return the name of the pod's node."""
         return str(self.pod["spec"].get("nodeName") or "")
 
     @property
     def uses_network(self) -> int:
-        """The process whose network the pod is in; 0 for none."""
+        """Return the id of the process that holds the network of the running pod; 0 for none."""
         plan = read(self._directory.plan) or {}
         return int(plan.get("network_pid") or 0) if self._shim is not None else 0
 
     def end_shim(self) -> None:
-        """Ends what runs, as when a machine fails."""
+        """End all processes of the pod, as when a machine fails."""
         if self._shim is not None:
             self._shim.signal(signal.SIGTERM)
 
     def write_hosts(self) -> None:
-        """Brings the pod's hosts file up to date."""
+        """Update the pod's hosts file."""
         own = self.host
         if own is None or not self._directory.path.is_dir():
             return
@@ -143,10 +143,10 @@ class Worker:
     # --- The work -------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until the pod is gone."""
+        """Work until the pod is gone."""
         while True:
             again: float | None
-            # Before the look: what goes while it lasts takes another one, which clears up.
+            # Read before the look: a pod that is removed during it needs another look, which cleans up.
             gone = self._gone
             try:
                 again = await self._sync()
@@ -178,7 +178,7 @@ class Worker:
         return bool(self.pod["metadata"].get("deletionTimestamp"))
 
     async def _sync(self) -> float | None:
-        """One look; after how many seconds to look again even if nothing is told, if at all."""
+        """Bring the pod up to date once; return the seconds until the next look without a signal, None for no limit."""
         if self._shim is not None and not self._shim.is_alive:
             _LOG.info("%s: shim %d has ended", self._name, self._shim.pid)
             self._shim = None
@@ -206,7 +206,7 @@ class Worker:
 
     async def _end_at_once(self) -> float | None:
         if self._shim is not None:
-            # Not SIGKILL: it ends what it runs, and at once.
+            # Not SIGKILL: the shim ends its containers, and at once.
             self._shim.signal(signal.SIGTERM)
             return 0.1
         if self._gone:
@@ -215,12 +215,12 @@ class Worker:
             return None
         if not await self._find_node():
             return _UNMET_SECONDS
-        # There is a node of that name again, so nobody collects the pod. It is looked at as after a machine's restart.
+        # There is a node of that name again, so Kubernetes does not collect the pod. Continue as after a restart.
         self._node_gone = False
         return None
 
     async def _begin(self, state: Mapping[str, Any] | None) -> float | None:
-        """Starts a shim, for the first time or again; seconds to wait when it cannot be started yet."""
+        """Start a shim, for the first time or again; return the seconds to wait when it cannot be started yet."""
         was_running = (self.pod.get("status") or {}).get("phase") == "Running"
         policy = RestartPolicy(self.pod["spec"].get("restartPolicy") or "Always")
         if (state is not None or was_running) and (policy is RestartPolicy.NEVER or self._is_deleted):
@@ -237,7 +237,7 @@ class Worker:
         except Unmet as unmet:
             return await self._wait_for(unmet)
         except (LookupError, TypeError, ValueError, ArithmeticError) as error:
-            # Whatever a pod asks for must not end the agent of all the others.
+            # No pod's request may end the agent of all the others.
             _LOG.exception("%s", self._name)
             return await self._wait_for(Unmet("CreateContainerConfigError", f"the local cloud cannot run it: {error}"))
         self._unmet = None
@@ -254,7 +254,7 @@ class Worker:
         return _UNMET_SECONDS
 
     async def _find_node(self) -> bool:
-        """Whether the node is there. A pod of a deleted node is not started: Kubernetes will collect it."""
+        """Read the node, and return whether it exists. A pod of a deleted node never starts: Kubernetes collects it."""
         try:
             self._node = await self._around.client.request("GET", f"/api/v1/nodes/{quote(self.node)}")
         except ApiStatusError as error:
@@ -323,7 +323,7 @@ class Worker:
         return found
 
     def _prepare(self, made: Planned) -> None:
-        """Puts in place what the shim and the containers find there."""
+        """Write the files that the shim and the containers need."""
         prepare(self._directory, made)
         self.write_hosts()
         # Last: with it the directory is a pod's.
@@ -332,7 +332,7 @@ class Worker:
     # --- Ending ---------------------------------------------------------------------------------------------------
 
     def _ask_to_stop(self) -> None:
-        """Tells the shim, unless it was told to end as soon as that."""
+        """Tell the shim to stop, unless it has an order to stop as early as that."""
         metadata = self.pod["metadata"]
         grace = float(metadata.get("deletionGracePeriodSeconds") or 0)
         before = read(self._directory.stop)
@@ -343,7 +343,7 @@ class Worker:
             self._shim.signal(signal.SIGHUP)
 
     async def _finish_deletion(self) -> None:
-        """Lets go of the object, once nothing runs."""
+        """Delete the object, once no process runs."""
         if self._deletion_sent:
             return
         metadata = self.pod["metadata"]
@@ -372,7 +372,7 @@ class Worker:
         self._directory.state.unlink(missing_ok=True)
         return 0.0
 
-    # --- Telling --------------------------------------------------------------------------------------------------
+    # --- Status ---------------------------------------------------------------------------------------------------
 
     async def _report(self, state: Mapping[str, Any] | None) -> None:
         if self._is_over:
@@ -409,7 +409,7 @@ class Worker:
             self._around.hosts_changed()
 
     async def _renew_tokens(self) -> float | None:
-        """Keeps tokens valid; seconds until that is due again."""
+        """Renew tokens that are due; return the seconds until the next renewal."""
         if self._shim is None:
             return None
         wanted = volumes.references(self.pod).tokens
@@ -419,7 +419,7 @@ class Worker:
             try:
                 found = await self._get_tokens(wanted)
             except Unmet as unmet:
-                # Its namespace is being deleted, or its account is gone. The pod goes on with what it has.
+                # Its namespace is being deleted, or its account is gone. The pod keeps its present tokens.
                 _LOG.warning("%s: %s", self._name, unmet.message)
                 return _UNMET_SECONDS
             for each in wanted:

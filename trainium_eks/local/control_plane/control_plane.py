@@ -1,10 +1,10 @@
 """A real Kubernetes control plane on this machine: etcd, API server, controller manager, scheduler, and kwok for nodes.
 
-Everything listens on loopback with the stack's own certificates. :meth:`ControlPlane.start` brings it from whatever
-state it is in to running: what runs as it should is left alone, all else is started or started anew. With programs of
-the next minor version that is an upgrade, in the order of Kubernetes' version skew policy: the API server first, while
-controller manager and scheduler go on, then these; etcd, kwok and the pods' agent stay. Where the new programs do not
-come up, those that ran before are started again, as EKS does by itself.
+All processes listen on loopback with the stack's certificates. :meth:`ControlPlane.start` brings it from any state to
+running: processes that run with the right command line stay, all others are started or restarted. With programs of the
+next minor version this is an upgrade, in the order of Kubernetes' version skew policy: the API server first, while
+controller manager and scheduler keep running, then these; etcd, kwok and the pods' agent stay. Where the new programs
+do not come up, the former programs are started again, as in EKS.
 """
 
 import time
@@ -23,35 +23,35 @@ from trainium_eks.local.paths import Paths
 from trainium_eks.model.catalogue.versions import KUBERNETES, step_refusal
 
 READY_WITHIN_SECONDS = 300.0
-"""How long a start may take: 10 s on two idle cores, much more where they are shared."""
+"""Time limit of a start: it takes 10 s on two idle cores, much more where they are shared."""
 
 _LOOK_SECONDS = 0.05
 
 # /readyz fails for a moment where etcd answers its check late (kube-apiserver's --etcd-readycheck-timeout, 2 s).
 _UNREADY_SECONDS = 10.0
 
-# A port can be taken between the look and the start; not three times by chance.
+# A port can be taken between its choice and the start; not three times by chance.
 _ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
 class Started:
-    """What a start did."""
+    """The result of a start."""
 
     server: str
     """Address of the API server."""
     version: str
-    """Of the API server: ``v1.35.4``."""
+    """Version of the API server: ``v1.35.4``."""
     started: tuple[str, ...]
     """Processes that were started; none when all ran."""
     moved_ports: tuple[MovedPort, ...]
-    """Ports that others had taken."""
+    """Ports that other programs had taken."""
     seconds: float
-    """How long it took."""
+    """Duration of the start."""
 
 
 class ControlPlane:
-    """The control plane of a stack. Whoever starts or stops it holds the stack's lock."""
+    """The control plane of a stack. The caller holds the stack's lock when it starts or stops it."""
 
     def __init__(
         self,
@@ -62,14 +62,14 @@ class ControlPlane:
         service_range: str = SERVICE_RANGE,
         ready_within_seconds: float = READY_WITHIN_SECONDS,
     ) -> None:
-        """The control plane whose state is there.
+        """Make the control plane for a stack's files.
 
         Args:
             paths: the stack's files.
             binaries: etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok.
-            kubernetes_minor: what the API server must say it is, ``1.35``.
+            kubernetes_minor: minor version that the API server must report, ``1.35``.
             service_range: addresses of services, ``172.20.0.0/16``.
-            ready_within_seconds: when to give up waiting.
+            ready_within_seconds: time limit of a start.
         """
         self._paths = paths
         self._binaries = binaries
@@ -79,20 +79,21 @@ class ControlPlane:
 
     @property
     def server(self) -> str:
-        """Address of the API server; empty before the first start."""
+        """Return the address of the API server; empty before the first start."""
         port = Settings.load(self._paths).ports.get("kube-apiserver")
         return f"https://{HOST}:{port}" if port else ""
 
     def start(self, progress: Callable[[str], None] = lambda _line: None) -> Started:
-        """Starts what does not run, and waits until the API server serves and pods can be made.
+        """Start the processes that do not run, and wait until the API server serves and pods can be made.
 
         Args:
-            progress: told what is being done, a line each.
+            progress: called with one line for each step.
 
         Raises:
             ClusterError: the state cannot be written; EKS would refuse the step from the version that ran last; a
-                process ends at its start (which, how, the end of its log); the API server is of another minor than
-                asked for; or it takes too long. What was started is ended again, and what it replaced is started again.
+                process ends at its start (its name, its exit code, the end of its log); the API server has another
+                minor version than the stack; or the time limit has passed. The new processes are ended again, and the
+                replaced ones are started again.
         """
         self._check_service_range()
         check_step(self._paths, self._kubernetes_minor)
@@ -108,7 +109,7 @@ class ControlPlane:
             raise LocalCloudError(f"{error}\n{former._come_back(progress)}") from error
 
     def get(self, path: str) -> dict[str, Any]:
-        """What the API server answers to a path.
+        """Return the API server's answer to a path.
 
         Raises:
             ClusterError: it does not answer, or with an error.
@@ -116,11 +117,11 @@ class ControlPlane:
         return api_server(self._paths, Settings.load(self._paths).ports["kube-apiserver"]).get(path)
 
     def stop(self) -> list[str]:
-        """Ends every process of the stack, also those that others started for it; their names."""
+        """End every process of the stack, also those started by other programs; return their names."""
         return processes.stop(self._paths)
 
     def healthy(self) -> bool:
-        """Whether all processes run and the API server says that it is ready, at once or within some seconds."""
+        """Return whether all processes run and the API server reports ready, at once or within some seconds."""
         settings = Settings.load(self._paths)
         if not settings.is_complete:
             return False
@@ -155,7 +156,7 @@ class ControlPlane:
         return Started(self.server, version, tuple(attempted.started), tuple(moved), time.monotonic() - begun)
 
     def _former(self) -> "ControlPlane | None":
-        """The control plane that runs with other programs than these; None where there is none, or not all of it."""
+        """Return the control plane that runs with other programs than these; None where it does not run completely."""
         found = {each.name: Path(each.command[0]) for each in processes.running(self._paths) if each.name in PROGRAMS}
         minor = Settings.load(self._paths).kubernetes
         if not minor or found.keys() != set(PROGRAMS) or all(self._binaries[name] == found[name] for name in PROGRAMS):
@@ -169,7 +170,7 @@ class ControlPlane:
         )
 
     def _come_back(self, progress: Callable[[str], None]) -> str:
-        """Starts these programs again after others failed in their place; what to tell the user."""
+        """Start these programs again after others failed in their place, and return the message for the user."""
         who = f"Kubernetes {self._kubernetes_minor}"
         progress(f"Going back to {who}")
         try:
@@ -187,7 +188,7 @@ class ControlPlane:
             )
 
     def _remember(self) -> None:
-        """That a start came to its end, and with which Kubernetes."""
+        """Record that a start completed, and its Kubernetes version."""
         before = Settings.load(self._paths)
         settings = before.completed(self._kubernetes_minor)
         if settings != before:
@@ -206,10 +207,10 @@ class ControlPlane:
 
 
 def check_step(paths: Paths, kubernetes_minor: str) -> None:
-    """Whether the stack's cluster may become that minor version (``1.35``), as EKS judges it; any may be the first.
+    """Check that the stack's cluster may move to a minor version (``1.35``) by the rules of EKS; any may be the first.
 
     Raises:
-        ClusterError: it skips one, or goes back.
+        ClusterError: the step skips a minor version, or goes back.
     """
     if refusal := step_refusal(Settings.load(paths).kubernetes, kubernetes_minor):
         raise LocalCloudError(f"{refusal}. `trn local down` removes this stack, and the next `up` makes it anew.")

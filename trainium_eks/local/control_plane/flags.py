@@ -1,4 +1,4 @@
-"""Command lines of the control plane. A process whose command line has changed is restarted."""
+"""The command lines of the control plane. A process is restarted when its command line has changed."""
 
 import os
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from trainium_eks.local.control_plane import kubelet, pki, programs
 from trainium_eks.local.paths import Paths
 
 HOST = "127.0.0.1"
-"""Everything listens here only."""
+"""The only address that the processes listen on."""
 
 SERVICE_RANGE = "10.100.0.0/16"
 """Addresses of services where the cluster names none: one of the two ranges that EKS chooses from."""
@@ -17,27 +17,27 @@ ADMISSION_PLUGINS = ("ExtendedResourceToleration",)
 """Enabled beside the defaults. EKS has it: pods that ask for a device tolerate that device's taint."""
 
 NODE_SELECTOR = "kwok.x-k8s.io/node=fake"
-"""Annotation of the nodes that kwok plays."""
+"""Annotation of the nodes that kwok simulates."""
 
 STAGES = Path(__file__).with_name("kwok_stages.yaml")
-"""What kwok makes of nodes and pods."""
+"""The stages of nodes and pods that kwok plays."""
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 """Binaries that are run, in the order in which they are started; the pods' agent is Python, and comes last."""
 
 PORTS = ("etcd", "etcd-peer", "kube-apiserver", kubelet.PORT)
-"""What listens. Controller manager and scheduler listen nowhere: one thing less that can be taken."""
+"""Names of the listeners. Controller manager and scheduler do not listen: that is one port less to be taken."""
 
 
 def commands(
     paths: Paths, binaries: Mapping[str, Path], ports: Mapping[str, int], service_range: str
 ) -> dict[str, list[str]]:
-    """The command line of each process, in the order in which they are started.
+    """Return the command line of each process, in the order in which they are started.
 
     Args:
         paths: the stack's files.
         binaries: the programs, by their names.
-        ports: where each of :data:`PORTS` listens.
+        ports: port of each of :data:`PORTS`.
         service_range: addresses of services, ``172.20.0.0/16``.
     """
     server = f"https://{HOST}:{ports['kube-apiserver']}"
@@ -71,7 +71,7 @@ def _etcd(paths: Paths, ports: Mapping[str, int]) -> list[str]:
         "--client-cert-auth=true",
         *(f"--peer-{flag}={paths.pki / file}" for flag, file in tls),
         "--peer-client-cert-auth=true",
-        # Killed processes lose nothing: what was written is in the system's page cache. Only a machine that loses
+        # Killed processes lose nothing: written data is in the system's page cache. Only a machine that loses
         # power can lose the last seconds, and with them this stack, which the next `up` makes again.
         "--unsafe-no-fsync=true",
         "--log-level=warn",
@@ -97,7 +97,7 @@ def _api_server(paths: Paths, ports: Mapping[str, int], service_range: str) -> l
         f"--service-account-key-file={pki.certificate(paths, pki.SERVICE_ACCOUNT)}",
         f"--service-account-signing-key-file={pki.key(paths, pki.SERVICE_ACCOUNT)}",
         f"--service-cluster-ip-range={service_range}",
-        # All nodes' kubelets are one: no node names a port of its own.
+        # One server stands in for all kubelets: no node has a separate port.
         f"--kubelet-preferred-address-types={kubelet.ADDRESS_TYPE}",
         f"--kubelet-port={ports[kubelet.PORT]}",
         f"--kubelet-certificate-authority={pki.certificate(paths, 'ca')}",

@@ -1,26 +1,26 @@
-"""What the API server asks nodes for: the logs of a pod. The agent of the pods answers in the place of all kubelets.
+"""The API server's way to the logs of pods. The agent of the pods answers in the place of all kubelets.
 
-Pods that are simulated have one answer for all. Without it ``kubectl logs`` and ``torchx log`` would end in an error
-about a host that does not exist.
+Simulated pods all have the same answer. Without it ``kubectl logs`` and ``torchx log`` would end in an error about a
+host that does not exist.
 """
 
 HOST = "localhost"
-"""An address of every simulated node: where the agent answers."""
+"""The address, in every simulated node, at which the agent answers."""
 
 ADDRESS_TYPE = "ExternalDNS"
-"""Of that address. Nodes in private subnets have none of this type, and ``kubectl get nodes -o wide`` leaves it out."""
+"""Type of that address. Nodes in private subnets have none of it, and ``kubectl get nodes -o wide`` leaves it out."""
 
 PORT = "kubelet"
-"""Name of its port."""
+"""Name of the agent's port."""
 
 CERTIFICATE = "kubelet"
-"""Name of its serving certificate."""
+"""Name of the agent's serving certificate."""
 
 CLIENT = "kubelet-client"
-"""Name of the certificate by which it knows the API server."""
+"""Name of the certificate by which the agent recognizes the API server."""
 
 CLIENT_USER = "kube-apiserver-kubelet-client"
-"""Who that says it is; nobody else is answered."""
+"""User name in that certificate; the agent answers no other user."""
 
 MESSAGE = "This pod is simulated: no container runs, so there is no output."
 

@@ -1,4 +1,4 @@
-"""The few questions that starting asks the API server; without a client library, which takes a second to load."""
+"""A small client of the API server for starts, without a client library, which takes a second to load."""
 
 import http.client
 import json
@@ -12,13 +12,13 @@ from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.control_plane.flags import HOST
 
 _LOOK_SECONDS = 10.0
-"""For a look, which is repeated."""
+"""Timeout of a look, which is repeated."""
 _REQUEST_SECONDS = 65.0
 """A little more than the API server's own limit (``--request-timeout``, 60 s)."""
 
 
 class Loopback:
-    """An API server on this machine, asked as its administrator."""
+    """The client of an API server on this machine, with the administrator's rights."""
 
     def __init__(self, port: int, authority: Path, certificate: Path, key: Path) -> None:
         self._port = port
@@ -26,14 +26,14 @@ class Loopback:
         self._tls.load_cert_chain(certificate, key)
 
     def has(self, path: str) -> bool:
-        """Whether it answers that path with success; an API server that cannot be reached does not."""
+        """Return whether a path is answered with success; False when the API server cannot be reached."""
         try:
             return self._request("GET", path, _LOOK_SECONDS)[0] == http.HTTPStatus.OK
         except (OSError, http.client.HTTPException):
             return False
 
     def get(self, path: str) -> dict[str, Any]:
-        """The answer.
+        """Return the answer to a path.
 
         Raises:
             ClusterError: it does not answer, or with an error.
@@ -42,7 +42,7 @@ class Loopback:
         return answer
 
     def delete(self, path: str) -> None:
-        """Deletes what is there, a collection as a whole.
+        """Delete the object or the whole collection at a path.
 
         Raises:
             ClusterError: it does not answer, or with an error.
@@ -73,9 +73,9 @@ class Loopback:
 
 
 def is_healthy(url: str) -> bool:
-    """Whether a process of this machine answers a health check with 200."""
+    """Return whether a process of this machine answers a health check with 200."""
     try:
-        # Straight: a proxy of the environment does not reach this machine's own loopback.
+        # Without a proxy: a proxy of the environment does not reach this machine's loopback.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(url, timeout=2) as answer:
             return bool(answer.status == 200)

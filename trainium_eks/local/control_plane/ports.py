@@ -1,5 +1,4 @@
-"""Where the control plane listens: remembered, so that kubeconfigs stay valid; replaced when another program has a
-port."""
+"""The ports of the control plane: kept, so that kubeconfigs stay valid; replaced when another program has one."""
 
 import json
 import random
@@ -14,8 +13,8 @@ from trainium_eks.local.control_plane.processes import unwritable
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.validation.parsing import parse_json
 
-# Below what Linux (32768-60999) and macOS (49152-65535) take for connections that programs make to others, so that
-# while the control plane is down only somebody who listens can take one.
+# Below the ranges that Linux (32768-60999) and macOS (49152-65535) use for programs' outgoing connections, so that
+# while the control plane is down only a program that listens can take one.
 _RANGE = range(20000, 32768)
 
 _TRIES = 200
@@ -28,7 +27,7 @@ _ANSWER_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class MovedPort:
-    """A port that somebody else has taken since the last start."""
+    """A port that another program has taken since the last start."""
 
     name: str
     """One of :data:`PORTS`."""
@@ -36,25 +35,25 @@ class MovedPort:
     now: int
 
     def __str__(self) -> str:
-        """For people."""
+        """Return the sentence for the user."""
         return f"{self.before} of {self.name} is in use by another program, now {self.now}"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the control plane remembers."""
+    """The settings that the control plane keeps between starts."""
 
     ports: Mapping[str, int] = field(default_factory=dict)
     service_range: str = ""
-    """Addresses of services. They stay as long as the cluster: on EKS another range is another cluster."""
+    """Addresses of services. They stay as long as the cluster: on EKS another range means another cluster."""
     kubernetes: str = ""
-    """Minor version that the API server last ran at; empty before the first start, and in a file of before."""
+    """Minor version that the API server last ran at; empty before the first start, and in an older file."""
     is_complete: bool = False
-    """Whether a start ever came to its end: etcd's data is somebody's from then on."""
+    """Whether a start ever completed: from then on, etcd holds a user's data."""
 
     @staticmethod
     def load(paths: Paths) -> "Settings":
-        """What was remembered; nothing when it is not there or not readable."""
+        """Return the saved settings; empty ones when there is no readable file."""
         try:
             document = parse_json(paths.settings.read_text())
             known = dict(document["ports"])
@@ -69,10 +68,10 @@ class Settings:
         return Settings(ports, service_range, kubernetes, complete is True)
 
     def save(self, paths: Paths) -> None:
-        """Remembers it: all of it or nothing.
+        """Save the settings as a whole or not at all.
 
         Raises:
-            ClusterError: it cannot be written.
+            ClusterError: the file cannot be written.
         """
         part = paths.settings.with_suffix(".part")
         try:
@@ -88,17 +87,17 @@ class Settings:
             raise unwritable(error, paths.settings) from error
 
     def completed(self, kubernetes: str) -> "Settings":
-        """The same after a start that came to its end, with an API server of that minor version."""
+        """Return these settings after a complete start with an API server of that minor version."""
         return replace(self, kubernetes=kubernetes, is_complete=True)
 
     def settled(self, is_ours: Callable[[str, int], bool]) -> tuple["Settings", list[MovedPort]]:
-        """These with a usable port for each of :data:`PORTS`.
+        """Return these settings with a usable port for each of :data:`PORTS`.
 
         Args:
-            is_ours: whether a process of ours has the port.
+            is_ours: whether a process of this stack has the port.
 
         Returns:
-            The settings, and what had to be replaced.
+            The settings, and the replaced ports.
         """
         ports: dict[str, int] = {}
         moved = []
@@ -114,7 +113,7 @@ class Settings:
 
 
 def is_free(port: int) -> bool:
-    """Whether a program could listen there. It is tried for a moment: do not ask where a program is about to listen."""
+    """Return whether a program could listen on a port. The test listens for a moment: skip a new program's port."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         # As Go's net.Listen does: connections of a former listener that still time out do not matter.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -127,7 +126,7 @@ def is_free(port: int) -> bool:
 
 
 def is_answered(port: int) -> bool:
-    """Whether somebody listens there."""
+    """Return whether a program listens on a port."""
     try:
         socket.create_connection((HOST, port), timeout=_ANSWER_SECONDS).close()
     except OSError:
@@ -145,12 +144,12 @@ def _becomes_free(port: int) -> bool:
 
 
 def free_port(avoided: set[int]) -> int:
-    """A port that nobody listens on, and that is not among those to avoid.
+    """Return a free port that is not in the set to avoid.
 
     Raises:
-        ClusterError: when none is found.
+        ClusterError: no free port is found.
     """
-    # By chance, so that two stacks that start at the same moment do not choose the same.
+    # Random, so that two stacks that start at the same moment do not choose the same port.
     chance = random.SystemRandom()
     for _ in range(_TRIES):
         port = chance.choice(_RANGE)

@@ -1,8 +1,8 @@
 """The processes of a stack: started so that they outlive ``trn``, found again in the process table.
 
 There are no pid files. A process belongs to a stack when its program is one of :data:`NAMES` and an argument names a
-file in the stack's directory, so a ``trn`` that was killed between starting a process and writing its number down
-leaves nothing unknown, and a number that the system has given to another process is never mistaken for ours.
+file in the stack's directory, so a ``trn`` that is killed just after it starts a process loses track of nothing, and a
+process id that the system has given to another program is never mistaken for the stack's.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.paths import Paths
 
 NAMES = (
-    # The pods' own, before what they talk to: the agent first, or it would start again what ends.
+    # The pods' processes, before the API server that they talk to: the agent first, or it would restart the others.
     "trn-pod-agent",
     "trn-pod-shim",
     "trn-pod-network",
@@ -35,18 +35,18 @@ NAMES = (
     "kube-apiserver",
     "etcd",
 )
-"""Every program that a stack may run, in the order in which they are stopped: nobody loses what it still needs."""
+"""Every program that a stack may run, in the order of stopping: no process loses another that it still needs."""
 
 POD_VARIABLE = "TRN_POD_DIRECTORY"
 """Environment variable of every process of a pod."""
 
 LOG_LIMIT_BYTES = 50 * 2**20
-"""A log that is larger starts anew."""
+"""Size from which a log starts anew."""
 
-# What a daemon may see of the caller's environment. Not the rest: etcd reads ETCD_*, Go programs GO* and proxies.
+# Variables that a daemon takes from the caller. No others: etcd reads ETCD_*, Go programs GO* and proxies.
 _ENVIRONMENT = ("PATH", "HOME", "TMPDIR", "TZ", "LANG", "USER")
 
-# One that is killed first ends its reads and writes: on a busy disk they take seconds.
+# A killed process first ends its reads and writes: on a busy disk they take seconds.
 _KILLED_WITHIN_SECONDS = 60.0
 _LOOK_SECONDS = 0.02
 
@@ -67,16 +67,17 @@ class Running:
 def start(
     paths: Paths, name: str, command: Sequence[str | Path], environment: Mapping[str, str] | None = None
 ) -> Running:
-    """Starts a process that outlives this one; it writes to ``<logs>/<name>.log``.
+    """Start a process that outlives this one; it writes to ``<logs>/<name>.log``.
 
     Args:
         paths: the stack's files.
         name: one of :data:`NAMES`, and the name of the program's file.
         command: program (absolute) and arguments, of which at least one names a file in the stack's directory.
-        environment: added to the little of this process's environment that a daemon gets.
+        environment: added to the few variables that a daemon takes from this process's environment.
 
     Raises:
         ClusterError: the program cannot be executed or the log cannot be written.
+        ValueError: the command line does not identify the process as the stack's.
     """
     line = [str(part) for part in command]
     if not _belongs(line, name, paths.root):
@@ -113,8 +114,11 @@ def start(
 
 
 def _inherited() -> list[int]:
-    """What this process was started with besides the standard streams: a lock of a script, a pipe that ``make`` or a
-    reader waits for. A process that outlives this one must not hold it."""
+    """Return the inheritable descriptors of this process besides the standard streams.
+
+    A lock of a script, or a pipe that ``make`` or a reader waits for, must not be held by a process that outlives this
+    one.
+    """
     inherited = []
     for name in os.listdir("/dev/fd"):  # Linux and macOS
         with contextlib.suppress(OSError):  # the listing's own, closed by now
@@ -124,24 +128,24 @@ def _inherited() -> list[int]:
 
 
 def running(paths: Paths) -> list[Running]:
-    """This user's processes of the stack, oldest first."""
+    """Return this user's processes of the stack, oldest first."""
     found = _found(paths)
     commands = {each.pid: each.command for each, _ in found}
-    # A process that starts another one is there twice for a moment: its child is still called as it is.
+    # A process that starts another one appears twice for a moment: its child still has the parent's command line.
     own = [each for each, process in found if commands.get(_parent(process)) != each.command]
     return sorted(own, key=lambda each: (each.started, each.pid))
 
 
 def stop(paths: Paths, names: Collection[str] | None = None, timeout_seconds: float = 10) -> list[str]:
-    """Ends processes of the stack: asks each, waits, then kills what is left.
+    """End processes of the stack: ask each, wait, then kill the rest.
 
     Args:
         paths: the stack's files; they need not exist any more.
-        names: which, in the order in which to end them; all of :data:`NAMES` without it.
+        names: programs to end, in this order; all of :data:`NAMES` by default.
         timeout_seconds: how long each may take to end by itself.
 
     Returns:
-        The names of what was ended.
+        The names of the ended programs.
 
     Raises:
         ClusterError: a process does not even end when it is killed.
@@ -149,7 +153,7 @@ def stop(paths: Paths, names: Collection[str] | None = None, timeout_seconds: fl
     stopped = []
     for name in names if names is not None else NAMES:
         ended = False
-        # Again until none is left: what was being started meanwhile is seen by the next look.
+        # Again until none is left: the next look finds processes that were just being started.
         while processes := [process for each, process in _found(paths) if each.name == name]:
             _end(processes, name, timeout_seconds)
             ended = True
@@ -161,7 +165,7 @@ def stop(paths: Paths, names: Collection[str] | None = None, timeout_seconds: fl
 
 
 def stop_these(processes: Iterable[Running], timeout_seconds: float = 10) -> None:
-    """Ends exactly these, in this order; those that are gone already are no matter."""
+    """End exactly these processes, in this order; a process that is gone already is skipped."""
     for each in processes:
         try:
             process = psutil.Process(each.pid)
@@ -172,7 +176,7 @@ def stop_these(processes: Iterable[Running], timeout_seconds: float = 10) -> Non
 
 
 def restart(paths: Paths, name: str) -> None:
-    """End a process that runs and start it anew with the same command; nothing where none runs.
+    """Restart a running process with the same command; do nothing where none runs.
 
     Raises:
         ClusterError: it does not end or cannot be executed.
@@ -184,9 +188,9 @@ def restart(paths: Paths, name: str) -> None:
 
 
 def exit_code(process: Running) -> int | None:
-    """How a process that this one started has ended: its code, or the negative number of the signal that ended it.
+    """Return the exit code of a process started by this one, or the negative number of the signal that ended it.
 
-    None while it runs. A process that was started by another one and is gone is said to have ended with 0.
+    None while it runs. For an ended process that another process started, the answer is 0.
     """
     try:
         pid, status = os.waitpid(process.pid, os.WNOHANG)
@@ -196,12 +200,12 @@ def exit_code(process: Running) -> int | None:
 
 
 def log_file(paths: Paths, name: str) -> Path:
-    """Where a process writes."""
+    """Return the path of a process's log."""
     return paths.logs / f"{name}.log"
 
 
 def log_size(paths: Paths, name: str) -> int:
-    """How much a process has written, in bytes."""
+    """Return the size of a process's log in bytes."""
     try:
         return log_file(paths, name).stat().st_size
     except OSError:
@@ -209,7 +213,7 @@ def log_size(paths: Paths, name: str) -> int:
 
 
 def last_lines(paths: Paths, name: str, count: int = 12, *, since_bytes: int = 0) -> str:
-    """The end of a log, each line indented; what was written before ``since_bytes`` is left out."""
+    """Return the end of a log, each line indented; text before ``since_bytes`` is left out."""
     try:
         with log_file(paths, name).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -222,7 +226,11 @@ def last_lines(paths: Paths, name: str, count: int = 12, *, since_bytes: int = 0
 
 
 def trim_logs(paths: Paths) -> None:
-    """Starts logs anew that are larger than :data:`LOG_LIMIT_BYTES`; their processes go on writing."""
+    """Truncate logs that are larger than :data:`LOG_LIMIT_BYTES`; their processes keep writing.
+
+    Raises:
+        ClusterError: a log cannot be truncated.
+    """
     for name in NAMES:
         if log_size(paths, name) > LOG_LIMIT_BYTES:
             try:
@@ -232,7 +240,7 @@ def trim_logs(paths: Paths) -> None:
 
 
 def unwritable(error: OSError, path: Path) -> ClusterError:
-    """What to say when the stack's state cannot be written."""
+    """Return the error for a state of the stack that cannot be written."""
     where = error.filename if isinstance(error.filename, str) else path
     return LocalCloudError(
         f"The local cloud's state cannot be written: {where}: {error.strerror or error}. "
@@ -244,20 +252,20 @@ def _found(paths: Paths) -> list[tuple[Running, psutil.Process]]:
     found = []
     for process in psutil.process_iter():
         try:
-            # The cheap question first; a zombie has no command line.
+            # The cheap check first; a zombie has no command line.
             command = process.cmdline()
             name = Path(command[0]).name if command else ""
             if name not in NAMES or not _belongs(command, name, paths.root) or not _is_mine(process):
                 continue
             found.append((Running(name, process.pid, process.create_time(), tuple(command)), process))
         except (psutil.Error, OSError):
-            # It ended while we looked, or it is another user's: either way none of ours.
+            # It has just ended, or it is another user's: either way not one of the stack's.
             continue
     return found
 
 
 def _end_left_behind(paths: Paths) -> None:
-    """Kills what pods without namespaces have left behind: a shim that was killed can no longer end it."""
+    """Kill the remaining processes of pods without namespaces: a shim that was killed can no longer end them."""
     pods = f"{paths.pods}/"
     found = []
     for process in psutil.process_iter():
@@ -274,13 +282,13 @@ def _belongs(command: Sequence[str], name: str, root: Path) -> bool:
 
 
 def _names(argument: str, root: str) -> bool:
-    """Whether an argument is a path in the directory, or ``--flag=`` such a path."""
+    """Return whether an argument is a path in the directory, or ``--flag=`` such a path."""
     value = argument.partition("=")[2] if argument.startswith("-") else argument
     return value == root or value.startswith(f"{root}/")
 
 
 def _parent(process: psutil.Process) -> int:
-    """The number of its parent; 0 where it has ended."""
+    """Return the process id of the parent; 0 where the process has ended."""
     try:
         return int(process.ppid())
     except psutil.Error:
@@ -294,7 +302,7 @@ def _is_mine(process: psutil.Process) -> bool:
 def _end(processes: Sequence[psutil.Process], name: str, timeout_seconds: float) -> None:
     for process in processes:
         _signal(process, signal.SIGTERM)
-        # One that was stopped (SIGSTOP) hears nothing else until it goes on.
+        # A stopped process (SIGSTOP) gets no other signal until it continues.
         _signal(process, signal.SIGCONT)
     left = _wait(processes, timeout_seconds)
     for process in left:
@@ -309,7 +317,7 @@ def _end(processes: Sequence[psutil.Process], name: str, timeout_seconds: float)
 
 
 def _wait(processes: Sequence[psutil.Process], timeout_seconds: float) -> list[psutil.Process]:
-    """Waits until they have ended; those that have not in time."""
+    """Wait until the processes have ended, and return the processes that have not in time."""
     deadline = time.monotonic() + timeout_seconds
     left = list(processes)
     while left := [process for process in left if _is_alive(process)]:
@@ -320,8 +328,8 @@ def _wait(processes: Sequence[psutil.Process], timeout_seconds: float) -> list[p
 
 
 def _is_alive(process: psutil.Process) -> bool:
-    # Not psutil.wait_procs: it also waits until a dead process is taken note of, and some containers' first process
-    # takes seconds for that.
+    # Not psutil.wait_procs: it also waits until a dead process is reaped, and some containers' first process takes
+    # seconds for that.
     with contextlib.suppress(ChildProcessError):
         os.waitpid(process.pid, os.WNOHANG)
     try:

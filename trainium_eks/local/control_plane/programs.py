@@ -1,7 +1,7 @@
-"""The processes of pods as the process table shows them: each has a name of its own, by which ``down`` finds it.
+"""The names of pods' processes in the process table, by which ``down`` finds them.
 
-They are Python. The name is that of a link to the interpreter in the stack's directory; a link does not know of the
-virtual environment that it was made in, so the places to import from are passed on.
+The processes are Python. Each name belongs to a link to the interpreter in the stack's directory; a link does not know
+the virtual environment that it was made in, so the import paths are passed on.
 """
 
 import contextlib
@@ -19,19 +19,19 @@ NETWORK = "trn-pod-network"
 """Holds the pods' network."""
 
 ISOLATION_VARIABLE = "TRN_POD_ISOLATION"
-"""Environment variable that asks for a kind of isolation (``net``, ``ns``, ``plain``); by default the best there is."""
+"""Environment variable that sets the isolation (``net``, ``ns``, ``plain``); by default the best that works."""
 
 NAMES = (AGENT, SHIM, NETWORK)
 """In the order in which they are stopped."""
 
 
 def program(paths: Paths, name: str) -> str:
-    """The link to the interpreter."""
+    """Return the path of the link to the interpreter."""
     return str(paths.pods / "bin" / name)
 
 
 def link(paths: Paths) -> None:
-    """Makes the links, or makes them anew for another interpreter.
+    """Make the links, or replace them for another interpreter.
 
     Raises:
         OSError: the directory cannot be written.
@@ -50,13 +50,13 @@ def link(paths: Paths) -> None:
 
 
 def agent_command(paths: Paths, server: str, listen: str, isolation: str) -> list[str]:
-    """The agent's command line.
+    """Return the agent's command line.
 
     Args:
         paths: the stack's files.
         server: host and port of the API server.
-        listen: host and port of its own.
-        isolation: how far pods are kept apart: ``auto``, ``net``, ``ns`` or ``plain``.
+        listen: host and port at which the agent listens.
+        isolation: isolation of pods: ``auto``, ``net``, ``ns`` or ``plain``.
     """
     return [
         program(paths, AGENT),
@@ -72,7 +72,7 @@ def agent_command(paths: Paths, server: str, listen: str, isolation: str) -> lis
 
 
 def python_environment() -> dict[str, str]:
-    """What those processes get: where to import from, and the little that a daemon may see of the caller's."""
+    """Return the environment of these processes: import paths, and the few variables that a daemon inherits."""
     kept = {
         name: os.environ[name]
         for name in ("PATH", "HOME", "TMPDIR", "LANG", "TRN_CACHE", "XDG_CACHE_HOME")
@@ -86,7 +86,7 @@ def python_environment() -> dict[str, str]:
 
 @cache
 def _code() -> str:
-    """Digest of the code that the agent and the shims run."""
+    """Return the digest of the code that the agent and the shims run."""
     rooms = ("agent", "runtime", "spec", "images", "network")
     here = Path(__file__).parents[1]
     files = sorted([here / "linux.py", *(file for room in rooms for file in (here / room).glob("*.py"))])

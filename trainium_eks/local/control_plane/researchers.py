@@ -1,7 +1,7 @@
-"""Acting as a team's researcher in the local cloud, as an access entry of EKS would let them in.
+"""The local counterpart of an EKS access entry: requests as a team's researcher.
 
 On EKS an access entry puts a researcher's IAM role into the team's Kubernetes group. Here a client certificate names
-the group, so that Role, quota and admission policies judge a request as they would there.
+the group, so that Role, quota and admission policies treat a request as they would there.
 """
 
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ _ROLE_BINDINGS = "/apis/rbac.authorization.k8s.io/v1/rolebindings"
 
 
 def kubeconfig(paths: Paths, namespace: str) -> Path:
-    """The file of a kubeconfig for a researcher of a team, whose namespace its context is in.
+    """Return the file of a kubeconfig for a team's researcher, with the team's namespace in its context.
 
     Args:
         paths: the stack's files; its API server runs.
-        namespace: of the team.
+        namespace: namespace of the team.
 
     Raises:
-        ClusterError: no role is given to a group there, or the API server does not answer.
+        ClusterError: no group has a role in the namespace, or the API server does not answer.
     """
     plane = ControlPlane(paths, {})
     teams = _groups(plane.get(_ROLE_BINDINGS))
@@ -37,7 +37,7 @@ def kubeconfig(paths: Paths, namespace: str) -> Path:
 
 
 def _groups(bindings: Mapping[str, Any]) -> dict[str, set[str]]:
-    """Namespace to the groups that are given a role in it. Kubernetes' own groups are nobody's team."""
+    """Return the groups with a role in each namespace. Kubernetes' system groups are left out."""
     found: dict[str, set[str]] = {}
     for binding in bindings["items"]:
         for subject in binding.get("subjects") or ():

@@ -1,4 +1,4 @@
-"""One attempt to start a control plane, from whatever state it is in."""
+"""One attempt to start a control plane, from any state."""
 
 import shutil
 import time
@@ -17,17 +17,17 @@ from trainium_eks.local.paths import Paths
 
 _LOOK_SECONDS = 0.05
 
-# A program that does not know a flag says so and ends within that time. A cluster that was there before is no sign.
+# A program with an unknown flag reports it and ends within that time. An existing cluster proves nothing about it.
 _SETTLED_AFTER_SECONDS = 0.5
 
-# On a busy machine a program may take seconds to its first line, whatever it says.
+# On a busy machine a program may take seconds to its first line.
 _SPEAKS_WITHIN_SECONDS = 30.0
 _SPEAKING = ("kube-controller-manager", "kube-scheduler", "kwok")
 
 # The others are clients of the API server, and wait for it while it is replaced.
 _SERVERS = ("etcd", "kube-apiserver")
 
-# An API server does not end while clients watch: for ten seconds and more nobody would be served. It holds no state.
+# An API server does not end while clients watch: requests would wait for ten seconds and more. It holds no state.
 _WATCHED_SECONDS = 1.0
 
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
@@ -35,7 +35,7 @@ _DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
 
 
 class PortTakenError(LocalCloudError):
-    """Somebody else was faster."""
+    """The error of a port that another program took first."""
 
 
 class Attempt:
@@ -46,7 +46,7 @@ class Attempt:
         binaries: each of :data:`~trainium_eks.local.control_plane.flags.PROGRAMS`.
         service_range: addresses of services, ``172.20.0.0/16``.
         deadline: when to give up waiting, by ``time.monotonic()``.
-        progress: told what is being done, a line each.
+        progress: called with one line for each step.
     """
 
     def __init__(
@@ -68,18 +68,18 @@ class Attempt:
         self._silent_at = 0.0
 
     def run(self, moved: list[MovedPort]) -> None:
-        """Starts what does not run, and waits until the API server serves and pods can be made.
+        """Start the processes that do not run, and wait until the API server serves and pods can be made.
 
         Args:
-            moved: gets the ports that others had taken.
+            moved: gets the ports that other programs had taken.
 
         Raises:
-            PortTakenError: a port was taken by somebody else meanwhile; the next attempt takes another one.
-            ClusterError: a process ends at its start, it takes too long, or the state cannot be written.
+            PortTakenError: another program has just taken a port; the next attempt chooses another port.
+            ClusterError: a process ends at its start, the time limit has passed, or the state cannot be written.
         """
         self._prepare_directory()
         if pki.ensure(self._paths, self._service_range):
-            # They trust, and are trusted by, authorities that are no more.
+            # They trust, and are trusted by, authorities that no longer exist.
             processes.stop(self._paths)
         settings = self._settle_ports(moved)
         self._port = settings.ports["kube-apiserver"]
@@ -89,7 +89,7 @@ class Attempt:
         servers = [each for each in wrong if each.name in _SERVERS]
         processes.stop_these(servers, timeout_seconds=_WATCHED_SECONDS)
         if not settings.is_complete and "etcd" not in kept:
-            # A first start that was cut off: nothing in there is anybody's, and it may be half-made.
+            # A first start that was cut off: it holds no user's data, and may be incomplete.
             self._remove_data()
         missing = [name for name in wanted if name not in kept]
         if missing:
@@ -115,12 +115,12 @@ class Attempt:
         self._wait("the pods' agent to listen", lambda: is_answered(settings.ports[kubelet.PORT]), settings)
 
     def undo(self) -> None:
-        """Ends what this attempt started, last first."""
+        """End the processes that this attempt started, in reverse order."""
         processes.stop_these(reversed(self.started.values()), timeout_seconds=3)
         if programs.AGENT in self.started and not any(
             each.name == programs.SHIM for each in processes.running(self._paths)
         ):
-            # The agent's own, and nobody's without it.
+            # It belongs to the agent, and no other process uses it.
             processes.stop(self._paths, [programs.NETWORK])
 
     def _prepare_directory(self) -> None:
@@ -133,7 +133,7 @@ class Attempt:
         processes.trim_logs(self._paths)
 
     def _settle_ports(self, moved: list[MovedPort]) -> Settings:
-        """Keeps the ports of last time but for those that others have taken meanwhile."""
+        """Return the saved settings, with new ports for those taken by other programs meanwhile."""
         before = replace(Settings.load(self._paths), service_range=self._service_range)
         ours = {argument for each in processes.running(self._paths) for argument in each.command}
         settings, changes = before.settled(lambda name, port: _listens(ours, name, port))
@@ -145,13 +145,12 @@ class Attempt:
         return settings
 
     def _looked_over(self, wanted: Mapping[str, list[str]]) -> tuple[set[str], list[Running]]:
-        """Names of the processes of the control plane that run as they should, and those that do not, in the order in
-        which to end them."""
+        """Return the names of the control plane's correct processes, and the wrong ones in the order to end them."""
         kept: dict[str, Running] = {}
         wrong = []
         for each in processes.running(self._paths):
             if each.name not in wanted:
-                continue  # somebody else's: Volcano's
+                continue  # not of the control plane: Volcano's
             if list(each.command) == wanted[each.name] and each.name not in kept:
                 kept[each.name] = each
             else:
@@ -172,19 +171,19 @@ class Attempt:
             self.started[name] = processes.start(self._paths, name, command, programs.python_environment())
             return
         # kwok reads ~/.kwok/kwok.yaml first if there is one; it is not meant for this cluster.
-        # Collecting garbage a quarter as often costs memory, which is there, and saves processor time, which is what
-        # bringing up many nodes waits for. Up to a point: with 1,000 nodes the API server would take 4 GB and more.
+        # Collecting garbage a quarter as often costs memory, which is there, and saves processor time, which limits
+        # the start of many nodes. Up to a point: with 1,000 nodes the API server would take 4 GB and more.
         environment = {"HOME": str(self._paths.root), "GOGC": "400", "GOMEMLIMIT": "1500MiB"}
         self.started[name] = processes.start(self._paths, name, command, environment)
 
     def _release_nodes(self) -> None:
-        """Deletes nodes' leases: a kwok that was killed cannot give them back, and a new one would wait 160 s."""
+        """Delete nodes' leases: a killed kwok cannot release them, and a new one would wait 160 s."""
         api_server(self._paths, self._port).delete(_LEASES)
 
     def _has_settled(self, speak_until: float) -> bool:
-        """Whether what was started went on after its first line, which is about a flag that it does not know, if any.
+        """Return whether new processes ran on after their first log line, which would be about an unknown flag.
 
-        One that says nothing is believed to run after ``speak_until``.
+        A process without output counts as running after ``speak_until``.
         """
         now = time.monotonic()
         started = [name for name in _SPEAKING if name in self.started]
@@ -233,7 +232,7 @@ class Attempt:
 
 
 def _listens(ours: set[str], name: str, port: int) -> bool:
-    """Whether a process of ours has that port on its command line."""
+    """Return whether a process of the stack has that port on its command line."""
     flags = {
         "etcd": f"--listen-client-urls=https://{HOST}:{port}",
         "etcd-peer": f"--listen-peer-urls=https://{HOST}:{port}",
@@ -244,12 +243,12 @@ def _listens(ours: set[str], name: str, port: int) -> bool:
 
 
 def api_server(paths: Paths, port: int) -> Loopback:
-    """The API server at that port, asked as its administrator."""
+    """Return a client of the API server at that port, with the administrator's rights."""
     return Loopback(
         port, pki.certificate(paths, "ca"), pki.certificate(paths, pki.ADMINISTRATOR), pki.key(paths, pki.ADMINISTRATOR)
     )
 
 
 def is_ready(paths: Paths, port: int) -> bool:
-    """Whether the API server at that port says so of itself."""
+    """Return whether the API server at that port reports that it is ready."""
     return api_server(paths, port).has("/readyz")

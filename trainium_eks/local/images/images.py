@@ -1,8 +1,8 @@
-"""Local images: what a pod with an image ``local/<name>[:<tag>]`` runs in.
+"""Local images: the environments of pods with an image ``local/<name>[:<tag>]``.
 
 No container image: a virtual environment in the user's cache, made once from a requirements file and shared by all
 clones and stacks. Its tag is a digest of the interpreter and the requirements, so the same file gives the same image.
-``local/python`` is always there: the interpreter that runs ``trn``, with its standard library alone. In a pod of any
+``local/python`` always exists: the interpreter that runs ``trn``, with its standard library alone. In a pod of any
 local image ``trainium_workloads`` can be imported, too.
 """
 
@@ -29,55 +29,54 @@ from trainium_eks.model.catalogue.versions import IMAGES
 from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
 
 PREFIX = "local/"
-"""How images begin that run here."""
+"""Prefix of the images that run here."""
 
 PYTHON = "python"
-"""The image that is always there."""
+"""Name of the image that always exists."""
 
 NAME = re.compile(r"[a-z0-9]+([_-][a-z0-9]+)*")
-"""What an image may be called."""
+"""Pattern of allowed image names."""
 
 _DIGEST_LENGTH = 12
 
 
 @dataclass(frozen=True)
 class LocalImage:
-    """An image that pods can have."""
+    """A local image for pods."""
 
     name: str
     """Without the prefix: ``torch``."""
     tag: str
     """Twelve hexadecimal digits."""
     path: Path
-    """The environment: ``bin/python`` is in there."""
+    """Directory of the environment, with ``bin/python`` in it."""
     has_torch: bool
     """Whether ``torch`` and ``torchrun`` are in it."""
     size_bytes: int = 0
-    """On disk."""
+    """Size on disk."""
     made: float = 0.0
     """Seconds since the epoch; 0 for ``local/python``, which is made when it is first used."""
     requirements: str = ""
-    """What was asked for, as in the file."""
+    """Text of the requirements file."""
 
     @property
     def reference(self) -> str:
-        """As a pod names it: ``local/torch:0123456789ab``."""
+        """Return the image's name in a pod: ``local/torch:0123456789ab``."""
         return f"{PREFIX}{self.name}:{self.tag}"
 
     @property
     def programs(self) -> Path:
-        """The directory that comes first in a container's ``PATH``."""
+        """Return the directory that comes first in a container's ``PATH``."""
         return self.path / "bin"
 
 
 def is_local(reference: str) -> bool:
-    """Whether an image is run here instead of being simulated."""
+    """Return whether an image runs here instead of being simulated."""
     return reference.startswith(PREFIX)
 
 
 def with_local_image(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a Deployment of one of the library's own Python programs with ``local/python`` for its image, so that it
-    runs here; any other object as it is."""
+    """Return a Deployment of the library's Python programs with ``local/python`` as its image; others unchanged."""
     if manifest.get("kind") != "Deployment":
         return manifest
     spec = manifest["spec"]
@@ -90,7 +89,7 @@ def with_local_image(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def find(name: str) -> LocalImage | None:
-    """An image that can be used now; nothing when it has to be made first.
+    """Return an image that can be used now; None when it has to be made first.
 
     Args:
         name: ``local/torch`` (the newest of that name), ``local/torch:<tag>``, or the same without ``local/``.
@@ -101,7 +100,7 @@ def find(name: str) -> LocalImage | None:
 
 
 def all_images() -> tuple[LocalImage, ...]:
-    """Every image that can be used, by name, the newest of each first."""
+    """Return every image that can be used, by name, the newest of each first."""
     found = [_python()]
     for record in sorted(_home().glob("*.json")):
         image = _read(record)
@@ -112,7 +111,7 @@ def all_images() -> tuple[LocalImage, ...]:
 
 
 def how_to_make(reference: str) -> str:
-    """The command that makes a missing image, for messages."""
+    """Return advice on a missing image, for messages."""
     name, _, tag = reference.removeprefix(PREFIX).partition(":")
     if tag and find(name) is not None:
         return f"an image with another tag is here: use {PREFIX}{name}"
@@ -121,7 +120,7 @@ def how_to_make(reference: str) -> str:
 
 
 def ensure(image: LocalImage) -> LocalImage:
-    """Makes ``local/python``'s environment where it is not there yet; others are there when they were found.
+    """Make ``local/python``'s environment where it is missing; other images exist when they are found.
 
     Raises:
         ClusterError: the cache cannot be written.
@@ -134,13 +133,13 @@ def ensure(image: LocalImage) -> LocalImage:
 
 
 def make(recipe: Recipe, progress: Progress = lambda _line: None) -> LocalImage:
-    """Makes an image, or finds that it is there already.
+    """Make an image, or return an existing one with the same requirements.
 
     Killed at any moment, it leaves nothing that would be found as an image.
 
     Args:
-        recipe: what to install.
-        progress: told what is being done, a line each.
+        recipe: the image's name and requirements.
+        progress: called with one line for each step.
 
     Raises:
         NotOffered: no index has the recipe's first requirement.
@@ -153,7 +152,7 @@ def make(recipe: Recipe, progress: Progress = lambda _line: None) -> LocalImage:
     with _lock(place):
         there = _read(record)
         if there is not None and (there.programs / "python").exists():
-            # Made again it is the newest of its name.
+            # With a new date it is the newest of its name.
             image = replace(there, made=time.time())
             _write(record, image)
             progress(f"{image.reference} is there already")
@@ -174,7 +173,7 @@ def make(recipe: Recipe, progress: Progress = lambda _line: None) -> LocalImage:
 
 
 def remove(name: str) -> tuple[LocalImage, ...]:
-    """Removes an image from the cache: all of a name, or with ``:<tag>`` one.
+    """Remove images from the cache: all of a name, or with ``:<tag>`` a single one.
 
     Raises:
         ClusterError: there is none, it is ``local/python``, or a process runs in it.
@@ -189,20 +188,20 @@ def remove(name: str) -> tuple[LocalImage, ...]:
         if used_by := _used_by(image.path):
             raise LocalCloudError(f"{image.reference} is in use by process {used_by}; delete its pod first")
     for image in found:
-        # First what says that it is there.
+        # First the record, by which the image is found.
         image.path.with_suffix(".json").unlink(missing_ok=True)
         shutil.rmtree(image.path, ignore_errors=True)
     return found
 
 
 def digest(requirements: str) -> str:
-    """The tag of what is made from these requirements by this interpreter."""
+    """Return the tag of an image made from these requirements by this interpreter."""
     interpreter = f"{sys.implementation.cache_tag} {platform.python_version()} {platform.machine()} {sys.base_prefix}"
     return hashlib.sha256(f"{interpreter}\n{requirements}".encode()).hexdigest()[:_DIGEST_LENGTH]
 
 
 def workloads() -> Path:
-    """The directory from which ``trainium_workloads`` is imported: in the wheel or beside it in the repository."""
+    """Return the directory from which ``trainium_workloads`` is imported: in the wheel or in the repository."""
     package = Path(__file__).resolve().parents[2]
     inside = package / "workloads"
     return inside if inside.is_dir() else package.parent / "workloads"
@@ -218,9 +217,9 @@ def _python() -> LocalImage:
 
 
 def _take_over(recipe: Recipe, place: Path, progress: Progress) -> None:
-    """Begins with what an older image has, where this one only adds to it: that saves gigabytes."""
+    """Start from the packages of an older image to which this one only adds: that saves gigabytes."""
     for older in all_images():
-        # Made of these requirements by another interpreter, its tag would be another.
+        # An image made by another interpreter has a different tag for the same requirements.
         if (
             older.name == recipe.name
             and older.tag == digest(older.requirements)
@@ -288,7 +287,7 @@ def _size(place: Path) -> int:
 
 
 def _used_by(place: Path) -> int | None:
-    """A process of this user that was started from there."""
+    """Return the id of a process with a path in that directory on its command line; None for none."""
     start = f"{place}{os.sep}"
     for process in psutil.process_iter(["cmdline"]):
         if any(argument.startswith(start) for argument in process.info["cmdline"] or ()):

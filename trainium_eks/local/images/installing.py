@@ -1,4 +1,4 @@
-"""How a local image is made: a virtual environment, and what pip installs into it."""
+"""The making of a local image: a virtual environment, and its packages installed by pip."""
 
 import os
 import platform
@@ -15,39 +15,39 @@ from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.changes import LocalCloudError
 
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
-"""PyTorch's builds without CUDA: a twentieth of what PyPI has for Linux."""
+"""Index of PyTorch's builds without CUDA: a twentieth of the size of PyPI's builds for Linux."""
 
 _TORCH_REQUIREMENTS = Path(__file__).with_name("torch-requirements.txt")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 Progress = Callable[[str], None]
-"""Told what is being done, a line each."""
+"""Called with one line for each step."""
 
 
 class NotOffered(LocalCloudError):  # noqa: N818 - reads as what it is where it is raised
-    """No index that can be reached has the requirement that comes first."""
+    """The error when no reachable index has the recipe's first requirement."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to make an image."""
+    """The name and requirements of an image."""
 
     name: str
     requirements: str
     """Text of a requirements file of pip."""
     first: str = ""
-    """One of them that is installed before the others, because it is much larger or has an index of its own."""
+    """A requirement that is installed before the others, because it is much larger or comes from a separate index."""
     first_index: str = ""
-    """That index, which has little else; where it cannot be reached, the requirement is got as the others are."""
+    """That index, which has little else; where it cannot be reached, pip's own index is used."""
     size: str = ""
-    """What to expect, for people."""
+    """Expected size and time, for the user."""
 
 
 def known_recipe(name: str) -> Recipe:
-    """The recipe of an image that comes with the library: ``torch``.
+    """Return the recipe of an image that comes with the library: ``torch``.
 
     Raises:
-        ClusterError: there is none of that name.
+        ClusterError: the library has no recipe of that name.
     """
     if name != "torch":
         raise LocalCloudError(
@@ -63,12 +63,12 @@ def known_recipe(name: str) -> Recipe:
 
 
 def environment(place: Path) -> None:
-    """Makes a virtual environment without a package, not even pip.
+    """Make a virtual environment without a package, not even pip.
 
     Raises:
         ClusterError: it cannot be written.
     """
-    # Of the interpreter itself, not of a link to it in a stack's directory, which the pods' agent runs by.
+    # The interpreter itself, not the link to it in a stack's directory by which the pods' agent runs.
     interpreter = os.path.realpath(sys.executable)
     command = [interpreter, "-I", "-m", "venv", "--without-pip", "--clear", str(place)]
     try:
@@ -80,15 +80,14 @@ def environment(place: Path) -> None:
 
 
 def adds_to(recipe: Recipe, older: str) -> bool:
-    """Whether an image of older requirements can become this one's: it has the large requirement, and nothing that was
-    asked for is to go."""
+    """Return whether an image of older requirements can become this one: all stay, the large one included."""
     return bool(recipe.first) and recipe.first in older.splitlines() and _names(older) <= _names(recipe.requirements)
 
 
 def take_over(older: Path, place: Path) -> None:
-    """Puts an image's packages into a new environment of the same interpreter, by hard links.
+    """Put an image's packages into a new environment of the same interpreter, by hard links.
 
-    Neither notices the other: pip and Python never write into a file, they put another in its place.
+    The images stay independent: pip and Python never write into a file, they put another in its place.
 
     Raises:
         OSError: the file system has no hard links, or is full.
@@ -110,11 +109,11 @@ def take_over(older: Path, place: Path) -> None:
 
 
 def install(recipe: Recipe, place: Path, progress: Progress) -> None:
-    """Installs what the recipe asks for; what is there of it stays.
+    """Install the recipe's requirements; packages already in the environment stay.
 
     Raises:
         NotOffered: no index has its first requirement.
-        ClusterError: pip fails; its last lines.
+        ClusterError: pip is missing or fails; its last lines.
     """
     if find_spec("pip") is None:
         raise LocalCloudError(f"making an image needs pip in the environment of trn: {sys.executable} -m ensurepip")
@@ -135,7 +134,7 @@ def _install_first(recipe: Recipe, place: Path, progress: Progress) -> None:
             progress(f"{recipe.first_index} does not have {recipe.first}, or is not reachable; trying pip's own index")
     if code:
         code, said = _pip(place, recipe.first, (), progress)
-    if code and any("No matching distribution" in line for line in said):  # so it says of an index it cannot reach, too
+    if code and any("No matching distribution" in line for line in said):  # also for an index that it cannot reach
         raise NotOffered(_failed(recipe, code, said))
     if code:
         raise LocalCloudError(_failed(recipe, code, said))
@@ -151,7 +150,7 @@ def _pip(place: Path, requirements: str, options: Sequence[str], progress: Progr
 
 
 def _run(command: Sequence[str], progress: Progress) -> tuple[int, list[str]]:
-    # What a shell has set for other Pythons must not lead pip astray.
+    # A shell's variables for other Pythons must not lead pip astray.
     variables = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
     with subprocess.Popen(
         command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
@@ -170,10 +169,10 @@ def _failed(recipe: Recipe, code: int, said: Sequence[str]) -> str:
 
 
 def _names(requirements: str) -> set[str]:
-    """What a requirements file asks for, without versions."""
+    """Return the names of the packages in a requirements file, without versions."""
     return {match[0].lower() for line in requirements.splitlines() if (match := _NAME.match(line.strip()))}
 
 
 def unwritable(error: OSError, place: Path) -> ClusterError:
-    """What to say of a cache that cannot be written."""
+    """Return the error for a cache that cannot be written."""
     return LocalCloudError(f"{error.filename or place} cannot be written: {error.strerror or error}")

@@ -1,9 +1,9 @@
 """The way out of the pods' network: a proxy for HTTP and HTTPS, and the API server, at the bridge's address.
 
-Pods have no route to anywhere, so what they reach outside is what a proxy reaches for them, as in companies' networks:
-downloads, object storage, package indexes. It listens in the pods' network and connects from the machine's, with
-sockets that a forked-off process opens in one and hands over. What is asked of ``localhost`` is first looked for in the
-pod that asks, and then on the machine, where a developer's own servers are.
+Pods have no route out of their network and reach the outside through a proxy only, as in companies' networks:
+downloads, object storage, package indexes. The gateway listens in the pods' network and connects from the machine's
+network, with sockets that a forked process opens in one and hands over. A request to ``localhost`` goes first to the
+pod that sends it, and then to the machine, where a developer's servers run.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ from trainium_eks.local.network import network
 PROXY_PORT = 3128
 API_PORT = 6443
 PROXY = f"http://{network.GATEWAY}:{PROXY_PORT}"
-"""What pods find in ``http_proxy`` and ``https_proxy``."""
+"""Value of ``http_proxy`` and ``https_proxy`` in pods."""
 API_SERVER = (network.GATEWAY, API_PORT)
-"""Where pods find the API server."""
+"""Address of the API server for pods."""
 
 _HEAD_SECONDS = 10.0
 _CONNECT_SECONDS = 20.0
@@ -33,15 +33,15 @@ _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Gateway:
-    """Serves the pods of a stack."""
+    """The gateway of a stack's pods."""
 
     def __init__(self, network_pid: int, api_server: tuple[str, int], holder_of: Callable[[str], int]) -> None:
-        """Serves nobody yet.
+        """Make a gateway that does not listen yet.
 
         Args:
             network_pid: the process that holds the pods' network.
-            api_server: where it is on this machine.
-            holder_of: a process in the network of the pod with an address; 0 for none.
+            api_server: address of the API server on this machine.
+            holder_of: returns a process in the network of the pod with an address; 0 for none.
         """
         self._network_pid = network_pid
         self._api_server = api_server
@@ -49,10 +49,10 @@ class Gateway:
         self._servers: list[asyncio.Server] = []
 
     async def serve(self) -> None:
-        """Begins to listen.
+        """Begin to listen.
 
         Raises:
-            OSError: the network is gone, or something else listens there.
+            OSError: the network is gone, or its ports are taken.
         """
         proxy, api = await opened_in(self._network_pid, _listening)
         self._servers = [
@@ -61,7 +61,7 @@ class Gateway:
         ]
 
     def close(self) -> None:
-        """Listens no more."""
+        """Stop listening."""
         for each in self._servers:
             each.close()
 
@@ -104,7 +104,7 @@ class Gateway:
 
 
 def asked(head: bytes) -> tuple[str, int, bytes]:
-    """Where a request to a proxy is to go, and what to send there first: nothing for ``CONNECT``.
+    """Return host and port of a request to a proxy, and the first bytes to send there: none for ``CONNECT``.
 
     Raises:
         ValueError: it is no request to a proxy.
@@ -118,17 +118,17 @@ def asked(head: bytes) -> tuple[str, int, bytes]:
     if parts.scheme != "http" or not parts.hostname:
         raise ValueError(f"no request to a proxy: {target}")
     path = target[target.index("/", len("http://")) :] if "/" in target[len("http://") :] else "/"
-    # One request a connection: the next one may be for another host.
+    # One request a connection: the next request may be for another host.
     kept = [each for each in rest.split(b"\r\n") if not each.lower().startswith((b"proxy-", b"connection:"))]
     headers = b"\r\n".join([b"Connection: close", *kept])
     return parts.hostname, parts.port or 80, f"{method} {path} {version}\r\n".encode("latin-1") + headers
 
 
 async def opened_in(pid: int, opened: Callable[[], Sequence[socket.socket]]) -> list[socket.socket]:
-    """Sockets that are opened in another process's network namespace.
+    """Return sockets that are opened in another process's network namespace.
 
     Raises:
-        OSError: they cannot be.
+        OSError: they cannot be opened.
     """
     ours, theirs = socket.socketpair()
     child = os.fork()
@@ -157,7 +157,7 @@ def _done(ready: "asyncio.Future[None]") -> None:
 
 
 def _hand_over(pid: int, opened: Callable[[], Sequence[socket.socket]], theirs: socket.socket) -> None:
-    """In a process of its own. Does not return."""
+    """Open sockets in a process's network and send them, in a forked process. Does not return."""
     with contextlib.suppress(BaseException):
         try:
             linux.join(pid, Namespaces.USER | Namespaces.NET)
@@ -173,7 +173,7 @@ def _listening() -> list[socket.socket]:
 
 
 async def _joined(one: _Streams, other: _Streams) -> None:
-    """Passes on both ways until both sides have said all."""
+    """Pass data on in both directions until both sides have ended."""
     try:
         await asyncio.gather(_passed(one[0], other[1]), _passed(other[0], one[1]))
     finally:

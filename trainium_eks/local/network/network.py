@@ -1,7 +1,7 @@
-"""The pods' network: a bridge in a network namespace of its own, which one process of the stack holds.
+"""The pods' network: a bridge in a separate network namespace, which one process of the stack holds.
 
 Each pod has an address on it. There is no way out: a default route without anything behind it would make every look-up
-of a name wait for 40 seconds. What pods may reach outside goes through the agent (:mod:`.gateway`).
+of a name wait for 40 seconds. Pods reach the outside through the agent (:mod:`.gateway`).
 """
 
 import ipaddress
@@ -17,24 +17,23 @@ from trainium_eks.local import linux
 from trainium_eks.local.linux import Namespaces
 
 RANGE = ipaddress.ip_network("100.127.0.0/16")
-"""Of the addresses that carriers share: never a machine's own, and no loopback, which EndpointSlices refuse."""
+"""Part of the shared address space of carriers: never a machine's own, and no loopback, which EndpointSlices refuse."""
 
 GATEWAY = str(RANGE[1])
-"""The bridge's own address."""
+"""The bridge's address."""
 
 SHARED_ADDRESS = "127.0.0.1"
-"""Where a pod is reached that is on the machine's network."""
+"""Address of a pod that is on the machine's network."""
 
 _BRIDGE = "pods"
 
 
 def free_address(taken: Collection[str], last: str = GATEWAY) -> str:
-    """The next address that no pod has, the one after the largest being the first: others may still send to a pod that
-    has just gone.
+    """Return the next address that no pod has, in a ring: other pods may still send to a pod that has just gone.
 
     Args:
         taken: addresses of pods.
-        last: the one that was given last.
+        last: the address that was given last.
     """
     used = {*taken, GATEWAY}
     hosts = RANGE.num_addresses - 2
@@ -44,7 +43,7 @@ def free_address(taken: Collection[str], last: str = GATEWAY) -> str:
 
 
 def hold() -> None:
-    """Makes the network and holds it until this process is ended."""
+    """Make the network and hold it until this process is ended."""
     uid, gid = os.getuid(), os.getgid()
     linux.unshare(Namespaces.USER | Namespaces.NET)
     linux.become_root(uid, gid)
@@ -64,14 +63,14 @@ def hold() -> None:
 
 
 def plug(pod: int, network: int, address: str) -> None:
-    """Connects a pod to the network; called outside both.
+    """Connect a pod to the network; called outside both.
 
     Args:
         pod: a process in the pod's network namespace.
         network: the process that holds the network.
-        address: the pod's.
+        address: the pod's address.
     """
-    # A name of at most 15 characters that no other pod's has.
+    # A name of at most 15 characters that no other pod's link has.
     name = f"p{address.partition('.')[2].replace('.', '-')}"
     link = [f"link add {name} type veth peer name eth0 netns {pod}", f"link set {name} master {_BRIDGE} up"]
     _in(network, link, replacing=name)
@@ -80,13 +79,13 @@ def plug(pod: int, network: int, address: str) -> None:
 
 
 def _in(pid: int, lines: Sequence[str], *, replacing: str = "") -> None:
-    """Runs commands in the network of a process.
+    """Run commands in the network of a process.
 
     Args:
         pid: the process.
         lines: commands of ``ip``.
-        replacing: link that is deleted first, if it is there: the kernel keeps the network of a pod that has gone, and
-            with it its link, for up to two minutes while it waits for the last word of a peer.
+        replacing: link that is deleted first, if it exists: the kernel keeps the network of a deleted pod, and with it
+            its link, for up to two minutes while it waits for a peer's last packet.
     """
     child = os.fork()
     if child == 0:

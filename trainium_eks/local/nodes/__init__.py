@@ -1,1 +1,1 @@
-"""Node groups as simulated nodes, and what EKS would run on them."""
+"""Node groups as simulated nodes, and the add-on workloads that EKS would run on them."""

@@ -1,11 +1,11 @@
-"""What EKS add-ons would run in the cluster: objects with the real names, places and weights, and nothing in them.
+"""Stand-ins for the workloads of EKS add-ons: objects with the real names, places and requests, and nothing in them.
 
-AWS installs add-ons behind its own API, with images that only it serves. Here their DaemonSets and Deployments are
-made from their records (:mod:`trainium_eks.model.catalogue.addon_records`), so that nodes carry what they carry on
-EKS and jobs have as much room. Each pod has one container, which asks for what all containers of the real one ask
-together. Images are named and never pulled.
+AWS installs add-ons behind its own API, with images that only it serves. Here their DaemonSets and Deployments are made
+from their records (:mod:`trainium_eks.model.catalogue.addon_records`), so that nodes have the same pods and as much
+room for jobs as on EKS. Each pod has one container, which requests the sum of the real containers' requests. Images are
+named and never pulled.
 
-Left out on purpose: metrics-server's APIService (with nobody to answer it, every discovery would fail) and CoreDNS'
+Left out on purpose: metrics-server's APIService (without a server behind it, every discovery would fail) and CoreDNS'
 Service (no name is resolved here).
 """
 
@@ -22,10 +22,10 @@ from trainium_eks.model.catalogue.regions import eks_image_registry
 from trainium_eks.model.config import addons
 
 TIMEOUT_SECONDS = 1200.0
-"""What the AWS provider gives an add-on."""
+"""The AWS provider's time limit for an add-on."""
 
 REPLICAS = 2
-"""Of every Deployment among the add-ons, as EKS has them."""
+"""Replicas of every Deployment among the add-ons, as in EKS."""
 
 _PUBLIC = "public.ecr.aws"
 
@@ -37,17 +37,16 @@ class AddonWorkloads:
         self._objects = objects
 
     def apply(self, addon: str, version: str, region: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Applied:
-        """Makes what the add-on would run, and waits until it is running.
+        """Make the workloads of an add-on, and wait until they run.
 
         Args:
-            addon: ``coredns``, a key of ``addon_records.ADDONS``. Of another one nothing is known: it is named as not
-                installed.
+            addon: ``coredns``, a key of ``addon_records.ADDONS``. An unknown add-on is reported as not installed.
             version: ``v1.14.3-eksbuild.3``; empty for the newest.
-            region: where images come from.
-            timeout_seconds: for each object.
+            region: region of the images' registry.
+            timeout_seconds: limit for each object.
 
         Raises:
-            ClusterError: refused, or not running in time, with what it waits for.
+            ClusterError: refused, or not running in time, with the reason of the wait.
         """
         made = manifests(addon, version, region)
         if not made:
@@ -59,7 +58,7 @@ class AddonWorkloads:
         return Applied(changes.pop() if len(changes) == 1 else Change.UPDATED)
 
     def delete(self, addon: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        """Takes away what the add-on runs; fine when it is not there."""
+        """Delete the workloads of an add-on; no error when they do not exist."""
         for each in reversed(manifests(addon, "", "")):
             metadata = each["metadata"]
             reference = ObjectReference(
@@ -69,12 +68,12 @@ class AddonWorkloads:
 
 
 def manifests(addon: str, version: str, region: str) -> list[dict[str, Any]]:
-    """What stands in for an add-on, in the order to make it; nothing for an add-on that is not known.
+    """Return the stand-ins for an add-on, in the order to make them; empty for an unknown add-on.
 
     Args:
         addon: a key of ``addon_records.ADDONS``.
-        version: of the add-on; becomes the images' tag.
-        region: where images come from.
+        version: version of the add-on; becomes the images' tag.
+        region: region of the images' registry.
     """
     record = addons.known(addon)
     accounts = sorted({each.pod.service_account for each in record.workloads} - {"default"})
@@ -93,7 +92,7 @@ def _object(api_version: str, kind: str, name: str, namespace: str = SYSTEM_NAME
 
 
 def _workload(workload: AddonWorkload, version: str, region: str) -> dict[str, Any]:
-    """A DaemonSet or Deployment. Pods of the same Deployment go apart where they can."""
+    """Return a DaemonSet or Deployment. Pods of the same Deployment prefer different nodes."""
     pod = workload.pod
     labels = dict(pod.labels)
     spec: dict[str, Any] = {
@@ -128,7 +127,7 @@ def _pod_spec(workload: AddonWorkload, version: str, region: str) -> dict[str, A
         container["resources"] = {"requests": requests}
     spec: dict[str, Any] = {
         "serviceAccountName": pod.service_account,
-        # Nobody uses the token, and its volume makes a pod cost 64 ms of processor time instead of 38 (measured on
+        # No program uses the token, and its volume makes a pod cost 64 ms of processor time instead of 38 (measured on
         # 300 nodes, all processes together). There are six of these pods on each node.
         "automountServiceAccountToken": False,
         "priorityClassName": "system-node-critical" if workload.kind == "DaemonSet" else "system-cluster-critical",
@@ -156,7 +155,7 @@ def _pod_spec(workload: AddonWorkload, version: str, region: str) -> dict[str, A
 
 
 def _image(pod: Pod, version: str, region: str) -> str:
-    """Where the add-on's image would come from. Public images have the version without EKS' build."""
+    """Return the name of the add-on's image. Public images have the version without EKS' build."""
     repository = pod.image.format(registry=eks_image_registry(region))
     tag = version or "newest"
     return f"{repository}:{tag.partition('-')[0] if repository.startswith(_PUBLIC) else tag}"

@@ -1,7 +1,7 @@
-"""What a node says of the storage drivers on it: its CSINode, which the kubelet makes on EKS.
+"""The CSINode of a node, with its storage drivers, which the kubelet makes on EKS.
 
-Schedulers ask it how many volumes of a driver a node takes. Volcano goes further: to a pod with a volume of a driver
-that a node does not name it adds a request that no queue can meet, so the pod's job is never admitted.
+Schedulers read from it how many volumes of a driver a node takes. Volcano goes further: for a pod with a volume of a
+driver that a node lacks, it adds a request that no queue can meet, so the pod's job is never admitted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,8 +12,8 @@ from trainium_eks.local.nodes.node_pools import SIMULATED_POOL_LABEL, NodePool
 from trainium_eks.model.catalogue.chart_workloads import EBS_DRIVER
 from trainium_eks.model.catalogue.instances import InstanceType
 
-# What most Nitro types attach in all: network interfaces, volumes and local disks (EC2 User Guide, "Amazon EBS volume
-# limits"). Types of the seventh generation take more, which matters to nobody here: nothing is attached.
+# Limit of most Nitro types for network interfaces, volumes and local disks together (EC2 User Guide, "Amazon EBS volume
+# limits"). Types of the seventh generation take more, which does not matter here: nothing is attached.
 _ATTACHMENTS = 28
 
 _API_VERSION = "storage.k8s.io/v1"
@@ -21,18 +21,18 @@ _KIND = "CSINode"
 
 
 def apply(api: Api, pool: NodePool, nodes: Sequence[Mapping[str, Any]], drivers: Sequence[str]) -> int:
-    """Makes each node's CSINode what it should be.
+    """Create or replace each node's CSINode where it differs.
 
-    It belongs to its node, and goes with it.
+    It belongs to its node, and is deleted with it.
 
     Args:
         api: the API server.
         pool: the nodes' group.
-        nodes: as they are on the API server.
+        nodes: the API server's node objects.
         drivers: names of the CSI drivers that run on every node.
 
     Returns:
-        How many were made, or made anew.
+        The number of CSINodes created or replaced.
     """
     found = api.list(_API_VERSION, _KIND, labels=f"{SIMULATED_POOL_LABEL}={pool.key}")
     live = {each["metadata"]["name"]: each for each in found}
@@ -41,7 +41,7 @@ def apply(api: Api, pool: NodePool, nodes: Sequence[Mapping[str, Any]], drivers:
 
     def make(each: Mapping[str, Any]) -> None:
         if each["metadata"]["name"] in live:
-            # What a driver said cannot be changed, and the one of a node that was deleted is about to go.
+            # A driver's entry cannot be changed, and the CSINode of a deleted node is about to go.
             reference = ObjectReference(_API_VERSION, _KIND, "", each["metadata"]["name"])
             api.delete(reference, propagation="Background")
         api.create_or_apply(each)
@@ -51,11 +51,11 @@ def apply(api: Api, pool: NodePool, nodes: Sequence[Mapping[str, Any]], drivers:
 
 
 def manifest(pool: NodePool, node: Mapping[str, Any], drivers: Sequence[str]) -> dict[str, Any]:
-    """One node's.
+    """Return the CSINode of a node.
 
     Args:
-        pool: its group.
-        node: with its ``uid``.
+        pool: the node's group.
+        node: the node object, with its ``uid``.
         drivers: names of the CSI drivers on it.
     """
     name, uid = node["metadata"]["name"], node["metadata"]["uid"]
@@ -69,7 +69,7 @@ def manifest(pool: NodePool, node: Mapping[str, Any], drivers: Sequence[str]) ->
 
 
 def volumes(instance: InstanceType) -> int:
-    """How many EBS volumes can be attached to a running instance, as the driver reckons it: never none."""
+    """Return how many EBS volumes can be attached to a running instance by the driver's own rule: at least one."""
     root = 1
     return max(_ATTACHMENTS - max(instance.efa_interfaces, 1) - instance.local_disks - root, 1)
 

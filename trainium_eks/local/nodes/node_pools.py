@@ -1,9 +1,9 @@
-"""What a managed node group is to Kubernetes: its nodes, made from its inputs and the catalogue.
+"""The nodes of a managed node group, made from its inputs and the catalogue.
 
-A node is called as EC2 calls instances with resource-based names, ``i-sim5cbdba0f000003.us-west-2.compute.internal``:
-``i-`` and 17 characters, of which eight stand for the group and what its instances are launched from, and the last six
-are the node's number in the group. The same group has the same names each time. A group that is launched from
-something else (type, zones, AMI release, launch template) has new names, so that its nodes are replaced as EKS does.
+A node has a name like EC2 instances with resource-based names, ``i-sim5cbdba0f000003.us-west-2.compute.internal``:
+``i-`` and 17 characters, of which eight stand for the group and its launch settings, and the last six are the node's
+number in the group. The same group has the same names each time. A group with other launch settings (type, zones, AMI
+release, launch template) has new names, so that its nodes are replaced as EKS does.
 """
 
 import base64
@@ -28,22 +28,24 @@ from trainium_eks.model.catalogue.instances import (
 from trainium_eks.model.catalogue.regions import ZONE_ID, default_zones
 
 SIMULATED_POOL_LABEL = "trainium-eks.local/pool"
-"""Whose node it is: the group's name in EKS."""
+"""Label with the name of a node's group in EKS."""
 SIMULATED = "trainium-eks/simulated"
-"""Label of all that only stands in for something."""
+"""Label of all stand-ins."""
 MANIFEST_ANNOTATION = "trainium-eks.local/manifest"
-"""Digest of what the node was last made from."""
+"""Annotation with the digest of the manifest that the node was last made from."""
 
 KWOK_ANNOTATION = "kwok.x-k8s.io/node"
-"""By this kwok takes care of a node."""
+"""Annotation by which kwok manages a node."""
 
 DEFAULT_ROOT_GIB = 20
 """Root volume where the launch template names none (EKS API, ``diskSize``)."""
 
 NODES_A_LEAF = 8
 NODES_A_SPINE = 32
-"""How many nodes share layer 3 and layer 2 of the network. Both numbers are invented: EC2 tells them only of running
-instances. All of a zone share layer 1."""
+"""Number of nodes that share layer 3 and layer 2 of the network.
+
+Both numbers are invented: EC2 reports the layers only of running instances. All nodes of a zone share layer 1.
+"""
 
 _EFFECTS = {eks: kubernetes for kubernetes, eks in EKS_EFFECTS.items()}
 _LABEL_LENGTH = 63
@@ -51,7 +53,7 @@ _LABEL_LENGTH = 63
 
 @dataclass(frozen=True)
 class NodePool:
-    """A node group, with all that its nodes follow from."""
+    """A node group, with all properties that its nodes follow from."""
 
     key: str
     """The group's name in EKS, at most 63 characters."""
@@ -59,13 +61,13 @@ class NodePool:
     instance: InstanceType
     """The nodes' type, with the hugepages and the number of pods that the launch template sets."""
     zone_ids: tuple[str, ...]
-    """Where the nodes are, one zone after the other in turn; at least one."""
+    """Zones of the nodes, in turn; at least one."""
     size: int
-    """Nodes wanted."""
+    """Desired number of nodes."""
     min_size: int
     max_size: int
     labels: Mapping[str, str]
-    """The group's own."""
+    """Labels of the group."""
     taints: tuple[Taint, ...]
     capacity_type: str
     """``ON_DEMAND``, ``SPOT`` or ``CAPACITY_BLOCK``."""
@@ -79,12 +81,13 @@ class NodePool:
     storage_gib: int
     """Disk for containers: the root volume, or the local disks where they are joined to one."""
     keep_size: bool = False
-    """Whether as many nodes as there are stay, within the limits: what changes the size is not the program
-    (``ignoreChanges`` of ``scalingConfig.desiredSize``)."""
+    """Whether the present number of nodes stays, within the limits, because the program does not manage the size
+    (``ignoreChanges`` of ``scalingConfig.desiredSize``).
+    """
 
     @property
     def stem(self) -> str:
-        """What the names of its nodes begin with."""
+        """Return the common beginning of the nodes' names."""
         launched_from = (
             self.key,
             self.instance.name,
@@ -98,7 +101,7 @@ class NodePool:
 
 
 def pool_key(computed: Mapping[str, Any]) -> str:
-    """The key of a group's pool: its name in EKS, shortened where the simulation's is longer than EKS takes.
+    """Return the key of a group's pool: its name in EKS, shortened where the simulation's is longer than EKS takes.
 
     Args:
         computed: the simulation's answer for the ``aws:eks/nodeGroup:NodeGroup``.
@@ -117,17 +120,17 @@ def pool_of(
     template: Mapping[str, Any] | None = None,
     keep_size: bool = False,
 ) -> NodePool:
-    """The pool of an ``aws:eks/nodeGroup:NodeGroup``.
+    """Return the pool of an ``aws:eks/nodeGroup:NodeGroup``.
 
     Args:
-        inputs: the group's.
+        inputs: inputs of the group.
         computed: the simulation's answer for it.
-        zones: subnet id to zone id. Subnets that are not in it (the stack did not make them) are taken to be in the
+        zones: subnet id to zone id. Subnets that are not in it (the stack did not make them) are assumed to be in the
             zones of the region that offer the type, in turn.
-        region: the group's.
-        catalogue: what the type has.
+        region: region of the group.
+        catalogue: properties of the instance types.
         template: inputs of the group's launch template: type of a Capacity Block's nodes, disks, user data.
-        keep_size: see :class:`NodePool`. Only for a group that is there already: a new one starts as its inputs say.
+        keep_size: see :class:`NodePool`. Only for an existing group: a new one starts with its desired size.
 
     Raises:
         ClusterError: a type that the catalogue lacks, or none given.
@@ -165,16 +168,16 @@ def pool_of(
 
 
 def manifests(pool: NodePool) -> list[dict[str, Any]]:
-    """The pool's nodes, as many as its size says, each with spec and status."""
+    """Return the pool's nodes, as many as its size, each with spec and status."""
     return [manifest(pool, number) for number in range(1, pool.size + 1)]
 
 
 def manifest(pool: NodePool, number: int) -> dict[str, Any]:
-    """One node.
+    """Return one node.
 
     Args:
         pool: the group.
-        number: of the node in the group, from 1.
+        number: number of the node in the group, from 1.
     """
     zone_id = pool.zone_ids[(number - 1) % len(pool.zone_ids)]
     zone = zone_name(pool.region, zone_id)
@@ -207,13 +210,12 @@ def manifest(pool: NodePool, number: int) -> dict[str, Any]:
 
 
 def _address(name: str) -> str:
-    """One of the range that carriers share, where nothing answers; always the same for the same node."""
+    """Return a node's address, always the same, in the carriers' shared range, where nothing answers."""
     return str(ipaddress.ip_network("100.64.0.0/10")[int(hashlib.sha256(name.encode()).hexdigest()[:5], 16) + 1])
 
 
 def zone_name(region: str, zone_id: str) -> str:
-    """A zone's name, ``us-west-2d`` for ``usw2-az4``. Which letter an id has differs between accounts; here they go
-    together in order."""
+    """Return a zone's name, ``us-west-2d`` for ``usw2-az4``. AWS' letters differ by account; here they follow ids."""
     if not ZONE_ID.fullmatch(zone_id):
         return f"{region}-{zone_id}"
     return f"{region}{chr(ord('a') + int(zone_id.rpartition('az')[2]) - 1)}"
@@ -224,12 +226,12 @@ def _digest(parts: Collection[str]) -> str:
 
 
 def _domain(region: str) -> str:
-    """Of private DNS names in EC2."""
+    """Return EC2's domain of private DNS names."""
     return "ec2.internal" if region == "us-east-1" else f"{region}.compute.internal"
 
 
 def _instance(key: str, inputs: Mapping[str, Any], template: Mapping[str, Any], catalogue: Catalogue) -> InstanceType:
-    """The first type that the group names; a Capacity Block's stands in the launch template."""
+    """Return the first type that the group names, or else the type in the launch template, as for Capacity Blocks."""
     name = next(iter(inputs.get("instanceTypes") or ()), None) or template.get("instanceType")
     if not name:
         raise LocalCloudError(
@@ -253,7 +255,7 @@ def _zone_ids(
 
 
 def _user_data(template: Mapping[str, Any]) -> str:
-    """What the launch template gives the node to boot with, in clear."""
+    """Return the launch template's user data, decoded."""
     return base64.b64decode(template.get("userData") or "").decode(errors="replace")
 
 
@@ -267,7 +269,7 @@ def _storage_gib(inputs: Mapping[str, Any], template: Mapping[str, Any], boot: s
 
 
 def _labels(pool: NodePool, number: int, name: str, zone_id: str, zone: str) -> dict[str, str]:
-    """Those that kubelet, cloud controller and EKS put on a node, and the group's own."""
+    """Return the labels that kubelet, cloud controller and EKS put on a node, and the group's labels."""
     labels = {
         "beta.kubernetes.io/arch": "amd64",
         "beta.kubernetes.io/instance-type": pool.instance.name,
@@ -292,7 +294,7 @@ def _labels(pool: NodePool, number: int, name: str, zone_id: str, zone: str) -> 
         labels["eks.amazonaws.com/sourceLaunchTemplateId"] = pool.template_id
         labels["eks.amazonaws.com/sourceLaunchTemplateVersion"] = pool.template_version
     if pool.instance.family != "cpu":
-        # EC2 tells its network's layers of accelerator instances, the cloud controller makes labels of them.
+        # EC2 reports the network layers of accelerator instances, and the cloud controller makes labels of them.
         spine, leaf = (number - 1) // NODES_A_SPINE, (number - 1) // NODES_A_LEAF
         labels["topology.k8s.aws/network-node-layer-1"] = f"nn-sim{_digest([zone_id])}"
         labels["topology.k8s.aws/network-node-layer-2"] = f"nn-sim{_digest([zone_id, pool.key, f'spine {spine}'])}"
@@ -301,7 +303,7 @@ def _labels(pool: NodePool, number: int, name: str, zone_id: str, zone: str) -> 
 
 
 def _resources(pool: NodePool) -> tuple[dict[str, str], dict[str, str]]:
-    """Capacity and allocatable: the catalogue's figures, and the disk less what the kubelet keeps of it.
+    """Return capacity and allocatable: the catalogue's figures, and the disk less the kubelet's reserve.
 
     The kubelet of AL2023 keeps 1 GiB of the disk for itself and evicts below 10 % free (nodeadm in
     awslabs/amazon-eks-ami).
@@ -317,7 +319,7 @@ def _resources(pool: NodePool) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _node_info(pool: NodePool, instance_id: str) -> dict[str, str]:
-    """Says of itself that it is simulated, and of which Kubernetes version it would be."""
+    """Return the node info, which names the node as simulated and the Kubernetes version it would have."""
     version = pool.release.partition("-")[0] or f"{pool.kubernetes_version}.0"
     return {
         "architecture": "amd64",

@@ -1,7 +1,7 @@
-"""Changing the size of a node group of the local cloud between two ``up`` commands, as EKS' API does on AWS.
+"""A change of a local node group's size between two ``up`` commands, as by EKS' API on AWS.
 
-``up`` leaves a record of what each group's nodes are made from; the next ``up`` gives a group the config's size again,
-but for groups whose size is managed elsewhere.
+``up`` records the settings of each group's nodes; the next ``up`` gives a group the config's size again, except for
+groups with a size managed elsewhere.
 """
 
 import json
@@ -20,11 +20,11 @@ from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
 
 
 def record(paths: Paths, key: str, facts: Mapping[str, Any], drivers: Sequence[str]) -> None:
-    """Writes down what a pool is made from.
+    """Record the settings of a pool's nodes.
 
     Args:
         paths: the stack's files.
-        key: of the pool.
+        key: key of the pool.
         facts: arguments of :func:`pool_of` but the catalogue, as plain data.
         drivers: names of the CSI drivers that run on every node.
     """
@@ -38,17 +38,17 @@ def record(paths: Paths, key: str, facts: Mapping[str, Any], drivers: Sequence[s
 def resize(
     paths: Paths, eks_name: str, nodes: int, catalogue: Catalogue, waiting: Callable[[str], None] = lambda _: None
 ) -> None:
-    """Gives a group another number of nodes, and waits until they are Ready.
+    """Give a group another number of nodes, and wait until they are Ready.
 
     Args:
         paths: the stack's files.
         eks_name: the group's name in EKS.
-        nodes: how many, within the group's limits.
-        catalogue: what instance types have.
-        waiting: told, in a line, what takes longer than a moment.
+        nodes: new size, within the group's limits.
+        catalogue: properties of the instance types.
+        waiting: called with a line about each wait that takes longer than a moment.
 
     Raises:
-        ClusterError: no ``up`` made this group, somebody else is changing the stack, or nodes are not Ready in time.
+        ClusterError: no ``up`` made this group, another command is changing the stack, or nodes are not Ready in time.
     """
     file = paths.pools / f"{pool_key({'nodeGroupName': eks_name})}.json"
     try:

@@ -11,14 +11,14 @@ from trainium_eks.plan.recording.project import StackSettings
 
 
 def with_nodes(nodes: int, project: str) -> Callable[[StackSettings], StackSettings]:
-    """Settings as they are, but the first node group has this many nodes.
+    """Return a function that sets the size of the first node group in a stack's settings.
 
-    What EKS does not allow in one group is spread over further groups of the same kind (``<name>-2``, …), as it would
-    be on AWS. All else follows from the config, as always: queues grow with the pool, the address budget must hold.
+    Nodes beyond EKS' limit for one group go to further groups of the same kind (``<name>-2``, …), as they would on AWS.
+    All else follows from the config, as always: queues grow with the pool, the address budget must hold.
 
     Args:
         nodes: 0 or more.
-        project: name of the Pulumi project, whose ``nodeGroups`` are meant.
+        project: name of the Pulumi project that the ``nodeGroups`` belong to.
 
     Raises:
         ClusterError: from the returned function, for a stack without node groups.

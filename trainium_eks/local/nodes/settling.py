@@ -1,7 +1,7 @@
-"""The end of an ``up``: agents on nodes that came after them are still starting.
+"""The last wait of an ``up``: for the DaemonSets' pods on new nodes.
 
-As on EKS, a node group is done when its nodes are Ready, and DaemonSets' pods follow. Who looks at the cluster right
-after an ``up``, ``trn verify`` for one, should find it whole.
+As on EKS, a node group is done when its nodes are Ready, and DaemonSets' pods follow. A command right after an ``up``,
+such as ``trn verify``, should find the cluster complete.
 """
 
 import time
@@ -12,20 +12,20 @@ from trainium_eks.local.objects.awaits import Ready, readiness
 
 DAEMON_SETS = "/apis/apps/v1/daemonsets"
 UNMOVED_SECONDS = 15.0
-"""After so long without any progress the rest is left to itself: pods that nothing can start are not this one's."""
+"""Limit without any progress, after which the wait ends: pods that nothing can start must not hold up an ``up``."""
 _LOOK_SECONDS = 0.25
 _QUIET_SECONDS = 2.0
 
 
 def settle(get: Callable[[str], Mapping[str, Any]], progress: Callable[[str], None]) -> tuple[str, ...]:
-    """Waits until the pods of all DaemonSets run, or nothing moves any more.
+    """Wait until the pods of all DaemonSets run, or there is no more progress.
 
     Args:
-        get: asks the API server for a path.
-        progress: told what is awaited, when it takes longer than a moment.
+        get: returns the API server's answer to a path.
+        progress: called with the reason of a wait that takes longer than a moment.
 
     Returns:
-        What does not run, a line each: nothing, as a rule.
+        The DaemonSets that do not run, a line each; usually none.
     """
     begun = moved = time.monotonic()
     before: list[str] = []

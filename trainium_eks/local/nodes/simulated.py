@@ -16,11 +16,11 @@ __all__ = ["NodePool", "Nodes", "manifests", "pool_key", "pool_of"]
 TIMEOUT_SECONDS = 300.0
 NODES_IN_MESSAGE = 5
 SHORTEST_SECONDS = 0.1
-"""Between two looks at nodes that are awaited."""
+"""Shortest interval between two looks at nodes."""
 QUIET_SECONDS = 2.0
-"""What takes less is not announced as awaited."""
+"""Shorter waits are not announced."""
 LEASES = "kube-node-lease"
-"""Namespace of the leases by which kubelets show that they live."""
+"""Namespace of the leases that kubelets renew as a sign of life."""
 
 _KUBERNETES_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 
@@ -30,7 +30,7 @@ class Nodes:
 
     Args:
         api: the API server.
-        waiting: told, in a line, what takes longer than a moment.
+        waiting: called with a line about each wait that takes longer than a moment.
         drivers: names of the CSI drivers that run on every node.
     """
 
@@ -40,13 +40,13 @@ class Nodes:
         self._drivers = drivers
 
     def apply(self, pool: NodePool, timeout_seconds: float = TIMEOUT_SECONDS) -> Applied:
-        """Makes the group's nodes what they should be, and waits until they are Ready.
+        """Create, update and delete nodes of a group, and wait until they are Ready.
 
-        New nodes come before old ones go. Surplus ones go by number, the highest first. Pods of a node that went are
-        deleted by Kubernetes within a minute.
+        New nodes come before old ones go. The nodes with the highest numbers are the surplus. Pods of a deleted node
+        are deleted by Kubernetes within a minute.
 
         Raises:
-            ClusterError: nodes are refused, in the API server's words; or not Ready in time.
+            ClusterError: nodes are refused, with the API server's message; or not Ready in time.
         """
         live = {node["metadata"]["name"]: node for node in self._list(pool.key)}
         wanted = {each["metadata"]["name"]: each for each in _wanted(pool, live)}
@@ -67,10 +67,10 @@ class Nodes:
         return Applied(Change.UPDATED if live else Change.CREATED, notes=notes)
 
     def delete(self, key: str) -> None:
-        """Takes all nodes of a group away; fine when there are none.
+        """Delete all nodes of a group; no error when there are none.
 
         Args:
-            key: of the pool.
+            key: key of the pool.
         """
         self._api.delete_all("v1", "Node", labels=f"{SIMULATED_POOL_LABEL}={key}")
 
@@ -78,12 +78,14 @@ class Nodes:
         return self._api.list("v1", "Node", labels=f"{SIMULATED_POOL_LABEL}={key}")
 
     def _create(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
-        """Ready from the start: a kwok that makes a thousand nodes Ready one by one takes as long as all the rest.
-        That it has taken them on, their leases show."""
+        """Create a node that is Ready from the start: kwok would need as long for a thousand nodes as all other steps.
+
+        The nodes' leases show later that kwok manages them.
+        """
         return self._api.create_or_apply({**wanted, "status": {**wanted["status"], **_ready_from_now()}})
 
     def _update(self, live: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-        """Status first: the annotation that says what a node was made from must not be ahead of it."""
+        """Patch the status first, so that the annotation with the manifest's digest is never ahead of it."""
         path = f"/api/v1/nodes/{wanted['metadata']['name']}"
         status = {
             "addresses": wanted["status"]["addresses"],
@@ -92,7 +94,7 @@ class Nodes:
                 for field in ("capacity", "allocatable")
             },
         }
-        # The list of taints is one field to the API server: Kubernetes' own, of a cordoned node say, are in it, too.
+        # The list of taints is one field to the API server, with Kubernetes' taints in it, such as a cordoned node's.
         taints = [
             each for each in live["spec"].get("taints") or () if str(each.get("key")).startswith(_KUBERNETES_TAINTS)
         ]
@@ -106,7 +108,7 @@ class Nodes:
             self._api.request("PATCH", where, patch, query=query, content_type="application/merge-patch+json")
 
     def _await_ready(self, key: str, names: Collection[str], timeout_seconds: float) -> None:
-        """Until all are Ready and kwok sends their signs of life."""
+        """Wait until all nodes are Ready and kwok renews their leases."""
         started = time.monotonic()
         while True:
             looked = time.monotonic()
@@ -125,7 +127,7 @@ class Nodes:
 
 
 def _wanted(pool: NodePool, live: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The nodes that should be there. Those that are keep their numbers, the lowest first; free numbers are filled."""
+    """Return the group's desired nodes. Existing nodes keep their numbers, the lowest first; gaps are filled."""
     there = sorted(_number(name) for name in live if name.startswith(pool.stem))
     size = pool.size
     if pool.keep_size:
@@ -140,7 +142,7 @@ def _wanted(pool: NodePool, live: Mapping[str, Mapping[str, Any]]) -> list[dict[
 
 
 def _is_as(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a node was made from the same, and nobody has taken a label, a taint or a resource away since."""
+    """Return whether a node has the same manifest, and still has its labels, taints and resources."""
     labels, annotations = live["metadata"].get("labels") or {}, live["metadata"].get("annotations") or {}
     taints = {(each["key"], each.get("value") or "", each["effect"]) for each in live["spec"].get("taints") or ()}
     own = {(each["key"], each["value"], each["effect"]) for each in wanted["spec"]["taints"]}
@@ -158,7 +160,7 @@ def _is_as(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def _labels_of_ours(live: Mapping[str, Any]) -> list[str]:
-    """Keys of the labels that were set from here, not by people or controllers since."""
+    """Return the keys of the labels set by this library, not by people or controllers."""
     owned = [
         entry["fieldsV1"].get("f:metadata", {}).get("f:labels", {})
         for entry in live["metadata"].get("managedFields") or ()
@@ -168,7 +170,7 @@ def _labels_of_ours(live: Mapping[str, Any]) -> list[str]:
 
 
 def _ready_from_now() -> dict[str, Any]:
-    """The part of a status that a kubelet renews."""
+    """Return the part of a status that a kubelet renews."""
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     said = (
         ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
@@ -191,7 +193,7 @@ def _ready_from_now() -> dict[str, Any]:
 
 
 def _is_ready(node: Mapping[str, Any]) -> bool:
-    """Ready, and without the taint that Kubernetes puts on a node that is not yet."""
+    """Return whether a node is Ready, and without Kubernetes' taint of nodes that are not ready yet."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     taints = node["spec"].get("taints") or ()
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions) and not any(
@@ -208,7 +210,7 @@ def _not_ready(key: str, missing: Sequence[str], count: int, seconds: float) -> 
 
 
 def _notes(new: int, changed: int, surplus: int, drivers_told: int) -> tuple[str, ...]:
-    """What became of the nodes of a group that was there before."""
+    """Return the note on the changed nodes of an existing group."""
     parts = (
         (new, "added"),
         (changed, "changed"),

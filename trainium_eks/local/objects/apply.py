@@ -1,9 +1,9 @@
 """Applies and deletes Kubernetes objects as Pulumi's Kubernetes provider does, on a real API server.
 
 Server-side apply with strict field validation; readiness is awaited (:mod:`trainium_eks.local.objects.awaits`); an
-object whose change Kubernetes does not take, because a field is immutable, is replaced; a deletion is done when the
-object is gone. Two things differ from Pulumi, so that an ``up`` that was killed can be repeated: an object that
-exists already is taken over instead of refused, and readiness is awaited also where nothing changed.
+object is replaced when Kubernetes refuses a change of an immutable field; a deletion is done when the object is gone.
+Two things differ from Pulumi, so that an ``up`` that was killed can be repeated: an existing object is taken over
+instead of refused, and readiness is awaited also where nothing changed.
 """
 
 import base64
@@ -23,20 +23,20 @@ from trainium_eks.local.objects.holders import holding
 __all__ = ["ObjectReference", "Objects"]
 
 SHORTEST_SECONDS = 0.05
-"""Between two looks at an object that is awaited; grows."""
+"""Shortest interval between two looks at an object; it grows."""
 LONGEST_SECONDS = 0.5
 COUNTING_SECONDS = 5.0
-"""Between two requests to count a quota's objects again."""
+"""Interval between two requests to count a quota's objects again."""
 QUIET_SECONDS = 2.0
-"""What takes less is not announced as awaited."""
+"""Shorter waits are not announced."""
 
-# How the API server says that a field cannot be changed: `field is immutable` (most kinds), `updates to provisioner are
-# forbidden` (StorageClass), `cannot change roleRef`, `may not change once set` (a Service's cluster IP), `pod updates
-# may not change fields other than`, `may not be changed in an update` (PriorityClass).
+# The API server's words for a field that cannot be changed: `field is immutable` (most kinds), `updates to provisioner
+# are forbidden` (StorageClass), `cannot change roleRef`, `may not change once set` (a Service's cluster IP), `pod
+# updates may not change fields other than`, `may not be changed in an update` (PriorityClass).
 _IMMUTABLE = re.compile(
     r"immutable|updates? .*(is|are) forbidden|(can ?not|may not|must not) (be )?change", re.IGNORECASE
 )
-# What a dry run of the new object may say only because the old one is still there.
+# Faults that a dry run of the new object may report only because the old object still exists.
 _OLD_ONES_FAULT = ("already allocated", "exceeded quota")
 
 
@@ -45,8 +45,8 @@ class Objects:
 
     Args:
         api: the API server.
-        waiting: told, in a line, what takes longer than a moment; may be called from any thread.
-        stopping: when set, what is being awaited is given up (another resource failed, or the user interrupted).
+        waiting: called with a line about each wait that takes longer than a moment; from any thread.
+        stopping: when set, waits are given up (another resource failed, or the user interrupted).
     """
 
     def __init__(self, api: Api, waiting: Callable[[str], None], stopping: threading.Event | None = None) -> None:
@@ -62,20 +62,21 @@ class Objects:
         wait: bool = True,
         make_room: Callable[[], None] = lambda: None,
     ) -> Applied:
-        """Makes an object what its manifest says, and awaits that it is ready.
+        """Apply a manifest, and wait until the object is ready.
 
         Args:
             manifest: with ``apiVersion``, ``kind`` and ``metadata.name``. Its annotations ``pulumi.com/skipAwait`` and
                 ``pulumi.com/timeoutSeconds`` are honoured.
-            timeout_seconds: for all of it.
+            timeout_seconds: limit for all steps together.
             wait: whether readiness is awaited.
             make_room: called before the object is deleted because it has to be replaced.
 
         Returns:
-            What changed, judged by the fields that we own before and after, and the live object.
+            The change, by the fields that the library owns before and after, and the live object.
 
         Raises:
-            ClusterError: refused, in the API server's words; failed; or not ready in time, with what it waits for.
+            ClusterError: refused, with the API server's message; failed; or not ready in time, with the reason of the
+                wait.
         """
         try:
             wanted = _normalised(manifest)
@@ -89,7 +90,7 @@ class Objects:
             raise _about(reference, error) from error
         if wait:
             live = self._await_ready(reference, live, patience)
-            # A quota may be there before the kinds that it counts, or after.
+            # A quota may exist before the kinds that it counts, or after.
             if reference.kind == "ResourceQuota":
                 self._await_counts(reference, patience)
             elif reference.kind == "CustomResourceDefinition":
@@ -105,10 +106,10 @@ class Objects:
         self._await_counts(None, _Patience(timeout_seconds, self._stopping, self._waiting))
 
     def delete(self, reference: ObjectReference, *, timeout_seconds: float) -> None:
-        """Deletes an object and what it owns, and waits until it is gone. One that is absent is fine.
+        """Delete an object with its dependents, and wait until it is gone. An absent object is no error.
 
         Raises:
-            ClusterError: refused, in the API server's words; or still there in time, with what holds it.
+            ClusterError: refused, with the API server's message; or not gone in time, with its holders.
         """
         patience = _Patience(timeout_seconds, self._stopping, self._waiting)
         try:
@@ -162,7 +163,7 @@ class Objects:
         return Change.SAME if _is_same(wanted, before, after) else Change.UPDATED, after
 
     def _is_ending(self, reference: ObjectReference, live: Mapping[str, Any]) -> bool:
-        """Whether an object is being deleted, or will be with its namespace."""
+        """Return whether an object is being deleted, or will be with its namespace."""
         if live["metadata"].get("deletionTimestamp"):
             return True
         namespace = self._api.get(_namespace(reference)) if reference.namespace else None
@@ -180,7 +181,7 @@ class Objects:
         return self._api.apply(wanted)
 
     def _check_not_held(self, reference: ObjectReference) -> None:
-        """A claim is not deleted while pods hold it: it would go only after them, and there would be no way back."""
+        """Raise ClusterError when pods hold a claim: its deletion would wait for them, and could not be undone."""
         if (reference.api_version, reference.kind) != ("v1", "PersistentVolumeClaim"):
             return
         pods = self._api.list("v1", "Pod", namespace=reference.namespace)
@@ -193,7 +194,7 @@ class Objects:
             )
 
     def _check_replacement(self, wanted: Mapping[str, Any]) -> None:
-        """Nothing is deleted that could not be made again: the new object is validated first."""
+        """Raise ApiError when the new object is invalid, so that no object is deleted that could not be made again."""
         try:
             self._api.create(wanted, dry_run=True)
         except ApiError as error:
@@ -217,7 +218,7 @@ class Objects:
             live = found
 
     def _await_counts(self, quota: ObjectReference | None, patience: "_Patience") -> None:
-        """As :meth:`await_counts`; of one quota, or of all."""
+        """Wait for the counts of one quota, or of all; see :meth:`await_counts`."""
         asked = -math.inf
         while True:
             found = self._api.list("v1", "ResourceQuota") if quota is None else [self._api.get(quota)]
@@ -262,7 +263,7 @@ class Objects:
         return "\n  ".join(lines)
 
     def _pods(self, workload: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The pods that an object of a workload kind or a Service selects."""
+        """Return the pods that an object of a workload kind or a Service selects."""
         namespace = workload["metadata"].get("namespace")
         selector = _selector(workload)
         return self._api.list("v1", "Pod", namespace=namespace, labels=selector) if namespace and selector else []
@@ -270,7 +271,7 @@ class Objects:
     def _await_gone(self, reference: ObjectReference, before: Mapping[str, Any], patience: "_Patience") -> None:
         while True:
             live = self._api.get(reference)
-            # One with another uid was made anew since, by a controller for instance.
+            # An object with another uid was made anew since, by a controller for instance.
             if live is None or live["metadata"].get("uid") != before["metadata"].get("uid"):
                 return
             if not patience.goes_on(f"{reference}: it is being deleted"):
@@ -279,7 +280,7 @@ class Objects:
                 )
 
     def _holders(self, live: Mapping[str, Any]) -> list[str]:
-        """What keeps an object from going."""
+        """Return the reasons why an object is not gone yet."""
         metadata, spec, lines = live["metadata"], live.get("spec") or {}, []
         finalizers = [*(metadata.get("finalizers") or ()), *(spec.get("finalizers") or ())]
         if finalizers:
@@ -294,7 +295,7 @@ class Objects:
 
 
 class _Patience:
-    """The time for one object, which all its steps share."""
+    """The time limit for one object, which all its steps share."""
 
     def __init__(self, seconds: float, stopping: threading.Event, waiting: Callable[[str], None]) -> None:
         self._seconds = seconds
@@ -305,7 +306,7 @@ class _Patience:
         self._told = ""
 
     def goes_on(self, state: str) -> bool:
-        """Pauses before the next look; false when the time is over."""
+        """Pause before the next look; return False when the time is over."""
         spent = time.monotonic() - self._started
         if spent >= self._seconds or self._stopping.is_set():
             return False
@@ -317,16 +318,16 @@ class _Patience:
         return True
 
     def ended(self, what: str) -> str:
-        """How the wait ended, for a message."""
+        """Return how the wait ended, for a message."""
         spent = time.monotonic() - self._started
         return f"{what} when everything was stopped" if self._stopping.is_set() else f"{what} after {spent:.0f} s"
 
 
 def _normalised(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest as Pulumi's provider sends it.
+    """Return the manifest as Pulumi's provider sends it.
 
     A Secret's ``stringData`` becomes ``data``: the API server does so too, but then server-side apply no longer knows
-    whose the fields are. ``metadata.managedFields`` (of an object that was read) is refused in an apply.
+    the fields' owner. ``metadata.managedFields`` (of an object that was read) is refused in an apply.
     """
     result = dict(manifest)
     result["metadata"] = {
@@ -340,10 +341,10 @@ def _normalised(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_same(wanted: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether an apply changed nothing that is ours: the fields that we own, and their values.
+    """Return whether an apply left the library's fields as they were: the set of fields, and their values.
 
-    One that repairs what somebody else changed takes a field back, so that what is ours differs. The time of our entry
-    in ``managedFields`` tells nothing: after a controller's first status it is new although the object is the same (a
+    An apply that repairs another client's change takes a field back, so that the set differs. The time of our entry in
+    ``managedFields`` is no sign: after a controller's first status it is new although the object is the same (a
     ValidatingAdmissionPolicy on 1.35), and two changes within a second have the same.
     """
     ours = {key: value for key, value in wanted.items() if key != "status"}
@@ -351,7 +352,7 @@ def _is_same(wanted: Mapping[str, Any], before: Mapping[str, Any], after: Mappin
 
 
 def _owned(live: Mapping[str, Any]) -> list[object]:
-    """Which fields of an object are ours."""
+    """Return the fields of an object that the library owns."""
     entries = live["metadata"].get("managedFields") or ()
     return [
         entry.get("fieldsV1")
@@ -361,7 +362,7 @@ def _owned(live: Mapping[str, Any]) -> list[object]:
 
 
 def _part(wanted: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a live object that its manifest names; lists whole."""
+    """Return the fields of a live object that its manifest names; lists whole."""
     return {
         key: _part(value, live[key]) if isinstance(value, Mapping) and isinstance(live.get(key), Mapping) else live[key]
         for key, value in wanted.items()
@@ -370,15 +371,15 @@ def _part(wanted: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_immutable(error: ApiError) -> bool:
-    """Whether an object was refused because it exists with a field that cannot be changed.
+    """Return whether an object was refused because it exists with a field that cannot be changed.
 
-    Other faults may be named beside that; the check of the replacement finds those that are the new object's.
+    The error may name other faults as well; the check of the replacement finds the faults of the new object.
     """
     return error.reason == "Invalid" and any(_IMMUTABLE.search(cause.message) for cause in error.causes)
 
 
 def _about(reference: ObjectReference, error: ApiError, doing: str = "") -> ApiError:
-    """The same error, saying which object it is about."""
+    """Return the error with the name of its object in the message."""
     return ApiError(error.status, error.reason, f"{reference}: {doing}{error.message}", error.causes)
 
 
@@ -396,7 +397,7 @@ def _without_managed_fields(live: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _selector(workload: Mapping[str, Any]) -> str:
-    """A label selector as text, of a workload's or a Service's ``spec.selector``; empty when there is none."""
+    """Return a label selector as text, of a workload's or a Service's ``spec.selector``; empty when there is none."""
     selector = (workload.get("spec") or {}).get("selector") or {}
     if not isinstance(selector, Mapping):
         return ""

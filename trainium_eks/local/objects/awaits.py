@@ -1,7 +1,7 @@
-"""When a Kubernetes object is ready, and what it waits for: the rules of Pulumi's Kubernetes provider.
+"""The readiness of Kubernetes objects, and the reason of a wait: the rules of Pulumi's Kubernetes provider.
 
-Pure: decides about objects that were read. The rules per kind are those of
-https://www.pulumi.com/registry/packages/kubernetes/installation-configuration/ ("await logic") and of ``kubectl rollout
+Pure: decides about objects that were read. The rules per kind come from
+https://www.pulumi.com/registry/packages/kubernetes/installation-configuration/ ("await logic") and ``kubectl rollout
 status``; a kind without a rule, such as a custom one, is ready as soon as it is applied.
 """
 
@@ -20,19 +20,19 @@ TIMEOUT_SECONDS = "pulumi.com/timeoutSeconds"
 
 @dataclass(frozen=True)
 class Ready:
-    """It is what its manifest asks for."""
+    """The state of an object that matches its manifest."""
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """Not yet."""
+    """The state of an object that is not ready yet."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Failed:
-    """It will not become ready by waiting."""
+    """The state of an object that will not become ready by waiting."""
 
     reason: str
 
@@ -42,22 +42,22 @@ Readiness = Ready | Waiting | Failed
 
 @dataclass(frozen=True)
 class Related:
-    """Other objects that an object's readiness depends on; :func:`relates_to` says which are read."""
+    """Other objects that an object's readiness depends on; :func:`relates_to` names their kind."""
 
     storage_class: Object | None = None
-    """Of a PersistentVolumeClaim."""
+    """StorageClass of a PersistentVolumeClaim."""
     endpoint_slices: Sequence[Object] = field(default=())
-    """Of a Service."""
+    """EndpointSlices of a Service."""
     pods: Sequence[Object] = field(default=())
-    """Of a Job that failed, for the reasons."""
+    """Pods of a failed Job, for the reasons."""
 
 
 def readiness(object_: Object, related: Related | None = None) -> Readiness:
-    """Whether an object is ready.
+    """Return whether an object is ready.
 
     Args:
-        object_: as the API server answers it, ``status`` included.
-        related: what :func:`relates_to` names.
+        object_: the API server's object, ``status`` included.
+        related: the objects that :func:`relates_to` asks for.
     """
     metadata = object_.get("metadata") or {}
     if (metadata.get("annotations") or {}).get(SKIP_AWAIT) == "true":
@@ -69,7 +69,7 @@ def readiness(object_: Object, related: Related | None = None) -> Readiness:
 
 
 def relates_to(object_: Object) -> str:
-    """What else :func:`readiness` must know: ``StorageClass``, ``EndpointSlice``, ``Pod``, or nothing (empty)."""
+    """Return the kind that :func:`readiness` needs: ``StorageClass``, ``EndpointSlice``, ``Pod``, or empty for none."""
     kind = (_group(object_), object_.get("kind"))
     if kind == ("", "PersistentVolumeClaim") and _status(object_).get("phase") != "Bound":
         return "StorageClass"
@@ -79,7 +79,7 @@ def relates_to(object_: Object) -> str:
 
 
 def timeout_seconds(object_: Object, default: float) -> float:
-    """How long to wait for an object: its annotation, or the default.
+    """Return how long to wait for an object: its annotation, or the default.
 
     Raises:
         ValueError: the annotation is no positive number.
@@ -97,12 +97,12 @@ def timeout_seconds(object_: Object, default: float) -> float:
 
 
 def pods_wait_for(pods: Sequence[Object]) -> list[str]:
-    """What pods that are not ready wait for, or died of: one line for each reason, with how many pods say it."""
+    """Return the reasons why pods are not ready: one line for each reason, with the number of its pods."""
     return _counted([reason for pod in pods if (reason := _pod_reason(pod))], "pod")
 
 
 def warnings(events: Sequence[Object], reference_name: str, *, most: int = 5) -> list[str]:
-    """The latest warnings about an object and about what it made (which has its name as prefix), one line each."""
+    """Return the latest warnings on an object and on objects with its name as prefix, one line each."""
     about = [
         each
         for each in events
@@ -121,7 +121,7 @@ def _deployment(object_: Object, _: Related) -> Readiness:
         return Waiting(reason)
     spec, status = object_.get("spec") or {}, _status(object_)
     if spec.get("paused"):
-        return Ready()  # nothing rolls out until somebody resumes it
+        return Ready()  # nothing rolls out until a user resumes it
     wanted = spec.get("replicas", 1)
     progressing = _condition(object_, "Progressing")
     stuck = f" ({progressing.get('message')})" if progressing.get("status") == "False" else ""
@@ -175,7 +175,7 @@ def _replication_controller(object_: Object, _: Related) -> Readiness:
 def _job(object_: Object, related: Related) -> Readiness:
     spec, status = object_.get("spec") or {}, _status(object_)
     if _condition(object_, "Complete").get("status") == "True" or spec.get("suspend"):
-        return Ready()  # a suspended one runs when somebody resumes it
+        return Ready()  # a suspended job runs when a user resumes it
     failed = _condition(object_, "Failed")
     if failed.get("status") == "True":
         why = ": ".join(filter(None, (failed.get("reason"), failed.get("message")))) or "the job failed"
@@ -296,7 +296,7 @@ _RULES: Mapping[tuple[str, str], Callable[[Object, Related], Readiness]] = {
 }
 
 
-# --- What is common -----------------------------------------------------------------------------------------------
+# --- Common parts -------------------------------------------------------------------------------------------------
 
 
 def _group(object_: Object) -> str:
@@ -313,7 +313,7 @@ def _condition(object_: Object, type_: str) -> Mapping[str, Any]:
 
 
 def _unseen(object_: Object) -> str:
-    """Whether the status is of an older manifest than the object's."""
+    """Return a reason when the status belongs to an older manifest than the object's; empty otherwise."""
     generation = (object_.get("metadata") or {}).get("generation", 0)
     if _status(object_).get("observedGeneration", 0) >= generation > 0:
         return ""
@@ -326,7 +326,7 @@ def _selects_pods(service: Object) -> bool:
 
 
 def _pod_reason(pod: Object) -> str:
-    """Why a pod is not ready: as near to the cause as its status says."""
+    """Return why a pod is not ready: as near to the cause as its status gets."""
     status = _status(pod)
     if status.get("phase") == "Succeeded" or _condition(pod, "Ready").get("status") == "True":
         return ""

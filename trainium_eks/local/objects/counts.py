@@ -16,7 +16,7 @@ COUNT = "count/"
 DEFINITION = "apiextensions.k8s.io/v1", "CustomResourceDefinition"
 
 _PASSING = "count/again.trainium-eks"
-"""A limit that is added and removed, of a kind that nobody has: the quota's own limits keep their owners."""
+"""A limit that is added and removed, of a kind that does not exist: the quota's other limits keep their owners."""
 
 
 def unknown_counts(api: Api, quota: Mapping[str, Any]) -> list[str]:

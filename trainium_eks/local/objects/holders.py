@@ -1,4 +1,4 @@
-"""Which pods keep a claim from being deleted."""
+"""The pods that keep a claim from being deleted."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -7,10 +7,10 @@ Pod = Mapping[str, Any]
 
 
 def holding(pods: Iterable[Pod], claim_name: str) -> list[Pod]:
-    """The pods of a namespace that Kubernetes keeps one of its claims for.
+    """Return the pods of a namespace for which Kubernetes keeps one of its claims.
 
-    A pod holds a claim from when it is put on a node until it is deleted: a finished one does too
-    (kube-controller-manager, ``pvcprotection``, ``podUsesPVC``).
+    A pod holds a claim from its binding to a node until its deletion: a finished pod does too (kube-controller-manager,
+    ``pvcprotection``, ``podUsesPVC``).
     """
     return [pod for pod in pods if (pod.get("spec") or {}).get("nodeName") and _mounts(pod, claim_name)]
 

@@ -1,8 +1,8 @@
-"""Definitions that stand in for a chart's own while the chart is not available.
+"""Custom resource definitions that stand in for a chart's definitions while the chart is not available.
 
-Only for the kinds that the stack itself creates, so that its objects are still checked by a real API server: but for
-Karpenter's the fields are the real ones, a misspelt one is refused. They go before Helm brings the chart's own
-definitions.
+Only for the kinds that the stack itself creates, so that a real API server still checks its objects: but for
+Karpenter's kinds the fields are the real ones, and a misspelt field is refused. The placeholders are removed before
+Helm brings the chart's definitions.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ from trainium_eks.local.changes import Change
 from trainium_eks.local.objects.apply import Objects
 
 LABEL = "trainium-eks/placeholder"
-"""On every placeholder: ``true``."""
+"""Label of every placeholder: ``true``."""
 RELEASE_LABEL = "trainium-eks/placeholder-for"
-"""The release that would bring the real one: ``<namespace>.<name>``."""
+"""Label with the release that would bring the real definition: ``<namespace>.<name>``."""
 
 _API_VERSION = "apiextensions.k8s.io/v1"
 _KIND = "CustomResourceDefinition"
@@ -23,7 +23,7 @@ _DNS_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 
 
 def definitions(chart: str) -> list[dict[str, Any]]:
-    """The placeholders for a chart, by its name; none for most."""
+    """Return the placeholders for a chart, by its name; empty for most charts."""
     if chart == "volcano":
         return [_queue()]
     if chart == "kube-prometheus-stack":
@@ -34,7 +34,7 @@ def definitions(chart: str) -> list[dict[str, Any]]:
 
 
 def apply(api: Api, objects: Objects, chart: str, release: str, *, timeout_seconds: float) -> list[str]:
-    """Applies a chart's placeholders where no definition of that name is there.
+    """Apply a chart's placeholders where no definition of that name exists.
 
     Args:
         api: the local API server.
@@ -50,7 +50,7 @@ def apply(api: Api, objects: Objects, chart: str, release: str, *, timeout_secon
     for definition in definitions(chart):
         name = definition["metadata"]["name"]
         there = api.get(ObjectReference(_API_VERSION, _KIND, "", name))
-        # A chart's own definition outlives its release (`helm.sh/resource-policy: keep`), and is better.
+        # A chart's definition outlives its release (`helm.sh/resource-policy: keep`), and is better.
         if there is not None and LABEL not in (there["metadata"].get("labels") or {}):
             continue
         definition["metadata"]["labels"] = {LABEL: "true", RELEASE_LABEL: release}
@@ -60,7 +60,7 @@ def apply(api: Api, objects: Objects, chart: str, release: str, *, timeout_secon
 
 
 def remove(api: Api, objects: Objects, release: str, *, timeout_seconds: float) -> list[str]:
-    """Removes the placeholders of a release, and with them every object of their kinds.
+    """Remove the placeholders of a release, and with them every object of their kinds.
 
     Args:
         api: the local API server.
@@ -79,7 +79,7 @@ def remove(api: Api, objects: Objects, release: str, *, timeout_seconds: float) 
 
 
 def _queue() -> dict[str, Any]:
-    """Volcano's Queue, with the fields that chart 1.15.0 defines."""
+    """Return Volcano's Queue, with the fields that chart 1.15.0 defines."""
     affinity = _object(
         requiredDuringSchedulingIgnoredDuringExecution=_list({"type": "string"}),
         preferredDuringSchedulingIgnoredDuringExecution=_list({"type": "string"}),
@@ -112,7 +112,7 @@ _SCRAPE_LIMITS = ("labelLimit", "labelNameLengthLimit", "labelValueLengthLimit",
 
 
 def _pod_monitor() -> dict[str, Any]:
-    """The Prometheus Operator's (v0.93.1), with the fields that say whom to ask and how to label the answer."""
+    """Return the Prometheus Operator's PodMonitor (v0.93.1), with the fields for targets and for labels."""
     limits = {name: _integer(minimum=0) for name in _SCRAPE_LIMITS}
     spec = _object(
         **_WHO,
@@ -125,14 +125,13 @@ def _pod_monitor() -> dict[str, Any]:
 
 
 def _service_monitor() -> dict[str, Any]:
-    """The same for the endpoints of services."""
+    """Return the counterpart for the endpoints of services."""
     spec = _object(**_WHO, endpoints=_list(_endpoint()), targetLabels=_list(_TEXT), podTargetLabels=_list(_TEXT))
     return _definition(_MONITORING, "v1", "ServiceMonitor", "Namespaced", _object(spec=spec), "smon")
 
 
 def _prometheus_rule() -> dict[str, Any]:
-    """The Prometheus Operator's (v0.93.1). Whether an expression is PromQL is asked of its webhook, which nobody
-    answers here."""
+    """Return the Prometheus Operator's PrometheusRule (v0.93.1), without the webhook that checks PromQL."""
     duration = {"type": "string", "pattern": _DURATION}
     rule = {
         **_object(
@@ -208,8 +207,11 @@ def _definition(group: str, version: str, kind: str, scope: str, schema: dict[st
 
 
 def _open(group: str, kind: str, short: str) -> dict[str, Any]:
-    """A kind of the whole cluster whose fields nobody checks. Karpenter's own definitions are hundreds of lines, and
-    that of node pools comes with its program (:mod:`trainium_eks.local.releases.karpenter`)."""
+    """Return a cluster-wide kind with unchecked fields.
+
+    Karpenter's definitions are hundreds of lines, and the definition of node pools comes with its program
+    (:mod:`trainium_eks.local.releases.karpenter`).
+    """
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     return _definition(group, "v1", kind, "Cluster", _object(spec=anything, status=anything), short)
 
@@ -227,7 +229,7 @@ def _integer(minimum: int | None = None) -> dict[str, Any]:
 
 
 def _quantities() -> dict[str, Any]:
-    """Resource names to amounts: a number, or text as ``4Gi`` or ``500m``."""
+    """Return a schema of resource names to amounts: a number, or text as ``4Gi`` or ``500m``."""
     amount = {
         "anyOf": [{"type": "integer"}, {"type": "string"}],
         "x-kubernetes-int-or-string": True,

@@ -1,6 +1,6 @@
-"""Where a release's chart comes from: the project, ``TRN_CHARTS``, the user's cache, or its repository.
+"""The sources of a release's chart: the project, ``TRN_CHARTS``, the user's cache, or its repository.
 
-Volcano's comes from its Go module too, where the repository cannot be reached.
+Volcano's chart comes from its Go module too, where the repository cannot be reached.
 """
 
 import hashlib
@@ -32,9 +32,9 @@ VARIABLE = "TRN_CHARTS"
 """Environment variable: a directory with charts, each ``<name>-<version>.tgz`` or ``<name>/Chart.yaml``."""
 
 PULL_SECONDS = 20.0
-"""How long a repository may take."""
+"""Time limit for a repository."""
 
-# What Helm says when a repository answers and does not have the chart. All else (no such host, refused, a proxy's
+# Helm's messages when a repository answers and does not have the chart. All else (no such host, refused, a proxy's
 # 403, a certificate of a proxy) is a repository that this machine cannot reach.
 _NOT_THERE = re.compile(
     r"\bnot found in \S+ (index|repository)|no chart (name|version) found|improper constraint|"
@@ -54,7 +54,7 @@ class FoundChart:
     digest: str
     """SHA-256 of its content."""
     origin: str
-    """Where it was found, for people; empty for the project's own."""
+    """The chart's source, for messages; empty for the project's charts."""
 
 
 @dataclass(frozen=True)
@@ -63,16 +63,16 @@ class Missing:
 
     name: str
     reason: str
-    """One line, with what to do."""
+    """One line, with the remedy."""
 
 
 class Charts:
-    """Finds charts. Safe to use from many threads; what a repository's host did is remembered.
+    """A finder of charts. Safe to use from many threads; failures of a repository's host are remembered.
 
     Args:
         helm: pulls them.
-        project: what local charts' paths are relative to.
-        environment: of the caller, for ``TRN_CHARTS`` and the cache's place.
+        project: directory to which paths of local charts are relative.
+        environment: the caller's variables, for ``TRN_CHARTS`` and the cache's place.
     """
 
     def __init__(self, helm: HelmCli, project: Path, environment: Mapping[str, str] = os.environ) -> None:
@@ -85,11 +85,11 @@ class Charts:
         self._hosts_lock = threading.Lock()
 
     def find(self, wanted: ReleaseInputs) -> FoundChart | Missing:
-        """The chart of a release.
+        """Return the chart of a release.
 
         Raises:
-            ClusterError: the program names one that is nowhere: no such directory, no repository, or a repository
-                that answers and does not have it.
+            ClusterError: the program names a chart that does not exist: no such directory, no repository, or a
+                repository that answers and does not have it.
         """
         is_oci = wanted.chart.startswith("oci://")
         if not wanted.repository.get("repo") and not is_oci:
@@ -173,7 +173,7 @@ class Charts:
         return FoundChart(chart.name, chart.version, package, chart.digest, chart.origin)
 
     def _volcanos(self, wanted: ReleaseInputs, missing: Missing) -> FoundChart | Missing:
-        """The chart out of Volcano's Go module, if that is the one; otherwise it is missing as it was."""
+        """Return the chart out of Volcano's Go module, if it is the wanted one; otherwise the missing chart."""
         known = CHARTS["volcano"]
         is_it = (wanted.repository.get("repo"), wanted.chart, wanted.version) == (
             known.repository,
@@ -201,7 +201,7 @@ class Charts:
 
 
 class _Host:
-    """What is known of a repository's host. One pull at a time: the others learn from it."""
+    """The state of a repository's host. One pull at a time: the others learn from it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -209,7 +209,7 @@ class _Host:
 
 
 def _in_directory(directory: Path, name: str, version: str) -> FoundChart | Missing | None:
-    """The chart in the directory that the user gave; nothing when no version of it is there."""
+    """Return the chart in the directory that the user gave; None when it has no version of it."""
     if not directory.is_dir():
         raise LocalCloudError(f"{VARIABLE} is {directory}, which is not a directory")
     candidates = [
@@ -233,7 +233,7 @@ def _is_chart(directory: Path) -> bool:
 
 
 def _read(path: Path, origin: str) -> FoundChart:
-    """Name, version and digest of the chart in a directory or package.
+    """Return name, version and digest of the chart in a directory or package.
 
     Raises:
         ClusterError: it is no chart.
@@ -269,7 +269,7 @@ def _directory_digest(directory: Path) -> str:
 
 
 def _is_version(chart: FoundChart, name: str, version: str) -> bool:
-    """Helm itself takes ``v0.5.30`` and ``0.5.30`` for the same."""
+    """Return whether a chart has a version; for Helm, too, ``v0.5.30`` and ``0.5.30`` are the same."""
     return chart.name == name and chart.version.removeprefix("v") == version.removeprefix("v")
 
 
@@ -286,6 +286,6 @@ def _uncachable(directory: Path, error: Exception) -> ClusterError:
 
 
 def _last_words(message: str) -> str:
-    """The end of Go's chain of errors, which is why."""
+    """Return the end of Go's chain of errors, which is the cause."""
     line = message.strip().splitlines()[-1]
     return ": ".join(line.split(": ")[-2:])

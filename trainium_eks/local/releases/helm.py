@@ -1,7 +1,7 @@
-"""Helm releases in the local cluster: the real ``helm`` installs them, with hooks, history and rollback its own.
+"""Helm releases in the local cluster: the real ``helm`` installs them, with its hooks, history and rollback.
 
-What a release was made from stands in the description of its revision, in Helm's own record: nothing has to be kept
-beside it, and a rollback, an interrupted operation or somebody else's upgrade shows as a difference.
+The digests of a release's chart and inputs are in the description of its revision, in Helm's record: no other record is
+needed, and a rollback, an interrupted operation or another person's upgrade shows as a difference.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ from trainium_eks.local.releases.volcano import Programs, Volcano
 from trainium_eks.local.releases.webhooks import WEBHOOK_KINDS
 
 DELETE_SECONDS = 300.0
-"""How long an uninstalled release's objects may take to go."""
+"""Time limit for the deletion of an uninstalled release's objects."""
 
 _QUIET_SECONDS = 5.0
 _CHECK_THREADS = 8
@@ -39,7 +39,7 @@ _MARK = re.compile(r"\[trn chart ([0-9a-f]{16}) inputs ([0-9a-f]{16})\]")
 
 @dataclass(frozen=True)
 class _Mark:
-    """What a revision was made from."""
+    """The digests of the chart and inputs that a revision was made from."""
 
     chart: str
     inputs: str
@@ -61,10 +61,10 @@ class Releases:
         helm: the program, 3.18 or newer.
         api: the stack's API server.
         project: directory that local charts' paths are relative to.
-        environment: of the caller: ``TRN_CHARTS``, ``TRN_CACHE``, proxies.
+        environment: the caller's variables: ``TRN_CHARTS``, ``TRN_CACHE``, proxies.
         volcano: Volcano's programs, which run in the place of its chart's pods.
-        waiting: told, in a line, what takes longer than a moment; may be called from any thread.
-        stopping: when set, what is being awaited is given up.
+        waiting: called with a line about each wait that takes longer than a moment; from any thread.
+        stopping: when set, waits are given up.
     """
 
     def __init__(
@@ -88,21 +88,20 @@ class Releases:
         self._stopping = stopping or threading.Event()
 
     def apply(self, inputs: Mapping[str, Any], *, timeout_seconds: float) -> Applied:
-        """Makes a release what the program says, and awaits its objects as Helm does.
+        """Install or upgrade a release where it differs from the program, and await its objects as Helm does.
 
-        A chart that is not available is no failure: a release that is there stays as it is; otherwise definitions stand
-        in for the chart's kinds that the stack itself creates.
+        A missing chart is no failure: an existing release stays unchanged; otherwise definitions stand in for the
+        chart's kinds that the stack itself creates.
 
         Args:
-            inputs: of Pulumi's ``kubernetes:helm.sh/v3:Release``, with its ``name``.
-            timeout_seconds: the most that Helm may wait for hooks, and for objects.
+            inputs: inputs of Pulumi's ``kubernetes:helm.sh/v3:Release``, with its ``name``.
+            timeout_seconds: the longest that Helm may wait for hooks, and for objects.
 
         Returns:
-            What changed; ``status`` among the outputs; ``not_installed`` for a chart that is not available.
+            The change; ``status`` among the outputs; ``not_installed`` for a missing chart.
 
         Raises:
-            ClusterError: an input that is not honoured here, a chart that is nowhere, or Helm's own words and which
-                pods wait.
+            ClusterError: an unsupported input, a chart that does not exist, or Helm's message with the pods that wait.
         """
         release = wanted(inputs, timeout_seconds=timeout_seconds)
         self._helm.end_left_behind(release.name, release.namespace)
@@ -128,16 +127,16 @@ class Releases:
         if volcano:
             notes += self._volcano.run(release.name, status.manifest)
         if change is not Change.SAME:
-            # Quotas that are there may count the chart's kinds.
+            # Existing quotas may count the chart's kinds.
             self._objects.await_counts(timeout_seconds=timeout_seconds)
         outputs = _outputs(release, status, chart.name, chart.version)
         return Applied(change, outputs, _about(release, notes))
 
     def delete(self, name: str, namespace: str) -> None:
-        """Uninstalls a release, and what stood in for its chart. One that is absent is fine.
+        """Uninstall a release, and remove the stand-ins for its chart. An absent release is no error.
 
         Raises:
-            ClusterError: Helm's own words.
+            ClusterError: Helm fails, with its message.
         """
         self._helm.end_left_behind(name, namespace)
         status = self._helm.status(name, namespace)
@@ -146,7 +145,7 @@ class Releases:
                 self._helm.uninstall(name, namespace, timeout_seconds=DELETE_SECONDS)
             except HelmError as error:
                 raise LocalCloudError(f"uninstalling the Helm release {namespace}/{name}: {error}") from error
-            # Last, so that what its webhooks are for could still be deleted.
+            # Last, so that its webhooks still answered when their objects were deleted.
             if _is_volcano(name, status):
                 self._volcano.stop()
         placeholders.remove(self._api, self._objects, f"{namespace}.{name}", timeout_seconds=DELETE_SECONDS)
@@ -154,7 +153,7 @@ class Releases:
     # --- One release ----------------------------------------------------------------------------------------------
 
     def _settled(self, release: ReleaseInputs) -> ReleaseStatus | None:
-        """The release as it is, after undoing what was begun and not done: Helm refuses to touch such a release."""
+        """Return the release after undoing an interrupted operation: Helm refuses to touch such a release."""
         name, namespace, seconds = release.name, release.namespace, release.timeout_seconds
         status = self._helm.status(name, namespace)
         if status is None or not (status.is_interrupted or status.status == "uninstalled"):
@@ -171,7 +170,7 @@ class Releases:
         return self._helm.status(name, namespace)
 
     def _is_current(self, release: ReleaseInputs, status: ReleaseStatus, mark: _Mark) -> bool:
-        """Whether nothing is to do: made from the same, complete, and its objects still there."""
+        """Return whether a release needs no change: the same digests, complete, and its objects still exist."""
         if status.status != "deployed" or _Mark.of(status) != mark:
             return False
         heads = [webhooks.head(document) for document in webhooks.documents(status.manifest)]
@@ -189,7 +188,7 @@ class Releases:
         if before is not None and before.status == "deployed":
             return self._kept(release, missing, before)
         if before is not None:
-            # Failed, and cannot be tried again: what it left would only be in the way.
+            # Failed, and cannot be retried: its leftovers would only be in the way.
             self._helm.uninstall(release.name, release.namespace, timeout_seconds=release.timeout_seconds)
         made = placeholders.apply(
             self._api, self._objects, missing.name, release.key, timeout_seconds=release.timeout_seconds
@@ -199,7 +198,7 @@ class Releases:
         return Applied(change, {}, _about(release, notes), missing.reason)
 
     def _kept(self, release: ReleaseInputs, missing: Missing, before: ReleaseStatus) -> Applied:
-        """A release whose chart is no longer available stays; only what the program now wants otherwise is missing."""
+        """Keep a release with a missing chart unchanged, and report when the program has other settings for it now."""
         volcano = missing.name == VOLCANO_CHART
         answering = self._volcano.answering(release.name, release.namespace) if volcano else {}
         notes = [f"kept as it is, although its chart is not available now: {missing.reason}"]
@@ -215,14 +214,14 @@ class Releases:
         )
 
     def _run_kept_volcano(self, release: ReleaseInputs, manifest: str, answering: webhooks.Answering) -> list[str]:
-        """Its processes as they are available now, and its webhooks only where these answer."""
+        """Run Volcano's available processes, with its webhooks only where these answer."""
         configured = [each for each in webhooks.documents(manifest) if webhooks.head(each)["kind"] in WEBHOOK_KINDS]
         if answering and all(process["url"] in manifest for process in answering.values()):
             notes = self._volcano.run(release.name, manifest)
             for each in configured:
                 self._api.create_or_apply(webhooks.parsed(each))
             return notes
-        # First: while nobody answers them, no queue and no job could be made or deleted.
+        # First: while no process answers them, no queue and no job could be made or deleted.
         gone = self._delete_webhooks(map(webhooks.head, configured))
         return [*gone, *self._volcano.run(release.name, manifest)]
 
@@ -231,7 +230,7 @@ class Releases:
     def _upgrade(
         self, release: ReleaseInputs, chart: FoundChart, answering: webhooks.Answering, mark: _Mark
     ) -> list[str]:
-        """Has Helm install or upgrade it; what to tell the user."""
+        """Install or upgrade a release, and return notes for the user."""
         removed = placeholders.remove(self._api, self._objects, release.key, timeout_seconds=release.timeout_seconds)
         pods = _Pods(self._api, release.namespace, self._waiting, self._stopping)
         try:
@@ -254,7 +253,7 @@ class Releases:
         return notes
 
     def _without_hook_webhooks(self, status: ReleaseStatus) -> list[str]:
-        """Deletes webhooks that a hook made: Helm's post-renderer does not see hooks (helm/helm#7891)."""
+        """Delete webhooks that a hook made: Helm's post-renderer does not see hooks (helm/helm#7891)."""
         return self._delete_webhooks(webhooks.head(each) for hook in status.hooks for each in webhooks.documents(hook))
 
     def _delete_webhooks(self, heads: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -267,7 +266,7 @@ class Releases:
 
 
 class _Pods:
-    """What a release's pods wait for, while Helm waits for them."""
+    """The reasons for which a release's pods wait, while Helm waits for them."""
 
     def __init__(self, api: Api, namespace: str, waiting: Callable[[str], None], stopping: threading.Event) -> None:
         self._api = api
@@ -279,7 +278,7 @@ class _Pods:
         self._told: list[str] = []
 
     def look(self) -> None:
-        """Looks, and tells what is new. With ``atomic`` the pods are gone when Helm says that it has failed.
+        """Read the pods, and report new reasons. With ``atomic`` the pods are gone when Helm reports a failure.
 
         Raises:
             HelmError: all is being stopped.
@@ -289,14 +288,14 @@ class _Pods:
         try:
             reasons = self._found()
         except ClusterError:
-            return  # Helm will say it better
+            return  # Helm's error will be clearer
         if reasons and reasons != self._told and time.monotonic() - self._since > _QUIET_SECONDS:
             self._told = reasons
             self._waiting("; ".join(reasons[:3]))
         self._reasons = reasons or self._reasons
 
     def text(self) -> str:
-        """For an error's end; empty when nothing waited."""
+        """Return the reasons for an error's end; empty when no pod waited."""
         return "".join(f"\n  {reason}" for reason in self._reasons[:5])
 
     def _found(self) -> list[str]:
@@ -344,7 +343,7 @@ def _is_volcano(name: str, status: ReleaseStatus) -> bool:
 
 
 def _digest(release: ReleaseInputs, answering: webhooks.Answering) -> str:
-    # How long Helm may take changes nothing of what it makes.
+    # Helm's time limit changes none of its objects.
     wanted_now = {**asdict(release), "timeout_seconds": 0, "answering": answering}
     text = json.dumps(wanted_now, sort_keys=True, separators=(",", ":"), default=dict)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The real ``helm`` against the local API server, cut off from the user's own repositories, plugins and logins."""
+"""The real ``helm`` against the local API server, cut off from the user's repositories, plugins and logins."""
 
 import json
 import os
@@ -18,21 +18,21 @@ from trainium_eks.local.paths import Paths
 from trainium_eks.model.validation.parsing import parse_json
 
 LOOK_SECONDS = 2.0
-"""How often whoever waits is told what for."""
+"""Interval between two calls of ``look`` while Helm runs."""
 
 GRACE_SECONDS = 30.0
-"""Beyond Helm's own limits, for one that hangs."""
+"""Time beyond Helm's own limits, after which a Helm that hangs is killed."""
 
 _QUICK_SECONDS = 180.0
 _END_SECONDS = 10.0
 
 
 class HelmError(LocalCloudError):
-    """Helm refused. The text is Helm's own."""
+    """The error of a failed Helm command. The text is Helm's own."""
 
 
 class HelmTimedOut(HelmError):  # noqa: N818 - reads as what it is where it is raised
-    """Helm was ended, for it took too long."""
+    """The error of a Helm command that was killed because it took too long."""
 
 
 @dataclass(frozen=True)
@@ -44,23 +44,23 @@ class ReleaseStatus:
     """``deployed``, ``failed``, ``superseded``, ``uninstalled``, ``uninstalling`` or ``pending-…``."""
     description: str
     manifest: str
-    """The objects that are not hooks, as they were installed."""
+    """The objects that are not hooks, as installed."""
     hooks: tuple[str, ...] = ()
     """Manifests of the hooks."""
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether an operation on it was begun and is not done."""
+        """Return whether an operation on it was begun and is not done."""
         return self.status.startswith("pending-") or self.status == "uninstalling"
 
 
 class HelmCli:
-    """Runs ``helm``. Safe to use from many threads.
+    """A runner of ``helm`` commands. Safe to use from many threads.
 
     Args:
         binary: the program.
-        paths: the stack's files; ``<root>/helm`` holds what Helm keeps.
-        environment: of the caller; its ``HELM_*`` and ``KUBECONFIG`` are left out.
+        paths: the stack's files; ``<root>/helm`` holds Helm's caches and settings.
+        environment: the caller's variables; its ``HELM_*`` and ``KUBECONFIG`` are left out.
     """
 
     def __init__(self, binary: Path, paths: Paths, environment: Mapping[str, str] = os.environ) -> None:
@@ -83,7 +83,7 @@ class HelmCli:
         }
 
     def status(self, name: str, namespace: str) -> ReleaseStatus | None:
-        """The newest revision of a release; nothing when there is none."""
+        """Return the newest revision of a release; None when there is none."""
         try:
             release = parse_json(self._on_cluster("status", name, namespace, "--output", "json"))
         except HelmError as error:
@@ -97,7 +97,7 @@ class HelmCli:
         )
 
     def last_deployed(self, name: str, namespace: str) -> int | None:
-        """The revision that a release can go back to; nothing when none was ever complete."""
+        """Return the revision that a release can go back to; None when none was ever complete."""
         revisions = parse_json(self._on_cluster("history", name, namespace, "--output", "json"))
         good = [each["revision"] for each in revisions if each["status"] in ("deployed", "superseded")]
         return max(good, default=None)
@@ -115,18 +115,18 @@ class HelmCli:
         timeout_seconds: float,
         look: Callable[[], None],
     ) -> None:
-        """Installs a chart, or upgrades its release.
+        """Install a chart, or upgrade its release.
 
         Args:
-            name: of the release.
-            namespace: of the release.
+            name: name of the release.
+            namespace: namespace of the release.
             chart: directory or package.
             values: plain data.
-            description: of the revision; Helm puts its own in place of it when the operation fails.
+            description: description of the revision; Helm replaces it when the operation fails.
             flags: further flags.
             post_renderer: program and arguments through which the manifest goes.
-            timeout_seconds: for each of Helm's waits.
-            look: called every :data:`LOOK_SECONDS` while Helm runs; what it raises ends Helm.
+            timeout_seconds: limit for each of Helm's waits.
+            look: called every :data:`LOOK_SECONDS` while Helm runs; an exception from it ends Helm.
         """
         program, *arguments = post_renderer
         self._on_cluster(
@@ -145,7 +145,7 @@ class HelmCli:
         )
 
     def roll_back(self, name: str, namespace: str, revision: int, *, timeout_seconds: float) -> None:
-        """Goes back to a revision, without waiting for its pods."""
+        """Roll back to a revision, without waiting for its pods."""
         self._on_cluster(
             "rollback",
             name,
@@ -156,7 +156,7 @@ class HelmCli:
         )
 
     def uninstall(self, name: str, namespace: str, *, timeout_seconds: float) -> None:
-        """Uninstalls a release and awaits the end of its objects; one that is not there is fine."""
+        """Uninstall a release and await the end of its objects; an absent release is no error."""
         self._on_cluster(
             "uninstall",
             name,
@@ -168,7 +168,7 @@ class HelmCli:
     def pull(
         self, reference: str, version: str, destination: Path, *, flags: Sequence[str], timeout_seconds: float
     ) -> None:
-        """Fetches a chart's package into a directory.
+        """Fetch a chart's package into a directory.
 
         Raises:
             HelmTimedOut: it took longer than that.
@@ -180,9 +180,10 @@ class HelmCli:
         )
 
     def end_left_behind(self, name: str, namespace: str) -> None:
-        """Ends a ``helm`` that works on the release although who started it is gone.
+        """End a ``helm`` that works on the release but was not started by this process.
 
-        A ``trn`` that is killed leaves one behind; two at a time would take each other's half-made objects for theirs.
+        A killed ``trn`` leaves such a process behind; two at a time would take each other's half-made objects for their
+        own.
         """
         place = [f"--kubeconfig={self._kubeconfig}", f"--namespace={namespace}"]
         found = []
@@ -194,7 +195,7 @@ class HelmCli:
                     found.append(process)
             except (psutil.Error, OSError):
                 continue
-        # Told to end, Helm says so first, to nobody, and is ended by that (SIGPIPE): what it began is left begun.
+        # At SIGTERM Helm first prints a message, which has no reader: it dies of SIGPIPE, its operation unfinished.
         _, left = psutil.wait_procs(found, timeout=_END_SECONDS)
         for process in left:
             process.kill()
@@ -254,7 +255,7 @@ class HelmCli:
 
 
 def _looked(look: Callable[[], None], process: "subprocess.Popen[str]") -> None:
-    """Looks; whoever gives up while looking ends Helm, which cleans up if it does so soon."""
+    """Call ``look``; end Helm when it raises, and kill Helm when it does not clean up soon."""
     try:
         look()
     except BaseException:
@@ -267,7 +268,7 @@ def _looked(look: Callable[[], None], process: "subprocess.Popen[str]") -> None:
 
 
 def python_file(file: Path, *arguments: str) -> list[str]:
-    """A command that runs a file of this package alone: what lies beside it is not imported by mistake."""
+    """Return a command that runs a file of this package alone: its neighbours are not imported by mistake."""
     return [sys.executable, "-P", str(file), *arguments]
 
 
@@ -276,6 +277,6 @@ def _duration(seconds: float) -> str:
 
 
 def _words(errors: str) -> str:
-    """What Helm says at the end, without the warnings before."""
+    """Return Helm's error message, without the warnings before it."""
     start = errors.find("Error: ")
     return errors[start:].removeprefix("Error: ").strip() if start >= 0 else errors.strip()

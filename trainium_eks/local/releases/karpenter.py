@@ -1,8 +1,8 @@
-"""Karpenter as a real process, for a stack that installs its chart: its core decides as on AWS, and its kwok provider
-makes simulated nodes where EC2 would start instances.
+"""Karpenter as a real process, for a stack that installs its chart.
 
-What a node class says of AMI, subnets and roles means nothing here. So each EC2NodeClass has a KWOKNodeClass of the
-same name beside it, and node pools refer to that (:func:`localised`).
+Its core decides as on AWS, and its kwok provider makes simulated nodes where EC2 would start instances. A node class'
+settings for AMI, subnets and roles mean nothing here. So each EC2NodeClass has a KWOKNodeClass of the same name beside
+it, and node pools refer to that (:func:`localised`).
 """
 
 import json
@@ -30,7 +30,7 @@ from trainium_eks.plan.resource_types.rows import vpc
 from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION
 
 NAME = "karpenter"
-"""Of the process, and of its chart."""
+"""Name of the process, and of its chart."""
 
 AWS_GROUP, AWS_KIND = "karpenter.k8s.aws", "EC2NodeClass"
 KWOK_GROUP, KWOK_KIND = "karpenter.kwok.sh", "KWOKNodeClass"
@@ -48,7 +48,7 @@ _TYPES_FLAG = "instance-types-file-path"
 
 
 def prepare(paths: Paths, found: Provided, waiting: Callable[[str], None]) -> None:
-    """Makes Karpenter's definitions, which the program's node pools need."""
+    """Apply Karpenter's definitions, which the program's node pools need."""
     if found.manifests:
         objects = Objects(Api.connect(paths.kubeconfig), waiting)
         for manifest in found.manifests:
@@ -56,7 +56,7 @@ def prepare(paths: Paths, found: Provided, waiting: Callable[[str], None]) -> No
 
 
 def localised(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A node pool as it is made here, with simulated nodes for its class; any other object as it is."""
+    """Return a node pool with the node class of kwok in place of AWS'; any other object unchanged."""
     if manifest.get("kind") != "NodePool" or not str(manifest.get("apiVersion")).startswith("karpenter.sh/"):
         return manifest
     spec = manifest["spec"]
@@ -70,7 +70,7 @@ def localised(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def offered(graph: Graph) -> list[dict[str, Any]]:
-    """The instance types of a stack's catalogue, in the zones that its subnets are in."""
+    """Return the instance types of a stack's catalogue, in the zones of its subnets."""
     catalogue = with_entries(CATALOGUE, graph.config.get("instanceTypes") or {})
     zone_ids = {str(each.inputs.get("availabilityZoneId") or "") for each in graph.of_type(vpc.SUBNET.token)}
     return instance_types(catalogue, str(graph.config.get("region") or DEFAULT_REGION), zone_ids - {""})
@@ -83,17 +83,17 @@ class Karpenter(PartOfStack):
 
     @staticmethod
     def is_wanted(graph: Graph) -> bool:
-        """Whether a stack installs it, by whichever path its chart has."""
+        """Return whether a stack installs Karpenter, by whichever path its chart has."""
         releases = graph.of_type("kubernetes:helm.sh/v3:Release")
         return any(str(each.inputs.get("chart")).rpartition("/")[2] == NAME for each in releases)
 
     @staticmethod
     def manifests(environment: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
-        """The definitions of its objects, those of its kwok provider included."""
+        """Return the definitions of Karpenter's objects and of its kwok provider's objects."""
         return parts.read_manifests(sources.karpenter_source, _DEFINITIONS, environment)
 
     def run(self, found: Provided) -> str:
-        """As :meth:`.PartOfStack.run`."""
+        """Start Karpenter; see :meth:`.PartOfStack.run`."""
         if found.program is None:
             self.remove()
             return f"Nodes are not scaled: {found.missing}"
@@ -107,7 +107,7 @@ class Karpenter(PartOfStack):
         return f"Karpenter runs for real{'' if before else ' (started)'}: it makes simulated nodes, and takes them away"
 
     def remove(self) -> None:
-        """Ends it, after the nodes that it made: they wait for it before they go."""
+        """End Karpenter, after the nodes that it made: they wait for it before they go."""
         if parts.running(self._paths, NAME):
             found = [ObjectReference(*_CLAIM, "", each["metadata"]["name"]) for each in self._api.list(*_CLAIM)]
             for claim in found:
@@ -117,7 +117,7 @@ class Karpenter(PartOfStack):
         processes.stop(self._paths, [NAME])
 
     def _make_node_classes(self) -> None:
-        """One of kwok's for each of AWS'."""
+        """Make a node class of kwok for each of AWS', and delete the others."""
         try:
             wanted = {each["metadata"]["name"] for each in self._api.list(f"{AWS_GROUP}/v1", AWS_KIND)}
         except NoSuchKind:
@@ -135,11 +135,11 @@ class Karpenter(PartOfStack):
 
     @property
     def _types(self) -> Path:
-        """The file that says what it may buy."""
+        """Return the file with the instance types for its provider."""
         return self._home / "instance-types.json"
 
     def _write(self, types: list[dict[str, Any]]) -> bool:
-        """Whether the file says something else now."""
+        """Write the instance types, and return whether the file has changed."""
         text = json.dumps(types, indent=1)
         try:
             if self._types.exists() and self._types.read_text(encoding="utf-8") == text:
@@ -152,7 +152,7 @@ class Karpenter(PartOfStack):
 
     def _start(self, program: Path, health: int) -> Running:
         arguments = [
-            # The only argument with a path of the stack's: by it the process is found again.
+            # The only argument with a path of the stack: by it the process is found again.
             f"--{_TYPES_FLAG}={self._types}",
             "--disable-leader-election=true",
             f"--health-probe-port={health}",

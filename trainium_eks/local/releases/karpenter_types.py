@@ -1,7 +1,7 @@
-"""What Karpenter's kwok provider may buy on the local cloud: the catalogue, in the form that it reads.
+"""The instance types for Karpenter's kwok provider on the local cloud: the catalogue, in the provider's format.
 
-On AWS Karpenter asks EC2 for types, prices and zones. Here they are the catalogue's. A type without a known price is
-left out: nothing could be compared with it.
+On AWS Karpenter asks EC2 for types, prices and zones. Here they come from the catalogue. A type without a known price
+is left out: it could not be compared with others.
 """
 
 import re
@@ -13,23 +13,27 @@ from trainium_eks.model.catalogue.instances import Catalogue, InstanceType
 from trainium_eks.model.catalogue.regions import default_zones
 
 CAPACITY_TYPES = ("on-demand", "spot")
-"""Those of the catalogue's ways of use that Karpenter calls the same. It calls a Capacity Block's ``reserved`` and
-needs the reservation's id, which nothing here has."""
+"""The catalogue's ways of use with the same name in Karpenter.
+
+Its name for a Capacity Block is ``reserved``, which needs the reservation's id, and nothing here has one.
+"""
 
 _OVERHEAD_MILLICPU, _OVERHEAD_MIB = 100, 10
-"""What the provider takes off each type for the kubelet, whatever it is told (kwok/cloudprovider/helpers.go). The
-catalogue's figures are without the kubelet's share already."""
+"""The provider's fixed deduction from each type for the kubelet (kwok/cloudprovider/helpers.go).
+
+The catalogue's figures are without the kubelet's share already.
+"""
 
 _NAME = re.compile(r"(?P<family>(?P<category>[a-z]+)(?P<generation>\d+)[a-z0-9-]*)\.(?P<size>[a-z0-9-]+)")
 
 
 def instance_types(catalogue: Catalogue, region: str, zone_ids: Collection[str]) -> list[dict[str, Any]]:
-    """The content of the file for ``--instance-types-file-path``.
+    """Return the content of the file for ``--instance-types-file-path``.
 
     Args:
         catalogue: the types.
-        region: of the stack.
-        zone_ids: of the stack's subnets, ``usw2-az4``; all zones of the region when empty.
+        region: region of the stack.
+        zone_ids: zones of the stack's subnets, ``usw2-az4``; all zones of the region when empty.
     """
     found = (_instance_type(catalogue, each, region, zone_ids) for each in catalogue.values())
     return [each for each in found if each["offerings"]]
@@ -54,7 +58,7 @@ def _instance_type(catalogue: Catalogue, kind: InstanceType, region: str, zone_i
 
 
 def _offerings(kind: InstanceType, region: str, zone_ids: Collection[str]) -> Iterator[dict[str, Any]]:
-    """One for each zone and way of use. Spot has the list price: its own changes all the time and is not known here."""
+    """Yield an offering for each zone and way of use. Spot has the list price: its real price is not known here."""
     if kind.hourly_usd is None:
         return
     offered = kind.zones.get(region) or default_zones(region)
@@ -75,7 +79,7 @@ def _offerings(kind: InstanceType, region: str, zone_ids: Collection[str]) -> It
 
 
 def _labels(kind: InstanceType) -> Mapping[str, str]:
-    """Labels of Karpenter for AWS that node pools commonly choose types by (its documentation, well-known labels)."""
+    """Return Karpenter's labels on AWS by which node pools choose types (its documentation, well-known labels)."""
     parts = _NAME.fullmatch(kind.name)
     named = {f"karpenter.k8s.aws/instance-{part}": value for part, value in parts.groupdict().items()} if parts else {}
     return {

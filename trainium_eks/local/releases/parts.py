@@ -1,4 +1,4 @@
-"""Programs that only some stacks run, each as one process of the local cloud: how they are had, started and awaited."""
+"""Programs that only some stacks run, each as one process of the local cloud: their supply, start and wait."""
 
 import re
 import tempfile
@@ -24,36 +24,36 @@ from trainium_eks.local.toolchain.supply import is_offline
 from trainium_eks.plan.graph import Graph
 
 READY_SECONDS = 300.0
-"""How long a part may take to answer: seconds on an idle machine."""
+"""Time limit for a part to answer: it takes seconds on an idle machine."""
 
 _LOOK_SECONDS = 0.2
 _QUIET_SECONDS = 2.0
 
 Source = Callable[[Path, Mapping[str, str]], Path]
-"""Gives the directory with a module's source: :func:`~trainium_eks.local.toolchain.sources.operator_source`."""
+"""Returns the directory of a module's source: :func:`~trainium_eks.local.toolchain.sources.operator_source`."""
 
 
 @dataclass(frozen=True)
 class Provided:
-    """What is needed to run a part, or why it cannot be had."""
+    """The program and manifests of a part, or the reason why it is missing."""
 
     program: Path | None = None
     manifests: tuple[Mapping[str, Any], ...] = ()
-    """Those of its module's manifests that are made here, as they are there."""
+    """The manifests of its module that are applied here, unchanged."""
     missing: str = ""
 
 
 class PartOfStack(ABC):
-    """A part in a stack whose control plane runs. One thread at a time.
+    """A part in a stack with a running control plane. One thread at a time.
 
     Args:
-        graph: what the stack's program asks for.
+        graph: the resources of the stack's program.
         paths: the stack's files.
-        waiting: told, in a line, what takes longer than a moment.
+        waiting: called with a line about each wait that takes longer than a moment.
     """
 
     part: ClassVar[toolchain.Part]
-    """How its program is had, and what its process is called."""
+    """The part's entry in the toolchain, with the name of its process."""
 
     def __init__(self, graph: Graph, paths: Paths, waiting: Callable[[str], None]) -> None:
         self._graph = graph
@@ -66,22 +66,22 @@ class PartOfStack(ABC):
     @staticmethod
     @abstractmethod
     def is_wanted(graph: Graph) -> bool:
-        """Whether a stack installs it."""
+        """Return whether a stack installs the part."""
 
     @staticmethod
     @abstractmethod
     def manifests(environment: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
-        """Those of its module's manifests that are made here; see :func:`read_manifests`."""
+        """Return the manifests of its module that are applied here; see :func:`read_manifests`."""
 
     @abstractmethod
     def run(self, found: Provided) -> str:
-        """Starts it where it does not run as it should, and waits until it answers.
+        """Start the part, or restart it for another program, and wait until it answers.
 
         Args:
-            found: its program, or why it cannot be had.
+            found: its program, or the reason why it is missing.
 
         Returns:
-            What to tell the user.
+            The note for the user.
 
         Raises:
             ClusterError: it ends or does not answer in time, with the end of its log.
@@ -89,10 +89,10 @@ class PartOfStack(ABC):
 
     @abstractmethod
     def remove(self) -> None:
-        """Ends it, and takes away what was made for it."""
+        """End the part, and delete the objects that were made for it."""
 
     def _kept(self, program: Path) -> Running | None:
-        """The process that goes on; one of another program is ended."""
+        """Return the process that stays; end a process of another program."""
         before = running(self._paths, self.part.tool)
         if before is None or is_current(before, program):
             return before
@@ -103,17 +103,17 @@ class PartOfStack(ABC):
     def provided(
         cls, graph: Graph, paths: Paths, progress: Callable[[str], None], environment: Mapping[str, str]
     ) -> Provided:
-        """What a stack that installs it needs to run it; see :func:`provided`."""
+        """Return the program and manifests for a stack that installs the part; see :func:`provided`."""
         if not cls.is_wanted(graph):
             return Provided()
         return provided(cls.part, cls.manifests, paths, progress, environment)
 
     @classmethod
     def settle(cls, graph: Graph, paths: Paths, found: Provided, phase: Callable[[str], None]) -> list[str]:
-        """Brings it to what the stack's program says: it runs, or is gone.
+        """Bring the part in line with the stack's program: it runs, or is gone.
 
         Returns:
-            What to tell the user.
+            The notes for the user.
         """
         if cls.is_wanted(graph):
             phase(f"Starting {cls.part.tool}")
@@ -130,14 +130,14 @@ def provided(
     progress: Callable[[str], None],
     environment: Mapping[str, str],
 ) -> Provided:
-    """The part on PATH, the one that this stack runs, or what the toolchain can build.
+    """Return the program on PATH, the running one of this stack, or a new one from the toolchain.
 
     Args:
-        part: which.
+        part: the part.
         manifests: reads its manifests, given the environment.
         paths: the stack's files.
-        progress: told when it takes time.
-        environment: of the caller.
+        progress: called when it takes time.
+        environment: the caller's variables.
     """
     if environment.get(part.variable, "").lower() == "off":
         return Provided(missing=f"{part.variable} is off")
@@ -160,10 +160,10 @@ def provided(
 def read_manifests(
     source: Source, files: tuple[str, ...], environment: Mapping[str, str]
 ) -> tuple[Mapping[str, Any], ...]:
-    """Files of the Go module that a part is built from, one YAML document each.
+    """Return files of the Go module that a part is built from, one YAML document each.
 
     Raises:
-        go_command.GoFailed: Go or the module cannot be had.
+        go_command.GoFailed: Go or the module is missing.
         store.Unwritable: there is no room for scratch files.
     """
     ours = go_command.go_environment(environment, is_offline(environment))
@@ -176,30 +176,30 @@ def read_manifests(
 
 
 def running(paths: Paths, name: str) -> Running | None:
-    """A part's process, if it runs."""
+    """Return a part's process, if it runs."""
     return next((each for each in processes.running(paths) if each.name == name), None)
 
 
 def is_current(process: Running, program: Path) -> bool:
-    """Whether a process runs the program as it is now."""
+    """Return whether a process runs the present program."""
     return process.command[0] == str(program) and program.stat().st_mtime <= process.started
 
 
 def port(process: Running, flag: str) -> int:
-    """The port that a process was started with: the end of ``--flag=…``."""
+    """Return the port that a process was started with: the end of ``--flag=…``."""
     found = next(re.search(r"(\d+)$", each) for each in process.command if each.startswith(f"--{flag}="))
     assert found is not None, "it was started here"
     return int(found[1])
 
 
 def await_ready(paths: Paths, process: Running, not_ready: Callable[[], str], waiting: Callable[[str], None]) -> None:
-    """Waits until a process that was started answers.
+    """Wait until a started process answers.
 
     Args:
         paths: the stack's files.
-        process: it.
-        not_ready: what it waits for; empty when it answers.
-        waiting: told that, once, when it takes longer than a moment.
+        process: the process.
+        not_ready: returns the reason to wait; empty when the process answers.
+        waiting: called once with this reason, when it takes longer than a moment.
 
     Raises:
         ClusterError: it ends or does not answer in time, with the end of its log.

@@ -1,4 +1,4 @@
-"""Inputs of Pulumi's ``kubernetes:helm.sh/v3:Release`` as Helm takes them."""
+"""Inputs of Pulumi's ``kubernetes:helm.sh/v3:Release`` in Helm's terms."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 from trainium_eks.local.changes import LocalCloudError
 
 DEFAULT_TIMEOUT_SECONDS = 300
-"""Pulumi's and Helm's own."""
+"""Default of Pulumi and of Helm."""
 
 FLAGS: Mapping[str, str] = {
     "atomic": "--atomic",
@@ -52,45 +52,45 @@ _OTHERS = frozenset(
         "version",
     }
 )
-# A mark of the SDK's own, and what the provider answers.
+# A mark of the SDK, and the provider's answers.
 _WITHOUT_MEANING = frozenset({"compat", "status", "resourceNames", "manifest"})
 
 
 @dataclass(frozen=True)
 class ReleaseInputs:
-    """A release as a program wants it."""
+    """The inputs of a release."""
 
     name: str
     namespace: str
     chart: str
     """Path of a directory, name in the repository, or ``oci://`` reference."""
     version: str
-    """Of the chart; empty when the program names none."""
+    """Version of the chart; empty when the program names none."""
     repository: Mapping[str, str]
-    """``repositoryOpts``: ``repo`` and what is needed to read it."""
+    """``repositoryOpts``: ``repo`` and the options to read it."""
     devel: bool
     values: Mapping[str, Any]
     description: str
     flags: tuple[str, ...]
-    """Of ``helm upgrade``."""
+    """Flags of ``helm upgrade``."""
     timeout_seconds: float
-    """For each of Helm's waits."""
+    """Limit for each of Helm's waits."""
 
     @property
     def key(self) -> str:
-        """Tells it from every other release of a cluster; good as a label's value."""
+        """Return the key that sets a release apart from every other release of a cluster; good as a label's value."""
         return f"{self.namespace}.{self.name}"
 
 
 def wanted(inputs: Mapping[str, Any], *, timeout_seconds: float) -> ReleaseInputs:
-    """Reads a release's inputs.
+    """Parse a release's inputs.
 
     Args:
-        inputs: as the program sends them, with the ``name`` that Pulumi makes up where it gives none.
-        timeout_seconds: the most that Helm may wait, whatever ``timeout`` says.
+        inputs: the program's inputs, with the ``name`` that Pulumi makes up where it gives none.
+        timeout_seconds: the longest that Helm may wait, even with a longer ``timeout``.
 
     Raises:
-        ClusterError: for an input that is not honoured here, naming it, and for one that is missing.
+        ClusterError: an input is unsupported or missing; with its name.
     """
     given = {key: value for key, value in inputs.items() if value is not None and key not in _WITHOUT_MEANING}
     name, namespace = str(given.get("name", "")), str(given.get("namespace") or "default")
@@ -128,7 +128,7 @@ def wanted(inputs: Mapping[str, Any], *, timeout_seconds: float) -> ReleaseInput
 
 
 def plain(value: Any, *, keep_null: bool) -> Any:
-    """Values as Pulumi hands them to Helm: without nulls unless they are wanted, and whole numbers as such.
+    """Return values as Pulumi hands them to Helm: without nulls unless ``keep_null`` is set, and whole numbers as such.
 
     The engine's protocol has only floating-point numbers, and a chart would print a port as ``8080.0``.
     """

@@ -1,8 +1,8 @@
 """Kubeflow's Training Operator as a real process, for a stack that installs it (``gpuAddons.trainers: [v1]``).
 
-On AWS it comes by a kustomization (decision 8). Of that a local cloud has what PyTorchJobs need: their definition and
-their webhook, out of the operator's own module. Its Deployment is this process. It makes its certificates itself, and
-they are put where it reads them, as the kubelet would.
+On AWS it comes by a kustomization (decision 8). A local cloud has the parts of it that PyTorchJobs need: their
+definition and their webhook, out of the operator's own module. This process takes the place of its Deployment. It makes
+its certificates itself, and they are put where it reads them, as the kubelet would.
 """
 
 import base64
@@ -25,7 +25,7 @@ from trainium_eks.model.config import namespaces
 from trainium_eks.plan.graph import Graph
 
 NAME = "training-operator"
-"""Of the process, of its Service and of what a stack's plan calls it at the end."""
+"""Name of the process, of its Service, and the end of the kustomization's name in a stack's plan."""
 
 _SECRET, _WEBHOOKS = f"{NAME}-webhook-cert", f"validator.{NAME}.kubeflow.org"
 _RESOURCE = "pytorchjobs"
@@ -40,18 +40,18 @@ class TrainingOperator(PartOfStack):
 
     @staticmethod
     def is_wanted(graph: Graph) -> bool:
-        """Whether a stack installs it."""
+        """Return whether a stack installs the operator."""
         return any(each.name.endswith(f"-{NAME}") for each in graph.of_type("kubernetes:kustomize/v2:Directory"))
 
     @staticmethod
     def manifests(environment: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
-        """The definition of PyTorchJobs, and the webhooks as upstream has them."""
+        """Return the definition of PyTorchJobs, and the webhooks from upstream."""
         base = "manifests/base"
         files = (f"{base}/crds/kubeflow.org_{_RESOURCE}.yaml", f"{base}/webhook/manifests.yaml")
         return parts.read_manifests(sources.operator_source, files, environment)
 
     def run(self, found: Provided) -> str:
-        """As :meth:`.PartOfStack.run`."""
+        """Start the operator; see :meth:`.PartOfStack.run`."""
         if found.program is None:
             self.remove()
             return f"PyTorchJobs are not run: {found.missing}"
@@ -65,7 +65,7 @@ class TrainingOperator(PartOfStack):
         return f"The Training Operator runs for real{'' if before else ' (started)'}: PyTorchJobs go through Volcano"
 
     def remove(self) -> None:
-        """Ends it, and takes away what was made for it."""
+        """End the operator, and delete the objects that were made for it."""
         processes.stop(self._paths, [NAME])
         home = ObjectReference("v1", "Namespace", "", namespaces.TRAINING_OPERATOR)
         found = self._api.get(home)
@@ -96,7 +96,7 @@ class TrainingOperator(PartOfStack):
     # --- Waiting --------------------------------------------------------------------------------------------------
 
     def _not_ready(self, health: int) -> str:
-        """What it waits for; empty when its webhook answers."""
+        """Return the reason to wait; empty when its webhook answers."""
         if not self._mount():
             return f"{NAME} has not made its certificates"
         if not is_healthy(f"http://{HOST}:{health}/readyz"):
@@ -108,14 +108,14 @@ class TrainingOperator(PartOfStack):
         return ""
 
     def _mount(self) -> bool:
-        """Puts the certificates of the Secret where a kubelet would: the operator waits for them."""
+        """Write the Secret's certificates where a kubelet would: the operator waits for them."""
         secret = self._api.get(ObjectReference("v1", "Secret", namespaces.TRAINING_OPERATOR, _SECRET))
         data = (secret or {}).get("data") or {}
         if not {"tls.crt", "tls.key"} <= data.keys():
             return False
         directory = self._home / _CERTIFICATES
         try:
-            # The certificate last: it is looked for.
+            # The certificate last: the operator looks for it.
             for name in ("tls.key", "tls.crt"):
                 content, file = base64.b64decode(data[name]), directory / name
                 if not file.exists() or file.read_bytes() != content:
@@ -129,7 +129,7 @@ class TrainingOperator(PartOfStack):
 
 
 def _objects(upstream: tuple[Mapping[str, Any], ...], port: int) -> list[dict[str, Any]]:
-    """What is made, in this order."""
+    """Return the objects to apply, in this order."""
     definition, webhooks = upstream
     home = namespaces.TRAINING_OPERATOR
     mine = [_answered_here(each, port) for each in webhooks["webhooks"] if each["rules"][0]["resources"] == [_RESOURCE]]
@@ -137,7 +137,7 @@ def _objects(upstream: tuple[Mapping[str, Any], ...], port: int) -> list[dict[st
         dict(definition),
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home, "labels": dict(_OURS)}},
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": _SECRET, "namespace": home}},
-        # The API server asks a webhook's Service by its name; this one leads to this machine's process.
+        # The API server calls a webhook's Service by its name; this one leads to this machine's process.
         {
             "apiVersion": "v1",
             "kind": "Service",

@@ -1,10 +1,10 @@
 """Volcano's real processes, where this machine has them.
 
-The chart's pods are simulated, so nothing schedules gangs and nobody checks queues, unless ``vc-scheduler``,
-``vc-controller-manager`` and ``vc-webhook-manager`` can be had (:func:`trainium_eks.local.toolchain.provide_volcano`).
-Then they run here, each as its container in the chart says, with the files that its volumes bring; only addresses,
-certificates and leader election are this machine's. Once started they go on, also when an ``up`` in another shell does
-not find them on its PATH.
+The chart's pods are simulated, so gangs are not scheduled and queues are not checked, unless ``vc-scheduler``,
+``vc-controller-manager`` and ``vc-webhook-manager`` are available
+(:func:`trainium_eks.local.toolchain.provide_volcano`). Then they run here, each with its container's arguments from the
+chart, and with the files of its volumes; only addresses, certificates and leader election are this machine's. Once
+started they stay, also when an ``up`` in another shell does not find them on its PATH.
 """
 
 import hashlib
@@ -41,16 +41,18 @@ DEPLOYMENTS: Mapping[str, str] = {
     SCHEDULER: "scheduler",
     CONTROLLERS: "controllers",
 }
-"""Each program, and how the chart names its Deployment after the release's name; in the order they are started: the
-others' own queues go through the webhooks."""
+"""The suffix of each program's Deployment after the release's name, in the order of starting.
+
+Controllers and scheduler come last because their own queues go through the webhooks.
+"""
 
 OWN_QUEUES = ("root", "default")
 """Queues that the scheduler makes when it starts; all others have ``root`` above them."""
 
-# The environment variable by which a running process tells what it was started with.
+# The environment variable that holds the digest of a running process's settings.
 _FINGERPRINT = "TRN_FINGERPRINT"
 
-# Of a container, but this machine's own here.
+# Arguments of a container that this machine replaces.
 _REPLACED = frozenset(
     {
         "--ca-cert-file",
@@ -76,10 +78,10 @@ class Process:
 
     name: str
     arguments: tuple[str, ...]
-    """Of the chart, less what is this machine's own; paths of mounted files are those here."""
+    """The chart's arguments, without the ones that this machine replaces; paths of mounted files are those here."""
     environment: Mapping[str, str]
     files: Mapping[Path, str]
-    """What its ConfigMaps bring."""
+    """Files from its ConfigMaps."""
     account: tuple[str, str] = ("", "")
     """Namespace and name of its service account."""
 
@@ -91,20 +93,20 @@ class Programs:
     paths: Mapping[str, Path] = field(default_factory=dict)
     """By name: all of them or none."""
     missing: str = "they were not looked for"
-    """Why there are none, in a few words."""
+    """Why the programs are missing, in a few words."""
 
     @staticmethod
     def provided(paths: Paths, progress: Callable[[str], None], environment: Mapping[str, str]) -> "Programs":
-        """Those on PATH, those that this stack runs already, or what the toolchain can get.
+        """Return the programs on PATH, the running ones of this stack, or new ones from the toolchain.
 
         Args:
             paths: the stack's files.
-            progress: told when it takes time.
-            environment: of the caller.
+            progress: called when it takes time.
+            environment: the caller's variables.
         """
         if environment.get(toolchain.VOLCANO_VARIABLE, "").lower() == "off":
             return Programs(missing=f"{toolchain.VOLCANO_VARIABLE} is off")
-        # A shell's PATH is no setting of the stack: what another one has started goes on from where it is.
+        # A shell's PATH is no setting of the stack: processes that another shell has started keep their programs.
         running = {each.name: Path(each.command[0]) for each in processes.running(paths) if each.name in DEPLOYMENTS}
         try:
             binaries = toolchain.provide_volcano(
@@ -126,8 +128,8 @@ class Volcano:
     Args:
         paths: the stack's files.
         api: the stack's API server.
-        programs: what runs.
-        waiting: told, in a line, what takes longer than a moment.
+        programs: the programs to run.
+        waiting: called with a line about each wait that takes longer than a moment.
     """
 
     def __init__(self, paths: Paths, api: Api, programs: Programs, waiting: Callable[[str], None]) -> None:
@@ -139,11 +141,11 @@ class Volcano:
 
     @property
     def is_here(self) -> bool:
-        """Whether there are programs to run."""
+        """Return whether there are programs to run."""
         return bool(self._programs)
 
     def answering(self, release: str, namespace: str) -> Answering:
-        """What the release's webhooks are sent to; empty when nobody would answer.
+        """Return the address that answers for the release's webhooks; empty without programs.
 
         Args:
             release: name of the release of Volcano's chart.
@@ -156,16 +158,16 @@ class Volcano:
         return {f"{namespace}/{release}-admission-service": {"url": url, "caBundle": authority}}
 
     def run(self, release: str, manifest: str) -> list[str]:
-        """Starts what does not run, starts anew what would run differently now, and waits until all of it answers.
+        """Start missing processes, restart changed ones, and wait until all of them answer.
 
-        Without all the programs it ends what runs.
+        Without all the programs it ends the running ones.
 
         Args:
             release: name of the release of Volcano's chart.
             manifest: the release's objects.
 
         Returns:
-            What to tell the user.
+            The notes for the user.
 
         Raises:
             ClusterError: a process ends or does not answer in time, with the end of its log.
@@ -188,12 +190,12 @@ class Volcano:
         return [f"Volcano {verb}; its webhooks answer at https://{HOST}:{ports['webhook']}"]
 
     def stop(self) -> None:
-        """Ends what runs."""
+        """End Volcano's processes."""
         processes.stop(self._paths, list(DEPLOYMENTS))
 
     def _started(self, process: Process, before: Running | None, ports: Mapping[str, int]) -> Running:
         command = [str(self._programs[process.name]), *process.arguments, *self._own_arguments(process, ports)]
-        # A file of the same name may hold something else than before, and a program may be another version's.
+        # A file of the same name may have new content, and a program may be of another version.
         program = self._programs[process.name].stat()
         files = list(process.files.values())
         told = [command, process.environment, files, process.account, program.st_mtime_ns, program.st_size]
@@ -210,7 +212,7 @@ class Volcano:
             raise unwritable(error, self._paths.volcano) from error
         environment = {
             **process.environment,
-            # Where it listens for changes of its log level; by default in one place for all stacks.
+            # Its socket for changes of the log level; by default it is the same for all stacks.
             "DEBUG_SOCKET_DIR": str(self._paths.volcano),
             _FINGERPRINT: fingerprint,
         }
@@ -255,10 +257,10 @@ class Volcano:
             raise LocalCloudError(f"Volcano does not answer after {READY_SECONDS:.0f} s: {waits_for}\n{logs}")
 
     def _not_ready(self, running: Mapping[str, Running], ports: Mapping[str, int]) -> str:
-        """What does not answer yet; empty when all does."""
+        """Return the reason to wait; empty when all processes answer."""
         for name in running:
             health = f"http://{HOST}:{ports[f'{name}.healthz']}/healthz"
-            # The webhook manager serves no health until it serves webhooks; those are asked themselves.
+            # The webhook manager serves no health until it serves webhooks; a webhook is called itself below.
             if name != WEBHOOK_MANAGER and not is_healthy(health):
                 return f"{name} is not healthy"
         if SCHEDULER in running:
@@ -277,7 +279,7 @@ class Volcano:
     # --- Ports ----------------------------------------------------------------------------------------------------
 
     def _ports(self) -> dict[str, int]:
-        """Where each listens: remembered, and another where somebody else has taken one meanwhile."""
+        """Return the port of each listener: the saved port, or a new port where another program has taken it."""
         file = self._paths.volcano / "ports.json"
         try:
             before = {name: int(port) for name, port in parse_json(file.read_text()).items() if name in _PORTS}
@@ -302,15 +304,15 @@ class Volcano:
 
 
 def described(release: str, manifest: str, directory: Path) -> dict[str, Process]:
-    """What each of Volcano's programs is told by the chart.
+    """Return each of Volcano's programs with its settings in the chart.
 
     Args:
         release: name of the release.
         manifest: the release's objects.
-        directory: where files of ConfigMaps are to lie.
+        directory: directory for the files of ConfigMaps.
 
     Returns:
-        A process for each program whose Deployment the release has, in the order to start them.
+        A process for each program with a Deployment in the release, in the order to start them.
 
     Raises:
         ClusterError: a container asks for a file that its ConfigMap does not have.
@@ -360,7 +362,7 @@ def _process(program: str, pod: Mapping[str, Any], maps: Mapping[str, Any], dire
             files[directory / path.name] = data[path.name]
             value = str(directory / path.name)
         arguments.append(f"{flag}{given}{value}")
-    # What is taken from a field of the pod (its memory limit) has no meaning here.
+    # Values from a field of the pod (its memory limit) have no meaning here.
     environment = {each["name"]: str(each["value"]) for each in container.get("env") or [] if "value" in each}
     return Process(program, tuple(arguments), environment, files)
 

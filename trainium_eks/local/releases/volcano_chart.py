@@ -1,4 +1,4 @@
-"""Volcano's chart out of Volcano's Go module: a source of it where its repository cannot be reached."""
+"""Volcano's chart out of Volcano's Go module, for machines that cannot reach its repository."""
 
 import gzip
 import io
@@ -16,15 +16,15 @@ _DIRECTORY = PurePosixPath("installer/helm/chart/volcano")
 
 
 def package(environment: Mapping[str, str]) -> bytes:
-    """The chart of version :data:`~trainium_eks.local.toolchain.tools.VOLCANO`, packed as ``helm package`` does.
+    """Return the chart of version :data:`~trainium_eks.local.toolchain.tools.VOLCANO`, packed as by ``helm package``.
 
     The same bytes every time, for a release is known by its chart's digest.
 
     Args:
-        environment: of the user: ``PATH``, Go's variables, ``TRN_OFFLINE``.
+        environment: the user's variables: ``PATH``, Go's variables, ``TRN_OFFLINE``.
 
     Raises:
-        go_command.GoFailed: Go or the module cannot be had.
+        go_command.GoFailed: Go or the module is missing.
         store.Unwritable: there is no room for scratch files.
     """
     ours = go_command.go_environment(environment, is_offline(environment))
@@ -40,9 +40,9 @@ def package(environment: Mapping[str, str]) -> bytes:
 
 
 def _files(chart: Path) -> Iterator[tuple[PurePosixPath, Path]]:
-    """Path in the package, and the file.
+    """Yield each path in the package with its file.
 
-    Modules have no symbolic links, and Volcano's ``crd/v1``, which its templates read, is one to ``crd/bases``.
+    Modules have no symbolic links, and Volcano's ``crd/v1``, which its templates read, is a link to ``crd/bases``.
     """
     for file in chart.rglob("*"):
         if not file.is_file():

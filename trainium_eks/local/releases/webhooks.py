@@ -1,8 +1,8 @@
-"""What happens to a chart's webhooks before Helm installs them.
+"""The rewriting of a chart's webhooks before Helm installs them.
 
 The pods of a local cluster are simulated: no process answers behind a Service. A webhook that fails closed would make
-the API server refuse every object it is for, and an APIService would spoil discovery. So webhooks are either sent to
-a real process of this machine, or left out; what was left out stands in the release's manifest as comments.
+the API server refuse all its objects, and an APIService would spoil discovery. So webhooks are either sent to a real
+process of this machine, or left out; the release's manifest lists the left-out ones as comments.
 
 Helm runs this file as its post-renderer, alone and without the package around it::
 
@@ -29,7 +29,7 @@ _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def main() -> None:
-    """A post-renderer: manifest from stdin, manifest to stdout."""
+    """Run as a post-renderer: manifest from stdin, manifest to stdout."""
     manifest = rewritten(sys.stdin.read(), json.loads(sys.argv[1]))
     # With PYTHONUNBUFFERED, sys.stdout drops the rest when a signal cuts a write short, and Helm installs half a chart.
     with open(1, "w", encoding="utf-8", closefd=False) as helm:
@@ -37,10 +37,10 @@ def main() -> None:
 
 
 def rewritten(manifest: str, answering: Answering) -> str:
-    """The manifest with no webhook and no APIService that nobody answers for.
+    """Return the manifest without the webhooks and APIServices that no process answers.
 
     Args:
-        manifest: what a chart renders, many YAML documents.
+        manifest: a chart's rendered objects, many YAML documents.
         answering: the Services behind which a real process is.
     """
     kept, dropped = [], []
@@ -50,7 +50,7 @@ def rewritten(manifest: str, answering: Answering) -> str:
             continue
         before = parsed(document)
         after = _answered(before, answering)
-        # Named also where only some webhooks of an object are.
+        # Listed also where only some webhooks of an object are left out.
         dropped += (
             [f"{before['kind']} {before['metadata']['name']}"]
             if after is None
@@ -61,7 +61,7 @@ def rewritten(manifest: str, answering: Answering) -> str:
         )
         if after is not None:
             kept.append(document if after == before else yaml.safe_dump(after, sort_keys=False))
-    # Within the first document: one of comments alone would be a document without an object.
+    # Within the first document: comments alone would be a document without an object.
     comments = "".join(f"{_LEFT_OUT}{each}\n" for each in dropped)
     return "".join(
         f"---\n{comments if index == 0 else ''}{document.strip()}\n" for index, document in enumerate(kept or [""])
@@ -69,29 +69,29 @@ def rewritten(manifest: str, answering: Answering) -> str:
 
 
 def left_out(manifest: str) -> list[str]:
-    """What :func:`rewritten` left out of this manifest, each as kind and name."""
+    """Return the objects that :func:`rewritten` left out of this manifest, each as kind and name."""
     lines = manifest.splitlines()
     return [line.removeprefix(_LEFT_OUT) for line in lines if line.startswith(_LEFT_OUT)]
 
 
 def documents(manifest: str) -> Iterator[str]:
-    """The YAML documents of a manifest that are more than comments."""
+    """Yield the YAML documents of a manifest that are more than comments."""
     for document in _SEPARATOR.split(manifest):
         if any(line.strip() and not line.lstrip().startswith("#") for line in document.splitlines()):
             yield document
 
 
 def parsed(document: str) -> dict[str, Any]:
-    """One document as data; empty for one that is no object."""
+    """Return one document as data; empty when it is no object."""
     data = yaml.load(document, Loader=_LOADER)
     return data if isinstance(data, dict) else {}
 
 
 def head(document: str) -> dict[str, Any]:
-    """``apiVersion``, ``kind`` and ``metadata`` of a document, without parsing the rest: definitions are long."""
+    """Return ``apiVersion``, ``kind`` and ``metadata`` of a document, without parsing the rest: many are long."""
     lines, within = [], False
     for line in document.splitlines():
-        # A line that begins with something else than a space, a comment or a list's dash begins a field of the top.
+        # A line that begins with anything but a space, a comment or a list's dash begins a field of the top.
         if line[:1] not in ("", " ", "\t", "#", "-"):
             within = line.startswith(("apiVersion:", "kind:", "metadata:"))
         if within:
@@ -101,7 +101,7 @@ def head(document: str) -> dict[str, Any]:
 
 
 def _answered(body: Mapping[str, Any], answering: Answering) -> dict[str, Any] | None:
-    """The object with its webhooks sent to who answers; None when nothing of it is left."""
+    """Return the object with its webhooks sent to the answering processes; None when nothing is left."""
     if body["kind"] == "APIService":
         return None if (body.get("spec") or {}).get("service") else dict(body)
     webhooks = [

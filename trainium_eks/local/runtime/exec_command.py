@@ -1,6 +1,6 @@
-"""``trn local exec``: a command in a container that runs, as ``kubectl exec`` would do it.
+"""``trn local exec``: a command in a running container, with the behaviour of ``kubectl exec``.
 
-The API is not asked: the pods are processes of this user, who may do to them what they like.
+The API is not asked: the pods are processes of this user, with full rights over them.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from trainium_eks.local.spec.plan import Container, Isolation, PodDirectory, Pod
 from trainium_eks.local.spec.planning import rewritten
 
 NOT_EXECUTED = 126
-"""Exit code of a command that cannot be executed, as ``kubectl exec`` has it."""
+"""Exit code of a command that cannot be executed, as in ``kubectl exec``."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class RunningContainer:
 
 
 def find(paths: Paths, pod: str, namespace: str | None, container: str | None) -> RunningContainer:
-    """Where to go.
+    """Return a running container.
 
     Args:
         paths: the stack's files.
@@ -73,9 +73,9 @@ def find(paths: Paths, pod: str, namespace: str | None, container: str | None) -
 
 
 def run(place: RunningContainer, command: Sequence[str]) -> int:
-    """Runs a command there, with this process's input and output; its exit code, 128 and more for a signal.
+    """Run a command there with this process's input and output; return its exit code, 128 and more for a signal.
 
-    Where input and output are a terminal the command gets one of its own.
+    Where input and output are a terminal the command gets a new terminal.
     """
     if sys.stdin.isatty() and sys.stdout.isatty():
         return _with_terminal(place, command)
@@ -97,7 +97,7 @@ def _running(paths: Paths) -> Iterator[tuple[PodPlan, dict[str, Any]]]:
 
 
 def _become(place: RunningContainer, command: Sequence[str], *, terminal: bool) -> None:
-    """In a process of its own. Does not return."""
+    """Run the command in a forked process. Does not return."""
     code = NOT_EXECUTED
     with contextlib.suppress(BaseException):
         try:
@@ -114,7 +114,7 @@ def _go(place: RunningContainer, command: Sequence[str], *, terminal: bool) -> N
         # A process namespace is entered by children.
         child = os.fork()
         if child:
-            # Only the terminal's process gets what is typed to interrupt.
+            # Only the terminal's process gets a typed interrupt.
             with _passed_on(child):
                 os._exit(_code(child))
         linux.die_with_parent(signal.SIGKILL)
@@ -154,14 +154,14 @@ def _with_terminal(place: RunningContainer, command: Sequence[str]) -> int:
 
 
 def _relay(terminal: int) -> None:
-    """Until the other end is closed."""
+    """Copy data both ways until the other end is closed."""
     sources = [0, terminal]
     while True:
         ready, _, _ = select.select(sources, [], [])
         if terminal in ready:
             try:
                 data = os.read(terminal, 65536)
-            except OSError:  # Linux says so when nobody has the other end any more
+            except OSError:  # from Linux, when no process has the other end any more
                 return
             if not data:
                 return
@@ -181,7 +181,7 @@ def _copy_size(terminal: int) -> None:
 
 @contextmanager
 def _passed_on(child: int) -> Iterator[None]:
-    """What asks this process to end asks the child."""
+    """Pass signals that ask this process to end on to the child."""
 
     def passed(number: int, _frame: FrameType | None) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""How far pods can be kept apart on this machine: tried once when the agent starts, from the best way down."""
+"""The isolation of pods on this machine: tried once when the agent starts, from the best kind down."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from trainium_eks.local.spec.plan import Container, Isolation, PodDirectory, Pod
 from trainium_eks.model.validation.parsing import parse_json
 
 _TRY_SECONDS = 60.0
-"""For a pod that ends at once. A machine that is merely busy must not leave pods less isolated for good."""
+"""Time limit for a pod that ends at once. A machine that is merely busy must not leave pods less isolated for good."""
 _NOT_ISOLATED: Mapping[Isolation, str] = {
     Isolation.NET: (
         "they are processes of your user, read this machine's files, and share its memory and processors; "
@@ -34,14 +34,14 @@ _NOT_ISOLATED: Mapping[Isolation, str] = {
 
 @dataclass(frozen=True)
 class Chosen:
-    """The way that was chosen."""
+    """The chosen kind of isolation."""
 
     isolation: Isolation
     refused: Mapping[str, str] = field(default_factory=dict)
-    """Better ways to why they do not work here."""
+    """Better kinds to the reason why they do not work here."""
 
     def sentences(self) -> tuple[str, ...]:
-        """What to tell about it."""
+        """Return the sentences for the user."""
         what = {
             Isolation.NET: "in namespaces of their own, network included",
             Isolation.NS: "in namespaces of their own, on this machine's network",
@@ -52,7 +52,7 @@ class Chosen:
         return tuple(lines)
 
     def save(self, pods: Path) -> None:
-        """Writes it down for ``trn``."""
+        """Save the choice for ``trn``."""
         file = pods / "isolation.json"
         part = file.with_suffix(".part")
         part.write_text(json.dumps({"isolation": self.isolation, "refused": dict(self.refused)}), encoding="utf-8")
@@ -60,7 +60,7 @@ class Chosen:
 
     @staticmethod
     def load(pods: Path) -> "Chosen | None":
-        """What was chosen, if anything was."""
+        """Return the saved choice, if any."""
         try:
             data = parse_json((pods / "isolation.json").read_text(encoding="utf-8"))
             return Chosen(Isolation(data["isolation"]), dict(data["refused"]))
@@ -69,10 +69,10 @@ class Chosen:
 
 
 def candidates(asked: str) -> tuple[Isolation, ...]:
-    """The ways to try, the best first.
+    """Return the kinds to try, the best first.
 
     Args:
-        asked: one of them, or ``auto``.
+        asked: a kind, or ``auto``.
     """
     if asked in {each.value for each in Isolation}:
         return (Isolation(asked),)
@@ -80,12 +80,12 @@ def candidates(asked: str) -> tuple[Isolation, ...]:
 
 
 def attempt(isolation: Isolation, network_pid: int, environment: Mapping[str, str]) -> str:
-    """Why a way does not work; empty when it does. By a pod that ends at once.
+    """Return why a kind does not work; empty when it does. By a pod that ends at once.
 
     Args:
-        isolation: the way.
+        isolation: the kind.
         network_pid: the process that holds the network.
-        environment: for Python.
+        environment: environment of the Python process.
     """
     if isolation is Isolation.PLAIN:
         return ""

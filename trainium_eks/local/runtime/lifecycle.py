@@ -1,7 +1,7 @@
-"""When the containers of a pod start, restart and end: the rules of the kubelet, without a process or a clock.
+"""The starts, restarts and ends of a pod's containers: the rules of the kubelet, without a process or a clock.
 
-A :class:`Lifecycle` is told what happens and what time it is, and answers with what to do. Times are seconds since the
-epoch. Source of the rules: Kubernetes' documentation, "Pod Lifecycle", "Init Containers", "Sidecar Containers".
+A :class:`Lifecycle` takes events with their time, and returns the next steps. Times are seconds since the epoch. Source
+of the rules: Kubernetes' documentation, "Pod Lifecycle", "Init Containers", "Sidecar Containers".
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,17 +12,17 @@ from typing import Any
 from trainium_eks.local.spec.plan import Action, Container, PodPlan, Probe, RestartPolicy
 
 BACK_OFF_SECONDS = 10.0
-"""Before the second restart; it doubles with each further one. The first is at once."""
+"""Wait before the second restart; it doubles with each further one. The first restart is at once."""
 BACK_OFF_LIMIT_SECONDS = 300.0
 BACK_OFF_FORGOTTEN_SECONDS = 600.0
-"""A container that ran as long as that is restarted at once again."""
+"""Run time from which a container is restarted at once again."""
 
 KILLED = 137
-"""Exit code after SIGKILL, as container runtimes say it."""
+"""Exit code after SIGKILL, as container runtimes report it."""
 
 
 class Kind(StrEnum):
-    """What can be found out about a container."""
+    """The kinds of probes and hooks."""
 
     STARTUP = "startup"
     READINESS = "readiness"
@@ -33,16 +33,16 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Start:
-    """Start a container."""
+    """The step to start a container."""
 
     container: Container
     restart: int
-    """How often it was started before."""
+    """Number of earlier starts."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """Do what a probe or hook asks for, and tell :meth:`Lifecycle.found` the outcome."""
+    """The step to run a probe or hook; :meth:`Lifecycle.found` takes the outcome."""
 
     container: Container
     kind: Kind
@@ -52,7 +52,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Signal:
-    """Send SIGTERM, or with force SIGKILL to all that a container runs."""
+    """The step to send SIGTERM to a container, or with ``force`` SIGKILL to all its processes."""
 
     container: Container
     force: bool
@@ -63,7 +63,7 @@ Step = Start | Run | Signal
 
 @dataclass(frozen=True)
 class Ended:
-    """How a container ended."""
+    """The end of a container."""
 
     exit_code: int
     reason: str = ""
@@ -87,7 +87,7 @@ class _Probed:
 
 @dataclass
 class _Status:
-    """What is known of one container."""
+    """The state of one container."""
 
     plan: Container
     state: str = "waiting"  # or running, terminated
@@ -104,7 +104,7 @@ class _Status:
     start_at: float | None = None
     """When to start it again; at once when None."""
     is_starting: bool = False
-    """Somebody was told to start it, and has not said that it runs."""
+    """Whether a start was ordered that is not reported as done yet."""
     is_done: bool = False
     """It ended and is never started again."""
     kill_at: float | None = None
@@ -134,15 +134,15 @@ class _Status:
 
 
 class Lifecycle:
-    """One pod."""
+    """The lifecycle of one pod."""
 
     def __init__(self, plan: PodPlan, now: float, before: Mapping[str, Any] | None = None) -> None:
-        """A pod that begins.
+        """Begin the lifecycle of a pod.
 
         Args:
             plan: the pod.
             now: the time.
-            before: :meth:`to_json` of a shim that was lost with all it ran; restarts are counted on.
+            before: :meth:`to_json` of a shim that was lost with all its processes; its restarts still count.
         """
         self._plan = plan
         self._init = [_Status(each) for each in plan.init]
@@ -155,10 +155,10 @@ class Lifecycle:
         for status in self._all() if before else ():
             self._go_on(status, (before or {})["containers"].get(status.plan.name) or {}, now)
 
-    # --- What there is to do --------------------------------------------------------------------------------------
+    # --- Steps ----------------------------------------------------------------------------------------------------
 
     def steps(self, now: float) -> list[Step]:
-        """What to do now. To be asked after each event, and when :meth:`next_time` has come."""
+        """Return the next steps. To be called after each event, and at :meth:`next_time`."""
         made: list[Step] = []
         deadline = self._plan.deadline_seconds
         if deadline is not None and not self.stopping and now >= self._begun + deadline:
@@ -168,7 +168,7 @@ class Lifecycle:
         else:
             made += self._start_steps(now)
             if self._is_over():
-                # Sidecars end after the containers that they are for, the last first.
+                # Sidecars end after the containers that they serve, the last first.
                 self._end_sidecars(now)
         for status in self._all():
             made += self._probe_steps(status, now)
@@ -176,7 +176,7 @@ class Lifecycle:
         return made
 
     def next_time(self) -> float:
-        """When to ask again at the latest."""
+        """Return the latest time for the next call of :meth:`steps`."""
         times = [float("inf")]
         if self._plan.deadline_seconds is not None and not self.stopping:
             times.append(self._begun + self._plan.deadline_seconds)
@@ -191,20 +191,20 @@ class Lifecycle:
 
     @property
     def stopping(self) -> bool:
-        """Whether the whole pod is being ended."""
+        """Return whether the whole pod is being ended."""
         return self._stop_at is not None
 
     @property
     def is_ended(self) -> bool:
-        """Whether nothing runs and nothing will."""
+        """Return whether no container runs or will run."""
         if any(each.state == "running" for each in self._all()):
             return False
         return self.stopping or self._is_over()
 
-    # --- What happens ---------------------------------------------------------------------------------------------
+    # --- Events ---------------------------------------------------------------------------------------------------
 
     def started(self, name: str, now: float) -> Iterable[Step]:
-        """A container runs now."""
+        """Take note that a container runs now; return the next steps."""
         status = self._status(name)
         status.state, status.reason, status.message, status.started_at = "running", "", "", now
         status.start_at, status.kill_at, status.term_sent, status.killed = None, None, False, False
@@ -225,7 +225,7 @@ class Lifecycle:
         return []
 
     def ended(self, name: str, ended: Ended, now: float) -> None:
-        """A container has ended, or could not be started."""
+        """Take note that a container has ended, or could not be started."""
         status = self._status(name)
         begun = status.started_at if status.state == "running" else now
         status.state, status.exit_code, status.finished_at, status.started_at = (
@@ -235,13 +235,13 @@ class Lifecycle:
             begun,
         )
         status.reason = ended.reason or ("Completed" if ended.exit_code == 0 else "Error")
-        # A container that was killed by a probe does not know why it had to end.
+        # A container that a probe killed has no message; the probe's message stands for it.
         status.message = ended.message or (status.message if status.kill_at is not None else "")
         status.hook_running, status.is_starting, status.kill_at, status.probes = False, False, None, {}
         self._decide(status, now)
 
     def found(self, name: str, kind: Kind, passed: bool, now: float, message: str = "") -> None:
-        """The outcome of a probe or a hook."""
+        """Take the outcome of a probe or a hook."""
         status = self._status(name)
         if kind is Kind.PRE_STOP:
             status.hook_running = False
@@ -267,13 +267,13 @@ class Lifecycle:
                 self._kill(status, now, self._plan.grace_seconds if grace is None else grace, why)
 
     def stop(self, now: float, grace_seconds: float, reason: str = "", message: str = "") -> None:
-        """End the pod; again with a shorter time it ends sooner.
+        """End the pod; a second call with a shorter time ends it sooner.
 
         Args:
             now: the time.
             grace_seconds: between SIGTERM and SIGKILL, the preStop hook included.
-            reason: why, where it is not that somebody deleted the pod.
-            message: the same in words.
+            reason: reason in the pod's status; empty for a deleted pod.
+            message: the reason in words.
         """
         if self._stop_at is None:
             self._stop_at, self.reason, self.message = now, reason, message
@@ -282,10 +282,10 @@ class Lifecycle:
             if status.kill_at is not None:
                 status.kill_at = min(status.kill_at, self._kill_at)
 
-    # --- What to tell ---------------------------------------------------------------------------------------------
+    # --- State ----------------------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """All that a pod's status is made of."""
+        """Return all data for a pod's status."""
         return {
             "begunAt": self._begun,
             "ended": self.is_ended,
@@ -296,7 +296,7 @@ class Lifecycle:
             "containers": {each.plan.name: _told(each) for each in self._all()},
         }
 
-    # --- Within ---------------------------------------------------------------------------------------------------
+    # --- Inside ---------------------------------------------------------------------------------------------------
 
     def _all(self) -> list[_Status]:
         return self._init + self._main
@@ -305,7 +305,7 @@ class Lifecycle:
         return next(each for each in self._all() if each.plan.name == name)
 
     def _go_on(self, status: _Status, before: Mapping[str, Any], now: float) -> None:
-        """After a shim was lost: what ran has ended with it; what had ended stays so."""
+        """Restore a container after the loss of its shim. A running one has ended; an ended one restarts by policy."""
         status.restarts = int(before.get("restartCount") or 0)
         status.last = before.get("last")
         state = before.get("state")
@@ -342,7 +342,7 @@ class Lifecycle:
         return [Start(status.plan, status.restarts)]
 
     def _end_all(self, now: float) -> None:
-        # Those that a sidecar is for end first, and only then the sidecar.
+        # The containers that a sidecar serves end first, and only then the sidecar.
         groups = [[each for each in self._all() if not each.plan.is_sidecar]]
         groups += [[each] for each in reversed(self._init) if each.plan.is_sidecar]
         for group in groups:
@@ -377,7 +377,7 @@ class Lifecycle:
             return []
         hook = status.plan.pre_stop
         if hook is not None and Kind.PRE_STOP not in status.probes:
-            # Marked as done by an entry of its own, so that it is run once.
+            # Marked as done by a separate entry, so that it is run once.
             status.probes[Kind.PRE_STOP] = _Probed(Kind.PRE_STOP, Probe(hook), float("inf"), passed=True)
             status.hook_running = True
             return [Run(status.plan, Kind.PRE_STOP, hook, max(status.kill_at - now, 0.1))]
@@ -397,7 +397,7 @@ class Lifecycle:
         return made
 
     def _decide(self, status: _Status, now: float) -> None:
-        """After an end: whether it is the last."""
+        """Decide after an end whether the container restarts, and when."""
         if self.stopping or not self._may_restart(status) or (self._is_over() and status.plan.is_sidecar):
             status.is_done = True
             return
@@ -425,21 +425,21 @@ class Lifecycle:
         return policy is RestartPolicy.ALWAYS or (policy is RestartPolicy.ON_FAILURE and status.exit_code != 0)
 
     def _is_failed(self) -> bool:
-        """An init container that failed for good keeps all else from starting."""
+        """Return whether an init container failed for good, which keeps all others from starting."""
         return any(each.is_done and each.exit_code != 0 and not each.plan.is_sidecar for each in self._init)
 
     def _is_over(self) -> bool:
-        """Whether no container but sidecars runs or will run again."""
+        """Return whether no container but sidecars runs or will run again."""
         return self._is_failed() or all(each.is_done for each in self._main)
 
 
 def _is_past(status: _Status) -> bool:
-    """Whether what comes after an init container may start."""
+    """Return whether the containers after an init container may start."""
     return status.started if status.plan.is_sidecar else (status.is_done and status.exit_code == 0)
 
 
 def _is_due_later(status: _Status, probed: _Probed) -> bool:
-    """Whether a probe will be asked again. Others wait for the startup probe, which is not repeated once it passed."""
+    """Return whether a probe will run again. Others wait for the startup probe, which is not repeated after a pass."""
     if probed.running or probed.kind is Kind.PRE_STOP or status.hook_running or status.kill_at is not None:
         return False
     if probed.kind is Kind.STARTUP:

@@ -1,7 +1,7 @@
-"""What a container's processes use, and how they are ended: read from ``/proc``, where it is there.
+"""The memory of a container's processes, and their end: read from ``/proc``, where it exists.
 
 Control groups would do it, but belong to root. Nor would a limit on the address space: PyTorch reserves far more than
-it uses. So the memory that is really in use is looked at again and again, the more often the closer it is to the limit.
+it uses. So the memory in use is read again and again, the more often the closer it is to the limit.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _PROC = Path("/proc")
 
 
 class Watch:
-    """Looks after the containers of a pod."""
+    """The watch over the memory and processes of a pod's containers."""
 
     def __init__(self, plan: PodPlan) -> None:
         self._limits = {each.name: each.memory_bytes for each in plan.all_containers}
@@ -29,11 +29,11 @@ class Watch:
 
     @property
     def next_time(self) -> float:
-        """When to look again."""
+        """Return the time of the next look."""
         return self._next
 
     def too_much(self, pids: Mapping[str, int], now: float) -> dict[str, tuple[str, str]]:
-        """Containers that use too much, with reason and message.
+        """Return the containers above their limits, with reason and message.
 
         Args:
             pids: each running container's first process.
@@ -48,7 +48,7 @@ class Watch:
             limit = self._limits[name]
             used = sum(map(_resident, processes)) if limit else 0
             if limit and used > limit:
-                # What processes share was counted for each of them; asking exactly is slow.
+                # Shared memory was counted for each process; the exact figure is slow to read.
                 used = sum(map(_proportional, processes))
             if limit and used > limit:
                 found[name] = ("OOMKilled", f"{used // 2**20} MiB in use, and the limit is {limit // 2**20} MiB")
@@ -58,7 +58,7 @@ class Watch:
 
 
 def tree(pid: int) -> list[int]:
-    """A process and all its descendants; what its children leave behind becomes its own in a process namespace."""
+    """Return a process and all its descendants; in a process namespace, the first process adopts orphans."""
     if not linux.AVAILABLE:
         return _tree_by_ps(pid)
     found, todo = [], [pid]
@@ -72,7 +72,7 @@ def tree(pid: int) -> list[int]:
 
 
 def kill_tree(pid: int) -> None:
-    """Ends a process and its descendants; where there is no process namespace that does it."""
+    """Kill a process and its descendants, where no process namespace does it."""
     for each in tree(pid):
         with contextlib.suppress(OSError):
             os.kill(each, signal.SIGKILL)
@@ -81,7 +81,7 @@ def kill_tree(pid: int) -> None:
 
 
 def kill_descendants(pid: int) -> None:
-    """Ends all that a process has started, again until none is left."""
+    """Kill all descendants of a process, again until none is left."""
     for _ in range(5):
         descendants = [each for each in tree(pid) if each != pid]
         if not descendants:
@@ -106,12 +106,12 @@ def _tree_by_ps(pid: int) -> list[int]:
 
 
 def _resident(pid: int) -> int:
-    """Bytes that a process holds itself: not files that it has mapped, which can be read again."""
+    """Return the bytes that a process holds itself: not files that it has mapped, which can be read again."""
     return _sum(f"/proc/{pid}/status", (b"RssAnon:", b"RssShmem:"))
 
 
 def _proportional(pid: int) -> int:
-    """The same, with what is shared divided by those who share it."""
+    """Return the same bytes, with shared memory divided by the number of its users."""
     return _sum(f"/proc/{pid}/smaps_rollup", (b"Pss_Anon:", b"Pss_Shmem:"))
 
 

@@ -1,8 +1,8 @@
-"""What containers write: kept line by line with its time, bounded in size, and read again for ``kubectl logs``.
+"""The logs of containers: kept line by line with their time, bounded in size, and read again for ``kubectl logs``.
 
-A line on disk is ``<time> <F|P> <text>``, as CRI's logs have it but for the stream, which nobody asks for. ``P`` marks
-a part of a line that is too long. Where a log becomes too large, what is there moves to ``<file>.old``, and what was
-there is gone.
+A line on disk is ``<time> <F|P> <text>``, as in CRI's logs but without the stream, which is never needed. ``P`` marks a
+part of a line that is too long. A log that becomes too large moves to ``<file>.old``, and the former ``<file>.old`` is
+lost.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from pathlib import Path
 from trainium_eks.local.runtime import beneath
 
 LIMIT_BYTES = 10 * 2**20
-"""Of one file; of each run of a container there are at most two."""
+"""Limit of one file; each run of a container has at most two."""
 
 LINE_BYTES = 16 * 2**10
 """Longer lines are kept in parts."""
@@ -37,7 +37,7 @@ class Writer:
         self._size = os.fstat(self._opened).st_size
 
     def write(self, data: bytes, now: float) -> None:
-        """Adds what was read. The beginning of a line is kept until its end comes."""
+        """Append data. The beginning of a line is held back until its end comes."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         stamp = timestamp(now).encode()
         made = []
@@ -51,18 +51,18 @@ class Writer:
         self._append(b"".join(made))
 
     def flush(self, now: float) -> None:
-        """Adds the beginning of a line whose end has not come for a while, such as a question."""
+        """Append the held-back beginning of a line, such as a question, when its end has not come for a while."""
         if self._rest:
             self._append(_entry(timestamp(now).encode(), _PART, self._rest))
             self._rest = b""
 
     @property
     def has_rest(self) -> bool:
-        """Whether the beginning of a line is kept."""
+        """Return whether the beginning of a line is held back."""
         return bool(self._rest)
 
     def close(self, now: float) -> None:
-        """Ends it."""
+        """Append the rest and close the file."""
         self.flush(now)
         os.close(self._opened)
 
@@ -85,14 +85,14 @@ def _entry(stamp: bytes, kind: bytes, text: bytes) -> bytes:
 
 
 def timestamp(seconds: float) -> str:
-    """RFC 3339 with nanoseconds, as Kubernetes has it in logs."""
+    """Return a time in RFC 3339 with nanoseconds, as in Kubernetes' logs."""
     whole, fraction = divmod(round(seconds * 10**6), 10**6)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{fraction:06d}000Z"
 
 
 @dataclass(frozen=True)
 class LogFilter:
-    """What of a log is asked for (``PodLogOptions``)."""
+    """The requested part of a log (``PodLogOptions``)."""
 
     follow: bool = False
     tail: int | None = None
@@ -104,7 +104,7 @@ class LogFilter:
 
 
 class Reader:
-    """Reads the log of one run, from its beginning to what is there, and later what was added."""
+    """A reader of one run's log, from its beginning to its present end, and later of additions."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -112,7 +112,7 @@ class Reader:
         self._rest = b""
 
     def entries(self) -> Iterator[tuple[str, bool, bytes]]:
-        """What has been added since the last call: time, whether a line ends there, and text."""
+        """Yield the entries since the last call: time, whether a line ends there, and text."""
         if self._opened is None:
             with contextlib.suppress(OSError):
                 yield from self._parsed(beneath.end_of(self._file.with_name(f"{self._file.name}.old"), 2 * LIMIT_BYTES))
@@ -123,7 +123,7 @@ class Reader:
         while True:
             while data := os.read(self._opened, 2**20):
                 yield from self._parsed(data)
-            # Moved away meanwhile: it goes on in the new file.
+            # When the file has been moved away, the log continues in the new file.
             try:
                 now = os.stat(self._file)
             except FileNotFoundError:
@@ -137,7 +137,7 @@ class Reader:
                 yield from self._parsed(rest)
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Close the file."""
         if self._opened is not None:
             os.close(self._opened)
             self._opened = None
@@ -152,7 +152,7 @@ class Reader:
 
 
 class Selection:
-    """Turns entries of a log into the bytes that are asked for. One for each answer."""
+    """The bytes of a log that a request asks for. One for each answer."""
 
     def __init__(self, wanted: LogFilter) -> None:
         self._wanted = wanted
@@ -161,18 +161,18 @@ class Selection:
 
     @property
     def is_full(self) -> bool:
-        """Whether as many bytes were given as may be."""
+        """Return whether the limit of bytes is reached."""
         return self._left is not None and self._left <= 0
 
     def first(self, reader: Reader) -> bytes:
-        """What is there when the answer begins."""
+        """Return the selected text of the log when the answer begins."""
         entries = [each for each in reader.entries() if each[0] >= self._wanted.since]
         if self._wanted.tail is not None:
             entries = _last_lines(entries, self._wanted.tail)
         return self._shown(entries)
 
     def more(self, reader: Reader) -> bytes:
-        """What has been added."""
+        """Return the text added since the last call."""
         return self._shown(reader.entries())
 
     def _shown(self, entries: "Iterator[tuple[str, bool, bytes]] | list[tuple[str, bool, bytes]]") -> bytes:

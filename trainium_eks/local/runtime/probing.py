@@ -1,4 +1,4 @@
-"""Probes and hooks, each in a process of its own: they may take their time and run in the container's namespaces."""
+"""Probes and hooks, each in a separate process: they may take their time and run in the container's namespaces."""
 
 import contextlib
 import os
@@ -13,17 +13,17 @@ from trainium_eks.local.spec.plan import Action, Container, Isolation, PodPlan
 
 
 def begin(container: Container, action: Action, pid: int, plan: PodPlan, timeout_seconds: float) -> tuple[int, int]:
-    """Begins what a probe or hook asks for.
+    """Start the action of a probe or hook.
 
     Args:
-        container: whose it is.
-        action: what to do.
+        container: the container of the probe or hook.
+        action: the action.
         pid: the container's first process.
         plan: the pod.
-        timeout_seconds: for connections; a command is ended by whoever waits for it.
+        timeout_seconds: limit for connections; a command is ended by the process that waits for it.
 
     Returns:
-        The process to wait for, which ends with 0 if it went well, and where its words can be read.
+        The process to wait for, which ends with 0 on success, and a descriptor to read its output from.
     """
     said, saying = os.pipe()
     child = os.fork()
@@ -78,7 +78,7 @@ def _connect(action: Action, plan: PodPlan, timeout_seconds: float) -> None:
 
 
 def _status(connection: socket.socket, action: Action, host: str, timeout_seconds: float) -> int:
-    """The status of the answer. By hand: importing an HTTP client takes longer than the question."""
+    """Return the status of the answer. By hand: importing an HTTP client takes longer than the request."""
     if action.scheme == "HTTPS":
         # As the kubelet: it does not know the authority of a container's certificate.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

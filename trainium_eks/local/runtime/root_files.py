@@ -1,9 +1,9 @@
-"""The file system that a container sees: the machine's own, read-only, with the pod's volumes in their places.
+"""The file system that a container sees: the machine's, read-only, with the pod's volumes in their places.
 
-A user namespace may not put an overlay on ``/``. So the root is a small file system in memory, and what the machine
-has is bound into it. A directory that must show something the machine does not have (``/etc/volcano``) is built the
-same way one level down: its entries are bound one by one. What to build is decided by :func:`layout`, which only
-looks at the machine; :func:`build` does it, in a mount namespace of the container's own.
+A user namespace may not put an overlay on ``/``. So the root is a small file system in memory, into which the machine's
+directories are bound. A directory that must show a path missing on the machine (``/etc/volcano``) is built the same way
+one level down: its entries are bound one by one. :func:`layout` decides on the mounts, and only reads from the machine;
+:func:`build` makes them, in the container's mount namespace.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from trainium_eks.local.runtime import beneath
 from trainium_eks.local.spec.plan import Mount
 
 EMPTY = ("/dev", "/proc", "/run", "/sys")
-"""Of these nothing of the machine is shown, but for what :func:`build` puts there."""
+"""Directories that show nothing of the machine, except the mounts of :func:`build`."""
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _ROOT_SIZE = "256m"
@@ -27,19 +27,19 @@ _ASIDE = ".mount"
 
 @dataclass(frozen=True)
 class Layout:
-    """How to build a root."""
+    """The directories and mounts of a root."""
 
     composed: tuple[str, ...]
     """Directories that are put together entry by entry, parents first; ``/`` is the first."""
     mounts: tuple[Mount, ...]
-    """What is mounted then, parents first."""
+    """Mounts made after these, parents first."""
 
 
 def layout(mounts: Iterable[Mount]) -> Layout:
-    """What has to be built for these mounts.
+    """Return the root's layout for these mounts.
 
     Args:
-        mounts: of a container; parents of a target may be symbolic links of the machine (``/var/run``).
+        mounts: mounts of a container; parents of a target may be symbolic links of the machine (``/var/run``).
     """
     wanted: dict[str, Mount] = {}
     for each in mounts:
@@ -59,7 +59,7 @@ def layout(mounts: Iterable[Mount]) -> Layout:
 
 
 def _outer(target: str, wanted: Mapping[str, Mount]) -> Mount | None:
-    """The innermost mount that a target lies in."""
+    """Return the innermost mount that a target lies in."""
     parent = os.path.dirname(target)
     while parent != "/":
         if parent in wanted:
@@ -69,7 +69,7 @@ def _outer(target: str, wanted: Mapping[str, Mount]) -> Mount | None:
 
 
 def _can_be_covered(target: str, source: str) -> bool:
-    """Whether the machine has something of the same kind there, onto which to mount."""
+    """Return whether the machine has a path of the same kind there, onto which to mount."""
     if any(target == each or target.startswith(f"{each}/") for each in EMPTY):
         return False
     try:
@@ -80,11 +80,11 @@ def _can_be_covered(target: str, source: str) -> bool:
 
 
 def build(root: Path, wanted: Layout, shared_memory: Path, *, read_only: bool = False) -> None:
-    """Builds the root and goes there. In a mount and process namespace of the container's own.
+    """Build the root and change to it, in the container's mount and process namespaces.
 
     Args:
         root: an empty directory.
-        wanted: what to build.
+        wanted: the layout.
         shared_memory: the pod's ``/dev/shm``.
         read_only: whether the container may not write into the root either.
     """
@@ -109,10 +109,10 @@ def build(root: Path, wanted: Layout, shared_memory: Path, *, read_only: bool = 
 
 
 def pinned(mount: Mount) -> Mount:
-    """Return the mount with its source opened: nobody can change any more what it stands for.
+    """Return the mount with its source opened, so that a pod can no longer exchange the source.
 
     Raises:
-        OSError: a part of the volume is asked for, and leads out of the volume.
+        OSError: the path in the volume leads out of the volume.
     """
     if not mount.below:
         return mount
@@ -121,7 +121,7 @@ def pinned(mount: Mount) -> Mount:
 
 
 def _mount(root: Path, mount: Mount) -> None:
-    """Mounts in the root. The target may lie in a volume that other pods change meanwhile."""
+    """Mount in the root. The target may lie in a volume that other pods change meanwhile."""
     is_file = not os.path.isdir(mount.source)
     target = beneath.made(root, mount.target, is_file=is_file, links_in_root=True)
     try:
@@ -129,7 +129,7 @@ def _mount(root: Path, mount: Mount) -> None:
         if not mount.read_only:
             linux.bind(mount.source, place)
             return
-        # Made read-only where nobody can exchange it, and moved to its place then.
+        # Made read-only where no pod can exchange it, and then moved to its place.
         aside = str(root / _ASIDE)
         _make_target(mount.source, aside)
         linux.bind(mount.source, aside, read_only=True)
@@ -143,7 +143,7 @@ def _compose(directory: str, place: str, composed: set[str], targets: set[str]) 
     try:
         entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
     except OSError:
-        return  # not there, or not for us to see
+        return  # missing, or not readable for this user
     for entry in entries:
         here, there = f"{directory.rstrip('/')}/{entry.name}", f"{place}/{entry.name}"
         if here in composed or here in EMPTY:
@@ -154,7 +154,7 @@ def _compose(directory: str, place: str, composed: set[str], targets: set[str]) 
             os.symlink(os.readlink(here), there)
         elif entry.is_dir() or entry.is_file():
             _make_target(here, there)
-            # What is not for this user to see stays empty.
+            # Entries that this user may not read stay empty.
             with contextlib.suppress(OSError):
                 linux.bind(here, there, read_only=True)
 

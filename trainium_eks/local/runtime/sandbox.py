@@ -1,7 +1,7 @@
-"""Processes in a pod's namespaces: started, entered, and ended with whoever looks after them.
+"""The processes in a pod's namespaces: their start, their end with the shim, and the entry of other processes.
 
 Each container has a small process in between, which stays outside of the container's process namespace and ends as the
-container's first process does. Whoever dies takes along what it has started (``PR_SET_PDEATHSIG``), and the kernel ends
+container's first process does. A process that dies takes its children along (``PR_SET_PDEATHSIG``), and the kernel ends
 a process namespace with its first process: so a shim that is killed leaves nothing behind.
 """
 
@@ -20,7 +20,7 @@ from trainium_eks.local.runtime import root_files
 from trainium_eks.local.spec.plan import Container, Isolation, Mount, PodDirectory, PodPlan
 
 NOT_STARTED = 128
-"""Exit code of a container whose command cannot be executed, as container runtimes say it."""
+"""Exit code of a container whose command cannot be executed, as container runtimes report it."""
 
 PROCESS_LIMIT = 8192
 """Processes and threads of all pods together, in each user namespace."""
@@ -31,26 +31,26 @@ _POD = Namespaces.USER | Namespaces.MOUNT | Namespaces.UTS | Namespaces.IPC
 
 
 class StartError(Exception):
-    """A container could not be started; the message says why."""
+    """The error of a container that could not be started; the message says why."""
 
 
 @dataclass(frozen=True)
 class Started:
-    """A container that runs."""
+    """A running container."""
 
     waited: int
     """The process to wait for; its exit code is the container's."""
     pid: int
-    """The container's first process, as the machine numbers it."""
+    """The container's first process, by its id on the machine."""
     output: int
-    """Where what it writes can be read."""
+    """Descriptor from which its output can be read."""
 
 
 class Sandbox:
-    """What the containers of a pod share: host name, IPC, memory volumes and network."""
+    """The sandbox that a pod's containers share: host name, IPC, memory volumes and network."""
 
     def __init__(self, plan: PodPlan, directory: PodDirectory) -> None:
-        """Makes it.
+        """Make the sandbox.
 
         Raises:
             OSError: the machine does not allow it.
@@ -68,11 +68,11 @@ class Sandbox:
 
     @property
     def holder(self) -> int:
-        """The process that holds it; 0 where there is none to hold."""
+        """Return the process that holds the sandbox; 0 without isolation."""
         return self._holder
 
     def start(self, container: Container) -> Started:
-        """Starts a container.
+        """Start a container.
 
         Raises:
             StartError: its command cannot be executed, or its files cannot be put in place.
@@ -81,7 +81,7 @@ class Sandbox:
         for each in (place, self._directory.scratch(container.name), self._directory.root(container.name)):
             each.mkdir(parents=True, exist_ok=True)
         if container.termination_log:
-            # Anew: what is left of the run before may be anything.
+            # Anew: the run before may have left any kind of file.
             Path(container.termination_log).unlink(missing_ok=True)
             Path(container.termination_log).touch()
         output, written = os.pipe()
@@ -104,7 +104,7 @@ class Sandbox:
         return Started(child, int(number), output)
 
     def close(self) -> None:
-        """Ends what holds it."""
+        """End the process that holds the sandbox."""
         if self._holder:
             with contextlib.suppress(OSError):
                 os.kill(self._holder, signal.SIGKILL)
@@ -135,7 +135,7 @@ class Sandbox:
     # --- In a container's processes -------------------------------------------------------------------------------
 
     def _run(self, container: Container, output: int, telling: int) -> None:
-        """In the process in between, or in plain mode in the container's own."""
+        """Run in the process in between, or in plain mode in the container's first process."""
         linux_namespaces = self._plan.isolation is not Isolation.PLAIN
         if linux.AVAILABLE:
             linux.die_with_parent(signal.SIGKILL)
@@ -158,7 +158,7 @@ class Sandbox:
         linux.die_with_parent(signal.SIGKILL)
         linux.make_private("/")
         scratch = str(self._directory.scratch(container.name))
-        # /var/tmp is for what outlives a restart of the machine; here both end with the container's pod.
+        # /var/tmp is for files that outlive a restart of the machine; here both end with the container's pod.
         private = tuple(Mount(scratch, path) for path in ("/tmp", "/var/tmp"))
         targets = {each.target for each in container.mounts}
         mounts = [each for each in private if each.target not in targets]
@@ -179,13 +179,13 @@ class Sandbox:
 
 
 def execute(argv: Sequence[str], environment: Mapping[str, str], directory: str, output: int = -1) -> None:
-    """Becomes a container's command. Does not return.
+    """Become a container's command. Does not return.
 
     Args:
         argv: program, looked for in the environment's ``PATH``, and arguments.
-        environment: all of it.
-        directory: to start in.
-        output: where it writes, both kinds; where this process does when negative.
+        environment: the complete environment.
+        directory: directory to start in.
+        output: descriptor for its standard output and standard error; this process's own when negative.
 
     Raises:
         OSError: it cannot be executed.
@@ -213,14 +213,14 @@ def execute(argv: Sequence[str], environment: Mapping[str, str], directory: str,
 
 
 def enter(pid: int, isolation: Isolation) -> None:
-    """Goes where a container is. Processes that are started from then on are among the container's.
+    """Enter a container's namespaces. Processes started from then on are among the container's.
 
     Args:
         pid: the container's first process.
         isolation: the pod's.
 
     Raises:
-        OSError: it is gone.
+        OSError: the container is gone.
     """
     if isolation is Isolation.PLAIN:
         return
@@ -229,7 +229,7 @@ def enter(pid: int, isolation: Isolation) -> None:
 
 
 def wait_as(pid: int) -> None:
-    """Ends this process as that one ends: with its exit code, or 128 and the number of the signal."""
+    """Wait for a process and end this one with its exit code, or 128 and the number of the signal."""
     while True:
         try:
             _, status = os.waitpid(pid, 0)
@@ -240,7 +240,7 @@ def wait_as(pid: int) -> None:
 
 
 def _limit_processes() -> None:
-    """So that a program that multiplies does not take the machine along."""
+    """Limit the number of processes, so that a program that multiplies does not take the machine along."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
     limit = PROCESS_LIMIT if hard == resource.RLIM_INFINITY else min(PROCESS_LIMIT, hard)
     if soft == resource.RLIM_INFINITY or soft > limit:
@@ -249,7 +249,7 @@ def _limit_processes() -> None:
 
 
 def _forked(work: Callable[[int], None]) -> int:
-    """A process that does the work, once it has closed the descriptor that it is given."""
+    """Return a process that does the work, once it has closed the descriptor that it is given."""
     told, telling = os.pipe()
     child = os.fork()
     if child == 0:
@@ -265,10 +265,10 @@ def _forked(work: Callable[[int], None]) -> int:
 
 
 def _end_with(work: Callable[[], None], telling: int) -> None:
-    """Does the work in a process that was forked off, and ends it; what goes wrong is told."""
+    """Do the work in a forked process, and end it; an error is reported to the parent."""
     try:
         work()
-    except BaseException as error:  # noqa: BLE001 (whatever it is, the parent's code must not go on here)
+    except BaseException as error:  # noqa: BLE001 (after any error, the parent's code must not continue here)
         said = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or repr(error)
         with contextlib.suppress(OSError):
             os.write(telling, f"{_PROBLEM}{' '.join(said.split())}\n".encode())

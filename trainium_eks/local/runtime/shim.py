@@ -1,8 +1,8 @@
 """The shim: one process a pod, which runs its containers and outlives the agent.
 
-It reads ``plan.json``, writes ``state.json`` whenever something changes and tells the agent so, if there is one. It
-takes orders by signals: SIGHUP, read ``stop.json`` and end the pod that way; SIGTERM, end everything at once.
-``python -m trainium_eks.local.runtime.shim <directory of the pod>``; standard library alone, so that it starts at once.
+It reads ``plan.json``, writes ``state.json`` at each change and reports the change to the agent, if one runs. It takes
+orders by signals: SIGHUP, read ``stop.json`` and end the pod that way; SIGTERM, end everything at once. ``python -m
+trainium_eks.local.runtime.shim <directory of the pod>``; standard library alone, so that it starts at once.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from trainium_eks.local.spec.plan import Container, Isolation, PodDirectory, Pod
 from trainium_eks.model.validation.parsing import parse_json
 
 AGENT_SOCKET = "agent.sock"
-"""Where the agent hears of changes, in the directory of all pods."""
+"""Socket at which the agent hears of changes, in the directory of all pods."""
 
 FLUSH_SECONDS = 0.5
 """How long the beginning of a line may wait for its end."""
@@ -46,7 +46,7 @@ class _Running:
     """Why this shim killed it."""
     message: str = ""
     ended: int | None = None
-    """Its exit code, once it has ended; what it wrote may still be read."""
+    """Its exit code, once it has ended; its output may still be read."""
     written_at: float = 0.0
 
 
@@ -61,7 +61,7 @@ class _Doing:
 
 
 class Shim:
-    """Runs one pod."""
+    """The runner of one pod."""
 
     def __init__(self, directory: PodDirectory) -> None:
         self._directory = directory
@@ -76,7 +76,7 @@ class Shim:
         self._problem = ""
 
     def run(self) -> None:
-        """Until the pod has ended."""
+        """Run until the pod has ended."""
         wakeup, written = os.pipe()
         for descriptor in (wakeup, written):
             os.set_blocking(descriptor, False)
@@ -107,7 +107,7 @@ class Shim:
         if not self._stop_now:
             self._write_state()
 
-    # --- Doing what the rules say ---------------------------------------------------------------------------------
+    # --- Steps ----------------------------------------------------------------------------------------------------
 
     def _do(self, steps: list[Step], now: float) -> None:
         for step in steps:
@@ -134,7 +134,7 @@ class Shim:
         self._do(list(self._life.started(container.name, now)), now)
 
     def _forget_logs(self, name: str, restart: int) -> None:
-        """Of each container the present run's log is kept and the one before."""
+        """Delete a container's logs except those from the present run and the run before."""
         for file in self._directory.container(name).glob("*.log*"):
             number = file.name.partition(".")[0]
             if number.isdecimal() and int(number) < restart - 1:
@@ -175,7 +175,7 @@ class Shim:
         if self._plan.isolation is Isolation.PLAIN:
             memory.kill_descendants(os.getpid())
 
-    # --- Noticing what happens ------------------------------------------------------------------------------------
+    # --- Events ---------------------------------------------------------------------------------------------------
 
     def _wait(self, wakeup: int) -> None:
         now = time.time()
@@ -193,7 +193,7 @@ class Shim:
         self._watch_memory(now)
         for pid, doing in self._doing.items():
             if now >= doing.deadline:
-                # How it ends is heard like all else.
+                # Its end is noticed like any other.
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
                 doing.deadline = float("inf")
@@ -207,7 +207,7 @@ class Shim:
     def _hear_stop(self) -> None:
         order = _read(self._directory.stop)
         if order is not None:
-            # Counted from when it was asked: a shim may be started for a pod that is to end.
+            # Counted from the order's time: a shim may be started for a pod that is to end.
             begun = float(order["at"])
             self._life.stop(begun, float(order["graceSeconds"]), str(order["reason"]), str(order["message"]))
 
@@ -250,7 +250,7 @@ class Shim:
     def _end(self, name: str, running: _Running, now: float) -> None:
         if self._plan.isolation is Isolation.PLAIN:
             memory.kill_tree(running.started.pid)
-        # All that it wrote is in the pipe by now; what a process that it left behind may add is not waited for.
+        # All its output is in the pipe by now; output of a process that it left behind is not awaited.
         with contextlib.suppress(BlockingIOError, KeyError):
             while data := os.read(running.started.output, 2**16):
                 running.writer.write(data, now)
@@ -266,7 +266,7 @@ class Shim:
         self._life.ended(name, Ended(code, reason, message), now)
 
     def _last_words(self, container: Container, code: int, restart: int) -> str:
-        """What the container said at its end (``terminationMessagePath``)."""
+        """Return the container's termination message (``terminationMessagePath``)."""
         said = b""
         if container.termination_log:
             with contextlib.suppress(OSError):
@@ -298,7 +298,7 @@ class Shim:
             running.reason, running.message = why
             self._kill(running)
 
-    # --- Telling --------------------------------------------------------------------------------------------------
+    # --- State ----------------------------------------------------------------------------------------------------
 
     def _write_state(self, problem: str = "") -> None:
         state = {**self._life.to_json(), "problem": problem, "holder": 0 if problem else self._sandbox.holder}
@@ -313,11 +313,11 @@ class Shim:
             part.write_text(text, encoding="utf-8")
             part.replace(self._directory.state)
         except OSError as error:
-            sys.stderr.write(f"state: {error}\n")  # said again with the next change
+            sys.stderr.write(f"state: {error}\n")  # written again with the next change
             self._told = ""
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.setblocking(False)
-            # By a short name: a socket's path is limited to some 100 characters, and this process is in there.
+            # By a short name: a socket's path is limited to some 100 characters, and this process runs in there.
             sender.sendto(self._plan.uid.encode(), f"../{AGENT_SOCKET}")
 
 
@@ -330,7 +330,7 @@ def _read(file: Path) -> dict[str, Any] | None:
 
 
 def main(argument: str) -> None:
-    """Runs the pod of a directory."""
+    """Run the pod of a directory."""
     directory = Path(argument)
     os.chdir(directory)
     Shim(PodDirectory(directory)).run()

@@ -1,1 +1,1 @@
-"""From a pod's object to what its shim runs."""
+"""The plan of a pod for its shim, made from the pod's object."""

@@ -19,7 +19,7 @@ _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
 
 def expanded(text: str, variables: Mapping[str, str]) -> str:
-    """The text with ``$(NAME)`` replaced; ``$$`` is ``$``, and what is not known stays as it is."""
+    """Return the text with ``$(NAME)`` replaced; ``$$`` is ``$``, and unknown names stay unchanged."""
 
     def value(found: re.Match[str]) -> str:
         if found[0] == "$$":
@@ -30,7 +30,7 @@ def expanded(text: str, variables: Mapping[str, str]) -> str:
 
 
 def variables(pod: Body, container: Body, known: Known) -> dict[str, str]:
-    """A container's variables: services', then ``envFrom``, then ``env``, a later one over an earlier.
+    """Return a container's variables: services', then ``envFrom``, then ``env``, a later one over an earlier.
 
     Raises:
         Unmet: a ConfigMap, Secret or key is missing.
@@ -52,12 +52,12 @@ def variables(pod: Body, container: Body, known: Known) -> dict[str, str]:
 
 
 def service_variables(services: Sequence[Body], namespace: str) -> dict[str, str]:
-    """What tells a container of the services in its namespace (``NAME_SERVICE_HOST``, and Docker's links)."""
+    """Return the variables of the services in a container's namespace (``NAME_SERVICE_HOST``, and Docker's links)."""
     made: dict[str, str] = {}
     for service in services:
         spec, address = service["spec"], service["spec"].get("clusterIP")
         if service["metadata"]["name"] == "kubernetes" and namespace == "default":
-            continue  # every pod is told of that one, with the address at which it is reached from here
+            continue  # every pod gets that service's variables, with the API server's address for pods
         if service["metadata"]["namespace"] != namespace or not address or address == "None" or not spec.get("ports"):
             continue
         made |= _of_service(service["metadata"]["name"], address, spec["ports"])
@@ -65,10 +65,10 @@ def service_variables(services: Sequence[Body], namespace: str) -> dict[str, str
 
 
 def field_value(path: str, pod: Body, known: Known) -> str:
-    """What a ``fieldRef`` names.
+    """Return the value of a ``fieldRef``.
 
     Raises:
-        Unmet: it is none of those that Kubernetes knows.
+        Unmet: it is no field that Kubernetes knows.
     """
     metadata, spec, status = pod["metadata"], pod["spec"], known.node.get("status") or {}
     if found := _SUBSCRIPT.fullmatch(path):
@@ -93,7 +93,7 @@ def field_value(path: str, pod: Body, known: Known) -> str:
 
 
 def resource_value(reference: Body, pod: Body, container: Body, known: Known) -> str:
-    """What a ``resourceFieldRef`` names, in units of its divisor, rounded up."""
+    """Return the value of a ``resourceFieldRef``, in units of its divisor, rounded up."""
     spec = pod["spec"]
     named = reference.get("containerName")
     if named:
@@ -103,17 +103,17 @@ def resource_value(reference: Body, pod: Body, container: Body, known: Known) ->
     amounts = (container.get("resources") or {}).get(kind) or {}
     amount = amounts.get(resource)
     if amount is None and kind == "limits":
-        # Without a limit of its own a container may have all that the node gives to pods.
+        # A container without a limit may use all of the node's allocatable amount.
         amount = ((known.node.get("status") or {}).get("allocatable") or {}).get(resource)
     divisor = quantity(str(reference.get("divisor") or "1")) or 1
     return str(math.ceil((quantity(str(amount or "0")) or 0) / divisor))
 
 
 def command(container: Body, made: Mapping[str, str]) -> tuple[str, ...]:
-    """What a container runs.
+    """Return a container's command and arguments.
 
     Raises:
-        Unmet: nothing; local images have no command of their own.
+        Unmet: both are empty; local images have no default command.
     """
     argv = tuple(expanded(each, made) for each in (*(container.get("command") or ()), *(container.get("args") or ())))
     if not argv:
@@ -185,12 +185,12 @@ def _key(reference: Body, kind: str, found: Mapping[str, Body], container: str) 
 
 
 def texts(body: Body) -> dict[str, str]:
-    """The data of a ConfigMap or Secret as text."""
+    """Return the data of a ConfigMap or Secret as text."""
     return {key: value.decode(errors="replace") for key, value in contents(body).items()}
 
 
 def contents(body: Body) -> dict[str, bytes]:
-    """The data of a ConfigMap or Secret."""
+    """Return the data of a ConfigMap or Secret."""
     if body["kind"] == "Secret":
         return {key: base64.b64decode(value) for key, value in (body.get("data") or {}).items()}
     made = {key: str(value).encode() for key, value in (body.get("data") or {}).items()}
@@ -198,5 +198,5 @@ def contents(body: Body) -> dict[str, bytes]:
 
 
 def _lines(values: Mapping[str, Any]) -> str:
-    """As the downward API writes labels."""
+    """Return labels or annotations as the downward API writes them."""
     return "\n".join(f"{key}={json.dumps(str(value), ensure_ascii=False)}" for key, value in sorted(values.items()))

@@ -1,9 +1,8 @@
-"""Which names lead to which pods: the containers' ``/etc/hosts``, in the place of the cluster's DNS.
+"""The containers' ``/etc/hosts``, in the place of the cluster's DNS.
 
-What DNS would answer is known here as far as pods of this machine are meant: a pod's own name,
-``<hostname>.<subdomain>`` of pods with a subdomain, and services, whose names lead straight to the pods that they
-select. So a service's port must be its pods' port. Names of pods are there as soon as the pod is known, as with
-``publishNotReadyAddresses``.
+It has DNS' answers about pods of this machine: a pod's own name, ``<hostname>.<subdomain>`` of pods with a subdomain,
+and names of services, which lead straight to the selected pods. So a service's port must be its pods' port. Names of
+pods exist as soon as the pod is known, as with ``publishNotReadyAddresses``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +15,7 @@ _DOMAIN = "svc.cluster.local"
 
 @dataclass(frozen=True)
 class Host:
-    """A pod as others see it."""
+    """A pod in other pods' hosts files."""
 
     namespace: str
     hostname: str
@@ -27,12 +26,12 @@ class Host:
 
 
 def text(own: Host, pods: Iterable[Host], services: Sequence[Body]) -> str:
-    """The hosts file of a pod.
+    """Return the hosts file of a pod.
 
     Args:
         own: the pod.
-        pods: all that run here, the pod itself among them.
-        services: of all namespaces.
+        pods: all pods that run here, the pod itself among them.
+        services: services of all namespaces.
     """
     lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost", f"{own.address} {' '.join(_own_names(own))}"]
     found = sorted(pods, key=lambda each: (each.namespace, each.hostname))
@@ -49,7 +48,7 @@ def _own_names(own: Host) -> list[str]:
     if not own.subdomain:
         return [own.hostname]
     full = f"{own.hostname}.{own.subdomain}"
-    # The longest first: that is what a program gets that asks for its canonical name.
+    # The longest first: a program that looks up its canonical name gets the first.
     return [
         f"{full}.{own.namespace}.{_DOMAIN}",
         f"{full}.{own.namespace}.svc",

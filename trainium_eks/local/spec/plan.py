@@ -1,4 +1,4 @@
-"""What a shim is told to run: everything of a pod resolved, so that the shim asks nobody.
+"""The shim's input: everything of a pod resolved, so that the shim asks no other process.
 
 Standard library alone, like all that a shim imports.
 """
@@ -14,10 +14,10 @@ from typing import Any
 
 
 class Isolation(StrEnum):
-    """How far a pod is from the machine it runs on."""
+    """The isolation of a pod from its machine."""
 
     NET = "net"
-    """Namespaces of its own for users, files, processes, IPC, host name and network."""
+    """Separate namespaces for users, files, processes, IPC, host name and network."""
     NS = "ns"
     """The same, on the machine's network."""
     PLAIN = "plain"
@@ -25,7 +25,7 @@ class Isolation(StrEnum):
 
 
 class RestartPolicy(StrEnum):
-    """When a container that ended is started again."""
+    """The rule for restarts of containers that ended."""
 
     ALWAYS = "Always"
     ON_FAILURE = "OnFailure"
@@ -40,26 +40,26 @@ class Mount:
     target: str
     read_only: bool = False
     below: str = ""
-    """Path in the source that is seen in its place. Pods may write there, so :mod:`.beneath` opens it at each start."""
+    """Path in the source to mount instead of it. Pods may write there, so :mod:`.beneath` opens it at each start."""
 
     @property
     def path(self) -> str:
-        """The path on the machine."""
+        """Return the path on the machine."""
         return os.path.join(self.source, self.below) if self.below else self.source
 
 
 @dataclass(frozen=True)
 class Action:
-    """What a probe or a hook does: exactly one of its kinds."""
+    """The action of a probe or a hook: exactly one of its kinds."""
 
     command: tuple[str, ...] = ()
     """Run in the container."""
     host: str = ""
-    """To connect to; the pod itself when empty."""
+    """Host to connect to; the pod itself when empty."""
     port: int = 0
-    """To connect to over TCP."""
+    """TCP port to connect to."""
     http_path: str = ""
-    """To ask for over HTTP at :attr:`port`; only connect when empty."""
+    """Path to request over HTTP at :attr:`port`; only connect when empty."""
     scheme: str = "HTTP"
     headers: tuple[tuple[str, str], ...] = ()
     sleep_seconds: float = 0.0
@@ -68,7 +68,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Probe:
-    """How to find out about a container, with Kubernetes' own defaults."""
+    """A probe of a container, with Kubernetes' own defaults."""
 
     action: Action
     initial_delay_seconds: float = 0.0
@@ -77,7 +77,7 @@ class Probe:
     success_threshold: int = 1
     failure_threshold: int = 3
     grace_seconds: float | None = None
-    """Of the kill that a failure leads to; the pod's own when None."""
+    """Grace period of the kill after a failure; the pod's own when None."""
 
 
 @dataclass(frozen=True)
@@ -88,22 +88,22 @@ class Container:
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     directory: str
-    """To start in; made when it is not there."""
+    """Working directory; made when it is missing."""
     mounts: tuple[Mount, ...] = ()
     restart: RestartPolicy = RestartPolicy.ALWAYS
     is_sidecar: bool = False
-    """An init container that goes on running beside the others."""
+    """Whether it is an init container that keeps running beside the others."""
     startup: Probe | None = None
     readiness: Probe | None = None
     liveness: Probe | None = None
     post_start: Action | None = None
     pre_stop: Action | None = None
     memory_bytes: int = 0
-    """It is killed beyond that; 0 for no limit."""
+    """Memory limit, above which it is killed; 0 for no limit."""
     termination_log: str = ""
-    """File of the machine that holds what the container said at its end."""
+    """File of the machine that holds the container's termination message."""
     message_from_log: bool = False
-    """Whether the end of a failed container's output stands in for that."""
+    """Whether the end of a failed container's output stands in for that message."""
     read_only_root: bool = False
 
 
@@ -117,7 +117,7 @@ class PodPlan:
     hostname: str
     isolation: Isolation
     address: str
-    """In the stack's pod network: ``100.127.0.2``."""
+    """Address in the stack's pod network: ``100.127.0.2``."""
     init: tuple[Container, ...]
     containers: tuple[Container, ...]
     grace_seconds: float = 30.0
@@ -129,12 +129,12 @@ class PodPlan:
     """Directories that are to be in memory, with their sizes in bytes (0 for half of the memory)."""
 
     def to_json(self) -> str:
-        """As it stands in the pod's directory."""
+        """Return the plan as written to the pod's directory."""
         return json.dumps(dataclasses.asdict(self))
 
     @staticmethod
     def from_json(text: str) -> "PodPlan":
-        """What :meth:`to_json` wrote."""
+        """Return the plan that :meth:`to_json` wrote."""
         data = json.loads(text)
         data["isolation"] = Isolation(data["isolation"])
         data["init"] = tuple(_container(each) for each in data["init"])
@@ -143,7 +143,7 @@ class PodPlan:
 
     @property
     def all_containers(self) -> tuple[Container, ...]:
-        """Init containers first."""
+        """Return all containers, init containers first."""
         return self.init + self.containers
 
 
@@ -178,54 +178,54 @@ class PodDirectory:
 
     @property
     def plan(self) -> Path:
-        """What the shim runs."""
+        """Return the file of the shim's plan."""
         return self.path / "plan.json"
 
     @property
     def state(self) -> Path:
-        """What became of it, written by the shim."""
+        """Return the file of the pod's state, written by the shim."""
         return self.path / "state.json"
 
     @property
     def stop(self) -> Path:
-        """How the shim is to end the pod; there once it is asked to."""
+        """Return the file with the order to end the pod; missing before such an order."""
         return self.path / "stop.json"
 
     @property
     def hosts(self) -> Path:
-        """The containers' ``/etc/hosts``, rewritten in place."""
+        """Return the containers' ``/etc/hosts``, rewritten in place."""
         return self.path / "hosts"
 
     @property
     def shim_log(self) -> Path:
-        """What the shim itself has to say."""
+        """Return the file of the shim's own errors."""
         return self.path / "shim.log"
 
     @property
     def shared_memory(self) -> Path:
-        """The containers' ``/dev/shm``."""
+        """Return the containers' ``/dev/shm``."""
         return self.path / "shm"
 
     def volume(self, name: str) -> Path:
-        """Where a volume's content lies, unless it is a claim's."""
+        """Return the directory of a volume's content, unless it is a claim's."""
         return self.path / "volumes" / name
 
     def container(self, name: str) -> Path:
-        """What is one container's own."""
+        """Return the directory of one container."""
         return self.path / "containers" / name
 
     def log(self, name: str, restart: int) -> Path:
-        """What a container has written since its start, in lines with time and stream."""
+        """Return the log of a container's run, in the format of :mod:`trainium_eks.local.runtime.output`."""
         return self.container(name) / f"{restart}.log"
 
     def termination_log(self, name: str) -> Path:
-        """See :attr:`Container.termination_log`."""
+        """Return the file for :attr:`Container.termination_log`."""
         return self.container(name) / "termination-log"
 
     def scratch(self, name: str) -> Path:
-        """The container's ``/tmp``."""
+        """Return the container's ``/tmp``."""
         return self.container(name) / "tmp"
 
     def root(self, name: str) -> Path:
-        """Where the container's file system is put together."""
+        """Return the directory in which the container's file system is built."""
         return self.container(name) / "root"

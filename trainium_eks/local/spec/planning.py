@@ -1,4 +1,4 @@
-"""From a pod's object to what its shim runs. Looks at nothing but what it is given."""
+"""The making of a pod's plan from its object. Uses nothing but its arguments."""
 
 import os
 import re
@@ -18,12 +18,12 @@ from trainium_eks.model.annotations import MACHINE_PATH
 from trainium_eks.model.sizing.quantities import quantity
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where programs are looked for after those of the image."""
+"""Search path for programs after the image's programs."""
 
 _PROBES = ("startup", "readiness", "liveness")
 _TERMINATION_LOG = "/dev/termination-log"
 
-# What Kubernetes writes in Volcano's name into a pod of a job: the names of the pods of a task.
+# Variables of Volcano's in a pod of a job: the names of the pods of a task.
 _PEERS = re.compile(r"VC_.+_HOSTS")
 
 
@@ -33,23 +33,23 @@ class Planned:
 
     plan: PodPlan
     files: tuple[File, ...]
-    """To be written before."""
+    """Files to write before the start."""
     directories: tuple[str, ...]
-    """To be there before."""
+    """Directories to make before the start."""
 
 
 def is_ours(pod: Body) -> bool:
-    """Whether a pod is run here: every one of its images is local."""
+    """Return whether a pod is run here: every one of its images is local."""
     spec = pod["spec"]
     every = (*(spec.get("initContainers") or ()), *spec["containers"])
     return all(images.is_local(each.get("image") or "") for each in every)
 
 
 def planned(pod: Body, known: Known) -> Planned:
-    """What a pod's shim runs.
+    """Return the plan for a pod's shim.
 
     Raises:
-        Unmet: something that the pod asks for is not there.
+        Unmet: an object that the pod asks for is missing.
     """
     spec, metadata = pod["spec"], pod["metadata"]
     found = volumes.volumes(pod, known)
@@ -78,18 +78,18 @@ def planned(pod: Body, known: Known) -> Planned:
 
 
 def hostname(pod: Body) -> str:
-    """The pod's own name for itself."""
+    """Return the pod's host name."""
     return str(pod["spec"].get("hostname") or pod["metadata"]["name"])[:63].rstrip("-.")
 
 
 def peers(variables: Mapping[str, str]) -> tuple[str, ...]:
-    """Names of the pods of the same job, as Volcano tells them."""
+    """Return the names of the pods of the same job, from Volcano's variables."""
     named = (value for name, value in variables.items() if _PEERS.fullmatch(name))
     return tuple(sorted({peer.strip() for value in named for peer in value.split(",") if peer.strip()}))
 
 
 def rewritten(text: str, mounts: Sequence[Mount], names: Sequence[str]) -> str:
-    """The text for a pod without namespaces: paths of mounts are those of the machine, names of peers its address.
+    """Return the text for a pod without namespaces: the machine's paths for mounts, and its address for names of peers.
 
     A path is one where no other character of a path comes before and the name of a directory ends after it.
     """
@@ -110,7 +110,7 @@ def _container(body: Body, pod: Body, found: Mapping[str, Volume], known: Known,
         raise Unmet("ErrImageNeverPull", why, name)
     given = environment.variables(pod, body, known)
     made = _defaults(image, known) | given
-    # What the image brings stays reachable, whatever the container adds.
+    # The library's workloads stay importable, even if the container sets a path.
     made["PYTHONPATH"] = ":".join(filter(None, (given.get("PYTHONPATH"), str(known.workloads))))
     argv = environment.command(body, made)
     mounts = volumes.mounts(body, found, made)
@@ -170,7 +170,7 @@ def _defaults(image: LocalImage, known: Known) -> dict[str, str]:
 
 
 def _own_files(known: Known) -> tuple[Mount, ...]:
-    """What every container has of its pod."""
+    """Return the mounts that every container has of its pod."""
     place = known.directory
     return (
         Mount(str(place.hosts), "/etc/hosts"),
@@ -180,7 +180,7 @@ def _own_files(known: Known) -> tuple[Mount, ...]:
 
 
 def _hidden(image: LocalImage, pod: Body, known: Known) -> tuple[Mount, ...]:
-    """What a container needs of the machine where it lies in a directory that is the container's own."""
+    """Return mounts of needed paths of the machine that a container's own directories, such as ``/tmp``, would hide."""
     needed = {str(image.path), sys.base_prefix, str(known.workloads)}
     given = (pod["metadata"].get("annotations") or {}).get(MACHINE_PATH, "")
     needed |= {os.path.normpath(given)} if os.path.isabs(given) and os.path.exists(given) else set()

@@ -1,4 +1,4 @@
-"""A pod's volumes: which files to write, which directories to have, and what each container sees where."""
+"""A pod's volumes: files to write, directories to make, and mounts for each container."""
 
 import posixpath
 from collections.abc import Iterator, Mapping
@@ -24,13 +24,13 @@ class File:
 
 @dataclass(frozen=True)
 class Volume:
-    """Where a volume's content lies."""
+    """The place of a volume's content."""
 
     source: Path
     files: tuple[File, ...] = ()
-    """To be written there."""
+    """Files to write there."""
     memory_bytes: int | None = None
-    """That it is in memory, and its size; 0 for half of the machine's."""
+    """Size of a volume in memory, 0 for half of the machine's; None for a volume on disk."""
     read_only: bool = False
     is_projection: bool = False
     """Whether Kubernetes makes its content, so that containers cannot."""
@@ -48,7 +48,7 @@ class TokenRequest:
 
 @dataclass(frozen=True)
 class References:
-    """What a pod names."""
+    """The objects that a pod names."""
 
     config_maps: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class References:
 
 
 def references(pod: Body) -> References:
-    """What has to be asked for before a pod can be planned."""
+    """Return the objects to read from the API server before a pod can be planned."""
     spec = pod["spec"]
     config_maps, secrets, tokens, claims = set(), set(), [], set()
     for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
@@ -83,21 +83,21 @@ def references(pod: Body) -> References:
 
 
 def volumes(pod: Body, known: Known) -> dict[str, Volume]:
-    """The pod's volumes by their names.
+    """Return the pod's volumes by their names.
 
     Raises:
-        Unmet: one names what is not there, or is of a kind that this machine does not have.
+        Unmet: a volume names a missing object, or is of a kind that this machine does not have.
     """
     return {each["name"]: _volume(each, pod, known) for each in pod["spec"].get("volumes") or ()}
 
 
 def mounts(container: Body, found: Mapping[str, Volume], variables: Mapping[str, str]) -> tuple[Mount, ...]:
-    """What a container sees of the volumes.
+    """Return a container's mounts of the volumes.
 
     Args:
-        container: of the pod.
+        container: container of the pod.
         found: the pod's volumes.
-        variables: the container's, for ``subPathExpr``.
+        variables: the container's variables, for ``subPathExpr``.
 
     Raises:
         Unmet: a ``subPath`` leads out of its volume.

@@ -1,16 +1,15 @@
 """The programs that the local cloud runs: found, downloaded or built.
 
-For each tool, in this order: PATH; the directory in ``KUBEBUILDER_ASSETS``; the per-user cache
-(``<cache>/bin/<versions and platform>/``); the project's own download, with its published checksum; built from Go
-modules whose checksums are in ``go.sum``. A tool of one's own counts only if its version fits
+For each tool, in this order: PATH; the directory in ``KUBEBUILDER_ASSETS``; the per-user cache (``<cache>/bin/<versions
+and platform>/``); the project's own download, with its published checksum; a build from Go modules with their checksums
+in ``go.sum``. A tool on PATH or in ``KUBEBUILDER_ASSETS`` counts only if its version fits
 (:meth:`~trainium_eks.local.toolchain.tools.Pins.misfit`).
 
 Volcano's programs come the same ways, and Kubeflow's Training Operator and Karpenter for stacks that install them, but
-a local cloud does without them where they cannot be had. Prometheus and promtool are for the tests of what is
-monitored.
+a local cloud does without them where they are not available. Prometheus and promtool are for the tests of monitoring.
 
 Environment:
-    ``TRN_OFFLINE``: anything but ``0`` and nothing: no downloads, and Go uses only what its caches hold.
+    ``TRN_OFFLINE``: anything but ``0`` and nothing: no downloads, and Go uses only its caches.
     ``TRN_VOLCANO``: ``off``: Volcano's programs are not looked for, and its pods are simulated like all others.
     ``TRN_TRAINING_OPERATOR``: ``off``: Kubeflow's Training Operator is not looked for.
     ``TRN_KARPENTER``: ``off``: Karpenter is not looked for.
@@ -82,21 +81,21 @@ VOLCANO_VARIABLE = "TRN_VOLCANO"
 """Environment variable; ``off`` leaves Volcano's pods simulated."""
 
 PATIENCE_SECONDS = 600.0
-"""How long an ``up`` takes it as settled that Volcano's programs cannot be had."""
+"""Age up to which an ``up`` trusts the last failure to provide Volcano's programs, without a new attempt."""
 
 _WAYS = ("PATH", "KUBEBUILDER_ASSETS", "running", "cache", "download", "build")
 """Every reason begins with one of these and a colon."""
 
 
 class Unavailable(LocalCloudError):  # noqa: N818 - reads as what it is where it is raised
-    """Tools that could not be found, downloaded or built.
+    """The error for tools that could not be found, downloaded or built.
 
-    The message says which, what was tried, why it failed, and what would enable it.
+    The message names the tools, the attempts, the reasons of their failure, and remedies.
     """
 
     def __init__(self, reasons: Mapping[str, Sequence[str]], whose: str, helps: Sequence[str]) -> None:
         self.reasons = {tool: tuple(tried) for tool, tried in reasons.items()}
-        """For each missing tool what was tried, in order, and why it failed."""
+        """Failed attempts for each missing tool, in order, with the reason of each."""
         missing = ", ".join(self.reasons)
         lines = [f"{whose} needs programs that could not be found, downloaded or built: {missing}."]
         for reason, tools in _by_reason(self.reasons).items():
@@ -105,13 +104,13 @@ class Unavailable(LocalCloudError):  # noqa: N818 - reads as what it is where it
             lines += [f"  {first}{named}", *(f"    {line}" for line in more)]
         super().__init__("\n".join([*lines, f"What helps: {'; or '.join(helps)}."]))
         self.last = next(iter(self.reasons.values()))[-1].splitlines()[0]
-        """What was tried last, and why it failed, in one line."""
+        """The last attempt and the reason of its failure, in one line."""
         self.summary = (
             f"no local control plane: {len(reasons)} of {len(TOOLS)} programs could not be found, downloaded or built "
             f"({self.last}); "
             "`python -m trainium_eks.local.toolchain` says what would help"
         )
-        """One line, for a test that is skipped."""
+        """One line, for a skipped test."""
 
 
 def provide(
@@ -122,14 +121,14 @@ def provide(
     cache: Path | None = None,
     origins: Origins | None = None,
 ) -> Mapping[str, Binary]:
-    """All of :data:`TOOLS`, fetched or built if need be; only what is missing.
+    """Return all of :data:`TOOLS`; missing tools are fetched or built.
 
-    Several may call it at the same time: one provides, the others wait for it.
+    Several processes may call it at the same time: one provides, the others wait for it.
 
     Args:
         kubernetes_minor: such as ``1.35``.
-        progress: told when something takes time, at most about once a second.
-        environment: where ``PATH`` and the variables above are looked up.
+        progress: called when something takes time, at most about once a second.
+        environment: variables, with ``PATH`` and the variables above.
         cache: instead of the user's cache directory.
         origins: instead of the projects' own servers.
 
@@ -141,7 +140,7 @@ def provide(
     pins = Pins(kubernetes_minor, Platform.here())
     directory = (cache or paths.cache(environment)) / "bin"
     there, reasons = find.installed(TOOLS, pins, environment, find.Answers(directory / "versions.json"))
-    # The control plane first: without it nobody needs to wait for the rest.
+    # The control plane first: without it, waiting for the rest is useless.
     for holder in dict.fromkeys(pins.holder(tool) for tool in (*CONTROL_PLANE, *TOOLS)):
         held = [tool for tool in reasons if pins.holder(tool) == holder]
         there |= find.cached(held, holder, directory / holder.key)
@@ -160,7 +159,7 @@ def find_volcano(
     cache: Path | None = None,
     running: Mapping[str, Path] | None = None,
 ) -> tuple[dict[str, Binary], dict[str, list[str]]]:
-    """Those of :data:`VOLCANO_TOOLS` that are on this machine, and why each other one is not taken. Asks nobody."""
+    """Return the :data:`VOLCANO_TOOLS` on this machine, and the reasons against each other tool. Uses no network."""
     pins, directory = VolcanoPins(Platform.here()), _volcano_directory(environment, cache)
     return _found(VOLCANO_TOOLS, pins, directory, environment, running)
 
@@ -175,16 +174,16 @@ def provide_volcano(
     before_building: Callable[[], None] = lambda: None,
     patience_seconds: float = 0.0,
 ) -> Mapping[str, Binary]:
-    """All of :data:`VOLCANO_TOOLS`, as :func:`provide` does.
+    """Return all of :data:`VOLCANO_TOOLS`, as :func:`provide` does.
 
     Args:
-        progress: told when something takes time, at most about once a second.
-        environment: where ``PATH`` and the variables above are looked up.
+        progress: called when something takes time, at most about once a second.
+        environment: variables, with ``PATH`` and the variables above.
         cache: instead of the user's cache directory.
         origins: instead of the projects' own servers.
-        running: programs of a stack that run already; they go on when PATH has none.
-        before_building: called before anything is compiled: whoever needs the machine's cores first is waited for.
-        patience_seconds: how old the last refusal may be to hold without asking anybody again.
+        running: a stack's running programs; they are used when PATH has none.
+        before_building: called before anything is compiled, to wait for others that need the machine's cores first.
+        patience_seconds: age up to which the last failure counts, without a new attempt.
 
     Raises:
         Unavailable: at least one is missing.
@@ -202,7 +201,7 @@ def find_part(
     cache: Path | None = None,
     running: Path | None = None,
 ) -> tuple[Binary | None, list[str]]:
-    """A part's program, if it is on this machine, and otherwise why it is not taken. Asks nobody."""
+    """Return a part's program, if it is on this machine, and otherwise the reasons against it. Uses no network."""
     pins, directory = PartPins(Platform.here(), part), _part_directory(part, environment, cache)
     runs = {part.tool: running} if running else None
     there, reasons = _found((part.tool,), pins, directory, environment, runs)
@@ -218,18 +217,18 @@ def provide_part(
     running: Path | None = None,
     patience_seconds: float = 0.0,
 ) -> Binary:
-    """A part's program, found or built, as :func:`provide_volcano` does.
+    """Return a part's program, found or built, as :func:`provide_volcano` does.
 
     Args:
-        part: which.
-        progress: told when something takes time, at most about once a second.
-        environment: where ``PATH`` and the variables above are looked up.
+        part: the part.
+        progress: called when something takes time, at most about once a second.
+        environment: variables, with ``PATH`` and the variables above.
         cache: instead of the user's cache directory.
-        running: the program that a stack runs already; it goes on when PATH has none.
-        patience_seconds: how old the last refusal may be to hold without asking anybody again.
+        running: a stack's running program; it is used when PATH has none.
+        patience_seconds: age up to which the last failure counts, without a new attempt.
 
     Raises:
-        Unavailable: it cannot be had.
+        Unavailable: it is missing.
     """
     _unless_off(part.variable, environment, (part.tool,), part.title)
     there, reasons = find_part(part, environment, cache, running)
@@ -247,10 +246,10 @@ def provide_prometheus(
     cache: Path | None = None,
     patience_seconds: float = 0.0,
 ) -> Mapping[str, Binary]:
-    """Prometheus and promtool, found or built, as :func:`provide_volcano` does.
+    """Return Prometheus and promtool, found or built, as :func:`provide_volcano` does.
 
     Raises:
-        Unavailable: they cannot be had.
+        Unavailable: they are missing.
     """
     pins, directory = PrometheusPins(Platform.here()), (cache or paths.cache(environment)) / "prometheus"
     found = _found(PROMETHEUS_TOOLS, pins, directory, environment)
@@ -265,7 +264,7 @@ def _found(
     environment: Mapping[str, str],
     running: Mapping[str, Path] | None = None,
 ) -> tuple[dict[str, Binary], dict[str, list[str]]]:
-    """Those of the tools that are on this machine, and why each other one is not taken."""
+    """Return the tools on this machine, and the reasons against each other tool."""
     there, reasons = find.installed(tools, pins, environment, find.Answers(directory / "versions.json"), running)
     there |= find.cached(reasons, pins, directory / pins.key)
     return there, {tool: tried for tool, tried in reasons.items() if tool not in there}
@@ -279,7 +278,7 @@ def _unless_off(variable: str, environment: Mapping[str, str], tools: Sequence[s
 
 @dataclass(frozen=True)
 class _Make:
-    """How what is missing of a part is had that a local cloud can do without."""
+    """The supply of tools that a local cloud can do without."""
 
     pins: Release
     directory: Path
@@ -297,7 +296,7 @@ class _Make:
         whose: str,
         helps: Sequence[str],
     ) -> Mapping[str, Binary]:
-        """All tools: those that are there, and the others, for which there are reasons."""
+        """Return the present tools with the others, which have reasons, provided."""
         if not reasons:
             return {tool: there[tool] for tool in tools}
         refusal = _Refusal(self.directory / f"{self.pins.key}.refused.json")
@@ -308,7 +307,7 @@ class _Make:
             )
             made, refused = supply.make(list(reasons))
             there |= made
-            # Who goes online wants to be asked again at once.
+            # A failure without a network must not count once there is one.
             refusal.write({} if is_offline(self.environment) else refused)
         if refused:
             tried = {tool: [*reasons[tool], *why] for tool, why in refused.items()}
@@ -321,18 +320,18 @@ def _part_directory(part: Part, environment: Mapping[str, str], cache: Path | No
 
 
 def _volcano_directory(environment: Mapping[str, str], cache: Path | None) -> Path:
-    """Beside that of Kubernetes, for each has a lock: nobody who needs the one waits for the other."""
+    """Return Volcano's directory, beside Kubernetes' because each has a lock: neither supply waits for the other."""
     return (cache or paths.cache(environment)) / "volcano"
 
 
 class _Refusal:
-    """What was tried in vain, for who asks again soon. A file that cannot be read or written costs time only."""
+    """The last failure, kept for soon repeated attempts. A file that cannot be read or written costs time only."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
     def read(self, tools: Sequence[str], patience_seconds: float) -> dict[str, list[str]]:
-        """The reasons of all these tools, if they are not older than that."""
+        """Return the reasons of all these tools, if they are recent enough."""
         try:
             if not 0 <= time.time() - self._file.stat().st_mtime < patience_seconds:
                 return {}
@@ -342,7 +341,7 @@ class _Refusal:
             return {}
 
     def write(self, reasons: Mapping[str, Sequence[str]]) -> None:
-        """Keeps the reasons; without any, there is nothing to keep."""
+        """Save the reasons, or delete the file when there are none."""
         with contextlib.suppress(OSError):
             if reasons:
                 self._file.write_text(json.dumps(reasons))
@@ -351,7 +350,7 @@ class _Refusal:
 
 
 def _by_reason(reasons: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The tools of each reason, the reasons in the order of the ways that were tried."""
+    """Return the tools of each reason, in the order of the attempts."""
     tools: dict[str, list[str]] = {}
     for tool, tried in reasons.items():
         for reason in tried:

@@ -1,4 +1,4 @@
-"""Provides the tools and shows them: ``python -m trainium_eks.local.toolchain``."""
+"""The command ``python -m trainium_eks.local.toolchain``, which provides the tools and shows them."""
 
 import argparse
 import re
@@ -20,7 +20,7 @@ from trainium_eks.model.catalogue.versions import KUBERNETES
 
 
 def main() -> int:
-    """0 when everything but Volcano is there, or was only tried; 1 when something is missing."""
+    """Return 0 when all tools but Volcano's are provided, and always with ``--try``; 1 when a tool is missing."""
     parser = argparse.ArgumentParser(
         prog="python -m trainium_eks.local.toolchain",
         description="Finds, downloads or builds the programs of the local cloud, and shows where they are.",
@@ -74,10 +74,10 @@ def main() -> int:
 
 
 def _provided(minor: str) -> tuple[list[Binary], str]:
-    """All that can be had, and why Volcano cannot. Downloads run side by side; Kubernetes is compiled first.
+    """Return all available tools, and why Volcano is missing. Downloads run side by side; Kubernetes is compiled first.
 
     Raises:
-        Unavailable: something is missing that the local cloud cannot do without.
+        Unavailable: a tool is missing that the local cloud cannot do without.
     """
     kubernetes = threading.Event()
     volcano: list[Binary] = []
@@ -89,7 +89,7 @@ def _provided(minor: str) -> tuple[list[Binary], str]:
         except Unavailable as error:
             reasons.append(str(error))
 
-    # Nobody waits for it when this thread is interrupted, or cannot do its own part.
+    # A daemon: the process does not wait for it when this thread is interrupted or fails.
     beside = threading.Thread(target=provide_beside, daemon=True)
     beside.start()
     binaries = list(provide(minor, progress=_say).values())

@@ -1,8 +1,8 @@
-"""Building from Go modules: those that ``go.mod`` beside this file pins, and those of ``kubernetes_1_34``, ``volcano``,
-``training_operator``, ``karpenter`` and ``prometheus``.
+"""Builds from Go modules, pinned by the ``go.mod`` beside this file and in directories beside it.
 
-Go checks every module against ``go.sum``. Its caches are the user's own (``GOCACHE``, ``GOMODCACHE``), so that a
-build that was killed goes on where it was.
+The directories are ``kubernetes_1_34``, ``volcano``, ``training_operator``, ``karpenter`` and ``prometheus``. Go checks
+every module against ``go.sum``. Its caches are the user's own (``GOCACHE``, ``GOMODCACHE``), so that a build that was
+killed continues where it ended.
 """
 
 import os
@@ -56,7 +56,7 @@ _MODULES = {
     "karpenter": go_command.KARPENTER_MODULE,
 }
 _OLDEST_GO = (1, 21)
-"""The first that fetches a newer one by itself."""
+"""The first version that fetches a newer Go by itself."""
 _COMPUTING_MINUTES = {
     "kubernetes-1.34": 11,
     "kubernetes-1.35": 14,
@@ -65,18 +65,19 @@ _COMPUTING_MINUTES = {
     "prometheus": 5,
     "karpenter": 4,
 }
-"""Of one core, for everything from nothing: measured with Go 1.26 on a small virtual machine. Volcano, the Training
-Operator and Karpenter take less after Kubernetes: their go.mod have the same libraries."""
+"""Minutes of one core for a complete build: measured with Go 1.26 on a small virtual machine. Volcano, the Training
+Operator and Karpenter take less after Kubernetes: their go.mod have the same libraries.
+"""
 
 
 @dataclass
 class _Counts:
-    """How far Go is."""
+    """The progress of Go."""
 
     modules: int = 0
     packages: int = 0
     complaints: list[str] = field(default_factory=list)
-    """What else it printed."""
+    """The other lines of its output."""
 
 
 def build(
@@ -88,18 +89,18 @@ def build(
     offline: bool,
     progress: Callable[[str], None],
 ) -> dict[str, Path]:
-    """Builds tools in the scratch directory, in one go.
+    """Build tools in the scratch directory, in one go.
 
     Args:
-        tools: which, all of one release.
+        tools: the tools, all of one release.
         pins: their versions.
         scratch: an empty directory.
-        environment: of the user; see :func:`~trainium_eks.local.toolchain.go_command.go_environment`.
-        offline: use only what Go's own caches hold.
-        progress: told in phases and numbers, at most about once a second.
+        environment: the user's; see :func:`~trainium_eks.local.toolchain.go_command.go_environment`.
+        offline: use only Go's caches.
+        progress: called with phases and numbers, at most about once a second.
 
     Raises:
-        go_command.GoFailed: Go is not there, too old, cannot get the modules, or fails.
+        go_command.GoFailed: Go is missing or too old, cannot get the modules, or fails.
         store.Unwritable: the scratch directory cannot be written.
     """
     if isinstance(pins, Pins) and pins.minor not in BUILDABLE_MINORS:
@@ -109,7 +110,7 @@ def build(
     ours = go_command.go_environment(environment, offline)
     module = scratch / "module"
     try:
-        # The package's own directory may be read-only, and Go looks for what is beside go.mod.
+        # The package's own directory may be read-only, and Go reads the files beside go.mod.
         module.mkdir()
         for name in ("go.mod", "go.sum"):
             shutil.copyfile(module_of(pins) / name, module / name)
@@ -131,7 +132,7 @@ def build(
 
 
 def module_of(pins: Release) -> Path:
-    """The directory with the ``go.mod`` and ``go.sum`` of a release that can be built."""
+    """Return the directory with the ``go.mod`` and ``go.sum`` of a release that can be built."""
     return _MODULES[_release_name(pins)]
 
 
@@ -147,13 +148,15 @@ def _release_name(pins: Release) -> str:
 
 
 def tags(pins: Release) -> list[str]:
-    """Build tags, as arguments of go. Of Prometheus' service discoveries, those for files and Kubernetes are enough:
-    the others bring the SDKs of twenty clouds."""
+    """Return build tags, as arguments of go.
+
+    Of Prometheus' service discoveries, files and Kubernetes are enough: the others bring the SDKs of twenty clouds.
+    """
     return ["-tags=remove_all_sd,enable_kubernetes_sd"] if isinstance(pins, PrometheusPins) else []
 
 
 def link_flags(pins: Release) -> str:
-    """What the projects' own builds write into their binaries: the version that they answer with."""
+    """Return the linker's flags of the projects' own builds: they set the version that a program reports."""
     if isinstance(pins, PartPins):
         # Karpenter shows its version in a metric; the operator nowhere.
         return f"-s -w -X sigs.k8s.io/karpenter/pkg/operator.Version={KARPENTER}" if pins.part == SCALER else "-s -w"
@@ -199,7 +202,7 @@ class _Builder:
         self._run(
             [
                 *("build", "-v", "-mod=readonly", "-trimpath", "-buildvcs=false", *tags(pins)),
-                # Nobody debugs these; leaving that out saves a tenth of the time.
+                # Without data for debuggers, which saves a tenth of the time.
                 "-gcflags=all=-dwarf=false",
                 *("-ldflags", link_flags(pins), "-o", f"out{os.sep}", *packages),
             ],
@@ -207,7 +210,7 @@ class _Builder:
         )
 
     def _release(self) -> str:
-        """Of this Go, which may still fetch a newer one."""
+        """Return the version of this Go, which may still fetch a newer one."""
         try:
             # Outside of a module, or an old Go would fail on go.mod's first line with words about its format.
             done = subprocess.run(
@@ -235,9 +238,9 @@ class _Builder:
         return done.stdout.strip()
 
     def _run(self, arguments: Sequence[str], message: Callable[[_Counts], str]) -> _Counts:
-        """Runs go to its end.
+        """Run go to its end.
 
-        When this process is killed, go's next line goes to a pipe that nobody reads, which ends it too.
+        When this process is killed, go's next line goes to a pipe without a reader, which ends it too.
         """
         counts = _Counts()
         try:
@@ -279,6 +282,6 @@ def _count(counts: _Counts, line: str) -> None:
 
 
 def _file_name(package: str) -> str:
-    """As go names the result: the last part of the path that is no major version."""
+    """Return go's name for the result: the last part of the path that is no major version."""
     parts = [part for part in package.split("/") if not re.fullmatch(r"v\d+", part)]
     return parts[-1]

@@ -1,7 +1,7 @@
-"""The projects' own downloads, each with the checksum that its project publishes.
+"""Downloads from the projects' servers, each with the checksum that its project publishes.
 
-One attempt per host: where one request gets no answer, the host's other files are not asked for. The hosts are asked
-at the same time.
+One attempt per host: where one request gets no answer, the host's other files are not requested. The hosts are tried at
+the same time.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ _MEGABYTE = 1_000_000
 
 @dataclass(frozen=True)
 class Origins:
-    """Where the projects publish."""
+    """The servers of the projects."""
 
     kubernetes: str = "https://dl.k8s.io/release"
     etcd: str = "https://github.com/etcd-io/etcd/releases/download"
@@ -63,7 +63,7 @@ class File:
 
 
 class _Cancelled(Exception):  # noqa: N818 - reads as what it is where it is raised
-    """Something else ended the downloads."""
+    """The error in a thread after another error ended the downloads."""
 
 
 def download(
@@ -74,15 +74,15 @@ def download(
     notes: Notes,
     progress: Callable[[str], None],
 ) -> tuple[dict[str, Path], dict[str, str]]:
-    """Fetches what is published for this platform into the scratch directory.
+    """Fetch the published tools for this platform into the scratch directory.
 
     Args:
-        tools: which.
+        tools: the tools.
         pins: their versions.
-        origins: where from.
+        origins: the servers.
         scratch: an empty directory.
-        notes: of the tags of images that were fetched before.
-        progress: told at most about once a second, and what must not be lost.
+        notes: digests of image tags that were fetched before.
+        progress: called at most about once a second, and for each message that must not be lost.
 
     Returns:
         The files, checked and executable, and why each other tool could not be downloaded.
@@ -112,7 +112,7 @@ def download(
 
 
 def source(tool: str, pins: Release, origins: Origins) -> File | Image | str:
-    """Where a tool is published, or why it is not."""
+    """Return where a tool is published, or why it is not."""
     version, system, architecture = pins.version(tool), pins.platform.system, pins.platform.architecture
     where = str(pins.platform)
     if tool in PARTS:
@@ -147,7 +147,7 @@ def source(tool: str, pins: Release, origins: Origins) -> File | Image | str:
 
 
 class _Work:
-    """What the threads of one :func:`download` share."""
+    """The shared state of the threads of one :func:`download`."""
 
     def __init__(self, scratch: Path, notes: Notes, throttle: Throttle) -> None:
         self._scratch = scratch
@@ -156,7 +156,7 @@ class _Work:
         self.cancelled = threading.Event()
 
     def fetch_all(self, host: str, sources: dict[str, File | Image]) -> tuple[dict[str, Path], dict[str, str]]:
-        """One host's files, one after the other."""
+        """Fetch one host's files, one after the other."""
         files: dict[str, Path] = {}
         reasons: dict[str, str] = {}
         for tool, wanted in sources.items():
@@ -204,7 +204,7 @@ class _Work:
             raise store.unwritable(self._scratch, error) from error
 
     def _save(self, tool: str, url: str, to: Path, authorization: str = "") -> str:
-        """Saves a file; its sha256."""
+        """Save a file and return its SHA-256."""
         digest = hashlib.sha256()
         done = 0
         with web.opened(url, web.STALL_SECONDS, authorization=authorization) as response, _created(to) as file:

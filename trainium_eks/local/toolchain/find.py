@@ -1,4 +1,4 @@
-"""What this machine already has."""
+"""The tools that this machine already has."""
 
 import contextlib
 import json
@@ -19,30 +19,30 @@ from trainium_eks.local.toolchain.tools import OPERATOR, SCALER, VOLCANO_TOOLS, 
 _ASK_SECONDS = 60.0
 
 _QUESTIONS = {"kubectl": ("version", "--client"), "helm": ("version", "--short")}
-"""How a tool is asked for its version, where it is not ``--version``."""
+"""Arguments for a tool's version, where they are not ``--version``."""
 
 _VERSION = re.compile(r"\bv?(\d+\.\d+(?:\.\d+)?)")
 
 _MODULE_VERSION = r"\n(?:mod|dep)\t{}\tv(?!0\.0\.0)(\d+\.\d+\.\d+)"
-"""What Go writes into a program of the modules that it was built from."""
+"""Go's record, in a program, of the modules that it was built from."""
 
 _KARPENTER_MODULE = "sigs.k8s.io/karpenter"
 _KWOK_PROVIDER = b"path\tsigs.k8s.io/karpenter/kwok\n"
-"""In a Karpenter that makes nodes here. One for AWS has the same module in it, and would ask EC2 for them."""
+"""Bytes in a Karpenter that makes nodes here. Karpenter for AWS has the same module in it, and would ask EC2."""
 
 _MACHINES_DIRECTORY = b"/tmp/k8s-webhook-server/serving-certs"
-"""In a Training Operator that was built as it is: all of a machine would read one another's certificates there."""
+"""Bytes in an unchanged Training Operator: all stacks of a machine would read one another's certificates there."""
 
 
 class Silent(Exception):  # noqa: N818 - reads as what it is where it is raised
-    """A tool that does not say its version; the message says why."""
+    """The error for a tool without a known version; the message says why."""
 
 
 class Answers:
-    """What tools answered, kept in a file: the question takes a tenth of a second of each.
+    """The versions that tools reported, kept in a file: the question takes a tenth of a second for each.
 
-    An answer holds for as long as the file has the same size and time. A script is asked every time: those that
-    version managers put on PATH choose the version by the directory. A file that cannot be read or written costs time
+    An answer holds for as long as the file has the same size and time. A script is asked every time: a version
+    manager's script on PATH chooses the version by the directory. A file that cannot be read or written costs time
     only.
     """
 
@@ -52,7 +52,7 @@ class Answers:
         self._new: dict[str, list[Any]] = {}
 
     def version(self, tool: str, path: Path, environment: Mapping[str, str]) -> str:
-        """As :func:`version`, asked only when it is not known."""
+        """Return the kept version, or call :func:`version` when there is none."""
         status = path.stat()
         state = [status.st_size, status.st_mtime_ns]
         known = self._known.get(str(path))
@@ -65,7 +65,7 @@ class Answers:
         return answer
 
     def save(self) -> None:
-        """Keeps what is new. Two that save at once lose one of them, which is then asked again."""
+        """Save new answers. When two processes save at once, one loses its answers, and asks again later."""
         if not self._new:
             return
         with contextlib.suppress(OSError):
@@ -90,10 +90,10 @@ def installed(
     answers: Answers,
     running: Mapping[str, Path] | None = None,
 ) -> tuple[dict[str, Binary], dict[str, list[str]]]:
-    """The tools on PATH or in ``KUBEBUILDER_ASSETS`` whose version fits, and why each other one is passed over.
+    """Return the fitting tools on PATH or in ``KUBEBUILDER_ASSETS``, and the reasons against each other tool.
 
-    Only the first of its name on PATH counts, as in a shell. After these come tools that run already, from wherever
-    another shell had them.
+    Only the first of its name on PATH counts, as in a shell. After these come running tools, from wherever another
+    shell had them.
     """
 
     def look(tool: str) -> tuple[Binary | None, list[str]]:
@@ -127,7 +127,7 @@ def installed(
 
 
 def cached(tools: Iterable[str], pins: Release, directory: Path) -> dict[str, Binary]:
-    """What lies in the directory of these versions. It was checked before it came there."""
+    """Return the tools in the directory of these versions. They were checked before they came there."""
     found = {}
     for tool in tools:
         path, version = directory / tool, pins.version(tool)
@@ -137,10 +137,12 @@ def cached(tools: Iterable[str], pins: Release, directory: Path) -> dict[str, Bi
 
 
 def version(tool: str, path: Path, environment: Mapping[str, str]) -> str:
-    """The version that a tool says it has, such as ``1.35.4``. The Training Operator and Karpenter have no such option.
+    """Return the version that a tool reports, such as ``1.35.4``.
+
+    The Training Operator's and Karpenter's is read from the file: they have no such option.
 
     Raises:
-        Silent: it cannot be run, fails, says no version or does not answer in time.
+        Silent: it cannot be run, fails, reports no version or does not answer in time.
     """
     if tool == OPERATOR.tool:
         return _operator_version(path)
@@ -166,7 +168,7 @@ def version(tool: str, path: Path, environment: Mapping[str, str]) -> str:
         raise Silent(f"failed when asked for its version (exit code {done.returncode}): {said[-1] if said else ''}")
     match = _VERSION.search(done.stdout)
     if not match:
-        # Volcano built without its Makefile says "Not provided"; Go has noted which source it was.
+        # Volcano built without its Makefile reports "Not provided"; Go has recorded the version of its source.
         if tool in VOLCANO_TOOLS and (built_from := _built_from("volcano.sh/volcano", path)):
             return built_from
         raise Silent(f"does not say its version: {done.stdout.strip()[:80]!r}")
@@ -197,7 +199,7 @@ def _contains(words: bytes, path: Path) -> bool:
 
 
 def _built_from(module: str, path: Path) -> str:
-    """The version of a Go module that a program was built from; empty where it does not say."""
+    """Return the version of a Go module that a program was built from; empty where it has no record."""
     pattern = re.compile(_MODULE_VERSION.format(re.escape(module)).encode())
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:

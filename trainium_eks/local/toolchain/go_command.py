@@ -1,4 +1,4 @@
-"""How ``go`` is called, what its failures mean, and where the sources of a module lie."""
+"""Calls of ``go``, the meaning of its failures, and the place of a module's sources."""
 
 import json
 import shutil
@@ -10,16 +10,16 @@ from pathlib import Path
 from trainium_eks.local.toolchain import store
 
 VOLCANO_MODULE = Path(__file__).parent / "volcano"
-"""Volcano's ``go.mod`` and ``go.sum``, and the checksums of the modules whose sources are read (``sources.sum``)."""
+"""Volcano's ``go.mod`` and ``go.sum``, and the checksums of the modules with sources to read (``sources.sum``)."""
 
 OPERATOR_MODULE = Path(__file__).parent / "training_operator"
-"""The same for Kubeflow's Training Operator."""
+"""The same files for Kubeflow's Training Operator."""
 
 PROMETHEUS_MODULE = Path(__file__).parent / "prometheus"
 """Prometheus' ``go.mod`` and ``go.sum``."""
 
 KARPENTER_MODULE = Path(__file__).parent / "karpenter"
-"""Karpenter's, with ``sources.sum``."""
+"""Karpenter's ``go.mod``, ``go.sum`` and ``sources.sum``."""
 
 _SHOWN_LINES = 12
 
@@ -37,14 +37,14 @@ _HINTS = (
 
 
 class GoFailed(Exception):  # noqa: N818 - reads as what it is where it is raised
-    """Go is not there, too old, cannot get the modules, or fails; the message says why."""
+    """The error of a Go that is missing or too old, cannot get the modules, or fails; the message says why."""
 
 
 def go_environment(environment: Mapping[str, str], offline: bool) -> dict[str, str]:
-    """The user's environment, less what would build something else: another platform, another workspace.
+    """Return the user's environment without the variables that would build for another platform or workspace.
 
-    ``GOFLAGS``, ``GOPROXY``, ``GOSUMDB``, ``GOCACHE`` and the like stay the user's. An older Go may fetch the one that
-    go.mod asks for, unless ``GOTOOLCHAIN`` says otherwise; some distributions forbid it where nothing is said.
+    ``GOFLAGS``, ``GOPROXY``, ``GOSUMDB``, ``GOCACHE`` and the like stay the user's. An older Go may fetch the version
+    that go.mod asks for, unless ``GOTOOLCHAIN`` forbids it; some distributions forbid it by default.
     """
     left_out = ("GOOS", "GOARCH", "GOBIN")
     ours = {name: value for name, value in environment.items() if name not in left_out}
@@ -56,7 +56,7 @@ def go_environment(environment: Mapping[str, str], offline: bool) -> dict[str, s
 
 
 def found(environment: Mapping[str, str]) -> str:
-    """The ``go`` on PATH.
+    """Return the ``go`` on PATH.
 
     Raises:
         GoFailed: there is none.
@@ -70,17 +70,17 @@ def found(environment: Mapping[str, str]) -> str:
 def source(
     module: str, version: str, scratch: Path, environment: Mapping[str, str], sums: Path = VOLCANO_MODULE
 ) -> Path:
-    """The directory with a module's source, which Go fetches if need be and checks against ``sources.sum``.
+    """Return the directory with a module's source, which Go fetches if need be and checks against ``sources.sum``.
 
     Args:
         module: ``volcano.sh/apis``.
         version: with the ``v``.
         scratch: an existing directory; gets one more in it.
-        environment: as :func:`go_environment` gives it.
+        environment: from :func:`go_environment`.
         sums: directory of ``sources.sum``.
 
     Raises:
-        GoFailed: it cannot be had.
+        GoFailed: Go cannot get it.
         store.Unwritable: the scratch directory cannot be written.
     """
     go = found(environment)
@@ -115,12 +115,12 @@ def source(
 
 
 def _is_only_too_new(told: Mapping[str, str]) -> bool:
-    """Whether Go has a module and its checksum, but does not unpack what is meant for a newer Go."""
+    """Return whether Go has a module and its checksum, but does not unpack it because it needs a newer Go."""
     return "requires go >=" in told.get("Error", "") and {"Zip", "Sum"} <= told.keys()
 
 
 def _unpacked(archive: Path, name: str, place: Path) -> Path:
-    """What a module's archive holds, below the directory that all of it lies in."""
+    """Return the unpacked content of a module's archive, below the archive's top directory."""
     try:
         with zipfile.ZipFile(archive) as files:
             files.extractall(place)
@@ -130,7 +130,7 @@ def _unpacked(archive: Path, name: str, place: Path) -> Path:
 
 
 def failure(command: str, code: int, complaints: Sequence[str]) -> str:
-    """What to say of a ``go`` that failed: what helps, where that is known, and the end of its own words."""
+    """Return the message for a ``go`` that failed: a known remedy, and the end of its output."""
     said = "\n".join(complaints)
     hints = [hint for words, hint in _HINTS if words in said][:1]
     how = f"was killed by signal {-code}" if code < 0 else f"failed (exit code {code})"

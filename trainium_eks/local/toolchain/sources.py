@@ -30,18 +30,19 @@ const QueueAllocationGateKey = GroupName + "/queue-allocation-gate"
 
 
 def complete_volcano_apis(place: Path, scratch: Path, environment: Mapping[str, str]) -> None:
-    """Puts the definitions of Volcano's objects where its go.mod expects them.
+    """Write the definitions of Volcano's objects where its go.mod expects them.
 
-    Volcano builds with those beside its code, which no module proxy has. The last ones that were published as a module
-    of their own differ, in what the programs use, by one name: see docs/decisions/0034-volcano-for-everyone.md.
+    Volcano builds with the definitions beside its code, which no module proxy has. The last version published as a
+    separate module differs, in the parts that the programs use, by one name: see
+    docs/decisions/0034-volcano-for-everyone.md.
 
     Args:
         place: a directory that is made.
         scratch: an existing directory.
-        environment: as :func:`~trainium_eks.local.toolchain.go_command.go_environment` gives it.
+        environment: from :func:`~trainium_eks.local.toolchain.go_command.go_environment`.
 
     Raises:
-        go_command.GoFailed: the module cannot be had.
+        go_command.GoFailed: Go cannot get the module.
         store.Unwritable: the directories cannot be written.
     """
     source = go_command.source("volcano.sh/apis", f"v{VOLCANO_APIS}", scratch, environment)
@@ -51,18 +52,18 @@ def complete_volcano_apis(place: Path, scratch: Path, environment: Mapping[str, 
 
 
 def complete_operator(place: Path, scratch: Path, environment: Mapping[str, str]) -> None:
-    """Puts the Training Operator's source where its go.mod expects it, with one line changed.
+    """Write the Training Operator's source where its go.mod expects it, with one line changed.
 
-    It waits for certificates in a directory of ``/tmp`` whatever ``TMPDIR`` says, while the webhook server beside it
+    It waits for certificates in a directory of ``/tmp`` and ignores ``TMPDIR``, while the webhook server beside it
     obeys that. So all stacks of a machine would share one: see docs/decisions/0047-kubeflow-objects.md.
 
     Args:
         place: a directory that is made.
         scratch: an existing directory.
-        environment: as :func:`~trainium_eks.local.toolchain.go_command.go_environment` gives it.
+        environment: from :func:`~trainium_eks.local.toolchain.go_command.go_environment`.
 
     Raises:
-        go_command.GoFailed: the module cannot be had, or is another one.
+        go_command.GoFailed: Go cannot get the module, or its file is not the expected one.
         store.Unwritable: the directories cannot be written.
     """
     source = operator_source(scratch, environment)
@@ -75,18 +76,18 @@ def complete_operator(place: Path, scratch: Path, environment: Mapping[str, str]
 
 
 def complete_karpenter(place: Path, scratch: Path, environment: Mapping[str, str]) -> None:
-    """Puts Karpenter's source where its go.mod expects it, with two addresses and the version of Go changed.
+    """Write Karpenter's source where its go.mod expects it, with two addresses and the version of Go changed.
 
-    It serves its metrics and its health to the whole network, and asks for the newest Go, whose words it does not use:
-    see docs/decisions/0064-karpenter-on-the-local-cloud.md.
+    It serves its metrics and its health to the whole network, and requires the newest Go without using its new
+    features: see docs/decisions/0064-karpenter-on-the-local-cloud.md.
 
     Args:
         place: a directory that is made.
         scratch: an existing directory.
-        environment: as :func:`~trainium_eks.local.toolchain.go_command.go_environment` gives it.
+        environment: from :func:`~trainium_eks.local.toolchain.go_command.go_environment`.
 
     Raises:
-        go_command.GoFailed: the module cannot be had, or is another one.
+        go_command.GoFailed: Go cannot get the module, or its file is not the expected one.
         store.Unwritable: the directories cannot be written.
     """
     source = karpenter_source(scratch, environment)
@@ -100,7 +101,7 @@ def complete_karpenter(place: Path, scratch: Path, environment: Mapping[str, str
 
 @contextlib.contextmanager
 def _writing(scratch: Path) -> Iterator[None]:
-    """Says it as the toolchain does when there is no room, or no right."""
+    """Raise store.Unwritable in place of an OSError, such as for a full disk."""
     try:
         yield
     except OSError as error:
@@ -108,7 +109,7 @@ def _writing(scratch: Path) -> Iterator[None]:
 
 
 def _replaced(file: Path, old: str, new: str, *, times: int) -> str:
-    """The text of a module's file with something replaced, which stands there so many times in the pinned release."""
+    """Return the text of a module's file with each ``old`` replaced; the pinned release has it ``times`` times."""
     text = file.read_text(encoding="utf-8")
     if text.count(old) != times:
         raise go_command.GoFailed(f"{file} is not the file that was to be changed")
@@ -116,18 +117,18 @@ def _replaced(file: Path, old: str, new: str, *, times: int) -> str:
 
 
 def _copy(source: Path, place: Path) -> None:
-    """Copies a directory of a module. Files of Go's cache are read-only; the copies can be changed and added to."""
+    """Copy a directory of a module. Files of Go's cache are read-only; the copies can be changed and added to."""
     shutil.copytree(source, place, copy_function=shutil.copyfile)
     for directory in (place, *(path for path in place.rglob("*") if path.is_dir())):
         directory.chmod(0o755)
 
 
 def karpenter_source(scratch: Path, environment: Mapping[str, str]) -> Path:
-    """The directory with Karpenter's source, definitions included; see :func:`.go_command.source`."""
+    """Return the directory with Karpenter's source, definitions included; see :func:`.go_command.source`."""
     return go_command.source(_KARPENTER, f"v{KARPENTER}", scratch, environment, go_command.KARPENTER_MODULE)
 
 
 def operator_source(scratch: Path, environment: Mapping[str, str]) -> Path:
-    """The directory with the Training Operator's source, manifests included; see :func:`.go_command.source`."""
+    """Return the directory with the Training Operator's source, manifests included; see :func:`.go_command.source`."""
     version = f"v{TRAINING_OPERATOR}"
     return go_command.source(_OPERATOR, version, scratch, environment, go_command.OPERATOR_MODULE)

@@ -11,18 +11,18 @@ from filelock import AcquireReturnProxy, FileLock, Timeout
 
 _LOOK_SECONDS = 0.25
 SCRATCH = ".scratch-"
-"""What begins so is in the making, or was left behind."""
+"""Prefix of files and directories that are in the making, or were left behind."""
 
 
 class Unwritable(Exception):  # noqa: N818 - reads as what it is where it is raised
-    """The cache cannot be written; the message says where and why."""
+    """The error of a cache that cannot be written; the message says where and why."""
 
 
 @contextlib.contextmanager
 def writing(directory: Path, progress: Callable[[str], None]) -> Iterator[Path]:
-    """A scratch directory in the given one, for whoever holds its lock; waits for the lock and says so.
+    """Lock a directory and yield a scratch directory in it; report a wait for the lock.
 
-    The lock ends with its process, however that ends; what a killed one left behind is removed.
+    The lock ends with its process, even by a kill; files left behind by a killed process are removed.
 
     Raises:
         Unwritable: the directory cannot be made or written.
@@ -42,7 +42,7 @@ def writing(directory: Path, progress: Callable[[str], None]) -> Iterator[Path]:
 
 
 def keep(file: Path, destination: Path) -> None:
-    """Moves a finished file from the scratch directory to its place, where it appears whole or not at all.
+    """Move a finished file from the scratch directory to its place, where it appears whole or not at all.
 
     Raises:
         Unwritable: that fails.
@@ -56,7 +56,7 @@ def keep(file: Path, destination: Path) -> None:
 
 
 def unwritable(directory: Path, error: OSError) -> Unwritable:
-    """The error for an operation that failed there."""
+    """Return the error for an operation that failed in a directory."""
     return Unwritable(f"{directory} cannot be written: {error.strerror or error}")
 
 

@@ -1,4 +1,4 @@
-"""Bringing tools into the cache: downloaded, or built where that is refused."""
+"""The supply of tools to the cache: downloaded, or built where no download works."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,19 +10,19 @@ from trainium_eks.local.toolchain.tools import Binary, Origin, Release
 
 
 def is_offline(environment: Mapping[str, str]) -> bool:
-    """Whether nobody may be asked for anything."""
+    """Return whether no server may be asked for anything."""
     return environment.get("TRN_OFFLINE", "") not in ("", "0")
 
 
 class Supply:
-    """Brings what is missing into the cache.
+    """The supply of one release's missing tools to the cache.
 
     Args:
-        pins: which versions.
-        directory: where they are kept, below which each release has a directory; one at a time writes there.
-        environment: of the user.
-        origins: of the downloads.
-        progress: told when something takes time.
+        pins: the versions.
+        directory: directory of the cache, with a directory for each release; one process at a time writes there.
+        environment: the user's variables.
+        origins: servers of the downloads.
+        progress: called when something takes time.
         before_building: called before anything is compiled.
     """
 
@@ -47,11 +47,11 @@ class Supply:
         self._reasons: dict[str, list[str]] = {}
 
     def make(self, tools: Sequence[str]) -> tuple[dict[str, Binary], dict[str, list[str]]]:
-        """What came into the cache, and what was tried for the rest."""
+        """Return the tools that came into the cache, and the failed attempts for the rest."""
         self._reasons = {tool: [f"cache: not in {self._place}"] for tool in tools}
         try:
             with store.writing(self._directory, self._progress) as scratch:
-                # Whoever held the lock before may have brought it.
+                # The former holder of the lock may have provided it.
                 self._made = find.cached(tools, self._pins, self._place)
                 self._download(scratch)
                 self._build(scratch)
@@ -102,7 +102,7 @@ class Supply:
             self._keep(tool, file, "build")
 
     def _keep(self, tool: str, file: Path, origin: Origin) -> None:
-        """A file comes into the cache when it runs and is what it should be."""
+        """Move a file into the cache, if it runs and has the expected version."""
         expected = self._pins.version(tool)
         try:
             actual = find.version(tool, file, self._environment)

@@ -8,7 +8,7 @@ _INTERVAL_SECONDS = 1.0
 
 
 class Throttle:
-    """Passes on at most one message a second, from any thread; the others are dropped."""
+    """A filter that passes on at most one message a second, from any thread; the others are dropped."""
 
     def __init__(self, progress: Callable[[str], None], interval_seconds: float = _INTERVAL_SECONDS) -> None:
         self._progress = progress
@@ -17,13 +17,13 @@ class Throttle:
         self._next = time.monotonic() + interval_seconds
 
     def __call__(self, message: str) -> None:
-        """A message that the next one makes out of date."""
+        """Report a message that the next one makes out of date."""
         with self._lock:
             if time.monotonic() >= self._next:
                 self._say(message)
 
     def now(self, message: str) -> None:
-        """A message that must not be lost."""
+        """Report a message that must not be lost."""
         with self._lock:
             self._say(message)
 

@@ -1,6 +1,6 @@
-"""Asking servers: one attempt each, and two kinds of failure, for what to do next differs.
+"""Requests to servers: one attempt each, and two kinds of failure, because the next step differs.
 
-Proxies are those of the environment (``HTTPS_PROXY``, ``NO_PROXY``).
+Proxies come from the environment (``HTTPS_PROXY``, ``NO_PROXY``).
 """
 
 import http.client
@@ -16,25 +16,25 @@ _T = TypeVar("_T")
 
 
 class DownloadRefusedError(Exception):
-    """One file is not available from a host that answers; the message says why."""
+    """The error for a file that an answering host does not give; the message says why."""
 
     def __init__(self, message: str, code: int = 0, challenge: str = "") -> None:
         super().__init__(message)
         self.code = code
-        """HTTP's, where that is the reason."""
+        """HTTP's status, where that is the reason."""
         self.challenge = challenge
-        """How the host wants to be asked (``WWW-Authenticate``)."""
+        """The host's demand for authorization (``WWW-Authenticate``)."""
 
 
 class Unreachable(Exception):  # noqa: N818 - reads as what it is where it is raised
-    """A host does not answer; the message says why."""
+    """The error for a host that does not answer; the message says why."""
 
 
 def get(url: str, headers: Mapping[str, str] | None = None, authorization: str = "") -> bytes:
-    """A small file.
+    """Return a small file.
 
     Raises:
-        Refused: the host does not give it.
+        DownloadRefusedError: the host does not give it.
         Unreachable: the host does not answer.
     """
     with opened(url, CONNECT_SECONDS, headers, authorization) as response:
@@ -44,17 +44,17 @@ def get(url: str, headers: Mapping[str, str] | None = None, authorization: str =
 def opened(
     url: str, timeout_seconds: float, headers: Mapping[str, str] | None = None, authorization: str = ""
 ) -> http.client.HTTPResponse:
-    """The beginning of an answer.
+    """Return an answer with its body unread.
 
     Args:
-        url: asked for.
+        url: address of the request.
         timeout_seconds: how long the host may be silent.
-        headers: of the request.
-        authorization: sent to this host alone. Registries redirect to stores that have signed the address, and refuse
-            a request that brings a token as well.
+        headers: headers of the request.
+        authorization: sent to this host alone. Registries redirect to stores that have signed the address, and refuse a
+            request that brings a token as well.
 
     Raises:
-        Refused: the host does not give it.
+        DownloadRefusedError: the host does not give it.
         Unreachable: the host does not answer.
     """
     request = urllib.request.Request(url, headers={"User-Agent": "trainium-eks", **(headers or {})})
@@ -65,7 +65,7 @@ def opened(
 
 
 def answered(url: str, ask: Callable[[], _T]) -> _T:
-    """What the question gives, its failures in our two kinds."""
+    """Return the result of a request, with failures as one of the two errors."""
     try:
         return ask()
     except urllib.error.HTTPError as error:

@@ -1,12 +1,12 @@
 """EKS add-ons that this project knows: one record each, which components, checks, plans and the local cloud read.
 
-Versions are those that public clusters had in August 2026; how sure each is stands beside it. Before a deployment ask
-EKS: ``aws eks describe-addon-versions --kubernetes-version 1.35``. Newer builds exist; EKS keeps older ones on offer
-for a while, not for ever.
+Versions come from public clusters of August 2026, with the certainty of each beside it. Before a deployment query EKS:
+``aws eks describe-addon-versions --kubernetes-version 1.35``. Newer builds exist; EKS offers older builds for a while,
+not for ever.
 
 Workloads are named as the add-ons' charts name them (amazon-vpc-cni-k8s, aws-ebs-csi-driver 1.46, aws-fsx-csi-driver
-1.10, eks-node-monitoring-agent 1.7, eks-pod-identity-agent; and what a public 1.36 cluster listed). What their pods ask
-for is those charts' and EKS' own, to be taken as about right.
+1.10, eks-node-monitoring-agent 1.7, eks-pod-identity-agent; and the list of a public 1.36 cluster). Their pods'
+requests come from those charts and EKS, and are approximate.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,21 +29,21 @@ Phase = Literal["before nodes", "after nodes", "on request"]
 
 @dataclass(frozen=True)
 class Pod:
-    """What the pods of a workload look like; the local cloud makes its stand-ins so."""
+    """Description of the pods of a workload, from which the local cloud makes its stand-ins."""
 
     container: str
     """Name of its main container."""
     image: str
     """Repository; ``{registry}`` is EKS' own of the region."""
     labels: Mapping[str, str]
-    """By which the workload finds its pods."""
+    """Labels by which the workload selects its pods."""
     service_account: str
     millicpu: int = 0
-    """Asked by all its containers together; 0 for nothing."""
+    """CPU request of all its containers together; 0 for none."""
     memory_mib: int = 0
     host_network: bool = False
     tolerates: Literal["everything", "accelerator", "critical", "nothing"] = "nothing"
-    """``everything`` for agents of every node, ``accelerator`` for those of one family's, ``critical`` for
+    """``everything`` for agents of every node, ``accelerator`` for agents of one family's nodes, ``critical`` for
     controllers."""
 
 
@@ -56,22 +56,22 @@ class AddonWorkload(Workload):
 
 @dataclass(frozen=True)
 class Identity:
-    """What a controller may do in AWS, by Pod Identity."""
+    """A controller's rights in AWS, by Pod Identity."""
 
     service_account: str
-    """That its chart makes."""
+    """Service account that its chart makes."""
     namespace: str = SYSTEM_NAMESPACE
     managed_policy: str = ""
     """Policy that AWS maintains for it (``service-role/…`` with its path), or empty."""
     statements: Callable[[str, str], Sequence[Statement]] | None = None
     """Further statements, from the key's ARN and the region."""
     on_demand: Callable[[str, str], Sequence[Statement]] | None = None
-    """Those besides where claims may make file systems of their own."""
+    """Further statements if claims may create file systems."""
 
 
 @dataclass(frozen=True)
 class CsiDriver:
-    """What a storage add-on registers."""
+    """The CSI driver that a storage add-on registers."""
 
     name: str
     spec: Mapping[str, Any]
@@ -82,26 +82,26 @@ class Addon:
     """One EKS add-on."""
 
     name: str
-    """EKS' name of it."""
+    """Its name in EKS."""
     versions: Mapping[str, str]
     """Kubernetes minor version to build (``v1.14.3-eksbuild.3``), or :data:`EVERY_KUBERNETES` alone."""
     phase: Phase
     """``before nodes``: daemons without which a node is never Ready; with no node yet they are active at once. ``after
-    nodes``: those with pods of their own, DEGRADED until a node takes them. ``on request``: known, and installed where
-    the config names it."""
+    nodes``: add-ons with pods, DEGRADED until a node runs them. ``on request``: known, and installed if the config
+    names it."""
     seconds: float = 45
-    """Median time to ACTIVE in published logs; where there is none, that of the slowest kind, a CSI driver."""
+    """Median time to ACTIVE in published logs; without a log, the time of the slowest kind, a CSI driver."""
     workloads: tuple[AddonWorkload, ...] = ()
     settings: Callable[[str, Catalogue], Mapping[str, Any]] | None = None
     """Its configuration values, from the region and the catalogue. EKS refuses a key that the add-on's schema lacks."""
     least_version: tuple[int, ...] = ()
     """First version that these settings and this role fit."""
     identity: Identity | None = None
-    """None for those that call no AWS."""
+    """None for an add-on that calls no AWS."""
     driver: CsiDriver | None = None
 
     def version(self, kubernetes_version: str) -> str:
-        """The build for a Kubernetes minor version; empty when none is pinned."""
+        """Return the build for a Kubernetes minor version; empty when none is pinned."""
         return self.versions.get(kubernetes_version, self.versions.get(EVERY_KUBERNETES, ""))
 
 
@@ -118,15 +118,16 @@ def _cni_settings(_region: str, _catalogue: Catalogue) -> Mapping[str, Any]:
 
 
 def _ebs_settings(region: str, _catalogue: Catalogue) -> Mapping[str, Any]:
-    """The region by value: with a metadata hop limit of one, controllers off the host network cannot ask for it. The
-    FSx driver takes it from what Pod Identity puts into its pods (aws-fsx-csi-driver, ``newControllerService``)."""
+    """Return the settings with the region: with a metadata hop limit of one, controllers off the host network cannot
+    query it. The FSx driver reads it from a variable that Pod Identity sets in its pods (aws-fsx-csi-driver,
+    ``newControllerService``)."""
     return {"controller": {"region": region}}
 
 
 def _monitoring_settings(_region: str, catalogue: Catalogue) -> Mapping[str, Any]:
-    """Its DCGM server tolerates nothing by itself (containers-roadmap#2567). Without one on a GPU node the agent
-    reports the node's hardware as broken, for good. Set with and without GPU groups: a group that is added later starts
-    nodes before an update of the add-on would be through."""
+    """Return tolerations for the DCGM server, which by default has none (containers-roadmap#2567). Without a DCGM
+    server on a GPU node the agent permanently reports the node's hardware as broken. Set with and without GPU groups: a
+    group that is added later starts nodes before an update of the add-on would be complete."""
     taints = {
         (taint.key, taint.effect)
         for name, each in catalogue.items()
@@ -414,15 +415,16 @@ ADDONS: Mapping[str, Addon] = MappingProxyType(
         )
     }
 )
-"""Every add-on that is known, by EKS' name, in the order in which those of every cluster are installed."""
+"""Every known add-on by EKS' name, in the order of installation."""
 
 
 def installed() -> tuple[Addon, ...]:
-    """The add-ons that every cluster of this project has."""
+    """Return the add-ons that every cluster of this project has."""
     return tuple(each for each in ADDONS.values() if each.phase != "on request")
 
 
 def pinned(kubernetes_version: str) -> Mapping[str, str]:
-    """Add-ons of every cluster to their builds; without those for which none is pinned for this minor version."""
+    """Return the add-ons of every cluster with their builds, except add-ons without a pinned build for the minor
+    version."""
     found = {each.name: each.version(kubernetes_version) for each in installed()}
     return MappingProxyType({name: version for name, version in found.items() if version})

@@ -1,7 +1,7 @@
-"""What runs in a cluster on behalf of each chart: names, where, and what to do when it does not.
+"""Workloads of each chart in a cluster: names, nodes, and a remedy for each that does not run.
 
-The one list that ``trn verify`` checks a cluster against, with the workloads of EKS add-ons (addon_records.py). Names
-are those of the charts as they render with this project's values.
+``trn verify`` checks a cluster against this list and the workloads of EKS add-ons (addon_records.py). Names are the
+charts' names, rendered with this project's values.
 """
 
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ Kind = Literal["DaemonSet", "Deployment", "StatefulSet"]
 Where = Literal["all", "neuron", "nvidia", "efa", "none"]
 
 SYSTEM_NAMESPACE = "kube-system"
-"""Where device plugins go: it exists in every cluster, and Pod Security lets node agents run there."""
+"""Namespace of device plugins: it exists in every cluster, and Pod Security lets node agents run there."""
 
 ETCD_CHART = "torchx-etcd"
 """Our own chart of the etcd for a rendezvous."""
 
 EBS_DRIVER = "ebs.csi.aws.com"
-"""Name of the EBS CSI driver, in storage classes and on nodes; that of Lustre is ``lustre.DRIVER``."""
+"""Name of the EBS CSI driver, in storage classes and on nodes; Lustre's is ``lustre.DRIVER``."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class Workload:
     namespace: str
     name: str
     nodes: Where
-    """Which nodes carry a pod of it each: ``all``, those with Neuron devices (``neuron``), with NVIDIA GPUs
-    (``nvidia``), or with EFA interfaces (``efa``). ``none`` where it does not go by nodes."""
+    """Nodes that run one pod each: ``all``, nodes with Neuron devices (``neuron``), with NVIDIA GPUs (``nvidia``), or
+    with EFA interfaces (``efa``). ``none`` for a workload that is not tied to nodes."""
     remedy: str
-    """What to do when it is not running, in a line."""
+    """Remedy when it is not running, in a line."""
 
     def expected_on(self, family: str, *, has_efa: bool) -> bool:
-        """Whether a node carries a pod of it.
+        """Return whether a node runs a pod of the workload.
 
         Args:
             family: the node type's, ``neuron``, ``nvidia`` or ``cpu``.
@@ -194,7 +194,7 @@ CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
                 "nothing is measured and no alert fires: describe its pod; its volume ties it to the zone of one node",
             ),
         ),
-        # It is Grafana that reads them.
+        # Grafana reads the dashboards; the chart runs nothing.
         "grafana-dashboards": (),
         "efa-exporter": (
             Workload(
@@ -225,7 +225,7 @@ CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
         ),
     }
 )
-"""Chart, or kustomization, to what it runs."""
+"""Chart, or kustomization, to its workloads."""
 
 HYPERNODES = Workload(
     "Deployment",

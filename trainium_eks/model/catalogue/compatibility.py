@@ -1,7 +1,7 @@
-"""What goes together and what does not: kernels, drivers, runtimes, clients, charts, Kubernetes.
+"""Compatible and incompatible versions: kernels, drivers, runtimes, clients, charts, Kubernetes.
 
-One table (:data:`PAIRS`) names every pair of parts that is judged anywhere in this project, and the source of each
-fact. A pair that is known not to work is refused; one that nobody has tried is warned of at most. ``python -m
+One table (:data:`PAIRS`) names every pair of parts that this project validates, and the source of each fact. A pair
+that is known not to work is refused; an untested pair causes a warning at most. ``python -m
 trainium_eks.model.catalogue.compatibility`` writes the table as a page.
 """
 
@@ -29,16 +29,16 @@ Version = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Pair:
-    """Two parts and what is known of them together."""
+    """Two parts and their known incompatibility."""
 
     id: str
-    """Short name, by which tests find its bad input."""
+    """Short name by which tests find its bad input."""
     parts: tuple[str, str]
     known: str
-    """What does not work, or was not tried."""
+    """The combination that does not work, or was not tested."""
     verdict: Verdict
     source: str
-    """Where the fact is from."""
+    """Source of the fact."""
 
 
 PAIRS: tuple[Pair, ...] = (
@@ -170,7 +170,7 @@ PAIRS: tuple[Pair, ...] = (
         "etcd 3.6 release notes",
     ),
 )
-"""Every pair that is judged. What is not here was not looked at."""
+"""Every pair that is validated. Other pairs were not examined."""
 
 
 @dataclass(frozen=True)
@@ -208,24 +208,24 @@ _BASE_IMAGES = "image_repository.base_images"
 
 
 def numbers(text: str) -> Version:
-    """The leading numbers of a version: (1, 18, 5) of ``v1.18.5-eksbuild.1``."""
+    """Return the leading numbers of a version: (1, 18, 5) of ``v1.18.5-eksbuild.1``."""
     return tuple(int(number) for number in re.findall(r"[0-9]+", text.partition("-")[0]))
 
 
 def sdk_of(image: str) -> Version:
-    """The Neuron SDK that an image's tag names, (2, 30); empty where it names none."""
+    """Return the Neuron SDK that an image's tag names, (2, 30); empty where it names none."""
     found = _SDK.search(image.rpartition("/")[2])
     return numbers(found["sdk"]) if found else ()
 
 
 def newest_driver(release: str) -> Version | None:
-    """The newest Neuron driver that an AMI release can have: AMIs are built with the newest of their day.
+    """Return the newest Neuron driver that an AMI release can have: AMIs are built with the newest driver of their day.
 
     Args:
         release: ``1.35.6-20260818``.
 
     Returns:
-        ``(2, 30, 2)``; ``()`` when it is older than every driver of the table; None for what is no AMI release.
+        ``(2, 30, 2)``; ``()`` when it is older than every driver of the table; None for a text that is no AMI release.
     """
     found = _AMI_DAY.search(release)
     try:
@@ -238,7 +238,8 @@ def newest_driver(release: str) -> Version | None:
 
 
 def validate(config: "StackConfig", catalogue: Catalogue) -> list[Problem]:
-    """The pairs of images and drivers that are known not to work. Paths start at the stack's root."""
+    """Return the problems of images, and of their pairs with drivers, that are known not to work. Paths start at the
+    stack's root."""
     return [*_unpublished(config), *_old_drivers(config, catalogue)]
 
 
@@ -279,7 +280,7 @@ def _tag(image: str) -> str:
 
 
 def page() -> str:
-    """The table as a page of the documentation."""
+    """Return the table as a page of the documentation."""
     rows = "".join(f"| {' × '.join(each.parts)} | {each.known} | {each.verdict} | {each.source} |\n" for each in PAIRS)
     releases = "".join(
         f"| {sdk} | {each.day} | {'.'.join(map(str, each.driver))} |\n" for sdk, each in NEURON_RELEASES.items()

@@ -395,7 +395,8 @@ _CPU_XLARGE_USD: Final = {
 
 
 def _cpu(family: str, vcpus: int) -> Facts:
-    """A general x86 CPU type: EC2 gives up to 8 vCPU four interfaces of 15 addresses, then eight of 30."""
+    """Return the facts of a general x86 CPU type: EC2 gives up to 8 vCPU four interfaces of 15 addresses, then eight of
+    30."""
     small = vcpus <= 8
     return {
         "vcpus": vcpus,

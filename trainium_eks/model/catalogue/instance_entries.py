@@ -1,4 +1,4 @@
-"""Catalogue entries from the stack's config: read, completed, judged."""
+"""Catalogue entries from the stack's config: read, completed, validated."""
 
 import datetime
 import math
@@ -26,7 +26,7 @@ DERIVED = frozenset({"allocatable_millicpu", "allocatable_memory_mib", "max_pods
 OF_THE_TYPE_ALONE: Mapping[str, object] = MappingProxyType(
     {"zones": {}, "hourly_usd": None, "price_date": "", "price_region": "", "sagemaker_name": None}
 )
-"""What ``like`` does not take over, and what a new entry may leave out."""
+"""Fields that ``like`` does not copy, and that a new entry may leave out."""
 
 WORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"family": tuple(AMI_TYPES), "interface_layout": ("efa-only", "ena", "none"), "ami_type": tuple(AMI_TYPES.values())}
@@ -43,9 +43,9 @@ def with_entries(catalogue: Catalogue, entries: Mapping[str, Mapping[str, Any]])
     Args:
         catalogue: the types to start from.
         entries: name to fields of :class:`InstanceType`, in camelCase or snake_case. A known name needs only the fields
-            that change; ``zones`` are laid over the known ones region by region. A new name needs every field, or
+            that change; ``zones`` replace the known zones region by region. A new name needs every field, or
             ``like``, a known type to start from: all fields are copied but zones, price and SageMaker name, which
-            belong to a type and not to its shape. ``allocatable…`` and ``maxPods`` are derived unless given.
+            differ between types of the same hardware. ``allocatable…`` and ``maxPods`` are derived unless given.
 
     Raises:
         CatalogueError: with every fault of every entry.
@@ -63,7 +63,7 @@ def with_entries(catalogue: Catalogue, entries: Mapping[str, Mapping[str, Any]])
 
 
 def _type(catalogue: Catalogue, name: str, entry: Mapping[str, Any]) -> tuple[InstanceType | None, list[Problem]]:
-    """One type from its entry, or its faults."""
+    """Return one type from its entry, or the entry's faults."""
     if not NAME.fullmatch(name):
         return None, [Problem(name, "it is not the name of an instance type", "write it as trn2.48xlarge")]
     if not isinstance(entry, Mapping):
@@ -102,7 +102,8 @@ def _unknown(name: str, key: str) -> Problem:
 
 
 def _base(catalogue: Catalogue, name: str, like: object) -> tuple[dict[str, Any] | None, list[Problem]]:
-    """The fields to start from: the type's own, those of ``like``, or none of a new type; None for a wrong ``like``."""
+    """Return the initial fields, of the type, of ``like``, or none for a new type, with faults; None for a wrong
+    ``like``."""
     if like is None:
         return ({key: getattr(catalogue[name], key) for key in FIELDS} if name in catalogue else {}), []
     if not isinstance(like, str) or like not in catalogue:
@@ -118,7 +119,7 @@ def _base(catalogue: Catalogue, name: str, like: object) -> tuple[dict[str, Any]
 
 
 def _made(name: str, values: Mapping[str, Any], given: Mapping[str, Any]) -> InstanceType:
-    """The type of sound fields: zones merged, sequences frozen, what is derived derived anew."""
+    """Return the type of valid fields, with zones merged, sequences frozen, and derived fields computed anew."""
     merged = {**OF_THE_TYPE_ALONE, **values, **given}
     zones = {**values.get("zones", {}), **given.get("zones", {})}
     merged["zones"] = MappingProxyType({region: tuple(sorted(ids)) for region, ids in zones.items() if ids})
@@ -137,7 +138,7 @@ def _made(name: str, values: Mapping[str, Any], given: Mapping[str, Any]) -> Ins
 
 
 def _fault(key: str, value: object) -> str:
-    """Return the problems of one field by itself, or an empty text."""
+    """Return the fault of one field by itself, or an empty text."""
     if key in WORDS:
         return "" if value in WORDS[key] else f"{value!r} is not allowed; allowed: {', '.join(WORDS[key])}"
     if key in TEXTS:
@@ -171,7 +172,7 @@ def _zones_fault(value: object) -> str:
 
 
 def _contradictions(made: InstanceType) -> list[tuple[str, str]]:
-    """Faults that only two fields together show."""
+    """Return the faults that only two fields together show."""
     faults: list[tuple[str, str]] = []
     if (made.family == "cpu") != (made.accelerators == 0):
         faults.append(("accelerators", f"{made.accelerators} does not fit family {made.family}"))
@@ -202,7 +203,8 @@ def _contradictions(made: InstanceType) -> list[tuple[str, str]]:
 
 
 def _is_arm(name: str) -> bool:
-    """Whether a type runs on Graviton or Grace: a ``g`` behind its generation (``m7g``, ``im4gn``, ``p6e-gb200``)."""
+    """Return whether a type runs on Graviton or Grace: a ``g`` behind its generation (``m7g``, ``im4gn``,
+    ``p6e-gb200``)."""
     attributes = re.match(r"[a-z]+[0-9]+([^.]*)[.]", name)
     return name.startswith("a1.") or (attributes is not None and "g" in attributes[1])
 

@@ -11,12 +11,12 @@ from trainium_eks.model.validation.problems import Problem, Severity, join, join
 def validate(
     entries: Mapping[str, Mapping[str, Any]], catalogue: Catalogue, faults: Sequence[Problem]
 ) -> list[Problem]:
-    """The faults that the catalogue found, and EFA counts that differ from what EC2 says of a known type.
+    """Return the faults that the catalogue found, and EFA counts that differ from EC2's for a known type.
 
     Args:
         entries: the config's entries.
         catalogue: the catalogue without them.
-        faults: what ``catalogue.with_entries`` refused; their paths start with the type's name.
+        faults: the problems of ``catalogue.with_entries``; their paths start with the type's name.
     """
     counts = _wrong_efa_counts(entries, catalogue)
     found = []
@@ -42,7 +42,7 @@ def _wrong_efa_counts(entries: Mapping[str, Mapping[str, Any]], catalogue: Catal
 
 
 def _path(path: str, entries: Mapping[str, object]) -> str:
-    """``trn3.48xlarge.vcpus`` with the name quoted, because it has a dot of its own."""
+    """Return a path such as ``trn3.48xlarge.vcpus`` with the type's name quoted, because the name contains a dot."""
     name = max((each for each in entries if path == each or path.startswith(f"{each}.")), key=len, default="")
     if not name:
         return path

@@ -1,4 +1,4 @@
-"""The catalogue: every fact about an instance type that anything in this project asks for.
+"""The catalogue: every fact about an instance type that this project uses.
 
 Nothing here is looked up at run time. Sources and dates stand in :mod:`trainium_eks.model.catalogue.instance_data`;
 :func:`~trainium_eks.model.catalogue.instance_entries.with_entries` adds and changes entries from the stack's config
@@ -16,20 +16,20 @@ from trainium_eks.model.catalogue.regions import REGIONS
 from trainium_eks.model.validation.problems import Problem
 
 EFA_RESOURCE = "vpc.amazonaws.com/efa"
-"""What a pod asks of the EFA device plugin; one for each EFA interface."""
+"""Resource of the EFA device plugin in a pod's requests; one for each EFA interface."""
 
 NEURON_RESOURCE = "aws.amazon.com/neuron"
-"""What a pod asks of the Neuron device plugin; one for each device. ``aws.amazon.com/neurondevice`` is gone
-(Neuron SDK 2.20)."""
+"""Resource of the Neuron device plugin in a pod's requests; one for each device. ``aws.amazon.com/neurondevice`` is
+gone (Neuron SDK 2.20)."""
 
 NEURON_CORE_RESOURCE = "aws.amazon.com/neuroncore"
-"""Neuron cores one by one, as the plugin also offers them; whole devices are what a training job should ask for."""
+"""Resource of single Neuron cores, which the plugin also offers; a training job should request whole devices."""
 
 NVIDIA_RESOURCE = "nvidia.com/gpu"
-"""What a pod asks of the NVIDIA device plugin."""
+"""Resource of the NVIDIA device plugin in a pod's requests."""
 
 INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
-"""Label by which a node says its EC2 type; kubelet sets it."""
+"""Label with a node's EC2 type; the kubelet sets it."""
 
 DEVICE_RESOURCES: Mapping[str, str] = MappingProxyType(
     {"neuron": NEURON_RESOURCE, "nvidia": NVIDIA_RESOURCE, "cpu": ""}
@@ -83,7 +83,7 @@ class InstanceType:
     name: str
     """``trn1.32xlarge``."""
     family: Family
-    """Which device plugin, AMI and taint it needs."""
+    """Decides device plugin, AMI and taint."""
     accelerator: str
     """``Trainium``, ``Trainium2``, ``Inferentia2``, ``A100-40``, ``H100`` …; empty for CPU types."""
     accelerators: int
@@ -105,7 +105,7 @@ class InstanceType:
     efa_interfaces: int
     """Most EFA interfaces; 0 where EFA is not supported."""
     first_efa_card: int
-    """First card that takes EFA: 0, but 1 on p6-b300.48xlarge, whose card 0 is plain ENA."""
+    """First card that takes EFA: 0, but 1 on p6-b300.48xlarge, where card 0 is plain ENA."""
     interface_layout: InterfaceLayout
     """Default layout of the interfaces: ``efa-only`` (card 0 ``efa``, the others ``efa-only``), ``ena`` (card 0 a plain
     interface, EFA on the others) or ``none``."""
@@ -144,7 +144,7 @@ class InstanceType:
 
     @property
     def device_resource(self) -> str:
-        """The resource its pods ask for: ``aws.amazon.com/neuron``, ``nvidia.com/gpu`` or empty."""
+        """The resource that its pods request: ``aws.amazon.com/neuron``, ``nvidia.com/gpu`` or empty."""
         return DEVICE_RESOURCES[self.family]
 
     @property
@@ -154,7 +154,7 @@ class InstanceType:
 
 
 class UnknownInstanceType(ValueError):  # noqa: N818 - reads as what it is where it is caught
-    """A type that the catalogue does not have; :attr:`nearest` is the one that was probably meant."""
+    """A type that the catalogue does not have; :attr:`nearest` is the type that was probably meant."""
 
     def __init__(self, name: str, known: Mapping[str, object]) -> None:
         self.name = name
@@ -165,7 +165,7 @@ class UnknownInstanceType(ValueError):  # noqa: N818 - reads as what it is where
 
 
 class CatalogueError(ValueError):
-    """Entries that do not make a type. ``problems`` has one entry for each fault, its path starting with the name."""
+    """Entries that are not a valid type. ``problems`` has one entry for each fault, its path starting with the name."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         self.problems = problems
@@ -188,14 +188,14 @@ class Catalogue(Mapping[str, InstanceType]):
         return len(self._types)
 
     def __deepcopy__(self, memo: dict[int, object]) -> "Catalogue":
-        """Itself: it is immutable, and pydantic copies the defaults of fields."""
+        """Return the catalogue itself: it is immutable, and pydantic copies the defaults of fields."""
         return self
 
     def __repr__(self) -> str:
         return f"Catalogue({', '.join(self._types)})"
 
     def find(self, name: str) -> InstanceType:
-        """The type of that name.
+        """Return the type of a name.
 
         Raises:
             UnknownInstanceType: with the nearest name.
@@ -205,7 +205,7 @@ class Catalogue(Mapping[str, InstanceType]):
         return self._types[name]
 
     def offered(self, name: str, region: str) -> tuple[str, ...]:
-        """Ids of the region's zones that offer the type, sorted; empty when it is not offered there.
+        """Return the ids of the region's zones that offer the type, sorted; empty when it is not offered there.
 
         Raises:
             UnknownInstanceType: for a name the catalogue does not have; so do all the methods below.
@@ -213,13 +213,15 @@ class Catalogue(Mapping[str, InstanceType]):
         return self.find(name).zones.get(region, ())
 
     def device_resources(self, name: str) -> dict[str, int]:
-        """Extended resources that a whole-node pod asks for: devices, and EFA interfaces where there are any."""
+        """Return the extended resources that a whole-node pod requests: devices, and EFA interfaces if the type has
+        them."""
         kind = self.find(name)
         resources = {kind.device_resource: kind.accelerators, EFA_RESOURCE: kind.efa_interfaces}
         return {resource: count for resource, count in resources.items() if resource and count}
 
     def allocatable(self, name: str) -> dict[str, str]:
-        """What pods can have of one node, as Kubernetes quantities: cpu, memory, pods, hugepages, devices, EFA.
+        """Return the resources of one node that pods can request, as Kubernetes quantities: cpu, memory, pods,
+        hugepages, devices, EFA.
 
         Neuron nodes also show their cores. Memory is less the hugepages, which the kubelet takes from it.
         """
@@ -236,24 +238,25 @@ class Catalogue(Mapping[str, InstanceType]):
         return quantities | {resource: str(count) for resource, count in self.device_resources(name).items()}
 
     def node_labels(self, name: str) -> dict[str, str]:
-        """Labels that a node group of the type sets, beside those that Kubernetes and EKS set by themselves.
+        """Return the labels that a node group of the type sets, in addition to the labels of Kubernetes and EKS.
 
-        ``nvidia.com/gpu.present`` is the one that NVIDIA's charts select by.
+        NVIDIA's charts select nodes by ``nvidia.com/gpu.present``.
         """
         kind = self.find(name)
         labels = {f"{kind.device_resource}.present": "true"} if kind.device_resource else {}
         return labels | ({f"{EFA_RESOURCE}.present": "true"} if kind.has_efa else {})
 
     def taints(self, name: str) -> tuple[Taint, ...]:
-        """Taints of the type's nodes: one, keyed by the device resource, for accelerators; none for CPU types.
+        """Return the taints of the type's nodes: one, keyed by the device resource, for accelerators; none for CPU
+        types.
 
-        With that very key, EKS' ExtendedResourceToleration admission lets in the pods that ask for the resource.
+        With that key, EKS' ExtendedResourceToleration admission adds the toleration to pods that request the resource.
         """
         resource = self.find(name).device_resource
         return (Taint(resource, "true", "NoSchedule"),) if resource else ()
 
     def price(self, name: str) -> Price | None:
-        """The type's list price with its date and region, or None where none is known."""
+        """Return the type's list price with its date and region, or None where none is known."""
         kind = self.find(name)
         if kind.hourly_usd is None:
             return None
@@ -261,8 +264,8 @@ class Catalogue(Mapping[str, InstanceType]):
 
 
 def allocatable_millicpu(vcpus: int) -> int:
-    """CPU left to pods: EKS' nodes reserve 6 % of the first vCPU, 1 % of the second, half a percent of the next
-    two, a quarter of a percent of each further one (nodeadm in awslabs/amazon-eks-ami).
+    """Return the CPU left to pods, millicores: EKS' nodes reserve 6 % of the first vCPU, 1 % of the second, half a
+    percent of the next two, a quarter of a percent of each further one (nodeadm in awslabs/amazon-eks-ami).
     """
     first, second, next_two = min(vcpus, 1), min(max(vcpus - 1, 0), 1), min(max(vcpus - 2, 0), 2)
     reserved_tenths = 600 * first + 100 * second + 50 * next_two + 25 * max(vcpus - 4, 0)
@@ -270,22 +273,24 @@ def allocatable_millicpu(vcpus: int) -> int:
 
 
 def allocatable_memory_mib(memory_gib: int, address_pods: int) -> int:
-    """Memory left to pods, MiB.
+    """Return the memory left to pods, MiB.
 
-    Karpenter's estimate: 7.5 % for what hypervisor and kernel keep, then the kubelet's reserve of 255 MiB and 11 MiB a
-    pod, and its eviction threshold of 100 MiB. Its published figures for trn1, trn2, p4d and p5 come out of this
-    formula; a real node shows somewhat more.
+    Karpenter's estimate: 7.5 % for hypervisor and kernel, then the kubelet's reserve of 255 MiB and 11 MiB a pod, and
+    its eviction threshold of 100 MiB. Its published figures for trn1, trn2, p4d and p5 agree with this formula; a real
+    node shows somewhat more.
     """
     return int(memory_gib * 1024 * 0.925 - (255 + 11 * address_pods) - 100)
 
 
 def address_pods(interfaces_per_card: int, ipv4_per_interface: int) -> int:
-    """Pods that the addresses of card 0 hold, and two on the host network; the kubelet's reserve counts these."""
+    """Return the number of pods for card 0's addresses, plus two on the host network; the kubelet's reserve counts
+    these."""
     return interfaces_per_card * (ipv4_per_interface - 1) + 2
 
 
 def max_pods(vcpus: int, pods: int) -> int:
-    """Most pods of a node: managed node groups allow 110 below 30 vCPU and 250 above, whatever the addresses hold."""
+    """Return the most pods of a node: managed node groups allow 110 below 30 vCPU and 250 above, even with more
+    addresses."""
     return min(pods, 110 if vcpus < 30 else 250)
 
 

@@ -7,17 +7,17 @@ PORTS = ((988, 988), (1018, 1023))
 """Ranges of TCP ports that servers and clients use, both ways (FSx for Lustre guide, file system access control)."""
 
 THROUGHPUT_PER_TIB = (125, 250, 500, 1000)
-"""What PERSISTENT_2 SSD file systems offer, MB/s for each TiB (FSx CreateFileSystem)."""
+"""Throughputs of PERSISTENT_2 SSD file systems, MB/s for each TiB (FSx CreateFileSystem)."""
 
 SCRATCH_WRITE_PER_TIB = 100
-"""What SCRATCH_2 file systems write, MB/s for each TiB; they read twice as fast (FSx for Lustre guide, performance of
-SSD storage)."""
+"""Write throughput of SCRATCH_2 file systems, MB/s for each TiB; they read twice as fast (FSx for Lustre guide,
+performance of SSD storage)."""
 
 EFA_STEP_GIB: Mapping[int, int] = MappingProxyType({125: 38_400, 250: 19_200, 500: 9_600, 1000: 4_800})
 """Size step of an EFA-enabled file system by its throughput (FSx for Lustre guide, EFA-enabled file systems)."""
 
 METADATA_IOPS = (1500, 3000, 6000, *range(12_000, 192_001, 12_000))
-"""What can be provisioned (FSx CreateFileSystemLustreMetadataConfiguration)."""
+"""Metadata IOPS that can be provisioned (FSx CreateFileSystemLustreMetadataConfiguration)."""
 
 DRIVER = "fsx.csi.aws.com"
 """Name of the CSI driver, in volumes and in storage classes."""
@@ -33,22 +33,23 @@ DEFAULT_USER_ID = 1000
 
 
 def write_megabytes_per_second(storage_capacity_gib: int, deployment_type: str, throughput_per_tib: int) -> float:
-    """What a file system writes in the long run, MB/s: the throughput of its disks, whatever the network bursts to.
+    """Return the sustained write throughput of a file system, MB/s: the throughput of its disks, without bursts of the
+    network.
 
     Args:
         storage_capacity_gib: its size, GiB.
         deployment_type: ``PERSISTENT_2`` or ``SCRATCH_2``.
-        throughput_per_tib: MB/s for each TiB; of no account for SCRATCH_2.
+        throughput_per_tib: MB/s for each TiB; ignored for SCRATCH_2.
     """
     each = SCRATCH_WRITE_PER_TIB if deployment_type == "SCRATCH_2" else throughput_per_tib
     return storage_capacity_gib / 1024 * each
 
 
 def fileset(mount_name: str, directory: str) -> str:
-    """What a client mounts to see one directory of a file system and nothing above it.
+    """Return the mount name with which a client sees one directory of a file system and nothing above it.
 
     FSx documents ``mount -t lustre host@tcp:/<mount name>/<directory>`` (guide, mounting from a specific fileset); the
-    CSI driver puts a volume's ``mountname`` behind ``host@tcp:/`` as it is (aws-fsx-csi-driver, ``NodePublishVolume``).
+    CSI driver appends a volume's ``mountname`` unchanged to ``host@tcp:/`` (aws-fsx-csi-driver, ``NodePublishVolume``).
     The directory has to exist before.
 
     Args:
@@ -60,10 +61,10 @@ def fileset(mount_name: str, directory: str) -> str:
 
 
 def team_directory(root: str, namespace: str) -> str:
-    """Where a namespace's data lies on the file system: ``/<namespace>``, or ``<root>/<namespace>``.
+    """Return the directory of a namespace on the file system: ``/<namespace>``, or ``<root>/<namespace>``.
 
     Args:
-        root: the directory that all namespaces' directories are in.
+        root: the parent of all namespaces' directories.
         namespace: the team's.
     """
     above = root.strip("/")

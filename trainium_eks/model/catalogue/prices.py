@@ -1,17 +1,17 @@
-"""List prices of what is not an instance, USD, us-east-1.
+"""List prices of everything except instances, USD, us-east-1.
 
-AWS is not asked: these make an estimate before anything exists, and a plan shows :data:`DATE` beside it. Taxes,
+AWS is not queried: the prices give an estimate before anything exists, and a plan shows :data:`DATE` beside it. Taxes,
 discounts, data transfer and requests are left out. Instance prices: :mod:`trainium_eks.model.catalogue.instances`.
 
-How sure: EKS' prices stand in several public tables; gp3's were quoted from the price list; FSx' 125 MB/s tier was read
-in a cost tool's table. The others are from memory of the pricing pages, unverified on the date.
+Sources: EKS' prices are in several public tables; gp3's were quoted from the price list; FSx' 125 MB/s tier was read in
+a cost tool's table. The others are from memory of the pricing pages, unverified on the date.
 """
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
 DATE = "2026-11-21"
-"""Day on which these were last looked at."""
+"""Day of the last check of these prices."""
 
 REGION = "us-east-1"
 """Region that the prices are of."""
@@ -61,10 +61,10 @@ FSX_SCRATCH_GIB_MONTH = 0.140
 """SCRATCH_2 storage."""
 
 FSX_METADATA_IOPS_MONTH = 0.055
-"""Each provisioned metadata IOPS above those that the capacity includes."""
+"""Each provisioned metadata IOPS above the number that the capacity includes."""
 
 FSX_BACKUP_GIB_MONTH = 0.05
-"""Backups of file systems, by what is stored."""
+"""Backups of file systems, by stored size."""
 
 S3_STANDARD_GIB_MONTH = 0.023
 """Objects in S3's Standard class, the first 50 TB."""
@@ -86,7 +86,7 @@ KMS_KEY_MONTH = 1.0
 
 
 def gp3_monthly_usd(size_gib: int, throughput_mibps: int = GP3_FREE_MIBPS, iops: int = GP3_FREE_IOPS) -> float:
-    """What one gp3 volume costs a month.
+    """Return the monthly price of one gp3 volume, USD.
 
     Args:
         size_gib: its size, GiB.
@@ -101,12 +101,12 @@ def gp3_monthly_usd(size_gib: int, throughput_mibps: int = GP3_FREE_MIBPS, iops:
 
 
 def lustre_monthly_usd(storage_capacity_gib: int, deployment_type: str, throughput_per_tib: int) -> float:
-    """What the storage of a Lustre file system costs a month.
+    """Return the monthly price of a Lustre file system's storage, USD.
 
     Args:
         storage_capacity_gib: its size, GiB.
         deployment_type: ``PERSISTENT_2`` or ``SCRATCH_2``.
-        throughput_per_tib: MB/s for each TiB: 125, 250, 500 or 1000; of no account for SCRATCH_2.
+        throughput_per_tib: MB/s for each TiB: 125, 250, 500 or 1000; ignored for SCRATCH_2.
 
     Raises:
         ValueError: when no price is known for the combination.

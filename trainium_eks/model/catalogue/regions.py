@@ -1,4 +1,4 @@
-"""Regions: partition, zone ids, the zones to start from, and the registry of the images that EKS publishes."""
+"""Regions: partition, zone ids, default zones, and the registry of EKS' images."""
 
 import re
 from collections.abc import Mapping
@@ -6,25 +6,25 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 ZONE_ID = re.compile(r"(?P<prefix>[a-z]{3,6}[0-9])-az[0-9]{1,2}")
-"""What a zone id looks like (``usw2-az4``). Local zones (``usw2-lax1-az1``) hold no control plane and do not match."""
+"""Pattern of a zone id (``usw2-az4``). Local zones (``usw2-lax1-az1``) hold no control plane and do not match."""
 
 
 @dataclass(frozen=True)
 class Region:
-    """What is known about one region."""
+    """Facts about one region."""
 
     zone_prefix: str
-    """What its zone ids start with (``usw2``)."""
+    """Prefix of its zone ids (``usw2``)."""
     image_account: str
-    """AWS account whose ECR registry holds the images of EKS and of the EFA device plugin in this region."""
+    """AWS account of the ECR registry with the images of EKS and of the EFA device plugin in this region."""
     default_zones: tuple[str, ...] = ()
     """Zones to build in when none are named, the accelerator zone first; empty where Trainium is not established."""
 
 
-# The first default zone offers trn1.32xlarge and trn1n.32xlarge; neither refuses a control plane. The pairs are those
-# of data-on-eks' main.tf for us-west-2, us-east-1 and us-east-2. Image accounts: the EKS user guide's list of add-on
-# image registries, held against eksctl's map of accounts. One account serves most regions, which is why a hard-coded
-# one goes unnoticed until a region with its own is used, where image pulls fail.
+# The first default zone offers trn1.32xlarge and trn1n.32xlarge; neither refuses a control plane. The pairs come
+# from data-on-eks' main.tf for us-west-2, us-east-1 and us-east-2. Image accounts: the EKS user guide's list of add-on
+# image registries, held against eksctl's map of accounts. One account serves most regions, so a hard-coded
+# account goes unnoticed until image pulls fail in a region with another account.
 _COMMON_IMAGE_ACCOUNT = "602401143452"
 
 REGIONS: Mapping[str, Region] = MappingProxyType(
@@ -69,7 +69,7 @@ REGIONS: Mapping[str, Region] = MappingProxyType(
         "us-west-2": Region("usw2", _COMMON_IMAGE_ACCOUNT, ("usw2-az4", "usw2-az1")),
     }
 )
-"""Regions that are known. One that is not may still be right: AWS opens new ones."""
+"""Known regions. Another region may still be right: AWS opens new ones."""
 
 CONTROL_PLANE_REFUSED_ZONES: frozenset[str] = frozenset({"use1-az3", "usw1-az2", "cac1-az3"})
 """Zones in which EKS puts no control-plane interface (EKS user guide, network requirements). Nodes may run there."""
@@ -77,7 +77,7 @@ CONTROL_PLANE_REFUSED_ZONES: frozenset[str] = frozenset({"use1-az3", "usw1-az2",
 
 @dataclass(frozen=True)
 class Partition:
-    """A group of regions with accounts, ARNs and endpoints of its own."""
+    """A group of regions with separate accounts, ARNs and endpoints."""
 
     name: str
     """As ARNs have it: ``aws``, ``aws-cn``."""
@@ -98,7 +98,7 @@ PARTITIONS: Mapping[str, Partition] = MappingProxyType(
         "eusc-": Partition("aws-eusc", "amazonaws.eu"),
     }
 )
-"""How the regions of each partition begin (botocore's partitions.json); all others are commercial ones."""
+"""Prefix of the regions of each partition (botocore's partitions.json); all others are commercial regions."""
 
 _GRAFANA = frozenset(
     (
@@ -109,7 +109,7 @@ _GRAFANA = frozenset(
 _LACKING: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "amp": frozenset({"cn-north-1", "cn-northwest-1"}),
-        # GovCloud's bills are those of a commercial account.
+        # GovCloud is billed through a commercial account.
         "budgets": frozenset({"us-gov-east-1", "us-gov-west-1"}),
         "grafana": frozenset(REGIONS) - _GRAFANA,
     }
@@ -127,17 +127,17 @@ _DIRECTIONS = re.compile(r"(north|south|east|west|central|northeast|northwest|so
 
 
 def may_be_new(region: str) -> bool:
-    """Whether a region that is not known here has the name of one: AWS opens new ones, and some are not public."""
+    """Return whether an unknown region has a region's form of name: AWS opens new regions, and some are not public."""
     return _REGION.fullmatch(region) is not None and _DIRECTIONS.fullmatch(region.split("-")[-2]) is not None
 
 
 def partition(region: str) -> str:
-    """The partition in the region's ARNs: ``aws``, ``aws-cn`` and so on."""
+    """Return the partition in the region's ARNs: ``aws``, ``aws-cn`` and so on."""
     return _partition(region).name
 
 
 def dns_suffix(region: str) -> str:
-    """The domain of the region's endpoints: ``amazonaws.com``, in China ``amazonaws.com.cn``."""
+    """Return the domain of the region's endpoints: ``amazonaws.com``, in China ``amazonaws.com.cn``."""
     return _partition(region).dns_suffix
 
 
@@ -146,17 +146,18 @@ def _partition(region: str) -> Partition:
 
 
 def default_zones(region: str) -> tuple[str, ...]:
-    """Two zone ids, the accelerator zone first; empty when the region has no default and zones must be named."""
+    """Return two zone ids, the accelerator zone first; empty when the region has no default and zones must be named."""
     return REGIONS[region].default_zones if region in REGIONS else ()
 
 
 def region_zone_prefix(region: str) -> str:
-    """What the region's zone ids start with (``usw2``), or an empty text for an unknown region."""
+    """Return the prefix of the region's zone ids (``usw2``), or an empty text for an unknown region."""
     return REGIONS[region].zone_prefix if region in REGIONS else ""
 
 
 def zone_belongs(zone_id: str, region: str) -> bool | None:
-    """Whether a zone id is one of the region. None when the region is unknown; False for what is no zone id."""
+    """Return whether a zone id belongs to a region. None when the region is unknown; False for a text that is no zone
+    id."""
     match = ZONE_ID.fullmatch(zone_id)
     if match is None:
         return False
@@ -164,7 +165,7 @@ def zone_belongs(zone_id: str, region: str) -> bool | None:
 
 
 def eks_image_registry(region: str) -> str:
-    """The registry that holds the EFA device plugin's image (``602401143452.dkr.ecr.us-west-2.amazonaws.com``).
+    """Return the registry with the EFA device plugin's image (``602401143452.dkr.ecr.us-west-2.amazonaws.com``).
 
     An unknown region gets the account that serves most regions, in its own region.
     """

@@ -1,4 +1,4 @@
-"""The images that training images are built on, by what trains: one table, overridden by the stack's config."""
+"""Base images of training images, by target: one table, overridden by the stack's config."""
 
 import re
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ MIRROR_PREFIX = "mirror-"
 
 @dataclass(frozen=True)
 class Base:
-    """What one kind of training starts from."""
+    """The base image of one target."""
 
     image: str | None
-    """By tag; None where no public tag is known, and the config has to name one."""
+    """Image with its tag; None where no public tag is known, and the config has to name an image."""
     about: str
     """Framework and state, for people."""
     packages: tuple[str, ...] = ()
-    """What pip installs besides the common requirements, because the base does not have it."""
+    """Packages that pip installs besides the common requirements, because the base lacks them."""
     index: str = ""
     """Package index for these; empty for pip's own."""
 
@@ -52,7 +52,7 @@ BASES: Mapping[str, Base] = MappingProxyType(
         ),
     }
 )
-"""By target, as ``trn image build --for`` takes it."""
+"""Base image by target of ``trn image build --for``."""
 
 _REFERENCE = re.compile(
     r"(?P<name>(localhost|[a-z0-9-]+([.:][a-z0-9-]+)+)(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)+)"
@@ -63,10 +63,11 @@ _FLOATING = ("latest", "main", "master", "nightly")
 
 
 def target_of(instance_type: str) -> str:
-    """What an instance type trains with: ``trn1``, ``trn2``, ``cuda`` or ``cpu``.
+    """Return the target of an instance type: ``trn1``, ``trn2``, ``cuda`` or ``cpu``.
 
     Args:
-        instance_type: ``trn1.32xlarge``; one of an unknown family is taken for a CPU's unless it has a GPU's letter.
+        instance_type: ``trn1.32xlarge``; a type of an unknown family counts as a CPU type unless its name starts like a
+            GPU type's.
     """
     # Inferentia2 has the cores of Trn1, and its container names it, too; Trn3 has TorchNeuron as Trn2 does.
     for target, families in (("trn1", r"(trn1|inf)"), ("trn2", "trn"), ("cuda", r"(p|g)\d")):
@@ -80,7 +81,7 @@ def validate(bases: Mapping[str, str], path: str) -> list[Problem]:
 
     Args:
         bases: target to image.
-        path: of the mapping.
+        path: path of the mapping.
     """
     found = []
     for target, image in bases.items():
@@ -96,7 +97,8 @@ def validate(bases: Mapping[str, str], path: str) -> list[Problem]:
 
 
 def reference_problems(image: str, path: str) -> list[Problem]:
-    """Why an image cannot be built on again tomorrow: no registry, or nothing that pins it."""
+    """Return the problem of an image that is not reproducible: it has no registry, or neither a fixed tag nor a
+    digest."""
     parts = _REFERENCE.fullmatch(image)
     if parts is None:
         allowed = ("<registry>/<repository>:<tag>", "<registry>/<repository>@sha256:<digest>")

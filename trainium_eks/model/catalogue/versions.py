@@ -1,7 +1,7 @@
-"""Every version that this project pins, in one table; those of EKS add-ons are in their records (addon_records.py).
+"""Every version that this project pins, except the versions of EKS add-ons (addon_records.py).
 
-None was run on a live account by the authors; how sure each is stands beside it. Nothing here may float (no ``latest``,
-``main``, ``master``): ``etcd:latest`` broke every TorchX rendezvous on the day 3.6 dropped the v2 API.
+None was run on a live account by the authors; the certainty of each is noted beside it. Nothing here may float (no
+``latest``, ``main``, ``master``): ``etcd:latest`` broke every TorchX rendezvous on the day 3.6 dropped the v2 API.
 """
 
 import datetime
@@ -17,12 +17,12 @@ KUBERNETES = "1.35"
 
 @dataclass(frozen=True)
 class Support:
-    """Until when EKS supports a Kubernetes minor version; dates as ``2027-03-27``."""
+    """End of EKS' support for a Kubernetes minor version; dates as ``2027-03-27``."""
 
     standard_end: str
     """Last day of standard support (0.10 USD an hour)."""
     extended_end: str
-    """Last day of extended support (0.60 USD an hour); then EKS upgrades by itself."""
+    """Last day of extended support (0.60 USD an hour); then EKS upgrades automatically."""
 
     @property
     def is_standard(self) -> bool:
@@ -36,8 +36,8 @@ class Support:
 
 
 def today() -> datetime.date:
-    """The one clock for support dates: today in UTC, or the day of ``SOURCE_DATE_EPOCH``, by which builds and tests are
-    repeatable (reproducible-builds.org)."""
+    """Return the day for all support dates: today in UTC, or the day of ``SOURCE_DATE_EPOCH``, which makes builds and
+    tests repeatable (reproducible-builds.org)."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
     now = datetime.datetime.now(datetime.UTC)
     return (datetime.datetime.fromtimestamp(int(epoch), datetime.UTC) if epoch.isdigit() else now).date()
@@ -59,7 +59,7 @@ KUBERNETES_STANDARD_SUPPORT: Mapping[str, Support] = MappingProxyType(
 
 
 def minor(kubernetes_version: str) -> int:
-    """The minor of a version: 35 of ``1.35``."""
+    """Return the minor of a version: 35 of ``1.35``."""
     return int(kubernetes_version.split(".")[1])
 
 
@@ -68,12 +68,13 @@ OLDEST_NODES_BEHIND = 3
 
 
 def step_refusal(before: object, after: object, *, is_control_plane: bool = True) -> str:
-    """Why EKS refuses a change of the Kubernetes version in place (UpdateClusterVersion, UpdateNodegroupVersion), or
-    nothing: a control plane goes up one minor version at a time, and neither it nor its nodes ever go down.
+    """Return EKS' reason to refuse a change of the Kubernetes version in place (UpdateClusterVersion,
+    UpdateNodegroupVersion), or an empty text: a control plane is upgraded by one minor version at a time, and neither
+    it nor its nodes can be downgraded.
 
     Args:
-        before: ``1.35``; nothing is refused where either is no version that can be seen.
-        after: what is to be.
+        before: current version, ``1.35``; the result is empty if ``before`` or ``after`` is no plain version.
+        after: the planned version.
         is_control_plane: false for a node group.
     """
     now, then = _numbers(before), _numbers(after)
@@ -89,7 +90,7 @@ def step_refusal(before: object, after: object, *, is_control_plane: bool = True
 
 
 def _numbers(version: object) -> tuple[int, int] | None:
-    """``1.35`` as (1, 35); None for what is no version that can be seen."""
+    """Return ``1.35`` as (1, 35); None for a value that is no plain version."""
     match = re.fullmatch(r"([0-9]+)\.([0-9]+)", version) if isinstance(version, str) else None
     return (int(match[1]), int(match[2])) if match else None
 
@@ -98,8 +99,8 @@ LUSTRE = "2.15"
 """Version of the file system. AL2023's client mounts it; it does not mount 2.10, the API's default (fsx-csi#437)."""
 
 NEWEST_KUBERNETES_WITH_LUSTRE = "1.35"
-"""The last minor version whose nodes are known to mount the file system (kernel 6.12). Those of 1.36 run kernel 6.18,
-and no word was found on whether Amazon Linux' Lustre client works with it."""
+"""The last minor version with nodes that are known to mount the file system (kernel 6.12). Nodes of 1.36 run kernel
+6.18, and no source was found on whether Amazon Linux' Lustre client works with it."""
 
 MINIMUM_VPC_CNI_FOR_EFA_ONLY = "1.18.5"
 """First VPC CNI that leaves ``efa-only`` interfaces alone; with an older one nodes stay NotReady."""
@@ -153,7 +154,7 @@ IMAGES: Mapping[str, str] = MappingProxyType(
         "etcd": "quay.io/coreos/etcd:v3.5.25",
         # From the Neuron SDK's own manifest.
         "neuron-monitor": "public.ecr.aws/neuron/neuron-monitor:1.3.0",
-        # What the kustomization of tag v1.9.3 itself pins (read there).
+        # Pinned by the kustomization of tag v1.9.3 itself (read there).
         "training-operator": "ghcr.io/kubeflow/training-v1/training-operator:v1-d6eb98e",
         # Makes directories once; Docker's official image, from AWS' mirror. The tag is from memory.
         "lustre-setup": "public.ecr.aws/docker/library/busybox:1.37.0",
@@ -175,7 +176,7 @@ CLUSTER_AUTOSCALER: Mapping[str, str] = MappingProxyType(
     # Charts 9.51.0 and 9.59.0 have the first two; of the third only the source's tag was seen.
     {"1.34": "1.34.0", "1.35": "1.35.0", "1.36": "1.36.0"}
 )
-"""Cluster Autoscaler by Kubernetes version, whose scheduler it simulates."""
+"""Cluster Autoscaler by Kubernetes version, because it simulates that version's scheduler."""
 GRAFANA_AMP_PLUGIN = "grafana-amazonprometheus-datasource@3.3.5"
 """Grafana's data source for Amazon Managed Prometheus, as Grafana takes it at its start (grafana.com's catalogue, 2026;
 3.0 needs Grafana 12.2.5, and the chart has 13.2)."""

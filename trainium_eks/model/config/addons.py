@@ -1,4 +1,5 @@
-"""EKS add-ons as the config names them: another version or other settings of ours, and add-ons of a user's own."""
+"""EKS add-ons in the config: another version or other settings of the stack's add-ons, and further add-ons of the
+user."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -26,11 +27,11 @@ OF_AWS = (
     "aws-network-flow-monitoring-agent",
     "snapshot-controller",
 )
-"""Names that EKS has beside ours (EKS user guide, AWS add-ons), so that none of them is taken for a typo."""
+"""Further add-ons of EKS (EKS user guide, AWS add-ons), so that none of their names is taken for a typo."""
 
 
 class AddonIdentityConfig(ConfigModel):
-    """What an add-on's controller may do in AWS, by Pod Identity."""
+    """The rights of an add-on's controller in AWS, by Pod Identity."""
 
     service_account: str
     """Service account that the add-on's pods run as."""
@@ -53,22 +54,22 @@ class AddonConfig(ConfigModel):
 
 
 def known(name: str) -> Addon:
-    """The record of an add-on; for an unknown one, a record with nothing but its name.
+    """Return the record of an add-on; for an unknown add-on, a record with its name alone.
 
-    It comes after the nodes, because it may have pods that need one to be ACTIVE.
+    An unknown add-on is installed after the nodes, because its pods may need a node to be ACTIVE.
     """
     return ADDONS.get(name) or Addon(name=name, versions={}, phase="on request")
 
 
 def version(section: Mapping[str, AddonConfig], name: str, kubernetes_version: str) -> str:
-    """The build of an add-on: the config's, else the pinned one; empty when :func:`problems` refuses it for having
-    neither."""
+    """Return the build of an add-on, the config's, else the pinned build; empty without either, which :func:`validate`
+    refuses."""
     given = section.get(name)
     return (given and given.version) or known(name).version(kubernetes_version)
 
 
 def requested(section: Mapping[str, AddonConfig]) -> tuple[Addon, ...]:
-    """The add-ons that are installed because the config names them, by name."""
+    """Return the add-ons that are installed because the config names them, sorted by name."""
     return tuple(each for name in sorted(section) if (each := known(name)).phase == "on request")
 
 
@@ -118,7 +119,7 @@ def _identity_problems(name: str, identity: AddonIdentityConfig) -> Iterator[Pro
 
 
 def _pin_problems(section: Mapping[str, AddonConfig], kubernetes_version: str) -> Iterator[Problem]:
-    """Add-ons for which neither the config nor this release names a build."""
+    """Yield a problem for each add-on without a build in the config or in this release."""
     for name in dict.fromkeys([each.name for each in installed()] + list(section)):
         if version(section, name, kubernetes_version) or not _NAME.fullmatch(name):
             continue
@@ -134,7 +135,7 @@ def _pin_problems(section: Mapping[str, AddonConfig], kubernetes_version: str) -
 
 
 def _kube_proxy_problems(section: Mapping[str, AddonConfig], kubernetes_version: str) -> Iterator[Problem]:
-    """kube-proxy is released for each Kubernetes version; EKS refuses any other."""
+    """Yield the problem of a kube-proxy build for another Kubernetes version, which EKS refuses."""
     found = version(section, "kube-proxy", kubernetes_version)
     if not VERSION.fullmatch(found) or found.removeprefix("v").startswith(f"{kubernetes_version}."):
         return
@@ -145,5 +146,5 @@ def _kube_proxy_problems(section: Mapping[str, AddonConfig], kubernetes_version:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """``v1.18.5-eksbuild.1`` as (1, 18, 5)."""
+    """Return ``v1.18.5-eksbuild.1`` as (1, 18, 5)."""
     return tuple(int(number) for number in re.findall(r"[0-9]+", text.split("-")[0]))

@@ -1,4 +1,4 @@
-"""The autoscaling section: what adds and removes nodes by itself, and what a person must know of it."""
+"""The autoscaling section: Cluster Autoscaler and Karpenter, with their validators."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -36,22 +36,22 @@ class ClusterAutoscalerConfig(ConfigModel):
     """Names of accelerator groups that it scales too, from zero where their `minSize` is 0. It knows no gangs: read
     docs/autoscaling.md first. Each needs ``ignoreDesiredSize: true``."""
     expander: Literal["least-waste", "most-pods", "least-nodes", "random"] = "least-waste"
-    """Which group grows when several would do. ``least-waste``: the one that leaves least CPU idle."""
+    """Choice of the group that grows when several would do. ``least-waste``: the group that leaves least CPU idle."""
     scale_down_minutes: Minutes = 10
     """Minutes that a CPU node is hardly used before it goes."""
     accelerator_scale_down_minutes: Minutes = 20
-    """Minutes that an accelerator node is empty before it goes: a gang that starts again finds its nodes
-    still there. A node with a pod of anybody but a DaemonSet never goes."""
+    """Minutes that an accelerator node is empty before it goes: a gang that starts again finds its nodes still there. A
+    node with any pod that is not a DaemonSet's is never removed."""
     max_node_provision_minutes: Annotated[StrictInt, Bounds(5, 24 * 60, "minutes")] = 15
     """Minutes that a node may take to join before its group is given up for a while."""
     evict_local_storage: StrictBool = False
-    """True lets CPU nodes go whose pods keep files in an ``emptyDir``; the files are lost."""
+    """True lets CPU nodes go although pods keep files in an ``emptyDir``; the files are lost."""
     replicas: Replicas = 2
     """Copies; one is active."""
 
 
 class AutoscalingConfig(ConfigModel):
-    """What adds and removes nodes by itself. Nothing is installed unless it is asked for."""
+    """Controllers that add and remove nodes. None is installed unless the config names it."""
 
     cluster_autoscaler: ClusterAutoscalerConfig | None = None
     """Cluster Autoscaler; null for none, ``{}`` for the CPU pool alone."""
@@ -60,14 +60,15 @@ class AutoscalingConfig(ConfigModel):
 
 
 def served_groups(config: "StackConfig") -> tuple[NodeGroupConfig, ...]:
-    """The accelerator groups that Cluster Autoscaler serves; none without it."""
+    """Return the accelerator groups that Cluster Autoscaler serves; none without it."""
     autoscaler = config.autoscaling.cluster_autoscaler
     named = autoscaler.accelerator_groups if autoscaler else ()
     return tuple(group for group in config.node_groups if group.name in named)
 
 
 def version_problems(path: str, kubernetes_version: str) -> list[Problem]:
-    """Cluster Autoscaler is made for one minor version each (its README, releases)."""
+    """Return the problem of a Kubernetes version without a pinned Cluster Autoscaler; a release serves one minor
+    version (its README, releases)."""
     known = tuple(versions.CLUSTER_AUTOSCALER)
     if kubernetes_version in known:
         return []
@@ -76,7 +77,7 @@ def version_problems(path: str, kubernetes_version: str) -> list[Problem]:
 
 
 def validate(config: "StackConfig", catalogue: Catalogue) -> list[Problem]:
-    """Return the problems of the section, and between it and what it scales. Paths start at the stack's root."""
+    """Return the problems of the section, and between it and the scaled groups. Paths start at the stack's root."""
     found = karpenter.validate(config, catalogue)
     autoscaler = config.autoscaling.cluster_autoscaler
     if autoscaler is None:
@@ -130,7 +131,8 @@ def _managed_elsewhere(path: str) -> Problem:
 
 
 def _size_problems(config: "StackConfig", group: NodeGroupConfig, path: str, catalogue: Catalogue) -> Iterator[Problem]:
-    """Pods that no queue can ever run look like any other pending pod: the group's size is what bounds the purchase."""
+    """Yield the problem of a group larger than any gang. Cluster Autoscaler also buys nodes for pods that no queue can
+    run, up to the group's size."""
     nodes = largest_gang(config, group, catalogue)
     if nodes is None or group.max_size <= nodes:
         return
@@ -150,8 +152,8 @@ def _size_problems(config: "StackConfig", group: NodeGroupConfig, path: str, cat
 
 
 def largest_gang(config: "StackConfig", group: NodeGroupConfig, catalogue: Catalogue) -> int | None:
-    """Nodes of the group that the queue with the most may use: no gang can be larger. None where no queue is bounded
-    in the group's devices."""
+    """Return the group's nodes that the largest queue may use: no gang can be larger. None where some queue is not
+    bounded in the group's devices."""
     if group.instance_type not in catalogue:
         return None
     device, count = next(iter(catalogue.device_resources(group.instance_type).items()), ("", 0))

@@ -1,4 +1,4 @@
-"""The budget section: what an environment may grow to, and who hears what it has cost."""
+"""The budget section: bounds on an environment's size and price, and e-mails about its cost."""
 
 import re
 from typing import Annotated
@@ -14,8 +14,8 @@ _EMAIL = re.compile(r"[^@\s.]+(\.[^@\s.]+)*@[^@\s.]+(\.[^@\s.]+)+")  # RFC 5321:
 
 
 class SpendingAlertConfig(ConfigModel):
-    """A budget of AWS Budgets over what carries the environment's tag: its mails go out at 50, 80 and 100 % of the
-    month's amount, and once 100 % is forecast. It stops nothing.
+    """A budget of AWS Budgets over the resources with the environment's tag: it sends e-mails at 50, 80 and 100 % of
+    the month's amount, and once 100 % is forecast. It stops nothing.
 
     AWS counts by the tag ``Environment`` only after the payer's account has activated it as a cost allocation tag.
     """
@@ -23,19 +23,18 @@ class SpendingAlertConfig(ConfigModel):
     monthly_usd: Annotated[LooseFloat, Bounds(0, unit="USD", above=True)]
     """USD a month, discounts and credits included as AWS bills them."""
     emails: Annotated[tuple[LooseStr, ...], _NOTIFIED]
-    """Addresses that are written to."""
+    """Addresses of the recipients."""
 
 
 class BudgetConfig(ConfigModel):
     """The most that an environment may come to by itself: with every node group at its largest."""
 
     hourly_usd: Annotated[LooseFloat | None, Bounds(0, unit="USD", above=True)] = None
-    """Most USD an hour at list prices; what is billed by use (traffic, storage in S3) is not counted. Unset: no
-    bound."""
+    """Most USD an hour at list prices; usage charges (traffic, storage in S3) are not counted. Unset: no bound."""
     nodes: Annotated[StrictInt | None, Bounds(1, unit="nodes")] = None
     """Most nodes, CPU nodes included. Unset: no bound."""
     alert: SpendingAlertConfig | None = None
-    """Mails about what it has cost this month; null for none."""
+    """E-mails about this month's cost; null for none."""
 
 
 def validate(budget: BudgetConfig, *, region: str) -> list[Problem]:
@@ -43,7 +42,7 @@ def validate(budget: BudgetConfig, *, region: str) -> list[Problem]:
 
     Args:
         budget: the section.
-        region: of the stack.
+        region: the stack's AWS region.
     """
     if budget.alert is None:
         return []

@@ -1,4 +1,4 @@
-"""How a node group gets its instances: a tagged value, because each way needs other facts."""
+"""Purchase options of a node group's instances: a tagged union, because each option has other fields."""
 
 from typing import Annotated, Literal
 
@@ -12,7 +12,7 @@ from trainium_eks.model.validation.problems import Problem, Severity
 
 
 class OnDemand(ConfigModel):
-    """Whatever EC2 has free when the group grows. The only way in which a placement group is made by default."""
+    """On-Demand capacity that EC2 has free when the group grows. Only with it is a placement group made by default."""
 
     type: Literal["on-demand"] = "on-demand"
 
@@ -32,9 +32,8 @@ class Reservation(ConfigModel):
     zone_id: str
     """Zone id of the reservation (``usw2-az4``); the group's nodes go there."""
     placement_group: OutputText | None = None
-    """Name of the cluster placement group the reservation was made in; None when it was made without one.
-    With a group that the reservation was not made in, EC2 answers InsufficientInstanceCapacity
-    (terraform-aws-eks#3730)."""
+    """Name of the cluster placement group the reservation was made in; None when it was made without one. With a group
+    that the reservation was not made in, EC2 returns InsufficientInstanceCapacity (terraform-aws-eks#3730)."""
 
 
 class CapacityBlock(ConfigModel):
@@ -51,7 +50,7 @@ Capacity = Annotated[OnDemand | Spot | Reservation | CapacityBlock, pydantic.Fie
 
 
 def eks_capacity_type(capacity: OnDemand | Spot | Reservation | CapacityBlock) -> str:
-    """The value of EKS' ``capacityType``: ON_DEMAND, SPOT or CAPACITY_BLOCK (botocore's CapacityTypes)."""
+    """Return the value of EKS' ``capacityType``: ON_DEMAND, SPOT or CAPACITY_BLOCK (botocore's CapacityTypes)."""
     return {"spot": "SPOT", "capacity-block": "CAPACITY_BLOCK"}.get(capacity.type, "ON_DEMAND")
 
 

@@ -1,4 +1,4 @@
-"""The cluster section: control plane, who may use it, and its CPU nodes."""
+"""The cluster section: control plane, its endpoint and administrators, and CPU nodes."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -22,7 +22,7 @@ LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 
 
 class EndpointConfig(ConfigModel):
-    """Who can reach the Kubernetes API. The private endpoint is always on."""
+    """Access to the Kubernetes API. The private endpoint is always on."""
 
     not_here: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
@@ -38,7 +38,7 @@ class EndpointConfig(ConfigModel):
     """Ranges that reach the public endpoint. Empty turns it off: the private endpoint alone remains.
     ``0.0.0.0/0`` needs a waiver of R02 (and of R03 in production)."""
     private_access_via: Literal["vpc", "peers"] | None = None
-    """Where the machine stands that runs ``pulumi up``, which the public endpoint does not let in: ``vpc``, in the VPC
+    """Location of the machine that runs ``pulumi up``, when the public endpoint does not admit it: ``vpc``, in the VPC
     (a runner, CodeBuild), or ``peers``, in a range of the network's ``peer_cidr_blocks`` (VPN, transit gateway,
     peering). Opens port 443 of the private endpoint to the VPC and to those ranges, as does an empty
     ``public_access_cidrs``."""
@@ -60,15 +60,14 @@ class CpuNodesConfig(ConfigModel):
 
 
 class CpuPoolConfig(CpuNodesConfig):
-    """The CPU pool: as system nodes, but it may rest."""
+    """The CPU pool: like system nodes, but it may have no node."""
 
     min_size: StrictInt = 0
     """Fewest nodes."""
     max_size: StrictInt = 4
     """Most nodes."""
     ignore_desired_size: StrictBool = False
-    """True leaves ``desired_size`` to an autoscaler or to whoever scales by hand: later changes to it here are
-    ignored."""
+    """True leaves ``desired_size`` to an autoscaler or to manual scaling: later changes to it here are ignored."""
 
 
 class ClusterConfig(ConfigModel):
@@ -81,7 +80,7 @@ class ClusterConfig(ConfigModel):
     kubernetes_version: str = versions.KUBERNETES
     """Minor version; ``1.35`` is the highest that Volcano 1.15 certifies."""
     endpoint: EndpointConfig = EndpointConfig()
-    """Who can reach the Kubernetes API."""
+    """Access to the Kubernetes API."""
     admin_principals: tuple[str, ...] = ()
     """IAM **role** or user ARNs that administer the cluster. The deployer is an administrator already and must not
     be listed: EKS refuses the second entry (pulumi-eks#2373)."""
@@ -111,8 +110,8 @@ def validate(
     Args:
         cluster: the section.
         production: whether the production rules hold.
-        catalogue: the types that there are.
-        zones: how many zones the system nodes are spread over; their sizes are for each.
+        catalogue: the known instance types.
+        zones: number of zones that the system nodes are spread over; their sizes are for each zone.
     """
     found = under("endpoint", _endpoint_problems(cluster.endpoint, production))
     found += _version_problems(cluster)
@@ -287,7 +286,7 @@ def _cpu_nodes_problems(nodes: CpuNodesConfig, catalogue: Catalogue, *, least: i
 
 
 def _total_size_problems(nodes: CpuNodesConfig, zones: int) -> list[Problem]:
-    """System nodes are one group over all zones, which EKS bounds like any other."""
+    """Return the problem of too many system nodes: they are one group over all zones, and EKS bounds a group's size."""
     total, most = nodes.max_size * zones, formats.LARGEST_NODE_GROUP
     if nodes.max_size > most or total <= most:
         return []

@@ -1,7 +1,7 @@
 """Problems between the sections of a stack's config: zones, addresses, one set of production rules.
 
-Paths start at the stack's root. ``zones`` are those of the private subnets, the accelerator zone first; ``subnets`` is
-zone id to the range of its private subnet, empty when it cannot be planned.
+Paths start at the stack's root. ``zones`` are the zones of the private subnets, the accelerator zone first; ``subnets``
+is zone id to the range of its private subnet, empty when it cannot be planned.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,13 +29,13 @@ FILE_SYSTEM_GIB_PER_ADDRESS = 1200
 
 
 def _zone_path(group: NodeGroupConfig, index: int) -> str:
-    """Where a group's zone was said, or is to be said."""
+    """Return the path of a group's zone in the config, set or to be set."""
     in_capacity = group.zone_id is None and node_groups.zone_of(group) is not None
     return f"node_groups[{index}].{'capacity.zone_id' if in_capacity else 'zone_id'}"
 
 
 def group_zone_problems(config: "StackConfig", catalogue: Catalogue, zones: Sequence[str]) -> list[Problem]:
-    """A group's zone must be one of the network's; a group without one goes to the accelerator zone."""
+    """Return the problems of zones that the network lacks; a group without a zone goes to the accelerator zone."""
     found: list[Problem] = []
     for index, group in enumerate(config.node_groups):
         path, own = _zone_path(group, index), node_groups.zone_of(group)
@@ -55,7 +55,7 @@ def group_zone_problems(config: "StackConfig", catalogue: Catalogue, zones: Sequ
 def _accelerator_zone_problems(
     path: str, instance: InstanceType, zones: Sequence[str], config: "StackConfig"
 ) -> list[Problem]:
-    """Whether the accelerator zone offers the type; the fix is another zone of the network, or another network."""
+    """Return the problem of an accelerator zone that lacks the type; the fix is another zone, or another network."""
     found = node_groups.offer_problems(path, instance, zones[0], config.region)
     if not found or found[0].severity is Severity.WARN:
         return found
@@ -73,7 +73,8 @@ def _accelerator_zone_problems(
 
 
 def cpu_type_problems(config: "StackConfig", catalogue: Catalogue, zones: Sequence[str]) -> list[Problem]:
-    """System nodes are in every zone, the CPU pool is in the first: each must offer their type."""
+    """Return the problems of CPU types that a zone lacks. System nodes are in every zone, the CPU pool is in the
+    first."""
     found = []
     uses = (("system_nodes", config.cluster.system_nodes, zones), ("cpu_nodes", config.cluster.cpu_nodes, zones[:1]))
     for field, nodes, needed in uses:
@@ -92,7 +93,7 @@ def cpu_type_problems(config: "StackConfig", catalogue: Catalogue, zones: Sequen
 
 
 def file_system_zone_problems(config: "StackConfig", zones: Sequence[str]) -> list[Problem]:
-    """The file system belongs where the nodes are: elsewhere it is slow, and traffic between zones costs."""
+    """Return the problem of a file system outside the nodes' zone, where it is slow and traffic costs."""
     if config.file_system is None:
         return []
     zone = config.file_system.zone_id or zones[0]
@@ -125,7 +126,7 @@ def file_system_zone_problems(config: "StackConfig", zones: Sequence[str]) -> li
 
 
 def lustre_client_problems(config: "StackConfig") -> list[Problem]:
-    """Whether nodes of this Kubernetes version are known to mount the file system."""
+    """Return a warning if nodes of this Kubernetes version are not known to mount the file system."""
     version, known = config.cluster.kubernetes_version, versions.NEWEST_KUBERNETES_WITH_LUSTRE
     if config.file_system is None or version not in versions.KUBERNETES_STANDARD_SUPPORT:
         return []
@@ -139,7 +140,7 @@ def lustre_client_problems(config: "StackConfig") -> list[Problem]:
 def address_problems(
     config: "StackConfig", catalogue: Catalogue, zones: Sequence[str], subnets: Mapping[str, str]
 ) -> list[Problem]:
-    """Whether each private subnet holds what is planned in its zone, every group at its largest."""
+    """Return a problem for each private subnet with too few addresses for its zone, every group at its largest."""
     found = []
     for zone, subnet in subnets.items():
         if ranges.read(subnet) is None:
@@ -163,11 +164,11 @@ def address_problems(
 
 
 def address_demand(config: "StackConfig", catalogue: Catalogue, zones: Sequence[str], zone: str) -> dict[str, int]:
-    """What takes addresses in one zone with every group at its largest, and how many.
+    """Return the addresses needed in one zone by each user of addresses, every group at its largest.
 
     Args:
-        config: the environment's.
-        catalogue: the types that there are.
+        config: the environment's config.
+        catalogue: the known instance types.
         zones: zone ids of the private subnets, the accelerator zone first.
         zone: one of them.
     """
@@ -175,7 +176,7 @@ def address_demand(config: "StackConfig", catalogue: Catalogue, zones: Sequence[
 
 
 def _demand(config: "StackConfig", catalogue: Catalogue, zones: Sequence[str], zone: str) -> Iterator[tuple[str, int]]:
-    """What takes addresses in one zone, and how many."""
+    """Yield each user of addresses in one zone, with its number of addresses."""
     yield "for the control plane", addresses.CONTROL_PLANE_ADDRESSES
     for group in (*config.node_groups, *karpenter.as_groups(config)):
         instance = catalogue.get(group.instance_type)
@@ -200,7 +201,8 @@ def _demand(config: "StackConfig", catalogue: Catalogue, zones: Sequence[str], z
 
 
 def _larger_vpc(vpc_range: str, zones: Sequence[str], zone: str, total: int) -> str | None:
-    """The smallest range around the VPC's whose private subnet in ``zone`` has ``total`` addresses."""
+    """Return the smallest range around the VPC's range that gives the private subnet in ``zone`` ``total``
+    addresses."""
     vpc = ranges.read(vpc_range)
     for prefix in range(vpc.prefixlen - 1 if vpc else 0, addresses.SHORTEST_PREFIX - 1, -1):
         larger = str(vpc.supernet(new_prefix=prefix)) if vpc else ""
@@ -210,11 +212,11 @@ def _larger_vpc(vpc_range: str, zones: Sequence[str], zone: str, total: int) -> 
 
 
 def range_problems(config: "StackConfig", vpc_range: str) -> list[Problem]:
-    """Service addresses must not hide the VPC or a peer."""
+    """Return the problem of service addresses that overlap the VPC or a peer."""
     service = config.cluster.service_cidr_block
     peers = (config.existing_network or config.network).peer_cidr_blocks
     section = "existing_network" if config.existing_network else "network"
-    # Those of a VPC's further ranges; the others lie in the first.
+    # Subnets in the VPC's further ranges matter; the others lie in its first range.
     subnets = network.subnets(config.existing_network) if config.existing_network else {}
     used = {
         vpc_range: "the VPC's range",
@@ -233,8 +235,8 @@ def range_problems(config: "StackConfig", vpc_range: str) -> list[Problem]:
 
 
 def first_up_problems(config: "StackConfig") -> list[Problem]:
-    """Judge whether `up` reaches the Kubernetes API: a VPC that the stack makes itself holds no machine on the first
-    one, nor is any peer tied to it. Rule R91 judges the same of the recorded program."""
+    """Return the problem of a first `up` that cannot reach the Kubernetes API: a VPC that the stack makes itself then
+    holds no machine and has no peer. Rule R91 checks the same in the recorded program."""
     endpoint, used = config.cluster.endpoint, config.existing_network or config.network
     found = under("cluster.endpoint", cluster.peer_problems(endpoint, used.peer_cidr_blocks))
     if endpoint.public_access_cidrs or endpoint.private_access_via is None or config.existing_network is not None:
@@ -253,7 +255,7 @@ def first_up_problems(config: "StackConfig") -> list[Problem]:
 
 
 def bucket_key_problems(config: "StackConfig") -> list[Problem]:
-    """Return a problem for each bucket's key of another region or partition, with which S3 cannot encrypt."""
+    """Return a problem for each bucket key of another region or partition, with which S3 cannot encrypt."""
     given = {
         f"namespaces[{at}].data_bucket_key_arn": each.data_bucket_key_arn for at, each in enumerate(config.namespaces)
     }
@@ -268,7 +270,8 @@ def bucket_key_problems(config: "StackConfig") -> list[Problem]:
 
 
 def monitoring_problems(config: "StackConfig") -> list[Problem]:
-    """Judge whether the CPU pool has a node for Prometheus and Grafana, because of the zone of their volumes (R92)."""
+    """Return the problem of a CPU pool without a node for Prometheus and Grafana, which need the zone of their volumes
+    (R92)."""
     cpu, scaling = config.cluster.cpu_nodes, config.autoscaling
     grown = scaling.cluster_autoscaler is not None or bool(scaling.karpenter and scaling.karpenter.cpu_limit)
     if config.observability.metrics is None or cpu.desired_size > 0 or cpu.ignore_desired_size or grown:
@@ -278,7 +281,7 @@ def monitoring_problems(config: "StackConfig") -> list[Problem]:
 
 
 def production_problems(config: "StackConfig", zones: Sequence[str]) -> list[Problem]:
-    """What production asks of the network; cluster and file system judge their own part."""
+    """Return the problems of a network under the production rules; cluster and file system validate their own part."""
     if not config.production or config.existing_network is not None or len(zones) < 2:
         return []
     missing = network.lacks_endpoints(config.network)
@@ -300,7 +303,7 @@ def production_problems(config: "StackConfig", zones: Sequence[str]) -> list[Pro
 
 
 def quota_problems(config: "StackConfig", catalogue: Catalogue) -> list[Problem]:
-    """What AWS allows by default, and raises when it is asked."""
+    """Return warnings for sizes above AWS' default quotas, which AWS raises on request."""
     found = []
     groups = len(config.node_groups) + 2
     if groups > MOST_NODE_GROUPS:

@@ -44,6 +44,6 @@ def neuron_problems(addons: NeuronAddonsConfig) -> list[Problem]:
     """Return the problems of the Neuron add-ons. Paths are relative to the section."""
     if not addons.scheduler_extension:
         return []
-    # The extension acts in a scheduler of its own (my-scheduler), which pods must name.
+    # The extension acts in a separate scheduler (my-scheduler), which pods must name.
     reason = "pods that Volcano schedules bypass the extension, so their devices may not be adjacent"
     return [formats.warn("scheduler_extension", reason, "leave it off where jobs take whole nodes")]

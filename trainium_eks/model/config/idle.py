@@ -13,33 +13,34 @@ if TYPE_CHECKING:  # StackConfig's module asks this one
     from trainium_eks.model.config.stack_config import StackConfig
 
 LOOK_MINUTES = 2
-"""How often the guard looks."""
+"""Minutes between two runs of the guard."""
 
 PAID_BY_THE_HOUR = ("on-demand", "spot")
-"""Capacity that costs less when it is given back; a reservation and a Capacity Block are paid for all the same."""
+"""Capacity that is paid only while it is used; a reservation and a Capacity Block are paid in any case."""
 
 
 class IdleGuardConfig(ConfigModel):
-    """Says when accelerators are idle, and takes them away: EC2 bills a node that waits for jobs like one that trains.
+    """A guard that reports and removes idle accelerator nodes: EC2 bills a node that waits for jobs like a node that
+    trains.
 
-    Nodes of groups with ``ignoreDesiredSize: true`` are taken away, down to the group's ``minSize``. Of the others
-    it only warns, because the next ``up`` would bring them back. It takes no node on which anything runs but
-    DaemonSets, and none of a group that a pending gang could use.
+    Nodes of groups with ``ignoreDesiredSize: true`` are removed, down to the group's ``minSize``. For the other groups
+    it only warns, because the next ``up`` would bring the nodes back. It removes no node with pods other than
+    DaemonSets', and no node of a group that a pending gang could use.
     """
 
     warn_after_minutes: Annotated[LooseFloat, Bounds(0, unit="minutes", above=True)] = 3
-    """Minutes without work after which it is said: an event of the node, a line in the guard's log."""
+    """Minutes without work after which it is reported: an event of the node, a line in the guard's log."""
     remove_after_minutes: Annotated[LooseFloat | None, Bounds(0, unit="minutes", above=True)] = 5
     """Minutes without work after which a node goes. Null: never. A node takes about 6 minutes to come back."""
 
 
 def removes_from(group: NodeGroupConfig) -> bool:
-    """Whether the guard may take nodes of a group away."""
+    """Return whether the guard may remove nodes of a group."""
     return group.ignore_desired_size and group.capacity.type in PAID_BY_THE_HOUR
 
 
 def guarded(config: "StackConfig") -> tuple[NodeGroupConfig, ...]:
-    """The groups that a guard watches: those that no autoscaler takes nodes from."""
+    """Return the groups that a guard watches: groups that no autoscaler scales."""
     served = autoscaling.served_groups(config)
     return tuple(group for group in config.node_groups if group not in served)
 

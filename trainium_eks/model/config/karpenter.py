@@ -196,8 +196,8 @@ def zone_problems(config: "StackConfig", catalogue: Catalogue, zones: Sequence[s
 
 
 def _cpu_type_problems(karpenter: KarpenterConfig, catalogue: Catalogue, zone: str, region: str) -> Iterator[Problem]:
-    """Yield that EC2 offers no CPU type of the section in the zone: a warning where it offers none in the region, of
-    which the catalogue may know too little."""
+    """Yield a problem if EC2 offers no CPU type of the section in the zone: a warning if it offers none in the region,
+    about which the catalogue may know too little."""
     offered = {name: kind.zones.get(region, ()) for name, kind in catalogue.items() if kind.family == "cpu"}
     here = [offered[name] for name in karpenter.instance_types if name in offered]
     others = tuple(name for name, zones in offered.items() if zone in zones)
@@ -209,7 +209,7 @@ def _cpu_type_problems(karpenter: KarpenterConfig, catalogue: Catalogue, zone: s
 
 
 def as_groups(config: "StackConfig") -> tuple[NodeGroupConfig, ...]:
-    """The accelerator pools as groups that rest at zero, for all that counts what there is at most."""
+    """Return the accelerator pools as node groups that may have no node, to count the most nodes and addresses."""
     karpenter = config.autoscaling.karpenter
     return tuple(
         NodeGroupConfig(

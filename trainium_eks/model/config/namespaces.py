@@ -65,7 +65,8 @@ class NamespaceConfig(ConfigModel):
     """PriorityClasses that its jobs may name. Kubernetes' own (``system-…``) are refused: they end other teams'
     jobs."""
     data_bucket: OutputText | None = None
-    """Name of an S3 bucket whose ``<namespace>/`` prefix its jobs may read and write, besides the stack's own."""
+    """Name of an S3 bucket, besides the stack's, in which its jobs may read and write below the prefix
+    ``<namespace>/``."""
     data_bucket_key_arn: OutputText | None = None
     """ARN of the KMS key that encrypts that bucket. Unset: it has no key of its own."""
     training_user_id: UserId = DEFAULT_USER_ID
@@ -82,8 +83,8 @@ def validate(
 
     Args:
         namespaces: the namespaces.
-        queue_names: queues that take jobs; None where nobody knows.
-        parent_queue_names: queues that only hold others.
+        queue_names: queues that take jobs; None if they are unknown.
+        parent_queue_names: queues with child queues, which take no jobs.
     """
     found = formats.duplicates("", [namespace.name for namespace in namespaces], "name")
     for index, namespace in enumerate(namespaces):
@@ -94,8 +95,8 @@ def validate(
 
 
 def shared_users(namespaces: Sequence[NamespaceConfig]) -> list[Problem]:
-    """Teams of one file system that run as the same user. Each mounts only its own directory; if one were ever mounted
-    elsewhere, file modes would not keep the teams apart."""
+    """Return the problems of teams that run as the same user of one file system. Each mounts only its own directory; if
+    a directory were ever mounted elsewhere, file modes would not keep the teams apart."""
     taken = {namespace.training_user_id for namespace in namespaces}
     first: dict[int, str] = {}
     found = []
@@ -174,7 +175,8 @@ def _queue_problems(
 
 
 def _shared_principals(namespaces: Sequence[NamespaceConfig]) -> list[Problem]:
-    """EKS has one access entry for a principal in a cluster: a second one fails as a duplicate (pulumi-eks#2373)."""
+    """Return the problems of principals of two namespaces: EKS takes one access entry for a principal in a cluster, and
+    a second fails as a duplicate (pulumi-eks#2373)."""
     first: dict[str, str] = {}
     found = []
     for index, namespace in enumerate(namespaces):

@@ -96,20 +96,21 @@ def existing_problems(network: ExistingNetworkConfig, *, region: str) -> list[Pr
 
 
 def ranges_beyond(network: NetworkConfig | ExistingNetworkConfig) -> tuple[str, ...]:
-    """Return the ranges beside the VPC's primary one from where its private addresses are reached: those of subnets in
-    the VPC's further ranges, and the peers'."""
+    """Return the ranges outside the VPC's primary range that reach its private addresses: the ranges of subnets in the
+    VPC's further ranges, and the peers' ranges."""
     own = subnets(network).values() if isinstance(network, ExistingNetworkConfig) else ()
     further = (each.cidr_block for each in own if not ranges.overlap(each.cidr_block, network.cidr_block))
     return tuple(dict.fromkeys((*further, *network.peer_cidr_blocks)))
 
 
 def zones_are_sound(zones: Sequence[str], region: str) -> bool:
-    """Whether a cluster can be in these zones of the region, as far as their ids tell."""
+    """Return whether a cluster can be in these zones of the region, as far as their ids tell."""
     return len(set(zones)) > 1 and not any(zone_problems("", zone, region) for zone in zones)
 
 
 def subnets(network: ExistingNetworkConfig) -> dict[str, ExistingSubnet]:
-    """Every subnet of an adopted network by its path in the section (``public_subnets[0]``), private ones first."""
+    """Return every subnet of an adopted network by its path in the section (``public_subnets[0]``), private ones
+    first."""
     kinds = (("private_subnets", network.private_subnets), ("public_subnets", network.public_subnets))
     return {join(field, index): subnet for field, of_kind in kinds for index, subnet in enumerate(of_kind)}
 
@@ -134,7 +135,7 @@ def zone_problems(path: str, zone_id: str, region: str) -> list[Problem]:
 
 
 def lacks_endpoints(network: NetworkConfig) -> tuple[str, ...]:
-    """The interface endpoints that are missing before one NAT gateway is no longer a single point of failure."""
+    """Return the interface endpoints that are missing for one NAT gateway to be no single point of failure."""
     return tuple(name for name in COMPLETE_ENDPOINTS if name not in network.interface_endpoints)
 
 
@@ -198,7 +199,7 @@ def _subnet_problems(subnet: ExistingSubnet, network: ExistingNetworkConfig, reg
     faults = formats.usable_cidr("cidr_block", subnet.cidr_block, shortest=16, longest=28, what="a subnet's range")
     inner, outer = ranges.read(subnet.cidr_block), ranges.read(network.cidr_block)
     if not faults and inner and outer and not inner.subnet_of(outer):
-        # Right when the VPC has further ranges, as those of the Trainium blueprints have.
+        # Right when the VPC has further ranges, as in the Trainium blueprints.
         reason = f"{subnet.cidr_block} lies outside the VPC's primary range {network.cidr_block}"
         faults.append(formats.warn("cidr_block", reason, "see that it lies in a further range of the VPC"))
         faults += _further_range_problems(subnet.cidr_block, network.peer_cidr_blocks)
@@ -206,7 +207,8 @@ def _subnet_problems(subnet: ExistingSubnet, network: ExistingNetworkConfig, reg
 
 
 def _further_range_problems(subnet_range: str, peers: Iterable[str]) -> list[Problem]:
-    """A subnet in a further range of the VPC; peers of the primary range are reported at the VPC."""
+    """Return the peers that overlap a subnet in a further range; peers that overlap the primary range are reported at
+    the VPC."""
     return [
         Problem(
             "cidr_block",
@@ -227,7 +229,7 @@ def _id_problems(path: str, value: str, kind: str) -> list[Problem]:
 
 
 def _clashes(subnets: Sequence[tuple[str, ExistingSubnet]]) -> list[Problem]:
-    """Subnets named twice, and subnets whose ranges overlap."""
+    """Return the subnets that are named twice, and subnets with overlapping ranges."""
     found = []
     for index, (path, subnet) in enumerate(subnets):
         for there, other in subnets[:index]:
@@ -253,7 +255,7 @@ def _peer_problems(vpc_range: str, peers: Iterable[str], fix: str, good: str | N
 
 
 def _free_range(vpc_range: str, peers: Iterable[str]) -> str | None:
-    """A private range of the VPC's size that no peer overlaps."""
+    """Return a private range of the VPC's size that no peer overlaps; None without one."""
     vpc = ranges.read(vpc_range)
     if vpc is None or not 16 <= vpc.prefixlen <= 28:
         return None

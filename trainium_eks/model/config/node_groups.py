@@ -1,4 +1,4 @@
-"""The accelerator node groups: one instance type, one zone, one way to get capacity each."""
+"""The accelerator node groups, each with one instance type, one zone and one purchase option."""
 
 import datetime
 import re
@@ -32,7 +32,7 @@ POOL_LABEL = "trainium-eks/pool"
 
 
 class NodeGroupConfig(ConfigModel):
-    """One accelerator node group. What its type has (accelerators, EFA, taint, AMI) comes from the catalogue."""
+    """One accelerator node group. The facts of its type (accelerators, EFA, taint, AMI) come from the catalogue."""
 
     not_here: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
@@ -66,9 +66,9 @@ class NodeGroupConfig(ConfigModel):
     zone_id: str | None = None
     """Zone of the nodes. Unset: the capacity's zone, else the network's accelerator zone."""
     interface_layout: Literal["catalogue", "efa-only", "ena", "efa"] = "catalogue"
-    """How EFA interfaces are laid out over the network cards. ``efa-only``: card 0 ``efa``, further cards
-    ``efa-only`` (one address a node, needs vpc-cni 1.18.5). ``ena``: card 0 ``interface``, EFA beside it.
-    ``efa``: every card ``efa`` (one address a card)."""
+    """How EFA interfaces are laid out over the network cards. ``efa-only``: card 0 ``efa``, further cards ``efa-only``
+    (one address a node, needs vpc-cni 1.18.5). ``ena``: card 0 ``interface``, EFA beside it. ``efa``: every card
+    ``efa`` (one address a card)."""
     placement_group: OutputText = "auto"
     """``auto``: a cluster placement group for plain On-Demand, none (or the reservation's own) otherwise.
     ``none``: never. Anything else: the name of an existing group."""
@@ -81,8 +81,7 @@ class NodeGroupConfig(ConfigModel):
     max_unavailable: Annotated[StrictInt, Bounds(1, 100, "nodes", "EKS updates no more at a time")] = 1
     """Nodes an update may take down at a time."""
     ignore_desired_size: StrictBool = False
-    """True leaves ``desired_size`` to an autoscaler or to whoever scales by hand: later changes to it here are
-    ignored."""
+    """True leaves ``desired_size`` to an autoscaler or to manual scaling: later changes to it here are ignored."""
     hugepages_2mi: Annotated[StrictInt | None, Bounds(0, unit="pages")] = None
     """2 MiB hugepages that user data reserves on each node. Unset: the catalogue's number (0 on Trainium)."""
     install_lustre_client: StrictBool = False
@@ -106,8 +105,8 @@ def validate(
 
     Args:
         group: the group.
-        region: where it is to run.
-        catalogue: the types that there are.
+        region: AWS region of the group.
+        catalogue: the known instance types.
         vpc_cni_version: the VPC CNI add-on of its cluster (``v1.22.3-eksbuild.1``).
         kubernetes_version: minor version of the nodes (``1.35``).
     """
@@ -141,7 +140,7 @@ def of_one_cluster(groups: Sequence[NodeGroupConfig]) -> list[Problem]:
 
 
 Use = tuple[str, OutputText, str]
-"""Path, reservation's id and instance type of whatever starts nodes in a reservation."""
+"""Path, reservation's id and instance type of each group or pool that starts nodes in a reservation."""
 
 
 def reservation_uses(groups: Sequence[NodeGroupConfig]) -> list[Use]:
@@ -154,7 +153,7 @@ def reservation_uses(groups: Sequence[NodeGroupConfig]) -> list[Use]:
 
 
 def reservation_problems(uses: Iterable[Use]) -> list[Problem]:
-    """Return the reservations from which two instance types would be taken; ids that are known later are left out."""
+    """Return the problems of reservations used by two instance types; ids that are known later are skipped."""
     types: dict[str, str] = {}
     found = []
     for path, id_, instance_type in uses:
@@ -165,12 +164,12 @@ def reservation_problems(uses: Iterable[Use]) -> list[Problem]:
 
 
 def version_of(group: NodeGroupConfig, cluster_version: str) -> str:
-    """The minor version of the group's nodes, in a cluster of that one."""
+    """Return the minor version of the group's nodes; the cluster's version if the group has none."""
     return cluster_version if group.kubernetes_version is None else group.kubernetes_version
 
 
 def version_problems(group: NodeGroupConfig, cluster_version: str) -> list[Problem]:
-    """Whether the cluster takes nodes of the group's version: no newer ones, and none too old."""
+    """Return the problem of a node version that the cluster does not take: newer than its own, or too old."""
     version = group.kubernetes_version
     if version is None or cluster_version not in versions.KUBERNETES_STANDARD_SUPPORT:
         return []
@@ -184,26 +183,26 @@ def version_problems(group: NodeGroupConfig, cluster_version: str) -> list[Probl
 
 
 def uses_local_disks(group: NodeGroupConfig, instance: InstanceType) -> bool:
-    """Whether containers and images live on the nodes' local NVMe."""
+    """Return whether containers and images live on the nodes' local NVMe."""
     return group.local_storage == "raid0" and instance.local_disks > 0
 
 
 def root_volume_gib(group: NodeGroupConfig, instance: InstanceType) -> int:
-    """Size of the nodes' root volume, GiB: 100 beside local disks, 500 where images have nothing else."""
+    """Return the size of the nodes' root volume, GiB; by default 100 with local disks for images, otherwise 500."""
     if group.root_volume_gib is not None:
         return group.root_volume_gib
     return 100 if uses_local_disks(group, instance) else 500
 
 
 def zone_of(group: NodeGroupConfig) -> str | None:
-    """The zone that the group itself names, or None when it goes to the accelerator zone."""
+    """Return the zone that the group or its capacity names; None for the accelerator zone."""
     if group.zone_id is not None:
         return group.zone_id
     return group.capacity.zone_id if isinstance(group.capacity, Reservation | CapacityBlock) else None
 
 
 def offer_problems(path: str, instance: InstanceType, zone_id: str, region: str) -> list[Problem]:
-    """Whether EC2 offers the type in the zone, as far as the catalogue knows; asked of the zone's owner."""
+    """Return the problem of a type that EC2 does not offer in the zone, as far as the catalogue knows."""
     offered = instance.zones.get(region, ())
     if zone_id in offered:
         return []
@@ -272,7 +271,8 @@ def _layout_problems(group: NodeGroupConfig, instance: InstanceType | None, vpc_
 
 
 def _placement_problems(group: NodeGroupConfig) -> list[Problem]:
-    """Of a name that is known later, only whether there may be one is judged."""
+    """Return the problems of the placement group; a name that is known later is only checked for whether a group is
+    allowed."""
     placement, capacity = group.placement_group, group.capacity
     name = placement if isinstance(placement, str) else None
     path, words = "placement_group", ("auto", "none")
@@ -296,13 +296,14 @@ def _placement_problems(group: NodeGroupConfig) -> list[Problem]:
 
 
 def _made_elsewhere(reservation: Reservation, name: str | None) -> bool:
-    """Whether a reservation is certainly not of the group of this name; None is a name that is not known yet."""
+    """Return whether a reservation was certainly made outside the placement group of this name; None is a name that is
+    not known yet."""
     made_in = reservation.placement_group
     return made_in is None or (isinstance(made_in, str) and name is not None and made_in != name)
 
 
 def _own_label_problems(group: NodeGroupConfig, instance: InstanceType | None, catalogue: Catalogue) -> list[Problem]:
-    """Labels that the stack itself sets, and by which it finds the nodes again."""
+    """Return the problems of labels that the stack itself sets and selects nodes by."""
     own = {POOL_LABEL, *(catalogue.node_labels(instance.name) if instance else ())}
     return [
         Problem(join_key("labels", key), "the stack sets this label itself", "use another key")
@@ -312,7 +313,7 @@ def _own_label_problems(group: NodeGroupConfig, instance: InstanceType | None, c
 
 
 def _hugepage_problems(group: NodeGroupConfig, instance: InstanceType | None) -> list[Problem]:
-    """Hugepages come out of the pods' memory, and must leave some."""
+    """Return the problem of hugepages that leave the pods no memory."""
     pages, path = group.hugepages_2mi, "hugepages_2mi"
     if pages is None or instance is None:
         return []
@@ -323,7 +324,7 @@ def _hugepage_problems(group: NodeGroupConfig, instance: InstanceType | None) ->
 
 
 def _release_problems(group: NodeGroupConfig, kubernetes_version: str) -> list[Problem]:
-    """An AMI release names its Kubernetes version, which is the nodes', and the day it was made on."""
+    """Return the problem of an AMI release that is malformed or for another Kubernetes version than the nodes'."""
     release, path = group.release_version, "release_version"
     if release is None:
         return []
@@ -348,5 +349,5 @@ def _is_day(text: str) -> bool:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """``v1.18.5-eksbuild.1`` as (1, 18, 5)."""
+    """Return ``v1.18.5-eksbuild.1`` as (1, 18, 5)."""
     return tuple(int(number) for number in re.findall(r"\d+", version.split("-")[0]))

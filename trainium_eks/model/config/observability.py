@@ -1,4 +1,4 @@
-"""The section for metrics, Grafana and logs. Nothing of it is installed unless it is asked for."""
+"""The section for metrics, Grafana and logs. Nothing of it is installed by default."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -14,7 +14,7 @@ from trainium_eks.model.validation.limits import Bounds
 from trainium_eks.model.validation.problems import Problem, Severity, under
 
 SHORTEST_LOGS_IN_PRODUCTION_DAYS = 30
-"""What production keeps of container logs at least (rule R84): a fault is often asked about weeks later."""
+"""Shortest retention of container logs in production, days (rule R84): faults are often investigated weeks later."""
 
 # Alertmanager publishes to FIFO topics, too, whose names end with .fifo (its notify/sns).
 _TOPIC = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:([A-Za-z0-9_-]{1,256}|[A-Za-z0-9_-]{1,251}\.fifo)")
@@ -26,7 +26,7 @@ class AlertsConfig(ConfigModel):
     topic_arn: str
     """ARN of an SNS topic, which sends them on: by e-mail, to a chat, to a pager."""
     topic_key_arn: str | None = None
-    """ARN of the KMS key by which the topic is encrypted, where it is one of your own."""
+    """ARN of the KMS key by which the topic is encrypted, if it is a customer-managed key."""
 
 
 class MetricsConfig(ConfigModel):
@@ -53,7 +53,7 @@ class ManagedGrafanaConfig(ConfigModel):
     """A workspace of Amazon Managed Grafana. IAM Identity Center must be on in the organisation (or bring SAML)."""
 
     authentication: Literal["AWS_SSO", "SAML"] = "AWS_SSO"
-    """Who may log in is decided there: by IAM Identity Center, or by an identity provider of your own."""
+    """Identity provider that decides on logins: IAM Identity Center (AWS_SSO), or your own (SAML)."""
 
 
 class GrafanaConfig(ConfigModel):
@@ -68,12 +68,12 @@ class GrafanaConfig(ConfigModel):
 
 
 class LogsConfig(ConfigModel):
-    """What containers write, in CloudWatch Logs, where it stays when the pod is gone."""
+    """Container logs in CloudWatch Logs, kept after their pods are deleted."""
 
     retention_days: formats.RetentionDays = 90
-    """Days that it is kept."""
+    """Days that logs are kept."""
     system: StrictBool = False
-    """True ships the logs of ``kube-system`` too, which are much and seldom asked for."""
+    """True ships the logs of ``kube-system`` too, which are large and seldom read."""
 
 
 class ObservabilityConfig(ConfigModel):
@@ -88,11 +88,11 @@ class ObservabilityConfig(ConfigModel):
 
 
 ALERTMANAGER_GIB = 1
-"""Alertmanager's volume: silences, and who has been told."""
+"""Size of Alertmanager's volume, GiB: silences and sent notifications."""
 
 
 def claimed_gib(config: ObservabilityConfig) -> tuple[int, ...]:
-    """Sizes of the volumes that Prometheus, Grafana and Alertmanager claim, GiB."""
+    """Return the sizes of the volumes that Prometheus, Grafana and Alertmanager claim, GiB."""
     metrics, grafana = config.metrics, config.grafana
     if metrics is None:
         return ()
@@ -106,7 +106,7 @@ def validate(config: ObservabilityConfig, *, region: str, production: bool) -> l
 
     Args:
         config: the section.
-        region: of the stack.
+        region: the stack's AWS region.
         production: whether the production rules hold.
     """
     found: list[Problem] = []

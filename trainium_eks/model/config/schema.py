@@ -1,4 +1,4 @@
-"""What is written from the models: the ``config:`` block of Pulumi.yaml, and the tables of ``docs/config.md``.
+"""Text generated from the models: the ``config:`` block of Pulumi.yaml, and the tables of ``docs/config.md``.
 
     python -m trainium_eks.model.config.schema pulumi-yaml             the block, on standard output
     python -m trainium_eks.model.config.schema markdown                the table of inputs
@@ -30,7 +30,7 @@ from trainium_eks.model.validation.problems import config_path
 
 
 class Kind(enum.Enum):
-    """A field's type as a config file sees it."""
+    """A field's type in a config file."""
 
     STRING = "string"
     BOOLEAN = "boolean"
@@ -60,10 +60,10 @@ strings; in an array of integers it takes both (workspace.ValidateConfigValue)."
 
 
 def pulumi_yaml() -> str:
-    """The ``config:`` block of Pulumi.yaml.
+    """Return the ``config:`` block of Pulumi.yaml.
 
-    The CLI asks the stack for every declared key that has no default, so each optional key has one. It refuses null
-    for a declared object, so a key that may be null is described and left undeclared.
+    The CLI requires every declared key that has no default from the stack, so each optional key has a default. It
+    refuses null for a declared object, so a key that may be null is described and left undeclared.
     """
     lines = ["config:"]
     for name, field in StackConfig.model_fields.items():
@@ -83,17 +83,18 @@ def pulumi_yaml() -> str:
 
 
 def markdown() -> str:
-    """The table of the stack's inputs, nested fields below their section."""
+    """Return the table of the stack's inputs, nested fields below their section."""
     return _table(("Key", "Type", "Default", "Description"), rows(StackConfig), with_default=True)
 
 
 def outputs_markdown() -> str:
-    """The table of the stack's outputs."""
+    """Return the table of the stack's outputs."""
     return _table(("Output", "Type", "Description"), rows(StackOutputs), with_default=False)
 
 
 def rows(model: type[ConfigModel], prefix: str = "") -> Iterator[Row]:
-    """Every field of a model and of the models in it, depth first. Fields of a tagged union's arms name their arm."""
+    """Yield every field of a model and of the models in it, depth first. Fields of a tagged union's arms name their
+    arm."""
     for name, field in model.model_fields.items():
         path = f"{prefix}{field.alias}"
         default = "required" if field.is_required() else _written(_default(field))
@@ -108,13 +109,13 @@ def rows(model: type[ConfigModel], prefix: str = "") -> Iterator[Row]:
 
 
 def _entry_of(annotation: Any) -> str:
-    """The step from a list or mapping to an entry of it."""
+    """Return the step from a list or mapping to an entry of it."""
     origin = get_origin(_without_none(annotation))
     return "[]" if kind_of(annotation) is Kind.ARRAY else ".<name>" if origin is dict else ""
 
 
 def kind_of(annotation: Any) -> Kind:
-    """The config type of a field's annotation; None in a union does not count, nor do values that are known later."""
+    """Return the config type of a field's annotation; None and Outputs in a union do not count."""
     annotation = _without_none(annotation)
     origin = get_origin(annotation)
     if origin is Annotated:
@@ -127,7 +128,7 @@ def kind_of(annotation: Any) -> Kind:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; see the module's docstring. Returns the exit code: 1 for a file that is not up to date."""
+    """Run the command line of the module's docstring. Return the exit code: 1 for a file that is not up to date."""
     parser = argparse.ArgumentParser(
         prog="python -m trainium_eks.model.config.schema", description="Text made from the models"
     )
@@ -213,7 +214,7 @@ def _many(kind: str) -> str:
 
 
 def _written(default: object) -> str:
-    """A default as markdown: sections say that their fields have their own."""
+    """Return a default as markdown: "as below" for a section with the defaults of its fields."""
     if default is None:
         return "none"
     if isinstance(default, ConfigModel):
@@ -223,7 +224,7 @@ def _written(default: object) -> str:
 
 
 def _flow(value: Any) -> str:
-    """YAML's one-line form, without the quotes that JSON needs."""
+    """Return a value in YAML's one-line form, without the quotes that JSON needs."""
     if isinstance(value, dict):
         return f"{{{', '.join(f'{key}: {_flow(entry)}' for key, entry in value.items())}}}"
     if isinstance(value, list):
@@ -232,9 +233,9 @@ def _flow(value: Any) -> str:
 
 
 def _dumped(value: Any) -> Any:
-    """A default as plain data in the config's spelling, only what differs from the nested models' own defaults.
+    """Return a default as plain data in the config's spelling, without values equal to the nested models' defaults.
 
-    The type of a tagged union's arm is kept, because it is what chooses the arm.
+    The type of a tagged union's arm is kept, because it chooses the arm.
     """
     if isinstance(value, ConfigModel):
         data = value.model_dump(mode="json", by_alias=True, exclude_defaults=True)
@@ -268,7 +269,8 @@ def _models(annotation: Any) -> Iterator[type[ConfigModel]]:
 
 
 def _plain(text: str | None, *, markdown: bool = False) -> str:
-    """A docstring on one line, field names as a config file has them; double backticks as markdown's, or left out."""
+    """Return a docstring on one line, field names in the config file's spelling; double backticks as markdown's, or
+    removed."""
     one_line = " ".join((text or "").split())
     one_line = re.sub(r"``([a-z0-9_.]+)``", lambda name: f"``{config_path(name.group(1))}``", one_line)
     return one_line.replace("``", "`" if markdown else "")

@@ -1,4 +1,4 @@
-"""StackConfig: everything an environment can say, in one validated model."""
+"""StackConfig: the whole config of an environment in one validated model."""
 
 import contextlib
 import json
@@ -59,7 +59,7 @@ class StackConfig(ConfigModel):
     cost_center: str = "training"
     """Tag ``CostCenter`` on everything."""
     production: StrictBool = False
-    """True holds the environment to the production rules: deletion protection, ``protect`` on what holds data,
+    """True holds the environment to the production rules: deletion protection, ``protect`` on resources with data,
     private endpoint or named ranges, NAT per zone."""
     allowed_account_ids: tuple[LooseStr, ...] = ()
     """The only AWS accounts this environment may be built in (12 digits each). Empty: any, waive R67."""
@@ -96,28 +96,29 @@ class StackConfig(ConfigModel):
     image_repository: ImageRepositoryConfig | None = ImageRepositoryConfig()
     """Repository for training images; null for none."""
     training: TrainingConfig = TrainingConfig()
-    """What the plan and `trn train` take for granted of jobs: the size of a checkpoint, and how often nodes fail."""
+    """Assumptions of the plan and `trn train` about jobs: the size of a checkpoint, and how often nodes fail."""
     neuron_addons: NeuronAddonsConfig = NeuronAddonsConfig()
     """Add-ons of Trainium and Inferentia groups; installed when there is such a group."""
     gpu_addons: GpuAddonsConfig = GpuAddonsConfig()
     """Add-ons of GPU groups; installed when there is such a group."""
     autoscaling: AutoscalingConfig = AutoscalingConfig()
-    """What adds and removes nodes by itself; nothing unless it is asked for."""
+    """Controllers that add and remove nodes; none by default."""
     observability: ObservabilityConfig = ObservabilityConfig()
-    """Metrics, Grafana and logs; nothing unless asked for (docs/observability.md)."""
+    """Metrics, Grafana and logs; none by default (docs/observability.md)."""
     budget: BudgetConfig = BudgetConfig()
-    """What the environment may grow to (a plan above it fails, rule R72), and who hears what it has cost."""
+    """Bounds on the environment's size and price (a plan above them fails, rule R72), and recipients of e-mails about
+    its cost."""
     idle_guard: IdleGuardConfig | None = None
-    """What warns of idle accelerators and takes them away; null for nothing."""
+    """Guard that warns of idle accelerators and removes them; null for none."""
     waivers: dict[str, WaiverConfig] = pydantic.Field(default_factory=dict)
     """Rules that this environment breaks on purpose, each with its reason and its last day:
     ``{R06: {reason: torn down every night, expires: 2027-03-31}}``."""
 
 
 def decode(values: Mapping[str, str]) -> dict[str, Any]:
-    """Config values as Pulumi stores them (text, JSON for what is not text), as plain data.
+    """Return config values from Pulumi's storage (text, or JSON for other types) as plain data.
 
-    Text that should be JSON and is not stays text: :func:`load` says what was expected in its place.
+    Text that should be JSON and is not stays text: :func:`load` reports the expected type.
 
     Args:
         values: key without namespace to text, as in ``{"region": "us-west-2", "nodeGroups": "[…]"}``.
@@ -132,13 +133,14 @@ def decode(values: Mapping[str, str]) -> dict[str, Any]:
 
 
 def problems_beside(values: Mapping[str, str], faults: Iterable[Problem]) -> tuple[Problem, ...]:
-    """What else is wrong, in the sections that have their shape, when others have not: everything is reported at once.
+    """Return the problems of the well-formed sections, when others are malformed, so that all problems are reported at
+    once.
 
     A check that reads a broken section is skipped.
 
     Args:
-        values: what :func:`load` got.
-        faults: what it refused.
+        values: the argument of :func:`load`.
+        faults: the problems that :func:`load` raised.
     """
     broken = {_section(problem) for problem in faults}
     whole = {key: text for key, text in values.items() if snake(key) not in broken}
@@ -148,18 +150,18 @@ def problems_beside(values: Mapping[str, str], faults: Iterable[Problem]) -> tup
     except ConfigModelError:
         return ()
     given = {snake(key) for key in whole}
-    # Not a StackConfig, but to those who read it like one.
+    # Not a StackConfig, but it is read like one.
     found = _found(cast(StackConfig, _Unbroken(config, broken)))
     told = unseen.judged(found, config.model_dump())
     return tuple(_settable(config, problem) for problem in told if _section(problem) in given)
 
 
-class _LooksAtBroken(Exception):  # noqa: N818 (what a judge did)
-    """A check asked for a section that does not have its shape."""
+class _LooksAtBroken(Exception):  # noqa: N818 (the cause, not an error)
+    """A validator read a malformed section."""
 
 
 class _Unbroken:
-    """A config whose broken sections cannot be read."""
+    """A config that raises when a malformed section is read."""
 
     def __init__(self, config: StackConfig, broken: Collection[str]) -> None:
         self._config = config
@@ -176,10 +178,10 @@ def _section(problem: Problem) -> str:
 
 
 def load(values: Mapping[str, str]) -> StackConfig:
-    """The stack's config from Pulumi's key-to-text map.
+    """Return the stack's config from Pulumi's key-to-text map.
 
     Raises:
-        ShapeError: with every fault of shape. Whether the values make sense is for :func:`problems`.
+        ConfigModelError: with every malformed field. Values are checked by :func:`validate`.
     """
     data = decode(values)
     try:
@@ -189,11 +191,11 @@ def load(values: Mapping[str, str]) -> StackConfig:
 
 
 def tags(config: StackConfig, *, environment: str) -> dict[str, str]:
-    """The tags of everything in an environment.
+    """Return the tags of all resources of an environment.
 
     Args:
-        config: its config.
-        environment: its name, which is the Pulumi stack's.
+        config: the environment's config.
+        environment: its name, which is the Pulumi stack's name.
     """
     own = {"Environment": environment, "Owner": config.owner, "CostCenter": config.cost_center, "ManagedBy": "pulumi"}
     return {**own, **config.tags}
@@ -206,64 +208,65 @@ OWN_TAGS: Mapping[str, str] = {
     "ManagedBy": "remove it",
     "Name": "each resource has its own: remove it",
 }
-"""Tags that the stack sets, each with what to do instead of setting it in ``tags``."""
+"""Tags that the stack sets, each with the remedy for setting it in ``tags``."""
 
 
 def catalogue(config: StackConfig) -> Catalogue:
-    """The catalogue with the config's ``instance_types`` merged over it.
+    """Return the catalogue with the config's ``instance_types`` merged over it.
 
     Raises:
-        CatalogueError: for entries that :func:`problems` refuses.
+        CatalogueError: for entries that :func:`validate` refuses.
     """
     return with_entries(CATALOGUE, config.instance_types) if config.instance_types else CATALOGUE
 
 
 def zone_ids(config: StackConfig) -> tuple[str, ...]:
-    """The zones of the private subnets, the accelerator zone first; empty when a region needs them named."""
+    """Return the zones of the private subnets, the accelerator zone first; empty when the region has no default
+    zones."""
     if config.existing_network is not None:
         return tuple(dict.fromkeys(subnet.zone_id for subnet in config.existing_network.private_subnets))
     return tuple(dict.fromkeys(config.network.zone_ids)) or regions.default_zones(config.region)
 
 
 def accelerator_zone(config: StackConfig) -> str:
-    """The zone of nodes and file system that name none; empty when :func:`zone_ids` is."""
+    """Return the default zone of nodes and file system; empty when :func:`zone_ids` is."""
     return next(iter(zone_ids(config)), "")
 
 
 def group_zone(config: StackConfig, group: NodeGroupConfig) -> str:
-    """The zone of a group's nodes: its own, its capacity's, else the accelerator zone."""
+    """Return the zone of a group's nodes: its own, its capacity's, else the accelerator zone."""
     return node_groups.zone_of(group) or accelerator_zone(config)
 
 
 def rests_at_zero(config: StackConfig) -> bool:
-    """Whether some group may have no node, so that an autoscaler must see pods before there is a place for them."""
+    """Return whether some group may have no node, so that an autoscaler must see pods before a node exists for them."""
     return any(group.min_size == 0 for group in _every_group(config))
 
 
 def _every_group(config: StackConfig) -> tuple[NodeGroupConfig, ...]:
-    """The node groups, and Karpenter's accelerator pools, which rest at zero."""
+    """Return the node groups, and Karpenter's accelerator pools, which may have no node."""
     return (*config.node_groups, *karpenter.as_groups(config))
 
 
 def pool(config: StackConfig) -> dict[str, int]:
-    """Devices and EFA interfaces of all groups at their largest."""
+    """Return the devices and EFA interfaces of all groups at their largest."""
     return queues.pool(_every_group(config), _catalogue_or_default(config))
 
 
 def room(config: StackConfig) -> dict[str, str]:
-    """CPU, memory and pods of all nodes that are for jobs, when every group is at its largest."""
+    """Return CPU, memory and pods of all nodes for jobs, when every group is at its largest."""
     cpu_nodes = config.cluster.cpu_nodes
     sizes = [(group.instance_type, group.max_size) for group in _every_group(config)]
     return quotas.room([*sizes, (cpu_nodes.instance_type, cpu_nodes.max_size)], _catalogue_or_default(config))
 
 
 def vpc_cidr(config: StackConfig) -> str:
-    """The VPC's address range."""
+    """Return the VPC's primary address range."""
     return config.existing_network.cidr_block if config.existing_network else config.network.cidr_block
 
 
 def private_subnets(config: StackConfig) -> dict[str, str]:
-    """Zone id to the range of its private subnet; empty when the network cannot be planned."""
+    """Return zone id to the range of its private subnet; empty when the network cannot be planned."""
     if config.existing_network is not None:
         return {subnet.zone_id: subnet.cidr_block for subnet in config.existing_network.private_subnets}
     try:
@@ -273,9 +276,9 @@ def private_subnets(config: StackConfig) -> dict[str, str]:
 
 
 def validate(config: StackConfig) -> tuple[Problem, ...]:
-    """Everything that is wrong with the config of one environment, of every section and between them.
+    """Return all problems of the config of one environment, in every section and between sections.
 
-    Nothing is looked up: what only AWS can tell is not judged. Paths start at the stack's root.
+    AWS is not queried, so facts that only AWS knows are not checked. Paths start at the stack's root.
     """
     told = unseen.judged(_found(config), config.model_dump())
     return tuple(_settable(config, problem) for problem in told)
@@ -298,9 +301,10 @@ _DEFAULT_LISTS = ("node_groups", "queues", "namespaces")
 
 
 def _settable(config: StackConfig, problem: Problem) -> Problem:
-    """The problem with a fix that works: an entry of a default list cannot be set by itself in the stack's file."""
+    """Return the problem with a fix that works: an entry of a default list cannot be set by itself in the stack's
+    file."""
     section = next((name for name in _DEFAULT_LISTS if problem.path.startswith(f"{name}[")), None)
-    # Pulumi.yaml gives the CLI the same defaults, so whether the field was set tells nothing.
+    # Pulumi.yaml gives the CLI the same defaults, so whether the field was set proves nothing.
     if section is None or getattr(config, section) != StackConfig.model_fields[section].default:
         return problem
     instead = f"change it in the stack's file; if `{section}` is not there, its default is in use: write the list out"
@@ -316,7 +320,7 @@ def _json(text: str) -> Any:
 
 
 def _with_json_faults(problems: Iterable[Problem], data: Mapping[str, Any]) -> list[Problem]:
-    """For a list or object that is not valid JSON, where it breaks off: "expected a list" would not help."""
+    """Return the problems, with the position of the syntax error for invalid JSON: "expected a list" would not help."""
     broken = {snake(key): error for key, value in data.items() if (error := _json_fault(value))}
     return [
         replace(problem, reason=f"not JSON: {broken[problem.path]}", good=None) if problem.path in broken else problem
@@ -341,7 +345,7 @@ def _catalogue_or_default(config: StackConfig) -> Catalogue:
 
 
 def _own_problems(config: StackConfig) -> list[Problem]:
-    """The fields of the root itself."""
+    """Return the problems of the root's own fields."""
     found: list[Problem] = []
     for field, text in (("owner", config.owner), ("cost_center", config.cost_center)):
         if not text.strip():
@@ -369,7 +373,8 @@ def _own_problems(config: StackConfig) -> list[Problem]:
 
 
 def _region_problems(config: StackConfig) -> list[Problem]:
-    """An unknown region is accepted when its name has the form of one and its zones are given."""
+    """Return the problem of an unknown region; it is accepted with a warning if its name has a region's form and its
+    zones are given."""
     region = config.region
     if region in regions.REGIONS:
         return []
@@ -434,7 +439,7 @@ def _cluster_problems(config: StackConfig) -> list[Problem]:
 
 
 def _zone_count(config: StackConfig) -> int:
-    """How many zones the cluster has, 1 where that cannot be seen."""
+    """Return the number of the cluster's zones, 1 if the network section is malformed."""
     try:
         return max(len(zone_ids(config)), 1)
     except _LooksAtBroken:
@@ -466,7 +471,7 @@ def _guarantee_problems(config: StackConfig) -> list[Problem]:
 
 
 def _zone_problems(config: StackConfig) -> list[Problem]:
-    """Where things are; skipped where region or zones themselves are refused, to report one fault once."""
+    """Return the problems of zones; none if region or zones themselves are refused, to report one fault once."""
     zones, types = zone_ids(config), _catalogue_or_default(config)
     if config.region not in regions.REGIONS or not network.zones_are_sound(zones, config.region):
         return []

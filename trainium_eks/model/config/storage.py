@@ -41,7 +41,7 @@ class S3Durability(ConfigModel):
 
 
 class NoDurability(ConfigModel):
-    """Nothing is kept; only for SCRATCH_2 and only outside production."""
+    """No backup and no link; only for SCRATCH_2 and only outside production."""
 
     type: Literal["none"] = "none"
 
@@ -72,8 +72,8 @@ class FileSystemConfig(ConfigModel):
     throughput_per_tib: Throughput = _THROUGHPUT
     """MB/s for each TiB, PERSISTENT_2 only."""
     durability: Durability = BackupDurability()
-    """What survives the file system: ``{type: backup, retentionDays: 7}``, ``{type: s3, bucket: …}`` or
-    ``{type: none}``. FSx takes no backups of a file system linked to S3, so it is one or the other."""
+    """Copy of the data that survives the file system: ``{type: backup, retentionDays: 7}``, ``{type: s3, bucket: …}``
+    or ``{type: none}``. FSx takes no backups of a file system linked to S3, so it is one or the other."""
     metadata_iops: Annotated[StrictInt | None, Choices(METADATA_IOPS, "IOPS", "FSx provisions")] = None
     """Provisioned metadata IOPS. Unset: automatic."""
     efa_enabled: StrictBool = False
@@ -81,10 +81,10 @@ class FileSystemConfig(ConfigModel):
     zone_id: str | None = None
     """Zone of the file system. Unset: the accelerator zone; another zone is slower, and traffic to it costs money."""
     on_demand: StrictBool = False
-    """Adds a storage class ``fsx``, whose claims each get a file system of their own (from 1200 GiB, hundreds of
-    dollars a month), and lets the driver make and delete these. A namespace's ``resource_quota`` says how many it may
-    have (``fsx.storageclass.storage.k8s.io/persistentvolumeclaims``, by default none). Delete those claims before you
-    switch this off again: without the permission, the driver leaves the file systems behind."""
+    """Adds a storage class ``fsx``, which creates a file system for each claim (from 1200 GiB, hundreds of dollars a
+    month), and lets the driver make and delete these. A namespace's ``resource_quota`` says how many it may have
+    (``fsx.storageclass.storage.k8s.io/persistentvolumeclaims``, by default none). Delete those claims before you switch
+    this off again: without the permission, the driver leaves the file systems behind."""
     import_path: str | None = None
     """Not with PERSISTENT_2: use ``durability``. It exists only so that the error can say this."""
     protect: StrictBool | None = None
@@ -106,7 +106,7 @@ def validate(file_system: FileSystemConfig, *, production: bool) -> list[Problem
 
 
 def write_megabytes_per_second(file_system: FileSystemConfig) -> float:
-    """What it writes in the long run, MB/s."""
+    """Return the file system's sustained write throughput, MB/s."""
     return round(
         lustre.write_megabytes_per_second(
             file_system.storage_capacity_gib, file_system.deployment_type, file_system.throughput_per_tib
@@ -116,7 +116,7 @@ def write_megabytes_per_second(file_system: FileSystemConfig) -> float:
 
 
 def size_step_gib(file_system: FileSystemConfig) -> int:
-    """The step of sizes above the smallest, GiB."""
+    """Return the step of sizes above the smallest, GiB."""
     if file_system.efa_enabled:
         return EFA_STEP_GIB.get(file_system.throughput_per_tib, 4_800)
     return 2_400

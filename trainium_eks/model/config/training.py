@@ -1,4 +1,4 @@
-"""The training section: what is known of the jobs of an environment before they run."""
+"""The training section: facts about an environment's jobs that are assumed before they run."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from trainium_eks.model.validation.limits import Bounds
 
 
 class TrainingConfig(ConfigModel):
-    """What decides how often jobs should save, and how much of their time is useful (docs/goodput.md)."""
+    """The inputs for jobs' checkpoint interval and useful share of time (docs/goodput.md)."""
 
     checkpoint_gigabytes: Annotated[LooseFloat, Bounds(0, unit="GB")] = goodput.DEFAULT_STATE_GIGABYTES
     """Size of a checkpoint where a job does not say, GB: 12 for each billion parameters with Adam in FP32."""

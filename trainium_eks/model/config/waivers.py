@@ -14,10 +14,10 @@ RULES = tuple(f"R{number:02}" for number in range(1, 94))
 """The rules that a waiver can name."""
 
 FORM = "a waiver has a reason and its last day: {reason: <your reason>, expires: <YYYY-MM-DD>}"
-"""What a waiver must look like."""
+"""Required form of a waiver."""
 
 PLACEHOLDER: Mapping[str, str] = {"reason": "<your reason>", "expires": "<YYYY-MM-DD>"}
-"""What stands in a proposed command for what only the reader knows."""
+"""Placeholders in a proposed command for values that only the reader knows."""
 
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
@@ -31,10 +31,10 @@ def _day(value: object) -> object:
 
 
 class WaiverConfig(ConfigModel):
-    """Why a rule is broken on purpose, and until when."""
+    """The reason for breaking a rule on purpose, and its last day."""
 
     reason: LooseStr
-    """Why, for whoever reads the plan."""
+    """Why, for readers of the plan."""
     expires: Annotated[str, pydantic.BeforeValidator(_day)]
     """The last day on which it holds, ``YYYY-MM-DD`` in UTC, no more than a year ahead. From the next day on the plan
     fails, until the rule passes or somebody sets another day."""
@@ -48,14 +48,14 @@ class WaiverConfig(ConfigModel):
 
 
 def reasons(waivers: object) -> dict[str, str]:
-    """Rule id to reason: all that whoever acknowledges an input needs.
+    """Return rule id to reason, which is enough to acknowledge an input.
 
-    The last day is not looked at: an update that mends a running environment must not be stopped by a date. `trn plan`
-    and the policy pack do look.
+    The last day is not checked: an update that mends a running environment must not be stopped by a date. `trn plan`
+    and the policy pack check it.
 
     Args:
-        waivers: of a config in either form, or of a component's arguments, where the reason stands alone; anything
-            else is left to the check of the shape.
+        waivers: of a config, as models or mappings, or of a component's arguments, which map to the reason alone; empty
+            for any type but a mapping.
     """
     if not isinstance(waivers, Mapping):
         return {}
@@ -90,10 +90,10 @@ def _problems(rule: str, waiver: WaiverConfig) -> list[Problem]:
 
 
 def last_day(expires: object) -> datetime.date | None:
-    """The day, or None when it is no day of the form ``YYYY-MM-DD``."""
+    """Return the day, or None when it is no day of the form ``YYYY-MM-DD``."""
     found = _day(expires)
     try:
-        # Python also reads 20270331 and 2027-W13-3, which nobody else does.
+        # Python also reads 20270331 and 2027-W13-3, which other tools do not.
         return datetime.date.fromisoformat(found) if isinstance(found, str) and _DAY.fullmatch(found) else None
     except ValueError:
         return None

@@ -1,4 +1,4 @@
-"""What the controllers of EKS add-ons may do in AWS, where no policy that AWS maintains says it."""
+"""IAM statements for the controllers of EKS add-ons, for rights without a policy that AWS maintains."""
 
 from collections.abc import Mapping
 
@@ -8,16 +8,16 @@ Statement = Mapping[str, object]
 """One statement of a policy document, in IAM's own spelling (``Effect``, ``Action``, ``Resource``, ``Condition``)."""
 
 KEY_USE_ACTIONS = ("kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey")
-"""What it takes to write and read encrypted data (KMS developer guide, key users)."""
+"""Actions for writing and reading encrypted data (KMS developer guide, key users)."""
 
 
 def ebs_statements(key_arn: str, region: str) -> list[Statement]:
-    """The key, which AWS' own policy for the driver leaves out."""
+    """Return the EBS driver's rights on the key, which AWS' policy for the driver does not include."""
     return _storage_key(key_arn, region, "ec2")
 
 
 def fsx_statements(_key_arn: str, _region: str) -> list[Statement]:
-    """Reading: volumes of an existing file system need no more."""
+    """Return the rights for reading, which are enough for volumes of an existing file system."""
     return [
         {"Effect": "Allow", "Action": "fsx:DescribeFileSystems", "Resource": "*"},
         {
@@ -29,10 +29,11 @@ def fsx_statements(_key_arn: str, _region: str) -> list[Statement]:
 
 
 def fsx_on_demand_statements(key_arn: str, region: str) -> list[Statement]:
-    """File systems of claims: make and grow them; delete and change only those that the driver made.
+    """Return the rights for file systems of claims: create, and change or delete only file systems that the driver
+    made.
 
-    AWS' own choice is AmazonFSxFullAccess, which could delete the stack's file system. The driver tags all that it
-    makes with ``CSIVolumeName`` (aws-fsx-csi-driver, pkg/cloud).
+    AWS recommends AmazonFSxFullAccess, which could delete the stack's file system. The driver tags all file systems
+    that it makes with ``CSIVolumeName`` (aws-fsx-csi-driver, pkg/cloud).
     """
     partition = regions.partition(region)
     file_systems = f"arn:{partition}:fsx:{region}:*:file-system/*"
@@ -62,7 +63,7 @@ def fsx_on_demand_statements(key_arn: str, region: str) -> list[Statement]:
 
 
 def _storage_key(key_arn: str, region: str, service: str) -> list[Statement]:
-    """Use of the key for volumes, only through the service that holds them."""
+    """Return the rights to use the key for volumes, only through the service that stores them."""
     through = {"kms:ViaService": f"{service}.{region}.{regions.dns_suffix(region)}"}
     return [
         {

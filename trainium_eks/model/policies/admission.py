@@ -1,12 +1,13 @@
-"""What a team's namespace may ask of the cluster, as CEL for Kubernetes' ValidatingAdmissionPolicy.
+"""Limits on a team's namespace, as CEL for Kubernetes' ValidatingAdmissionPolicy.
 
-Volcano does not ask who submits to a queue, Kubernetes' own scheduler knows no queue at all, and a quota counts what is
-used but not where. So the API server keeps a namespace to its queues, its priorities and its volumes, keeps nodes with
-accelerators to pods that asked Volcano for some, and bounds the pods that one object leads to. Pure functions: the
-policies are data here, and :mod:`components.training_namespace` puts them into objects.
+Volcano does not check the submitter of a job to a queue, Kubernetes' own scheduler knows no queue at all, and a quota
+counts amounts but not places. So the API server limits a namespace to its queues, its priorities and its volumes,
+limits nodes with accelerators to pods that request accelerators through Volcano, and bounds the number of pods that one
+object leads to. Pure functions: the policies are data here, and :mod:`components.training_namespace` puts them into
+objects.
 
-Pods are judged as they are made, whoever makes them. A refusal there is seen only in the controller's events, so the
-templates of all kinds that lead to pods are judged by the same expressions when they are submitted.
+Pods are validated at creation, for every creator. A refusal at that time is seen only in the controller's events, so
+the templates of all kinds that lead to pods are validated by the same expressions when they are submitted.
 """
 
 import json
@@ -43,10 +44,11 @@ DEFAULT_QUEUE = "default"
 """The queue that Volcano gives to a job that names none."""
 
 QUEUED = (Match("batch.volcano.sh", "v1alpha1", "jobs"), Match("scheduling.volcano.sh", "v1beta1", "podgroups"))
-"""What names a queue and a priority class in its ``spec``. Controllers make the PodGroup of a pod that has none."""
+"""Kinds that name a queue and a priority class in their ``spec``. Controllers make the PodGroup of a pod that has
+none."""
 
 JOB_FLOWS = Match("flow.volcano.sh", "v1alpha1", "jobflows")
-"""What makes a Volcano job of each of its flows."""
+"""Kind that makes a Volcano job of each of its flows."""
 
 OWNERS = (
     "ConfigMap",
@@ -61,19 +63,20 @@ OWNERS = (
     "TrainJob",
     "TrainingRuntime",
 )
-"""Kinds that a researcher may name as the owner of an object: those of a namespace."""
+"""Kinds that a researcher may name as the owner of an object; all are namespaced."""
 
 FINALIZERS = ("foregroundDeletion", "orphan")
 """Finalizers that a researcher may set: Kubernetes' garbage collector removes them."""
 
 UNCOUNTED_PODS = 8
-"""Pods of a Volcano job that may be asked for without the scheduler knowing whether the quota has room for them."""
+"""Pods of a Volcano job that its controllers may request without the scheduler knowing whether the quota has room for
+them."""
 
 MOST_TASK_CONTAINERS = 128
-"""Tasks of a Volcano job, times the containers of one of its pods."""
+"""Most tasks of a Volcano job, times the containers of one of its pods."""
 
 MOST_NAMED_PODS = 512
-"""Pods of a Volcano job, times the containers of one of them, where each container is told all pods."""
+"""Most pods of a Volcano job, times the containers of a pod, if each container gets the names of all pods."""
 
 _PRIORITY = "priorityClassName"
 
@@ -82,8 +85,8 @@ def policies(limits: Limits, written: Sequence[Match]) -> dict[str, Policy]:
     """Return the policies of one namespace, by name.
 
     Args:
-        limits: what it may use.
-        written: all that its researchers create or change.
+        limits: the namespace's limits.
+        written: kinds that its researchers create or change.
     """
     return {
         "queues": _queue_policy(limits),
@@ -117,7 +120,8 @@ def _workload_policy(workload: Workload, limits: Limits) -> Policy:
 
 
 def _tolerations_changed() -> str:
-    """Tolerations are all of a pod's spec that can be added when it is there, and matters."""
+    """Return the expression for a change of tolerations, the only relevant part of an existing pod's spec that can
+    change."""
     return " != ".join(listed(f"{subject}.spec", "tolerations") for subject in ("object", "oldObject"))
 
 
@@ -138,7 +142,7 @@ def _bounded(expression: str, field: str, most: int, quota: str = "pods") -> Val
 
 
 def _particular(workload: Workload, limits: Limits) -> Iterator[Validation]:
-    """Validations for a single kind of workload."""
+    """Yield the validations for a single kind of workload."""
     if workload is JOBS:
         yield _bounded(
             number("variables.job", "completions", 1), "spec.completions", limits.finished_pods, "count/pods"
@@ -194,8 +198,8 @@ def _cron() -> Iterator[Validation]:
 def _volcano(limits: Limits) -> Iterator[Validation]:
     job = "variables.job"
     yield _bounded(f"size({listed(job, 'tasks')})", "number of tasks", limits.pods)
-    # The scheduler lets a job have its pods when the quota has room for what `minAvailable` of them request; the
-    # controllers then ask for all of them, again with every event of a pod, whatever the quota.
+    # The scheduler admits a job's pods when the quota has room for the requests of `minAvailable` of them; the
+    # controllers then create all of them, and try again with every event of a pod, whatever the quota.
     yield Validation(
         f"!has({job}.minAvailable) || int({job}.minAvailable) >= variables.count0 - {UNCOUNTED_PODS}",
         f"spec.minAvailable must be at most {UNCOUNTED_PODS} less than the pods: the others are made even where the "
@@ -226,7 +230,7 @@ def _volcano(limits: Limits) -> Iterator[Validation]:
         f"{job}.volumes.all(volume, !has({claim}) || ({admission_pods.claim_is_own(claim, limits)})))",
         f"{claimed}; a job must have at most {most} volumes",
     )
-    # Of jobs themselves the policy "queues" judges that.
+    # For jobs themselves the policy "queues" validates this.
     others = 'object.kind == "Job"'
     yield Validation(
         f"{others} || ({_queue_of(job)}) in {names(limits.queues)}",
@@ -239,7 +243,7 @@ def _volcano(limits: Limits) -> Iterator[Validation]:
 
 
 def _amplified() -> Iterator[Validation]:
-    """Bounds of settings that repeat a job's work in Volcano's controllers for each pod."""
+    """Yield bounds of settings that repeat a job's work in Volcano's controllers for each pod."""
     job = "variables.job"
 
     def has(plugin: str) -> str:
@@ -273,7 +277,7 @@ def _amplified() -> Iterator[Validation]:
 
 
 def _queue_policy(limits: Limits) -> Policy:
-    """Jobs and PodGroups name one of the queues, and no priority but the namespace's."""
+    """Return the policy that jobs and PodGroups name one of the namespace's queues and priority classes."""
     updated = 'request.operation == "UPDATE"'
     return Policy(
         QUEUED,
@@ -301,21 +305,21 @@ def _queue_policy(limits: Limits) -> Policy:
 
 
 def _flow_policy(limits: Limits) -> Policy:
-    """Jobs of a flow are judged when Volcano makes them."""
+    """Return the policy on the number of a JobFlow's jobs; the jobs are validated when Volcano makes them."""
     flows = f"size({listed('object.spec', 'flows')})"
     return Policy((JOB_FLOWS,), (), (_bounded(flows, "number of flows", limits.jobs, "count/jobs.batch.volcano.sh"),))
 
 
 def _scale_policy(limits: Limits) -> Policy:
-    """The number of pods of any kind, changed by its subresource ``scale``."""
+    """Return the policy on the number of pods set by the subresource ``scale`` of any kind."""
     return Policy(
         (Match("*", "*", "*/scale"),), (), (_bounded(number("object.spec", "replicas", 0), "replicas", limits.pods),)
     )
 
 
 def _command_policy() -> Policy:
-    """Commands for jobs alone. Volcano looks for a job in the command's own namespace, but takes a command for any
-    queue (closing it, opening it) from every namespace."""
+    """Return the policy that allows commands for jobs alone. Volcano looks for a job in the command's namespace, but
+    accepts a command for any queue (closing it, opening it) from every namespace."""
     wanted = QUEUED[0]
     return Policy(
         (Match("bus.volcano.sh", "v1alpha1", "commands"),),
@@ -331,9 +335,10 @@ def _command_policy() -> Policy:
 
 
 def _service_policy() -> Policy:
-    """Services take no address that others use: every node would send what goes there to their pods (CVE-2020-8554).
+    """Return the policy that forbids externalIPs: every node would send traffic for these addresses to the service's
+    pods (CVE-2020-8554).
 
-    Load balancers and ports of nodes are a matter of the quota.
+    The quota limits load balancers and ports of nodes.
     """
     return Policy(
         (Match("", "v1", "services"),),
@@ -349,7 +354,7 @@ def _service_policy() -> Policy:
 
 
 def _metadata_policy(limits: Limits, written: Sequence[Match]) -> Policy:
-    """Controllers alone set finalizers and owner references, which delay a deletion."""
+    """Return the policy on finalizers and owner references, which delay a deletion and are set by controllers."""
     others = f'!("{limits.researchers}" in request.userInfo.groups)'
     updated = 'request.operation == "UPDATE"'
     known = f"({updated} && has(oldObject.metadata.FIELD) && one in oldObject.metadata.FIELD)"
@@ -372,7 +377,7 @@ def _metadata_policy(limits: Limits, written: Sequence[Match]) -> Policy:
 
 
 def _deletion_policy() -> Policy:
-    """A deleted pod ends within the longest grace period, also when the request asks for more."""
+    """Return the policy that bounds the grace period of a request to delete a pod."""
     most = admission_pods.MOST_GRACE_SECONDS
     asked = "request.options.gracePeriodSeconds"
     return Policy(

@@ -1,8 +1,8 @@
-"""Judgement of what the API server would refuse of a pod, over the templates that controllers make pods of.
+"""Validation of pod templates by the checks that the API server makes on pods.
 
-Pod Security and the admission plugins for service accounts, priorities and runtime classes judge pods alone. Volcano's
-controllers ask for each refused pod 15 times and again with every event, for all pods of a job: 164 jobs of 164 such
-pods keep them busy for half an hour, and with them the jobs of all teams (decision 78).
+Pod Security and the admission plugins for service accounts, priorities and runtime classes check pods alone. Volcano's
+controllers retry each refused pod 15 times and again with every event, for all pods of a job: 164 jobs of 164 such pods
+keep them busy for half an hour, and delay the jobs of all teams (decision 78).
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ SELINUX_TYPES = ("", "container_engine_t", "container_init_t", "container_kvm_t"
 """SELinux types that containers may have at that level."""
 
 APPARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
-"""How the annotations begin that name a container's AppArmor profile, from before Kubernetes 1.30."""
+"""Prefix of the annotations that name a container's AppArmor profile, from before Kubernetes 1.30."""
 
 GIVEN = ("overhead", "preemptionPolicy", "priority")
 """Fields of a pod that the API server sets, from its priority class and its runtime class. It refuses a pod that comes
@@ -82,7 +82,7 @@ def _privileges() -> Validation:
 
 
 def _profiles() -> Validation:
-    """Profiles and kernel parameters in the security contexts of pods and containers."""
+    """Return the validation of profiles and kernel parameters in the security contexts of pods and containers."""
     sysctls = "spec.securityContext.sysctls"
     process = "container.securityContext.procMount"
     annotation = f'one.annotations.all(key, !key.startsWith("{APPARMOR_ANNOTATION}") || one.annotations[key] != '
@@ -100,7 +100,7 @@ def _profiles() -> Validation:
 
 
 def _confined(context: str) -> str:
-    """Return the expression for whether a security context, which is there, leaves its container confined."""
+    """Return the expression for whether an existing security context leaves its container confined."""
     profiles = " && ".join(
         f"(!has({context}.{field}) || {context}.{field}.type != 'Unconfined')"
         for field in ("seccompProfile", "appArmorProfile")
@@ -114,7 +114,7 @@ def _confined(context: str) -> str:
 
 
 def _hosts() -> Validation:
-    """Probes and hooks, which the kubelet carries out from the node's network."""
+    """Return the validation of hosts in probes and hooks, which the kubelet calls from the node's network."""
     probes = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle.postStart", "lifecycle.preStop")
     lifecycle = "!has(container.lifecycle) || "
     own = " && ".join(

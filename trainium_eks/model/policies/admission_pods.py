@@ -1,8 +1,8 @@
-"""What admission policies ask of pods, and of the templates that controllers make pods of, by the same expressions.
+"""Validations of pods, and of the templates that controllers make pods of, by the same expressions.
 
-The expressions are over variables that :func:`variables` defines: ``templates``, their ``specs`` and ``metadata``, and
-among the specs those that name accelerators (``naming``), those that ask for one or more of them (``accelerated``) and
-those that do neither (``plain``).
+The expressions use variables that :func:`variables` defines: ``templates``, their ``specs`` and ``metadata``, and among
+the specs ``naming`` (they name accelerators), ``accelerated`` (they request one or more) and ``plain`` (they do
+neither).
 """
 
 import json
@@ -25,19 +25,19 @@ the pods' resources in a loop of that length, so ``2000000000`` occupies one of 
 ``CalTaskRequests``)."""
 
 PREEMPTABLE = "volcano.sh/preemptable"
-"""Annotation or label by which a pod says whether ``reclaim`` may end it; yes where it is unset."""
+"""Annotation or label that allows ``reclaim`` to end a pod; allowed where it is unset."""
 
 KEPT_ON_NODE = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true", "karpenter.sh/do-not-disrupt": "false"}
 """Annotations by which a pod keeps autoscalers from moving it, and the value that has no effect (Cluster Autoscaler's
 FAQ; Karpenter, disruption). Until the pod ends, its node is neither removed nor renewed."""
 
 ACCELERATOR_PREFIXES = ("aws.amazon.com/neuron", "nvidia.com/", "vpc.amazonaws.com/efa")
-"""How the resources begin that are scarce and that queues count: devices, cores and slices of them, and EFA. The taints
-of their nodes are called the same."""
+"""Prefixes of the scarce resources that queues count: devices, cores and slices of them, and EFA. The taints of their
+nodes have the same names."""
 
 DEVICE_VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "AWS_NEURON_VISIBLE_DEVICES")
 """Environment variables by which a container gets devices that it was not allotted: a container's own value wins over
-the device plugin's, and container runtime hooks of NVIDIA and Neuron obey it."""
+the device plugin's, and container runtime hooks of NVIDIA and Neuron apply it."""
 
 NO_DEVICES = ("", "none", "void")
 """Values of those variables that show a container no more than it was allotted."""
@@ -55,7 +55,7 @@ RESERVED_TAINTS = (
     "DeletionCandidateOfClusterAutoscaler",
     "CriticalAddonsOnly",
 )
-"""How the keys of taints begin by which Kubernetes, autoscalers and drivers keep pods off a node that is starting,
+"""Prefixes of the keys of taints by which Kubernetes, autoscalers and drivers keep pods off a node that is starting,
 failing, being drained or reserved for add-ons."""
 
 LOST_NODE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
@@ -77,12 +77,12 @@ VOLUMES = (
 any EBS volume of the account by its id (``awsElasticBlockStore``), and any NFS server, mounted by the node."""
 
 CLAIM_DRIVERS = ("ebs.csi.aws.com", "efs.csi.aws.com", "fsx.csi.aws.com", "s3.csi.aws.com")
-"""Drivers of AWS, whose volumes are claimed. None mounts an inline ``csi`` volume (their CSIDriver objects have no
-lifecycle mode Ephemeral), which the kubelet finds out when the pod is on its node."""
+"""Drivers of AWS with volumes that must be claimed. None mounts an inline ``csi`` volume (their CSIDriver objects have
+no lifecycle mode Ephemeral), which the kubelet finds out when the pod is on its node."""
 
 MOST_GRACE_SECONDS = 3600
-"""The longest time that pods may take to end. Nobody else has their node, or what they hold of a quota, before that:
-a node that is drained waits for it."""
+"""The longest time that pods may take to end. Until then their node and their share of a quota stay occupied: a node
+that is drained waits for them."""
 
 MOST = {
     "containers": 16,
@@ -97,7 +97,7 @@ MOST = {
 job, some of them for every node as well."""
 
 _SCARCE = " || ".join(f"name.startsWith({json.dumps(prefix)})" for prefix in ACCELERATOR_PREFIXES)
-"""Of a resource's ``name``."""
+"""Expression over a resource's ``name``."""
 
 
 def variables(workload: Workload) -> tuple[Variable, ...]:
@@ -136,7 +136,7 @@ def validations(workload: Workload, limits: Limits) -> Iterator[Validation]:
 
 
 def judged_metadata(subject: str) -> str:
-    """Return the expression for a list of an object's judged metadata, for a comparison before and after."""
+    """Return the expression for a list of an object's validated metadata, to compare it before and after an update."""
     keys = (QUEUE_ANNOTATION, MIN_MEMBER_ANNOTATION, PREEMPTABLE, *KEPT_ON_NODE)
     annotations = [entry(f"{subject}.metadata", "annotations", key) for key in keys]
     # One list for each key: values that change places are a change.
@@ -144,8 +144,8 @@ def judged_metadata(subject: str) -> str:
 
 
 def claim_is_own(claim: str, limits: Limits) -> str:
-    """Return the expression for whether a claim that a controller makes for the team takes no volume that is there, and
-    is of no closed class."""
+    """Return the expression for whether a claim that a controller makes for the team uses no existing volume and no
+    closed storage class."""
     return (
         f"{text(claim, 'volumeName')} == '' && "
         f"!({text(claim, 'storageClassName')} in {names(limits.closed_storage_classes)})"
@@ -153,14 +153,14 @@ def claim_is_own(claim: str, limits: Limits) -> str:
 
 
 def claim_message(what: str, limits: Limits) -> str:
-    """Return why such a claim is refused."""
+    """Return the message for a refused claim."""
     closed = " or ".join(limits.closed_storage_classes)
     also = f", nor be of the storage class {closed}, of which the quota allows none" if closed else ""
     return f"{what} must not name an existing volume{also}: mount the namespace's own claim"
 
 
 def priority_message(field: str, limits: Limits) -> str:
-    """Return why the priority class of a field is refused."""
+    """Return the message for a refused priority class of a field."""
     allowed = ", ".join(limits.priority_classes)
     return (
         f"{field} must be one of this namespace's: {allowed}" if allowed else f"{field} must be unset in this namespace"
@@ -168,11 +168,11 @@ def priority_message(field: str, limits: Limits) -> str:
 
 
 def _has_resource(name_condition: str, amount_condition: str = "true") -> str:
-    """True of a ``spec`` with a container that has such a resource.
+    """Return the expression for whether a ``spec`` has a container with such a resource.
 
     Args:
-        name_condition: on its ``name``.
-        amount_condition: on its amount, ``AMOUNTS[name]``.
+        name_condition: expression over the resource's ``name``.
+        amount_condition: expression over its amount, ``AMOUNTS[name]``.
     """
     found = " || ".join(
         f"(has({amounts}) && {amounts}.exists(name, ({name_condition}) && {amount_condition}))".replace(
@@ -188,7 +188,8 @@ def _scheduler_of(spec: str) -> str:
 
 
 def _devices() -> Iterator[Validation]:
-    """Accelerators by Volcano, by amounts that queues count, and by nothing else."""
+    """Yield the validations that accelerators are requested through Volcano, in amounts that queues count, and in no
+    other way."""
     hidden = f"variable.name in {names(DEVICE_VARIABLES)}"
     harmless = f"has(variable.value) && variable.value in {names(NO_DEVICES)}"
     environment = f"!has(container.env) || container.env.all(variable, !({hidden}) || ({harmless}))"
@@ -218,7 +219,8 @@ def _devices() -> Iterator[Validation]:
 
 
 def _kept_on_node() -> Iterator[Validation]:
-    """A gang that loses one pod starts anew, so its pods may stay where they are; all others can be moved."""
+    """Yield the validations of annotations that keep a pod on its node, allowed to gangs alone: a gang that loses one
+    pod starts anew."""
     for key, harmless in KEPT_ON_NODE.items():
         moved = entry("one.metadata", "annotations", key)
         grouped = (
@@ -256,7 +258,7 @@ def _tolerations() -> Validation:
 
 
 def _place(workload: Workload, limits: Limits) -> Iterator[Validation]:
-    """Where a pod runs, and before whom."""
+    """Yield the validations of a pod's node, priority and affinity."""
     # A pod that names its node is taken by the kubelet without any scheduler. Schedulers bind by another request.
     bound = 'request.operation == "UPDATE" || ' if workload is PODS else ""
     yield Validation(
@@ -282,8 +284,7 @@ def _affinity_terms(*kinds: str) -> str:
     """Return a list of all terms of a pod's affinity, required and preferred, as an expression over ``spec``.
 
     Args:
-        kinds: ``nodeAffinity`` (its required terms stand in a selector of their own), ``podAffinity`` or
-            ``podAntiAffinity``.
+        kinds: ``nodeAffinity`` (its required terms are in a nested selector), ``podAffinity`` or ``podAntiAffinity``.
     """
     found = []
     for kind in kinds:
@@ -299,7 +300,7 @@ def _affinity_terms(*kinds: str) -> str:
 
 
 def _volumes(limits: Limits) -> Iterator[Validation]:
-    """Volumes of the team, within its budget."""
+    """Yield the validations of volumes: allowed kinds, and claims of the team within its quota."""
     every = "variables.specs.all(spec, !has(spec.volumes) || spec.volumes.all(volume, {}))"
     template = "volume.ephemeral.volumeClaimTemplate.spec"
     yield Validation(
@@ -317,7 +318,7 @@ def _volumes(limits: Limits) -> Iterator[Validation]:
 
 
 def _metadata(workload: Workload, limits: Limits) -> Iterator[Validation]:
-    """Annotations and labels with Volcano's instructions, on the object and on its pods."""
+    """Yield the validations of annotations and labels with Volcano's instructions, on the object and on its pods."""
     every = "([object.metadata] + variables.metadata).all(one, {})"
     values = entry("one", "annotations", PREEMPTABLE), entry("one", "labels", PREEMPTABLE)
     yield Validation(
@@ -350,8 +351,8 @@ def _grace() -> Validation:
 
 
 def _amounts() -> Validation:
-    """Amounts that Volcano's scheduler can add and subtract: it counts in floating point, in thousandths of all but
-    memory, and ends with a panic where a difference is negative (1.15, ``Resource.Sub``)."""
+    """Return the validation of amounts that Volcano's scheduler can add and subtract: it counts in floating point, in
+    thousandths of all but memory, and ends with a panic where a difference is negative (1.15, ``Resource.Sub``)."""
     amount = "quantity(string(AMOUNTS[name]))"
     most = 'quantity(name == "memory" ? "32Ti" : "4Ti")'
     exact = f"{amount}.isInteger() && {amount}.asInteger() % 64 == 0 && !{amount}.isGreaterThan({most})"
@@ -371,7 +372,7 @@ def _amounts() -> Validation:
 
 
 def _size() -> Iterator[Validation]:
-    """Numbers by which the work of controllers and schedulers grows for each pod, and for each node."""
+    """Yield bounds of numbers by which the work of controllers and schedulers grows for each pod, and for each node."""
     containers = f"size({CONTAINERS}) <= {MOST['containers']}"
     amounts = " && ".join(
         f"(!has(container.resources.{kind}) || size(container.resources.{kind}) <= {MOST['resources']})"

@@ -1,6 +1,6 @@
 """Terms of Kubernetes' admission policies: the parts of a policy, and CEL expressions that several policies share.
 
-CEL as the API server has it, with its own libraries (quantities, lists): Kubernetes documentation, "Common Expression
+The dialect is the API server's, with its libraries (quantities, lists): Kubernetes documentation, "Common Expression
 Language in Kubernetes". Its budget is a cost of 1,000,000 for an expression and 10,000,000 for a policy, and a policy
 that exceeds it refuses (``k8s.io/apiserver/pkg/apis/cel``).
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 WRITTEN = ("CREATE", "UPDATE")
 CHANGED = 'request.operation == "CREATE" || '
-"""How the condition of a policy begins that leaves out some updates."""
+"""Start of the condition of a policy that skips some updates."""
 
 
 @dataclass(frozen=True)
@@ -25,24 +25,24 @@ class Limits:
     pods: int
     """Pods at one time, as its quota has it (``pods``). One object must not lead to more."""
     finished_pods: int
-    """Pods with those that have ended (``count/pods``). One object must not make more in its life."""
+    """Pods, ended pods included (``count/pods``). One object must not make more in its life."""
     jobs: int
-    """Volcano jobs, with those that have ended (``count/jobs.batch.volcano.sh``)."""
+    """Volcano jobs, ended jobs included (``count/jobs.batch.volcano.sh``)."""
     counted_requests: tuple[str, ...] = ()
-    """Resources whose requests the quota counts."""
+    """Resources in requests that the quota counts."""
     closed_storage_classes: tuple[str, ...] = ()
     """Storage classes of which it may claim no volume."""
     researchers: str = ""
     """Kubernetes group of its researchers."""
     service_accounts: tuple[str, ...] = ("default",)
-    """Service accounts that are there, as which the pods of Volcano jobs run."""
+    """Existing service accounts that the pods of Volcano jobs may run as."""
     reserved_names: tuple[str, ...] = ()
     """Names of the stack's own network policies in it."""
 
 
 @dataclass(frozen=True)
 class Match:
-    """Requests that a policy judges."""
+    """Requests that a policy validates."""
 
     group: str
     version: str
@@ -63,7 +63,7 @@ class Validation:
 
     expression: str
     message: str
-    """What the refusal says."""
+    """Message of the refusal."""
     details: str = ""
     """Expression for a message with the object's own numbers, in place of ``message``; empty for none."""
 
@@ -76,8 +76,8 @@ class Policy:
     variables: tuple[Variable, ...]
     validations: tuple[Validation, ...]
     condition: str = ""
-    """Expression for whether the policy judges a request at all; empty for always. An update that leaves alone what is
-    judged must pass, so that what was made before the policy was as strict can be finished and deleted."""
+    """Expression for whether the policy validates a request at all; empty for always. An update that does not change
+    the validated fields must pass, so that objects made under a less strict policy can be finished and deleted."""
     operations: tuple[str, ...] = WRITTEN
 
 

@@ -1,7 +1,8 @@
-"""Validations of what Volcano's controllers add to the pods of a job, which makes pods that the API server refuses.
+"""Validations of additions by Volcano's controllers to a job's pods that make the API server refuse the pods.
 
-Volcano's webhook judges the templates as they stand. :mod:`trainium_eks.model.policies.admission_baseline` says what
-refused pods cost the other teams. Facts: Volcano 1.15, ``createJobPod`` and ``pkg/controllers/job/plugins``.
+Volcano's webhook validates the templates without these additions. :mod:`trainium_eks.model.policies.admission_baseline`
+describes the harm of refused pods to other teams. Facts: Volcano 1.15, ``createJobPod`` and
+``pkg/controllers/job/plugins``.
 """
 
 import json
@@ -11,10 +12,11 @@ from trainium_eks.model.policies.admission_baseline import CONTAINERS
 from trainium_eks.model.policies.admission_terms import Limits, Validation, names
 
 MOST_NAME = 50
-"""Letters of a job's name: a volume of the job is called after it, with a dash and 12 letters, and has at most 63."""
+"""Most letters of a job's name: a volume of the job is named after it, with a dash and 12 letters, and has at most
+63."""
 
 MOST_HOST_NAME = 63
-"""Letters of the name of a job's pod, which is its host name with the plugin ``svc``."""
+"""Most letters of the name of a job's pod, which is its host name with the plugin ``svc``."""
 
 PORT_PLUGINS = ("mpi", "pytorch", "ray", "tensorflow")
 """Plugins that add ports to containers, by numbers in their arguments."""
@@ -44,7 +46,8 @@ def validations(limits: Limits) -> Iterator[Validation]:
 
 
 def _names() -> Validation:
-    """Jobs that are there keep their names, and cron jobs give names that are judged with the job."""
+    """Return the validation of names. An existing job keeps its name, and templates and cron jobs are exempt, because
+    the names of their jobs are validated with the job."""
     longest = "variables.tasks.all(task, !has(task.name) || size(object.metadata.name) + size(task.name) + 2 + "
     digits = f"size(string(has(task.replicas) ? int(task.replicas) : 1)) <= {MOST_HOST_NAME})"
     return Validation(
@@ -56,7 +59,7 @@ def _names() -> Validation:
 
 
 def _arguments() -> Validation:
-    """Arguments with their values in one text, the numbers of ports valid."""
+    """Return the validation of plugins' arguments: the form ``--name=value``, and valid port numbers."""
     valid = (
         'one.matches("^--?[A-Za-z-]+=\\\\S+$") && '
         '(!one.matches("^--?[A-Za-z]*[pP]ort=") || one.matches("^[^=]*=([1-9][0-9]{0,3}|[1-5][0-9]{4})$"))'
@@ -73,7 +76,7 @@ def _arguments() -> Validation:
 
 
 def _ports() -> Validation:
-    """Ports of the plugins' names, which the plugins would add a second time."""
+    """Return the validation of ports with the plugins' names, which the plugins would add a second time."""
     numbers = f"{json.dumps(PORTS)}[port.name]"
     moved = "variables.job.plugins[plugin].exists(one, one.matches('[pP]ort='))"
     return Validation(
@@ -87,7 +90,7 @@ def _ports() -> Validation:
 
 
 def _mounts() -> Validation:
-    """Mount paths that the job's volumes and the plugins take."""
+    """Return the validation of mount paths that the job's volumes and the plugins already use."""
     mount = "mount.mountPath"
     plugins = "variables.job.plugins"
     keys = f"{plugins}['ssh'].exists(one, one.endsWith('=' + {mount}))"

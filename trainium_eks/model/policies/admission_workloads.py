@@ -1,4 +1,4 @@
-"""The kinds that lead to pods: where the templates of the pods stand, and how many pods an object leads to."""
+"""The kinds that lead to pods: the paths of their pod templates, and the number of pods of an object."""
 
 from dataclasses import dataclass
 
@@ -17,12 +17,12 @@ class Count:
 
     expression: str
     field: str
-    """What sets the number, for a message."""
+    """Field that sets the number, for a message."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Kinds of objects with their pod templates at the same path. One policy judges them."""
+    """Kinds of objects with their pod templates at the same path. One policy validates them."""
 
     name: str
     """Name of the policy."""
@@ -31,13 +31,13 @@ class Workload:
     """Expression for the list of pod templates, each with its ``metadata`` and ``spec``."""
     counts: tuple[Count, ...] = ()
     variables: tuple[Variable, ...] = ()
-    """What ``templates`` and ``counts`` use."""
+    """Variables that ``templates`` and ``counts`` use."""
     scheduler: str = f'"{DEFAULT_SCHEDULER}"'
     """Expression for the scheduler of a pod that names none."""
     groups_pods: bool = False
-    """Whether a controller puts the pods into a PodGroup, whose queue the object names elsewhere."""
+    """Whether a controller puts the pods into a PodGroup; the object names its queue elsewhere."""
     is_partial: bool = False
-    """Whether the templates are laid over others, so that what they lack may stand there."""
+    """Whether the templates are merged over others, which may set the fields that they lack."""
 
 
 PODS = Workload("pods", (Match("", "v1", "pods"),), "[object]")
@@ -124,7 +124,7 @@ TRAIN_JOBS = Workload(
     groups_pods=True,
     is_partial=True,
 )
-"""What a TrainJob lays over the templates of its runtime."""
+"""Overrides of a TrainJob, merged over the templates of its runtime."""
 
 JOB_SETS = Workload(
     "job-sets",
@@ -151,4 +151,4 @@ JOB_SETS = Workload(
 """Runtimes of Kubeflow Trainer, and the JobSets that it makes of them."""
 
 WORKLOADS = (JOBS, DEPLOYMENTS, VOLCANO_JOBS, PYTORCH_JOBS, TRAIN_JOBS, JOB_SETS)
-"""All whose pods a controller makes."""
+"""All kinds with pods made by a controller."""

@@ -1,4 +1,4 @@
-"""What autoscalers may do in AWS."""
+"""IAM statements for autoscalers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from trainium_eks.model.policies.addon_policies import Statement
 
 DISCOVERY_TAG = "trainium-eks/cluster-autoscaler"
 """Tag of the Auto Scaling groups that Cluster Autoscaler serves; its value is the cluster's name. EKS' own discovery
-tags are on every group, those of the system nodes and of gangs too (EKS user guide, autoscaling)."""
+tags are on every group, the groups of system nodes and gangs included (EKS user guide, autoscaling)."""
 
 
 def cluster_autoscaler_statements(cluster_name: str, region: str) -> list[Statement]:
-    """Reads what the AWS provider of Cluster Autoscaler reads (its README, full features policy), and changes the
-    groups that carry this cluster's tag.
+    """Return Cluster Autoscaler's rights: the reads of its AWS provider (its README, full features policy), and changes
+    of groups with this cluster's tag.
 
-    Reading cannot be narrowed: Auto Scaling's and EC2's describing actions know no resources (AWS service
+    Reads cannot be narrowed: the Describe actions of Auto Scaling and EC2 support no resources (AWS service
     authorization reference).
     """
     partition = regions.partition(region)
@@ -55,7 +55,7 @@ POOL_TAG = "karpenter.sh/nodepool"
 
 @dataclass(frozen=True)
 class KarpenterNodes:
-    """What Karpenter's nodes are made of."""
+    """Resources that Karpenter's nodes use."""
 
     cluster_name: str
     region: str
@@ -67,14 +67,14 @@ class KarpenterNodes:
 
 
 def karpenter_statements(nodes: KarpenterNodes) -> list[Statement]:
-    """What Karpenter 1.14 asks of AWS (its CloudFormation template, getting started), narrower where the stack knows
-    more: the subnets, groups and reservations by their ids, one queue, and one node role. Instance profiles are the
-    stack's, so it makes none."""
+    """Return the rights of Karpenter 1.14 (its CloudFormation template, getting started), narrowed to the stack's
+    resources: subnets, groups and reservations by their ids, one queue, and one node role. The stack makes the instance
+    profile, so Karpenter may make none."""
     return [*_launches(nodes), *_ends(nodes), *_passes_and_reads(nodes)]
 
 
 def _launches(nodes: KarpenterNodes) -> list[Statement]:
-    """Instances, volumes and interfaces come with the cluster's tag, or not at all."""
+    """Return the rights to launch; instances, volumes and interfaces must have the cluster's tag."""
     ec2 = f"arn:{regions.partition(nodes.region)}:ec2:{nodes.region}"
     made = [
         f"{ec2}:*:{kind}/*"
@@ -130,7 +130,8 @@ def _owned(nodes: KarpenterNodes) -> dict[str, object]:
 
 
 def _ends(nodes: KarpenterNodes) -> list[Statement]:
-    """Its own instances and templates; of an instance's tags only those by which it finds it again."""
+    """Return the rights to end Karpenter's own instances and templates, and to set the instance tags by which it finds
+    them again."""
     ec2 = f"arn:{regions.partition(nodes.region)}:ec2:{nodes.region}:*"
     tags = ["eks:eks-cluster-name", "karpenter.sh/nodeclaim", "Name"]
     return [
@@ -195,7 +196,7 @@ def _passes_and_reads(nodes: KarpenterNodes) -> list[Statement]:
 
 
 def interruption_statements(queue_arn: str, rule_arns: Sequence[str]) -> list[Statement]:
-    """The queue's own policy: EventBridge sends for these rules, and nobody comes without TLS."""
+    """Return the queue's policy: EventBridge may send for these rules, and requests without TLS are denied."""
     return [
         {
             "Effect": "Allow",

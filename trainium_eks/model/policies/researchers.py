@@ -10,17 +10,17 @@ Rules = tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]
 
 RESEARCHER_RULES: Rules = (
     ("batch.volcano.sh", ("jobs", "cronjobs"), WRITE),
-    # TorchX asks for the status alone.
+    # TorchX reads the status alone.
     ("batch.volcano.sh", ("jobs/status",), ("get",)),
-    # What `vcctl` suspends and resumes a job by.
+    # `vcctl` suspends and resumes a job by a command.
     ("bus.volcano.sh", ("commands",), (*READ, "create", "delete")),
     ("scheduling.volcano.sh", ("podgroups",), READ),
     ("kubeflow.org", ("pytorchjobs",), WRITE),
-    # A runtime says which gang scheduler and queue a TrainJob goes by; those of the chart name none.
+    # A runtime names the gang scheduler and queue of a TrainJob; the chart's runtimes name none.
     ("trainer.kubeflow.org", ("trainjobs", "trainingruntimes"), WRITE),
     # Staging and other work without accelerators.
     ("batch", ("jobs",), WRITE),
-    # What serves a trained model. Whoever makes its pods, they are judged like all others.
+    # They serve trained models. Their pods are validated like all others.
     ("apps", ("deployments",), WRITE),
     ("apps", ("replicasets",), READ),
     ("", ("services",), WRITE),
@@ -34,14 +34,14 @@ RESEARCHER_RULES: Rules = (
     ("events.k8s.io", ("events",), READ),
     ("", ("persistentvolumeclaims", "serviceaccounts", "resourcequotas", "limitranges"), READ),
 )
-"""What researchers may do in their own namespace."""
+"""Rights of researchers in their own namespace."""
 
 VIEWER_RULES: Rules = (
     ("scheduling.volcano.sh", ("queues",), READ),
     ("topology.volcano.sh", ("hypernodes",), READ),
     ("", ("nodes",), READ),
 )
-"""What researchers read in the whole cluster: why a gang is pending shows in queues and nodes."""
+"""Rights of researchers to read in the whole cluster: queues and nodes show why a gang is pending."""
 
 
 def written() -> tuple[Match, ...]:

@@ -1,1 +1,1 @@
-"""Judgements of amounts: addresses, queues, quotas, costs and useful time."""
+"""Computed amounts: addresses, queues, quotas, costs and useful time."""

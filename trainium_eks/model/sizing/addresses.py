@@ -1,4 +1,4 @@
-"""The address plan of a VPC, and how many addresses a node group takes from its subnet."""
+"""The address plan of a VPC, and the number of addresses that a node group takes from its subnet."""
 
 import ipaddress
 import math
@@ -9,8 +9,8 @@ from types import MappingProxyType
 from trainium_eks.model.catalogue.instances import InstanceType, address_pods
 
 WARM_IP_TARGET = 2
-"""Free pod addresses that the VPC CNI keeps on a node beside those in use. Its default, a whole spare interface, takes
-50 on trn1."""
+"""Free pod addresses that the VPC CNI keeps on a node beside the addresses in use. Its default, a whole spare
+interface, takes 50 on trn1."""
 
 MINIMUM_IP_TARGET = 12
 """Pod addresses that the VPC CNI takes when a node starts, in one call: just above the pods expected on an accelerator
@@ -45,17 +45,18 @@ class SubnetPlan:
 
 
 def plan(cidr_block: str, zone_ids: Sequence[str]) -> SubnetPlan:
-    """Divides a VPC: half or more of it to the private subnets, which hold the nodes, what is left to the public ones.
+    """Divide a VPC: private subnets, which hold the nodes, get half or more, and public subnets the rest.
 
     The range is cut into equal slots, one a zone and at least one more. Each zone's private subnet is a slot; the last
-    slot holds the public ones. A /16 and two zones give two private /18 and two public /20.
+    slot holds the public subnets. A /16 and two zones give two private /18 and two public /20.
 
     Args:
         cidr_block: the VPC's range, /16 to /28.
         zone_ids: distinct zone ids; adding one at the end may move the others, as a VPC's size is fixed.
 
     Raises:
-        ValueError: when the range is none, is out of AWS' bounds, or is too small for subnets of /28 in every zone.
+        ValueError: when the range is malformed, is out of AWS' bounds, or is too small for subnets of /28 in every
+            zone.
     """
     network = ipaddress.IPv4Network(cidr_block)
     if not SHORTEST_PREFIX <= network.prefixlen <= LONGEST_PREFIX:
@@ -78,7 +79,7 @@ def plan(cidr_block: str, zone_ids: Sequence[str]) -> SubnetPlan:
 
 
 def usable(cidr_block: str) -> int:
-    """How many addresses of a subnet can be given out.
+    """Return the number of assignable addresses of a subnet.
 
     Raises:
         ValueError: when the text is no IPv4 range.
@@ -87,11 +88,11 @@ def usable(cidr_block: str) -> int:
 
 
 def address_interfaces(instance: InstanceType, interface_layout: str) -> int:
-    """How many of a node's network interfaces hold an address.
+    """Return the number of a node's network interfaces with an address.
 
     Args:
         instance: the node's type.
-        interface_layout: ``catalogue`` (what the type says), ``efa-only``, ``ena`` or ``efa``.
+        interface_layout: ``catalogue`` (the type's layout), ``efa-only``, ``ena`` or ``efa``.
 
     Raises:
         ValueError: for another layout.
@@ -106,10 +107,10 @@ def address_interfaces(instance: InstanceType, interface_layout: str) -> int:
 
 
 def needed(instance: InstanceType, nodes: int, interface_layout: str = "catalogue") -> int:
-    """Addresses that ``nodes`` nodes take from their subnet before training pods need more.
+    """Return the addresses that ``nodes`` nodes take from their subnet before training pods need more.
 
-    A node takes one for each interface that holds one, and what the VPC CNI keeps for the pods expected on it (the
-    same constants configure the add-on).
+    A node takes one for each interface with an address, and the addresses that the VPC CNI keeps for its expected pods
+    (the same constants configure the add-on).
 
     Args:
         instance: the group's type.
@@ -121,19 +122,19 @@ def needed(instance: InstanceType, nodes: int, interface_layout: str = "catalogu
 
 
 def pod_addresses(pods: int) -> int:
-    """Addresses that the VPC CNI takes for the pods of one node, those it keeps free included.
+    """Return the addresses that the VPC CNI takes for the pods of one node, free addresses included.
 
     Args:
-        pods: how many of them have an address of their own.
+        pods: number of pods outside the host network.
     """
     return max(MINIMUM_IP_TARGET, pods + WARM_IP_TARGET)
 
 
 def max_pods(instance: InstanceType, interface_layout: str = "catalogue") -> int:
-    """Most pods that a node's addresses hold, with the interfaces laid out so.
+    """Return the most pods of a node, limited by its addresses in the interface layout.
 
     The VPC CNI adds interfaces to card 0 alone. In layout ``ena`` an ``efa-only`` interface takes one of the card's
-    places: on types with two (trn2, p5, p5e) none is left to add, and the first one's addresses are all there are.
+    places: types with two places (trn2, p5, p5e) have only the addresses of the first interface.
 
     Args:
         instance: the node's type.

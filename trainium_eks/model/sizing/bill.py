@@ -1,7 +1,8 @@
-"""What an environment costs while it runs: lines that the config and the recorded program both are priced with.
+"""The running cost of an environment, as lines for the config and for the recorded program alike.
 
-List prices of :mod:`trainium_eks.model.catalogue.prices` and of the catalogue. What is billed by use (traffic,
-requests, stored data) is named and not guessed; what has no known price is named and never counted as nothing."""
+List prices come from :mod:`trainium_eks.model.catalogue.prices` and the catalogue. Usage charges (traffic, requests,
+stored data) are named and not estimated; resources without a known price are named and never counted as free.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,27 +22,27 @@ BY_USE = (
     "samples in Amazon Managed Prometheus",
     "users of Amazon Managed Grafana",
 )
-"""What no line counts, because it is billed by use."""
+"""Usage charges, which no line counts."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One priced thing."""
+    """One kind of resource with its price."""
 
     what: str
     """``trn1.32xlarge``, ``NAT gateway``."""
     quantity: float
-    """How many there are at first."""
+    """Number at first."""
     maximum: float
-    """How many there are when every group is at its largest."""
+    """Number when every group is at its largest."""
     unit_hourly_usd: float | None
     """Price of one for an hour, or None where no price is known."""
     note: str = ""
-    """What a reader must know about the price; empty when it is plain."""
+    """Remark on the price; empty without one."""
 
     @property
     def hourly_usd(self) -> float | None:
-        """Price of all for an hour; none of something costs nothing even where its price is unknown."""
+        """Price of all for an hour; 0 for a quantity of 0, even if the price is unknown."""
         return _times(self.quantity, self.unit_hourly_usd)
 
     @property
@@ -58,7 +59,7 @@ class Bill:
 
     @property
     def hourly_usd(self) -> float:
-        """Sum of the lines whose price is known."""
+        """Sum of the lines with a known price, USD an hour."""
         return sum(line.hourly_usd or 0.0 for line in self.lines)
 
     @property
@@ -68,25 +69,25 @@ class Bill:
 
     @property
     def monthly_usd(self) -> float:
-        """For 730 hours."""
+        """The same sum for a month of 730 hours, USD."""
         return self.hourly_usd * prices.HOURS_PER_MONTH
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """What has no known price, each once."""
+        """Names of the resources without a known price, each once."""
         return unknown(self.lines)
 
 
 def unknown(lines: Iterable[Line]) -> tuple[str, ...]:
-    """What has no known price among the lines, each once; lines whose maximum is 0 are skipped."""
+    """Return the names of resources without a known price, each once; lines with a maximum of 0 are skipped."""
     return tuple(dict.fromkeys(line.what for line in lines if line.unit_hourly_usd is None and line.maximum))
 
 
 def of_config(config: StackConfig) -> Bill:
-    """What the environment of a valid config costs.
+    """Return the bill of a valid config's environment.
 
     Raises:
-        UnknownInstanceType: for a type that the config's own judges would have refused.
+        UnknownInstanceType: for a type that the config's validators refuse.
     """
     catalogue = stack_config.catalogue(config)
     zones = len(stack_config.zone_ids(config))
@@ -110,8 +111,8 @@ def of_config(config: StackConfig) -> Bill:
 
 
 def control_plane(kubernetes_version: str, support_type: str) -> Line:
-    """An EKS control plane. A version past its standard support costs the extended price; with ``EXTENDED`` the note
-    says from when it will."""
+    """Return the line of an EKS control plane. A version past its standard support costs the extended price; with
+    ``EXTENDED`` the note names the day of the change."""
     support = versions.KUBERNETES_STANDARD_SUPPORT.get(kubernetes_version)
     ends = str(support.standard_end) if support else ""
     extended = support is not None and not support.is_standard
@@ -123,22 +124,22 @@ def control_plane(kubernetes_version: str, support_type: str) -> Line:
 
 
 def encryption_keys(count: int) -> Line:
-    """Customer keys."""
+    """Return the line of customer keys."""
     return Line("KMS key", count, count, _hourly(prices.KMS_KEY_MONTH))
 
 
 def nat_gateways(count: int) -> Line:
-    """NAT gateways, without their addresses and traffic."""
+    """Return the line of NAT gateways, without their addresses and traffic."""
     return Line("NAT gateway", count, count, prices.NAT_GATEWAY_HOURLY)
 
 
 def public_addresses(count: int) -> Line:
-    """Public IPv4 addresses."""
+    """Return the line of public IPv4 addresses."""
     return Line("public IPv4 address", count, count, prices.PUBLIC_IPV4_HOURLY)
 
 
 def interface_endpoints(count: int) -> Line:
-    """Interface endpoints, one for each service and zone."""
+    """Return the line of interface endpoints, one for each service and zone."""
     return Line("interface endpoint", count, count, prices.INTERFACE_ENDPOINT_HOURLY)
 
 
@@ -153,14 +154,14 @@ def node_group(
     root_throughput_mibps: int = ROOT_THROUGHPUT_MIBPS,
     root_iops: int = prices.GP3_FREE_IOPS,
 ) -> tuple[Line, ...]:
-    """The instances of a group and their root volumes.
+    """Return the lines of a group's instances and their root volumes.
 
     Args:
         instance_type: EC2 type.
         nodes: nodes at first.
         maximum: most nodes.
         root_gib: size of each root volume, GiB.
-        catalogue: where the type's price stands.
+        catalogue: source of the type's price.
         capacity: ``on-demand``, ``spot``, ``reservation`` or ``capacity-block``; see :data:`CAPACITY_NOTES`.
         root_throughput_mibps: throughput of each root volume, MiB/s.
         root_iops: IOPS of each root volume.
@@ -178,23 +179,23 @@ CAPACITY_NOTES = {
     "reservation": "On-Demand price; a Capacity Reservation is billed whether its nodes run or not",
     "capacity-block": "On-Demand price for comparison; a Capacity Block is paid in advance, at its own price",
 }
-"""How to read the price of instances that EC2 does not offer as plain On-Demand."""
+"""Remarks on the price of instances that are not plain On-Demand."""
 
 
 def claimed_volume(gib: int) -> Line:
-    """A volume of the default storage class that a chart claims."""
+    """Return the line of a volume of the default storage class that a chart claims."""
     return Line(f"{gib} GiB claimed volume", 1, 1, _hourly(prices.gp3_monthly_usd(gib)))
 
 
 def file_system(
     storage_capacity_gib: int, deployment_type: str, throughput_per_tib: int, metadata_iops: int | None = None
 ) -> tuple[Line, ...]:
-    """A Lustre file system.
+    """Return the lines of a Lustre file system.
 
     Args:
         storage_capacity_gib: its size, GiB.
         deployment_type: ``PERSISTENT_2`` or ``SCRATCH_2``.
-        throughput_per_tib: MB/s for each TiB; of no account for SCRATCH_2.
+        throughput_per_tib: MB/s for each TiB; ignored for SCRATCH_2.
         metadata_iops: provisioned metadata IOPS; None when automatic.
     """
     shown = f" {throughput_per_tib} MB/s/TiB" if deployment_type == "PERSISTENT_2" else ""
@@ -216,7 +217,8 @@ def _file_system_of(config: FileSystemConfig) -> tuple[Line, ...]:
 
 
 def _included_metadata_iops(storage_capacity_gib: int) -> int:
-    """What automatic mode gives for the capacity, free of charge (FSx, metadata performance of PERSISTENT_2)."""
+    """Return the metadata IOPS that automatic mode includes for the capacity (FSx, metadata performance of
+    PERSISTENT_2)."""
     if storage_capacity_gib >= 48000:
         return storage_capacity_gib // 24000 * 12000
     return next(

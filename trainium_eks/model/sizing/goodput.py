@@ -1,9 +1,9 @@
-"""Goodput: how much of a gang's time is useful when nodes fail, and how often it should save.
+"""Goodput: the useful share of a gang's time when nodes fail, and the checkpoint interval.
 
-Useful is the time in steps that count. What is not: writing checkpoints, steps that are made again after a fault, and
-the wait until the gang runs again. Faults come at random at a constant rate (a Poisson process), any of them stops the
-whole gang, and the last complete checkpoint is where it goes on. Formulas, sources and what is assumed stand in
-docs/goodput.md. Standard library alone: the TorchX component runs where pydantic is not.
+Useful is the time in steps that count. The rest is writing checkpoints, steps that are repeated after a fault, and the
+wait until the gang runs again. Faults come at random at a constant rate (a Poisson process), any of them stops the
+whole gang, and training resumes from the last complete checkpoint. Formulas, sources and assumptions are in
+docs/goodput.md. Standard library alone: the TorchX component runs where pydantic is not installed.
 """
 
 import math
@@ -14,17 +14,18 @@ from types import MappingProxyType
 SECONDS_PER_YEAR = 365.25 * 86_400
 
 LEAST_INTERVAL_SECONDS = 60.0
-"""What is proposed for a state that costs nothing to save."""
+"""Proposed interval for a state that costs nothing to save."""
 
 CHEAP_SHARE = 0.01
 """Share of the time that checkpoints may always take. A small gang would lose less by saving once in hours, but a
-process that ends by its own fault loses all since the last one, and no rate tells of those."""
+process that ends by its own fault loses all steps since the last checkpoint, and the failure rates do not include such
+faults."""
 
 MOST_INTERVAL_SECONDS = 4 * 3600.0
-"""Most that is proposed, for the same reason."""
+"""Longest proposed interval, for the same reason."""
 
 DEFAULT_STATE_GIGABYTES = 100
-"""Of a model of 8 billion parameters: 4 bytes each for weights and both moments of Adam."""
+"""Size of the state of a model of 8 billion parameters: 4 bytes each for weights and both moments of Adam."""
 
 
 # --- faults ---------------------------------------------------------------------------------------------------------
@@ -32,16 +33,16 @@ DEFAULT_STATE_GIGABYTES = 100
 
 @dataclass(frozen=True)
 class FailureRate:
-    """How often a node stops the gang that it is part of."""
+    """Rate at which a node stops its gang."""
 
     per_node_year: float
     """Faults of one node in a year of training."""
     source: str
-    """Where the number comes from, for people."""
+    """Source of the number, for people."""
     is_assumed: bool = False
-    """Whether it is of another kind of accelerator, because none is published for this one."""
+    """Whether it is the rate of another accelerator, because none is published for this one."""
     is_configured: bool = False
-    """Whether it is the user's own."""
+    """Whether the user's config sets it."""
 
 
 _LLAMA_3 = 419 / (16_384 / 8 * 54 * 86_400 / SECONDS_PER_YEAR)
@@ -60,11 +61,11 @@ _RATES: Mapping[str, tuple[float, str]] = MappingProxyType(
 
 
 def failure_rate(accelerator: str, configured_per_node_year: float | None = None) -> FailureRate:
-    """The rate of a kind of node.
+    """Return the failure rate of a kind of node.
 
     Args:
-        accelerator: as the catalogue calls it: ``Trainium2``, ``H100``, ``A100-40``; empty for a CPU type.
-        configured_per_node_year: the user's own, which wins.
+        accelerator: the catalogue's name: ``Trainium2``, ``H100``, ``A100-40``; empty for a CPU type.
+        configured_per_node_year: the config's rate, which wins.
     """
     if configured_per_node_year is not None:
         return FailureRate(configured_per_node_year, "the config", is_configured=True)
@@ -74,7 +75,7 @@ def failure_rate(accelerator: str, configured_per_node_year: float | None = None
 
 
 def seconds_between_faults(nodes: int, per_node_year: float) -> float:
-    """Mean time between faults of a gang; infinite without nodes or faults."""
+    """Return the mean time between faults of a gang, seconds; infinite without nodes or faults."""
     each_year = nodes * per_node_year
     return SECONDS_PER_YEAR / each_year if each_year > 0 else math.inf
 
@@ -82,13 +83,14 @@ def seconds_between_faults(nodes: int, per_node_year: float) -> float:
 # --- what a fault and a checkpoint cost -----------------------------------------------------------------------------
 
 HARDWARE_SHARE = 0.78
-"""Faults after which a node is replaced: 78 % of Llama 3's interruptions were, or were thought to be, of hardware."""
+"""Share of faults after which a node is replaced: 78 % of Llama 3's interruptions were, or were thought to be, of
+hardware."""
 
 REPAIR_WAIT_SECONDS = 600.0
 """EKS' node repair acts when ``AcceleratedHardwareReady`` has been false for 10 minutes (EKS guide, node repair)."""
 
 NEW_NODE_SECONDS = 270.0
-"""Until an accelerator node has joined: 3 to 6 minutes. EC2 is taken to have an instance at hand."""
+"""Time until an accelerator node has joined: 3 to 6 minutes. EC2 is assumed to have an instance available."""
 
 START_SECONDS = 180.0
 """Assumed: pods end, are placed and start, ranks meet, and graphs come from a compile cache that is whole."""
@@ -96,20 +98,20 @@ START_SECONDS = 180.0
 
 @dataclass(frozen=True)
 class Run:
-    """What decides how much of a run is useful. All in seconds."""
+    """The inputs for the useful share of a run, all in seconds."""
 
     seconds_between_faults: float
-    """Mean; infinite where there are none."""
+    """Mean time between faults; infinite without faults."""
     checkpoint_seconds: float
-    """How long training stands still for one checkpoint."""
+    """Time that training pauses for one checkpoint."""
     down_seconds: float
-    """From a fault until the gang starts again, on average. Nothing runs then that a fault could stop."""
+    """Mean time from a fault until the gang starts again. No fault can stop it during that time."""
     restart_seconds: float
-    """From there to the first new step: start and load. A fault during it begins the wait anew."""
+    """Time from the start to the first new step: start and load. A fault during it begins the wait anew."""
 
 
 def validate(run: Run) -> Iterator[str]:
-    """What cannot be, all at once, by field."""
+    """Yield the invalid values, by field."""
     if not run.seconds_between_faults > 0:
         yield f"seconds_between_faults must be above 0, not {run.seconds_between_faults:g}"
     for field in ("checkpoint_seconds", "down_seconds", "restart_seconds"):
@@ -124,13 +126,13 @@ def run_on_lustre(
     state_gigabytes: float,
     megabytes_per_second: float,
 ) -> Run:
-    """A gang whose checkpoints go to the shared file system, which is what limits their writing and reading.
+    """Return the run of a gang with checkpoints on the shared file system, which limits their writing and reading.
 
     Args:
-        nodes: of the gang.
+        nodes: number of the gang's nodes.
         per_node_year: faults of a node in a year.
         state_gigabytes: size of a checkpoint, GB.
-        megabytes_per_second: what the file system takes in all, MB/s.
+        megabytes_per_second: total throughput of the file system, MB/s.
     """
     copying = state_gigabytes * 1000 / megabytes_per_second
     return Run(
@@ -145,14 +147,15 @@ def run_on_lustre(
 
 
 def useful_fraction(run: Run, interval_seconds: float) -> float:
-    """Share of the time that is useful in the long run, 0 to 1, when it saves after each so many seconds of training.
+    """Return the useful share of the time in the long run, 0 to 1, with a checkpoint after each ``interval_seconds`` of
+    training.
 
     Exact for faults at a constant rate, as a renewal process: the mean time to get one interval and its checkpoint
-    done, with every fault, wait and new try between, is ``(M + D) exp(R / M) (exp((T + C) / M) - 1)``. With D = 0 it
-    is the complete cost function of Daly (2006); D is taken in as by Bouguerra and others (2010).
+    done, with every fault, wait and retry between, is ``(M + D) exp(R / M) (exp((T + C) / M) - 1)``. With D = 0 it is
+    the complete cost function of Daly (2006); D is included as by Bouguerra and others (2010).
 
     Raises:
-        ValueError: for a run that cannot be, or an interval that is not above 0.
+        ValueError: for an invalid run, or an interval that is not above 0.
     """
     _check(run)
     if not (0 < interval_seconds < math.inf):
@@ -168,14 +171,14 @@ def useful_fraction(run: Run, interval_seconds: float) -> float:
 
 
 def young_seconds(run: Run) -> float:
-    """Young's interval (1974), ``sqrt(2 C M)``: the first-order optimum, good where C is far below M."""
+    """Return Young's interval (1974), ``sqrt(2 C M)``: the first-order optimum, good where C is far below M."""
     _check(run)
     return math.sqrt(2 * run.checkpoint_seconds * run.seconds_between_faults) if run.checkpoint_seconds else 0.0
 
 
 def daly_seconds(run: Run) -> float:
-    """Daly's higher-order estimate (2006) of the optimum: within 1 % for C up to M / 2, 2 % up to M; M from
-    C = 2 M on."""
+    """Return Daly's higher-order estimate (2006) of the optimum: within 1 % for C up to M / 2, 2 % up to M; M from C =
+    2 M on."""
     young, cost, mean = young_seconds(run), run.checkpoint_seconds, run.seconds_between_faults
     if cost >= 2 * mean:
         return mean
@@ -184,10 +187,10 @@ def daly_seconds(run: Run) -> float:
 
 
 def best_seconds(run: Run) -> float:
-    """The interval with the largest useful share: what Young and Daly estimate, solved.
+    """Return the interval with the largest useful share, the exact solution to the estimates of Young and Daly.
 
-    The optimum x = T / M has ``(1 - x) exp(x + C / M) = 1``; waits and restarts have no part in it. 0 where a
-    checkpoint costs nothing, infinite where there are no faults.
+    The optimum x = T / M has ``(1 - x) exp(x + C / M) = 1``; waits and restarts do not affect it. 0 where a checkpoint
+    costs nothing, infinite where there are no faults.
     """
     _check(run)
     if not run.checkpoint_seconds or math.isinf(run.seconds_between_faults):
@@ -201,10 +204,10 @@ def best_seconds(run: Run) -> float:
 
 
 def proposed_seconds(run: Run) -> float:
-    """The interval to use: the best one, or a shorter one that costs next to nothing; whole seconds or minutes.
+    """Return the proposed interval, the best or a shorter interval that costs little, in whole seconds or minutes.
 
-    At least a minute, and at least what the checkpoint itself takes; at most four hours, and at most as long as makes
-    checkpoints take :data:`CHEAP_SHARE` of the time.
+    It is at least a minute and the checkpoint's own time, at most four hours and the interval at which checkpoints take
+    :data:`CHEAP_SHARE` of the time.
     """
     cheap = run.checkpoint_seconds / CHEAP_SHARE
     best = max(min(best_seconds(run), cheap, MOST_INTERVAL_SECONDS), LEAST_INTERVAL_SECONDS)
@@ -214,16 +217,16 @@ def proposed_seconds(run: Run) -> float:
 
 @dataclass(frozen=True)
 class Goodput:
-    """What to expect of one gang."""
+    """The expected useful share and interval of one gang."""
 
     run: Run
     interval_seconds: float
-    """Proposed between two checkpoints."""
+    """Proposed time between two checkpoints."""
     useful_fraction: float
-    """With that interval, 0 to 1."""
+    """Useful share of the time with that interval, 0 to 1."""
 
     def usd_per_useful_hour(self, hourly_usd: float) -> float:
-        """What an hour of useful time costs; infinite where nothing ever gets done.
+        """Return the cost of an hour of useful time, USD; infinite if no time is useful.
 
         Args:
             hourly_usd: price of the gang's nodes for an hour.
@@ -232,10 +235,10 @@ class Goodput:
 
 
 def expect(run: Run) -> Goodput:
-    """The proposed interval of a run, and what comes of it.
+    """Return the proposed interval of a run, and the useful share with it.
 
     Raises:
-        ValueError: for a run that cannot be.
+        ValueError: for an invalid run.
     """
     interval = proposed_seconds(run)
     return Goodput(run, interval, useful_fraction(run, interval))

@@ -3,21 +3,20 @@
 from dataclasses import dataclass
 
 RESERVED_PREFIX = "system-"
-"""How Kubernetes' own priority classes begin; the API server lets nobody make others."""
+"""Prefix of Kubernetes' own priority classes; the API server refuses others with it."""
 
 
 @dataclass(frozen=True)
 class PriorityLevel:
-    """One PriorityClass of the stack. None of them preempts: a job of a higher one is the next to start in its queue,
-    and never ends what runs, of its own team or of another. A class that is there never changes its value, which
-    Kubernetes refuses."""
+    """One PriorityClass of the stack. None of them preempts: a job of a higher class is the next to start in its queue,
+    and never ends a running job of any team. Kubernetes refuses a change of a class's value."""
 
     name: str
     value: int
     description: str
 
 
-# None is below 0, which is what a pod without a class has: its pods may preempt those that are below it. And a value
+# None is below 0, the priority of a pod without a class, which may preempt pods below it. And a value
 # below -10 would keep Cluster Autoscaler from adding nodes (`expendable-pods-priority-cutoff`).
 LEVELS = (
     PriorityLevel("training-low", 0, "Starts when nothing more urgent is waiting, like a job that names no priority"),

@@ -14,9 +14,9 @@ _UNITS = {
 
 
 def quantity(value: object) -> Decimal | None:
-    """A quantity as a number; None for what is none.
+    """Return a quantity as a number; None for a value that is no quantity.
 
-    As the API server reads it (apimachinery, ``resource.Quantity``): a unit or a decimal exponent, not both.
+    The syntax is the API server's (apimachinery, ``resource.Quantity``): a unit or a decimal exponent, not both.
 
     Args:
         value: a whole number, or text.
@@ -31,6 +31,7 @@ def quantity(value: object) -> Decimal | None:
 
 
 def shown(amount: Decimal) -> str:
-    """A number as a quantity: whole, or in thousandths (``16``, ``127500m``), which is all that Kubernetes counts."""
+    """Return a number as a quantity: whole, or in thousandths (``16``, ``127500m``), the finest that Kubernetes
+    counts."""
     whole = amount.to_integral_value()
     return f"{whole:f}" if whole == amount else f"{amount * 1000:.0f}m"

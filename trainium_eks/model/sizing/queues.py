@@ -35,9 +35,9 @@ class QueueConfig(ConfigModel):
     capability: dict[str, StrictInt] | None = None
     """The most the queue may use. Unset: the whole pool (devices and EFA of every group at its maximum)."""
     deserved: dict[str, StrictInt] | None = None
-    """What it may take back from others (switches Volcano to the ``capacity`` plugin). Unset: not limited."""
+    """Amounts that it may take back from others (switches Volcano to the ``capacity`` plugin). Unset: not limited."""
     guarantee: dict[str, StrictInt] | None = None
-    """What is kept free for it (switches Volcano to the ``capacity`` plugin). Unset: nothing."""
+    """Amounts that are kept free for it (switches Volcano to the ``capacity`` plugin). Unset: nothing."""
     reclaimable: StrictBool = True
     """Whether others may take back what it borrowed, when reclaim is on."""
     parent: str | None = None
@@ -59,13 +59,13 @@ class VolcanoConfig(ConfigModel):
 
 
 def pool(groups: Iterable[NodeGroupConfig], catalogue: Catalogue) -> dict[str, int]:
-    """The devices and EFA interfaces of all groups at their largest; groups of unknown types count nothing."""
+    """Return the devices and EFA interfaces of all groups at their largest; groups of unknown types count nothing."""
     return _devices(((group, group.max_size) for group in groups), catalogue)
 
 
 def present(groups: Iterable[NodeGroupConfig], catalogue: Catalogue) -> dict[str, int]:
-    """The devices and EFA interfaces that exist even when nobody asks for more: at the desired size, or at the smallest
-    where an autoscaler decides."""
+    """Return the devices and EFA interfaces that exist without demand: at the desired size, or at the smallest if an
+    autoscaler decides."""
     sizes = ((group, group.min_size if group.ignore_desired_size else group.desired_size) for group in groups)
     return _devices(sizes, catalogue)
 
@@ -80,10 +80,10 @@ def _devices(sizes: Iterable[tuple[NodeGroupConfig, int]], catalogue: Catalogue)
 
 
 def resolve(queues: Sequence[QueueConfig], pool: Mapping[str, int]) -> tuple[QueueConfig, ...]:
-    """The queues with every amount that Volcano needs written out, in the same order.
+    """Return the queues with every amount that Volcano needs written out, in the same order.
 
-    A queue without ``capability`` may use its parent's, a top one the whole ``pool``. A ``guarantee`` counts as
-    ``deserved`` where that is unset, because Volcano's admission wants ``guarantee <= deserved``.
+    A queue without ``capability`` may use its parent's, a top queue the whole ``pool``. A ``guarantee`` counts as
+    ``deserved`` where that is unset, because Volcano's admission requires ``guarantee <= deserved``.
     """
     by_name = {queue.name: queue for queue in queues}
     return tuple(
@@ -98,13 +98,13 @@ def resolve(queues: Sequence[QueueConfig], pool: Mapping[str, int]) -> tuple[Que
 
 
 def leaves(queues: Sequence[QueueConfig]) -> tuple[str, ...]:
-    """Names of the queues that take jobs: those that are not the parent of another."""
+    """Return the names of the queues that take jobs: the queues without children."""
     parents = {queue.parent for queue in queues}
     return tuple(queue.name for queue in queues if queue.name not in parents)
 
 
 def validate(queues: Sequence[QueueConfig], *, pool: Mapping[str, int]) -> list[Problem]:
-    """Return the problems of the queues, by themselves, together, and against the devices there are.
+    """Return the problems of the queues, by themselves, together, and against the devices of all groups.
 
     Paths are relative to the list (``[0].capability``).
     """
@@ -120,12 +120,12 @@ def validate(queues: Sequence[QueueConfig], *, pool: Mapping[str, int]) -> list[
 
 
 def guarantee_problems(queues: Sequence[QueueConfig], *, present: Mapping[str, int]) -> list[Problem]:
-    """Guarantees that the existing nodes do not cover. Volcano keeps what is guaranteed to one queue from all others,
-    even if nobody asks for it and even if less than that exists: the other queues then get nothing.
+    """Return the problems of guarantees that the existing nodes do not cover. Volcano keeps a queue's guarantee from
+    all others, even without demand and even if less than the guarantee exists: the other queues then get nothing.
 
     Args:
-        queues: all queues; those below another share in its guarantee and are not counted.
-        present: devices of the nodes that exist even when nobody asks for more.
+        queues: all queues; a queue below another shares its guarantee and is not counted.
+        present: devices of the nodes that exist without demand.
     """
     found = []
     tops = [(index, queue) for index, queue in enumerate(queues) if queue.parent in (None, "root")]
@@ -184,7 +184,7 @@ def _capability(queue: QueueConfig, by_name: Mapping[str, QueueConfig], pool: Ma
 
 
 def _ancestors(queue: QueueConfig, by_name: Mapping[str, QueueConfig]) -> Iterator[QueueConfig]:
-    """Parent, grandparent and so on; ends at a name that is unknown or repeated."""
+    """Yield parent, grandparent and so on, up to a name that is unknown or repeated."""
     seen = {queue.name}
     parent = by_name.get(queue.parent or "")
     while parent is not None and parent.name not in seen:
@@ -230,7 +230,8 @@ def _amount_problems(path: str, queue: str, resource: str, amount: int, pool: Ma
 
 
 def _order_problems(queue: QueueConfig) -> list[Problem]:
-    """guarantee <= deserved <= capability, as Volcano's admission asks, resource by resource."""
+    """Return the violations of guarantee <= deserved <= capability, which Volcano's admission requires for each
+    resource."""
     found = []
     for low, high in (("guarantee", "deserved"), ("deserved", "capability"), ("guarantee", "capability")):
         lower, upper = getattr(queue, low) or {}, getattr(queue, high)
@@ -276,7 +277,7 @@ def _tree_problems(queues: Sequence[QueueConfig]) -> list[Problem]:
 
 
 def _amounts_in_parents(queues: Sequence[QueueConfig], pool: Mapping[str, int]) -> list[Problem]:
-    """A child may not have more than its parent."""
+    """Return the problems of children with a larger capability than their parent."""
     by_name = {queue.name: queue for queue in queues}
     found = []
     for index, queue in enumerate(queues):
@@ -291,7 +292,7 @@ def _amounts_in_parents(queues: Sequence[QueueConfig], pool: Mapping[str, int]) 
 
 
 def _sums(queues: Sequence[QueueConfig], pool: Mapping[str, int]) -> list[Problem]:
-    """What siblings are guaranteed or deserve, added up, must fit into their parent."""
+    """Return the problems of siblings with guaranteed or deserved amounts that exceed their parent's in total."""
     by_name = {queue.name: queue for queue in queues}
     found = []
     for field in ("guarantee", "deserved"):

@@ -1,4 +1,4 @@
-"""ResourceQuotas of team namespaces: what they may say, and what they say by default."""
+"""ResourceQuotas of team namespaces: validation, and default values."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -10,10 +10,11 @@ from trainium_eks.model.sizing.quantities import quantity, shown
 from trainium_eks.model.validation.problems import Problem, join_key, nearest
 
 BACKLOG = 10
-"""The default quota of devices, CPU and memory, as a multiple of what may run at once.
+"""The default quota of devices, CPU and memory, as a multiple of the amount that may run at once.
 
 Pods that wait for a node count against a quota, too. A job for which the quota has no room waits without pods: the
-scheduler's plugin ``resourcequota`` holds it back (decision 77)."""
+scheduler's plugin ``resourcequota`` holds it back (decision 77).
+"""
 
 SMALL_PODS = 100
 """The pods that a team may have at one time by default besides one for each device of its queues: staging, serving,
@@ -23,8 +24,8 @@ FEWEST_PODS = 500
 """The default quota of pods where the queues name no devices and all nodes together hold fewer."""
 
 FINISHED = 4
-"""The default quota of pods with those that have ended, as a multiple of those at one time. Pods that have ended stay
-until their job is deleted, or until the cluster has 12,500 of them, of all teams."""
+"""The default quota of pods, ended pods included, as a multiple of the quota at one time. Ended pods stay until their
+job is deleted, or until the cluster has 12,500 of them, of all teams."""
 
 VOLCANO_JOBS = "count/jobs.batch.volcano.sh"
 """Quota name of the number of Volcano jobs.
@@ -43,8 +44,8 @@ OBJECTS: Mapping[str, int] = {
     "count/cronjobs.batch.volcano.sh": 50,
     "count/commands.bus.volcano.sh": 10,
 }
-"""How many of each a team may have by default. They stay until somebody deletes them, all teams share one etcd of 8 GiB
-on EKS, and each may have 1.5 MiB."""
+"""Default quota of each kind. Objects stay until somebody deletes them, all teams share one etcd of 8 GiB on EKS, and
+each may have 1.5 MiB."""
 
 _PER_POD = (VOLCANO_JOBS, "count/pytorchjobs.kubeflow.org", "count/trainjobs.trainer.kubeflow.org")
 """Kinds of which a team may have as many as it may have pods: each job that runs has one or more."""
@@ -73,8 +74,8 @@ NAMES = (
     *(f"{kind}.{name}" for kind in ("requests", "limits") for name in _MEASURED),
     "requests.storage",
 )
-"""What a quota counts under a plain name (Kubernetes' ``ValidateResourceQuota``, core/validation); besides these,
-huge pages, and names with a slash."""
+"""Resources that a quota counts under a plain name (Kubernetes' ``ValidateResourceQuota``, core/validation); besides
+these, huge pages, and names with a slash."""
 
 _HUGE_PAGES = re.compile(r"(requests\.)?hugepages-(?P<size>\S+)")
 _PART = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -85,11 +86,11 @@ _CLASS = re.compile(rf"{_SUBDOMAIN}\.storageclass\.storage\.k8s\.io/(requests\.s
 
 
 def room(nodes: Iterable[tuple[str, int]], catalogue: Catalogue) -> dict[str, str]:
-    """CPU, memory and pods of nodes, as quantities.
+    """Return CPU, memory and pods of nodes, as quantities.
 
     Args:
         nodes: instance type and number of nodes; unknown types count nothing.
-        catalogue: what a node of each type has.
+        catalogue: source of each type's resources.
     """
     total: dict[str, Decimal] = {}
     for instance_type, count in nodes:
@@ -119,29 +120,30 @@ def hard(
     found = {f"requests.{name}": shown(BACKLOG * most[name]) for name in ("cpu", "memory") if name in most}
     pods = int(quantity(given.get("pods", "")) or 0) or _pods(queue_capability, int(most.get("pods", 0)))
     counts = {"pods": pods, "count/pods": FINISHED * pods, **OBJECTS, **dict.fromkeys(_PER_POD, pods)}
-    # A TrainJob has a runtime of its own, and each pod of a PyTorchJob a service, as each Volcano job has.
+    # Each TrainJob has a runtime, and each pod of a PyTorchJob a service, as each Volcano job has.
     counts |= {"count/trainingruntimes.trainer.kubeflow.org": pods, "services": pods + SMALL_PODS}
     found |= {name: str(amount) for name, amount in counts.items()}
     found["requests.storage"] = f"{claimed_gib + SCRATCH_GIB}Gi"
-    # Each claim of this class is a file system of its own, at hundreds of dollars a month.
+    # Each claim of this class creates a file system, at hundreds of dollars a month.
     found[f"{lustre.STORAGE_CLASS}.{CLAIMS_OF_CLASS}"] = "0"
-    # Models are served to the namespace. What opens them to a network costs money, and is an administrator's matter.
+    # Models are served to the namespace. Load balancers and node ports cost money, and are an administrator's choice.
     found |= dict.fromkeys(("services.loadbalancers", "services.nodeports"), "0")
     return found | dict(given)
 
 
 def _pods(queue_capability: Mapping[str, int], room: int) -> int:
-    """One pod a device is the most that ask for any."""
+    """Return the default quota of pods: at most one pod for each device requests devices."""
     devices = [count for resource, count in queue_capability.items() if "/" in resource]
     return SMALL_PODS + max(devices) if devices else max(FEWEST_PODS, room)
 
 
 def counted(hard: Mapping[str, str], name: str) -> int:
-    """Return the number of objects that a quota allows; 0 where the amount is no quantity, which :func:`problems` says.
+    """Return the number of objects that a quota allows; 0 where the amount is no quantity, which :func:`validate`
+    refuses.
 
     Args:
         hard: the ResourceQuota's ``hard``.
-        name: what is counted, one of those that :func:`hard` has.
+        name: a key of ``hard``.
     """
     return int(quantity(hard[name]) or 0)
 
@@ -157,7 +159,7 @@ def counted_requests(hard: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def closed_storage_classes(hard: Mapping[str, str]) -> tuple[str, ...]:
-    """Storage classes of which a quota allows no claim.
+    """Return the storage classes of which a quota allows no claim.
 
     Args:
         hard: the ResourceQuota's ``hard``.
@@ -168,7 +170,8 @@ def closed_storage_classes(hard: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def validate(hard: Mapping[str, str], path: str) -> list[Problem]:
-    """What a real API server would refuse of a quota, and what it would take and never count."""
+    """Return the problems of a quota: values that the API server refuses, and names that it accepts and never
+    counts."""
     found = []
     for name, amount in hard.items():
         here = join_key(path, name)
@@ -180,7 +183,7 @@ def validate(hard: Mapping[str, str], path: str) -> list[Problem]:
 
 
 def _name_fault(name: str) -> tuple[str, str]:
-    """Reason and fix, both empty for a name that is counted."""
+    """Return reason and fix, both empty for a name that is counted."""
     huge_pages = _HUGE_PAGES.fullmatch(name)
     if name in NAMES or (huge_pages and quantity(huge_pages["size"])):
         return "", ""

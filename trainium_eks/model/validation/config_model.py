@@ -1,7 +1,7 @@
 """The base of every args and config model, and the :class:`Problem` for each of pydantic's errors.
 
-Models check names, types and required fields. The ``validate`` functions beside them check values, because those can
-see more than one field and can say what to do.
+Models check names, types and required fields. The ``validate`` functions beside them check values, because they read
+more than one field and name a fix.
 """
 
 import re
@@ -22,16 +22,16 @@ T_co = TypeVar("T_co", covariant=True)
 class OutputLike(Protocol[T_co]):
     """A value that is known only when other resources exist: Pulumi's ``Output``, which this package does not import.
 
-    Never truth-test, compare, hash or print one. Judges look at plain values alone.
+    Never truth-test, compare, hash or print one. Validators read plain values alone.
     """
 
     def apply(self, func: Callable[[T_co], Any], /) -> Any:
-        """What ``func`` makes of the value, once it is known."""
+        """Return the result of ``func`` on the value, once it is known."""
         ...
 
 
 OutputText = str | OutputLike[str]
-"""Text that is a value and no structure: nothing is named after it, and no resource more or less comes of it."""
+"""Text that is a value and no structure: it decides neither names nor the number of resources."""
 
 
 class ConfigModel(pydantic.BaseModel):
@@ -51,12 +51,12 @@ class ConfigModel(pydantic.BaseModel):
     )
 
     not_here: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Names that people expect here and that the model does not have, each with what to do instead."""
+    """Names that people expect here and that the model does not have, each with its replacement."""
     later_in: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Fields that must be known at once, each with the field that takes an Output in its place, and how."""
 
     _validated: bool = pydantic.PrivateAttr(default=False)
-    """Whether a validator has found nothing to refuse: the data is frozen, so nobody validates it again."""
+    """Whether a validator has found nothing to refuse: the data is frozen, so it is not validated again."""
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return pydantic's copy; a copy with other values is not marked as validated."""
@@ -95,7 +95,7 @@ StrictBool = Annotated[bool, pydantic.Field(strict=True)]
 
 LooseStr = Annotated[str, pydantic.BeforeValidator(_word)]
 """Text that may look like a number (a tag's value, an account id): ``pulumi config set --path`` stores digits as a
-number and ``true`` as a boolean, whatever was meant."""
+number and ``true`` as a boolean, even if text is meant."""
 
 
 def mark_validated(data: S) -> S:
@@ -105,12 +105,12 @@ def mark_validated(data: S) -> S:
 
 
 def is_validated(data: ConfigModel) -> bool:
-    """Whether it was marked by :func:`mark_validated`."""
+    """Return whether data was marked by :func:`mark_validated`."""
     return data._validated
 
 
 class ConfigModelError(ValueError):
-    """The data does not have the model's shape. ``problems`` has one entry for each fault."""
+    """Data that is malformed for its model. ``problems`` has one entry for each fault."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -121,10 +121,10 @@ class ConfigModelError(ValueError):
 
 
 def read(spec: type[S], data: S | Mapping[str, Any], path: str = "") -> S:
-    """``data`` as an instance of ``spec``.
+    """Return ``data`` as an instance of ``spec``.
 
     Raises:
-        ShapeError: with every fault, each under ``path``.
+        ConfigModelError: with every fault, each under ``path``.
     """
     if isinstance(data, spec):
         return data
@@ -253,10 +253,10 @@ def _wrong_type(path: str, kind: str, message: str, value: object) -> Problem:
 
 
 def _walk(spec: type[ConfigModel], loc: tuple[int | str, ...], path: str) -> tuple[str, type[ConfigModel] | None]:
-    """The path of a pydantic location in Python spelling, and the model that holds its last step.
+    """Return the path of a pydantic location in Python spelling, and the model with its last step.
 
     Pydantic's locations also name the arm of a union that was tried (``str``, ``is-instance[Output]``, a
-    discriminator's value): those steps say nothing to a reader and are left out.
+    discriminator's value): those steps mean nothing to a reader and are left out.
     """
     owners: tuple[type[ConfigModel], ...] = (spec,)
     holder: type[ConfigModel] | None = spec
@@ -292,20 +292,20 @@ def _is_union_arm(step: str) -> bool:
 
 
 def _tag(model: type[ConfigModel]) -> str | None:
-    """The value of ``type`` that selects a model in a tagged union."""
+    """Return the value of ``type`` that selects a model in a tagged union."""
     field = model.model_fields.get("type")
     return field.default if field is not None and isinstance(field.default, str) else None
 
 
 def _tags(owner: type[ConfigModel] | None, name: str) -> tuple[str, ...]:
-    """The values of ``type`` that a tagged union's field takes."""
+    """Return the values of ``type`` that a tagged union's field takes."""
     field = owner.model_fields.get(_snake(name, owner)) if owner else None
     models = _models_in(field.annotation) if field else ()
     return tuple(tag for model in models if (tag := _tag(model)))
 
 
 def _models_in(annotation: Any) -> Iterator[type[ConfigModel]]:
-    """Every Shape that a field's type mentions: ``tuple[NodeGroup, ...]``, ``Storage | None``, a tagged union."""
+    """Yield every ConfigModel in a field's type: ``tuple[NodeGroup, ...]``, ``Storage | None``, a tagged union."""
     if isinstance(annotation, type) and issubclass(annotation, ConfigModel):
         yield annotation
     for part in getattr(annotation, "__args__", ()):
@@ -313,7 +313,8 @@ def _models_in(annotation: Any) -> Iterator[type[ConfigModel]]:
 
 
 def _snake(name: str, owner: type[ConfigModel] | None = None) -> str:
-    """A field's Python name from either spelling; its owner knows those that no rule gives (``hugepages2Mi``)."""
+    """Return a field's Python name from either spelling; the owner's aliases resolve irregular names
+    (``hugepages2Mi``)."""
     by_alias = {field.alias: own for own, field in owner.model_fields.items()} if owner else {}
     return by_alias.get(name) or snake(name).lstrip("_")
 
@@ -323,7 +324,7 @@ def _first_sentence(text: str) -> str:
 
 
 def _kind(value: object) -> str:
-    """The value as it may be shown: never the content of an object, which may hold an Output or a secret."""
+    """Return the value for a message: never the content of an object, which may hold an Output or a secret."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

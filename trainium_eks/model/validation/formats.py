@@ -1,7 +1,7 @@
-"""The forms that names, ids, ranges and numbers must have, each judged once for every section that uses it.
+"""The forms of names, ids, ranges and numbers, each validated in one place for every section.
 
-A function takes the path and the value and returns what is wrong with it. Patterns are those of the services' own
-models (botocore), which a test holds them against.
+A function takes the path and the value and returns the value's problems. Patterns come from the services' own models
+(botocore), and a test compares them.
 """
 
 import ipaddress
@@ -39,7 +39,7 @@ IAM_ROLE_NAME_LENGTH = 64
 PULUMI_SUFFIX_LENGTH = 8
 """Pulumi makes physical names unique with a dash and seven characters."""
 COMPONENT_PREFIX_LENGTH = 16
-"""Room kept in physical names for what components put before and after a name of the config."""
+"""Room kept in physical names for the parts that components put before and after a name of the config."""
 
 DERIVED_NAME_LENGTH = IAM_ROLE_NAME_LENGTH - PULUMI_SUFFIX_LENGTH - COMPONENT_PREFIX_LENGTH
 """The longest name from which an IAM role's name can be made."""
@@ -61,7 +61,6 @@ _PRINCIPAL = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/([!-~]+/)?[A
 _SERVICE_LINKED = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:role/aws-service-role/.*", re.DOTALL)
 KMS_KEY_ARN = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+")
 _POLICY = re.compile(r"arn:aws[a-z-]*:iam::([0-9]{12}|aws):policy/([!-~]+/)?[A-Za-z0-9_+=,.@-]{1,128}")
-KMS_KEY_ARN = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+")
 _ASSUMED_ROLE = re.compile(
     r"arn:(?P<partition>aws[a-z-]*):sts::(?P<account>[0-9]{12}):assumed-role/(?P<role>[A-Za-z0-9_+=,.@-]+)/[!-~]+"
 )
@@ -74,7 +73,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def dns_label(path: str, value: str, *, longest: int = 63, because: str = "Kubernetes takes") -> list[Problem]:
-    """A name of lower-case letters, digits and dashes, at most ``longest`` characters."""
+    """Return the problems of a name of lower-case letters, digits and dashes, at most ``longest`` characters."""
     cleaned = re.sub(r"[^a-z0-9]+", "-", value.lower()).strip("-")[:longest].strip("-")
     if not _DNS_LABEL.fullmatch(value):
         reason = "a name is lower-case letters, digits and dashes, with a letter or digit first and last"
@@ -102,7 +101,7 @@ def _too_long(path: str, value: str, longest: int, because: str, good: str) -> l
 
 
 def derived_name(path: str, value: str) -> list[Problem]:
-    """A name that IAM roles and other physical names are made from."""
+    """Return the problems of a name that IAM roles and other physical names are made from."""
     because = (
         f"an IAM role's name takes {IAM_ROLE_NAME_LENGTH}, of which Pulumi's suffix ({PULUMI_SUFFIX_LENGTH}) and the "
         f"component's own part ({COMPONENT_PREFIX_LENGTH}) leave"
@@ -126,7 +125,7 @@ _RANGE_FIX = "write the network's first address and its prefix"
 
 
 def cidr(path: str, value: str, *, shortest: int = 0, longest: int = 32, what: str = "a range") -> list[Problem]:
-    """An IPv4 range with no host bits set, its prefix within bounds."""
+    """Return the problems of an IPv4 range with no host bits set, its prefix within bounds."""
     try:
         network = ipaddress.ip_network(value, strict=False)
     except ValueError:
@@ -149,7 +148,7 @@ def cidr(path: str, value: str, *, shortest: int = 0, longest: int = 32, what: s
 
 
 def usable_cidr(path: str, value: str, *, shortest: int = 0, longest: int = 32, what: str) -> list[Problem]:
-    """An IPv4 range as :func:`cidr` takes it, of which no part is reserved."""
+    """Return the problems of an IPv4 range that :func:`cidr` finds, and of a range with a reserved part."""
     found = cidr(path, value, shortest=shortest, longest=longest, what=what)
     use = ranges.unusable(value)
     if use and not found:
@@ -160,7 +159,7 @@ def usable_cidr(path: str, value: str, *, shortest: int = 0, longest: int = 32, 
 
 
 def reservation_id(path: str, value: str) -> list[Problem]:
-    """The id of a capacity reservation or a Capacity Block."""
+    """Return the problems of the id of a capacity reservation or a Capacity Block."""
     if _RESERVATION.fullmatch(value):
         return []
     allowed = ("cr- and 17 hexadecimal digits (cr-0123456789abcdef0)",)
@@ -169,7 +168,7 @@ def reservation_id(path: str, value: str) -> list[Problem]:
 
 
 def account_id(path: str, value: str) -> list[Problem]:
-    """An AWS account id."""
+    """Return the problems of an AWS account id."""
     if _ACCOUNT.fullmatch(value):
         return []
     quoted = "; write it in quotes, or YAML drops its leading zeros" if value.isdigit() and len(value) < 12 else ""
@@ -177,7 +176,7 @@ def account_id(path: str, value: str) -> list[Problem]:
 
 
 def principal(path: str, value: str) -> list[Problem]:
-    """The ARN of an IAM role or user, as EKS access entries take it."""
+    """Return the problems of the ARN of an IAM role or user for an EKS access entry."""
     if _SERVICE_LINKED.fullmatch(value):
         reason = "it is a service-linked role: only its service assumes it, and EKS takes no access entry for it"
         return [Problem(path, reason, "name the role that people or runners assume", value=value)]
@@ -185,7 +184,7 @@ def principal(path: str, value: str) -> list[Problem]:
         return []
     assumed = _ASSUMED_ROLE.fullmatch(value)
     if assumed:
-        # A role with a path cannot be told from its session's ARN: the path is left out of it.
+        # A session's ARN leaves out the path of its role, so the role's ARN may lack a path here.
         good = f"arn:{assumed['partition']}:iam::{assumed['account']}:role/{assumed['role']}"
         reason = "it is a session's ARN, where EKS takes the role's own (with its path, if it has one)"
         return [Problem(path, reason, value=value, good=good)]
@@ -194,7 +193,8 @@ def principal(path: str, value: str) -> list[Problem]:
 
 
 def keyed_principals(path: str, values: Mapping[str, OutputText]) -> list[Problem]:
-    """IAM principals by the keys that resources are named after; ARNs that are known later are left out."""
+    """Return the problems of IAM principals by the keys that resources are named after; ARNs that are known later are
+    skipped."""
     found = []
     for key, arn in values.items():
         here = join_key(path, key)
@@ -213,7 +213,7 @@ def kms_key_arn(path: str, value: str) -> list[Problem]:
 
 
 def policy_arn(path: str, value: str) -> list[Problem]:
-    """The ARN of an IAM policy, of the account's own or AWS'."""
+    """Return the problems of the ARN of an IAM policy, of the account or of AWS."""
     if _POLICY.fullmatch(value):
         return []
     return [
@@ -222,7 +222,7 @@ def policy_arn(path: str, value: str) -> list[Problem]:
 
 
 def arns(places: Iterable[LimitedValue], region: str) -> list[Problem]:
-    """Return the ARNs, in whichever field, of another partition or region than the stack's."""
+    """Return the problems of ARNs in any field that belong to another partition or region than the stack's."""
     partition, found = regions.partition(region), []
     for place in places:
         arn = _ARN.match(place.value) if isinstance(place.value, str) else None
@@ -239,7 +239,7 @@ def arns(places: Iterable[LimitedValue], region: str) -> list[Problem]:
 
 
 def bucket(path: str, value: str) -> list[Problem]:
-    """The name of an S3 bucket."""
+    """Return the problems of the name of an S3 bucket."""
     address = re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+", value)
     odd = ".." in value or value.startswith(("xn--", "sthree-")) or value.endswith(("-s3alias", "--ol-s3", "--x-s3"))
     if _BUCKET.fullmatch(value) and not address and not odd:
@@ -252,12 +252,12 @@ def bucket(path: str, value: str) -> list[Problem]:
 
 
 def bucket_key(path: str, key: object, bucket_path: str, name: object) -> list[Problem]:
-    """Judge the KMS key of an existing bucket.
+    """Return the problems of the KMS key of an existing bucket.
 
     Args:
-        path: of the key's field.
-        key: its value; an Output is not judged.
-        bucket_path: of the field that names the bucket.
+        path: path of the key's field.
+        key: its value; an Output is not validated.
+        bucket_path: path of the field that names the bucket.
         name: that field's value; None for no existing bucket.
     """
     if key is None:
@@ -271,7 +271,8 @@ def bucket_key(path: str, key: object, bucket_path: str, name: object) -> list[P
 
 
 def labels(path: str, values: Mapping[str, str]) -> list[Problem]:
-    """Labels of a node group, as EKS takes them: stricter than Kubernetes, which knows empty values and long keys.
+    """Return the problems of a node group's labels under EKS' rules, stricter than Kubernetes', which allow empty
+    values and long keys.
 
     EKS' API model bounds keys, prefix included, and values to 1 to 63 characters; its error names the reserved prefixes
     (eksctl#4007, containers-roadmap#1451, aws-sdk-go-v2#2267).
@@ -298,13 +299,13 @@ def labels(path: str, values: Mapping[str, str]) -> list[Problem]:
 
 
 def tags(path: str, values: Mapping[str, OutputText], *, taken: Mapping[str, str] = _NO_TAGS) -> list[Problem]:
-    """AWS tags; values that are known later are left out.
+    """Return the problems of AWS tags; values that are known later are skipped.
 
     Args:
-        path: of the mapping.
+        path: path of the mapping.
         values: key to value.
-        taken: keys that others set on the same resources, each with what to do instead. IAM takes no two keys that
-            differ by case alone, where other services do.
+        taken: keys that the stack sets on the same resources, each with its remedy. IAM refuses two keys that differ by
+            case alone, where other services take them.
     """
     found = []
     folded: dict[str, str] = {}
@@ -333,7 +334,8 @@ def tags(path: str, values: Mapping[str, OutputText], *, taken: Mapping[str, str
 
 
 def one_line(path: str, value: str) -> list[Problem]:
-    """Text without control characters: a line break in a name or a path is refused by AWS, or never found again."""
+    """Return the problem of text with control characters: AWS refuses a line break in a name or a path, or never finds
+    it again."""
     if not _CONTROL.search(value):
         return []
     good = _CONTROL.sub("", value).strip()
@@ -357,11 +359,11 @@ def https_address(path: str, value: str) -> list[Problem]:
 
 
 def warn(path: str, reason: str, fix: str = "") -> Problem:
-    """A problem that is shown and does not stop a build."""
+    """Return a problem that is shown and does not stop a build."""
     return Problem(path, reason, fix, severity=Severity.WARN)
 
 
 def listed(words: Iterable[str], last: str = "and") -> str:
-    """``a, b and c``."""
+    """Return words as ``a, b and c``."""
     *most, end = list(words) or ["none"]
     return f"{', '.join(most)} {last} {end}" if most else end

@@ -1,8 +1,8 @@
 """Limits that a field declares in its type, checked in one place for the stack's config and for components' args.
 
-``retention_days: Annotated[Whole, Bounds(1, 365, "days")]`` is all that a section writes: :func:`of_places` refuses
-other values, ``docs/config.md`` shows the limit, and the tests try both sides of it. A list of plain values takes each
-value once, without any declaration.
+``retention_days: Annotated[StrictInt, Bounds(1, 365, "days")]`` is all that a section declares: :func:`of_places`
+refuses other values, ``docs/config.md`` shows the limit, and the tests try both sides of it. A list of plain values
+takes each value once, without any declaration.
 """
 
 import functools
@@ -25,7 +25,7 @@ class Bounds:
     unit: str = ""
     """``days``, ``GiB``; empty for a plain number."""
     why: str = ""
-    """Whose bounds they are, as a clause (``EKS updates at most 100 nodes at a time``)."""
+    """Source of the bounds, as a clause (``EKS updates at most 100 nodes at a time``)."""
     above: bool = False
     """True excludes ``low`` itself."""
 
@@ -40,7 +40,7 @@ class Bounds:
         return f"{_number(self.low)} to {_number(self.high)}{unit}"
 
     def problem(self, path: str, value: float) -> Problem | None:
-        """Return the problems of the number; infinity and nan are within no bounds."""
+        """Return the problem of the number, or None; infinity and nan are within no bounds."""
         within = self.low < value if self.above else self.low <= value
         if within and value <= self.high and value != math.inf:
             return None
@@ -52,12 +52,12 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Choices:
-    """The only numbers that a service takes."""
+    """Numbers that a service takes, and no others."""
 
     values: tuple[int, ...]
     unit: str
     who: str
-    """Whose choices they are, with its verb: ``CloudWatch Logs offers``."""
+    """Service that offers the choices, with its verb: ``CloudWatch Logs offers``."""
 
     @property
     def allowed(self) -> str:
@@ -65,7 +65,7 @@ class Choices:
         return f"{', '.join(map(str, self.values))} {self.unit}"
 
     def problem(self, path: str, value: int) -> Problem | None:
-        """Return the problems of the number, with the nearest choice."""
+        """Return the problem of the number, with the nearest choice, or None."""
         if value in self.values:
             return None
         allowed = tuple(map(str, self.values))
@@ -75,14 +75,14 @@ class Choices:
 
 @dataclass(frozen=True)
 class Entries:
-    """How many entries a list has, both bounds included."""
+    """Bounds of the number of a list's entries, both included."""
 
     low: int
     high: float
     why: str
-    """Whose bounds they are, as a clause."""
+    """Source of the bounds, as a clause."""
     fix: str
-    """What to do about a list that is too short or too long."""
+    """Remedy for a list that is too short or too long."""
 
     @property
     def allowed(self) -> str:
@@ -99,11 +99,11 @@ class Entries:
 
 @dataclass(frozen=True)
 class Length:
-    """How many characters a text has at most."""
+    """Bound of the number of a text's characters."""
 
     high: int
     who: str
-    """Whose bound it is: ``FSx``."""
+    """Service with the bound: ``FSx``."""
 
     @property
     def allowed(self) -> str:
@@ -137,7 +137,7 @@ def of_places(places: Iterable[LimitedValue]) -> list[Problem]:
 
 def walk(data: ConfigModel, path: str = "") -> Iterator[LimitedValue]:
     """Yield every value that the models declare, outer ones first. Free-form mappings (chart values) are left out, and
-    so are fields without a value (a model has none for a field whose shape was refused)."""
+    so are fields without a value (a malformed field has none)."""
     for name in (each for each in type(data).model_fields if each in vars(data)):
         yield from walk_field(type(data), name, getattr(data, name), path)
 

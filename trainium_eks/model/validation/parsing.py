@@ -1,10 +1,10 @@
-"""JSON and YAML of files and answers, which anybody may have written: every fault is a ValueError."""
+"""JSON and YAML of files and responses from untrusted writers: every fault is a ValueError."""
 
 import json
 from typing import Any
 
 MISSHAPEN = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError)
-"""Errors of code that reads a document of another shape than it expects."""
+"""Errors of code that reads a malformed document."""
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -31,6 +31,6 @@ def parse_yaml(text: str) -> Any:
         return yaml.safe_load(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    # The loader passes on what dates, numbers and keys of its own types raise.
+    # The loader passes on the errors of dates, numbers and keys of its own types.
     except (yaml.YAMLError, TypeError, AttributeError, OverflowError, LookupError) as error:
         raise ValueError(str(error)) from None

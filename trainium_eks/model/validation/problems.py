@@ -1,8 +1,7 @@
-"""Problems: what is wrong with a configuration, said once, in full, with the fix.
+"""Problems: faults of a configuration, each described once, in full, with its fix.
 
-Every judgement of this library about its input is a :class:`Problem`. A judge (a ``problems(...)``
-function) returns them and never raises, so that whoever asks can gather the problems of a whole
-stack and show them together.
+This library reports every fault of its input as a :class:`Problem`. A ``validate`` function returns problems and never
+raises, so that a caller can gather the problems of a whole stack and show them together.
 """
 
 import difflib
@@ -31,43 +30,43 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with an input.
+    """One fault of an input.
 
-    In ``reason``, ``fix`` and ``allowed``, a field's name stands in backticks (```zone_id```):
-    :func:`describe` spells it the way its reader writes it.
+    In ``reason``, ``fix`` and ``allowed``, a field's name is in backticks (```zone_id```): :func:`describe` writes it
+    in the reader's spelling.
     """
 
     path: str
-    """Where: ``node_groups[0].max_size`` (Python spelling; :func:`config_path` gives the config's)."""
+    """Path of the input: ``node_groups[0].max_size`` (Python spelling; :func:`config_path` gives the config's)."""
     reason: str
-    """What is wrong, a clause with subject and verb: ``it must be 1 to 90 days``, ``EKS takes no entry for it``."""
+    """The fault, a clause with subject and verb: ``it must be 1 to 90 days``, ``EKS takes no entry for it``."""
     fix: str = ""
-    """What to do, in words; besides, or instead of, :attr:`good`. With neither, one of :attr:`allowed` mends it."""
+    """The remedy, in words; besides, or instead of, :attr:`good`. With neither, one of :attr:`allowed` mends it."""
     _: KW_ONLY
     severity: Severity = Severity.REFUSE
     rule: str = ""
-    """The rule (``R29``) whose waiver acknowledges it; only with :attr:`Severity.ACKNOWLEDGE`."""
+    """The rule (``R29``) to waive in order to acknowledge it; only with :attr:`Severity.ACKNOWLEDGE`."""
     value: Value = None
     """The value found, where it is short and plain."""
     allowed: tuple[str, ...] = ()
-    """What is allowed there."""
+    """Values allowed there."""
     good: Value = None
-    """The nearest good value: what to set ``path`` to. ``<text>`` stands for what only the reader knows."""
+    """The nearest good value for ``path``. ``<text>`` is a placeholder for a value that only the reader knows."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, as it crosses between a program and the command line; see :meth:`from_json`."""
+        """Return plain data, to pass a problem from a program to the command line; see :meth:`from_json`."""
         return {**asdict(self), "severity": self.severity.value}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Problem":
-        """The inverse of :meth:`to_json`, also after a way through JSON text."""
+        """Return the problem that :meth:`to_json` encoded, also after a round trip through JSON text."""
         fields: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
         }
         return Problem(**{**fields, "severity": Severity(data["severity"])})
 
     def under(self, prefix: str) -> "Problem":
-        """The same problem, seen from a parent whose field ``prefix`` holds this input."""
+        """Return the same problem with a path that starts at the parent's field ``prefix``."""
         joined = (
             f"{prefix}{self.path}" if self.path.startswith("[") else f"{prefix}.{self.path}" if self.path else prefix
         )
@@ -75,36 +74,39 @@ class Problem:
 
 
 def under(prefix: str, problems: Iterable[Problem]) -> list[Problem]:
-    """All the problems of a section, as the parent that holds it in ``prefix`` sees them."""
+    """Return the problems of a section with paths that start at the parent's field ``prefix``."""
     return [problem.under(prefix) for problem in problems]
 
 
 def join(path: str, name: str | int) -> str:
-    """``join("node_groups", 0)`` is ``node_groups[0]``; ``join("a", "b")`` is ``a.b``; the root path is ``""``."""
+    """Return a path with a further step: ``join("node_groups", 0)`` is ``node_groups[0]``; ``join("a", "b")`` is
+    ``a.b``; the root path is ``""``."""
     if isinstance(name, int):
         return f"{path}[{name}]"
     return f"{path}.{name}" if path else name
 
 
 def join_key(path: str, key: str) -> str:
-    """The path of an entry of a mapping: ``waivers.R06``, ``capability["aws.amazon.com/neuron"]`` in quotes."""
+    """Return the path of an entry of a mapping: ``waivers.R06``, ``capability["aws.amazon.com/neuron"]`` in quotes."""
     return join(path, key) if re.fullmatch(r"[A-Za-z0-9-]+", key) else f"{path}[{json.dumps(key)}]"
 
 
 def config_path(path: str) -> str:
-    """The path as the stack's config file spells it: ``node_groups[0].max_size`` is ``nodeGroups[0].maxSize``."""
+    """Return the path in the spelling of the stack's config file: ``node_groups[0].max_size`` is
+    ``nodeGroups[0].maxSize``."""
     quoted_or_not = re.split(r'("(?:[^"\\]|\\.)*")', path)
     camel = (re.sub(r"_(\d*[a-z])", lambda match: match.group(1).upper(), part) for part in quoted_or_not[::2])
     return "".join(part for pair in zip(camel, [*quoted_or_not[1::2], ""], strict=True) for part in pair)
 
 
 def snake(name: str) -> str:
-    """A config key's Python name: ``nodeGroups`` is ``node_groups``."""
+    """Return a config key's Python name: ``nodeGroups`` is ``node_groups``."""
     return re.sub(r"([A-Z])", r"_\1", name).lower()
 
 
 def config_set(path: str, value: Value) -> str:
-    """The command that sets a value of the stack's config: ``pulumi config set --path 'nodeGroups[0].maxSize' 4``.
+    """Return the command that sets a value of the stack's config: ``pulumi config set --path 'nodeGroups[0].maxSize'
+    4``.
 
     A list or a mapping takes one command for each entry, as ``pulumi config set`` sets plain values only.
     """
@@ -119,7 +121,7 @@ def config_set(path: str, value: Value) -> str:
 
 
 def nearest(value: str, allowed: Iterable[str]) -> str | None:
-    """The allowed word that ``value`` was probably meant to be, or None when nothing is close."""
+    """Return the allowed word that ``value`` was probably meant to be, or None when nothing is close."""
     choices = list(allowed)
     by_folded = {choice.lower(): choice for choice in choices}
     close = difflib.get_close_matches(value.lower(), by_folded, n=1, cutoff=0.6)
@@ -127,12 +129,12 @@ def nearest(value: str, allowed: Iterable[str]) -> str | None:
 
 
 def nearest_number(value: int, allowed: Sequence[int]) -> int:
-    """The allowed number nearest to ``value``, the larger one of two as near."""
+    """Return the allowed number nearest to ``value``, the larger of two that are equally near."""
     return min(allowed, key=lambda choice: (abs(choice - value), -choice))
 
 
 def refused(problems: Iterable[Problem], waivers: Mapping[str, str]) -> tuple[Problem, ...]:
-    """The problems that stop a build: the refused ones, and those to acknowledge that no waiver names."""
+    """Return the problems that stop a build: refused problems, and problems to acknowledge without a waiver."""
     return tuple(
         problem
         for problem in problems
@@ -142,23 +144,24 @@ def refused(problems: Iterable[Problem], waivers: Mapping[str, str]) -> tuple[Pr
 
 
 Setting = Callable[[str, Value], str]
-"""How a reader sets a value of the config: called with its path, as Python spells it, and the value."""
+"""Function that returns the instruction to set a value of the config, from its path in Python spelling and the
+value."""
 
 
 def describe(problems: Iterable[Problem], spell: Callable[[str], str] = str, setting: Setting = config_set) -> str:
-    """The problems as a list for people: path, value and reason; what is allowed; the fix.
+    """Return the problems as a list for people: path, value and reason, allowed values, and the fix.
 
     Args:
-        problems: what to show, in this order.
-        spell: how the reader writes a path. With :func:`config_path` the fixes are about the stack's config; without
-            it they name the argument to change.
-        setting: with :func:`config_path`, what sets a value: by default a command.
+        problems: the problems, in the order of the list.
+        spell: the reader's spelling of a path. With :func:`config_path` the fixes change the stack's config; without it
+            they name the argument to change.
+        setting: with :func:`config_path`, the instruction to set a value, by default a command.
     """
     return "\n".join(line for problem in problems for line in _lines(problem, spell, setting))
 
 
 def shown(value: Value) -> str:
-    """A value as a config file and a shell write it."""
+    """Return a value in the form of a config file and a shell."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
@@ -206,5 +209,5 @@ def _fixes(problem: Problem, spell: Callable[[str], str], setting: Setting) -> l
 
 
 def spelled(text: str, spell: Callable[[str], str]) -> str:
-    """A problem's text with the fields that stand in backticks as their reader writes them."""
+    """Return a problem's text with the fields in backticks in the reader's spelling."""
     return re.sub(r"`([^`]+)`", lambda match: spell(match.group(1)), text)

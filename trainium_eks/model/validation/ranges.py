@@ -1,6 +1,6 @@
-"""IPv4 ranges: which of them no network may use, and how much of the internet a list of them opens.
+"""IPv4 ranges: the ranges that no network may use, and the number of public addresses in a list of ranges.
 
-The one source of these facts for the judges of a config and for the rules over a recorded program.
+The validators of a config and the rules over a recorded program share these facts.
 """
 
 import ipaddress
@@ -24,17 +24,17 @@ UNUSABLE: Mapping[Range, str] = MappingProxyType(
         Range("240.0.0.0/4"): "reserved",  # RFC 1112
     }
 )
-"""Ranges that no VPC and no peer can have, each with what it is for (IANA's registry of special addresses)."""
+"""Ranges that no VPC and no peer can have, each with its purpose (IANA's registry of special addresses)."""
 
 SHARED = Range("100.64.0.0/10")
 """RFC 6598: carrier-grade NAT. A VPC and its pods may use it; it never reaches an endpoint on the internet."""
 
 MOST_PUBLIC_ADDRESSES = 2**24
-"""As many addresses as a /8. Whoever opens an endpoint to more does not name offices and runners any more."""
+"""Addresses in a /8. An endpoint open to more addresses is not limited to offices and runners."""
 
 
 def read(text: str) -> Range | None:
-    """The range, or None for a text that is none (also one with bits set behind its prefix)."""
+    """Return the range, or None for a text that is no range or has bits set behind its prefix."""
     try:
         return Range(text)
     except ValueError:
@@ -42,23 +42,23 @@ def read(text: str) -> Range | None:
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether two ranges share an address; a text that is no range shares none."""
+    """Return whether two ranges share an address; a text that is no range shares none."""
     first, second = read(one), read(other)
     return first is not None and second is not None and first.overlaps(second)
 
 
 def unusable(text: str) -> str:
-    """What the range, or a part of it, is reserved for; empty when a network can have it."""
+    """Return the purpose that reserves the range or a part of it; empty when a network can have it."""
     network = read(text)
     return next((use for reserved, use in UNUSABLE.items() if network and network.overlaps(reserved)), "")
 
 
 def never_public(text: str) -> bool:
-    """Whether no address of the range can come from the internet: private, shared or reserved."""
+    """Return whether no address of the range can come from the internet: private, shared or reserved."""
     network = read(text)
     return network is not None and any(network.subnet_of(each) for each in (*PRIVATE, *UNUSABLE, SHARED))
 
 
 def public_addresses(texts: Iterable[str]) -> int:
-    """How many addresses the ranges hold together, each counted once. Texts that are no range count nothing."""
+    """Return the number of addresses in the ranges, each counted once. Texts that are no range count nothing."""
     return sum(each.num_addresses for each in ipaddress.collapse_addresses(filter(None, map(read, texts))))

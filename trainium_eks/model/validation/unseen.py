@@ -1,6 +1,7 @@
-"""Values that a plan cannot see: encrypted in the stack's file (``secure:``), and seen by ``pulumi up`` alone.
+"""Values that a plan cannot see: they are encrypted in the stack's file (``secure:``), and ``pulumi up`` alone decrypts
+them.
 
-In their place stands :data:`UNSEEN`. It is not what people wrote, so it is not judged, and no fix overwrites it.
+:data:`UNSEEN` replaces them. It is a placeholder, so it is not validated, and no fix overwrites it.
 """
 
 import re
@@ -10,7 +11,7 @@ from typing import Any
 from trainium_eks.model.validation.problems import Problem, config_path
 
 UNSEEN = "[secret]"
-"""What stands for an encrypted value."""
+"""Placeholder of an encrypted value."""
 
 _DECIDES = re.compile(
     r"region|network\.(cidr_block|zone_ids)|existing_network\b|file_system\.zone_id"
@@ -18,15 +19,15 @@ _DECIDES = re.compile(
     r"|node_groups\[\d+\]\.(name|instance_type|zone_id|capacity\.zone_id)"
     r"|queues\[\d+\]\.(name|parent)|namespaces\[\d+\]\.(name|queues)"
 )
-"""Text that decides what is built: without it there is no plan."""
+"""Paths of text that a plan depends on."""
 
 
 def judged(problems: Iterable[Problem], data: Mapping[str, Any]) -> list[Problem]:
-    """The problems, less those about values that are not seen; where such a value decides what is built, it is asked
-    for in clear.
+    """Return the problems, except problems of unseen values. An unseen value that a plan depends on is reported: it
+    must be in plain text.
 
     Args:
-        problems: of a config of the right shape.
+        problems: problems of a well-formed config.
         data: the config, in either spelling.
     """
     found: dict[int, Problem] = {}
@@ -39,7 +40,8 @@ def judged(problems: Iterable[Problem], data: Mapping[str, Any]) -> list[Problem
 
 
 def shaped(problems: Iterable[Problem], data: Mapping[str, Any]) -> list[Problem]:
-    """The faults of shape; where an encrypted value stands in the place of a number or an object, that is said."""
+    """Return the problems of malformed fields; an encrypted value in place of a number or an object is reported as
+    encrypted."""
     return [_asked_for(problem) if _is_unseen(problem, data) else problem for problem in problems]
 
 
@@ -53,7 +55,7 @@ def _is_unseen(problem: Problem, data: Mapping[str, Any]) -> bool:
 
 
 def _at(data: object, path: str) -> object:
-    """What stands at a problem's path (``node_groups[0].labels["a.b/c"]``), or above it where that is unseen."""
+    """Return the value at a problem's path (``node_groups[0].labels["a.b/c"]``), or the unseen value above it."""
     for quoted, index, name in re.findall(r'\["((?:[^"\\]|\\.)*)"\]|\[(\d+)\]|([^.\[\]]+)', path):
         if isinstance(data, Mapping):
             key = quoted or name

@@ -1,1 +1,1 @@
-"""The alerts, by what they are about."""
+"""The alerts, by subject."""

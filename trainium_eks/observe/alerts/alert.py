@@ -1,4 +1,4 @@
-"""What an alert is made of."""
+"""The parts of an alert."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Literal
 from trainium_eks.model.alerts import AlertSettings
 
 Severity = Literal["critical", "warning"]
-"""``critical``: nodes stand still, or data may be lost, until somebody acts. ``warning``: today."""
+"""``critical``: until somebody acts, nodes stand still, or data may be lost. ``warning``: today."""
 
 
 @dataclass(frozen=True)
@@ -15,28 +15,28 @@ class Alert:
     """One alert. Texts are templates of Prometheus: ``{{ $labels.node }}``, ``{{ $value }}``."""
 
     name: str
-    """Also of its page in ``runbooks``."""
+    """Name of the alert and of its page in ``runbooks``."""
     severity: Severity
     expr: str
-    """PromQL; what it gives fires."""
+    """PromQL; each series of its result fires."""
     summary: str
-    """One line, with what it is about."""
+    """One line, with the subject."""
     description: str
-    """With the values that it fired for, and what follows."""
+    """Text with the values that it fired for, and the consequences."""
     command: str
-    """What to type next. ``STACK`` stands for the stack's name."""
+    """Command to type next. ``STACK`` stands for the stack's name."""
     wait_minutes: int = 0
-    """How long the expression must hold; 0 where it looks back by itself."""
+    """Minutes that the expression must hold; 0 where it looks back by itself."""
 
 
 Judge = Callable[[AlertSettings], Sequence[Alert]]
-"""Gives the alerts of one matter."""
+"""Function that returns the alerts of one subject."""
 
 JOB = "{{ $labels.job_name }} of {{ $labels.namespace }}"
-"""A training, in the texts of an alert about one."""
+"""Name of a training in the texts of an alert."""
 
 STATUS = "trn status {{ $labels.job_name }} --namespace {{ $labels.namespace }} --stack STACK"
-"""What to type about a training."""
+"""Command about a training."""
 
 NODE = "kubectl describe node {{ $labels.node }}"
-"""What to type about a node."""
+"""Command about a node."""

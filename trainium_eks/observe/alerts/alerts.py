@@ -1,4 +1,4 @@
-"""The alerts: each with what it is about, what it costs to wait, and what to type next.
+"""All alerts: each with its subject, the cost of waiting, and the next command.
 
 An alert has a page in ``runbooks`` of the same name, which `trn doctor` prints and docs/alerts.md collects.
 """
@@ -20,11 +20,12 @@ _MATTERS: Sequence[tuple[str, Judge]] = (
 
 
 def groups(settings: AlertSettings, stack: str) -> list[Group]:
-    """All alerts, as ``groups`` of a rule file. They need what :mod:`trainium_eks.observe.series.recording` records.
+    """Return all alerts, as ``groups`` of a rule file. They need the series that
+    :mod:`trainium_eks.observe.series.recording` records.
 
     Args:
-        settings: from when on they fire.
-        stack: name of the stack, for the commands that they tell.
+        settings: thresholds.
+        stack: name of the stack, for the commands in the texts.
     """
     return [
         group(name, [_rule(alert, settings.runbook_url, stack) for alert in judge(settings)])
@@ -33,12 +34,12 @@ def groups(settings: AlertSettings, stack: str) -> list[Group]:
 
 
 def alerts(settings: AlertSettings) -> list[Alert]:
-    """All of them, in the order of the groups."""
+    """Return all alerts, in the order of the groups."""
     return [alert for _, judge in _MATTERS for alert in judge(settings)]
 
 
 def names() -> list[str]:
-    """Their names, which do not depend on settings."""
+    """Return the alerts' names, which do not depend on settings."""
     return [alert.name for alert in alerts(AlertSettings())]
 
 

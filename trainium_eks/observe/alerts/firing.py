@@ -1,4 +1,4 @@
-"""What Prometheus says fires: its answer to ``/api/v1/alerts``, in the order in which somebody should look."""
+"""Firing alerts in Prometheus' answer to ``/api/v1/alerts``, in order of urgency."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from trainium_eks.model.validation.parsing import MISSHAPEN
 
 _ORDER = ("critical", "warning")
 _ALWAYS = frozenset({"Watchdog", "InfoInhibitor"})
-"""Of kube-prometheus-stack: they fire to show that alerts arrive, or to hold others back."""
+"""Alerts of kube-prometheus-stack that fire to show that alerts arrive, or to hold others back."""
 
 
 @dataclass(frozen=True)
@@ -20,19 +20,19 @@ class Firing:
     """``firing`` or ``pending``."""
     severity: str
     since: str
-    """RFC 3339: from when on its expression has held."""
+    """RFC 3339: time since when its expression has held."""
     labels: Mapping[str, str]
-    """Without its name and its severity."""
+    """Labels without its name and its severity."""
     annotations: Mapping[str, str]
-    """``summary``, ``description`` and, of this library's own, ``next``."""
+    """``summary``, ``description`` and this library's ``next``."""
 
     @property
     def summary(self) -> str:
-        """One line."""
+        """Return the summary, one line."""
         return self.annotations.get("summary") or self.annotations.get("description") or self.name
 
     def to_json(self) -> dict[str, Any]:
-        """For tools."""
+        """Return JSON for tools."""
         return {
             "name": self.name,
             "state": self.state,
@@ -46,7 +46,7 @@ class Firing:
 
 
 def read(answer: Mapping[str, Any]) -> list[Firing]:
-    """All alerts of an answer: those that fire first, critical ones before others, the oldest first.
+    """Return all alerts of an answer: firing before pending, critical before others, the oldest first.
 
     Raises:
         ValueError: the answer is of another shape.

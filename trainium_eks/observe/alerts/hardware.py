@@ -1,4 +1,4 @@
-"""Broken devices and nodes, and repairs that do not come."""
+"""Alerts of broken devices and nodes, and of repairs that do not come."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from trainium_eks.observe.alerts.alert import NODE, Alert
 
 
 def alerts(settings: AlertSettings) -> Sequence[Alert]:
-    """Neuron, NVIDIA, and what EKS says of nodes."""
+    """Return the alerts of Neuron, of NVIDIA, and of EKS' node conditions."""
     return [*_neuron(), *_nvidia(settings), *_nodes(settings)]
 
 

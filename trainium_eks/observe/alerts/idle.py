@@ -7,7 +7,8 @@ from trainium_eks.observe.alerts.alert import Alert
 
 
 def alerts(settings: AlertSettings) -> Sequence[Alert]:
-    """Nodes without work, and devices that somebody holds and does not use. Values are USD an hour."""
+    """Return the alerts of nodes without work, and of devices that somebody holds and does not use. Values are USD an
+    hour."""
     idle, held = f"{settings.idle_minutes}m", f"{settings.held_idle_minutes}m"
     # Where no price is known, the alert still fires, with 0 USD. A node younger than the time is let off.
     price = "(trn:node:usd_per_hour or on (node) sum by (node, node_group) (trn:node:devices_total) * 0)"

@@ -7,11 +7,11 @@ from trainium_eks.observe.alerts.alert import JOB, STATUS, Alert
 from trainium_eks.observe.series.recording import WINDOW
 
 STALL_FACTOR = 10
-"""As `trn status` has it: quiet for so many times what lies between two step lines."""
+"""Times of the distance between two step lines that a training is quiet, as in `trn status`."""
 
 
 def alerts(settings: AlertSettings) -> Sequence[Alert]:
-    """About single jobs, each with its namespace and name."""
+    """Return the alerts of single jobs, each with its namespace and name."""
     return [*_gangs(settings), *_trainings(settings)]
 
 

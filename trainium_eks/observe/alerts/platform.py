@@ -1,4 +1,5 @@
-"""What the cluster and its monitoring need to work: webhooks, certificates, exporters, remote write, rules."""
+"""Alerts of the parts that the cluster and its monitoring need: webhooks, certificates, exporters, remote write,
+rules."""
 
 from collections.abc import Sequence
 
@@ -12,7 +13,7 @@ _VERIFY = "trn verify --stack STACK"
 
 
 def alerts(settings: AlertSettings) -> Sequence[Alert]:
-    """The API server's view of webhooks, kubelets' certificates, and Prometheus on itself."""
+    """Return the alerts of webhooks by the API server, of kubelets' certificates, and of Prometheus itself."""
     return [*_api(settings), *_prometheus(settings)]
 
 
@@ -22,7 +23,7 @@ def _api(settings: AlertSettings) -> list[Alert]:
         Alert(
             "WebhookFailing",
             "critical",
-            # A webhook that says no is no failure; one that cannot be called refuses everything, or lets all pass.
+            # A refusal by a webhook is no failure; an unreachable one refuses everything, or lets all pass.
             f"""
             sum by (name) (
               increase(apiserver_admission_webhook_rejection_count{{error_type!="no_error"}}[{minutes}m])

@@ -1,4 +1,4 @@
-"""The pages that say what an alert means, what to look at, what mends it and what it costs to wait.
+"""Runbook pages of the alerts, each with the meaning, places to look at, the remedy, and the cost of waiting.
 
 In commands, names in capitals stand for one's own: ``JOB``, ``TEAM`` (a namespace), ``STACK``, ``NODE``, ``INSTANCE``.
 """
@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parent / "runbooks"
 
 
 def page(name: str) -> str:
-    """The page of an alert, as Markdown.
+    """Return the page of an alert, as Markdown.
 
     Raises:
         KeyError: there is no such alert.
@@ -24,7 +24,7 @@ def page(name: str) -> str:
 
 
 def about(name: str) -> str:
-    """The first sentence of a page, on one line.
+    """Return the first sentence of a page, on one line.
 
     Raises:
         KeyError: there is no such alert.
@@ -34,7 +34,7 @@ def about(name: str) -> str:
 
 
 def collected() -> str:
-    """All pages as one: docs/alerts.md."""
+    """Return all pages as one: docs/alerts.md."""
     found = alerts.alerts(AlertSettings())
     rows = [f"| [{alert.name}](#{alert.name.lower()}) | {alert.severity} | {about(alert.name)} |" for alert in found]
     pages = [page(alert.name).replace("\n## ", "\n### ").replace("# ", "## ", 1) for alert in found]

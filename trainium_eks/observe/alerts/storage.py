@@ -1,4 +1,4 @@
-"""Volumes that fill, and files that S3 does not get."""
+"""Alerts of volumes that fill, and of files that S3 does not get."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from trainium_eks.model.alerts import AlertSettings
 from trainium_eks.observe.alerts.alert import Alert
 
 _PACE = "6h"
-"""Over which the pace of filling is measured."""
+"""Window for the pace of filling."""
 
 _FILE_SYSTEM = "aws fsx describe-file-systems --file-system-ids {{ $labels.file_system_id }}"
 _ASSOCIATION = (
@@ -17,7 +17,7 @@ _VOLUME = "The volume of {{ $labels.persistentvolumeclaim }} in {{ $labels.names
 
 
 def alerts(settings: AlertSettings) -> Sequence[Alert]:
-    """The shared file system by CloudWatch, claims by the kubelet."""
+    """Return the alerts of the shared file system by CloudWatch, and of claims by the kubelet."""
     soon = f"< {3600 * settings.filling_hours}"
     claim = "max by (namespace, persistentvolumeclaim) ({})".format
     available = "kubelet_volume_stats_available_bytes"
@@ -64,5 +64,6 @@ def alerts(settings: AlertSettings) -> Sequence[Alert]:
 
 
 def _seconds_to_full(free: str) -> str:
-    """When nothing is free at the pace of :data:`_PACE`; only for what shrinks."""
+    """Return PromQL for the seconds until nothing is free, at the pace of :data:`_PACE`; only for series that
+    shrink."""
     return f"{free} / (-deriv({free}[{_PACE}]) > 0)"

@@ -1,12 +1,12 @@
-"""Grafana's dashboards, as the generator in the repository's ``dashboards`` writes them."""
+"""Grafana's dashboards, as the generator in :mod:`trainium_eks.observe.dashboards.source` writes them."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-"""Where the files are."""
+"""Folder of the files."""
 
 
 def dashboards() -> Mapping[str, str]:
-    """File name (``fleet.json``) to JSON text."""
+    """Return each file's name (``fleet.json``) with its JSON text."""
     return {file.name: file.read_text(encoding="utf-8") for file in sorted(FOLDER.glob("*.json"))}

@@ -1,1 +1,1 @@
-"""Idle accelerators: who they are and since when, and the guard that takes them away."""
+"""Idle accelerators: the nodes with the times since when they are idle, and the guard that removes them."""

@@ -1,7 +1,7 @@
-"""What is done about idle nodes. Pure functions; they need Python alone, for the guard's pod has nothing else.
+"""Decisions about idle nodes. Pure functions; they need Python alone, for the guard's pod has nothing else.
 
-A node is idle when nothing but DaemonSets runs on it. Its group waits when a gang is pending that could use it; then
-nothing of the group is taken away, however long it has been idle.
+A node is idle when nothing but DaemonSets runs on it. Its group waits when a gang is pending that could use it; then no
+node of the group is removed, however long it has been idle.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Action = Literal["mark", "clear", "warn", "hold", "release", "remove"]
-"""``mark``: note since when it is idle. ``clear``: it works again. ``warn``: say so, once. ``hold``: let no pod onto it
+"""``mark``: note since when it is idle. ``clear``: it works again. ``warn``: warn, once. ``hold``: let no pod onto it
 any more. ``release``: let pods onto it again. ``remove``: end its instance."""
 
 
@@ -33,17 +33,17 @@ class Node:
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a node may be idle."""
+    """Limits of a node's idle time."""
 
     warn_seconds: float
-    """Then it is said."""
+    """Seconds until the warning."""
     remove_seconds: float | None
-    """Then its instance ends; None for never."""
+    """Seconds until its instance ends; None for never."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One thing to do to one node."""
+    """One action on one node."""
 
     action: Action
     node: Node
@@ -58,24 +58,24 @@ def steps(
     minimum: Mapping[str, int],
     limits: Limits,
 ) -> list[Step]:
-    """What to do now.
+    """Return the actions that are due now.
 
-    A node is removed in two looks: the first holds it, the next removes it if it is still idle, so that no pod
-    that was placed between them is lost.
+    A node is removed in two looks: the first holds it, the next removes it if it is still idle, so that no pod placed
+    between them is lost.
 
     Args:
         now: seconds since the epoch.
         nodes: of all guarded groups.
         waiting: groups that a pending gang could use.
-        minimum: group to its fewest nodes, below which EC2 Auto Scaling replaces what is removed.
-        limits: how long a node may be idle.
+        minimum: group to its fewest nodes, below which EC2 Auto Scaling replaces removed nodes.
+        limits: of the idle time.
     """
     known = list(nodes)
     found: list[Step] = []
     for group in dict.fromkeys(node.group for node in known):
         members = [node for node in known if node.group == group]
         spare = len(members) - minimum.get(group, 0)
-        # Those that are held go first: the pods that were kept off them wait for nothing else.
+        # Held nodes go first: the pods that were kept off them wait for nothing else.
         for node in sorted(members, key=lambda each: (not each.held, each.idle_since or now, each.name)):
             todo = _of_node(now, node, may_go=spare > 0 and group not in waiting, limits=limits)
             spare -= any(step.action in ("hold", "remove") for step in todo)

@@ -1,4 +1,5 @@
-"""The idle guard: one look at the cluster, and what follows from it. Runs in a pod that has Python and nothing else.
+"""The idle guard: one look at the cluster, and the actions due after it. Runs in a pod that has Python and nothing
+else.
 
 It reads nodes, pods and Volcano's PodGroups with the pod's own service account, and writes on nodes: since when they
 are idle (:data:`SINCE`), and whether pods may come (``spec.unschedulable``). Instances to end are written to a file,
@@ -21,7 +22,7 @@ from typing import Any
 from trainium_eks.observe.idle.decision import Limits, Node, Step, steps
 
 GROUP_LABEL = "eks.amazonaws.com/nodegroup"
-"""That of :mod:`trainium_eks.kube.cluster`, which the pod does not have; a test holds them equal."""
+"""Label of :mod:`trainium_eks.kube.cluster`, which the pod does not have; a test holds the two equal."""
 SINCE = "trainium-eks/idle-since"
 """Annotation of a node: since when it is idle, as ``2026-11-22T11:46:09Z``. It is there while the node is idle."""
 WARNED = "trainium-eks/idle-warned"
@@ -31,7 +32,7 @@ HELD = "trainium-eks/idle-held"
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 SETTLE_SECONDS = 5.0
-"""Between holding a node and looking again whether a pod came before that."""
+"""Seconds between holding a node and looking again whether a pod came before that."""
 
 _POD_GROUPS = "/apis/scheduling.volcano.sh/v1beta1/podgroups"
 _WAITING = ("", "Pending", "Inqueue", "Unknown")
@@ -39,7 +40,7 @@ _WAITING = ("", "Pending", "Inqueue", "Unknown")
 
 
 class Api:
-    """The cluster's API server, as far as the guard needs it."""
+    """Client of the cluster's API server, as far as the guard needs it."""
 
     def __init__(self, server: str, token: str, authority: str) -> None:
         self._server = server
@@ -47,7 +48,7 @@ class Api:
         self._context = ssl.create_default_context(cafile=authority)
 
     def items(self, path: str) -> list[dict[str, Any]]:
-        """All objects at a path, in pages; none where the cluster does not serve the kind.
+        """Return all objects at a path, in pages; none where the cluster does not serve the kind.
 
         Raises:
             OSError: the API server refuses, or does not answer.
@@ -68,11 +69,11 @@ class Api:
                 return found
 
     def patch(self, path: str, change: Mapping[str, Any]) -> None:
-        """Merges a change into an object."""
+        """Merge a change into an object."""
         self._ask("PATCH", path, change, "application/merge-patch+json")
 
     def create(self, path: str, made: Mapping[str, Any]) -> None:
-        """Makes an object."""
+        """Create an object."""
         self._ask("POST", path, made, "application/json")
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None, kind: str = "") -> dict[str, Any]:
@@ -87,7 +88,8 @@ class Api:
 
 
 def main(settings: Mapping[str, Any], api: Api, to_remove: Path) -> None:
-    """One look, and a second one where nodes are to go: what is still idle then, held since the first, is removed.
+    """Look at the cluster, and a second time where nodes are due: nodes held since the first look and still idle are
+    removed.
 
     Args:
         settings: ``groups`` (EKS name to ``minimum``, ``devices`` and ``removes``, false for warnings alone),
@@ -106,7 +108,7 @@ def main(settings: Mapping[str, Any], api: Api, to_remove: Path) -> None:
 
 
 def look(settings: Mapping[str, Any], api: Api) -> list[Step]:
-    """Reads the cluster once and does what is due to its nodes, but for removing them."""
+    """Read the cluster once, carry out the actions due on its nodes except for removals, and return all actions."""
     groups = settings["groups"]
     nodes = [each for each in api.items("/api/v1/nodes") if _group(each) in groups]
     pods = [each for each in api.items("/api/v1/pods") if not _is_over(each)]
@@ -123,7 +125,7 @@ def look(settings: Mapping[str, Any], api: Api) -> list[Step]:
 
 
 def read(nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]]) -> list[Node]:
-    """Nodes as the decision has them.
+    """Return the nodes in the decision's terms.
 
     Args:
         nodes: of guarded groups, as the API server has them.
@@ -154,7 +156,7 @@ def waiting(
     pods: Iterable[Mapping[str, Any]],
     pod_groups: Iterable[Mapping[str, Any]],
 ) -> set[str]:
-    """Groups whose nodes a pending gang, or a pending pod, could use.
+    """Return the groups with nodes that a pending gang, or a pending pod, could use.
 
     A gang that has no pods yet counts for every group with the devices it asks for; for every group where it names no
     devices, as the PodGroups of plain TorchX's jobs, where devices are limits alone (Volcano reads the requests of the
@@ -179,13 +181,14 @@ def waiting(
 
 
 def _asks(resources: Iterable[str], devices: Iterable[str]) -> bool:
-    """Whether any device is among them. A PodGroup names them as a quota does: ``requests.aws.amazon.com/neuron``."""
+    """Return whether any device is among the resources. A PodGroup names them as a quota does:
+    ``requests.aws.amazon.com/neuron``."""
     named = {each.removeprefix("requests.") for each in resources}
     return not named.isdisjoint(devices) or not any("/" in each for each in named)
 
 
 def _has_devices(pod: Mapping[str, Any]) -> bool:
-    """Extended resources are those with a domain."""
+    """Return whether a pod asks for extended resources, which are resources with a domain."""
     return any("/" in each for each in _resources(pod))
 
 
@@ -216,7 +219,7 @@ def _belongs_to_node(pod: Mapping[str, Any]) -> bool:
 
 
 def _do(api: Api, step: Step) -> None:
-    """What concerns the node's object. Removing is another container's."""
+    """Carry out an action on the node's object. Removal belongs to another container."""
     path = f"/api/v1/nodes/{step.node.name}"
     if step.action == "mark":
         api.patch(path, _notes({SINCE: _text(time.time())}))
@@ -245,7 +248,8 @@ def _notes(notes: Mapping[str, str | None]) -> dict[str, Any]:
 
 
 def _event(step: Step) -> dict[str, Any]:
-    """Of a node, which has no namespace: ``default`` is where Kubernetes keeps those, by the node's name as its UID."""
+    """Return an event of a node, which has no namespace: Kubernetes keeps such events in ``default``, by the node's
+    name as its UID."""
     name, now = step.node.name, _text(time.time())
     return {
         "metadata": {"generateName": f"{name}.", "namespace": "default"},

@@ -1,1 +1,1 @@
-"""Series of metrics: who serves them, their names, and what is computed of them."""
+"""Series of metrics: their exporters, their names, and the series recorded from them."""

@@ -237,4 +237,4 @@ CLUSTER_METRICS = (
         "prometheus_rule_evaluation_failures_total", PROMETHEUS, "counter", "1", ("rule_group",), "rules that failed"
     ),
 )
-"""Of everything that is no node's own."""
+"""Metrics of everything that belongs to no node."""

@@ -130,4 +130,4 @@ DEVICE_METRICS = (
         }.items()
     ),
 )
-"""Of neuron-monitor, dcgm-exporter, node-exporter and the EFA exporter."""
+"""Metrics of neuron-monitor, dcgm-exporter, node-exporter and the EFA exporter."""

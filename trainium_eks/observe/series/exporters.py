@@ -1,4 +1,4 @@
-"""Who serves series, and what is known of one: see :mod:`trainium_eks.observe.series.metrics`."""
+"""Exporters, and the facts about a series: see :mod:`trainium_eks.observe.series.metrics`."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,17 +9,17 @@ class Exporter:
     """A program that serves series."""
 
     name: str
-    """As in ``job`` of its series."""
+    """Label ``job`` of its series."""
     source: str
-    """Where its names and labels were read."""
+    """Source of its names and labels."""
     scraped: tuple[str, ...] = ()
     """Labels that scraping adds to each of its series."""
 
 
 Kind = Literal["gauge", "counter"]
 Unit = Literal["", "1", "bytes", "MiB", "seconds", "ms", "timestamp", "%", "°C", "W", "core", "milli"]
-"""What a value counts: nothing ("" for what is always 1), things ("1"), or a unit; ``timestamp`` is Unix seconds, and
-``milli`` a thousandth of what the label ``resource`` names."""
+"""Unit of a value: nothing ("" for values that are always 1), things ("1"), or a unit; ``timestamp`` is Unix seconds,
+and ``milli`` a thousandth of the unit of the label ``resource``."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class Metric:
     kind: Kind
     unit: Unit
     own_labels: tuple[str, ...]
-    """Those that the exporter gives it."""
+    """Labels that the exporter gives it."""
     about: str
-    """What a value means, where the name does not say it."""
+    """Meaning of a value, where the name does not say it."""
 
     @property
     def labels(self) -> frozenset[str]:
-        """Labels in Prometheus, but for ``job`` and ``instance``, which each series has."""
+        """Return the labels in Prometheus, but for ``job`` and ``instance``, which each series has."""
         return frozenset({*self.own_labels, *self.exporter.scraped})
 
 

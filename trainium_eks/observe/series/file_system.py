@@ -1,4 +1,4 @@
-"""What is read of the file system's CloudWatch metrics, and how the exporter (YACE) is told.
+"""CloudWatch metrics of the file system, and the configuration of their exporter (YACE).
 
 YACE names a series ``aws_fsx_<metric>_<statistic>``: ``aws_fsx_free_data_storage_capacity_sum``. Each value is of the
 last whole minute that CloudWatch has, so byte and operation counts are for a minute, not for a second.
@@ -21,16 +21,16 @@ METRICS: Mapping[str, str] = {
     "MetadataOperations": "Sum",
     "ClientConnections": "Sum",
 }
-"""Metric of a Lustre file system, by the one dimension ``FileSystemId``, to the statistic that is the whole file
-system's (FSx user guide, metrics and dimensions)."""
+"""Metric of a Lustre file system, by the one dimension ``FileSystemId``, to the statistic for the whole file system
+(FSx user guide, metrics and dimensions)."""
 
 EXPORT_METRICS: Mapping[str, str] = {"AgeOfOldestQueuedMessage": "Maximum"}
-"""Those of the automatic export to S3, with the dimension ``Publisher`` besides: seconds that the oldest change has
+"""Metrics of the automatic export to S3, with the dimension ``Publisher`` besides: seconds that the oldest change has
 waited; 0 when nothing waits."""
 
 
 def exporter_config(region: str, file_system_id: str, *, exports: bool) -> str:
-    """YACE's configuration for one file system, as JSON (which is YAML).
+    """Return YACE's configuration for one file system, as JSON (which is YAML).
 
     Args:
         region: AWS region.

@@ -1,4 +1,4 @@
-"""Volcano's PodGroups as series, by what kube-state-metrics calls custom resource state.
+"""Volcano's PodGroups as series, by kube-state-metrics' custom resource state.
 
 Volcano's scheduler has series of jobs, but none says whether a gang waits: a job that is held back has no pods, and
 ``e2e_job_scheduling_last_time`` moves with every try that is undone (``pkg/scheduler/actions/allocate/allocate.go``,
@@ -12,21 +12,22 @@ from trainium_eks.model.annotations import annotation
 from trainium_eks.model.catalogue.instances import NEURON_RESOURCE, NVIDIA_RESOURCE
 
 PREFIX = "trn"
-"""What the series' names begin with."""
+"""Prefix of the series' names."""
 
 PHASES = ("Pending", "Inqueue", "Running", "Unknown", "Completed")
-"""Of a PodGroup. ``Pending`` and ``Inqueue``: it waits. ``Unknown``: some of its pods run and others have no place."""
+"""Phases of a PodGroup. ``Pending`` and ``Inqueue``: it waits. ``Unknown``: some of its pods run and others have no
+place."""
 
 ACCESS: dict[str, Any] = {
     "apiGroups": ["scheduling.volcano.sh"],
     "resources": ["podgroups"],
     "verbs": ["list", "watch"],
 }
-"""What kube-state-metrics must be allowed besides, as a rule of its ClusterRole."""
+"""Further rights that kube-state-metrics needs, as a rule of its ClusterRole."""
 
 
 def custom_resources() -> dict[str, Any]:
-    """kube-state-metrics' ``customResourceState.config``.
+    """Return kube-state-metrics' ``customResourceState.config``.
 
     Its series: ``trn_gang_phase`` (1 for the phase it is in), ``trn_gang_created_timestamp_seconds``,
     ``trn_gang_min_members``, ``trn_gang_running_members``, ``trn_gang_min_devices`` (by ``resource``) and
@@ -44,7 +45,7 @@ def custom_resources() -> dict[str, Any]:
             "job_name": ["metadata", "ownerReferences", "0", "name"],
             "queue": ["spec", "queue"],
         },
-        # What a gang lacks, as a Capacity Block, is no error.
+        # A field that a gang lacks, as a Capacity Block, is no error.
         "errorLogV": 5,
         "metrics": [
             {
@@ -69,12 +70,13 @@ def custom_resources() -> dict[str, Any]:
 
 
 def _gauge(name: str, text: str, path: list[str], *, nil_is_zero: bool = False, resource: str = "") -> dict[str, Any]:
-    """A number, a quantity or a time (RFC 3339, which becomes seconds since 1970) of the object."""
+    """Return a gauge of a number, a quantity or a time (RFC 3339, which becomes seconds since 1970) of the object."""
     gauge = {"path": path, "nilIsZero": True} if nil_is_zero else {"path": path}
     labels = {"commonLabels": {"resource": resource_label(resource)}} if resource else {}
     return {"name": name, "help": text, **labels, "each": {"type": "Gauge", "gauge": gauge}}
 
 
 def resource_label(resource: str) -> str:
-    """A resource as kube-state-metrics writes it in a label: ``aws.amazon.com/neuron`` is ``aws_amazon_com_neuron``."""
+    """Return a resource as kube-state-metrics writes it in a label: ``aws.amazon.com/neuron`` is
+    ``aws_amazon_com_neuron``."""
     return "".join(letter if letter.isalnum() else "_" for letter in resource)

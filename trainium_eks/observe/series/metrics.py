@@ -1,7 +1,7 @@
 """Every series that dashboards, recording rules and alerts may use, by the names that its exporter gives it.
 
-A test holds all queries to this catalogue, so that none asks for a series that nobody serves. ``labels`` are those that
-a series has in Prometheus: the exporter's own, and those that :mod:`trainium_eks.observe.series.scraping` adds.
+A test compares all queries with this catalogue, so that none asks for a series that no exporter serves. ``labels`` are
+the labels in Prometheus: the exporter's own, and labels that :mod:`trainium_eks.observe.series.scraping` adds.
 """
 
 from collections.abc import Mapping
@@ -14,4 +14,4 @@ from trainium_eks.observe.series.exporters import Metric
 METRICS: Mapping[str, Metric] = MappingProxyType(
     {metric.name: metric for metric in (*DEVICE_METRICS, *CLUSTER_METRICS)}
 )
-"""By name."""
+"""Metrics by name."""

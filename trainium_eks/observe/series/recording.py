@@ -1,4 +1,4 @@
-"""What a person asks of a fleet and its trainings, computed by Prometheus from what exporters say.
+"""Recorded series about a fleet and its trainings, computed by Prometheus from exporters' series.
 
 Names begin with ``trn:``; docs/alerts.md lists them. Pure functions: no Pulumi, no cluster.
 """
@@ -17,7 +17,7 @@ from trainium_eks.observe.rule_file import Group, Rule, group, lines
 from trainium_eks.observe.series.gangs import resource_label
 
 WINDOW = "1d"
-"""Over which goodput is computed, and the longest that a training's last step is looked for."""
+"""Window of goodput, and the longest time that a training's last step is looked for."""
 
 _WINDOW_SECONDS = 86_400
 
@@ -72,14 +72,14 @@ ABOUT: Mapping[str, str] = {
     "trn:file_system:free_bytes": "free space of the shared file system",
     "trn:file_system:export_age_seconds": "how long the oldest changed file has waited for its export to S3",
 }
-"""Recorded name to what it says."""
+"""Recorded name to its meaning."""
 
 
 def groups(hourly_usd: Mapping[str, float]) -> list[Group]:
-    """All recording rules, as ``groups`` of a rule file.
+    """Return all recording rules, as ``groups`` of a rule file.
 
     Args:
-        hourly_usd: instance type to its price an hour; a type without one costs nothing here, and says so in no panel.
+        hourly_usd: instance type to its price an hour; a type without one costs nothing here, and no panel says so.
     """
     return [
         group("trn-fleet", [*_nodes(hourly_usd), *_devices(), *_idle()]),
@@ -90,7 +90,7 @@ def groups(hourly_usd: Mapping[str, float]) -> list[Group]:
 
 
 def prices(catalogue: Catalogue, instance_types: Sequence[str]) -> dict[str, float]:
-    """What is known of the price of the given types, USD an hour: On-Demand list prices, or the config's own."""
+    """Return the known prices of the given types, USD an hour: On-Demand list prices, or the config's own."""
     found = {name: catalogue.price(name) for name in dict.fromkeys(instance_types)}
     return {name: price.hourly_usd for name, price in found.items() if price is not None}
 
@@ -99,7 +99,7 @@ def prices(catalogue: Catalogue, instance_types: Sequence[str]) -> dict[str, flo
 
 
 def _nodes(hourly_usd: Mapping[str, float]) -> list[Rule]:
-    """Which group, type and zone a node is of, and what it costs."""
+    """Return the rules of nodes with their group, type and zone, and their cost."""
     labelled = "kube_node_labels"
     for label, sources in _NODE_LABELS.items():
         for source in sources:
@@ -123,7 +123,7 @@ def _nodes(hourly_usd: Mapping[str, float]) -> list[Rule]:
 
 
 def _devices() -> list[Rule]:
-    """How many there are, how many pods ask for, how busy they are."""
+    """Return the rules of devices with their number, the number requested by pods, and their load."""
     resource = f'resource=~"{DEVICES}"'
     cores = f'kube_node_status_capacity{{resource="{resource_label(NEURON_CORE_RESOURCE)}"}}'
     return [
@@ -168,7 +168,7 @@ def _devices() -> list[Rule]:
             )
             """,
         ),
-        # neuron-monitor shows the cores that some process holds, and nothing of the others; DCGM shows every GPU.
+        # neuron-monitor shows only cores that some process holds; DCGM shows every GPU.
         _rule(
             "trn:cores:busy_ratio",
             f"""
@@ -196,7 +196,7 @@ def _devices() -> list[Rule]:
 
 
 def _idle() -> list[Rule]:
-    """What devices cost that no pod asks for."""
+    """Return the rules of the cost of devices that no pod asks for."""
     return [
         _rule(
             "trn:node:idle_usd_per_hour",
@@ -215,7 +215,7 @@ def _idle() -> list[Rule]:
 
 
 def _gangs() -> list[Rule]:
-    """Which gangs wait, since when, and for how many devices."""
+    """Return the rules of waiting gangs with their waiting times and devices."""
     waits = 'max by (namespace, job_name, queue) (trn_gang_phase{phase=~"Pending|Inqueue"} == 1)'
     ran = 'timestamp(trn_gang_phase{phase=~"Running|Unknown"} == 1)'
     requests = f'kube_pod_container_resource_requests{{resource=~"{DEVICES}"}}'
@@ -249,12 +249,12 @@ def _gangs() -> list[Rule]:
 
 
 def _trainings() -> list[Rule]:
-    """Where each training is. Rank 0 alone tells, from a new pod after each restart."""
+    """Return the rules of each training's progress. Rank 0 alone reports it, from a new pod after each restart."""
     return [
         _rule("trn:training:pods", _pods()),
         _rule("trn:training:step", "max by (namespace, job_name) (trn_training_step)"),
         _rule("trn:training:step_seconds", "max by (namespace, job_name) (trn_training_step_seconds)"),
-        # A restart goes back to the last checkpoint: no step was made then, and those since it are made again.
+        # A restart goes back to the last checkpoint: no step was made then, and the steps since it are made again.
         _rule(
             "trn:training:steps_per_minute",
             "clamp_min(trn:training:step - (trn:training:step offset 1m), 0)",
@@ -267,7 +267,7 @@ def _trainings() -> list[Rule]:
 
 
 def _pods() -> str:
-    """Which nodes a training's pods are on: what devices and hosts tell carries the node alone."""
+    """Return PromQL for the nodes of each training's pods: series of devices and hosts carry the node alone."""
     return f"""
         max by (namespace, pod, node) (kube_pod_info{{node!=""}})
           * on (namespace, pod) group_left (job_name, queue) {_jobs_of_pods()}
@@ -275,7 +275,7 @@ def _pods() -> str:
 
 
 def _jobs_of_pods() -> str:
-    """1 for each pod of a training, with its job and queue; whether it has a node or not."""
+    """Return PromQL with 1 for each pod of a training, with its job and queue; whether it has a node or not."""
     jobs = [
         f'label_replace(kube_pod_labels{{{label}!=""}}, "job_name", "$1", "{label}", "(.+)")'
         for label in (f"label_{resource_label(each)}" for each in _JOB_LABELS)
@@ -289,7 +289,8 @@ def _jobs_of_pods() -> str:
 
 
 def _goodput() -> list[Rule]:
-    """Useful time by all the time since the training first began, within the window: see docs/goodput.md.
+    """Return the rules of useful time by all the time since the training first began, within the window: see
+    docs/goodput.md.
 
     Useful is the time in steps, less the share of steps that a restart made again.
     """
@@ -325,7 +326,8 @@ def _goodput() -> list[Rule]:
 
 
 def _file_systems() -> list[Rule]:
-    """FSx' own metrics in CloudWatch, as the exporter YACE names them: ``aws_<namespace>_<metric>_<statistic>``."""
+    """Return the rules of FSx' own metrics in CloudWatch, as the exporter YACE names them:
+    ``aws_<namespace>_<metric>_<statistic>``."""
     by_id = 'label_replace({}, "file_system_id", "$1", "dimension_FileSystemId", "(.+)")'
     free = by_id.format("aws_fsx_free_data_storage_capacity_sum")
     oldest = by_id.format("aws_fsx_age_of_oldest_queued_message_maximum")

@@ -1,9 +1,9 @@
-"""Who is asked for metrics, and what each series is labelled with.
+"""Scraped targets, and the labels of each series.
 
 Node agents (node-exporter, neuron-monitor, dcgm-exporter, EFA) carry ``node``, the node's name in Kubernetes, and
 nothing of the agent's own pod: where an agent knows which pod uses a device, ``pod`` and ``namespace`` are that pod's.
-Trainings carry ``namespace``, ``pod``, ``node``, ``job_name`` (as `trn jobs` has it) and ``queue``; those of the file
-system ``file_system``, its id. ``job`` is the name of the entry here.
+Trainings carry ``namespace``, ``pod``, ``node``, ``job_name`` (as `trn jobs` has it) and ``queue``; series of the file
+system carry ``file_system``, its id. ``job`` is the name of the entry here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from trainium_eks.model import scraping as trainings
 from trainium_eks.model.config import namespaces
 
 API_VERSION = "monitoring.coreos.com/v1"
-"""Of the Prometheus Operator's kinds."""
+"""API version of the Prometheus Operator's kinds."""
 
 NODE_LABELS = (
     "eks.amazonaws.com/nodegroup",
@@ -33,14 +33,14 @@ POD_LABELS = (
     "jobset.sigs.k8s.io/jobset-name",
     "batch.kubernetes.io/job-name",
 )
-"""Pod labels that it shows (``kube_pod_labels``): whose training a pod is of."""
+"""Pod labels that it shows (``kube_pod_labels``): the training that a pod is of."""
 
 Relabelling = Mapping[str, Any]
 """One step, as the operator's kinds have it."""
 
 
 def _from(label: str, target: str) -> Relabelling:
-    """``target`` from a label of the service discovery, where that is not empty."""
+    """Return a step that copies a label of the service discovery to ``target``, where it is not empty."""
     return {"sourceLabels": [label], "regex": "(.+)", "targetLabel": target, "replacement": "$1"}
 
 
@@ -48,7 +48,7 @@ NODE: Relabelling = _from("__meta_kubernetes_pod_node_name", "node")
 """The node that a target's pod is on."""
 
 _NOT_ITS_OWN: Relabelling = {"action": "labeldrop", "regex": "pod|namespace|container|endpoint"}
-"""The labels of the exporter's own pod, which would stand in the way of those that it answers with."""
+"""Labels of the exporter's own pod, which would stand in the way of the labels in its answer."""
 
 _AGENT: tuple[Relabelling, ...] = (NODE, _NOT_ITS_OWN)
 
@@ -66,7 +66,7 @@ _NUMBERS = (
     "training_kubeflow_org_replica_index",
     "batch_kubernetes_io_job_completion_index",
 )
-"""Labels with a pod's number, of which it has one. In TorchX's shape each task has one pod, whose number is 0."""
+"""Labels with a pod's number, of which it has one. In TorchX's shape each task has one pod, with the number 0."""
 
 _ONLY_RANK_0: Relabelling = {
     "action": "keep",
@@ -81,7 +81,7 @@ _TRAINING: tuple[Relabelling, ...] = (
     _ONLY_RANK_0,
     NODE,
     *(_from(f"__meta_kubernetes_pod_label_{label}", "job_name") for label in reversed(_JOB_NAMES)),
-    # Volcano's controller sets it on its own jobs' pods. A PyTorchJob's pod has what its launcher wrote.
+    # Volcano's controller sets it on its own jobs' pods. A PyTorchJob's pod has its launcher's label.
     _from("__meta_kubernetes_pod_annotation_volcano_sh_queue_name", "queue"),
     _from("__meta_kubernetes_pod_label_volcano_sh_queue_name", "queue"),
 )
@@ -101,26 +101,26 @@ drop those of all teams (Prometheus, ``scrape_config``)."""
 
 @dataclass(frozen=True)
 class Scrape:
-    """Pods that are asked for metrics, by themselves (``PodMonitor``) or as endpoints of a service."""
+    """Pods that Prometheus scrapes, by themselves (``PodMonitor``) or as endpoints of a service."""
 
     name: str
     """Label ``job`` of its series, and name of the object."""
     kind: Literal["PodMonitor", "ServiceMonitor"]
     namespace: str
-    """Where they are; empty for every namespace."""
+    """Namespace of the pods; empty for every namespace."""
     selector: Mapping[str, str]
     """Labels of the pods or of the service."""
     port: str
     """Name of the port."""
     relabelings: tuple[Relabelling, ...] = ()
-    """Of the target, before it is asked."""
+    """Relabelings of the target, before the scrape."""
     metric_relabelings: tuple[Relabelling, ...] = ()
-    """Of each series that it answers with."""
+    """Relabelings of each series in its answer."""
     bounds: Mapping[str, int | str] = field(default_factory=dict)
-    """The most of an answer, by the names of the object's ``spec``; empty for no bounds."""
+    """Bounds of an answer, by the names of the object's ``spec``; empty for no bounds."""
 
     def spec(self) -> dict[str, Any]:
-        """The object's ``spec``."""
+        """Return the object's ``spec``."""
         named: Relabelling = {"targetLabel": "job", "replacement": self.name}
         endpoint: dict[str, Any] = {"port": self.port}
         endpoint["relabelings"] = [dict(each) for each in (named, *self.relabelings)]
@@ -188,5 +188,5 @@ SCRAPES: Sequence[Scrape] = (
     FSX_EXPORTER,
     TRAININGS,
 )
-"""Everything that is asked beside what kube-prometheus-stack asks by itself (node-exporter, kube-state-metrics, the
-kubelet with its containers, the API server, CoreDNS)."""
+"""Targets beside the ones of kube-prometheus-stack itself (node-exporter, kube-state-metrics, the kubelet with its
+containers, the API server, CoreDNS)."""

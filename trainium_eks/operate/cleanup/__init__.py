@@ -1,1 +1,2 @@
-"""What stays behind of a stack, what goes when it is destroyed, and how an interrupted update goes on."""
+"""Cleanup of a stack: export before a destroy, resources left in the account, and recovery after an interrupted
+update."""

@@ -1,4 +1,4 @@
-"""What runs: node groups, Auto Scaling groups, instances, clusters. It costs most."""
+"""Search for left-over compute: node groups, Auto Scaling groups, instances and clusters, which cost most."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -11,11 +11,12 @@ from trainium_eks.operate.preflight.tags import cluster_of, tags_of
 Json = Mapping[str, Any]
 
 ALIVE = ("pending", "running", "stopping", "stopped")
-"""States of an instance that is not gone."""
+"""States of an instance that has not been terminated."""
 
 
 def search(where: Where) -> list[LeftOver]:
-    """All of it. What EKS runs is listed by its node group, an instance by itself only where nothing else names it."""
+    """Return all left-over compute. A node group stands for its instances and Auto Scaling group; an instance is listed
+    by itself only where no other leftover names it."""
     found: list[LeftOver] = []
     running = _instances(where)
     for name in where.account.pages("eks", "list_clusters", "clusters"):
@@ -91,7 +92,7 @@ def _scaling_groups(where: Where) -> Iterator[LeftOver]:
 
 
 def _instances(where: Where) -> list[Json]:
-    """Those with the stack's marks."""
+    """Return the instances that carry the stack's marks."""
     alive = [{"Name": "instance-state-name", "Values": list(ALIVE)}]
     reservations = where.account.pages("ec2", "describe_instances", "Reservations", Filters=alive)
     return [
@@ -120,13 +121,13 @@ def _instance(where: Where, instance: Json) -> LeftOver:
 
 
 def _group_of(tags: Mapping[str, str]) -> str:
-    """``cluster:group``, as the state names a node group; empty for what no node group made."""
+    """Return ``cluster:group``, the name of a node group in the state; empty for a resource that no node group made."""
     group, cluster = tags.get("eks:nodegroup-name", ""), cluster_of(tags)
     return f"{cluster}:{group}" if group and cluster else ""
 
 
 def _hourly(types: Iterable[str]) -> float | None:
-    """On-Demand price of all, or None as soon as one has none."""
+    """Return the sum of the On-Demand prices, or None where a type has no price."""
     total = 0.0
     for each in types:
         price = CATALOGUE.price(each) if each in CATALOGUE else None

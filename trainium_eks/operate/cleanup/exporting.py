@@ -1,6 +1,6 @@
-"""Writing what a file system has and its S3 bucket lacks, before the file system is deleted.
+"""Export of a file system's changed files to its S3 bucket, before the file system is deleted.
 
-FSx deletes a linked file system without a backup. An export task copies what was changed since the last export; while
+FSx deletes a linked file system without a backup. An export task copies the files changed since the last export; while
 automatic export is on, FSx takes no such task, so it is switched off first (FSx API, DeleteFileSystem). A task in
 progress makes FSx refuse the deletion, so the export is waited for.
 """
@@ -29,12 +29,12 @@ Say = Callable[[str], None]
 
 
 class NotExported(Exception):  # noqa: N818 - reads as what it is where it is caught
-    """Something may be in the file system alone; the text says what, and what to do."""
+    """A failed export: the file system may hold data that its bucket lacks. The text names the reason and the mend."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long an export may take."""
+    """Time limit of an export."""
 
     seconds: float
     now: Callable[[], float] = time.monotonic
@@ -42,7 +42,7 @@ class Patience:
 
 
 def linked(state: StackState) -> tuple[str, ...]:
-    """The file systems of a stack that are linked to a bucket."""
+    """Return the ids of the stack's file systems that are linked to a bucket."""
     found = (str(each.inputs.get("fileSystemId") or each.outputs.get("fileSystemId") or "") for each in
              state.of_type(ASSOCIATION))  # fmt: skip
     return tuple(dict.fromkeys(each for each in found if each))
@@ -61,9 +61,10 @@ class Export:
         self._switched_off: list[Json] = []
 
     def run(self) -> None:
-        """Exports, and returns when the bucket has everything.
+        """Export the changed files, and return when the bucket has every one.
 
-        Automatic export stays off afterwards, until the link is deleted: :meth:`resume` tells how it goes on again.
+        Automatic export stays off afterwards, until the link is deleted: :meth:`resume` gives the commands that switch
+        it on.
 
         Raises:
             NotExported: files failed, or the time is over; in the first case automatic export is on again.
@@ -95,7 +96,7 @@ class Export:
             raise
 
     def resume(self) -> str:
-        """How automatic export is switched on again by hand; empty when nothing was switched off."""
+        """Return the commands that switch automatic export on again; empty when no link was switched off."""
         commands = [
             shlex.join(
                 [
@@ -139,7 +140,7 @@ class Export:
         self._switched_off = []
 
     def _set(self, association: Json, events: tuple[str, ...]) -> None:
-        """Sets what is exported by itself; what is imported stays."""
+        """Set the events that are exported automatically, and keep the import policy."""
         kept = {"AutoImportPolicy": policy} if (policy := association.get("S3", {}).get("AutoImportPolicy")) else {}
         with sessions.saying(f"change the automatic export of {self._file_system}"):
             self._fsx.update_data_repository_association(
@@ -156,7 +157,7 @@ class Export:
         return any(each["Lifecycle"] in UNDER_WAY for each in tasks)
 
     def _all(self, ask: Callable[..., Json], key: str) -> list[Json]:
-        """All pages of the file system's own; botocore has no paginator for them."""
+        """Return all pages of an answer about the file system; botocore has no paginator for these operations."""
         ours = [{"Name": "file-system-id", "Values": [self._file_system]}]
         found: list[Json] = []
         token = ""
@@ -168,7 +169,7 @@ class Export:
                 return found
 
     def _start(self, repository: str) -> str:
-        """Starts the export of everything; the task's id."""
+        """Start an export of all changed files, and return the task's id."""
         report = {
             "Enabled": True,
             "Format": "REPORT_CSV_20191124",
@@ -182,7 +183,7 @@ class Export:
         return str(answer["DataRepositoryTask"]["TaskId"])
 
     def _finish(self, task: str) -> None:
-        """Until the task has ended well."""
+        """Wait until the task has ended, and raise unless it wrote every file."""
         ended: list[Json] = []
         told = ""
 
@@ -213,7 +214,7 @@ class Export:
 
 
 class _TimeOver(Exception):  # noqa: N818 - what happened
-    """What was awaited did not happen in time."""
+    """The deadline of a wait passed."""
 
 
 def _events(association: Json) -> tuple[str, ...]:
@@ -221,7 +222,7 @@ def _events(association: Json) -> tuple[str, ...]:
 
 
 def _judge(task: Json, file_system: str) -> None:
-    """That a task which has ended wrote every file."""
+    """Raise :class:`NotExported` unless the ended task wrote every file."""
     failed = (task.get("Status") or {}).get("FailedCount", 0)
     if task["Lifecycle"] == "SUCCEEDED" and not failed:
         return

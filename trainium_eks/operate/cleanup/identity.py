@@ -12,7 +12,7 @@ Json = Mapping[str, Any]
 
 
 def roles(where: Where) -> Iterator[LeftOver]:
-    """IAM roles, each with what has to be taken from it first."""
+    """Yield IAM roles, each with the commands that detach its policies and profiles first."""
     for each in where.account.pages("iam", "list_roles", "Roles"):
         name = each["RoleName"]
         if not name.startswith(where.marks.prefix):
@@ -23,7 +23,7 @@ def roles(where: Where) -> Iterator[LeftOver]:
 
 
 def _role_commands(where: Where, role: str) -> Iterator[str]:
-    """IAM deletes a role only without policies and instance profiles."""
+    """Yield the commands that delete a role: IAM deletes a role only without policies and instance profiles."""
     ask, named = where.account.pages, ("--role-name", role)
     for policy in ask("iam", "list_attached_role_policies", "AttachedPolicies", RoleName=role):
         yield where.command("iam", "detach-role-policy", *named, "--policy-arn", policy["PolicyArn"])
@@ -37,7 +37,7 @@ def _role_commands(where: Where, role: str) -> Iterator[str]:
 
 
 def aliases(where: Where) -> Iterator[LeftOver]:
-    """Other names of keys."""
+    """Yield aliases of KMS keys."""
     for each in where.account.pages("kms", "list_aliases", "Aliases"):
         name = each["AliasName"]
         if why := where.marks.why(name, {}):
@@ -46,7 +46,7 @@ def aliases(where: Where) -> Iterator[LeftOver]:
 
 
 def instance_profiles(where: Where) -> Iterator[LeftOver]:
-    """Find instance profiles, by their names: IAM lists them without tags."""
+    """Yield instance profiles, found by their names: IAM lists them without tags."""
     for each in where.account.pages("iam", "list_instance_profiles", "InstanceProfiles"):
         name = each["InstanceProfileName"]
         if why := where.marks.why(name, {}):
@@ -60,7 +60,7 @@ def instance_profiles(where: Where) -> Iterator[LeftOver]:
 
 
 def budgets(where: Where) -> Iterator[LeftOver]:
-    """Find budgets, by their names: they are the account's, in no region."""
+    """Yield budgets, found by their names: they belong to the account and to no region."""
     account = where.account.caller().account
     for each in where.account.pages("budgets", "describe_budgets", "Budgets", AccountId=account):
         name = each["BudgetName"]
@@ -70,12 +70,13 @@ def budgets(where: Where) -> Iterator[LeftOver]:
 
 
 LISTED_ELSEWHERE = ("autoscaling", "budgets", "ec2", "eks", "elasticloadbalancing", "fsx", "iam", "logs")
-"""Services whose own lists are searched. The tagging API would name what they deleted hours ago, too."""
+"""Services searched through their own lists: for hours the tagging API names resources that these services have
+deleted."""
 
 
 def tagged(where: Where) -> Iterator[LeftOver]:
-    """Find everything else with the stack's tags, of any service: keys, buckets, image repositories, queues, rules of
-    events, workspaces, and resources of services that have no search here."""
+    """Yield all other resources with the stack's tags, of any service: keys, buckets, image repositories, queues, event
+    rules, workspaces, and resources of services that have no search here."""
     stack = where.marks.stack
     if not stack:
         return
@@ -104,7 +105,7 @@ def tagged(where: Where) -> Iterator[LeftOver]:
 
 
 def _any(where: Where, service: str, arn: str, rest: str, tags: Mapping[str, str]) -> LeftOver:
-    """Return a leftover of a service without a search of its own."""
+    """Return a leftover of a service that has no search here."""
     name, kind, note, price = rest.rpartition("/")[2], f"{service} {rest.partition('/')[0]}", "", None
     commands: tuple[str, ...] = ()
     if service == "sqs":
@@ -131,11 +132,12 @@ WORKSPACES: Mapping[str, tuple[str, str, str]] = {
     "aps": ("metrics workspace", "amp", "billed by sample; its metrics are lost with it"),
     "grafana": ("Grafana workspace", "grafana", "billed by user; dashboards that people made there are lost with it"),
 }
-"""Services of workspaces to what one is called, its command of the AWS CLI, and what its end means."""
+"""Workspace service to its kind, its command of the AWS CLI, and a note about deleting the workspace."""
 
 
 def _is_repository(marks: Marks, name: str) -> bool:
-    """Other programs of the account may tag alike, so the name has to be the one that stacks give."""
+    """Return whether a repository has the name that a stack gives: other programs of the account may use the same
+    tags."""
     return f"-{marks.stack.lower()}/" in name
 
 

@@ -1,4 +1,4 @@
-"""What a search finds, and what it could not look at."""
+"""Results of a search: leftovers, and the services that could not be searched."""
 
 import shlex
 from dataclasses import dataclass, field
@@ -9,36 +9,36 @@ from trainium_eks.model.catalogue import prices
 from trainium_eks.operate.cleanup.marks import Marks
 
 FREE = 0.0
-"""Price of what costs nothing by itself."""
+"""Price of a resource that costs nothing by itself."""
 
 
 @dataclass(frozen=True)
 class LeftOver:
-    """A thing in the account that carries the stack's marks."""
+    """A resource in the account that carries the stack's marks."""
 
     kind: str
     """``node group``."""
     name: str
-    """By which people and AWS know it."""
+    """Name or id that people and AWS use."""
     why: str
-    """Why it is taken for the stack's."""
+    """Mark by which it is taken for the stack's."""
     hourly_usd: float | None
-    """What it costs; None where no price is known."""
+    """USD an hour; None where no price is known."""
     commands: tuple[str, ...]
-    """What removes it, in order."""
+    """Commands that remove it, in order."""
     names: frozenset[str] = frozenset()
-    """By what the state would know it."""
+    """Names and ids under which the state may hold it."""
     owners: frozenset[str] = frozenset()
-    """Names of what made it: while the state holds one of them, it is in use."""
+    """Names of its makers: while the state holds one of them, it is in use."""
     goes_with: frozenset[str] = frozenset()
-    """Names of what takes it along when it is removed."""
+    """Names of resources that take it along when they are removed."""
     note: str = ""
-    """What a reader must know before removing it."""
+    """Remark that a reader must know before removing it."""
     live: bool = False
     """Whether it is a cluster in service."""
 
     def to_json(self) -> dict[str, Any]:
-        """For tools."""
+        """Return JSON for tools."""
         return {
             "kind": self.kind,
             "name": self.name,
@@ -51,7 +51,7 @@ class LeftOver:
 
 @dataclass(frozen=True)
 class NotLookedAt:
-    """What could not be searched."""
+    """A search that failed."""
 
     what: str
     """``load balancers``."""
@@ -60,43 +60,43 @@ class NotLookedAt:
 
 @dataclass(frozen=True)
 class Where:
-    """Where a search looks."""
+    """The account and the marks that a search looks for."""
 
     account: Account
     marks: Marks
 
     def command(self, service: str, operation: str, *arguments: str) -> str:
-        """A command of the AWS CLI, as it can be typed."""
+        """Return a command of the AWS CLI, quoted for a shell."""
         return shlex.join(["aws", service, operation, *arguments, "--region", self.account.region])
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a search of everything found."""
+    """The result of all searches."""
 
     found: tuple[LeftOver, ...]
-    """Dearest kind first."""
+    """Leftovers, the dearest kind first."""
     unseen: tuple[NotLookedAt, ...]
     pending: int = 0
     """Operations that an interrupted update left open."""
     has_state: bool = field(default=True)
-    """Whether what the stack still uses could be told from what was left."""
+    """Whether a state was given, by which resources in use are told from leftovers."""
     empty_state: bool = False
-    """Whether the state holds nothing in AWS: all that the stack has looks left over."""
+    """Whether the state holds nothing in AWS: every resource of the stack then looks left over."""
     live: tuple[str, ...] = ()
-    """Clusters in service that an empty state does not hold. Nothing is proposed for deletion then."""
+    """Clusters in service that an empty state does not hold. No deletion is proposed then."""
 
     @property
     def hourly_usd(self) -> float:
-        """What everything whose price is known costs."""
+        """Return the sum of the known prices, in USD an hour."""
         return sum(each.hourly_usd or 0.0 for each in self.found)
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Kinds without a known price, each once."""
+        """Return the kinds without a known price, each once."""
         return tuple(dict.fromkeys(each.kind for each in self.found if each.hourly_usd is None))
 
 
 def monthly(usd: float) -> float:
-    """A monthly price by the hour."""
+    """Return the hourly price for a price by the month."""
     return usd / prices.HOURS_PER_MONTH

@@ -1,4 +1,4 @@
-"""By what a thing in AWS is known to be a stack's: its tags, its name, its cluster, its VPC."""
+"""Marks by which an AWS resource is recognised as a stack's: its tags, its name, its cluster, its VPC."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -10,16 +10,16 @@ PARTS = (
     *("autoscaler", "budget", "cluster", "fsx", "gpu", "grafana", "idle", "images", "karpenter", "key", "logs"),
     *("metrics", "network", "neuron", "volcano", "volumes"),
 )
-"""How names go on after ``trn-<stack>-``, by the components of a stack. Without them `trn-dev-` would also begin the
-names of a stack `dev-2`."""
+"""Parts that follow ``trn-<stack>-`` in names, by the components of a stack. Without them `trn-dev-` would also begin
+the names of a stack `dev-2`."""
 
 _FOLDERS = ("/aws/eks/", "/aws/fsx/", "/aws/containerinsights/", "/trainium-eks/", "alias/", "eks-cluster-sg-")
-"""What services put before a name."""
+"""Prefixes that services put before a name."""
 
 
 @dataclass(frozen=True)
 class Marks:
-    """What marks a stack's things, or one cluster's."""
+    """The marks of a stack's resources, or of one cluster's."""
 
     stack: str = ""
     """Empty when only a cluster is known."""
@@ -30,21 +30,22 @@ class Marks:
 
     @property
     def prefix(self) -> str:
-        """How names begin."""
+        """Return the prefix of the names."""
         return f"trn-{self.stack}-" if self.stack else self.cluster
 
     def within(self, vpcs: Iterable[str]) -> "Marks":
-        """The same, with the VPCs that the stack made."""
+        """Return the same marks with the VPCs that the stack made."""
         return replace(self, vpcs=frozenset(vpcs))
 
     def is_cluster(self, name: str) -> bool:
-        """Whether a cluster of this name is the one, or the stack's. Pulumi ends names with seven digits."""
+        """Return whether a cluster's name is the given cluster's, or one of the stack's, which Pulumi ends with seven
+        digits."""
         if self.cluster:
             return name == self.cluster
         return re.fullmatch(rf"trn-{re.escape(self.stack)}-cluster-eks-[0-9a-f]{{7}}", name) is not None
 
     def why(self, name: str, tags: Mapping[str, str], vpc: str = "") -> str:
-        """Why a thing is the stack's; empty when it is not.
+        """Return the mark by which a resource is the stack's; empty when it is not.
 
         Args:
             name: its own name; empty when only a tag names it.

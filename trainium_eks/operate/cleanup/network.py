@@ -1,4 +1,5 @@
-"""What connects: load balancers, NAT gateways, addresses, endpoints, interfaces, and the VPC around them."""
+"""Search for left-over network resources: load balancers, NAT gateways, addresses, endpoints, interfaces, and their
+VPC."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,17 +14,18 @@ from trainium_eks.operate.preflight.tags import cluster_of, tags_of
 Json = Mapping[str, Any]
 
 TAGS_AT_ONCE = 20
-"""Load balancers of which AWS tells the tags in one call."""
+"""Load balancers in one call that describes tags."""
 
 
 def own_vpcs(account: Account, marks: Marks) -> frozenset[str]:
-    """The VPCs that the stack made: by their tags, never those that it only uses."""
+    """Return the ids of the VPCs that the stack made, by their tags; VPCs that the stack only uses are left out."""
     found = account.pages("ec2", "describe_vpcs", "Vpcs")
     return frozenset(each["VpcId"] for each in found if marks.why("", tags_of(each.get("Tags", ()))))
 
 
 def load_balancers(where: Where) -> Iterator[LeftOver]:
-    """Those that Kubernetes made for Services and Ingresses: they, and their interfaces, hold up a VPC's deletion."""
+    """Yield load balancers that Kubernetes made for Services and Ingresses: they, and their interfaces, hold up a VPC's
+    deletion."""
     account = where.account
     found = account.pages("elbv2", "describe_load_balancers", "LoadBalancers")
     for some in _batches(found):
@@ -71,28 +73,28 @@ def _batches(found: list[Json]) -> Iterator[list[Json]]:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of thing that EC2 lists with its id, its tags and mostly its VPC."""
+    """A kind of EC2 resource, listed with its id, its tags and mostly its VPC."""
 
     name: str
     operation: str
     key: str
-    """Under which the answer has them."""
+    """Key of the list in the answer."""
     id: str
     """Field of the id."""
     remove: tuple[str, str]
     """Operation of the AWS CLI and the option for the id."""
     hourly: Callable[[Json], float] = lambda _: FREE
     counts: Callable[[Json], bool] = lambda _: True
-    """Whether it is one that can be left over."""
+    """Whether an entry can be a leftover."""
     called: str = ""
-    """Field of a name."""
+    """Field of the name; empty for none."""
     note: str = ""
     detach: tuple[str, str] | None = None
-    """What has to be done before, and the option for the VPC."""
+    """Operation that must come first, and its option for the VPC."""
 
     @property
     def plural(self) -> str:
-        """``public addresses``."""
+        """Return the plural of the name (``public addresses``)."""
         return f"{self.name}es" if self.name.endswith("s") else f"{self.name}s"
 
 
@@ -119,7 +121,7 @@ KINDS = (
     Kind(
         "network interface", "describe_network_interfaces", "NetworkInterfaces", "NetworkInterfaceId",
         ("delete-network-interface", "--network-interface-id"),
-        # One in use goes with what uses it; AWS' own can only be removed by AWS.
+        # An interface in use goes with its user; only AWS can remove its own interfaces.
         counts=lambda each: each["Status"] == "available" and not each.get("RequesterManaged"),
         note="holds up its subnet and its security groups",
     ),
@@ -156,11 +158,11 @@ KINDS = (
         "VPC", "describe_vpcs", "Vpcs", "VpcId", ("delete-vpc", "--vpc-id"), note="last: after all that is in it"
     ),
 )  # fmt: skip
-"""In the order in which they can be removed."""
+"""Kinds in the order in which they can be removed."""
 
 
 def search(where: Where, kind: Kind) -> Iterator[LeftOver]:
-    """What there is of a kind of EC2's."""
+    """Yield leftovers of one kind of EC2 resource."""
     for each in where.account.pages("ec2", kind.operation, kind.key):
         tags, identity = tags_of(each.get("Tags", ())), str(each.get(kind.id, ""))
         called = str(each.get(kind.called, "")) if kind.called else ""
@@ -183,7 +185,7 @@ def search(where: Where, kind: Kind) -> Iterator[LeftOver]:
 
 
 def _made_with(called: str, tags: Mapping[str, str]) -> frozenset[str]:
-    """The cluster that takes its own security group along."""
+    """Return the cluster that removes its own security group, by the group's name and tags."""
     return frozenset({cluster_of(tags)} - {""}) if called.startswith("eks-cluster-sg-") else frozenset()
 
 

@@ -1,4 +1,5 @@
-"""What of a stack is in the account and not in its state. Reads AWS and changes nothing."""
+"""Search for resources of a stack that the account holds and the stack's state does not. Reads AWS and changes
+nothing."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -27,14 +28,14 @@ SEARCHES: tuple[tuple[str, Search], ...] = (
     ("roles", identity.roles),
     ("instance profiles", identity.instance_profiles),
 )
-"""What is searched, in the order in which it is shown: what costs most first, and what something else holds last."""
+"""Searches in the order shown: the dearest resources first, and resources held by others last."""
 
 AT_A_TIME = 8
-"""Searches. More would be throttled."""
+"""Searches at the same time. More would be throttled."""
 
 
 def look(account: Account, marks: Marks, state: StackState | None) -> Result:
-    """Searches the account.
+    """Search the account, and return the leftovers.
 
     Args:
         account: with the region of the stack.
@@ -75,7 +76,8 @@ def _searched(where: Where, what: str, search: Search) -> list[LeftOver] | NotLo
 
 
 def left_over(found: Iterable[LeftOver], in_state: frozenset[str]) -> list[LeftOver]:
-    """What the state does not hold, nor anything that the state holds made; without what goes with something else."""
+    """Return the resources that neither the state nor a resource in the state owns, without those removed along with
+    another."""
     marked = list(found)
     lost = [each for each in marked if not in_state & (each.names | each.owners | each.goes_with)]
     names = frozenset(name for each in lost for name in each.names)

@@ -1,7 +1,7 @@
-"""What to do about each operation that an interrupted update left open. Reads AWS; changes neither it nor the state.
+"""Advice on each operation that an interrupted update left open. Reads AWS; changes neither AWS nor the state.
 
-The engine knows that a creation began and not how it ended. ``pulumi refresh`` settles the others by itself; what was
-being created has to be imported where AWS has it, and cleared where it has not (pulumi/pulumi#10394).
+The engine knows that a creation began and not how it ended. ``pulumi refresh`` settles all other operations by itself;
+a resource under creation has to be imported where AWS has it, and cleared where it has not (pulumi/pulumi#10394).
 """
 
 import shlex
@@ -16,8 +16,8 @@ from trainium_eks.operate.cleanup.state import PendingOperation, StackState, Sta
 from trainium_eks.operate.preflight.tags import tags_of
 
 Action = Literal["import", "clear", "refresh", "look"]
-"""``import`` by the id that was found, ``clear`` what AWS does not have, ``refresh`` settles it alone, ``look``
-yourself: it could not be told."""
+"""``import`` by the id that was found, ``clear`` an operation for a resource that AWS does not have, ``refresh`` for
+one that a refresh settles alone, ``look`` for one that the user must decide."""
 
 Json = Mapping[str, Any]
 
@@ -29,26 +29,26 @@ class Found:
     id: str
     """As Pulumi knows it."""
     status: str = ""
-    """AWS' own, where it has one."""
+    """Status of AWS, where the service gives one."""
 
 
 @dataclass(frozen=True)
 class Advice:
-    """What to do about one operation."""
+    """Advice on one open operation."""
 
     operation: PendingOperation
     action: Action
     reason: str
     id: str = ""
-    """Of what is to be imported."""
+    """Id to import."""
 
     @property
     def urn(self) -> str:
-        """Of its resource."""
+        """Return the URN of the operation's resource."""
         return self.operation.resource.urn
 
     def to_json(self) -> dict[str, Any]:
-        """For tools."""
+        """Return JSON for tools."""
         return {
             "urn": self.urn,
             "type": self.operation.resource.type,
@@ -60,12 +60,12 @@ class Advice:
 
 
 def advise(account: Account, state: StackState) -> list[Advice]:
-    """What to do about each open operation, in the state's order."""
+    """Return advice on each open operation, in the state's order."""
     return [_advise(account, state, each) for each in state.pending]
 
 
 def commands(stack: str, advice: Iterable[Advice]) -> list[str]:
-    """The commands that do all of it, in order; none when there is nothing to do.
+    """Return the commands that carry out the advice, in order; none for no advice.
 
     Not ``pulumi refresh --import-pending-creates``: the engine 3.272 took that for a creation that is done with, and
     dropped it without an import.
@@ -82,7 +82,8 @@ def commands(stack: str, advice: Iterable[Advice]) -> list[str]:
 
 
 def _import(stack: str, advice: Advice) -> str:
-    """Imports under the name, parent and provider of the program, so that the next update finds it."""
+    """Return the command that imports under the program's name, parent and provider, so that the next update finds
+    it."""
     resource = advice.operation.resource
     parts = ["pulumi", "import", resource.type, resource.name, advice.id, "--stack", stack]
     if resource.parent and "::pulumi:pulumi:Stack::" not in resource.parent:
@@ -164,7 +165,7 @@ Finder = Callable[[Account, StateResource], Iterable[Found]]
 
 
 def _text(resource: StateResource, key: str) -> str:
-    """An input by which it is found.
+    """Return an input by which the resource is found.
 
     Raises:
         NotChecked: the state does not hold it, or keeps it secret; then nothing may be concluded.
@@ -175,7 +176,7 @@ def _text(resource: StateResource, key: str) -> str:
 
 
 def _known(resource: StateResource, key: str) -> str:
-    """An input; empty where the state does not hold it."""
+    """Return an input; empty where the state does not hold it."""
     value = resource.inputs.get(key)
     return value if isinstance(value, str) else ""
 
@@ -274,7 +275,7 @@ def _of_ec2(kind: network.Kind) -> Finder:
 
 
 def _name_tag(resource: StateResource) -> str:
-    """The name that the program gives by a tag.
+    """Return the name that the program gives by a tag.
 
     Raises:
         NotChecked: it gives none.
@@ -315,4 +316,4 @@ FINDERS: Mapping[str, Finder] = MappingProxyType(
         **{type_: _of_ec2(kind) for type_, name in _EC2.items() for kind in network.KINDS if kind.name == name},
     }
 )
-"""How a resource whose id nobody knows is found again, by type."""
+"""Functions that find a resource of unknown id, by type."""

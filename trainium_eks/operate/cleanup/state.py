@@ -1,4 +1,4 @@
-"""What Pulumi's state says of a stack: its resources, and the operations that an interrupted update left open."""
+"""Pulumi's state of a stack: its resources, and the operations that an interrupted update left open."""
 
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +14,7 @@ Json = Any
 
 
 class StateError(Exception):
-    """The state cannot be read; the text says why and what mends it."""
+    """A state that cannot be read. The text names the reason and the mend."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class StateResource:
     type: str
     """``aws:eks/nodeGroup:NodeGroup``."""
     id: str = ""
-    """The provider's id; empty for a component, and for what was never made."""
+    """The provider's id; empty for a component, and for a resource that was never made."""
     inputs: Mapping[str, Json] = field(default_factory=dict)
     outputs: Mapping[str, Json] = field(default_factory=dict)
     parent: str = ""
@@ -35,13 +35,13 @@ class StateResource:
 
     @property
     def name(self) -> str:
-        """Name in the program: ``trn-dev-cluster-cpu-nodes``."""
+        """Return the name in the program: ``trn-dev-cluster-cpu-nodes``."""
         return self.urn.rpartition("::")[2]
 
 
 @dataclass(frozen=True)
 class PendingOperation:
-    """An operation of which the engine does not know how it ended."""
+    """An operation with an end that the engine does not know."""
 
     kind: str
     """``creating``, ``updating``, ``deleting``, ``reading`` or ``importing``."""
@@ -57,14 +57,14 @@ class StackState:
 
     @staticmethod
     def parse(text: str, source: str) -> "StackState":
-        """Reads what ``pulumi stack export`` prints.
+        """Parse the output of ``pulumi stack export``.
 
         Args:
-            text: it.
-            source: where it comes from, for messages.
+            text: the output.
+            source: its origin, for messages.
 
         Raises:
-            StateError: it is something else.
+            StateError: the text is not such an output.
         """
         try:
             deployment = parse_json(text)["deployment"] or {}
@@ -82,7 +82,7 @@ class StackState:
 
     @staticmethod
     def ask(stack: str, project: Path) -> "StackState":
-        """Asks Pulumi.
+        """Export the state with Pulumi.
 
         Raises:
             StateError: Pulumi is not on PATH, or refuses.
@@ -98,21 +98,22 @@ class StackState:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing in AWS is in it: never brought up, destroyed, or another backend's."""
+        """Return whether the state holds nothing in AWS: never brought up, destroyed, or another backend's."""
         return not any(each.id and each.type.startswith("aws:") for each in self.resources)
 
     def of_type(self, type_: str) -> Iterator[StateResource]:
-        """Resources of a type that exist."""
+        """Yield the resources of a type that exist."""
         return (each for each in self.resources if each.type == type_ and each.id)
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """By what AWS knows what the state holds: ids, ARNs, names, and what EKS made for it."""
+        """Return the ids, ARNs and names in AWS of all resources in the state, and of the resources that EKS made for
+        them."""
         return frozenset(name for each in self.resources if each.id for name in _names(each))
 
     @property
     def region(self) -> str:
-        """Region of the stack's AWS provider; empty where the state does not say."""
+        """Return the region of the stack's AWS provider; empty where the state does not name one."""
         providers = (each for each in self.resources if each.type == "pulumi:providers:aws")
         return next((str(each.inputs["region"]) for each in providers if each.inputs.get("region")), "")
 

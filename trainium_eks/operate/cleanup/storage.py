@@ -1,4 +1,4 @@
-"""What holds data: file systems and their backups, volumes of claims, log groups."""
+"""Search for left-over storage: file systems and their backups, volumes of claims, log groups."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,13 +12,13 @@ from trainium_eks.operate.preflight.tags import cluster_of, tags_of
 Json = Mapping[str, Any]
 
 CLAIM = ("kubernetes.io/created-for/pvc/namespace", "kubernetes.io/created-for/pvc/name")
-"""Tags by which the CSI driver notes the claim that a volume was made for."""
+"""Tags in which the CSI driver notes the claim that a volume was made for."""
 
 GIB = 1024**3
 
 
 def file_systems(where: Where) -> Iterator[LeftOver]:
-    """FSx file systems, of the stack and of claims."""
+    """Yield FSx file systems, of the stack and of claims."""
     for each in where.account.pages("fsx", "describe_file_systems", "FileSystems"):
         tags, identity = tags_of(each.get("Tags", ())), each["FileSystemId"]
         why = where.marks.why("", tags, each.get("VpcId", ""))
@@ -67,7 +67,7 @@ def _file_system_note(file_system: Json, *, linked: bool, kept: bool) -> str:
 
 
 def backups(where: Where) -> Iterator[LeftOver]:
-    """Backups of FSx file systems: the last copy of what a destroyed stack held."""
+    """Yield backups of FSx file systems: the last copy of a destroyed stack's data."""
     for each in where.account.pages("fsx", "describe_backups", "Backups"):
         file_system = each.get("FileSystem") or {}
         tags = {**tags_of(file_system.get("Tags", ())), **tags_of(each.get("Tags", ()))}
@@ -89,7 +89,7 @@ def backups(where: Where) -> Iterator[LeftOver]:
 
 
 def volumes(where: Where) -> Iterator[LeftOver]:
-    """EBS volumes: those of claims, which outlive their cluster, and those that no instance uses."""
+    """Yield EBS volumes: volumes of claims, which outlive their cluster, and volumes that no instance uses."""
     for each in where.account.pages("ec2", "describe_volumes", "Volumes"):
         tags, identity = tags_of(each.get("Tags", ())), each["VolumeId"]
         why = where.marks.why("", tags)
@@ -119,7 +119,7 @@ def _volume_hourly(volume: Json) -> float | None:
 
 
 def log_groups(where: Where) -> Iterator[LeftOver]:
-    """CloudWatch log groups. EKS makes a deleted cluster's anew for its last lines, without tags."""
+    """Yield CloudWatch log groups. EKS recreates a deleted cluster's group for its last lines, without tags."""
     for each in _unique_groups(where):
         name = each["logGroupName"]
         why = where.marks.why(name, {})

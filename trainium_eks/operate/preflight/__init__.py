@@ -1,1 +1,2 @@
-"""What ``trn check`` asks of AWS before anything is built: quotas, capacity, versions, rights. It only reads."""
+"""Checks of an AWS account before a stack is built (``trn check``): quotas, capacity, versions, rights. They only
+read."""

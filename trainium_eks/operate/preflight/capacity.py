@@ -1,4 +1,4 @@
-"""Where instances come from: zones that offer a type, Capacity Reservations, Capacity Blocks, placement groups."""
+"""Checks of EC2 capacity: zones that offer a type, Capacity Reservations, Capacity Blocks, placement groups."""
 
 import datetime
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +17,7 @@ _COMING = ("scheduled", "payment-pending", "pending", "assessing", "delayed")
 
 
 def questions(needs: Needs, account: Account, now: Clock) -> Iterator[Question]:
-    """A question for each type and its zones, each reservation, each existing placement group."""
+    """Yield a question for each type and its zones, each reservation, each existing placement group."""
     looked = _Looked(account, now)
     for type_ in dict.fromkeys(group.instance_type for group in needs.groups if group.instance_type):
         groups = [group for group in needs.groups if group.instance_type == type_]
@@ -32,14 +32,14 @@ def questions(needs: Needs, account: Account, now: Clock) -> Iterator[Question]:
 
 
 class _Looked:
-    """Looks at EC2's capacity."""
+    """Checks of EC2's capacity."""
 
     def __init__(self, account: Account, now: Clock) -> None:
         self._account = account
         self._now = now
 
     def offered(self, type_: str, groups: list[Group]) -> Verdict:
-        """Whether every zone of the groups offers the type to this account."""
+        """Check that every zone of the groups offers the type to this account."""
         by_id = all(zone.rpartition("-")[2].startswith("az") for group in groups for zone in group.zones)
         offers = self._account.pages(
             "ec2",
@@ -59,7 +59,7 @@ class _Looked:
         return failed(f"{where}; offered in {', '.join(zones)}", _move(groups, lacking, zones))
 
     def reserved(self, group: Group) -> Verdict:
-        """Whether a reservation is there when the group starts, for its type, in its zone, for its size."""
+        """Check that a reservation is there when the group starts, for its type, in its zone, for its size."""
         try:
             answer = self._account.call(
                 "ec2", "describe_capacity_reservations", CapacityReservationIds=[group.reservation]
@@ -137,7 +137,7 @@ class _Looked:
         return None
 
     def placement(self, name: str) -> Verdict:
-        """Whether an existing placement group is there, and a cluster one."""
+        """Check that an existing placement group is there, and a cluster one."""
         try:
             answer = self._account.call("ec2", "describe_placement_groups", GroupNames=[name])["PlacementGroups"]
         except RequestError as error:
@@ -181,7 +181,7 @@ def _date(when: datetime.datetime) -> str:
 
 
 def _until(when: datetime.datetime, now: datetime.datetime) -> str:
-    """How long until then: ``in 9 days``."""
+    """Return the time until then: ``in 9 days``."""
     hours = int((when - now).total_seconds() // 3600)
     if hours < 48:
         return f"in {max(hours, 1)} {'hour' if hours <= 1 else 'hours'}"

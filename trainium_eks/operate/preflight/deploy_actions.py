@@ -11,9 +11,9 @@ class Tags(Enum):
     NONE = "none"
     """No tag decides: names do, or nothing does."""
     REQUEST = "request"
-    """Those that a new resource gets."""
+    """Tags that a new resource gets."""
     RESOURCE = "resource"
-    """Those that the resource has."""
+    """Tags that the resource has."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Ask:
     context: Mapping[str, str] = field(default_factory=dict)
     """Further condition keys; their values have words, too."""
     of: str = ""
-    """Input that holds the id of the thing, or several: a parent of the resource, whose id is the word ``parent`` and
-    the id's last part ``end``. A parent that the program does not make has no tags that are known. Empty for the
+    """Input with the id of the thing, or several: a parent of the resource. The word ``parent`` stands for its id and
+    ``end`` for the id's last part. A parent that the program does not make has no tags that are known. Empty for the
     resource itself."""
 
 

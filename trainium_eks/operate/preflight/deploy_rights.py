@@ -51,10 +51,10 @@ def needed(graph: Graph, place: AccountRegion) -> tuple[IamRequest, ...]:
     owners = _Owners(graph)
     types = sorted({each.type for each in graph.resources} & NEEDS.keys())
     first = [graph.of_type(type_)[0] for type_ in types]
-    # Of the attachments every one, because each has a policy of its own.
+    # Every attachment, because each has another policy.
     others = graph.of_type("aws:iam/rolePolicyAttachment:RolePolicyAttachment")
     found = {str(each): each for resource in (*first, *others) for _, each in _of(resource, owners, place)}
-    # Tags of what is being made: one of them speaks for all.
+    # Tags of new resources: one of them speaks for all.
     tagging = [text for text, each in found.items() if "ec2:CreateAction" in each.context]
     return tuple(each for text, each in found.items() if text not in tagging[1:])
 
@@ -121,7 +121,7 @@ def _requests(
             if name:
                 value = getattr(place, name, None)
                 text = text.replace(f"{{{name}}}", str(words.get(name) or "x") if value is None else value)
-        # What recording makes up: the account, and the ends of names.
+        # Invented by recording: the account, and the ends of names.
         return re.sub(r"\bsim-([0-9a-f]{7})[0-9a-f]?", r"\1", text).replace(ACCOUNT, place.account)
 
     context: dict[str, str | Sequence[str]] = {"aws:PrincipalAccount": place.account}

@@ -27,7 +27,7 @@ _FSX_TO_S3 = "s3.data-source.lustre.fsx.amazonaws.com"
 
 
 def _ec2(kind: str, create: str, *owned: str) -> Asks:
-    """Return the actions on a resource of EC2, which is made with its tags and later told from others by them."""
+    """Return the actions on an EC2 resource, which is created with tags and later recognised by them."""
     arn = f"{_EC2}:{kind}/{{id}}"
     return (
         *makes(arn, f"ec2:{create}"),
@@ -57,7 +57,7 @@ def _encrypts(*more: str) -> Asks:
 
 
 def _rule(way: str) -> Asks:
-    """Return the actions on a security group and on its rule (with tags of its own)."""
+    """Return the actions on a security group and on its rule, which has separate tags."""
     return (
         *_parent(
             "security-group", "securityGroupId", f"ec2:AuthorizeSecurityGroup{way}", f"ec2:RevokeSecurityGroup{way}",
@@ -395,4 +395,4 @@ _OPERATIONS: Mapping[str, Asks] = {
 }  # fmt: skip
 
 NEEDS: Mapping[str, Asks] = {**_NETWORK, **_STORAGE, **_CLUSTERS, **_IDENTITY, **_OPERATIONS}
-"""Resource type to what it takes; a type of another service asks nothing that is known here."""
+"""Resource type to its actions; a type of another service has no action known here."""

@@ -1,4 +1,4 @@
-"""Finding: what was asked of AWS, what it answered, and what to do about it."""
+"""Question, verdict and finding: a query of AWS, its answer, and the remedy."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -7,14 +7,14 @@ from typing import Any
 
 
 class Outcome(StrEnum):
-    """How a question ended."""
+    """The outcome of a question."""
 
     PASS = "pass"
     """AWS has what the stack needs."""
     WARN = "warn"
-    """It works, and the reader should know something first."""
+    """The deployment works, and the reader should know something first."""
     FAIL = "fail"
-    """An ``up`` would fail, or wait for what does not come."""
+    """An ``up`` would fail, or wait for a resource that never comes."""
     NOT_CHECKED = "not checked"
     """AWS could not be asked: no credentials, a missing right, throttling, no network."""
 
@@ -25,24 +25,24 @@ class Verdict:
 
     outcome: Outcome
     detail: str
-    """What was found; one line."""
+    """Finding; one line."""
     remedy: str = ""
-    """What mends it, with the number or the command; one line."""
+    """Remedy, with the number or the command; one line."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """One thing to ask of AWS."""
+    """One question to AWS."""
 
     id: str
-    """``<section>/<what>``: the same in every run, so that tools can follow it (``quotas/L-2C3B7624``)."""
+    """``<section>/<subject>``: the same in every run, so that tools can follow it (``quotas/L-2C3B7624``)."""
     subject: str
-    """What is looked at, as people call it."""
+    """Subject in words for people."""
     ask: Callable[[], Verdict]
-    """Asks and judges.
+    """Query AWS and return the verdict.
 
     Raises:
-        NotChecked: AWS could not be asked.
+        NotChecked: AWS could not be queried.
     """
 
 
@@ -58,24 +58,24 @@ class Finding:
 
     @property
     def section(self) -> str:
-        """The first part of the id (``quotas``)."""
+        """Return the first part of the id (``quotas``)."""
         return self.id.split("/", 1)[0]
 
     def to_json(self) -> dict[str, Any]:
-        """The finding as plain data."""
+        """Return the finding as plain data."""
         return {**asdict(self), "outcome": self.outcome.value}
 
 
 def passed(detail: str) -> Verdict:
-    """As the stack needs it."""
+    """Return a verdict that the account meets the stack's needs."""
     return Verdict(Outcome.PASS, detail)
 
 
 def warned(detail: str, remedy: str) -> Verdict:
-    """As the stack needs it, but."""
+    """Return a verdict that the account meets the stack's needs with a reservation."""
     return Verdict(Outcome.WARN, detail, remedy)
 
 
 def failed(detail: str, remedy: str) -> Verdict:
-    """Not as the stack needs it."""
+    """Return a verdict that the account does not meet the stack's needs."""
     return Verdict(Outcome.FAIL, detail, remedy)

@@ -1,4 +1,4 @@
-"""Who deploys, where, and with which rights."""
+"""Checks of the deployer's account, region and rights."""
 
 import json
 from collections import Counter
@@ -30,11 +30,11 @@ SERVICE_ROLES: Mapping[str, str] = {
     "spot.amazonaws.com": "AWSServiceRoleForEC2Spot",
     "fsx.amazonaws.com": "AWSServiceRoleForAmazonFSx",
 }
-"""Service to the role that it has in each account that uses it (the services' own user guides)."""
+"""Service to its service-linked role, in each account that uses the service (the services' own user guides)."""
 
 
 def questions(needs: Needs, account: Account) -> Iterator[Question]:
-    """Account, region, access entries, rights, service-linked roles."""
+    """Yield the questions about account, region, access entries, rights and service-linked roles."""
     looked = _Looked(needs, account)
     yield Question("account/id", "account", looked.account)
     yield Question("account/region", "region", looked.region)
@@ -49,14 +49,14 @@ def questions(needs: Needs, account: Account) -> Iterator[Question]:
 
 
 class _Looked:
-    """Looks at the caller."""
+    """Checks of the caller."""
 
     def __init__(self, needs: Needs, account: Account) -> None:
         self._needs = needs
         self._account = account
 
     def account(self) -> Verdict:
-        """Whether the credentials are of an account that the config allows."""
+        """Check that the credentials belong to an account that the config allows."""
         caller = self._account.caller()
         allowed = self._needs.accounts
         if not allowed:
@@ -69,9 +69,9 @@ class _Looked:
         return passed(f"{caller.account}, as {caller.arn}")
 
     def region(self) -> Verdict:
-        """Whether the account has the region switched on."""
+        """Check that the account has the region enabled."""
         region = self._account.region
-        # A region that is off answers nothing, so another one of the partition is asked.
+        # A disabled region answers nothing, so another region of the partition is queried.
         home = {"aws": "us-east-1", "aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1"}.get(
             self._account.partition, region
         )
@@ -92,7 +92,8 @@ class _Looked:
         return passed(f"{region} is enabled")
 
     def deployer(self) -> Verdict:
-        """Whether EKS will take an access entry twice: whoever makes the cluster has one already."""
+        """Check that no access entry names the deployer: EKS gives the cluster's creator an entry, and refuses a
+        second."""
         caller = self._account.caller()
         for arn, resource in self._needs.admins.items():
             if _is_same(arn, caller.account, caller.role, caller.arn):
@@ -102,7 +103,7 @@ class _Looked:
         return passed("the deployer is in no other access entry")
 
     def service_role(self, service: str) -> Verdict:
-        """Whether the service's own role is there; AWS makes it at the first use."""
+        """Check that the service-linked role exists; AWS creates it at the first use."""
         role = SERVICE_ROLES[service]
         try:
             self._account.call("iam", "get_role", RoleName=role)
@@ -114,7 +115,7 @@ class _Looked:
         return passed("there")
 
     def rights(self) -> Verdict:
-        """Whether IAM would let the deployer do all that the program's types ask for."""
+        """Check that IAM allows the deployer all actions that the program's resource types need."""
         caller = self._account.caller()
         place = AccountRegion(
             caller.account, self._account.region, self._account.partition, self._needs.permissions_boundary
@@ -134,7 +135,7 @@ class _Looked:
         return failed(f"{len(missing)} of {actions} actions are denied: {shown}{more}", remedy)
 
     def boundary(self) -> Verdict:
-        """Return whether roles within the boundary may use the buckets and keys that others made."""
+        """Check that roles within the boundary may use the existing buckets and keys."""
         arn, iam = self._needs.permissions_boundary, partial(self._account.call, "iam")
         version = iam("get_policy", PolicyArn=arn)["Policy"]["DefaultVersionId"]
         found = iam("get_policy_version", PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"]
@@ -171,7 +172,8 @@ class _Looked:
         return failed(f"{arn} denies {', '.join(missing)}", remedy)
 
     def _principal(self) -> str:
-        """ARN that IAM simulates: the user's, or that of the role, whose path a session does not tell."""
+        """Return the ARN that IAM simulates: the user's, or the role's, read from IAM because a session's ARN lacks the
+        role's path."""
         caller = self._account.caller()
         if not caller.role:
             return caller.arn
@@ -181,7 +183,7 @@ class _Looked:
             return f"arn:{self._account.partition}:iam::{caller.account}:role/{caller.role}"
 
     def _refused(self, principal: str, asked: Iterable[IamRequest]) -> list[str]:
-        """The actions that IAM would deny on some resource, each once."""
+        """Return the actions that IAM would deny on some resource, each once."""
         together: dict[str, list[IamRequest]] = {}
         for request in asked:
             together.setdefault(f"{request.resource} {sorted(request.context.items())}", []).append(request)
@@ -212,7 +214,8 @@ class _Looked:
 
 
 def _is_same(arn: str, account: str, role: str, caller: str) -> bool:
-    """Whether an access entry's ARN is the caller's: a session does not tell the path of its role."""
+    """Return whether an access entry's ARN is the caller's. The paths of roles are ignored, because a session's ARN
+    lacks them."""
     if not role:
         return arn == caller
     return f"::{account}:role/" in arn and arn.rpartition("/")[2] == role

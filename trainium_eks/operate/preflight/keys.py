@@ -15,7 +15,7 @@ KEY = "aws:kms/key:Key"
 
 
 def questions(needs: Needs, account: Account, present: Present) -> Iterator[Question]:
-    """Whether the key that the config names can be used; without one, whether there is one to be used again."""
+    """Yield a question about the key that the config names; without one, about a key of an earlier stack."""
     named = needs.config.kept_key_arn if needs.config else None
     if named is not None:
         yield Question("keys/kept", f"KMS key {named.rpartition('/')[2]}", partial(_usable, needs, account, named))
@@ -24,7 +24,7 @@ def questions(needs: Needs, account: Account, present: Present) -> Iterator[Ques
 
 
 def _usable(needs: Needs, account: Account, arn: str) -> Verdict:
-    """Judge whether the key is enabled, and made by a stack of this name."""
+    """Check that the key is enabled, and made by a stack of this name."""
     try:
         state = _state(account, arn)
     except RequestError as error:
@@ -43,7 +43,7 @@ def _usable(needs: Needs, account: Account, arn: str) -> Verdict:
 
 
 def _offered(needs: Needs, account: Account, present: Present) -> Verdict:
-    """Whether an enabled key is left of an earlier stack. A running stack has its own, which looks the same."""
+    """Check that no enabled key is left of an earlier stack. A running stack has its own, which looks the same."""
     if present.cluster() is not None:
         return passed("not looked for: the stack is there")
     arns = sorted(key["ResourceARN"] for key in _kept(needs, account))
@@ -60,7 +60,7 @@ def _offered(needs: Needs, account: Account, present: Present) -> Verdict:
 
 
 def _kept(needs: Needs, account: Account) -> list[Mapping[str, Any]]:
-    """Keys with the tags that a stack of this name gives its own."""
+    """Return keys with the tags of a key of a stack of this name."""
     tags = {"Name": f"trn-{needs.stack}-key", "Environment": needs.stack, "ManagedBy": "pulumi"}
     return account.pages(
         "resourcegroupstaggingapi",
@@ -72,5 +72,6 @@ def _kept(needs: Needs, account: Account) -> list[Mapping[str, Any]]:
 
 
 def _state(account: Account, arn: str) -> str:
-    """``Enabled``, ``Disabled``, ``PendingDeletion`` and others that KMS documents (KeyMetadata, KeyState)."""
+    """Return ``Enabled``, ``Disabled``, ``PendingDeletion`` or another state that KMS documents (KeyMetadata,
+    KeyState)."""
     return str(account.call("kms", "describe_key", KeyId=arn)["KeyMetadata"]["KeyState"])

@@ -1,4 +1,4 @@
-"""What a recorded program needs of an AWS account, read from its resources."""
+"""Needs of a recorded program in an AWS account, read from its resources."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ from trainium_eks.plan.rules._read import at, items, leaves, mapping, number, te
 from trainium_eks.plan.rules._view import View
 
 SIMULATED = re.compile(r"\bsim-[0-9a-f]{8}|(?<!\d)0{12}(?!\d)")
-"""What recording makes up: the end of a generated name, and the account."""
+"""Values that recording invents: the end of a generated name, and the account."""
 
 PRIVATE_IMAGE = re.compile(r"\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/[^\s\"'@:]+[:@][^\s\"']+")
 """An image of a private ECR registry, with its tag or digest."""
@@ -42,11 +42,11 @@ class Group:
     name: str
     """As the config calls it: ``trn1-32xl-ng1``, ``system``."""
     path: str
-    """Where its size stands in the config, as Python spells it: ``node_groups[0]``; empty where it cannot be seen."""
+    """Path of its size in the config, as Python spells it: ``node_groups[0]``; empty where it cannot be seen."""
     instance_type: str
     """``trn1.32xlarge``; empty where it cannot be seen."""
     instance: InstanceType | None
-    """What the catalogue knows of the type."""
+    """The type in the catalogue."""
     zones: tuple[str, ...]
     """Zone ids (zone names, where the program gives those)."""
     desired: int
@@ -68,18 +68,18 @@ class Group:
     """Whether Karpenter starts the nodes, one by one, and none on an ``up``."""
 
     def field(self, name: str) -> str:
-        """Return the name of a config field, which is a node group's, as the group's own section calls it."""
+        """Return the name in the group's own config section for a field of a node group."""
         return _POOL_FIELDS.get(name, name) if self.karpenters else name
 
     @property
     def vcpus(self) -> int:
-        """vCPUs of one node, as EC2's quotas count them; 0 for a type that the catalogue does not know."""
+        """Return the vCPUs of one node, as EC2's quotas count them; 0 for a type that the catalogue does not know."""
         return self.instance.vcpus if self.instance else 0
 
     @property
     def quota(self) -> str:
-        """Code of the EC2 quota that its launches count against; empty for Capacity Blocks, which count against none
-        (EC2 user guide, Capacity Blocks), and where none is known."""
+        """Return the code of the EC2 quota that its launches count against; empty for Capacity Blocks, which count
+        against none (EC2 user guide, Capacity Blocks), and where none is known."""
         if self.instance is None or self.buying == "capacity-block":
             return ""
         return self.instance.quota_spot if self.buying == "spot" else self.instance.quota_on_demand
@@ -102,18 +102,18 @@ class Bucket:
     use: str
     """``the file system's link``, ``namespace research``."""
     path: str
-    """Where it stands in the config."""
+    """Path in the config."""
     key: str = ""
     """ARN of its KMS key by the config; empty for none."""
 
     @property
     def key_path(self) -> str:
-        """Where its key stands in the config."""
+        """Return the path of its key in the config."""
         return f"{self.path}_key_arn"
 
 
 class Needs:
-    """What one environment needs."""
+    """The needs of one environment."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -122,7 +122,7 @@ class Needs:
 
     @cached_property
     def config(self) -> StackConfig | None:
-        """The environment's config; None for another program's."""
+        """Return the environment's config; None for another program's."""
         try:
             return read(StackConfig, dict(self.graph.config))
         except ConfigModelError:
@@ -130,63 +130,63 @@ class Needs:
 
     @cached_property
     def region(self) -> str:
-        """The region that the program's provider names; empty without one."""
+        """Return the region of the program's provider, or of its config; empty without one."""
         named = (text(each.inputs.get("region")) for each in self.graph.of_type("pulumi:providers:aws"))
         return next(filter(None, named), "") or text(self.graph.config.get("region"))
 
     @property
     def accounts(self) -> tuple[str, ...]:
-        """The only accounts that it may be built in; empty for any."""
+        """Return the only accounts that the environment may be built in; empty for any."""
         return tuple(str(each).zfill(12) for each in items(self.graph.config.get("allowedAccountIds")))
 
     @cached_property
     def cluster_name(self) -> str:
-        """Name of the cluster, or what every name that Pulumi may make up for it begins with (it ends in a dash)."""
+        """Return the cluster's name; for a generated name the part before Pulumi's random ending, with its dash."""
         names = [plane.name for plane in self._view.control_planes]
         return SIMULATED.sub("", names[0]) if names else ""
 
     @cached_property
     def kubernetes(self) -> str:
-        """Minor version of the control plane; empty without one."""
+        """Return the minor version of the control plane; empty without one."""
         found = (text(plane.read("version", "version")[1]) for plane in self._view.control_planes)
         return next(filter(None, found), "")
 
     @cached_property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """From where the API of each cluster is reached."""
+        """Return the access settings of each cluster's API endpoint."""
         return tuple(endpoints(self._view))
 
     @cached_property
     def addons(self) -> Mapping[str, str]:
-        """EKS add-on to its pinned version (empty for EKS' default)."""
+        """Return EKS add-ons, each with its pinned version (empty for EKS' default)."""
         each = self._view.of(ADDON)
         return {text(a.inputs.get("addonName")): text(a.inputs.get("addonVersion")) for a in each}
 
     @cached_property
     def admins(self) -> Mapping[str, str]:
-        """ARN that gets an access entry to the name of the resource that makes it."""
+        """Return the ARNs that get an access entry, each with the name of the resource that creates the entry."""
         entries = self._view.of("aws:eks/accessEntry:AccessEntry")
         return {text(each.inputs.get("principalArn")): each.name for each in entries}
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
-        """Every managed node group, and every pool of Karpenter, once for each of its reservations."""
+        """Return every managed node group, and every pool of Karpenter, once for each of its reservations."""
         pools = (group for pool in node_pools(self._view) for group in self._pool(pool))
         return (*(self._group(group) for group in self._view.node_groups), *pools)
 
     @property
     def vpcs(self) -> int:
-        """VPCs that it makes."""
+        """Return the number of VPCs that the program creates."""
         return len(self._view.of(VPC))
 
     @property
     def elastic_ips(self) -> int:
-        """Elastic IP addresses that it takes."""
+        """Return the number of Elastic IP addresses that the program allocates."""
         return len(self._view.of("aws:ec2/eip:Eip"))
 
     @cached_property
     def file_systems(self) -> tuple[FileSystem, ...]:
-        """Lustre file systems that it makes."""
+        """Return the Lustre file systems that the program creates."""
         return tuple(
             FileSystem(text(each.inputs.get("deploymentType")), _whole(each.inputs.get("storageCapacity")))
             for each in self._view.of(FILE_SYSTEM)
@@ -194,34 +194,34 @@ class Needs:
 
     @cached_property
     def buckets(self) -> tuple[Bucket, ...]:
-        """Existing buckets that it uses, each once."""
+        """Return the existing buckets that the program uses, each once."""
         return tuple({bucket.name: bucket for bucket in self._buckets()}.values())
 
     @cached_property
     def keys(self) -> Mapping[str, str]:
-        """ARN of each KMS key that others made to the service by which the stack's roles use it."""
+        """Return the ARN of each existing KMS key, with the service through which the stack's roles use it."""
         topic = text(at(self.graph.config, "observability.metrics.alerts.topicKeyArn"))
         found = {each.key: "s3" for each in self.buckets if each.key}
         return {**found, **({topic: "sns"} if topic else {})}
 
     @cached_property
     def repositories(self) -> tuple[str, ...]:
-        """Names of the ECR repositories that it makes."""
+        """Return the names of the ECR repositories that the program creates."""
         return self._fixed("aws:ecr/repository:Repository", "name")
 
     @cached_property
     def log_groups(self) -> tuple[str, ...]:
-        """Names of log groups that are fixed; those that Pulumi ends in characters of its own cannot be taken."""
+        """Return the fixed names of log groups; a generated name, with Pulumi's random ending, cannot be taken."""
         return self._fixed("aws:cloudwatch/logGroup:LogGroup", "name")
 
     @cached_property
     def placement_groups(self) -> frozenset[str]:
-        """Existing placement groups that it launches into."""
+        """Return the existing placement groups that nodes launch into."""
         return frozenset(group.placement_group for group in self.groups if group.placement_group)
 
     @cached_property
     def images(self) -> tuple[str, ...]:
-        """Images of private ECR registries that its Kubernetes objects and charts name."""
+        """Return the images of private ECR registries in Kubernetes objects and charts."""
         found: dict[str, None] = {}
         for resource in self.graph.resources:
             if resource.type.startswith("kubernetes:"):
@@ -232,7 +232,7 @@ class Needs:
 
     @cached_property
     def linked_services(self) -> tuple[str, ...]:
-        """Services that need a role of their own in the account."""
+        """Return the services that need a service-linked role in the account."""
         uses = {
             "eks.amazonaws.com": self._view.of(CLUSTER),
             "eks-nodegroup.amazonaws.com": self._view.node_groups,
@@ -244,7 +244,7 @@ class Needs:
 
     @property
     def permissions_boundary(self) -> str:
-        """ARN of the policy that bounds its roles; empty without one."""
+        """Return the ARN of the policy that bounds the program's roles; empty without one."""
         return text(self.graph.config.get("permissionsBoundary"))
 
     def _group(self, group: NodeGroup) -> Group:
@@ -272,7 +272,8 @@ class Needs:
         )
 
     def _pool(self, pool: Pool) -> Iterator[Group]:
-        """A pool at its limit; of several types the smallest stands for all, whose CPUs the limit counts."""
+        """Yield a pool at its limit, once for each reservation; of several types the smallest stands for all, because
+        the limit counts CPUs."""
         types = sorted((each for each in pool.types if each in self._view.catalogue), key=self._vcpus)
         inputs = pool.node_class.inputs if pool.node_class is not None else {}
         spec = mapping(inputs.get("spec"))

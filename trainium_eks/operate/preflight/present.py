@@ -1,4 +1,4 @@
-"""What is in the account already: of this stack, which is counted as needed, and of others, which takes its place."""
+"""Existing resources of the account: this stack's, which count as needed, and others', which use up quotas."""
 
 import re
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ _RUNNING = {"Name": "instance-state-name", "Values": ["pending", "running"]}
 _STANDARD = frozenset("acdhimrtz")
 """First letters of the families that share one quota."""
 _OWN_QUOTA = frozenset({"trn", "inf", "hpc", "mac", "dl", "p", "g", "gr", "vt", "f", "x", "u"})
-"""Families (the letters before the first digit) that have a quota of their own, or none."""
+"""Families (the letters before the first digit) that have a separate quota, or none."""
 
 
 @dataclass(frozen=True)
 class Instance:
-    """An EC2 instance that runs."""
+    """A running EC2 instance."""
 
     type: str
     vcpus: int
@@ -30,17 +30,17 @@ class Instance:
 
 
 class Present:
-    """The account as it is. Each fact is read once, by whichever question asks first."""
+    """The present state of the account. Each fact is read once, on first use."""
 
     def __init__(self, needs: Needs, account: Account) -> None:
         self._needs = needs
         self._account = account
 
     def clusters(self) -> tuple[str, ...]:
-        """Names of the clusters that this stack has, or has left behind.
+        """Return the names of the clusters that this stack has, or has left behind.
 
         Raises:
-            NotChecked, Refused: as of the account.
+            NotChecked, RequestError: as of the account.
         """
 
         def read() -> tuple[str, ...]:
@@ -51,7 +51,7 @@ class Present:
         return self._account.once("clusters", read)
 
     def cluster(self) -> Mapping[str, Any] | None:
-        """The stack's running cluster, as EKS describes it; None before the first ``up``."""
+        """Return the stack's running cluster, as EKS describes it; None before the first ``up``."""
 
         def read() -> Mapping[str, Any] | None:
             for name in self.clusters():
@@ -66,11 +66,11 @@ class Present:
         return self._account.once("cluster", read)
 
     def owns(self, tags: Mapping[str, str]) -> bool:
-        """Whether something carries this stack's tags."""
+        """Return whether a resource carries this stack's tags."""
         return tags.get("ManagedBy") == "pulumi" and tags.get("Environment") == self._needs.stack
 
     def instances(self) -> list[Instance]:
-        """What runs, or is about to."""
+        """Return the instances that run or are about to."""
 
         def read() -> list[Instance]:
             clusters = self.clusters()
@@ -80,7 +80,7 @@ class Present:
         return self._account.once("instances", read)
 
     def reserved_vcpus(self, quota: str, prefixes: frozenset[str]) -> int:
-        """vCPUs of On-Demand Capacity Reservations that hold no instance: they count against the quota, too.
+        """Return the vCPUs of On-Demand Capacity Reservations that hold no instance: they count against the quota, too.
 
         Args:
             quota: code of an On-Demand quota.
@@ -106,9 +106,10 @@ class Present:
 
 
 def on_demand_quota(instance_type: str) -> str:
-    """Code of the quota that an On-Demand instance counts against, where this library asks for that quota; else empty.
+    """Return the code of the quota that an On-Demand instance counts against, if this library checks that quota; else
+    empty.
 
-    Other types than the catalogue's share their quotas: EC2 counts by families.
+    Types outside the catalogue share the quotas of its types: EC2 counts by families.
     """
     known = CATALOGUE.get(instance_type)
     if known is not None:
@@ -124,7 +125,7 @@ def on_demand_quota(instance_type: str) -> str:
 
 
 def spot_quota(instance_type: str) -> str:
-    """The same for Spot requests."""
+    """Return the code of the quota that a Spot request counts against; empty as for :func:`on_demand_quota`."""
     known = CATALOGUE.get(instance_type)
     if known is not None:
         return known.quota_spot
@@ -137,7 +138,7 @@ def spot_quota(instance_type: str) -> str:
 
 
 def _is_ours(name: str, wanted: str) -> bool:
-    """Whether a cluster's name is the stack's: the fixed one, or a generated one, which ends in 7 characters."""
+    """Return whether a cluster's name is the stack's: the fixed one, or a generated one, which ends in 7 characters."""
     return re.fullmatch(f"{re.escape(wanted)}[0-9a-f]{{7}}", name) is not None if wanted[-1] == "-" else name == wanted
 
 
@@ -155,6 +156,6 @@ def _instance(each: Mapping[str, Any], clusters: tuple[str, ...]) -> Instance:
 
 
 def _vcpus(instance_type: str, options: Mapping[str, Any]) -> int:
-    """Those of the type; of one that is not in the catalogue, what the instance says."""
+    """Return the vCPUs of the type, or of the instance's CPU options for a type outside the catalogue."""
     known = CATALOGUE.get(instance_type)
     return known.vcpus if known else options.get("CoreCount", 0) * options.get("ThreadsPerCore", 1)

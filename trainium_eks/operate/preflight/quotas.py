@@ -1,6 +1,6 @@
-"""Quotas: what the account may have, against what it has and what the stack adds.
+"""Quotas: the account's limits, compared with present use and the stack's additions.
 
-What is there of this stack already is part of what it needs, and is not counted twice.
+Existing resources of this stack are part of its needs, and are not counted twice.
 """
 
 import math
@@ -59,7 +59,7 @@ LUSTRE_COUNT = {
 
 
 def questions(needs: Needs, account: Account, present: Present) -> Iterator[Question]:
-    """A question for each quota that the stack counts against."""
+    """Yield a question for each quota that the stack counts against."""
     counted = _Counted(needs, account, present)
     by_quota: dict[str, list[Group]] = {}
     for group in needs.groups:
@@ -86,7 +86,7 @@ def _question(quota: Quota, ask: Callable[[], Verdict]) -> Question:
 
 
 class _Counted:
-    """Counts, and compares with what Service Quotas says."""
+    """Checks that compare use and need with the limits of Service Quotas."""
 
     def __init__(self, needs: Needs, account: Account, present: Present) -> None:
         self._needs = needs
@@ -94,7 +94,7 @@ class _Counted:
         self._present = present
 
     def vcpus(self, quota: Quota, groups: list[Group]) -> Verdict:
-        """vCPUs of instances: of the desired sizes, which an ``up`` starts, and of the largest."""
+        """Check the vCPUs of instances: at the desired sizes, which an ``up`` starts, and at the largest."""
         has = self._value(quota)
         spot = groups[0].buying == "spot"
         used = self._vcpus_in_use(quota.code, spot=spot)
@@ -112,17 +112,17 @@ class _Counted:
         return passed(detail)
 
     def vpcs(self) -> Verdict:
-        """VPCs of the region."""
+        """Check the number of VPCs in the region."""
         every = self._account.pages("ec2", "describe_vpcs", "Vpcs")
         return self._counts(VPCS, sum(not self._own(each) for each in every), self._needs.vpcs)
 
     def elastic_ips(self) -> Verdict:
-        """Elastic IP addresses of the region."""
+        """Check the number of Elastic IP addresses in the region."""
         every = self._account.call("ec2", "describe_addresses")["Addresses"]
         return self._counts(ELASTIC_IPS, sum(not self._own(each) for each in every), self._needs.elastic_ips)
 
     def interfaces(self) -> Verdict:
-        """Network interfaces."""
+        """Check the number of network interfaces."""
         every = self._account.pages("ec2", "describe_network_interfaces", "NetworkInterfaces", MaxResults=1000)
         others = sum(not self._own(each, "TagSet") for each in every)
         now, most = (
@@ -131,7 +131,7 @@ class _Counted:
         return self._counts(INTERFACES, others, now, most)
 
     def gp3(self) -> Verdict:
-        """Storage of gp3 volumes: the nodes' root volumes."""
+        """Check the storage of gp3 volumes: the nodes' root volumes."""
         every = self._account.pages(
             "ec2", "describe_volumes", "Volumes", Filters=[{"Name": "volume-type", "Values": ["gp3"]}]
         )
@@ -143,18 +143,18 @@ class _Counted:
         return self._counts(GP3, used, now, most, unit="TiB")
 
     def lustre(self, kind: str) -> Verdict:
-        """Storage of file systems of one deployment type."""
+        """Check the storage of file systems of one deployment type."""
         used = sum(each.get("StorageCapacity", 0) for each in self._file_systems(kind))
         wanted = sum(each.storage_gib for each in self._needs.file_systems if each.deployment_type == kind)
         return self._counts(LUSTRE[kind], used, wanted, unit="GiB")
 
     def lustre_count(self, kind: str) -> Verdict:
-        """Number of file systems of one deployment type."""
+        """Check the number of file systems of one deployment type."""
         wanted = sum(each.deployment_type == kind for each in self._needs.file_systems)
         return self._counts(LUSTRE_COUNT[kind], len(self._file_systems(kind)), wanted)
 
     def _file_systems(self, kind: str) -> list[Mapping[str, Any]]:
-        """Those of others."""
+        """Return the file systems of one deployment type that do not belong to the stack."""
         every = self._account.once(
             "file systems", lambda: self._account.pages("fsx", "describe_file_systems", "FileSystems")
         )
@@ -165,13 +165,13 @@ class _Counted:
         ]
 
     def _counts(self, quota: Quota, used: float, wanted: float, most: float = 0, *, unit: str = "") -> Verdict:
-        """What is counted one by one, or by size.
+        """Return the verdict on a quota of a number or a size.
 
         Args:
-            quota: against what.
-            used: what others have.
-            wanted: what an ``up`` makes.
-            most: what there is with every group at its largest, where that is more.
+            quota: the limit.
+            used: amount in use by others.
+            wanted: amount that an ``up`` makes.
+            most: amount with every group at its largest, where that is more.
             unit: of all three; empty for a number of things.
         """
         has = self._value(quota)
@@ -186,10 +186,10 @@ class _Counted:
         return passed(detail)
 
     def _value(self, quota: Quota) -> float:
-        """What the account may have: its own value, else AWS' default for every account.
+        """Return the account's limit: its applied value, else AWS' default for every account.
 
         Raises:
-            NotChecked, Refused: as of the account.
+            NotChecked, RequestError: as of the account.
         """
         named = {"ServiceCode": quota.service, "QuotaCode": quota.code}
         try:
@@ -229,7 +229,7 @@ def _maximum(group: Group) -> int:
 
 
 def _what_fits(groups: list[Group], free: float) -> str:
-    """How many nodes there is room for."""
+    """Return in words how many nodes fit into the free vCPUs."""
     each = max(group.vcpus for group in groups)
     room = max(0, int(free // each))
     types = dict.fromkeys(group.instance_type for group in groups if group.vcpus == each)
@@ -237,7 +237,7 @@ def _what_fits(groups: list[Group], free: float) -> str:
 
 
 def _smaller(groups: list[Group], free: float) -> str:
-    """The config that would fit, where there is one: the largest group at what is left by the others."""
+    """Return the command that shrinks the largest group to the vCPUs left by the others, or general advice."""
     largest = max(groups, key=lambda group: group.desired * group.vcpus)
     rest = sum(group.desired * group.vcpus for group in groups if group is not largest)
     room = int((free - rest) // largest.vcpus)

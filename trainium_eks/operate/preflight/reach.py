@@ -1,4 +1,4 @@
-"""Whether this machine reaches the Kubernetes API, which `up` needs for every object in the cluster."""
+"""Check that this machine reaches the Kubernetes API, which `up` needs for every object in the cluster."""
 
 import ipaddress
 import os
@@ -17,18 +17,18 @@ PATIENCE_SECONDS = 5.0
 _OTHER_MACHINE = "run this on a machine in the VPC or in a peer's range (docs/deploying.md, Production from nothing)"
 
 Connect = Callable[[str], str]
-"""Connects to a host on port 443, and returns why that failed; empty when it did not."""
+"""Function that connects to a host on port 443, and returns the reason for a failure; empty for success."""
 
 
 def questions(needs: Needs, present: Present, connect: "Connect | None" = None) -> Iterator[Question]:
-    """A question for each cluster."""
+    """Yield a question for each cluster."""
     for endpoint in needs.endpoints:
         looked = _Looked(endpoint, present, connect or _connect)
         yield Question("network/api", "the Kubernetes API from here", looked.api)
 
 
 class _Looked:
-    """Looks at the way to the API."""
+    """Check of the way to the API."""
 
     def __init__(self, endpoint: Endpoint, present: Present, connect: Connect) -> None:
         self._endpoint = endpoint

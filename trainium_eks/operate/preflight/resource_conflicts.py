@@ -1,4 +1,5 @@
-"""What the stack uses and does not make, and names that it takes: subnets, buckets, images, repositories, clusters."""
+"""Checks of existing resources that the stack uses, and of names that it takes: subnets, buckets, images, repositories,
+clusters."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -19,7 +20,7 @@ at least 6, 16 recommended)."""
 
 
 def questions(needs: Needs, account: Account, present: Present) -> Iterator[Question]:
-    """Adopted subnets, existing buckets, private images, names."""
+    """Yield the questions about adopted subnets, existing buckets, private images and names."""
     looked = _Looked(needs, account, present)
     adopted = needs.config.existing_network if needs.config else None
     if adopted is not None:
@@ -48,7 +49,7 @@ _REGION = "x-amz-bucket-region"
 
 
 class _Looked:
-    """Looks at things that are there, or should not be."""
+    """Checks of resources that must exist, or must not."""
 
     def __init__(self, needs: Needs, account: Account, present: Present) -> None:
         self._needs = needs
@@ -56,7 +57,7 @@ class _Looked:
         self._present = present
 
     def subnet(self, path: str, subnet: ExistingSubnet, *, private: bool) -> Verdict:
-        """Whether an adopted subnet is the one that the config describes, with room for the nodes."""
+        """Check that an adopted subnet matches the config, and has room for the nodes."""
         try:
             found = self._account.call("ec2", "describe_subnets", SubnetIds=[subnet.id])["Subnets"][0]
         except RequestError as error:
@@ -78,7 +79,8 @@ class _Looked:
         return self._room(subnet, free) if private else passed(f"{free:,} addresses free")
 
     def _room(self, subnet: ExistingSubnet, free: int) -> Verdict:
-        """Whether the free addresses hold what is planned in the zone. A running stack has its own already."""
+        """Check that the free addresses suffice for all resources planned in the zone. A running stack has its own
+        already."""
         config = self._needs.config
         assert config is not None
         demand = cross.address_demand(config, configs.catalogue(config), configs.zone_ids(config), subnet.zone_id)
@@ -97,7 +99,7 @@ class _Looked:
         )
 
     def bucket(self, bucket: Bucket) -> Verdict:
-        """Whether an existing bucket is there, in the stack's region."""
+        """Check that an existing bucket is in the stack's region."""
         here, key = self._account.region, config_path(bucket.path)
         try:
             answer = self._account.call("s3", "head_bucket", Bucket=bucket.name)
@@ -116,7 +118,7 @@ class _Looked:
         return passed(f"in {region or here}, for {bucket.use}")
 
     def bucket_key(self, bucket: Bucket) -> Verdict:
-        """Return whether the config names the key that encrypts an existing bucket: without it, jobs get 403."""
+        """Check that the config names the key that encrypts an existing bucket: without it, jobs get 403."""
         named, found = config_path(bucket.key_path), self._default_key(bucket.name)
         if found == bucket.key:
             return passed(f"{found}, as in {named}" if found else "no key of its own")
@@ -145,7 +147,7 @@ class _Looked:
         return ""
 
     def key(self, arn: str) -> Verdict:
-        """Return whether a key that others made can encrypt and decrypt."""
+        """Check that an existing key can encrypt and decrypt."""
         try:
             key = self._account.call("kms", "describe_key", KeyId=arn)["KeyMetadata"]
         except RequestError as error:
@@ -160,7 +162,7 @@ class _Looked:
         return passed("enabled")
 
     def image(self, image: str) -> Verdict:
-        """Whether a private image is in its registry."""
+        """Check that a private image is in its registry."""
         base, at, digest = image.partition("@")
         tag = "" if at else base.rpartition(":")[2]
         place = ECR_URL.match(base)
@@ -181,7 +183,7 @@ class _Looked:
         return passed("in its registry")
 
     def cluster(self) -> Verdict:
-        """Whether the name is free, or the cluster this stack's own."""
+        """Check that the cluster's name is free, or in use by this stack."""
         names = self._present.clusters()
         own = self._present.cluster()
         others = [name for name in names if own is None or name != own["name"]]
@@ -196,7 +198,7 @@ class _Looked:
         return passed(f"{own['name']} is this stack's" if own else "free")
 
     def repository(self, name: str) -> Verdict:
-        """Whether ECR will take the repository's name."""
+        """Check that ECR accepts the repository's name."""
         try:
             found = self._account.call("ecr", "describe_repositories", repositoryNames=[name])["repositories"][0]
         except RequestError as error:
@@ -210,7 +212,7 @@ class _Looked:
         )
 
     def log_group(self, name: str) -> Verdict:
-        """Whether CloudWatch will take the log group's name."""
+        """Check that CloudWatch accepts the log group's name."""
         groups = self._account.call("logs", "describe_log_groups", logGroupNamePrefix=name)["logGroups"]
         found = next((each for each in groups if each["logGroupName"] == name), None)
         if found is None:

@@ -1,4 +1,4 @@
-"""All questions at once: what a stack needs, asked of the account that it is to be built in."""
+"""Preflight: all questions about a stack's needs, put to its account at the same time."""
 
 import datetime
 from collections import Counter
@@ -18,7 +18,7 @@ SCHEMA_VERSION = 1
 """Version of the JSON form."""
 
 AT_ONCE = 16
-"""Questions at a time. They wait for AWS; nothing is computed."""
+"""Questions at the same time. They wait for AWS; nothing is computed."""
 
 
 @dataclass(frozen=True)
@@ -28,26 +28,26 @@ class Preflight:
     stack: str
     region: str
     account: str
-    """12 digits; empty where nobody could be asked."""
+    """12 digits; empty where AWS could not be queried."""
     findings: tuple[Finding, ...]
 
     @property
     def failed(self) -> bool:
-        """Whether an ``up`` would fail, as far as could be asked."""
+        """Return whether an ``up`` would fail, as far as AWS could be queried."""
         return any(each.outcome is Outcome.FAIL for each in self.findings)
 
     def of(self, *outcomes: Outcome) -> tuple[Finding, ...]:
-        """The findings that ended so."""
+        """Return the findings with one of the outcomes."""
         return tuple(each for each in self.findings if each.outcome in outcomes)
 
     @property
     def summary(self) -> dict[str, int]:
-        """Number of findings by outcome."""
+        """Return the number of findings by outcome."""
         counted = Counter(each.outcome for each in self.findings)
         return {outcome.value: counted[outcome] for outcome in Outcome}
 
     def to_json(self) -> dict[str, Any]:
-        """The versioned JSON form."""
+        """Return the versioned JSON form."""
         return {
             "schemaVersion": SCHEMA_VERSION,
             "stack": self.stack,
@@ -64,11 +64,12 @@ def _now() -> datetime.datetime:
 
 
 def look(graph: Graph, account: Account | None = None, now: Callable[[], datetime.datetime] = _now) -> Preflight:
-    """Asks everything that the program gives reason to ask. Never raises for what AWS answers, and never writes.
+    """Put all questions that the program gives reason for. No answer of AWS is raised as an error, and nothing is
+    written.
 
     Args:
         graph: a recorded program.
-        account: whom to ask; default: the credentials here, in the program's region.
+        account: account to query; default: the credentials here, in the program's region.
         now: the time.
 
     Raises:
@@ -89,11 +90,11 @@ def look(graph: Graph, account: Account | None = None, now: Callable[[], datetim
 
 
 def questions(needs: Needs, account: Account, now: Callable[[], datetime.datetime]) -> Iterator[Question]:
-    """Return every question that a program gives reason to ask.
+    """Yield every question that a program gives reason for.
 
     Args:
         needs: of the program.
-        account: whom to ask.
+        account: account to query.
         now: the time.
     """
     present = Present(needs, account)
@@ -116,7 +117,7 @@ def _answered(question: Question) -> Finding:
     except WriteAttempted:
         raise
     except Exception as error:  # noqa: BLE001
-        # An answer without what AWS documents is one line of the table, and not the end of the command.
+        # An answer that lacks documented fields costs one line of the table, not the whole command.
         return _not_checked(question, f"AWS' answer was not understood ({type(error).__name__}: {error})")
     return Finding(question.id, question.subject, verdict.outcome, verdict.detail, verdict.remedy)
 

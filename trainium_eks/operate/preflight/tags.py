@@ -6,11 +6,11 @@ CLUSTER_TAGS = (
     *("eks:cluster-name", "aws:eks:cluster-name", "eks:eks-cluster-name", "KubernetesCluster"),
     *("elbv2.k8s.aws/cluster", "cluster.k8s.amazonaws.com/name", "ebs.csi.aws.com/cluster-name"),
 )
-"""Tags whose value is a cluster: of EKS, of Karpenter, of Kubernetes' cloud provider, of the load balancer controller,
-of the CNI, of the EBS driver."""
+"""Tags with a cluster's name as their value: of EKS, of Karpenter, of Kubernetes' cloud provider, of the load balancer
+controller, of the CNI, of the EBS driver."""
 
 OWNED = "kubernetes.io/cluster/"
-"""Begins a tag whose key ends with the cluster; ``shared`` is the value on what the cluster only uses."""
+"""Prefix of a tag's key that ends with the cluster; ``shared`` is its value on resources that the cluster only uses."""
 
 
 def tags_of(listed: Iterable[Mapping[str, str]]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Versions that EKS has in the region: Kubernetes, add-ons, AMI releases; and the way there from what runs."""
+"""Checks of versions that EKS offers in the region: Kubernetes, add-ons, AMI releases; and of upgrades to them."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -22,7 +22,7 @@ AMI_PATHS = {
 
 
 def questions(needs: Needs, account: Account, present: Present) -> Iterator[Question]:
-    """A question for the control plane, its upgrade, each add-on and each AMI release."""
+    """Yield a question for the control plane, its upgrade, each add-on and each AMI release."""
     if not needs.kubernetes:
         return
     looked = _Looked(needs, account, present)
@@ -36,7 +36,7 @@ def questions(needs: Needs, account: Account, present: Present) -> Iterator[Ques
 
 
 class _Looked:
-    """Looks at what EKS offers."""
+    """Checks of the versions that EKS offers."""
 
     def __init__(self, needs: Needs, account: Account, present: Present) -> None:
         self._needs = needs
@@ -44,7 +44,7 @@ class _Looked:
         self._present = present
 
     def kubernetes(self) -> Verdict:
-        """Whether EKS runs the version here, and at which price."""
+        """Check that EKS runs the version here, and give its price."""
         wanted = self._needs.kubernetes
         every = self._account.pages("eks", "describe_cluster_versions", "clusterVersions", includeAll=True)
         found = next((each for each in every if each["clusterVersion"] == wanted), None)
@@ -64,7 +64,7 @@ class _Looked:
         return passed(f"in standard support until {ends:%Y-%m-%d}" if ends else "in standard support")
 
     def upgrade(self) -> Verdict:
-        """Whether the running control plane can go to the version: one minor version at a time, and never back."""
+        """Check that the running control plane can go to the version: one minor version at a time, and never back."""
         running = self._present.cluster()
         if running is None:
             return passed("none yet: a new one is made")
@@ -93,7 +93,7 @@ class _Looked:
         return passed(f"{running['name']} runs {has}" + (f", one step from {wanted}" if step else ""))
 
     def _old_nodes(self, cluster: str, wanted: str) -> list[str]:
-        """Node groups whose kubelets Kubernetes' version skew policy does not allow beside the new control plane."""
+        """Return the node groups with kubelets too old for the new control plane by Kubernetes' version skew policy."""
         names = self._account.pages("eks", "list_nodegroups", "nodegroups", clusterName=cluster)
         groups = [
             self._account.call("eks", "describe_nodegroup", clusterName=cluster, nodegroupName=name)["nodegroup"]
@@ -106,7 +106,7 @@ class _Looked:
         ]
 
     def addon(self, name: str, version: str) -> Verdict:
-        """Whether EKS has this add-on at this version for the Kubernetes version, here."""
+        """Check that EKS has this add-on at this version for the Kubernetes version, here."""
         kubernetes = self._needs.kubernetes
         found = self._account.pages(
             "eks", "describe_addon_versions", "addons", addonName=name, kubernetesVersion=kubernetes
@@ -123,7 +123,7 @@ class _Looked:
         return failed(f"EKS has no {version} for {kubernetes} here; its default is {close}", remedy)
 
     def ami(self, type_: str, release: str) -> Verdict:
-        """Whether the AMI of this release is published here."""
+        """Check that the AMI of this release is published here."""
         kubernetes = release.rpartition(".")[0]  # the nodes' own, which may be older than the cluster's
         path = AMI_PATHS[type_]
         root = f"/aws/service/eks/optimized-ami/{kubernetes}/amazon-linux-2023/{path}"
@@ -151,7 +151,7 @@ class _Looked:
         return failed(f"not published here; the newest is {recommended}", remedy)
 
     def _has_image(self, name: str) -> bool:
-        """Whether Amazon's image of this name is in the region, deprecated or not."""
+        """Return whether Amazon's image of this name is in the region, deprecated or not."""
         by_name = [{"Name": "name", "Values": [name]}]
         found = self._account.call(
             "ec2", "describe_images", Owners=["amazon"], Filters=by_name, IncludeDeprecated=True
@@ -160,7 +160,8 @@ class _Looked:
 
 
 def _status(version: Mapping[str, Any]) -> str:
-    """Of two fields that say the same, ``versionStatus`` is the newer; ``status`` writes it in lower case."""
+    """Return a version's support status: of two fields with the same meaning ``versionStatus`` is the newer; ``status``
+    writes it in lower case."""
     return str(version.get("versionStatus") or version.get("status", "")).upper().replace("-", "_")
 
 

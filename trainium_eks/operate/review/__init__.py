@@ -1,1 +1,1 @@
-"""What a pull request does to an environment, judged and written as one comment."""
+"""Review of a pull request: its effects on an environment, evaluated and written as one comment."""

@@ -1,4 +1,4 @@
-"""The comment: its parts in the order in which they are read, and never longer than the platform takes."""
+"""The comment: its parts in reading order, within the platform's limit of characters."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ _ROWS = (40, 20, 10, 5, 2, 1)
 """Rows of each table, fewer until everything above the details fits."""
 
 _FOR_DETAILS = 4000
-"""Characters that the details get at least."""
+"""Characters reserved for the details."""
 
 _LINE_LENGTH = 400
 
@@ -24,11 +24,11 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 def render(review: Review, platform: Platform, scrubber: Scrubber, link: str = "") -> str:
-    """The whole comment; the same review gives the same text.
+    """Return the whole comment; the same review gives the same text.
 
     Args:
-        review: what it says.
-        platform: where it stands.
+        review: its content.
+        platform: its place.
         scrubber: of this environment.
         link: address of the run with the whole plan, for the details that do not fit; empty when there is none.
 
@@ -72,7 +72,7 @@ def _parts(review: Review, words: Words, rows: int) -> list[str]:
 
 
 def _plain(line: str) -> str:
-    """Without the HTML that this module's own parts hold."""
+    """Return the line without the HTML of this module's own parts."""
     return re.sub(r"</?(?:sub|br)>", lambda found: "; " if found[0] == "<br>" else "", line)
 
 
@@ -93,7 +93,7 @@ def _footer(review: Review, words: Words, link: str) -> list[str]:
 
 
 def _details(review: Review, words: Words, platform: Platform, room: int) -> list[str]:
-    """Every change with its values, cut in the middle: the beginning and the end say most."""
+    """Return every change with its values, cut in the middle: the beginning and the end say most."""
     compared = review.comparison
     if compared is None or not compared.changes:
         detail = review.refusal.detail if review.refusal else ""
@@ -112,14 +112,14 @@ def _folded(title: str, platform: Platform, lines: list[str]) -> list[str]:
 
 
 _FOLD = 160
-"""Characters of what stands around the block."""
+"""Characters of the markup around the block."""
 
 Entry = str | tuple[ResourceChange, int]
 """A line, or the place of a changed input in its change: it is written only when it is shown."""
 
 
 def _entries(compared: Comparison) -> Iterator[Entry]:
-    """Component by component; what changes its tags alone comes last, a line each."""
+    """Yield the changes component by component; resources with changed tags alone come last, one line each."""
     component = None
     real = [change for change in compared.changes.items if compared.real(change.resource.urn)]
     ordered = sorted(real, key=lambda change: (change.tags_only, change.component, change.resource.urn))
@@ -151,7 +151,7 @@ def _written(entry: Entry, words: Words) -> str:
 
 
 def _fitted(entries: Sequence[Entry], words: Words, room: int) -> list[str]:
-    """As many lines as fit, from both ends inwards, with a line in the middle that counts the others."""
+    """Return as many lines as fit, from both ends inwards, with a line in the middle that counts the others."""
     left = room - _FOLD
     head: list[str] = []
     tail: list[str] = []

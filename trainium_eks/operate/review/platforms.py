@@ -1,4 +1,4 @@
-"""What a comment may be on each platform: how long, how it is found again, and what folds."""
+"""Platforms of pull requests: the limits of a comment, its marker, and its folding."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Platform:
-    """One."""
+    """One platform."""
 
     name: str
     most_characters: int
-    """Well below what the platform refuses."""
+    """Most characters of a comment, well below the platform's limit."""
     folds: bool
-    """Whether ``<details>`` folds; otherwise it would be shown as text."""
+    """Whether ``<details>`` folds; if not, it would be shown as text."""
     hidden: str
-    """A line that is kept and not shown; ``{}`` is what it says."""
+    """A line that is kept and not shown; ``{}`` stands for its text."""
     colors: bool
     """Whether a code block of ``diff`` is coloured by its lines' first characters."""
 
@@ -28,9 +28,10 @@ PLATFORMS: Mapping[str, Platform] = {
         Platform("bitbucket", 30_000, folds=False, hidden="[//]: # ({})", colors=True),
     )
 }
-"""By name. Bitbucket's Markdown shows HTML as it is, so its marker is a link's definition, which shows as nothing."""
+"""Platforms by name. Bitbucket's Markdown shows HTML as it is, so its marker is a link's definition, which shows as
+nothing."""
 
 
 def marker(platform: Platform, project: str, stack: str) -> str:
-    """The first line of a comment, by which a later run finds it: one for each stack."""
+    """Return the first line of a comment, by which a later run finds it: one for each stack."""
     return platform.hidden.format(f"trn-preview:{project}/{stack}")

@@ -1,4 +1,4 @@
-"""Puts a comment on a pull request, in the place of the one that an earlier run left there.
+"""Posting of a comment on a pull request, in place of an earlier run's comment.
 
 Standard library only. The token comes from the environment and goes to the API's own address alone: redirects are not
 followed, and a next page on another host is refused.
@@ -20,35 +20,35 @@ from trainium_eks.model.validation.parsing import parse_json
 TIMEOUT_SECONDS = 30.0
 TRIES = 4
 MOST_PAGES = 100
-"""A request with more comments than fit on these is beyond what anybody reads."""
+"""Most pages of comments that are read; nobody reads a request with more."""
 _PAGE = 100
 _LATER = (429, 500, 502, 503, 504)
 _NOT_OURS = (403, 404)
 
 
 class PostingError(Exception):
-    """The comment could not be posted. The message says where, and what the platform answered."""
+    """The comment could not be posted. The message gives the address and the platform's answer."""
 
 
 @dataclass(frozen=True)
 class PullRequest:
-    """Where the comments of one pull request are, on one platform."""
+    """The API addresses and formats of one pull request's comments, on one platform."""
 
     base: str
     """The API's address, without a slash at the end."""
     comments: str
-    """Path of the list, which new ones are posted to."""
+    """Path of the list; new comments are posted to it."""
     one: str
-    """Path of one comment; ``{id}`` is its own."""
+    """Path of one comment; ``{id}`` stands for its id."""
     edit: str
-    """The method that replaces one."""
+    """The HTTP method that replaces a comment."""
     headers: Mapping[str, str]
     body: Callable[[str], Mapping[str, Any]]
-    """A text as the platform takes it."""
+    """Return the request body for a text."""
     text: Callable[[Mapping[str, Any]], str]
-    """A listed comment's text."""
+    """Return the text of a listed comment."""
     ours: Callable[[Mapping[str, Any]], bool]
-    """Whether a listed comment may be ours to replace."""
+    """Return whether a listed comment may be ours to replace."""
 
 
 # --- platforms ----------------------------------------------------------------------------------------------------
@@ -59,11 +59,11 @@ _SETTINGS: Mapping[str, tuple[str, ...]] = {
     "bitbucket": ("BITBUCKET_TOKEN", "BITBUCKET_REPO_FULL_NAME"),
 }
 _REQUEST: Mapping[str, str] = {"github": "", "gitlab": "CI_MERGE_REQUEST_IID", "bitbucket": "BITBUCKET_PR_ID"}
-"""Where the platform's own runner names the request."""
+"""Variable with the request's number on the platform's own runner."""
 
 
 def place(platform: str, request: int | None, environment: Mapping[str, str]) -> PullRequest:
-    """Where the comments of a request are, from the variables that each platform's runner sets, and a token.
+    """Return the API addresses of a pull request's comments, from the token and the variables of the platform's runner.
 
     Args:
         platform: ``github``, ``gitlab`` or ``bitbucket``.
@@ -135,7 +135,7 @@ def _bitbucket(environment: Mapping[str, str], token: str, repository: str, numb
 
 
 def post(where: PullRequest, text: str, pause: Callable[[float], None] = time.sleep) -> str:
-    """Replaces the comment whose first line is the text's first line, or adds one; ``replaced`` or ``added``.
+    """Replace the comment with the same first line as the text, or add one; return ``replaced`` or ``added``.
 
     Raises:
         PostingError: when the platform refuses.
@@ -158,7 +158,7 @@ def post(where: PullRequest, text: str, pause: Callable[[float], None] = time.sl
 
 
 def _listed(where: PullRequest, pause: Callable[[float], None]) -> Iterator[Mapping[str, Any]]:
-    """Every comment, page after page."""
+    """Yield every comment, page after page."""
     url = f"{where.base}{where.comments}"
     for _ in range(MOST_PAGES):
         answer, headers = _ask(where, "GET", url, None, pause)
@@ -173,7 +173,7 @@ def _listed(where: PullRequest, pause: Callable[[float], None]) -> Iterator[Mapp
 
 
 def _next(headers: Message) -> str:
-    """The next page in a ``Link`` header (RFC 8288)."""
+    """Return the next page in a ``Link`` header (RFC 8288)."""
     found = re.search(r'<([^>]+)>\s*;[^,]*rel="?next"?', headers.get("Link") or "")
     return found[1] if found else ""
 
@@ -185,7 +185,7 @@ class _Refused(PostingError):  # noqa: N818 (what happened)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect would take the token along."""
+    """Refuser of redirects, which would take the token along."""
 
     def redirect_request(self, *_: Any) -> None:
         return None

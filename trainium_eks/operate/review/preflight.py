@@ -1,4 +1,4 @@
-"""The checks of an account that ``trn check --json`` made, as far as they can be read."""
+"""Checks of an account in the output of ``trn check --json``, as far as they can be read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ class Check:
 
 
 def parse(document: object) -> tuple[Check, ...]:
-    """The checks of a document, the worst first; what is no check is left out, and a status that is not known here is
-    taken for ``not-checked``. A run that failed before it asked anything is one that is not checked.
+    """Return the checks of a document, the worst first. Other entries are left out, and an unknown status is taken for
+    ``not-checked``. A run that failed before its first check counts as one check, ``not-checked``.
 
     Raises:
         ValueError: when the document has neither checks nor problems.
@@ -39,7 +39,7 @@ def parse(document: object) -> tuple[Check, ...]:
 
 
 def _check(data: Mapping[str, Any]) -> Check:
-    """One of ``trn check``, or of a tool of the reader's own with the plainer names."""
+    """Return a check of ``trn check``, or of another tool with the plainer field names."""
 
     def text(*names: str) -> str:
         return next((str(data[name]) for name in names if data.get(name)), "")

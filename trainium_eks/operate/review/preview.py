@@ -1,4 +1,4 @@
-"""``pulumi preview --json`` as two programs and what changes between them.
+"""``pulumi preview --json`` as two programs and the changes between them.
 
 The engine compared the program with the account's state, so its operations and its ``detailedDiff`` are taken as they
 are. Given ``--show-sames`` the document holds every resource, and cost, time and rules can be judged as for a plan.
@@ -17,7 +17,7 @@ from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph, Options, Resource
 from trainium_eks.plan.resource_types.paths import value_at
 
 COMPUTED = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
-"""What Pulumi writes for a value that only ``pulumi up`` will know (``plugin.UnknownStringValue``)."""
+"""Pulumi's text for a value that only ``pulumi up`` will know (``plugin.UnknownStringValue``)."""
 
 _URN_PARTS = 4
 """``urn:pulumi:stack``, project, types, name."""
@@ -34,25 +34,25 @@ _KINDS: Mapping[str, Kind] = {
 
 @dataclass(frozen=True)
 class Preview:
-    """What the engine would do."""
+    """The engine's planned operations."""
 
     before: Graph
     after: Graph
     changes: Changes
     phantom: frozenset[str]
-    """URNs of replacements that only follow from a provider whose inputs ``pulumi up`` will know: it will find them
+    """URNs of replacements that only follow from a provider with inputs that ``pulumi up`` will know: it will find them
     unchanged (pulumi-eks#338, #352)."""
     whole: bool
-    """Whether resources that stay as they are were shown too."""
+    """Whether unchanged resources were shown too."""
     errors: tuple[str, ...]
-    """What made the preview fail."""
+    """Errors that made the preview fail."""
 
 
 def parse(document: object, stack: str) -> Preview:
-    """The two programs of a preview's document.
+    """Return the two programs of a preview's document.
 
     Raises:
-        ValueError: when it is none.
+        ValueError: when the document is not a preview.
     """
     if not isinstance(document, Mapping) or not isinstance(document.get("steps"), list):
         raise ValueError("it has no list `steps`: give the output of `pulumi preview --json --show-sames`")
@@ -80,7 +80,8 @@ def _parsed(document: Mapping[str, Any], stack: str) -> Preview:
 
 
 def _config(values: Mapping[str, Any], project: str) -> dict[str, Any]:
-    """The project's own config; a preview prints values as text, or with a flag that says whether they are secret."""
+    """Return the project's own config; a preview prints values as text, or with a flag that says whether they are
+    secret."""
     own = {}
     for key, value in values.items():
         namespace, _, name = key.partition(":")
@@ -94,15 +95,15 @@ def _config(values: Mapping[str, Any], project: str) -> dict[str, Any]:
 
 
 def _states(steps: Iterable[Mapping[str, Any]], which: str) -> Iterator[Resource]:
-    """Each resource once, by URN."""
+    """Yield each resource once, by URN."""
     found = {step["urn"]: step[which] for step in steps if isinstance(step.get(which), Mapping)}
     for urn, state in sorted(found.items()):
         yield _resource(urn, state)
 
 
 def _standing(steps: Iterable[Mapping[str, Any]], before: Graph) -> Iterator[Resource]:
-    """The resources as they are to be. A preview leaves out what the account computed for those that stay: they keep
-    it."""
+    """Yield the resources as planned. A preview leaves out computed outputs of the resources that stay: these keep
+    their old outputs."""
     stay = {step["urn"] for step in steps if step.get("op") in ("same", "update")}
     for resource in _states(steps, "newState"):
         old = before.by_urn.get(resource.urn) if resource.urn in stay else None
@@ -137,19 +138,19 @@ def _resource(urn: str, state: Mapping[str, Any]) -> Resource:
 
 
 def _provider(reference: str) -> str:
-    """The URN in a reference to a provider, which ends with ``::`` and its id."""
+    """Return the URN in a reference to a provider, which ends with ``::`` and its id."""
     urn, _, _ = reference.rpartition("::")
     return urn if urn.count("::") == _URN_PARTS - 1 else reference
 
 
 def _given(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the inputs that the program gave: a provider lists those that it filled in itself, as names."""
+    """Return the inputs that the program gave: a provider lists the names of inputs that it filled in itself."""
     filled = inputs.get("__defaults") or ()
     return {key: value for key, value in inputs.items() if key not in filled}
 
 
 def _known(value: Any) -> Any:
-    """A value with :data:`~trainium_eks.plan.graph.UNKNOWN` for what only ``pulumi up`` will know."""
+    """Return a value with :data:`~trainium_eks.plan.graph.UNKNOWN` in each place that only ``pulumi up`` will fill."""
     if isinstance(value, Mapping):
         return {key: _known(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -201,7 +202,8 @@ def _paths(
 
 
 def _steps(path: str) -> tuple[str | int, ...]:
-    """A property path of Pulumi's: ``spec.hard["requests.cpu"]``, ``networkInterfaces[0].description``."""
+    """Return the parts of a property path of Pulumi's: ``spec.hard["requests.cpu"]``,
+    ``networkInterfaces[0].description``."""
     found = re.findall(r'\["((?:[^"\\]|\\.)*)"\]|\[(\d+)\]|([^.\[\]]+)', path)
     return tuple(int(index) if index else quoted or name for quoted, index, name in found) or (path,)
 
@@ -223,12 +225,12 @@ def _at(value: Any, steps: tuple[str | int, ...]) -> Any:
     return value
 
 
-# --- what only seems to be replaced -------------------------------------------------------------------------------
+# --- apparent replacements ----------------------------------------------------------------------------------------
 
 
 def _phantom(steps: Iterable[Mapping[str, Any]], after: Graph, changes: Changes) -> frozenset[str]:
-    """Providers that are replaced for an input that is merely unknown, while nothing that it comes from is replaced or
-    created; and what is replaced for such a provider's sake alone."""
+    """Return the URNs of replacements that will not happen. These are providers replaced for an input that is merely
+    unknown, without a replaced or created source, and resources replaced only because such a provider is."""
     made = {change.resource.urn for change in changes.items if change.kind in ("replace", "create")}
     reasons = {step["urn"]: _reasons(step) for step in steps}
     providers = set()

@@ -1,4 +1,4 @@
-"""Everything that a comment says, judged: the verdict and what it rests on."""
+"""Review: all content of a comment, evaluated to a verdict with its reasons."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -28,91 +28,91 @@ class Outcome(StrEnum):
     """The verdict."""
 
     SAFE = "SAFE"
-    """Everything that changes was understood, and nothing of it wants a look."""
+    """Every change was understood, and none needs a look."""
     REVIEW = "REVIEW"
-    """It can be deployed, and somebody must have looked at it."""
+    """It can be deployed after a person has looked at it."""
     BLOCKED = "BLOCKED"
-    """It cannot be deployed as it is, or it loses data or running work and nobody has accepted that."""
+    """It cannot be deployed, or it loses data or running work and nobody has accepted that."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two programs, judged as far as it is asked for."""
+    """One of the two programs, evaluated on first use."""
 
     graph: Graph
     ruled: Graph | None
-    """The program whose rules are judged: where values of the first are unknown, its plan; None for none."""
+    """The program that rules are applied to: the plan where values of the first are unknown; None for none."""
 
     @cached_property
     def cost(self) -> Cost:
-        """What it costs."""
+        """Return the cost of the program."""
         return cost.estimate(self.graph)
 
     @cached_property
     def timeline(self) -> Timeline:
-        """How long it takes from nothing."""
+        """Return the modelled time of a build from nothing."""
         return timeline.model(self.graph)
 
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """What the rules say; none where they are not judged."""
+        """Return the verdicts of the rules; none where rules are not applied."""
         return tuple(rules.judge(self.ruled)) if self.ruled is not None else ()
 
     @cached_property
     def failed(self) -> tuple[Verdict, ...]:
-        """The rules that are broken and not waived."""
+        """Return the verdicts of rules that are broken and not waived."""
         return tuple(verdict for verdict in self.verdicts if verdict.status == "fail")
 
     @cached_property
     def stale_waivers(self) -> tuple[str, ...]:
-        """One line for each waiver that has expired or excuses nothing; none where no rule was judged."""
+        """Return one line for each waiver that has expired or excuses nothing; none where no rule was judged."""
         return rules.stale_waivers(self.graph, self.verdicts) if self.verdicts else ()
 
     @cached_property
     def by_id(self) -> Mapping[str, Verdict]:
-        """Verdict by its rule's id."""
+        """Return the verdicts by their rules' ids."""
         return {verdict.id: verdict for verdict in self.verdicts}
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why there is no program to compare with: its config is invalid, or it fails."""
+    """The reason for a missing program: its config is invalid, or it fails."""
 
     title: str
     problems: tuple[Problem, ...] = ()
-    """Their paths as the config spells them."""
+    """Problems, with paths as the config spells them."""
     detail: str = ""
     """The program's traceback."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The two programs and what changes."""
+    """The two programs and the changes between them."""
 
     before: Side
     after: Side
     changes: Changes
     phantom: frozenset[str] = frozenset()
-    """URNs of replacements that only seem to be."""
+    """URNs of replacements that will not happen."""
     whole: bool = True
-    """Whether both programs are whole; otherwise cost, time and rules cannot be judged."""
+    """Whether both programs are complete; if not, cost, time and rules cannot be judged."""
     certain: bool = True
-    """Whether a broken rule is held against the change: rules that follow values which ``pulumi up`` alone knows fail
-    for what they cannot see."""
+    """Whether a broken rule is held against the change: rules about values which ``pulumi up`` alone knows fail for
+    want of these values."""
 
     @cached_property
     def cost(self) -> CostDifference:
-        """What it costs more."""
+        """Return the difference of the costs."""
         return cost_difference.difference(self.before.cost, self.after.cost)
 
     @cached_property
     def risks(self) -> tuple[Risk, ...]:
-        """What a reviewer must see first."""
+        """Return the risks that a reviewer must see first."""
         return risks(self.before.graph, self.after.graph, self.changes, self.phantom)
 
     @cached_property
     def time(self) -> Timeline | None:
-        """The modelled time of what is created or replaced; None when nothing is."""
+        """Return the modelled time of the created and replaced resources; None when there are none."""
         made = {
             change.resource.urn for change in self.changes.of("create", "replace") if self.real(change.resource.urn)
         }
@@ -120,7 +120,7 @@ class Comparison:
         return timeline.model(replace(self.after.graph, resources=kept)) if made else None
 
     def real(self, urn: str) -> bool:
-        """Whether a change is more than seems."""
+        """Return whether a change will happen, rather than only seem to."""
         return urn not in self.phantom
 
 
@@ -132,30 +132,30 @@ class Review:
     stack: str
     lane: Lane
     since: str
-    """What it is compared with: a commit, a file, the account."""
+    """The compared base: a commit, a file, the account."""
     comparison: Comparison | None = None
     refusal: Refusal | None = None
-    """In place of a comparison, or beside it when the preview failed."""
+    """Refusal in place of a comparison, or beside it when the preview failed."""
     base_failed: str = ""
-    """Why the program that it is compared with cannot be planned; empty when it can."""
+    """Reason why the base cannot be planned; empty when it can."""
     checks: tuple[Check, ...] | None = None
     """The preflight's; None when it did not run."""
     losses_accepted: bool = False
-    """Whether somebody has accepted what is lost."""
+    """Whether somebody has accepted the losses."""
     commit: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Of the tools: name to version."""
+    """Versions of the tools, by name."""
 
     @cached_property
     def outcome(self) -> Outcome:
-        """The verdict."""
+        """Return the verdict."""
         if self.blockers:
             return Outcome.BLOCKED
         return Outcome.REVIEW if self.reservations else Outcome.SAFE
 
     @cached_property
     def blockers(self) -> tuple[str, ...]:
-        """Why it is blocked, in our words."""
+        """Return the reasons that block the change, in our words."""
         found = []
         if self.refusal:
             found.append("the program cannot be planned" if self.comparison is None else "the preview failed")
@@ -180,7 +180,7 @@ class Review:
 
     @cached_property
     def reservations(self) -> tuple[str, ...]:
-        """Why somebody must look at it, in our words."""
+        """Return the reasons why somebody must look at the change, in our words."""
         found: list[str] = []
         if self.base_failed:
             found.append("the base cannot be planned, so everything is shown as new")
@@ -206,19 +206,19 @@ class Review:
 
 
 def of_plans(before: Graph, after: Graph) -> Comparison:
-    """The offline lane's comparison."""
+    """Return the offline lane's comparison."""
     return Comparison(Side(before, before), Side(after, after), diff.compare(before, after))
 
 
 def of_preview(preview: Preview, plan: Graph | None = None) -> Comparison:
-    """The engine's comparison.
+    """Return the engine's comparison.
 
     Args:
         preview: of the account.
-        plan: the same program as the offline lane records it, where every value is made up and none unknown: rules
-            are judged on it when it is given.
+        plan: the same program as the offline lane records it, where every value is made up and none unknown: rules are
+            judged on it when it is given.
     """
-    # Rules are about whole environments: of a part they would miss what was not shown.
+    # Rules are about whole environments: in a part they would miss the resources left out.
     before = Side(preview.before, preview.before if preview.whole else None)
     after = Side(preview.after, plan or (preview.after if preview.whole else None))
     certain = plan is not None or not any(UNKNOWN in json.dumps(each.inputs) for each in preview.after.resources)
@@ -243,7 +243,7 @@ def _losses(found: Iterable[Risk]) -> int:
 
 
 def _counted(count: int, what: str, one: str, many: str = "", plural: str = "") -> list[str]:
-    """``2 rules are broken``; nothing for none."""
+    """Return ``2 rules are broken`` as a list of one line; empty for a count of 0."""
     if not count:
         return []
     words = f"{count} {what} {one}" if count == 1 else f"{count} {plural or what + 's'} {many or one}"

@@ -1,4 +1,4 @@
-"""What of a change a reviewer must see before anything else: lost data and work, guards taken off, doors opened."""
+"""Risks that a reviewer must see first: lost data and work, removed guards, opened access."""
 
 import datetime
 from collections.abc import Iterator, Mapping
@@ -24,27 +24,27 @@ class Risk:
 
     weight: Weight
     what: str
-    """In our words: ``replaced; lost with it: its files``."""
+    """Risk in our words: ``replaced; lost with it: its files``."""
     resource: Resource
     paths: tuple[PathChange, ...] = ()
-    """The inputs that are why."""
+    """Inputs that cause it."""
     note: str = ""
     """More in words, of a rule or of the values."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as data: the resource by its URN."""
+        """Return JSON with the resource's URN."""
         paths = [asdict(path) for path in self.paths]
         return {"weight": self.weight, "what": self.what, "urn": self.resource.urn, "paths": paths, "note": self.note}
 
 
 def risks(before: Graph, after: Graph, changes: Changes, phantom: frozenset[str]) -> tuple[Risk, ...]:
-    """Every risk: what cannot be deployed, then what is lost, then the rest as the changes stand.
+    """Return every risk: changes that cannot be deployed, then losses, then the rest in the order of the changes.
 
     Args:
         before: the program that is built; without resources when the environment is new.
         after: the program that is to be.
         changes: between the two.
-        phantom: URNs of replacements that only follow from a provider whose inputs ``pulumi up`` will know.
+        phantom: URNs of replacements that only follow from a provider with inputs that ``pulumi up`` will know.
     """
     gone = {change.component for change in changes.deleted if change.resource.type == kubernetes.NAMESPACE.token}
     found = [*_options(after, changes), *_claims(changes, phantom)]
@@ -53,7 +53,7 @@ def risks(before: Graph, after: Graph, changes: Changes, phantom: frozenset[str]
             continue
         found += _standing_or_falling(change)
         guarded = change.resource.type not in (kubernetes.NAMESPACE.token, helm.RELEASE.token)
-        # What guarded a namespace goes with it.
+        # The guards of a namespace are deleted with it.
         if not change.refused and not (change.kind == "delete" and change.component in gone and guarded):
             found += (
                 Risk("loss" if effect.loses else "review", effect.words, change.resource, effect.paths, effect.note)
@@ -121,7 +121,7 @@ def _claims(changes: Changes, phantom: frozenset[str]) -> Iterator[Risk]:
             yield Risk("review", held, change.resource, note=f"{name}; `trn deploy up` names them and does not start")
 
 
-# --- what belongs to no one resource ------------------------------------------------------------------------------
+# --- risks of the whole stack ------------------------------------------------------------------------------------
 
 CONFIG = (
     Concern("budget.hourlyUsd", concerns.more, "the bound of the cost is raised or taken off"),

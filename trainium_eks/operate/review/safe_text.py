@@ -1,16 +1,16 @@
-"""Text that somebody else chose, made safe to stand in a comment.
+"""Text of unknown authors, made safe to stand in a comment.
 
 Names, values and messages come from the request: a branch of a stranger may hold any. Everything that is not our own
 wording stands in a code span or a code block, where GitHub, GitLab and Bitbucket read no Markdown, no HTML, no
 ``@mention`` and no reference to an issue, and neither can be left: backticks become quotes, lines are one line, and
-what steers a terminal or the order of letters is shown as a mark.
+characters that steer a terminal or the order of letters become a mark.
 """
 
 import re
 import unicodedata
 
 MARK = "\ufffd"
-"""What stands for a character that is not shown."""
+"""Substitute for a character that is not shown."""
 
 _BEGINS = re.compile(r"[A-Za-z0-9(`]")
 _WITHIN = re.compile(r"[A-Za-z0-9 .,;:()'\"/=+%?→–±×…-]*\Z")
@@ -22,7 +22,7 @@ MOST_ACCENTS = 2
 
 
 def one_line(text: str) -> str:
-    """The text on one line; characters that cannot be seen, or that reorder others, as :data:`MARK`."""
+    """Return the text on one line; characters that cannot be seen, or that reorder others, become :data:`MARK`."""
     if _ASCII.match(text):
         return text
     shown: list[str] = []
@@ -40,19 +40,19 @@ def one_line(text: str) -> str:
 
 
 def cut(text: str, length: int) -> str:
-    """The text, or its first ``length`` - 1 characters and an ellipsis."""
+    """Return the text, or its first ``length`` - 1 characters and an ellipsis."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def code(text: str, length: int = 160) -> str:
-    """A code span, also for a cell of a table: a bar is shown as a broken bar, which no table splits at."""
+    """Return a code span, also for a cell of a table: a bar becomes a broken bar, which no table splits at."""
     shown = cut(" ".join(one_line(text).split()), length).replace("`", "'").replace("|", "¦")
     return f"`{shown}`" if shown else "` `"
 
 
 def said(text: str, length: int = 400) -> str:
-    """A sentence: prose where it is letters and plain punctuation alone and begins with a letter (GitLab runs a line
-    like ``/merge``), otherwise a code span. What it has in backticks becomes code spans."""
+    """Return a sentence as prose if it has letters and plain punctuation alone and begins with a letter (GitLab runs a
+    line like ``/merge``), else as a code span. Text in backticks becomes code spans."""
     shown = cut(" ".join(text.split()), length)
     prose = shown.split("`")[::2]
     plain = all(_WITHIN.match(part) and not _LINKED.search(part) for part in prose) and _BEGINS.match(shown)
@@ -62,5 +62,5 @@ def said(text: str, length: int = 400) -> str:
 
 
 def in_block(text: str) -> str:
-    """A line of a code block: it can neither end the block nor begin another line."""
+    """Return a line of a code block: it can neither end the block nor begin another line."""
     return one_line(text).replace("`", "'")

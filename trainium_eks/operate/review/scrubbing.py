@@ -1,6 +1,6 @@
 """Secrets and account ids that a comment must not show.
 
-What the program marks as secret arrives as ``[secret]`` and stays that. A plain value that merely looks like a
+Values that the program marks as secret arrive as ``[secret]`` and stay so. A plain value that merely looks like a
 credential, or stands under a name that says it is one, is no secret to Pulumi and is printed by every preview: here it
 is blanked. Account ids are shortened to their last four digits.
 """
@@ -49,16 +49,16 @@ WINDOW = 4000
 
 @dataclass(frozen=True)
 class Scrubber:
-    """Blanks one environment's values."""
+    """Scrubber of one environment's values."""
 
     accounts: frozenset[str] = frozenset()
-    """Account ids that are shortened wherever they stand; besides, any in an ARN or in the name of a registry."""
+    """Account ids that are shortened in every place; besides, any in an ARN or in the name of a registry."""
     patterns: tuple[re.Pattern[str], ...] = ()
-    """More to blank, of the caller's own."""
+    """More patterns to blank, of the caller's own."""
     show_accounts: bool = False
 
     def text(self, text: str) -> str:
-        """The text without what looks like a credential."""
+        """Return the text with its likely credentials blanked."""
         text = text[:WINDOW]
         for pattern in self.patterns:
             text = pattern.sub(SCRUBBED, text)
@@ -75,7 +75,7 @@ class Scrubber:
         return text
 
     def named(self, type_: str, path: str, text: str) -> str:
-        """A value's text by where it stands: the data of a Kubernetes Secret, and what a name calls a credential."""
+        """Return a value's text, blanked in the data of a Kubernetes Secret, and under a credential's name."""
         if not text or text in (SECRET, "(none)"):
             return text
         under_secret = type_ == "kubernetes:core/v1:Secret" and path.split(".", 1)[0] in ("data", "stringData")
@@ -83,7 +83,7 @@ class Scrubber:
         return SCRUBBED if under_secret or _NAMED_SECRET.search(last) else self.text(text)
 
     def value(self, type_: str, path: str, value: Any) -> Any:
-        """A value with everything in it blanked that :meth:`named` would blank."""
+        """Return a value with everything in it blanked that :meth:`named` would blank."""
         if isinstance(value, Mapping):
             if value.get("name") and _NAMED_SECRET.search(re.sub("[^a-z]", "", str(value["name"]).lower())):
                 value = {**value, **({"value": SCRUBBED} if value.get("value") else {})}
@@ -94,7 +94,7 @@ class Scrubber:
 
 
 def scrubber(graphs: Iterable[Graph], patterns: Iterable[str] = (), *, show_accounts: bool = False) -> Scrubber:
-    """One for the environment of these programs: their configs name its accounts.
+    """Return a scrubber for the environment of these programs: their configs name its accounts.
 
     Raises:
         re.error: for a pattern that is no regular expression.
@@ -107,12 +107,12 @@ def scrubber(graphs: Iterable[Graph], patterns: Iterable[str] = (), *, show_acco
 
 
 def shortened(account: str) -> str:
-    """``…3333``."""
+    """Return ``…3333``."""
     return f"…{account[-4:]}"
 
 
 def _random(word: str) -> bool:
-    """Whether a long word mixes capitals, small letters and digits as evenly as keys do."""
+    """Return whether a long word mixes capitals, small letters and digits as evenly as keys do."""
     kinds = (any(map(str.islower, word)), any(map(str.isupper, word)), any(map(str.isdigit, word)))
     if not all(kinds):
         return False

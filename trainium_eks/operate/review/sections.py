@@ -22,7 +22,7 @@ _MARKS = {Outcome.SAFE: "✅", Outcome.REVIEW: "🔎", Outcome.BLOCKED: "⛔"}
 
 
 def heading(review: Review, words: Words) -> Lines:
-    """The verdict and why."""
+    """Return the verdict and its reasons."""
     outcome = review.outcome
     counts = "" if review.comparison is None else f": {_counts(review.comparison)}"
     lines = [f"### {_MARKS[outcome]} {words.code(review.stack)}{counts} – {outcome}", ""]
@@ -45,7 +45,7 @@ def _counts(compared: Comparison) -> str:
 
 
 def refusal(review: Review, words: Words, most: int) -> Lines:
-    """Why there is no plan."""
+    """Return the reasons for a missing plan."""
     refused = review.refusal
     if refused is None:
         return []
@@ -66,15 +66,15 @@ def refusal(review: Review, words: Words, most: int) -> Lines:
 
 
 def _key(path: str) -> str:
-    """A field that a message names, as the config spells it, in backticks."""
+    """Return a field that a message names, as the config spells it, in backticks."""
     return f"`{config_path(path)}`"
 
 
 def risk_table(review: Review, words: Words, most: int) -> Lines:
     """Return the risks as a table; resources of one type to be reviewed for the same reason share a row.
 
-    A new team brings some thirty admission policies: a row for each would push other risks below the last row shown.
-    A resource that is lost or refused has a row of its own.
+    A new team brings some thirty admission policies: a row for each would push other risks below the last row shown. A
+    lost or refused resource has a separate row.
     """
     if review.comparison is None or not review.comparison.risks:
         return []
@@ -95,11 +95,11 @@ def risk_table(review: Review, words: Words, most: int) -> Lines:
 # --- money and time -----------------------------------------------------------------------------------------------
 
 MOST_STEPS = 5
-"""How many resources' costs are listed."""
+"""Number of resources with listed costs."""
 
 
 def cost_part(review: Review, words: Words) -> Lines:
-    """What it costs more or less."""
+    """Return the rise or fall of the cost."""
     compared = review.comparison
     if compared is None:
         return []
@@ -160,7 +160,7 @@ def _amount(amount: float | None) -> str:
 
 
 def time_part(review: Review, words: Words) -> Lines:
-    """How long the `up` takes."""
+    """Return the duration of the `up`."""
     compared = review.comparison
     if compared is None or not compared.whole or not compared.changes:
         return []
@@ -185,7 +185,7 @@ def time_part(review: Review, words: Words) -> Lines:
 
 
 def policy(review: Review, words: Words, most: int) -> Lines:
-    """The rules that are broken, and the waivers that this change brings."""
+    """Return the rules that are broken, and the waivers that this change brings."""
     compared = review.comparison
     if compared is None:
         return []
@@ -222,7 +222,7 @@ def _broken(compared: Comparison, verdict: Verdict, words: Words) -> Iterator[tu
 
 
 def _expiry(compared: Comparison, verdict: Verdict) -> str:
-    """The library's own waivers have no last day."""
+    """Return the last day of a waiver; the library's own waivers have none."""
     waiver = waivers.of(compared.after.graph).get(verdict.id)
     return f" (until {waiver.last_day})" if waiver and waiver.last_day else ""
 
@@ -239,7 +239,7 @@ def _tally(compared: Comparison) -> str:
 
 
 def preflight(review: Review, words: Words, most: int) -> Lines:
-    """What was asked of the account."""
+    """Return the results of the account's checks."""
     if review.checks is None:
         return ["**Preflight**: not run: no credentials", ""]
     counts = Counter(check.status for check in review.checks)
@@ -259,11 +259,12 @@ def preflight(review: Review, words: Words, most: int) -> Lines:
     ]
 
 
-# --- what changes -------------------------------------------------------------------------------------------------
+# --- changes ------------------------------------------------------------------------------------------------------
 
 
 def changes_by_component(review: Review, words: Words, most: int) -> Lines:
-    """One row a component, and in a line each what is folded: tags, what follows, what only seems to change."""
+    """Return one row for each component, and a line for each kind of folded change: tags, changes that follow from
+    others, phantoms."""
     compared = review.comparison
     if compared is None or not compared.changes:
         return []
@@ -285,13 +286,14 @@ def changes_by_component(review: Review, words: Words, most: int) -> Lines:
 
 
 _LISTED = 5
-"""How many resources a component's row names."""
+"""Number of resources that a component's row names."""
 
 _ORDER = {kind: place for place, kind in enumerate(("replace", "delete", "create", "update"))}
 
 
 def folded(compared: Comparison, change: ResourceChange) -> bool:
-    """Whether a change is said in a line with others: tags alone, what follows from a replacement, phantoms."""
+    """Return whether a change shares a line with others: tags alone, changes that follow from a replacement,
+    phantoms."""
     if not compared.real(change.resource.urn) or change.tags_only:
         return True
     if change.stateful or change.refused or change.rolls_nodes:
@@ -335,7 +337,7 @@ def _by_cause(following: list[ResourceChange]) -> dict[tuple[str, str], list[Res
 
 
 def unknowns(review: Review, words: Words, most: int) -> Lines:
-    """What nobody can say before the `up`."""
+    """Return the values unknown before the `up`."""
     compared = review.comparison
     if compared is None:
         return []

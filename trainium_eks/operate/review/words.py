@@ -1,4 +1,4 @@
-"""How a comment's parts are written: every word of the request's own goes through here, scrubbed and made safe."""
+"""Wording of a comment's parts: every word of the request's own goes through here, scrubbed and made safe."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,33 +14,33 @@ VALUE_LENGTH = 96
 """Longest value shown, in characters."""
 
 _MOST_PARTS = 40
-"""How many entries of a list or a mapping are looked at."""
+"""Number of entries of a list or a mapping that are looked at."""
 
 
 @dataclass(frozen=True)
 class Words:
-    """Writes with one environment's scrubber."""
+    """Formatting with one environment's scrubber."""
 
     scrubber: Scrubber
 
     def code(self, text: str, length: int = 160) -> str:
-        """A code span."""
+        """Return a code span."""
         return safe_text.code(self.scrubber.text(text), length)
 
     def said(self, text: str, length: int = 400) -> str:
-        """A sentence of a rule, a check or a refusal."""
+        """Return a sentence of a rule, a check or a refusal."""
         return safe_text.said(self.scrubber.text(text), length)
 
     def in_block(self, text: str) -> str:
-        """A line in a code block."""
+        """Return a line in a code block."""
         return safe_text.in_block(self.scrubber.text(text))
 
     def resource(self, resource: Resource) -> str:
-        """Type and name."""
+        """Return the type and the name."""
         return self.code(called(resource))
 
     def path(self, resource: Resource, change: PathChange) -> str:
-        """An input with both its values, as text for a block; see :meth:`why` for a cell."""
+        """Return an input with both its values, as text for a block; see :meth:`why` for a cell."""
         if change.cause:
             return f"{change.path}: a new value, from {change.cause.rsplit('::', 1)[-1]}"
         before, after = apart(
@@ -49,9 +49,9 @@ class Words:
         return f"{change.path}: {before} → {after}"
 
     def why(self, resource: Resource, paths: Sequence[PathChange], most: int = 3) -> str:
-        """The inputs of a cell, those that replace first."""
+        """Return the inputs for a cell, the replacing ones first."""
         ordered = sorted(paths, key=lambda each: not each.replaces)
-        # The values are scrubbed by their paths already, and what is left would be cut to no whole word.
+        # The values are scrubbed by their paths already; a second scrubbing would see words that the cut has broken.
         listed = [safe_text.code(self.path(resource, each), 2 * VALUE_LENGTH + 80) for each in ordered[:most]]
         more = len(paths) - most
         return "<br>".join(listed + ([f"and {more} more"] if more > 0 else []))
@@ -65,7 +65,8 @@ class Words:
 
 
 def _first(value: Any) -> Any:
-    """As much of a value as can be shown: a list of megabytes is not walked for a line of a hundred characters."""
+    """Return as much of a value as can be shown: a list of megabytes is not walked for a line of a hundred
+    characters."""
     if isinstance(value, Mapping):
         return {key: _first(inner) for key, inner in list(value.items())[:_MOST_PARTS]}
     if isinstance(value, list | tuple):
@@ -74,7 +75,7 @@ def _first(value: Any) -> Any:
 
 
 def apart(before: str, after: str, length: int = VALUE_LENGTH) -> tuple[str, str]:
-    """Two values cut to a length that still shows where they first differ."""
+    """Return two values cut to a length that still shows where they first differ."""
     if max(len(before), len(after)) <= length:
         return before, after
     same = next((at for at, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), 0)
@@ -87,7 +88,7 @@ def apart(before: str, after: str, length: int = VALUE_LENGTH) -> tuple[str, str
 
 
 def called(resource: Resource) -> str:
-    """``NodeGroup trn-dev-nodes``, ``kubernetes provider trn-dev``."""
+    """Return ``NodeGroup trn-dev-nodes``, ``kubernetes provider trn-dev``."""
     kind = resource.type.rsplit(":", 1)[-1]
     return (
         f"{kind} provider {resource.name}"
@@ -97,7 +98,7 @@ def called(resource: Resource) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], most: int, kind: str = "more") -> list[str]:
-    """A table of at most so many rows, with a line that counts the others; nothing without rows."""
+    """Return a table with at most ``most`` rows, and a line that counts the others; nothing without rows."""
     listed = list(rows)
     if not listed:
         return []
@@ -109,15 +110,15 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], most: int, kind: s
 
 
 def money(amount: float, digits: int = 2) -> str:
-    """``+$43.00``."""
+    """Return ``+$43.00``."""
     return f"{'-' if round(amount, digits) < 0 else '+'}${abs(amount):,.{digits}f}"
 
 
 def minutes(seconds: float) -> str:
-    """``14 min``."""
+    """Return ``14 min``."""
     return f"{round(seconds / 60)} min" if seconds >= 60 else f"{round(seconds)} s"
 
 
 def plural(count: int, one: str, many: str = "") -> str:
-    """``1 resource``, ``2 resources``."""
+    """Return ``1 resource``, ``2 resources``."""
     return f"{count} {one if count == 1 else many or one + 's'}"

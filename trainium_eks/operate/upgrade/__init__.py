@@ -1,1 +1,1 @@
-"""From one version to the next: what an upgrade asks of the config, and what it does to a running environment."""
+"""Upgrades from one version to the next: changes of the config, and their effects on a running environment."""

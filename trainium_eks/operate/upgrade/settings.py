@@ -1,4 +1,4 @@
-"""What an upgrade changes in a stack's config, and which upgrades there are."""
+"""Changes of a stack's config by an upgrade, and the upgrades there are."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ ONE_MINOR_AT_A_TIME = ("vpc-cni", "eks-pod-identity-agent")
 
 @dataclass(frozen=True)
 class UpgradeTargets:
-    """What is to be raised."""
+    """The new versions."""
 
     kubernetes: str = ""
     """Minor version, ``1.36``; empty to keep it."""
@@ -30,7 +30,7 @@ class UpgradeTargets:
     images: Mapping[str, str] = field(default_factory=dict)
     """Training target (``trn1``) to the image that its training images are built on: the Neuron SDK."""
     keep_nodes: bool = False
-    """Whether accelerator nodes stay at the version that they have, and the jobs on them run on."""
+    """Whether accelerator nodes keep their version, and the jobs on them run on."""
 
     def __bool__(self) -> bool:
         return bool(self.kubernetes or self.ami or self.addons or self.images)
@@ -46,14 +46,15 @@ class Setting:
 
 
 def settings(config: StackConfig, asked: UpgradeTargets) -> tuple[Setting, ...]:
-    """The values that change, those that must go with a new Kubernetes version included; none that are so already."""
+    """Return the values that change, with those that must follow a new Kubernetes version; unchanged values are left
+    out."""
     wanted = {each.path: each for each in (*_with_version(config, asked), *_named(config, asked))}
     there = _there(config)
     return tuple(each for each in wanted.values() if there.get(each.path) != each.value)
 
 
 def _there(config: StackConfig) -> dict[str, str | None]:
-    """What the config says at the paths that an upgrade sets."""
+    """Return the config's values at the paths that an upgrade sets."""
     images = config.image_repository.base_images if config.image_repository is not None else {}
     return {
         VERSION: config.cluster.kubernetes_version,
@@ -77,7 +78,7 @@ def _addon_path(name: str) -> str:
 
 
 def problems(config: StackConfig, asked: UpgradeTargets) -> list[Problem]:
-    """Which of it cannot be, before anything is recorded; the config's own judges see the rest."""
+    """Return the problems of the targets, before the program is recorded; the config's own validators find the rest."""
     found = list(_version_problems(config.cluster.kubernetes_version, asked.kubernetes)) if asked.kubernetes else []
     for name, build in asked.addons.items():
         found += _addon_problems(config, name, build)
@@ -92,7 +93,7 @@ def problems(config: StackConfig, asked: UpgradeTargets) -> list[Problem]:
 
 
 def next_version(version: str) -> str:
-    """The minor version after this one that EKS runs, as far as this release knows; empty when there is none."""
+    """Return the minor version after this one that EKS runs, as far as this release knows; empty when there is none."""
     later = f"1.{versions.minor(version) + 1}"
     return later if later in versions.KUBERNETES_STANDARD_SUPPORT else ""
 
@@ -129,7 +130,7 @@ def _named(config: StackConfig, asked: UpgradeTargets) -> Iterator[Setting]:
 def _version_problems(now: str, to: str) -> Iterator[Problem]:
     known = versions.KUBERNETES_STANDARD_SUPPORT
     if to not in known or now not in known:
-        return  # the config's own judge says which versions there are
+        return  # the config's own validator names the versions there are
     steps = versions.minor(to) - versions.minor(now)
     if steps > 1:
         between = f"1.{versions.minor(now) + 1}"

@@ -1,7 +1,7 @@
-"""What an upgrade does to a running environment: in the engine's order, how long it takes, what it disturbs.
+"""Effects of an upgrade on a running environment: steps in the engine's order, their durations, their disturbances.
 
-Times are those of the plan (medians of published logs) and no promise. A node that goes is drained first, for which EKS
-waits 15 minutes at most (EKS user guide, phases of managed node updates); pods that end at once cost nothing.
+Times come from the plan (medians of published logs) and are no promise. A node to be replaced is drained first, for
+which EKS waits 15 minutes at most (EKS user guide, phases of managed node updates); pods that end at once cost nothing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,16 +36,16 @@ class Step:
     start: float
     """Seconds after the beginning, when every drain is quick."""
     seconds: float
-    """How long it takes when every drain is quick."""
+    """Duration when every drain is quick."""
     most_seconds: float
-    """How long when each drain takes all the time that EKS gives it."""
+    """Duration when each drain takes all the time that EKS gives it."""
     nodes: int = 0
     """Nodes that are replaced."""
     batches: int = 0
-    """In how many turns: as often, at most, one gang on them starts again."""
+    """Turns of replacement: each restarts a gang on these nodes once, at most."""
 
     def to_json(self) -> dict[str, Any]:
-        """camelCase data."""
+        """Return camelCase data."""
         resource = self.change.resource
         return {
             "phase": self.phase,
@@ -62,7 +62,7 @@ class Step:
 
 
 def steps(before: Graph, after: Graph, changes: Changes) -> tuple[Step, ...]:
-    """The changed resources in the order in which the engine comes to them, each after all it waits for."""
+    """Return the changed resources in the engine's order, each after all it waits for."""
     by_urn = {change.resource.urn: change for change in changes.items if change.kind != "delete"}
     finish: dict[str, float] = {}
     found = []
@@ -80,7 +80,7 @@ def steps(before: Graph, after: Graph, changes: Changes) -> tuple[Step, ...]:
 
 
 def total_seconds(found: tuple[Step, ...]) -> tuple[float, float]:
-    """How long the whole takes: with quick drains, and the longest that drains can add on top."""
+    """Return the duration of the whole: with quick drains, and the longest that drains can add on top."""
     quick = max((step.start + step.seconds for step in found), default=0.0)
     return quick, quick + max((step.most_seconds - step.seconds for step in found), default=0.0)
 
@@ -103,14 +103,14 @@ def _step(change: ResourceChange, before: Graph, start: float) -> Step:
 
 
 def _at_a_time(group: Resource, nodes: int) -> int:
-    """Nodes that an update takes down together; one where the group does not say (EKS API, updateConfig)."""
+    """Return the nodes that an update takes down together; one where the group does not say (EKS API, updateConfig)."""
     update = group.inputs.get("updateConfig") or {}
     percentage = whole(update.get("maxUnavailablePercentage"))
     return max(nodes * percentage // 100 if percentage else whole(update.get("maxUnavailable"), 1), 1)
 
 
 def disturbance(step: Step) -> Iterator[str]:
-    """What people who use the environment notice of a step."""
+    """Yield the effects of a step that users of the environment notice."""
     if step.change.refused:
         return
     if step.change.kind == "replace":

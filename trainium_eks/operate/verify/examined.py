@@ -1,4 +1,4 @@
-"""Examined: a cluster, what its stack says of it, and what a local one cannot have."""
+"""Examined: a cluster, its stack's outputs, and the limits of a local cluster."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,26 +10,26 @@ from trainium_eks.operate.verify.local_report import LocalReport
 
 @dataclass(frozen=True)
 class Examined:
-    """What every check is given."""
+    """The input of every check."""
 
     outputs: StackOutputs
-    """What the stack says there is."""
+    """The stack's outputs."""
     cluster: Cluster
-    """What there is."""
+    """The cluster's objects."""
     local: LocalReport | None = None
-    """What the local cloud does not have; None on AWS, where everything must be there."""
+    """The local cloud's report; None on AWS, where everything must be there."""
 
     @property
     def deploy(self) -> str:
-        """The command that makes what is missing."""
+        """Return the command that creates missing resources."""
         return "pulumi up" if self.local is None else "trn local up"
 
     @property
     def restore(self) -> str:
-        """The command that sets back what somebody changed by hand."""
+        """Return the command that undoes manual changes."""
         return "pulumi up --refresh" if self.local is None else "trn local up"
 
     def nodes_with(self, resource: str) -> Sequence[Object]:
-        """The nodes of the groups whose nodes have a resource (``vpc.amazonaws.com/efa``)."""
+        """Return the nodes of the groups that offer a resource (``vpc.amazonaws.com/efa``)."""
         groups = [group for group in self.outputs.node_groups if resource in group.resources]
         return [node for group in groups for node in self.cluster.nodes_of(group.eks_name)]

@@ -1,4 +1,4 @@
-"""LocalReport: what the local cloud says that it did not install, or only simulates."""
+"""LocalReport: the parts that the local cloud did not install, or only simulates."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -9,27 +9,27 @@ from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
 
 
 class ReportError(Exception):
-    """The report is there and cannot be used; the message says why."""
+    """The report is there and cannot be used; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class LocalReport:
-    """The part of the local cloud's report that verification asks for."""
+    """The part of the local cloud's report that verification needs."""
 
     not_installed: Mapping[str, str] = field(default_factory=dict)
     """Name of a release or kustomization to why this machine cannot have it."""
     simulated: tuple[str, ...] = ()
-    """Packages whose answers are made up (``aws``)."""
+    """Packages with invented answers (``aws``)."""
     real_volcano: bool = False
     """Whether Volcano's own processes were started on this machine."""
     running: frozenset[str] = frozenset()
     """The stack's processes that run on this machine now (``vc-scheduler``)."""
 
     def missing(self, *names: str) -> str:
-        """Why something is not on this machine; empty when it is.
+        """Return the reason why something is not on this machine; empty when it is.
 
         Args:
-            names: what it may be called: chart, release, or how a kustomization's name in the program ends.
+            names: its possible names: chart, release, or the end of a kustomization's name in the program.
         """
         for known, reason in self.not_installed.items():
             if any(known == name or known.endswith(f"-{name}") for name in names):
@@ -38,7 +38,7 @@ class LocalReport:
 
     @staticmethod
     def load(path: Path, running: Collection[str] = ()) -> "LocalReport":
-        """The report in a file.
+        """Return the report in a file.
 
         Args:
             path: the file.
@@ -57,7 +57,7 @@ class LocalReport:
 
     @staticmethod
     def parse(data: Mapping[str, Any]) -> "LocalReport":
-        """The report from plain data.
+        """Return the report from plain data.
 
         Raises:
             ValueError: for another schema version.

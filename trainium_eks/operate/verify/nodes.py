@@ -1,4 +1,5 @@
-"""Nodes: the server's version and theirs, how many of each group are Ready, where they are, and what they offer."""
+"""Checks of nodes: their versions beside the server's, the number Ready in each group, their placement, and their
+devices."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -14,7 +15,8 @@ ZONE_ID_LABEL = "topology.k8s.aws/zone-id"
 
 
 def server(examined: Examined) -> Iterator[Check]:
-    """The API server answers, and with a version that this project has add-ons for; nodes are not too far from it."""
+    """Check that the API server answers with a version that this project has add-ons for, and that nodes are not too
+    far from it."""
     known = [each for each in versions.KUBERNETES_STANDARD_SUPPORT if addon_records.KUBE_PROXY.version(each)]
     version = examined.cluster.version
     major, own = minor(version)
@@ -53,7 +55,8 @@ def _kubelets(examined: Examined, major: int, own: int) -> Check:
 
 
 def counts(examined: Examined) -> Iterator[Check]:
-    """As many Ready nodes in each accelerator group as the stack says, and every other node Ready."""
+    """Check that each accelerator group has as many Ready nodes as the stack says, and that every other node is
+    Ready."""
     for group in examined.outputs.node_groups:
         yield _count(examined, group)
     yield _others(examined)
@@ -95,7 +98,7 @@ def _few(examined: Examined, group: NodeGroupOutput) -> str:
 
 
 def _others(examined: Examined) -> Check:
-    """System and CPU nodes, whose sizes the outputs do not tell: at least one, and all of them Ready."""
+    """Check system and CPU nodes, which the outputs give no size for: at least one, and all of them Ready."""
     id_, subject = "nodes/others", "system and other nodes"
     own = {group.eks_name for group in examined.outputs.node_groups}
     nodes = [node for node in examined.cluster.of("Node") if labels_of(node).get(GROUP_LABEL) not in own]
@@ -130,7 +133,7 @@ def _remedy_of(node: Object) -> str:
 
 
 def places(examined: Examined) -> Iterator[Check]:
-    """Nodes of each group are of its instance type, in its zone, and carry the labels that pods select."""
+    """Check that nodes of each group are of its instance type, in its zone, and carry the labels that pods select."""
     for group in examined.outputs.node_groups:
         id_, subject = f"nodes/{group.name}/labels", f"{group.name} labels"
         wants = {INSTANCE_TYPE_LABEL: group.instance_type, ZONE_ID_LABEL: group.zone_id, **group.labels}
@@ -152,7 +155,7 @@ def places(examined: Examined) -> Iterator[Check]:
 
 
 def devices(examined: Examined) -> Iterator[Check]:
-    """Every Ready accelerator node offers as many devices and EFA interfaces as its type has."""
+    """Check that every Ready accelerator node offers as many devices and EFA interfaces as its type has."""
     for group in examined.outputs.node_groups:
         for resource, wants in group.resources.items():
             yield _device(examined, group, resource, wants)
@@ -173,7 +176,7 @@ def _device(examined: Examined, group: NodeGroupOutput, resource: str, wants: in
 
 
 def _device_remedy(examined: Examined, wrong: Sequence[Object], resource: str, wants: int) -> str:
-    """One remedy for each cause that was met, told for the first node that has it."""
+    """Return one remedy for each cause found, worded for the first node that has it."""
     if examined.local is not None:
         return f"the nodes are simulated, and somebody changed them: {examined.deploy} sets them back"
     causes: dict[Callable[[Object, str], str], Object] = {}
@@ -196,7 +199,8 @@ def _shown(node: Object, resource: str) -> str:
 
 
 def _cause(node: Object, resource: str, wants: int) -> Callable[[Object, str], str]:
-    """What explains the count: who should have said it never did, the node has another number, or some are ill."""
+    """Return the wording of the remedy for a wrong count: the device plugin never registered, the node has another
+    number, or devices are ill."""
     has, whole = _amount(node, "allocatable", resource), _amount(node, "capacity", resource)
     if not whole:
         return _never_registered
@@ -258,7 +262,7 @@ _TOOLS: Mapping[str, str] = {NEURON_RESOURCE: "neuron-ls", NVIDIA_RESOURCE: "nvi
 
 
 def _instance_id(node: Object) -> str:
-    """From ``aws:///us-west-2d/i-0abc``."""
+    """Return the id in ``aws:///us-west-2d/i-0abc``."""
     return str(node.get("spec", {}).get("providerID", "")).rsplit("/", 1)[-1] or "<instance id>"
 
 

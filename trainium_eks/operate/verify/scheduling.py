@@ -1,4 +1,4 @@
-"""Scheduling: namespaces and their queues, and the Volcano that schedules by them."""
+"""Checks of scheduling: namespaces, their queues, and Volcano."""
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
@@ -27,11 +27,11 @@ WEBHOOK_CONFIGURATIONS: Mapping[str, tuple[str, ...]] = {
         "queues-validate",
     ),
 }
-"""What chart 1.15 makes of its default ``enabled_admissions``, which the stack leaves as it is (values.yaml)."""
+"""Webhooks of chart 1.15 by its default ``enabled_admissions``, which the stack leaves as it is (values.yaml)."""
 
 
 def namespaces(examined: Examined) -> Iterator[Check]:
-    """Each team's namespace is there, with the service account of its jobs."""
+    """Check that each team's namespace is there, with the service account of its jobs."""
     outputs, cluster = examined.outputs, examined.cluster
     if not outputs.namespaces:
         yield not_applicable("namespaces/all", "namespaces", "the stack has none")
@@ -54,7 +54,7 @@ def namespaces(examined: Examined) -> Iterator[Check]:
 
 
 def queues(examined: Examined) -> Iterator[Check]:
-    """Each queue is there with its capability, and Open."""
+    """Check that each queue is there with its capability, and Open."""
     outputs, cluster, local = examined.outputs, examined.cluster, examined.local
     if not outputs.queues:
         yield not_applicable("queues/all", "queues", "the stack has none")
@@ -93,7 +93,8 @@ def _capability(examined: Examined, name: str, wants: Mapping[str, int], queue: 
 
 
 def _guarantees(examined: Examined) -> Check:
-    """The Ready nodes have what the queues are guaranteed: Volcano keeps it from all others even when they do not."""
+    """Check that the Ready nodes can meet the queues' guarantees: Volcano reserves these even beyond the nodes'
+    capacity."""
     id_, subject = "queues/guarantees", "guarantees"
     wanted: dict[str, Decimal] = {}
     for queue in examined.cluster.of("Queue") if "Queue" not in examined.cluster.unserved else ():
@@ -137,7 +138,7 @@ def _state(examined: Examined, name: str, queue: Object) -> Check:
 
 
 def webhooks(examined: Examined) -> Iterator[Check]:
-    """The API server asks Volcano's webhooks about jobs and queues, and trusts their certificate."""
+    """Check that the API server calls Volcano's webhooks for jobs and queues, and trusts their certificate."""
     id_, subject = "volcano/webhooks", "webhooks"
     wanted = [(kind, f"{WEBHOOK_PREFIX}{each}") for kind, names in WEBHOOK_CONFIGURATIONS.items() for each in names]
     found = {(kind, name_of(each)): each for kind in WEBHOOK_CONFIGURATIONS for each in examined.cluster.of(kind)}
@@ -163,19 +164,19 @@ def _is_trusted(configuration: Object) -> bool:
 
 
 def without_volcano(local: LocalReport | None) -> str:
-    """Why Volcano's chart is not on this machine; empty when it is, or on AWS."""
+    """Return why Volcano's chart is not on this machine; empty when it is, or on AWS."""
     return local.missing(VOLCANO) if local is not None else ""
 
 
 def simulated_volcano(local: LocalReport | None, binary: str, so: str) -> str:
-    """Why one of Volcano's processes does not run on this machine; empty when it does, or on AWS."""
+    """Return why one of Volcano's processes does not run on this machine; empty when it does, or on AWS."""
     if local is None or local.real_volcano:
         return ""
     return f"{binary} is not on PATH, so {so}"
 
 
 def logs_of(examined: Examined, binary: str, deployment: str) -> str:
-    """The command that shows what one of Volcano's processes says."""
+    """Return the command that shows the log of one of Volcano's processes."""
     if examined.local is not None:
         return f"trn local logs {binary}"
     return f"kubectl -n {VOLCANO_NAMESPACE} logs deploy/{deployment}"

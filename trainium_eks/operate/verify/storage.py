@@ -15,7 +15,7 @@ GIB = 1024**3
 
 
 def checks(examined: Examined) -> Iterator[Check]:
-    """Claims and storage classes."""
+    """Check claims and storage classes."""
     outputs = examined.outputs
     volume = outputs.shared_volume
     if volume is None:

@@ -12,12 +12,12 @@ from trainium_eks.operate.verify.examined import Examined
 from trainium_eks.operate.verify.local_report import LocalReport
 
 SCHEMA_VERSION = 1
-"""Of the JSON form; changes when a field is removed or changes meaning."""
+"""Version of the JSON form; changes when a field is removed or changes meaning."""
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What one look at a cluster found."""
+    """The result of all checks of a cluster."""
 
     stack: str
     """The stack; empty when only its outputs are known, from a file."""
@@ -26,17 +26,17 @@ class Verification:
     server: str
     """URL of its API server."""
     local: LocalReport | None
-    """What the local cloud leaves out; None for a cluster on AWS."""
+    """The local cloud's report; None for a cluster on AWS."""
     checks: tuple[Check, ...]
 
     @property
     def failed(self) -> bool:
-        """Whether something is not as the stack says."""
+        """Return whether a check failed."""
         return any(check.status is CheckStatus.FAIL for check in self.checks)
 
     @property
     def summary(self) -> dict[str, int]:
-        """How many checks ended in which way."""
+        """Return the number of checks by status."""
         found = Counter(check.status for check in self.checks)
         return {
             "pass": found[CheckStatus.PASS],
@@ -46,7 +46,7 @@ class Verification:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """The versioned JSON form."""
+        """Return the versioned JSON form."""
         return {
             "schemaVersion": SCHEMA_VERSION,
             "stack": self.stack or None,
@@ -72,19 +72,20 @@ SECTIONS: Sequence[tuple[str, str, Callable[[Examined], Iterable[Check]]]] = (
     ("namespaces", "namespaces", scheduling.namespaces),
     ("queues", "queues", scheduling.queues),
 )
-"""First part of the ids, what it is about, and who judges, in the order in which a cluster comes up: what fails first
-is the cause of what fails later."""
+"""First part of the ids, subject, and checks, in the order in which a cluster comes up: an early failure is the cause
+of later ones."""
 
 
 def verify(examined: Examined) -> tuple[Check, ...]:
-    """All checks."""
+    """Run all checks."""
     return tuple(check for section, subject, judge in SECTIONS for check in _judged(section, subject, judge, examined))
 
 
 def _judged(
     section: str, subject: str, judge: Callable[[Examined], Iterable[Check]], examined: Examined
 ) -> list[Check]:
-    """What a section finds. What it could not look at fails in its place, after what was found before."""
+    """Return the checks of a section. A kind of object that could not be read becomes a failed check after the checks
+    before it."""
     found: list[Check] = []
     try:
         for check in judge(examined):

@@ -1,4 +1,5 @@
-"""Workloads: what add-ons and charts run exists and is ready, on every node that needs it."""
+"""Checks of workloads: the deployments and DaemonSets of add-ons and charts exist and are ready, on every node that
+needs them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -25,13 +26,13 @@ OPTIONAL: Mapping[str, str] = {
     "kubeflow-trainer": NVIDIA_RESOURCE,
     "efa-exporter": EFA_RESOURCE,
 }
-"""Those that the config can turn off, which the outputs do not tell: each has a namespace of its own that does."""
+"""Charts that the config can turn off without a trace in the outputs: each is recognised by its namespace."""
 
 OBSERVING = ("kube-prometheus-stack", "fluent-bit")
-"""Those that the config can turn on, whatever its groups are."""
+"""Charts that the config can turn on for any groups."""
 
 FSX_EXPORTER = "prometheus-yet-another-cloudwatch-exporter"
-"""What reads the file system's metrics, where there is a file system."""
+"""Exporter of the file system's metrics, where there is a file system."""
 
 RELEASES: Mapping[str, str] = {"neuron-helm-chart": "neuron", FSX_EXPORTER: "fsx-exporter"}
 """Name of a chart's release, where it is not the chart's."""
@@ -48,7 +49,7 @@ _RESOURCES: Mapping[str, str] = {"neuron": NEURON_RESOURCE, "nvidia": NVIDIA_RES
 
 
 def plugins(examined: Examined) -> Iterator[Check]:
-    """EKS add-ons, device plugins, etcd for the rendezvous, and what is optional where it is installed."""
+    """Check EKS add-ons, device plugins, etcd for the rendezvous, and optional charts where they are installed."""
     offered = {resource for group in examined.outputs.node_groups for resource in group.resources}
     for addon in addon_records.installed():
         region, name = examined.outputs.region, examined.outputs.cluster_name
@@ -68,7 +69,7 @@ def plugins(examined: Examined) -> Iterator[Check]:
 
 
 def volcano(examined: Examined) -> Iterator[Check]:
-    """Volcano's three processes, and the controller that keeps its HyperNodes."""
+    """Check Volcano's three processes, and the controller that keeps its HyperNodes."""
     local = examined.local
     for workload in model.CHARTS[scheduling.VOLCANO]:
         id_, program = f"volcano/{workload.name}", PROCESSES[workload.name]
@@ -107,13 +108,13 @@ def _of_optional(examined: Examined, chart: str) -> Iterator[Check]:
 
 
 def _judge(examined: Examined, owner: str, workload: Workload, why: str, *, id_: str = "") -> Check:
-    """One workload.
+    """Check one workload.
 
     Args:
-        examined: where it should be.
+        examined: the cluster.
         owner: the add-on or chart that makes it.
-        workload: what it is.
-        why: the command that says why its owner did not make it.
+        workload: the expected workload.
+        why: the command that shows why its owner did not make it.
         id_: of the check, where it is not one of a plugin.
     """
     id_ = id_ or _id(owner, workload)
@@ -146,7 +147,7 @@ def _daemon_set(id_: str, workload: Workload, found: Object, nodes: Sequence[Obj
     if not nodes and not desired:
         return not_applicable(id_, workload.name, "there is no node for it")
     if desired < len(nodes):
-        # The controller counts no node that the pods do not select, or whose taint they do not tolerate.
+        # The controller counts no node that the pods do not select, or with a taint that they do not tolerate.
         look = f"kubectl -n {workload.namespace} get daemonset {workload.name} -o yaml"
         remedy = f"compare its affinity and tolerations with the nodes' labels and taints: {look}; {workload.remedy}"
         return failed(id_, workload.name, f"is meant for {desired} of {_count(len(nodes))}", remedy)
@@ -173,7 +174,7 @@ def _replicas(id_: str, workload: Workload, found: Object) -> Check:
 
 
 def _is_stale(found: Object) -> bool:
-    """Whether its status is about an earlier form of it."""
+    """Return whether its status is about an earlier form of it."""
     seen = (found.get("status") or {}).get("observedGeneration", 0)
     return int(seen) < int(found["metadata"].get("generation", 0))
 

@@ -1,1 +1,1 @@
-"""What is judged from a recorded program: rules, cost, time, edges and differences."""
+"""Differences between two recorded programs: changes, their consequences, refusals, effects and cost."""

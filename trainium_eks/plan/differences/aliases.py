@@ -1,8 +1,8 @@
-"""Resources under another name: the URNs that they had before, and the ids that they have already.
+"""Renamed resources: the URNs that they had before, and the ids that they have already.
 
-Former URNs are what a resource's own aliases say, and those of the components around it. As the engine reckons them
-(pulumi, ``pkg/resource/deploy``): an alias without a part keeps that part, and where the name of a child begins with
-its parent's, an alias of the parent's name is one of the child's, too.
+Former URNs come from a resource's own aliases and from the aliases of the components around it. They follow the
+engine's rules (pulumi, ``pkg/resource/deploy``): an alias without a part keeps that part, and when the name of a child
+begins with its parent's name, an alias of the parent's name is an alias of the child's name too.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,15 +12,15 @@ from typing import Any
 from trainium_eks.plan.graph import STACK_TYPE, Graph, Resource
 
 SHORTEST_ID = 8
-"""Characters. Shorter texts are words."""
+"""Fewest characters of an id. Shorter texts are words."""
 
 
 def former_urns(graph: Graph, resource: Resource) -> tuple[str, ...]:
-    """Every URN under which an earlier program may have made the resource; its own is not among them.
+    """Return every URN under which an earlier program may have made the resource, except its present URN.
 
     Args:
-        graph: the program that it is in.
-        resource: one of its resources.
+        graph: the program of the resource.
+        resource: a resource of the program.
     """
     found = dict.fromkeys([*_own(resource), *_inherited(graph, resource)])
     return tuple(urn for urn in found if urn != resource.urn)
@@ -32,7 +32,7 @@ def _own(resource: Resource) -> Iterator[str]:
 
 
 def _of_spec(resource: Resource, alias: str) -> str:
-    """``name=old parent=urn:…`` as the recording spells an alias by its parts."""
+    """Return the URN of an alias by parts, which the recording spells ``name=old parent=urn:…``."""
     parts = dict(part.partition("=")[::2] for part in alias.split(" "))
     head, types, _ = _split(resource.urn)
     above, own_type = types[:-1], parts.get("type", types[-1])
@@ -58,7 +58,7 @@ def _inherited(graph: Graph, resource: Resource) -> Iterator[str]:
 
 
 def _split(urn: str) -> tuple[tuple[str, str], list[str], str]:
-    """Stack and project, the types from the outermost component inwards, and the name."""
+    """Return stack and project, the types from the outermost component inwards, and the name."""
     _, project, types, name = urn.split("::", 3)
     stack = urn.split("::", 1)[0].removeprefix("urn:pulumi:")
     return (stack, project), types.split("$"), name
@@ -69,13 +69,12 @@ def _joined(head: tuple[str, str], types: list[str], name: str) -> str:
 
 
 def with_standing_ids(after: Graph, old: Mapping[str, Resource]) -> Graph:
-    """The program with the ids that its renamed resources have already. The simulation makes ids from URNs, so that a
-    resource under another name seems to have another id, and whatever is made from it another input; in the account
-    it stays what it is.
+    """Return the program with the ids that its renamed resources have already. The simulation makes ids from URNs, so
+    that a renamed resource seems to have another id, and its dependents another input; in the account both stay.
 
     Args:
         after: the program.
-        old: the resources of the earlier one, by the URNs that they have in this one.
+        old: the resources of the earlier program, by their URNs in this program.
     """
     swaps: dict[str, str] = {}
     for resource in after.resources:
@@ -92,7 +91,7 @@ def with_standing_ids(after: Graph, old: Mapping[str, Resource]) -> Graph:
 
 
 def _swaps(now: Any, before: Any) -> Iterator[tuple[str, str]]:
-    """Each text that differs, with what stood in its place. Short ones are words, not ids."""
+    """Yield each text that differs, with the earlier text in its place. Short texts are words, not ids."""
     if isinstance(now, Mapping) and isinstance(before, Mapping):
         for key in now.keys() & before.keys():
             yield from _swaps(now[key], before[key])

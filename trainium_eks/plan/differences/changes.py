@@ -1,4 +1,4 @@
-"""What changes between two recorded programs, as data."""
+"""Data of the changes between two recorded programs."""
 
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -12,7 +12,7 @@ from trainium_eks.plan.resource_types.rows import eks, kubernetes
 Kind = Literal["create", "delete", "replace", "update"]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
-"""All of them."""
+"""All kinds of change."""
 
 _TAGS = ("tags", "tagsAll", "defaultTags")
 
@@ -28,7 +28,7 @@ class PathChange:
     after: Any = None
     """None when it is removed."""
     replaces: bool = False
-    """Whether this change is why the resource is replaced."""
+    """Whether this change is the reason why the resource is replaced."""
     cause: str = ""
     """URN of the changed resource that the new value comes from, when only ``pulumi up`` knows it; ``before`` and
     ``after`` are None then."""
@@ -39,44 +39,44 @@ class Effect:
     """A risk of a change that a reviewer must see, besides the loss of a resource."""
 
     words: str
-    """In our words: ``backups are kept for a shorter time``."""
+    """Description of the risk: ``backups are kept for a shorter time``."""
     paths: tuple[PathChange, ...] = ()
-    """The inputs that are why."""
+    """The inputs that cause it."""
     note: str = ""
-    """What it is in particular, in words of the program's."""
+    """Details of the case, from the values of the inputs; empty without any."""
     loses: bool = False
     """Whether data or running work is lost."""
 
 
 @dataclass(frozen=True)
 class ResourceChange:
-    """What happens to one resource."""
+    """The change of one resource."""
 
     kind: Kind
     resource: Resource
-    """As it is afterwards; for a deleted one, as it was."""
+    """The resource of the later program; a deleted resource as it was."""
     component: str
     """Name of the component it belongs to; the stack's name directly under the stack."""
     paths: tuple[PathChange, ...] = ()
     follows: str = ""
-    """URN of the changed resource that causes this, or a part of it; empty when it is its own inputs alone."""
+    """URN of the changed resource that causes this change or a part of it; empty when only its own inputs do."""
     lost: str = ""
-    """What goes with a resource or its nodes: ``its files``; empty for nothing."""
+    """Data or work lost with a resource or its nodes: ``its files``; empty when nothing is lost."""
     refused: str = ""
-    """Why AWS refuses it, so that ``pulumi up`` stops there although the preview passes."""
+    """Reason why AWS refuses the change, so that ``pulumi up`` stops there although the preview passes."""
     effects: tuple[Effect, ...] = ()
-    """What else a reviewer must see."""
+    """Other effects that a reviewer must see."""
     harmless: bool = False
-    """Whether everything about it is understood, and nothing of it wants a look."""
+    """Whether every part of the change is understood and none needs a review."""
 
     @property
     def stateful(self) -> bool:
-        """Whether data or running work is lost with it."""
+        """Whether data or running work is lost with the change."""
         return bool(self.lost) or any(effect.loses for effect in self.effects)
 
     @property
     def unjudged(self) -> bool:
-        """Whether it may as well be a replacement: nothing is known of its type."""
+        """Whether the update may be a replacement, because the type is unknown."""
         return self.kind == "update" and registry.find(self.resource.type) is None
 
     @property
@@ -99,7 +99,7 @@ class ResourceChange:
 
     @property
     def blocked(self) -> bool:
-        """Whether ``protect`` makes Pulumi refuse it, at preview already."""
+        """Whether ``protect`` makes Pulumi refuse the change, at preview already."""
         return self.kind in ("delete", "replace") and self.resource.options.protect
 
 
@@ -122,7 +122,7 @@ class OptionChange:
 
     @property
     def harmless(self) -> bool:
-        """Whether the change is understood, and nothing of it wants a look: a guard put on, another time-out."""
+        """Whether the change is understood and needs no review: a guard put on, another time-out."""
         if self.option == "additionalSecretOutputs":
             return set(self.before) <= set(self.after)
         return self.option in ("protect", "retainOnDelete", "customTimeouts") and not self.weakens
@@ -136,16 +136,16 @@ class Changes:
     """What AWS refuses first, then lost data and work (replaced, deleted, then rolled), the rest by component."""
     options: tuple[OptionChange, ...] = ()
     outputs: tuple[PathChange, ...] = ()
-    """Exports of the stack that are gone, or empty now."""
+    """Exports of the stack that the later program lacks or leaves empty."""
 
     def of(self, *kinds: Kind) -> tuple[ResourceChange, ...]:
-        """The changes of these kinds, in order."""
+        """Return the changes of these kinds, in order."""
         return tuple(change for change in self.items if change.kind in kinds)
 
     @cached_property
     def dangerous(self) -> tuple[ResourceChange, ...]:
-        """What a reviewer must see: what AWS refuses, replaced and deleted resources that hold data or that
-        everything stands on, and node groups whose running nodes are replaced."""
+        """Return the changes that a reviewer must see: refused by AWS, or losing data or running work (resources
+        that hold data or carry all others, and node groups with running nodes)."""
         return tuple(change for change in self.items if change.refused or change.stateful)
 
     @property
@@ -155,7 +155,7 @@ class Changes:
 
     @property
     def rolled(self) -> tuple[ResourceChange, ...]:
-        """Node groups that stay and whose nodes are replaced, those without nodes included."""
+        """Return the node groups that stay while their nodes are replaced, groups without nodes included."""
         return tuple(change for change in self.items if change.rolls_nodes)
 
     @property
@@ -180,9 +180,9 @@ class Changes:
 
     @property
     def claims(self) -> tuple[ResourceChange, ...]:
-        """Volume claims that go while their namespace stays. Kubernetes keeps each until the last pod that mounts it, a
-        finished one too, is deleted. One that something of the program's own is made from is left out: that goes
-        first."""
+        """Return the volume claims that are deleted while their namespace stays. Kubernetes keeps a claim until the
+        last pod that mounts it, running or finished, is deleted. A claim that is an input of another deleted or
+        replaced resource is left out: that resource goes first."""
         going = self.of("replace", "delete")
         own = {urn for change in going for urns in change.resource.property_dependencies.values() for urn in urns}
         gone = {change.resource.urn for change in going if change.resource.type == kubernetes.NAMESPACE.token}
@@ -198,7 +198,7 @@ class Changes:
         return bool(self.items or self.options or self.outputs)
 
     def to_json(self) -> dict[str, Any]:
-        """camelCase data, in the order shown."""
+        """Return camelCase data, in the order shown."""
         return {
             "items": [
                 {

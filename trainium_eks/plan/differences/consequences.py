@@ -1,4 +1,4 @@
-"""What follows from a change: who takes a new id, and who cannot take it in place."""
+"""Consequences of a change: resources that take a new id, and resources that cannot take it in place."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,9 +14,9 @@ from trainium_eks.plan.resource_types.rows import ec2, eks
 
 
 def carry_on(after: Graph, new: Mapping[str, Resource], changes: dict[str, ResourceChange]) -> None:
-    """Adds what follows from other changes, in the engine's order. A replaced resource has a new id: whoever cannot
-    take it in place is replaced too, everybody else who takes it is updated. A changed launch template has a new
-    version, which rolls its group's nodes. A resource that changes by itself gets these on top."""
+    """Add the consequences of other changes, in the engine's order. A replaced resource has a new id: a resource that
+    cannot take the id in place is replaced too, every other resource that takes it is updated. A changed launch
+    template has a new version, which rolls its group's nodes. These changes are added to a resource's own changes."""
     for urn in order(after).nodes:
         resource = new.get(urn)
         known = changes.get(urn)
@@ -54,7 +54,7 @@ def _taken_anew(resource: Resource, changes: Mapping[str, ResourceChange]) -> It
             if urn in changes and changes[urn].kind == "replace":
                 keeps_name = _keeps_name(changes[urn])
                 texts = _new_texts(changes[urn].resource, every=keeps_name)
-                # Made from nothing but a name that survives, an input stays as it is.
+                # An input made only from a name that survives does not change.
                 otherwise = () if keeps_name else (name,)
                 for path in tuple(_holding(name, resource.inputs.get(name), texts)) or otherwise:
                     found.setdefault(path, urn)
@@ -63,7 +63,7 @@ def _taken_anew(resource: Resource, changes: Mapping[str, ResourceChange]) -> It
 
 
 def _keeps_name(change: ResourceChange) -> bool:
-    """Return whether the program gives a replaced resource its name, and still the same."""
+    """Return whether the program gives a replaced resource its name, and the name does not change."""
     named_by = registry.of(change.resource).named_by
     if not named_by or not value_at(change.resource.inputs, named_by[-1]):
         return False
@@ -71,8 +71,8 @@ def _keeps_name(change: ResourceChange) -> bool:
 
 
 def _new_texts(resource: Resource, *, every: bool) -> tuple[str, ...]:
-    """Return the texts that a replaced resource has anew: its id and ARN, or all that its provider computes. Its region
-    it keeps, and short texts are words."""
+    """Return the new texts of a replaced resource: its id and ARN, or all that its provider computes. The region stays
+    the same, and short texts are words."""
     own = set(_texts(resource.inputs))
     outputs = resource.outputs if every else {key: resource.outputs.get(key) for key in ("id", "arn")}
     found = (text for key, value in outputs.items() if key != REGION for text in _texts(value))
@@ -88,7 +88,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _holding(path: str, value: Any, ids: tuple[str, ...]) -> Iterator[str]:
-    """The paths under ``path`` whose values hold one of the ids; a list counts as a whole."""
+    """Yield the paths under ``path`` to values that contain one of the ids; a list counts as a whole."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _holding(f"{path}.{key}", inner, ids)
@@ -100,7 +100,7 @@ def _holding(path: str, value: Any, ids: tuple[str, ...]) -> Iterator[str]:
 
 
 def _new_version(resource: Resource, changes: Mapping[str, ResourceChange]) -> Iterator[PathChange]:
-    """A node group's new version of its launch template, when an update of the template makes one."""
+    """Yield a node group's new version of its launch template, when an update of the template makes one."""
     if resource.type != eks.NODE_GROUP.token:
         return
     for urn in resource.property_dependencies.get("launchTemplate", ()):

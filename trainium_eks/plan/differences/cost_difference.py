@@ -1,7 +1,7 @@
-"""What a change costs, resource by resource, and how much of that can be said.
+"""Cost of a change, resource by resource, with a bound where a price is unknown.
 
-A price that nobody knows is not nothing: where one is among what changes, the sum of the others is at best a bound,
-and never a saving.
+An unknown price is not zero: when a changed resource has no known price, the sum of the other prices is at best a
+bound, and never a saving.
 """
 
 from collections import Counter
@@ -13,42 +13,42 @@ from trainium_eks.model.sizing.bill import Line
 from trainium_eks.plan.cost import Cost, CostItem
 
 LEAST_USD = 0.005
-"""Dollars an hour from which a step is worth a line."""
+"""Smallest change that is listed, USD an hour."""
 
 
 @dataclass(frozen=True)
 class CostStep:
-    """What one resource costs more, or less."""
+    """The rise or fall in cost of one resource."""
 
     urn: str
     what: str
-    """What it has in place of what it had: ``2 × trn1n.32xlarge instead of 2 × trn1.32xlarge``."""
+    """The new priced things and the old ones: ``2 × trn1n.32xlarge instead of 2 × trn1.32xlarge``."""
     hourly_usd: float | None
-    """None where a price that counts is unknown."""
+    """Rise in USD an hour; None when a price that counts is unknown."""
     maximum_hourly_usd: float | None
     """The same with every group at its largest."""
 
 
 @dataclass(frozen=True)
 class CostDifference:
-    """Between two programs."""
+    """The difference in cost between two programs."""
 
     steps: tuple[CostStep, ...]
-    """Unknown first, then by size."""
+    """Steps of unknown cost first, then by size."""
     hourly_usd: float | None
-    """The whole; None where a price that counts is unknown."""
+    """Sum of the steps; None when a price that counts is unknown."""
     maximum_hourly_usd: float | None
     at_least_hourly_usd: float | None
-    """A bound from below where the whole is unknown and what has no price is only added; otherwise None."""
+    """A lower bound when the sum is unknown and things without a price are only added; otherwise None."""
     unknown: tuple[str, ...]
-    """What changes and has no known price, each once."""
+    """Names of the changed things without a known price, each once."""
 
     def __bool__(self) -> bool:
         return bool(self.steps)
 
 
 def difference(before: Cost, after: Cost) -> CostDifference:
-    """What ``after`` costs more than ``before``."""
+    """Return the difference in cost from ``before`` to ``after``."""
     old, new = _by_urn(before.items), _by_urn(after.items)
     steps: list[CostStep] = []
     gone: list[Line] = []
@@ -80,7 +80,7 @@ def _by_urn(items: Iterable[CostItem]) -> dict[str, tuple[Line, ...]]:
 
 
 def _apart(old: Iterable[Line], new: Iterable[Line]) -> tuple[list[Line], list[Line]]:
-    """The lines that only one side has."""
+    """Return the lines that only one side has."""
     less, more = Counter(old), Counter(new)
     return list((less - more).elements()), list((more - less).elements())
 

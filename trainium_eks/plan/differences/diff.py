@@ -1,7 +1,7 @@
-"""What changes between two recorded programs: created, deleted, replaced and updated resources.
+"""Comparison of two recorded programs: created, deleted, replaced and updated resources.
 
-Both programs are whole environments. What the engine would say against a live account can differ where the
-account was changed by hand; nothing else does.
+Both programs are whole environments. The engine's preview against a live account differs only where the account was
+changed by hand.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,11 +19,11 @@ from trainium_eks.plan.resource_types.resource_type import Worth
 
 
 def compare(before: Graph, after: Graph) -> Changes:
-    """What ``pulumi up`` would change, having built ``before`` and now given ``after``.
+    """Return the changes of ``pulumi up`` when ``before`` is built and ``after`` is the program.
 
-    A replacement carries on: a subnet whose VPC is replaced is replaced, and the file system in it; the cluster in it
-    is updated. So does a default tag of a provider: each resource that takes tags is updated. Components themselves
-    are nothing in the account and are left out.
+    A replacement has consequences: a subnet is replaced with its VPC, and the file system with the subnet; the cluster
+    in the subnet is updated. So has a default tag of a provider: each resource that takes tags is updated. Components
+    themselves do not exist in the account and are left out.
     """
     old, new = _matched(before, after)
     after = with_standing_ids(after, old)
@@ -34,8 +34,8 @@ def compare(before: Graph, after: Graph) -> Changes:
 
 
 def judged(before: Graph, after: Graph, changes: Mapping[str, ResourceChange]) -> Changes:
-    """Return changes by URN as one answer: with their components, what is lost, what AWS refuses, what else a reviewer
-    must see, the options and the outputs."""
+    """Return changes by URN as one answer: with their components, losses, refusals by AWS, other effects that a
+    reviewer must see, the options and the outputs."""
     old, new = _matched(before, after)
     refused = refusals(before, after, old, changes)
     replaced = {urn for urn, change in changes.items() if change.kind == "replace"}
@@ -53,7 +53,7 @@ def judged(before: Graph, after: Graph, changes: Mapping[str, ResourceChange]) -
 
 
 def _matched(before: Graph, after: Graph) -> tuple[dict[str, Resource], dict[str, Resource]]:
-    """Both programs' resources by the URN that they have afterwards: an alias makes a new name the old resource."""
+    """Return both programs' resources by their later URN: an alias makes a new name the old resource."""
     new = {resource.urn: resource for resource in after.resources if _counts(after, resource)}
     renamed = {alias: resource.urn for resource in new.values() for alias in former_urns(after, resource)}
     old = {}
@@ -65,7 +65,7 @@ def _matched(before: Graph, after: Graph) -> tuple[dict[str, Resource], dict[str
 
 
 def _counts(graph: Graph, resource: Resource) -> bool:
-    """Return whether a resource is something in the account: no component, but for one whose contents are not seen."""
+    """Return whether a resource exists in the account: custom ones, and components recorded without their contents."""
     if resource.custom or resource.type == STACK_TYPE:
         return resource.custom
     unseen = resource.type in graph.unjudged or registry.find(resource.type) is not None
@@ -75,7 +75,7 @@ def _counts(graph: Graph, resource: Resource) -> bool:
 def _own_changes(
     before: Graph, after: Graph, old: Mapping[str, Resource], new: Mapping[str, Resource]
 ) -> Iterator[ResourceChange]:
-    """The changes that a resource's own inputs and its provider's default tags call for."""
+    """Yield the changes that come from a resource's own inputs and from its provider's default tags."""
     for urn, resource in new.items():
         if urn not in old:
             yield ResourceChange("create", resource, "")
@@ -111,7 +111,7 @@ _ORDER: Mapping[Kind, int] = {"replace": 0, "delete": 1, "create": 2, "update": 
 
 
 def _rank(change: ResourceChange) -> tuple[int, int, int, str, int, str]:
-    """What is refused, then losses (replaced before deleted, and the worst first), then the rest by component."""
+    """Return a sort key for refused changes, then losses (replaced before deleted, worst first), then by component."""
     kind = _ORDER[change.kind]
     if change.refused:
         return (0, 0, 0, "", 0, change.resource.urn)
@@ -122,11 +122,11 @@ def _rank(change: ResourceChange) -> tuple[int, int, int, str, int, str]:
 
 
 _UNSEEN_OPTIONS = frozenset({"aliases", "version", "import_id"})
-"""Options whose change does nothing by itself."""
+"""Options without an effect of their own when they change."""
 
 
 def _option_changes(old: Mapping[str, Resource], new: Mapping[str, Resource]) -> tuple[OptionChange, ...]:
-    """Options that changed on resources that stay, guards that are taken off first."""
+    """Return the options that changed on resources that stay, removed guards first."""
     found = []
     for urn, resource in new.items():
         if urn not in old or old[urn].options == resource.options:
@@ -140,7 +140,7 @@ def _option_changes(old: Mapping[str, Resource], new: Mapping[str, Resource]) ->
 
 
 def _lost_outputs(before: Graph, after: Graph) -> tuple[PathChange, ...]:
-    """Return the exports that are gone or empty now; none where the outputs of a program are not known."""
+    """Return the exports that are missing or empty in ``after``; none when the outputs of a program are not known."""
     if not before.outputs or not after.outputs:
         return ()
     return tuple(
@@ -151,7 +151,7 @@ def _lost_outputs(before: Graph, after: Graph) -> tuple[PathChange, ...]:
 
 
 def provider_versions(graph: Graph) -> dict[str, str]:
-    """Return ``pulumi-aws`` and the like with the version that the program asks for."""
+    """Return package (``pulumi-aws``) to the version that the program requests."""
     found: dict[str, set[str]] = {}
     for resource in graph.resources:
         is_provider = resource.type.startswith("pulumi:providers:")

@@ -11,7 +11,7 @@ from trainium_eks.plan.resource_types.paths import value_at, within
 from trainium_eks.plan.resource_types.resource_type import Brief, Concern
 
 EXPLAINED_EVERYWHERE = ("tags", "tagsAll", "description")
-"""Inputs that say something about a resource and change nothing it does."""
+"""Inputs that describe a resource and do not change its behaviour."""
 
 NOT_UNDERSTOOD = "not understood: no row says what a change of this does"
 NEW_AND_NOT_UNDERSTOOD = "new, and not understood: no row says what it does"
@@ -27,12 +27,12 @@ class Changed:
 
     change: ResourceChange
     standing: Mapping[str, Any]
-    """Its inputs so far; empty for a new one."""
+    """The resource's inputs so far; empty for a new resource."""
     resource: Resource
-    """As it is to be; for a deleted one, as it was."""
+    """The resource of the later program; a deleted resource as it was."""
     graph: Graph
     replaced: Collection[str]
-    """URNs of the resources that are replaced: values that come from them are told with these."""
+    """URNs of the replaced resources: values that come from them are reported with those replacements."""
 
     @property
     def _entries(self) -> list[str | Concern]:
@@ -58,7 +58,7 @@ class Changed:
         return (*found, Effect(UNKNOWN_TYPE if self.change.unjudged else NOT_UNDERSTOOD, open_))
 
     def is_harmless(self, effects: Collection[Effect]) -> bool:
-        """Return whether nothing about the change is left open."""
+        """Return whether every input of the change is explained and no effect is left to review."""
         if self.change.kind == "delete":
             return registry.of(self.resource).deletion is not None and not effects
         own = self.change.kind != "replace" or not self.change.follows
@@ -80,7 +80,7 @@ class Changed:
         )
 
     def _is_explained(self, path: PathChange) -> bool:
-        """Return whether entries cover everything that changes under a path, or another change does."""
+        """Return whether entries cover every change under a path, or a replaced resource causes it."""
         if path.cause in self.replaced:
             return True
         covered = [each if isinstance(each, str) else each.path for each in self._entries]
@@ -94,7 +94,7 @@ def _found(concern: Concern, before: Any, after: Any) -> bool | str:
     try:
         return concern.when(before, after)
     except (ValueError, TypeError, KeyError, AttributeError):
-        # A program of somebody else's may give what no provider takes.
+        # A foreign program may give a value that no provider takes.
         return UNREADABLE
 
 

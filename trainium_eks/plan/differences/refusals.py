@@ -1,4 +1,4 @@
-"""What AWS refuses although a preview passes."""
+"""Changes that AWS refuses although a preview passes."""
 
 import re
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ from trainium_eks.plan.resource_types.rows import eks, vpc
 def refusals(
     before: Graph, after: Graph, old: Mapping[str, Resource], changes: Mapping[str, ResourceChange]
 ) -> dict[str, str]:
-    """URN of a changed resource to why AWS refuses the change.
+    """Return URN of a changed resource to the reason why AWS refuses the change.
 
     Args:
         before: the program that is built.
-        after: the program that is to be.
-        old: the resources of ``before`` by the URNs that they have afterwards.
+        after: the new program.
+        old: the resources of ``before`` by their URNs in ``after``.
         changes: all changes, by the same URNs.
     """
     gone = {urn for urn, change in changes.items() if change.kind in ("replace", "delete")}
@@ -47,14 +47,14 @@ def refusals(
 
 
 def _vpcs(graph: Graph, cluster: Resource) -> set[str]:
-    """URNs of the VPCs that a cluster's subnets are made in."""
+    """Return the URNs of the VPCs of a cluster's subnets."""
     subnets = (graph.by_urn.get(urn) for urn in cluster.property_dependencies.get("vpcConfig", ()))
     return {vpc for subnet in subnets if subnet for vpc in subnet.property_dependencies.get("vpcId", ())}
 
 
 def _zone_refusal(before: Graph, standing: Resource, after: Graph, cluster: Resource) -> str:
-    """Return why EKS refuses subnets in other zones (EKS user guide, network requirements: subnets are exchanged within
-    the zones that the cluster was made in)."""
+    """Return the reason why EKS refuses subnets in other zones (EKS user guide, network requirements: subnets are
+    exchanged within the zones that the cluster was made in); empty when it accepts them."""
     old, new = _zones(before, standing), _zones(after, cluster)
     added = sorted({zone for zone in new if zone not in old} - {""})
     if not added or "" in old:
@@ -67,7 +67,7 @@ def _zone_refusal(before: Graph, standing: Resource, after: Graph, cluster: Reso
 
 
 def _zones(graph: Graph, cluster: Resource) -> list[str]:
-    """Return the zone of each subnet of a cluster, empty where the program does not say it."""
+    """Return the zone of each subnet of a cluster, empty when the program does not name it."""
     made = [graph.by_urn.get(urn) for urn in cluster.property_dependencies.get("vpcConfig", ())]
     subnets = [each.inputs for each in made if each and each.type == vpc.SUBNET.token]
     if subnets:
@@ -81,7 +81,7 @@ def _zones(graph: Graph, cluster: Resource) -> list[str]:
 
 
 def _older_group_refusal(after: Graph, group: Resource) -> str:
-    """Return why EKS makes no such group: it starts with the cluster's own version (EKS API, CreateNodegroup)."""
+    """Return the refusal of a group with another version than its cluster's; else "" (EKS API, CreateNodegroup)."""
     urns = group.property_dependencies.get("clusterName", ())
     made = (after.by_urn.get(urn) for urn in urns) if group.type == eks.NODE_GROUP.token else ()
     cluster = next((each for each in made if each and each.type == eks.CLUSTER.token), None)
@@ -103,7 +103,8 @@ def _version_refusal(change: ResourceChange) -> str:
 
 
 def _release_refusal(change: ResourceChange) -> str:
-    """Why EKS refuses an AMI release: a group never goes back to an older one (EKS API, UpdateNodegroupVersion)."""
+    """Return the refusal of an AMI release older than the group's present one; else "" (EKS API,
+    UpdateNodegroupVersion)."""
     found = next((path for path in change.paths if path.path == "releaseVersion"), None)
     before, after = (_release(found.before), _release(found.after)) if found else (None, None)
     if found is None or before is None or after is None or before[0] != after[0] or after[1] >= before[1]:
@@ -115,9 +116,9 @@ def _release_refusal(change: ResourceChange) -> str:
 
 
 def _block_refusal(change: ResourceChange, standing: Resource) -> str:
-    """Why the nodes of a Capacity Block group cannot be exchanged while it has some. There is no instance outside the
-    block to start the new node on, and the provider updates the version before the size, so that a smaller size in the
-    same ``up`` comes too late (EKS user guide, Capacity Blocks with managed node groups)."""
+    """Return the refusal to exchange the nodes of a Capacity Block group that has some; else "". No instance outside
+    the block can start the new node, and the provider updates the version before the size, so that a smaller size in
+    the same ``up`` comes too late (EKS user guide, Capacity Blocks with managed node groups)."""
     nodes = (standing.inputs.get("scalingConfig") or {}).get("desiredSize")
     if not change.rolls_nodes or not nodes or standing.inputs.get("capacityType") != "CAPACITY_BLOCK":
         return ""
@@ -129,6 +130,6 @@ def _block_refusal(change: ResourceChange, standing: Resource) -> str:
 
 
 def _release(release: object) -> tuple[str, str] | None:
-    """Minor version and day of an AMI release: ``1.35`` and ``20260818`` of ``1.35.6-20260818``."""
+    """Return minor version and day of an AMI release: ``1.35`` and ``20260818`` of ``1.35.6-20260818``."""
     match = re.fullmatch(r"([0-9]+\.[0-9]+)\.[0-9]+-([0-9]{8})", release) if isinstance(release, str) else None
     return (match[1], match[2]) if match else None

@@ -1,1 +1,1 @@
-"""Recording a program: running it without an engine and writing down what it registers."""
+"""Recording of a program: a run without an engine, and the graph of its registrations."""

@@ -2,7 +2,7 @@
 
 Started by :mod:`trainium_eks.plan.recording.process` in the project's directory, so that the project's own packages
 win: the components of an old checkout are recorded with the modules that lie beside them. The request comes on stdin
-and the answer goes to a file, both JSON with a version; what the program prints is left alone.
+and the answer goes to a file, both JSON with a version; the program's output is left alone.
 """
 
 import functools
@@ -33,7 +33,7 @@ _LOOK_SECONDS = 0.5
 
 
 def main() -> None:
-    """Reads the request, runs the program, writes the answer."""
+    """Read the request, run the program, write the answer."""
     # Importing the SDKs makes a million objects that stay; collecting garbage meanwhile takes a fifth of the time.
     gc.disable()
     _leave_with(os.getppid())
@@ -41,7 +41,7 @@ def main() -> None:
     try:
         request = RecordingRequest.from_json(text)
     except UnknownProtocol:
-        # Whatever else a version changes, it keeps the name of the answer's file.
+        # Every version keeps the key of the answer's file.
         Answer(Status.PROTOCOL).write(Path(json.loads(text)["answer"]))
         return
     answer_file, program = Path(request.answer), Path(request.program)
@@ -87,12 +87,12 @@ def _recorded(request: RecordingRequest, program: Path) -> Answer:
 
 
 def _backend(request: RecordingRequest) -> "Backend | None":
-    """The live backend that the request names, or None for the simulation."""
+    """Return the live backend that the request names, or None for the simulation."""
     if request.live is None:
         return None
     module, _, function = request.live.factory.partition(":")
     # Line by line, and each in one write: the reader shows them as they come.
-    # It was handed down to this process; what is started from here must not keep it open.
+    # This process inherited the descriptor; processes started from here must not keep it open.
     os.set_inheritable(request.live.events, False)
     sink = os.fdopen(request.live.events, "w", encoding="utf-8", buffering=1)
     lock = threading.Lock()
@@ -139,7 +139,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _own_frames(error: BaseException, program: Path) -> str:
-    """The traceback without what is not the program's: Pulumi's SDK, the recording, Python itself."""
+    """Return the program's own frames of the traceback: without Pulumi's SDK, the recording and Python itself."""
     frames = traceback.extract_tb(error.__traceback__)
     return "".join(traceback.format_list([frame for frame in frames if _is_own(frame.filename, program)]))
 
@@ -152,7 +152,7 @@ def _is_own(filename: str, program: Path) -> bool:
 
 
 def _leave_with(parent: int) -> None:
-    """Ends this process when the one that asked is gone, however it went: nobody would read the answer."""
+    """End this process when its parent has ended for any reason: nobody would read the answer."""
 
     def follow() -> None:
         while os.getppid() == parent:
@@ -163,7 +163,7 @@ def _leave_with(parent: int) -> None:
 
 
 def _watch(answer_file: Path, program: Path, steps: Steps, timeout_seconds: float) -> None:
-    """Ends the process when the program computes without end, and says meanwhile that the process is alive."""
+    """End the process when the program computes without end, and touch the ``ALIVE`` file meanwhile."""
     main_thread = threading.main_thread().ident
     standstill = Standstill(lambda: steps.count, timeout_seconds + _GRACE_SECONDS, _LOOK_SECONDS)
 

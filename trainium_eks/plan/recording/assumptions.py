@@ -1,4 +1,4 @@
-"""What a plan assumes where only a cloud, or another stack, would know: the file of ``--stub``."""
+"""Assumed answers of a cloud or of another stack for a plan: the file of ``--stub``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,21 +11,22 @@ _SECTIONS = ("lookups", "stackReferences")
 
 
 class AssumptionsError(Exception):
-    """The file cannot be used. The message says where it is wrong, and how it must be."""
+    """A file that cannot be used. The message names the wrong place and the required form."""
 
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Answers for a program's look-ups, given by its user. What is not given gets a placeholder where there is one."""
+    """Answers for a program's look-ups, given by its user. Other look-ups get a placeholder if the table has one."""
 
     lookups: Mapping[str, Any] = field(default_factory=dict)
     """Token of a look-up, method or resource type that is read to its answer: an object, or a list of
-    ``{args: {...}, answer: {...}}``, of which the first whose ``args`` are all among those asked with counts."""
+    ``{args: {...}, answer: {...}}``, where the first case counts with ``args`` that all equal the program's
+    arguments."""
     stack_references: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Name of another stack (``organization/project/stack``) to its outputs."""
 
     def of_lookup(self, token: str, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The answer to one question; None when none is given."""
+        """Return the answer to one look-up; None without one."""
         given = self.lookups.get(token)
         if not isinstance(given, list):
             return given
@@ -37,7 +38,7 @@ class Assumptions:
 
 
 def load(path: Path) -> Assumptions:
-    """Reads a file of this form::
+    """Read a file of this form::
 
         lookups:
           aws:ec2/getVpc:getVpc: {id: vpc-0123, cidrBlock: 10.0.0.0/16}
@@ -46,10 +47,10 @@ def load(path: Path) -> Assumptions:
         stackReferences:
           acme/network/prod: {vpcId: vpc-0123}
 
-    Names of fields are those of the provider: camelCase.
+    Names of fields are the provider's, in camelCase.
 
     Raises:
-        AssumptionsError: when it is not of this form.
+        AssumptionsError: when the file cannot be read, or is not of this form.
     """
     try:
         data = parse_yaml(path.read_text(encoding="utf-8-sig"))

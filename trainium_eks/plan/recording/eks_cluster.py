@@ -1,7 +1,7 @@
-"""What ``pulumi_eks.Cluster`` builds, so that a plan shows it and its outputs can be used.
+"""The children of ``pulumi_eks.Cluster``, so that a plan shows them and the component's outputs can be used.
 
-The component is built by another process, which does not run while a program is recorded. What it registers with the
-options that TrainiumCluster uses was read in its source (pulumi-eks 4.4: ``cluster.ts``, ``servicerole.ts``) and seen
+The component is built by another process, which does not run while a program is recorded. Its registrations with the
+options that TrainiumCluster uses were read in its source (pulumi-eks 4.4: ``cluster.ts``, ``servicerole.ts``) and seen
 on a real engine: the cluster, a Kubernetes provider, and a service role unless it is given one. Options that make it
 build more are refused.
 """
@@ -23,12 +23,12 @@ Make = Callable[[str, str, str], str]
 """Parent URN, type and name to URN."""
 
 Create = Callable[[Resource], tuple[str, Mapping[str, Any]]]
-"""Registers a child (whose ``urn`` is made from the rest): its URN and its state with ``id``."""
+"""Function that registers a child (its ``urn`` is made from the rest) and returns its URN and its state with ``id``."""
 
 
 @dataclass(frozen=True)
 class Constructed:
-    """What the component returns."""
+    """The component's outputs, and the URN of its cluster."""
 
     properties: Mapping[str, Any]
     cluster_urn: str
@@ -57,7 +57,7 @@ _REQUIRED: Mapping[str, object] = {
 def construct(
     component: Resource, inputs: Mapping[str, Any], provider: str, make_urn: Make, create: Create
 ) -> Constructed:
-    """Registers the component's children and returns its outputs.
+    """Register the component's children and return its outputs.
 
     Args:
         component: the component as recorded.
@@ -67,7 +67,7 @@ def construct(
         create: see :data:`Create`.
 
     Raises:
-        SimulationError: for options whose children are not known.
+        SimulationError: for options with unknown children.
     """
     _check(inputs)
     inherited = Options(protect=component.options.protect)
@@ -114,7 +114,7 @@ def _check(inputs: Mapping[str, Any]) -> None:
 
 
 def _given_role(component: Resource, inputs: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """The role that the program made itself. It comes as a reference, which is its name here."""
+    """Return the role that the program made itself. It comes as a reference, which is its name here."""
     name, urns = inputs["serviceRole"], component.property_dependencies.get("serviceRole", ())
     arn = UNKNOWN if name == UNKNOWN else f"arn:aws:iam::{ACCOUNT}:role/{name}"
     return {"id": name, "arn": arn}, tuple(sorted(urns))
@@ -123,7 +123,7 @@ def _given_role(component: Resource, inputs: Mapping[str, Any]) -> tuple[Mapping
 def _service_role(
     component: Resource, inputs: Mapping[str, Any], base: Resource, make_urn: Make, create: Create
 ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """The role that EKS assumes, with its policy: its state, and the URNs that the cluster waits for."""
+    """Register the role that EKS assumes, with its policy: return its state, and the URNs for the cluster to await."""
     name = f"{component.name}-eksRole"
     parent = make_urn(component.urn, "eks:index:ServiceRole", name)
     create(replace(base, type="eks:index:ServiceRole", name=name, custom=False, provider=""))
@@ -246,7 +246,7 @@ def _came_from(component: Resource, role_urns: tuple[str, ...]) -> dict[str, tup
 
 
 def _kubeconfig(cluster: Mapping[str, Any]) -> dict[str, Any] | str:
-    """The kubeconfig that pulumi-eks makes, in its own words, or unknown as a whole, as in a preview."""
+    """Return the kubeconfig that pulumi-eks makes, in its own words, or unknown as a whole, as in a preview."""
     certificate = _within(cluster.get("certificateAuthority"), "data")
     parts = (cluster.get("name"), cluster.get("endpoint"), cluster.get("arn"), certificate)
     if UNKNOWN in parts:

@@ -1,17 +1,17 @@
-"""The engine's other service: what a program logs."""
+"""The engine's other service: the log of a program."""
 
 from google.protobuf import empty_pb2  # type: ignore[import-untyped]
 from pulumi.runtime.proto import engine_pb2
 
 
 class Engine:
-    """Collects what the program logs as a warning or an error."""
+    """Collector of the program's warnings and errors."""
 
     def __init__(self) -> None:
         self.messages: list[str] = []
 
     def Log(self, request: engine_pb2.LogRequest) -> empty_pb2.Empty:  # noqa: N802 (name of the RPC)
-        """``pulumi.log``."""
+        """Keep a warning or an error of ``pulumi.log`` and ignore other messages."""
         if request.severity == engine_pb2.WARNING:
             self.messages.append(request.message)
         elif request.severity == engine_pb2.ERROR:
@@ -21,5 +21,5 @@ class Engine:
     def RequirePulumiVersion(  # noqa: N802
         self, _request: engine_pb2.RequirePulumiVersionRequest
     ) -> engine_pb2.RequirePulumiVersionResponse:
-        """Whatever CLI the program needs, none takes part here."""
+        """Accept any required version of the CLI, because no CLI takes part here."""
         return engine_pb2.RequirePulumiVersionResponse()

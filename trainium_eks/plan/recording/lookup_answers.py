@@ -20,7 +20,7 @@ from trainium_eks.plan.backend import ACCOUNT, TIME
 
 @dataclass(frozen=True)
 class Lookup:
-    """One question of a program."""
+    """One look-up of a program."""
 
     token: str
     """``aws:ec2/getVpc:getVpc``."""
@@ -29,16 +29,16 @@ class Lookup:
 
     @property
     def digest(self) -> str:
-        """Eight hexadecimal digits that belong to this question alone."""
+        """Eight hexadecimal digits that belong to this look-up alone."""
         text = json.dumps([self.token, self.arguments], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
     def text(self, name: str, default: str) -> str:
-        """An argument as text."""
+        """Return an argument as text."""
         return str(self.arguments.get(name) or default)
 
     def arn(self, service: str, resource: str, *, account: str = ACCOUNT) -> str:
-        """An ARN in the partition of the region."""
+        """Return an ARN in the partition of the region."""
         place = "" if service == "iam" else self.region
         return f"arn:{regions.partition(self.region)}:{service}:{place}:{account}:{resource}"
 
@@ -47,13 +47,13 @@ Answer = dict[str, Any]
 
 
 def placeholder(lookup: Lookup) -> Answer | None:
-    """The made-up answer, whole: every field of the SDK's result class has a value. None for an unknown look-up."""
+    """Return the made-up answer: every field of the SDK's result class has a value. None for an unknown look-up."""
     answerer = _ANSWERS.get(lookup.token)
     return completed(lookup, answerer(lookup)) if answerer else None
 
 
 def completed(lookup: Lookup, answer: Mapping[str, Any]) -> Answer:
-    """The answer with what the SDK's result class has besides: the arguments, and made-up values."""
+    """Return the answer with the other fields of the SDK's result class: the arguments, and made-up values."""
     result = _result_class(lookup.token)
     if result is None:
         return {**answer}
@@ -65,13 +65,13 @@ def completed(lookup: Lookup, answer: Mapping[str, Any]) -> Answer:
 
 
 def fields(token: str) -> tuple[str, ...]:
-    """What an answer may hold, where the SDK says so."""
+    """Return the fields of an answer, empty when the SDK has no result class for the look-up."""
     result = _result_class(token)
     return tuple(sorted(sdk.output_types(result))) if result else ()
 
 
 def _result_class(token: str) -> type | None:
-    """``aws:ec2/getVpc:getVpc`` to ``pulumi_aws.ec2.get_vpc.GetVpcResult``."""
+    """Return ``pulumi_aws.ec2.get_vpc.GetVpcResult`` for ``aws:ec2/getVpc:getVpc``."""
     package, module, name = [*token.split(":", 2), "", ""][:3]
     folder = module.partition("/")[0]
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
@@ -145,7 +145,7 @@ def _subnets(lookup: Lookup) -> Answer:
 
 
 def _identified(prefix: str, service: str, kind: str) -> Callable[[Lookup], Answer]:
-    """Something of EC2 with an id of its form: the one asked for, or a made-up one."""
+    """Return an answerer for a thing of EC2 with an id of its form: the requested id, or a made-up one."""
 
     def answer(lookup: Lookup) -> Answer:
         identity = lookup.text("id", f"{prefix}-sim-{lookup.digest}")
@@ -173,7 +173,7 @@ def _ami(lookup: Lookup) -> Answer:
 
 
 def _named(service: str, kind: str) -> Callable[[Lookup], Answer]:
-    """Something that is looked up by its name."""
+    """Return an answerer for a thing that is looked up by its name."""
 
     def answer(lookup: Lookup) -> Answer:
         name = lookup.text("name", f"sim-{lookup.digest}")
@@ -203,7 +203,7 @@ def _bucket(lookup: Lookup) -> Answer:
 
 
 def _policy_document(lookup: Lookup) -> Answer:
-    """Asks nothing of AWS: the provider makes it from the arguments, and so does this."""
+    """Return a policy document without AWS: the provider too makes it from the arguments alone."""
     document: Answer = {"Version": lookup.text("version", "2012-10-17")}
     if lookup.arguments.get("policyId"):
         document["Id"] = lookup.arguments["policyId"]
@@ -246,7 +246,7 @@ def _principal(principals: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def _one_or_all(values: Sequence[str]) -> Any:
-    """As the provider writes lists: a single value stands alone, several in falling order."""
+    """Return a list as the provider writes it: a single value stands alone, several in falling order."""
     return values[0] if len(values) == 1 else sorted(values, reverse=True)
 
 
@@ -255,7 +255,7 @@ def _listed(statements: Any) -> list[Answer]:
 
 
 def _decoded_yaml(lookup: Lookup) -> Answer:
-    """Asks nothing of a cluster: the provider reads the text, and so does this."""
+    """Return the objects of a YAML text without a cluster: the provider too reads the text alone."""
     documents = yaml.safe_load_all(lookup.text("text", ""))
     return {"result": [document for document in documents if document]}
 
@@ -292,4 +292,4 @@ _ANSWERS: Mapping[str, Callable[[Lookup], Answer]] = {
 }
 
 CERTAIN = frozenset({"aws:iam/getPolicyDocument:getPolicyDocument", "kubernetes:yaml:decode"})
-"""Look-ups whose answer follows from the arguments alone: it is no placeholder."""
+"""Look-ups with an answer that follows from the arguments alone: it is no placeholder."""

@@ -1,4 +1,4 @@
-"""What a program asks of a cloud or of another stack, answered without asking: by its user, or by a placeholder."""
+"""Look-ups of a program in a cloud or another stack, answered without a call: by its user, or by a placeholder."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,15 +8,15 @@ from trainium_eks.plan.recording.assumptions import Assumptions
 from trainium_eks.plan.recording.lookup_answers import Lookup
 
 
-class UnknownLookup(Exception):  # noqa: N818 (what was met)
-    """Neither the user nor the table of placeholders has an answer. The message says how to give one."""
+class UnknownLookup(Exception):  # noqa: N818 (the state met)
+    """A look-up without an answer of the user or of the table of placeholders. The message says how to give one."""
 
 
 class Lookups:
     """Answers for one program.
 
     Attributes:
-        placeholders: what was answered by a placeholder, one line each.
+        placeholders: the look-ups that got a placeholder, one line each.
     """
 
     def __init__(self, assumptions: Assumptions) -> None:
@@ -24,10 +24,10 @@ class Lookups:
         self.placeholders: set[str] = set()
 
     def function(self, token: str, arguments: Mapping[str, Any], region: str) -> dict[str, Any]:
-        """The answer of a function (``aws.ec2.get_vpc``).
+        """Return the answer of a function (``aws.ec2.get_vpc``).
 
         Raises:
-            UnknownLookup: when there is none.
+            UnknownLookup: when the function has no answer.
         """
         lookup = Lookup(token, arguments, region)
         given = self._assumptions.of_lookup(token, arguments)
@@ -41,7 +41,7 @@ class Lookups:
         return answer
 
     def method(self, token: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The answer of a resource's method.
+        """Return the answer of a resource's method.
 
         Raises:
             UnknownLookup: when the user gave none.
@@ -52,14 +52,14 @@ class Lookups:
         return given
 
     def resource(self, type_: str, name: str, identity: str) -> Mapping[str, Any]:
-        """What is known of a resource that the program reads (``Vpc.get``); the rest is unknown."""
+        """Return the user's attributes of a resource that the program reads (``Vpc.get``); others are unknown."""
         given = self._assumptions.of_lookup(type_, {"id": identity})
         if given is None:
             self.placeholders.add(f"{type_} {name} ({identity}), read: its attributes are unknown")
         return given or {}
 
     def stack_outputs(self, stack: str) -> Mapping[str, Any] | None:
-        """The outputs of another stack; None when they are unknown."""
+        """Return the outputs of another stack; None when they are unknown."""
         given = self._assumptions.stack_references.get(stack)
         if given is None:
             self.placeholders.add(f"stack {stack}: its outputs are unknown")

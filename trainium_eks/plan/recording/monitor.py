@@ -1,4 +1,4 @@
-"""The resource monitor that writes down what a program registers, in the engine's place."""
+"""The resource monitor that records a program's registrations, in the engine's place."""
 
 import hashlib
 import threading
@@ -29,22 +29,22 @@ _PROVIDERS = "pulumi:providers:"
 
 
 class RecordingError(Exception):
-    """The program does what cannot be recorded. One line for each fault, with where it is."""
+    """A program that cannot be recorded. The message has one line for each fault, with its place."""
 
 
 @dataclass
 class _Entry:
-    """A registration as it is being put together."""
+    """A registration under construction."""
 
     resource: Resource
     retain_on_delete: bool | None
 
 
 class Monitor(sdk.BaseMonitor):
-    """Records registrations. One instance records one program.
+    """Recorder of registrations. One instance records one program.
 
     Attributes:
-        errors: what cannot be recorded, one message each.
+        errors: faults of the program, one message each.
         in_flight: ``<type> <name>`` of the registrations the backend is working on.
         run_callback: calls the program's transforms; set when the program runs.
     """
@@ -82,13 +82,13 @@ class Monitor(sdk.BaseMonitor):
 
     @property
     def has_unknowns(self) -> bool:
-        """Whether values may be unknown: in a preview, and where the program asks what cannot be known here."""
+        """Whether values may be unknown: in a preview, and when look-ups get placeholders."""
         return self.dry_run or self._lookups is not None
 
     # --- what the SDK calls ---------------------------------------------------------------------------------------
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:
-        """The URN as the engine makes it: with the types of all parents, the stack left out."""
+        """Return the URN as the engine makes it: with the types of all parents, the stack left out."""
         qualified = parent.split("::")[2] if parent else ""
         if qualified and qualified != STACK_TYPE:
             type_ = f"{qualified}${type_}"
@@ -97,11 +97,11 @@ class Monitor(sdk.BaseMonitor):
     def RegisterResource(  # noqa: N802
         self, request: resource_pb2.RegisterResourceRequest
     ) -> resource_pb2.RegisterResourceResponse:
-        """A resource or component."""
+        """Record a resource or component and answer it."""
         urn = self.make_urn(request.parent, request.type, request.name)
         with self._checked(request):
             request = self._transforms.of_registration(request, urn, self._run)
-            # Before anything is shown or kept: a secret may travel on inside another text.
+            # Before any value is shown or kept: a secret may travel on inside another text.
             with self._lock:
                 self._secrets |= wire.secret_texts(request.object)
             resource = registration.resource(request, urn)
@@ -121,14 +121,14 @@ class Monitor(sdk.BaseMonitor):
     def RegisterResourceOutputs(  # noqa: N802
         self, request: resource_pb2.RegisterResourceOutputsRequest
     ) -> empty_pb2.Empty:
-        """The outputs of a component; the stack's are the exports."""
+        """Record the outputs of a component; the stack's outputs are the exports."""
         with self._lock:
             self._secrets |= wire.secret_texts(request.outputs)
             self._outputs[request.urn] = wire.decode(request.outputs, mask=True)
         return empty_pb2.Empty()
 
     def Invoke(self, request: resource_pb2.ResourceInvokeRequest) -> resource_pb2.ResourceInvokeResponse:  # noqa: N802
-        """A look-up. The SDK's own, for a resource that a component returned, is answered."""
+        """Answer a look-up. Without assumptions, only the SDK's own for a component's resource is allowed."""
         if request.tok == _GET_RESOURCE:
             urn = request.args.fields["urn"].string_value
             identity, state = self._states[urn]
@@ -151,7 +151,7 @@ class Monitor(sdk.BaseMonitor):
         return resource_pb2.ResourceInvokeResponse(**{"return": wire.encode(answer)})
 
     def Call(self, request: resource_pb2.ResourceCallRequest) -> provider_pb2.CallResponse:  # noqa: N802
-        """A method of a resource."""
+        """Answer a call of a resource's method."""
         if self._lookups is None:
             raise self._refused(f"the program calls the method {request.tok}, but look-ups are not allowed here")
         try:
@@ -161,7 +161,8 @@ class Monitor(sdk.BaseMonitor):
         return provider_pb2.CallResponse(**{"return": wire.encode(answer)})
 
     def ReadResource(self, request: resource_pb2.ReadResourceRequest) -> resource_pb2.ReadResourceResponse:  # noqa: N802
-        """``.get()`` and references to other stacks: look-ups too. What is read is not this stack's: not recorded."""
+        """Answer ``.get()`` and references to other stacks: look-ups too. Such resources are not this
+        stack's, and are not recorded."""
         urn = self.make_urn(request.parent, request.type, request.name)
         if self._lookups is None:
             raise self._refused(
@@ -185,18 +186,18 @@ class Monitor(sdk.BaseMonitor):
         return resource_pb2.ReadResourceResponse(urn=urn, id=request.id, properties=wire.encode(state))
 
     def ExistsResource(self, request: resource_pb2.ExistsResourceRequest) -> Any:  # noqa: N802
-        """A look-up too."""
+        """Refuse to answer whether a resource exists."""
         raise self._refused(
             f"the program asks whether {request.type} {request.id} exists, but look-ups are not allowed here"
         )
 
     def RegisterStackTransform(self, request: callback_pb2.Callback) -> empty_pb2.Empty:  # noqa: N802
-        """A transform for every resource from now on."""
+        """Add a transform for every resource from now on."""
         self._transforms.add_for_stack(request)
         return empty_pb2.Empty()
 
     def RegisterStackInvokeTransform(self, request: callback_pb2.Callback) -> empty_pb2.Empty:  # noqa: N802
-        """A transform for every look-up from now on."""
+        """Add a transform for every look-up from now on."""
         self._transforms.add_for_invokes(request)
         return empty_pb2.Empty()
 
@@ -208,7 +209,7 @@ class Monitor(sdk.BaseMonitor):
     # --- what is recorded -----------------------------------------------------------------------------------------
 
     def graph(self, config: Mapping[str, Any]) -> Graph:
-        """Everything that was registered, in an order that depends on nothing but the program."""
+        """Return the graph of all registrations, in an order that depends only on the program."""
         resources = [self._finished(self._entries[urn]) for urn in sorted(self._entries)]
         placeholders = self._lookups.placeholders if self._lookups is not None else ()
         stack_urn = next((resource.urn for resource in resources if resource.type == STACK_TYPE), "")
@@ -230,7 +231,7 @@ class Monitor(sdk.BaseMonitor):
         )
 
     def _finished(self, entry: _Entry) -> Resource:
-        """With the outputs that came later and the options that the engine (not the SDK) hands down to children.
+        """Return a resource with its later outputs and the options that the engine (not the SDK) passes to children.
 
         The engine's list: ``inheritFromParent`` in Pulumi's ``source_eval.go``.
         """
@@ -249,7 +250,7 @@ class Monitor(sdk.BaseMonitor):
             inputs=values.ordered(self._hide(resource.inputs)),
             outputs=values.ordered(self._hide(outputs)),
             options=options,
-            # What the program read belongs to somebody else, and is there already.
+            # Resources that the program read are not this stack's, and exist already.
             dependencies=tuple(urn for urn in resource.dependencies if urn not in self._read),
             property_dependencies={
                 name: kept
@@ -267,7 +268,7 @@ class Monitor(sdk.BaseMonitor):
     def _create(
         self, resource: Resource, inputs: dict[str, Any], secret: frozenset[str] = frozenset()
     ) -> tuple[str, dict[str, Any]]:
-        """The backend's answer: an id (empty when unknown) and the state, both also recorded."""
+        """Record the backend's answer and return it: an id (empty when unknown) and the state."""
         subject = f"{resource.type} {resource.name}"
         asked = Registration(
             urn=resource.urn,
@@ -314,9 +315,9 @@ class Monitor(sdk.BaseMonitor):
     def _construct(
         self, request: resource_pb2.RegisterResourceRequest, component: Resource
     ) -> resource_pb2.RegisterResourceResponse:
-        """A component that another process would build. Only the one whose children are known here is."""
+        """Answer for a component that another process would build. Only ``eks:index:Cluster`` has its children here."""
         if request.type == _KUSTOMIZATION:
-            # Fetched by its provider during the update: what it creates is the kustomization's, at its pinned ref.
+            # Its provider fetches it during the update: the objects are the kustomization's, at its pinned ref.
             self.engine.messages.append(f"{component.name}: the objects of {request.type} are not in the plan")
             return resource_pb2.RegisterResourceResponse(urn=component.urn, object=wire.encode({"resources": []}))
         if request.type != eks_cluster.TYPE and self._lookups is not None:
@@ -365,7 +366,7 @@ class Monitor(sdk.BaseMonitor):
 
     @contextmanager
     def _checked(self, request: resource_pb2.RegisterResourceRequest) -> Iterator[None]:
-        """Keeps what goes wrong with a registration: the SDK reports only the first of several, whichever that is."""
+        """Keep the error of a registration: the SDK reports only one of several."""
         try:
             yield
         except (RecordingError, SimulationError) as error:
@@ -378,12 +379,12 @@ class Monitor(sdk.BaseMonitor):
         return RecordingError(self.errors[-1])
 
     def _hide(self, value: Any) -> Any:
-        """The value without any text that the program declared secret, wherever it travelled."""
+        """Return the value without any text that the program declared secret, at any place."""
         return values.hidden(value, self._secrets)
 
 
 def preview_state(computed: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """What of an answer a first preview knows: the inputs. The rest is computed by the provider later."""
+    """Return the part of an answer that a first preview knows: the inputs. The provider computes the rest later."""
 
     def known(answer: Any, given: Any) -> Any:
         if isinstance(answer, Mapping) and isinstance(given, Mapping):

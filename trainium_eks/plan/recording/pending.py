@@ -1,4 +1,4 @@
-"""What a program that does not finish is waiting for."""
+"""Unfinished registrations and exports of a program that does not finish."""
 
 import asyncio
 from collections.abc import Collection, Iterator, Mapping
@@ -10,7 +10,7 @@ from trainium_eks.plan import sdk
 
 
 def pending(loop: asyncio.AbstractEventLoop, in_flight: Collection[str]) -> tuple[str, ...]:
-    """The registrations and exports that are not done, sorted.
+    """Return the registrations and exports that are not done, sorted.
 
     Args:
         loop: the program's event loop. It may be running in another thread; then the answer is a best effort.
@@ -30,7 +30,7 @@ def pending(loop: asyncio.AbstractEventLoop, in_flight: Collection[str]) -> tupl
 
 
 def _unresolved(value: Any, path: str) -> Iterator[str]:
-    """Where, inside the inputs of a registration, something has no value yet."""
+    """Yield the paths inside the inputs of a registration that have no value yet."""
     if isinstance(value, Output):
         if not sdk.is_resolved(value):
             yield path

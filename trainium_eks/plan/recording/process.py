@@ -1,4 +1,4 @@
-"""Records a project's own ``__main__.py``, in a process of its own."""
+"""Recording of a project's own ``__main__.py``, in a separate process."""
 
 import contextlib
 import json
@@ -30,7 +30,7 @@ from trainium_eks.plan.recording.watchdog import Standstill
 
 __all__ = ["InvalidConfig", "Live", "ProgramFailed", "ProgramTimedOut", "ProjectError", "record"]
 
-# The child ends itself and says what is pending; one that has said nothing for this much longer is killed.
+# The child ends itself and reports pending work; a child that is silent for this much longer is killed.
 _GRACE_SECONDS = 30.0
 
 _LOOK_SECONDS = 1.0
@@ -38,13 +38,13 @@ _LOOK_SECONDS = 1.0
 # No line of JSON contains this character.
 _LAST_LINE = b"\0\n"
 
-# What a shell may hold and the SDKs read as defaults (region, profile, cluster): a plan must not depend on it.
+# Variables that the SDKs read as defaults (region, profile, cluster): a plan must not depend on a shell's values.
 _AMBIENT = ("AWS_", "HELM_", "KUBECONFIG", "PULUMI_", "PYTHONSAFEPATH")
 
 
 @dataclass(frozen=True)
 class Live:
-    """Who answers for the providers instead of the simulation. It is made in the program's process."""
+    """Backend that answers for the providers instead of the simulation. It is made in the program's process."""
 
     factory: str
     """``module:function``, called with the options, the stack's ``aws:region`` and a function that emits an event;
@@ -55,13 +55,13 @@ class Live:
     """Called in a thread for each event, in their order."""
 
 
-class ProgramFailed(Exception):  # noqa: N818 (what happened to the program)
-    """The program raised, or its process died.
+class ProgramFailed(Exception):  # noqa: N818 (an event)
+    """Failure of the program, which raised, or of its process, which died.
 
     Attributes:
         message: the error, without traceback.
-        traceback: the program's own frames, innermost last; empty where they say nothing.
-        output: what the program printed.
+        traceback: the program's own frames, innermost last; empty without any.
+        output: the program's output.
     """
 
     def __init__(self, message: str, traceback: str = "", output: str = "") -> None:
@@ -73,10 +73,10 @@ class ProgramFailed(Exception):  # noqa: N818 (what happened to the program)
 
 
 class ProgramTimedOut(Exception):  # noqa: N818
-    """Nothing moved in the program any more, or it computed without end.
+    """A program that made no progress for the whole time limit, or computed without end.
 
     Attributes:
-        pending: what it still waited for, or where it was; empty when its process did not answer either.
+        pending: the resources it still waited for, or the running line; empty when its process gave no answer.
     """
 
     def __init__(self, timeout_seconds: float, pending: tuple[str, ...]) -> None:
@@ -96,23 +96,23 @@ def record(
     live: Live | None = None,
     assumptions: Assumptions | None = None,
 ) -> Graph:
-    """The graph of a project's stack.
+    """Record a project's stack and return its graph.
 
     Args:
-        directory: where ``Pulumi.yaml`` is.
+        directory: directory of ``Pulumi.yaml``.
         stack: name of the stack, which has a file ``Pulumi.<stack>.yaml``.
         dry_run: as in a first preview; see :func:`~trainium_eks.plan.recording.program.record_program`.
-        timeout_seconds: the program is stopped when nothing has moved in it for so long.
-        python: the interpreter to run it with; it must have Pulumi's SDKs.
+        timeout_seconds: the program is stopped when nothing has moved in it for this time.
+        python: the interpreter that runs it, with Pulumi's SDKs installed.
         adjust: changes the stack's settings on their way to the program.
-        live: who answers for the providers; the simulation when None.
+        live: backend that answers for the providers; the simulation when None.
         assumptions: answers for look-ups; see :func:`~trainium_eks.plan.recording.program.record_program`.
 
     Raises:
-        ProjectError: the project or stack cannot be read.
-        InvalidConfig: the stack's config is refused, by its declared types or by the program.
-        ProgramFailed: the program raised or died.
-        ProgramTimedOut: with what is pending.
+        ProjectError: when the project or stack cannot be read.
+        InvalidConfig: when the stack's config is refused, by its declared types or by the program.
+        ProgramFailed: when the program raised or died.
+        ProgramTimedOut: when nothing moves in the program, with the pending resources.
     """
     project = load_project(directory)
 
@@ -140,17 +140,17 @@ def record(
 def _with_the_programs_own(
     project: Project, request: RecordingRequest, declared: InvalidConfig, python: str
 ) -> InvalidConfig:
-    """What Pulumi.yaml's types refuse, and what the program would refuse next: everything is reported at once."""
+    """Return the problems of Pulumi.yaml's types with the program's own problems: all are reported at once."""
     try:
         _record(project, request, python)
     except InvalidConfig as error:
         if error.component:
-            return declared  # a component's arguments may be wrong because the config is
+            return declared  # invalid config may be the cause of a component's invalid arguments
         said = {problem.path for problem in declared.problems}
         more = tuple(problem for problem in error.problems if config_path(problem.path) not in said)
         return InvalidConfig(declared.problems + more)
     except (ProgramFailed, ProgramTimedOut, ProjectError):
-        pass  # with such a config that says nothing
+        pass  # the invalid config may be the cause
     return declared
 
 
@@ -172,7 +172,7 @@ def _record(project: Project, request: RecordingRequest, python: str, live: Live
 
 
 def _check_version(project: Project) -> None:
-    """A checkout with a ``trainium_eks`` of its own is recorded by it, or the two versions would mix."""
+    """Raise when a checkout's own ``trainium_eks`` is too old to record it, since two versions would mix."""
     package = project.directory / "trainium_eks"
     if (package / "__init__.py").is_file() and not (package / "plan" / "recording" / "__main__.py").is_file():
         raise ProjectError(
@@ -187,7 +187,7 @@ def _run(
     scratch: Path,
     live: Live | None,
 ) -> tuple[int, str]:
-    """Exit code and everything printed. The child and what it started are gone when this returns."""
+    """Return exit code and output. The child and the processes of its session have ended when this returns."""
     printed = scratch / "printed"
     events = _Events(live) if live is not None else None
     # A file, not a pipe: a process that the program leaves behind would keep a pipe open and the reader waiting.
@@ -215,7 +215,7 @@ def _run(
 
 
 def _ends(process: "subprocess.Popen[bytes]", request: RecordingRequest, alive: Path) -> bool:
-    """Hands the request over and waits for the process to end; false when it was killed for its silence."""
+    """Send the request and wait for the process to end; return false when it was killed for its silence."""
     standstill = Standstill(lambda: _touched(alive), request.timeout_seconds + _GRACE_SECONDS, _LOOK_SECONDS)
     ended, silent = threading.Event(), threading.Event()
 
@@ -237,7 +237,7 @@ def _ends(process: "subprocess.Popen[bytes]", request: RecordingRequest, alive: 
 
 
 def _touched(file: Path) -> int:
-    """When it was touched, ns; 0 when it is not there."""
+    """Return the time when a file was touched, ns; 0 when it does not exist."""
     try:
         return file.stat().st_mtime_ns
     except FileNotFoundError:
@@ -245,23 +245,24 @@ def _touched(file: Path) -> int:
 
 
 class _Events:
-    """What the live backend tells while the program runs: JSON lines through a pipe of its own."""
+    """Events of the live backend while the program runs: JSON lines through a separate pipe."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
         self._read_end, self.write_end = os.pipe()
-        # Our own, to end the reading with: what the child started and left behind may keep the pipe open for ever.
+        # A second write end, to end the reading: a process that the child left behind may keep the pipe open for ever.
         self._end_with = os.dup(self.write_end)
         self._reader = threading.Thread(target=self._read, name="events", daemon=True)
 
     def begin(self) -> LiveBackend:
-        """Starts to listen; what the request says of it. The program's process has its own copy of the pipe's end."""
+        """Start the reader; return the request's entry for it. The program's process has its own copy of the pipe's
+        end."""
         os.close(self.write_end)
         self._reader.start()
         return LiveBackend(self._live.factory, self._live.options, self.write_end)
 
     def end(self) -> None:
-        """To be called when the child is gone; all that it told has been passed on when this returns."""
+        """Stop the reader after the child has ended; every event has been passed on when this returns."""
         if self._reader.ident is not None:
             with contextlib.suppress(BrokenPipeError):  # the reader failed
                 os.write(self._end_with, _LAST_LINE)
@@ -279,14 +280,14 @@ class _Events:
 
 def _environment() -> dict[str, str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_AMBIENT)}
-    # `-m` puts the project's directory first, so its own packages win; ours serve projects that have none.
+    # `-m` puts the project's directory first, so its own packages win; ours serve projects without them.
     own = str(Path(__file__).resolve().parents[3])
     environment["PYTHONPATH"] = os.pathsep.join(part for part in (own, environment.get("PYTHONPATH", "")) if part)
     return environment
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Ends the child's whole session, whatever ended the wait for it (also an interrupt from the keyboard)."""
+    """End the child's whole session, also after an interrupt from the keyboard."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -1,8 +1,8 @@
-"""Runs a Pulumi program without an engine and records every registration it makes.
+"""Run of a Pulumi program without an engine, with a record of every registration.
 
-Nothing outside is asked: no engine, no cloud, no credentials. What the providers would answer comes from a
-:class:`~trainium_eks.plan.backend.Backend`. Everything that Pulumi's SDK keeps in context variables is
-set in a copy of the context, so one process can record any number of programs one after another.
+No outside service is called: no engine, no cloud, no credentials. The answers of providers come from a
+:class:`~trainium_eks.plan.backend.Backend`. All context variables of Pulumi's SDK are set in a copy of the
+context, so one process can record any number of programs one after another.
 """
 
 import asyncio
@@ -31,11 +31,11 @@ __all__ = ["RecordingError", "RecordingTimedOut", "record_program"]
 _THREADS = 32
 
 
-class RecordingTimedOut(Exception):  # noqa: N818 (what happened, not what is wrong)
-    """The program does not finish.
+class RecordingTimedOut(Exception):  # noqa: N818 (an event, not an error)
+    """A program that does not finish.
 
     Attributes:
-        pending: what it still waits for, each as ``<type> <name> (waiting for: <inputs>)``.
+        pending: the unfinished registrations, each as ``<type> <name> (waiting for: <inputs>)``.
     """
 
     def __init__(self, timeout_seconds: float, waiting: tuple[str, ...]) -> None:
@@ -57,28 +57,28 @@ def record_program(
     timeout_seconds: float = 60,
     steps: Steps | None = None,
 ) -> Graph:
-    """The graph of everything ``program`` registers.
+    """Run ``program`` and return the graph of its registrations.
 
     Args:
-        program: what ``__main__.py`` would do; called once, inside a stack.
+        program: the work of ``__main__.py``; called once, inside a stack.
         project: Pulumi project.
         stack: Pulumi stack.
         config: key to text, as Pulumi stores it. Keys without namespace are the project's; others are given in full
             (``aws:region``).
-        secret_keys: the keys of ``config`` whose values are secret, spelled as in ``config``.
-        dry_run: as in a first preview: what a provider computes is unknown, inputs are known.
-        backend: who answers for the providers; a simulation when not given.
-        assumptions: answers for look-ups. What they leave open gets a placeholder, and resource types that are not
-            known here are recorded as they are. When None, a look-up or an unknown type is an error.
-        timeout_seconds: the program is stopped when nothing has moved in it for so long: it waits for something that
+        secret_keys: the keys of ``config`` with secret values, spelled as in ``config``.
+        dry_run: as in a first preview: values that a provider computes are unknown, inputs are known.
+        backend: source of the providers' answers; a simulation when not given.
+        assumptions: answers for look-ups. Other look-ups get a placeholder, and resource types that are not known here
+            are recorded with their inputs. When None, a look-up or an unknown type is an error.
+        timeout_seconds: the program is stopped when nothing has moved in it for this time: it waits for a value that
             never comes. While it moves it may take any time. A program that computes without end cannot be stopped from
             inside its process; ``record`` can.
-        steps: what moves is counted there, for whoever looks from another thread.
+        steps: counter of the program's steps, for a watcher in another thread.
 
     Raises:
         RecordingError: for a duplicate URN, a look-up, an unknown resource type or input.
-        RecordingTimedOut: with what is pending.
-        Exception: whatever the program raises.
+        RecordingTimedOut: when nothing moves, with the pending registrations.
+        Exception: any exception of the program.
     """
     full = {_full_key(key, project): value for key, value in (config or {}).items()}
     secret = {_full_key(key, project) for key in secret_keys}
@@ -104,17 +104,17 @@ def _drive(
     steps: Steps,
     timeout_seconds: float,
 ) -> None:
-    """Runs the program on an event loop of its own, which is never the thread's current loop."""
+    """Run the program on a separate event loop, which is never the thread's current loop."""
 
     def main() -> None:
         program()
 
-    # In this copy of the context alone: the program names what it would fetch, and fetches nothing.
+    # In this copy of the context alone: the program names its downloads, and fetches nothing.
     fetched.PLANNING.set(True)
     loop = asyncio.new_event_loop()
     executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="registration")
     loop.set_default_executor(executor)
-    # A failed registration fails everything that waits for it; only the first says why, and that one is raised.
+    # A failed registration fails every task that waits for it; only the first error has the reason, and is raised.
     loop.set_exception_handler(lambda _loop, _context: None)
     origins = _Origins(steps)
     loop.set_task_factory(origins.task)
@@ -137,7 +137,7 @@ def _drive(
 
 
 async def _ends(task: "asyncio.Task[None]", standstill: Standstill) -> bool:
-    """Waits for a program's end; false when it is stuck."""
+    """Wait for a program's end; return false when it is stuck."""
     while not task.done():
         await asyncio.wait({task}, timeout=standstill.every_seconds)
         if standstill.look():
@@ -146,7 +146,7 @@ async def _ends(task: "asyncio.Task[None]", standstill: Standstill) -> bool:
 
 
 class _Origins:
-    """Where each exception came from. On its way through Pulumi's futures it loses the frames of the program."""
+    """The first traceback of each exception. On its way through Pulumi's futures it loses the frames of the program."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
@@ -159,14 +159,15 @@ class _Origins:
         coroutine: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
         context: contextvars.Context | None = None,
     ) -> "asyncio.Task[Any]":
-        """A task factory. Its callback comes before those of whoever waits, so it sees the exception as raised."""
+        """Return a new task. The callback here runs before the callbacks of waiting tasks, so it sees the exception as
+        raised."""
         task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, context=context)
         task.add_done_callback(self._note)
         self._steps.step()
         return task
 
     def restored(self, error: BaseException) -> BaseException:
-        """The exception with the traceback it was first raised with."""
+        """Return the exception with its first traceback."""
         _, raised_with = self._raised.get(id(error), (error, error.__traceback__))
         return error.with_traceback(raised_with)
 
@@ -200,7 +201,7 @@ def _full_key(key: str, project: str) -> str:
 
 
 def _decoded(config: Mapping[str, str], secret_keys: set[str], project: str) -> dict[str, Any]:
-    """The project's own config as data."""
+    """Return the project's own config as data."""
     data: dict[str, Any] = {}
     for key in sorted(config):
         namespace, _, name = key.partition(":")

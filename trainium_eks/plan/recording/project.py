@@ -1,7 +1,7 @@
-"""Reads ``Pulumi.yaml`` and ``Pulumi.<stack>.yaml`` as the Pulumi CLI does, without the CLI.
+"""Reader of ``Pulumi.yaml`` and ``Pulumi.<stack>.yaml``, with the Pulumi CLI's rules and without the CLI.
 
-The rules are those of Pulumi's ``workspace`` package (``project.go``, ``config.go``, ``value.go``): keys without
-namespace are the project's, defaults fill what the stack leaves out, objects become JSON text, a declared type is
+The rules come from Pulumi's ``workspace`` package (``project.go``, ``config.go``, ``value.go``): keys without
+namespace are the project's, defaults fill keys that the stack leaves out, objects become JSON text, a declared type is
 enforced, and a declared key without default must be set.
 """
 
@@ -19,16 +19,16 @@ from trainium_eks.plan.graph import SECRET
 
 
 class ProjectError(Exception):
-    """The project or stack cannot be read. The message says which file, and what to do."""
+    """A project or stack that cannot be read. The message names the file and the remedy."""
 
 
-class InvalidConfig(Exception):  # noqa: N818 (the name says what the problems are about)
-    """The stack's config, or what the program made of it, is refused.
+class InvalidConfig(Exception):  # noqa: N818 (names the subject of the problems)
+    """A stack's config, or a component's arguments made from it, that is refused.
 
     Attributes:
-        problems: everything that is wrong with it.
-        settings: what the program would get all the same, when it was not the program that refused.
-        component: the component whose arguments are wrong (``Network net``); empty when it is the stack's file.
+        problems: all problems of the config.
+        settings: the settings that the program would get, when the declared types refused them; else None.
+        component: the component with invalid arguments (``Network net``); empty when the stack's file is invalid.
     """
 
     def __init__(
@@ -56,29 +56,29 @@ class ConfigKey:
 
 @dataclass(frozen=True)
 class StackSettings:
-    """What one stack's program gets as its config."""
+    """The config that one stack's program gets."""
 
     name: str
     config: Mapping[str, str]
     """Full key (``trainium-eks:region``) to text; objects as JSON; encrypted values as ``[secret]``."""
     secret_keys: frozenset[str] = frozenset()
-    """Full keys whose value is secret or holds a secret."""
+    """Full keys of values that are secret or hold a secret."""
     warnings: tuple[str, ...] = ()
-    """What could not be seen, for people."""
+    """Warnings about values that could not be seen, for people."""
 
 
 @dataclass(frozen=True)
 class Project:
-    """A Pulumi project that is written in Python."""
+    """A Pulumi project written in Python."""
 
     name: str
     directory: Path
     program: Path
     """The file to run."""
     config: Mapping[str, ConfigKey] = field(default_factory=dict)
-    """Full key to what ``Pulumi.yaml`` says about it."""
+    """Full key to its declaration in ``Pulumi.yaml``."""
     stack_directory: Path = Path()
-    """Where the stacks' files are."""
+    """Directory of the stacks' files."""
 
     @property
     def stacks(self) -> tuple[str, ...]:
@@ -87,15 +87,15 @@ class Project:
         return tuple(sorted({path.name.removeprefix("Pulumi.").rpartition(".")[0] for path in files}))
 
     def stack_file(self, name: str) -> Path | None:
-        """The file of a stack; None when there is none."""
+        """Return the file of a stack; None without one."""
         named = re.fullmatch(r"[A-Za-z0-9._-]+", name)
         return _existing(self.stack_directory, f"Pulumi.{name}") if named else None
 
     def stack(self, name: str) -> StackSettings:
-        """The config of one stack, defaults included.
+        """Return the config of one stack, defaults included.
 
         Raises:
-            ProjectError: when there is no such stack, or its file cannot be read.
+            ProjectError: when the stack does not exist, or its file cannot be read.
             InvalidConfig: when a value is missing or not of its declared type.
         """
         path = self.stack_file(name)
@@ -113,10 +113,10 @@ class Project:
 
 
 def load_project(directory: Path) -> Project:
-    """The project in ``directory``.
+    """Return the project in ``directory``.
 
     Raises:
-        ProjectError: when there is none, or it is not a Python project that can be read.
+        ProjectError: when the directory has no project, or the project is not a readable Python project.
     """
     directory = directory.resolve()
     path = _existing(directory, "Pulumi")
@@ -217,7 +217,7 @@ def _merged(
         if key in texts:
             raise ProjectError(f"{file}: {shown} is set twice, with and without its namespace")
         if value is None:
-            # What the CLI stores for it; of a declared type, it is refused.
+            # The CLI stores an empty text for null; for a declared type, null is refused.
             texts[key] = values[key] = ""
             if key in project.config and project.config[key].type:
                 reason = f"it is null, but Pulumi expects type {project.config[key].type}"
@@ -226,7 +226,7 @@ def _merged(
         clear, has_secret = _without_secrets(value)
         if has_secret:
             secret.add(key)
-        # A scalar is what was written: 012345678901 stays an account id, and 1.20 a version.
+        # A scalar keeps its text: 012345678901 stays an account id, and 1.20 a version.
         texts[key] = node.text if isinstance(node, _Scalar) else clear if clear == SECRET else _json(clear)
         values[key] = texts[key] if isinstance(node, _Scalar) or clear == SECRET else clear
     for key, declared in sorted(project.config.items()):
@@ -260,7 +260,8 @@ def _type_problems(path: str, declared: ConfigKey, value: Any, secret: bool) -> 
 
 
 def _fits(type_: str, items: Mapping[str, Any] | None, value: Any) -> bool:
-    """As ``ValidateConfigValue`` of the CLI: scalars may come as text. What is encrypted is not seen, and fits."""
+    """Return whether a value has its declared type, as ``ValidateConfigValue`` of the CLI: scalars may come as text.
+    Encrypted values fit."""
     if value == SECRET:
         return True
     if type_ == "string":
@@ -282,7 +283,7 @@ def _type_name(type_: str, items: Mapping[str, Any] | None) -> str:
 
 
 def _without_secrets(value: Any) -> tuple[Any, bool]:
-    """The value with each ``{secure: …}`` replaced, and whether there was one."""
+    """Return the value with each ``{secure: …}`` replaced, and whether it had any."""
     if isinstance(value, Mapping):
         if set(value) == {"secure"} and isinstance(value["secure"], str):
             return SECRET, True
@@ -295,7 +296,7 @@ def _without_secrets(value: Any) -> tuple[Any, bool]:
 
 
 def _text(value: Any) -> str:
-    """A default as the CLI stores it: scalars as Go prints them, the rest as JSON."""
+    """Return a default as the CLI stores it: scalars as Go prints them, the rest as JSON."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -312,7 +313,7 @@ def _json(value: Any) -> str:
 # text of a scalar. So only PyYAML's syntax tree is used.
 
 SUFFIXES = (".yaml", ".yml", ".json")
-"""How the files of a project and its stacks may end."""
+"""Allowed suffixes of the files of a project and its stacks."""
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0o[0-7_]+|0b[01_]+|0[0-7_]+)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 
@@ -324,7 +325,7 @@ class _Scalar:
 
 
 class _Mapping(dict[str, Any]):
-    """A mapping whose scalars are still :class:`_Scalar`."""
+    """A mapping with scalars still in the form of :class:`_Scalar`."""
 
 
 def _existing(directory: Path, stem: str) -> Path | None:
@@ -348,13 +349,13 @@ def _read(path: Path) -> _Mapping:
     return content
 
 
-# An alias stands for all that its anchor holds: nine lines of ten aliases each are a thousand million values. The CLI's
+# An alias stands for the whole of its anchor: nine lines of ten aliases each are a thousand million values. The CLI's
 # reader refuses that too ("excessive aliasing").
 _MOST_VALUES = 100_000
 
 
 def _expanded_size(file: str, node: yaml.Node, known: dict[int, int]) -> int:
-    """How many values a node is, aliases written out."""
+    """Return the number of values in a node with aliases written out, or raise when it is above the limit."""
     if id(node) in known:
         if not known[id(node)]:
             raise ProjectError(f"{file}:{node.start_mark.line + 1}: an alias is inside its own anchor")

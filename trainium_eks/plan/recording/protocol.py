@@ -1,4 +1,4 @@
-"""What passes between the process that asks for a recording and the one that runs the program: JSON, with a version.
+"""Messages between the process that requests a recording and the process that runs the program: JSON, with a version.
 
 A checkout is recorded by the package that lies beside its program, so the two sides may be of different versions.
 """
@@ -16,17 +16,17 @@ PROTOCOL = 1
 """Version of request and answer."""
 
 LIVE_PROTOCOL = 2
-"""Version of a request that names a backend: whoever does not know it must not simulate instead."""
+"""Version of a request that names a backend: a package that does not know it must not simulate instead."""
 
 ALIVE = "alive"
 """File beside the answer that the program's process touches while it watches the program."""
 
 
-class UnknownProtocol(Exception):  # noqa: N818 (what was met)
-    """The other side speaks a version that this one does not.
+class UnknownProtocol(Exception):  # noqa: N818 (the state met)
+    """A message of a version that this side does not know.
 
     Attributes:
-        version: the version it speaks; None when it does not say.
+        version: the message's version; None when it names none.
     """
 
     def __init__(self, version: object) -> None:
@@ -36,7 +36,7 @@ class UnknownProtocol(Exception):  # noqa: N818 (what was met)
 
 @dataclass(frozen=True)
 class LiveBackend:
-    """Who answers for the providers instead of the simulation."""
+    """Backend that answers for the providers instead of the simulation."""
 
     factory: str
     """``module:function``."""
@@ -48,7 +48,7 @@ class LiveBackend:
 
 @dataclass(frozen=True)
 class RecordingRequest:
-    """What to record, and how."""
+    """Request to record a program."""
 
     project: str
     stack: str
@@ -63,15 +63,15 @@ class RecordingRequest:
     """Path of the file that the answer goes to."""
     live: LiveBackend | None = None
     assumptions: Assumptions | None = None
-    """None: what cannot be known is an error."""
+    """With None, a look-up is an error."""
 
     def to_json(self) -> str:
-        """For the other process."""
+        """Return the JSON text for the other process."""
         return json.dumps({"protocol": LIVE_PROTOCOL if self.live else PROTOCOL, **asdict(self)})
 
     @staticmethod
     def from_json(text: str) -> "RecordingRequest":
-        """The inverse of :meth:`to_json`.
+        """Return the request of a JSON text, the inverse of :meth:`to_json`.
 
         Raises:
             UnknownProtocol: for a version that this side does not know.
@@ -89,7 +89,7 @@ class RecordingRequest:
 
 
 class Status(StrEnum):
-    """How a recording ended."""
+    """Result of a recording."""
 
     RECORDED = "recorded"
     INVALID = "invalid"
@@ -102,7 +102,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Answer:
-    """How it ended, and what belongs to that."""
+    """Result of a recording, with its graph or its problems."""
 
     status: Status
     graph: Mapping[str, Any] | None = None
@@ -110,26 +110,26 @@ class Answer:
     problems: tuple[Mapping[str, Any], ...] = ()
     """The JSON forms of the problems, when invalid."""
     component: str = ""
-    """The component whose arguments are invalid; empty when it is the stack's config."""
+    """The component with invalid arguments; empty when the stack's config is invalid."""
     message: str = ""
     """The error, when failed."""
     traceback: str = ""
     """The program's own frames, when failed."""
     pending: tuple[str, ...] = field(default=())
-    """What the program still waited for, after a time-out."""
+    """The unfinished resources of the program, after a time-out."""
 
     def write(self, path: Path) -> None:
-        """All of it or nothing: a half-written answer must not look like one."""
+        """Write the answer in one step: a half-written answer must not look like a complete one."""
         part = path.with_suffix(".part")
         part.write_text(json.dumps({"protocol": PROTOCOL, **asdict(self)}))
         part.replace(path)
 
     @staticmethod
     def read(path: Path) -> "Answer":
-        """The inverse of :meth:`write`.
+        """Return the answer of a file, the inverse of :meth:`write`.
 
         Raises:
-            UnknownProtocol: when the other side speaks another version.
+            UnknownProtocol: when the other side does not know this side's version, or the reverse.
         """
         data = json.loads(path.read_text())
         if data.get("status") == Status.PROTOCOL:
@@ -147,7 +147,7 @@ class Answer:
 
 
 def _known(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The message without its version, which is one of those known here."""
+    """Return the message without its version, or raise for an unknown version."""
     rest = dict(data)
     version = rest.pop("protocol", None)
     if version not in (PROTOCOL, LIVE_PROTOCOL):

@@ -12,7 +12,7 @@ Request = resource_pb2.RegisterResourceRequest
 
 
 def resource(request: Request, urn: str) -> Resource:
-    """What the graph keeps of a request, secrets masked."""
+    """Return the resource that the graph keeps of a request, secrets masked."""
     return Resource(
         urn=urn,
         type=request.type,
@@ -30,7 +30,7 @@ def resource(request: Request, urn: str) -> Resource:
 
 
 def request(child: Resource) -> Request:
-    """The request for a child that a component registers in another process, from what is known of it."""
+    """Return the request for a child that a component registers in another process, from the child's known options."""
     options = child.options
     return Request(
         type=child.type,
@@ -49,12 +49,12 @@ def request(child: Resource) -> Request:
 
 
 def provider_urn(reference: str) -> str:
-    """A provider reference is its URN, ``::`` and its id."""
+    """Return the URN of a provider reference, which is the URN, ``::`` and the id."""
     return reference.rpartition("::")[0]
 
 
 def retain_on_delete(request: Request) -> bool | None:
-    """Whether the resource says so itself; None when it leaves that to its parent."""
+    """Return the resource's own ``retainOnDelete``; None when it leaves that to its parent."""
     return request.retainOnDelete if request.HasField("retainOnDelete") else None
 
 
@@ -78,7 +78,7 @@ def _options(request: Request) -> Options:
 
 
 def _alias(alias: alias_pb2.Alias) -> str:
-    """A URN as it is; a spec as ``name=old type=… parent=…`` (only what it says)."""
+    """Return a URN unchanged; a spec as ``name=old type=… parent=…`` (only the given parts)."""
     if alias.WhichOneof("alias") == "urn":
         return alias.urn
     spec = alias.spec

@@ -1,7 +1,7 @@
-"""The transforms of a program: functions that change what is registered, which the engine calls back.
+"""The transforms of a program: functions that change registrations, which the engine calls back.
 
-The order is the engine's (Pulumi's ``source_eval.go``): a resource's own, then those of its parent, of the parent's
-parent and so on, then the stack's. The older ``transformations`` are applied by the SDK itself, before it asks.
+The order is the engine's (Pulumi's ``source_eval.go``): a resource's own, then its parent's, the parent's parent's
+and so on, then the stack's. The older ``transformations`` are applied by the SDK itself, before it sends a request.
 """
 
 import threading
@@ -13,7 +13,7 @@ from pulumi.runtime.proto import callback_pb2, resource_pb2
 
 from trainium_eks.plan.recording.registration import Request
 
-# Field of TransformResourceOptions to the field of the registration that says the same.
+# Field of TransformResourceOptions to the field of the registration with the same meaning.
 _FIELDS = {
     "depends_on": "dependencies",
     "protect": "protect",
@@ -36,11 +36,11 @@ _FIELDS = {
 _M = TypeVar("_M", bound=Message)
 
 Run = Callable[[str, Message], bytes]
-"""Calls the function with a token, and returns its answer as the SDK would send it."""
+"""Function that calls the transform of a token, and returns its answer as the SDK would send it."""
 
 
 class Transforms:
-    """Those of one program. They are called from the threads of registrations, one registration at a time each."""
+    """The transforms of one program. Threads of registrations call them, each for one registration at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -50,17 +50,17 @@ class Transforms:
         self._parents: dict[str, str] = {}
 
     def add_for_stack(self, callback: callback_pb2.Callback) -> None:
-        """For every resource that is registered from now on."""
+        """Add a transform for every resource that is registered from now on."""
         with self._lock:
             self._stack.append(callback.token)
 
     def add_for_invokes(self, callback: callback_pb2.Callback) -> None:
-        """For every look-up from now on."""
+        """Add a transform for every look-up from now on."""
         with self._lock:
             self._invoke.append(callback.token)
 
     def of_registration(self, request: Request, urn: str, run: Run) -> Request:
-        """The registration as its transforms leave it; the request itself stays as it is."""
+        """Return the registration as its transforms leave it; the given request is not changed."""
         own = tuple(callback.token for callback in request.transforms)
         with self._lock:
             self._own[urn], self._parents[urn] = own, request.parent
@@ -78,7 +78,7 @@ class Transforms:
         return request
 
     def of_invoke(self, request: resource_pb2.ResourceInvokeRequest, run: Run) -> resource_pb2.ResourceInvokeRequest:
-        """The look-up as its transforms leave it."""
+        """Return the look-up as its transforms leave it."""
         with self._lock:
             tokens = tuple(self._invoke)
         for token in tokens:
@@ -119,7 +119,7 @@ def _changed(request: Request, answer: resource_pb2.TransformResponse) -> Reques
 
 
 def _carry(source: Message, field: str, target: Message, name: str) -> None:
-    """Copies a field, if it is set, to another message's field of the same type."""
+    """Copy a field, if it is set, to another message's field of the same type."""
     described = source.DESCRIPTOR.fields_by_name[field]
     value = getattr(source, field)
     if described.has_presence and not source.HasField(field):

@@ -1,4 +1,4 @@
-"""Plain data on its way into the graph: without secrets, and in an order of its own."""
+"""Plain data on its way into the graph: without secrets, and in a fixed order."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -11,13 +11,13 @@ _SHORTEST_HIDDEN = 6
 
 
 def hidden(value: Any, secrets: Collection[str]) -> Any:
-    """The value without any of the secret texts, also where they are part of another text."""
+    """Return the value without any of the secret texts, also where they are part of another text."""
     texts = sorted((text for text in secrets if len(text) >= _SHORTEST_HIDDEN), key=len, reverse=True)
     return _replaced(value, re.compile("|".join(re.escape(text) for text in texts))) if texts else value
 
 
 def ordered(value: Any) -> Any:
-    """Objects with their keys in order: two runs must not differ by who came first."""
+    """Return the value with objects' keys sorted: two runs must not differ by the order of registrations."""
     if isinstance(value, Mapping):
         return {key: ordered(value[key]) for key in sorted(value)}
     if isinstance(value, list):

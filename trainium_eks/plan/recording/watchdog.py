@@ -1,4 +1,4 @@
-"""When a program is stuck: by what moves in it. A clock goes on while a busy machine lets the program wait."""
+"""Detection of a stuck program: by its steps. A clock runs on while a busy machine lets the program wait."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,24 +8,24 @@ _LOOKS = 10
 
 @dataclass
 class Steps:
-    """How much of a program has been done. It may be read from another thread."""
+    """Counter of a program's steps. It may be read from another thread."""
 
     count: int = 0
 
     def step(self) -> None:
-        """Something began or ended."""
+        """Count the beginning or end of a task."""
         self.count += 1
 
 
 class Standstill:
-    """Looked at again and again: whether nothing has moved in all of the last looks.
+    """Detector of a standstill by repeated looks: the state has not changed in all of the last looks.
 
     Looks are counted and not time: a watcher that gets no turn on the processor does not look meanwhile, either.
 
     Args:
-        state: what is watched; something that differs once it has moved.
-        limit_seconds: how long nothing may move.
-        every_seconds: from one look to the next; a tenth of the limit when not given.
+        state: returns the watched state; a value that differs after every step.
+        limit_seconds: longest time without a change.
+        every_seconds: time from one look to the next; a tenth of the limit when not given.
     """
 
     def __init__(self, state: Callable[[], object], limit_seconds: float, every_seconds: float | None = None) -> None:
@@ -35,7 +35,7 @@ class Standstill:
         self._seen, self._still = state(), 0
 
     def look(self) -> bool:
-        """Looks once; true when nothing has moved for too long."""
+        """Look once; return true when nothing has moved for too long."""
         now = self._state()
         self._still = self._still + 1 if now == self._seen else 0
         self._seen = now

@@ -9,13 +9,13 @@ from google.protobuf import struct_pb2  # type: ignore[import-untyped]
 from trainium_eks.plan import sdk
 from trainium_eks.plan.graph import SECRET, UNKNOWN
 
-# A double holds every whole number up to here; beyond, a float that looks whole may not be the number that was meant.
+# A double holds every whole number up to here; beyond, a float that looks whole may differ from the intended number.
 _LARGEST_EXACT = 2**53
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A resource as a value: what a component returns so that its user can lift attributes from the child."""
+    """A resource as a value: an output of a component from which its user can lift attributes of the child."""
 
     urn: str
     id: str
@@ -23,7 +23,7 @@ class Reference:
 
 
 def decode(struct: struct_pb2.Struct, *, mask: bool) -> dict[str, Any]:
-    """The properties as plain data: whole numbers as int, unknowns as ``[unknown]``, references as ids.
+    """Return properties as plain data: whole numbers as int, unknowns as ``[unknown]``, references as ids.
 
     Args:
         struct: properties as sent.
@@ -33,18 +33,18 @@ def decode(struct: struct_pb2.Struct, *, mask: bool) -> dict[str, Any]:
 
 
 def secret_keys(struct: struct_pb2.Struct) -> frozenset[str]:
-    """The properties that hold a secret, at any depth."""
+    """Return the names of the properties that hold a secret, at any depth."""
     return frozenset(key for key, value in struct.fields.items() if any(_secrets(value)))
 
 
 def secret_texts(struct: struct_pb2.Struct) -> frozenset[str]:
-    """Every text that is secret or part of a secret: what must not appear anywhere else."""
+    """Return every text that is secret or part of a secret: these must not appear anywhere else."""
     found = (text for value in struct.fields.values() for secret in _secrets(value) for text in _texts(secret))
     return frozenset(text for text in found if text != UNKNOWN)
 
 
 def encode(properties: Mapping[str, Any], *, secret: frozenset[str] = frozenset()) -> struct_pb2.Struct:
-    """Plain data as properties to send.
+    """Return plain data as properties to send.
 
     Args:
         properties: plain data; ``[unknown]`` becomes Pulumi's unknown, a :class:`Reference` a resource.
@@ -85,7 +85,7 @@ def _plain_struct(struct: struct_pb2.Struct, mask: bool) -> Any:
 
 
 def _number(number: float) -> int | float:
-    """The wire knows doubles only. 3.0 can only have been sent as 3 or be equal to it; 2.5 stays."""
+    """Return a double of the wire, as int when whole. 3.0 can only have been sent as 3 or be equal to it; 2.5 stays."""
     return int(number) if number.is_integer() and abs(number) <= _LARGEST_EXACT else number
 
 

@@ -1,1 +1,1 @@
-"""What is known of each resource type, one declaration a type."""
+"""Facts about each resource type, one declaration a type."""

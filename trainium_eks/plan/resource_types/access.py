@@ -12,10 +12,10 @@ from trainium_eks.model.validation.parsing import parse_json
 from trainium_eks.plan.resource_types.resource_type import Concern
 
 Allowance = tuple[str, str, str]
-"""Action, resource, and everything else that the statement says."""
+"""Action, resource, and the statement's principals and conditions as JSON text."""
 
 MOST_NAMED = 4
-"""How many actions or ranges are named."""
+"""Most actions or ranges that are named."""
 
 
 def allows_more(before: Any, after: Any) -> str:
@@ -32,7 +32,7 @@ POLICY = (
     Concern("policy", allows_more, "allows more", new=True),
     Concern("policy", denies_less, "denies less"),
 )
-"""The concerns of a type whose input ``policy`` is a policy's JSON text."""
+"""The concerns of a type with a policy's JSON text as its input ``policy``."""
 
 
 def _named(found: Iterable[Allowance]) -> str:
@@ -85,8 +85,8 @@ def reached_from_more(before: Any, after: Any) -> str:
 
 
 def reached_from_outside(before: Any, after: Any) -> str:
-    """Return the ranges that no earlier range covers. A new rule within the private ranges is how the parts of an
-    environment find each other, and no door."""
+    """Return the ranges that no earlier range covers. A new rule for private ranges connects the parts of an
+    environment, and is left out."""
     found = _beyond(_listed_of(after), _listed_of(before))
     return _listed([each for each in found if before is not None or not _private(each)])
 

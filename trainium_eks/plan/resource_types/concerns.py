@@ -9,7 +9,7 @@ Condition = Callable[[Any, Any], bool]
 
 
 def changed(before: Any, after: Any) -> bool:
-    """Return whether the value is another."""
+    """Return whether the value differs."""
     return bool(before != after)
 
 
@@ -24,22 +24,22 @@ def switched_on(before: Any, after: Any) -> bool:
 
 
 def no_longer_false(before: Any, after: Any) -> bool:
-    """Return whether a switch that is on unless it says false has lost its false."""
+    """Return whether a switch that is on unless set to false is no longer false."""
     return before is False and after is not False
 
 
 def no_longer_true(before: Any, after: Any) -> bool:
-    """Return whether a switch that is on unless it says false says so."""
+    """Return whether a switch that is on unless set to false was set to false."""
     return before is not False and after is False
 
 
 def no_longer(value: str) -> Condition:
-    """Return the condition that a value was this one and is another."""
+    """Return the condition that a value was ``value`` and no longer is."""
     return lambda before, after: before == value and after != value
 
 
 def fewer(before: Any, after: Any) -> bool:
-    """Return whether an entry of a list, or a key or value of a mapping, is gone."""
+    """Return whether an entry of a list, or a key or value of a mapping, was removed."""
     return not _entries(before) <= _entries(after)
 
 
@@ -60,12 +60,12 @@ def more(before: Any, after: Any) -> bool:
 
 
 def sooner(before: Any, after: Any) -> bool:
-    """Return whether something is kept for fewer days; 0 days, or none, is for ever."""
+    """Return whether a retention has fewer days; 0 days, or none, is for ever."""
     return bool(after) and _is_number(after) and (not before or (_is_number(before) and after < before))
 
 
 def alone(before: Any, after: Any) -> bool:
-    """Return whether of several copies one is left, or none."""
+    """Return whether two or more copies fell to one or none."""
     return less(before, after) and (after or 0) < 2 <= before
 
 

@@ -10,25 +10,25 @@ from typing import Any
 from trainium_eks.plan.graph import UNKNOWN
 
 TAGS_ALL = "tagsAll"
-"""The property."""
+"""The property with a resource's tags and its provider's default tags."""
 
 
 def laid_over(inputs: Mapping[str, Any], provider: Mapping[str, Any]) -> Any:
-    """``tagsAll``: the provider's default tags, and the resource's own, which win.
+    """Return ``tagsAll``: the provider's default tags, and the resource's own, which win.
 
     Args:
-        inputs: the resource's.
+        inputs: the resource's inputs.
         provider: the inputs of its provider; empty for the default provider.
 
     Returns:
-        The tags, or ``[unknown]`` where only ``pulumi up`` knows some of them.
+        The tags, or ``[unknown]`` when only ``pulumi up`` knows the resource's or the default tags.
     """
     own, default = inputs.get("tags") or {}, _default(provider)
     return UNKNOWN if UNKNOWN in (own, default) else {**default, **own}
 
 
 def _default(provider: Mapping[str, Any]) -> Any:
-    """The ``tags`` of ``defaultTags``, which the provider's SDK class sends as JSON text."""
+    """Return the ``tags`` of ``defaultTags``, which the provider's SDK class sends as JSON text."""
     given = provider.get("defaultTags") or {}
     if given == UNKNOWN:
         return UNKNOWN

@@ -1,6 +1,6 @@
-"""Where two versions of a resource's inputs differ, and what cannot change in place.
+"""Differences between two versions of a resource's inputs, and whether each can change in place.
 
-The one walker: a plan's comparison and the engine's provider both use it.
+A plan's comparison and the simulated AWS provider of the tests use the same walker.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ class Difference:
 
     @property
     def path(self) -> str:
-        """As the rows spell it: ``launchTemplate.id``, ``subnetIds[0]``."""
+        """Path in the rows' spelling: ``launchTemplate.id``, ``subnetIds[0]``."""
         return _dotted(self.steps)
 
     @property
@@ -44,17 +44,17 @@ def differences(
     *,
     tags_all: tuple[Any, Any] = (None, None),
 ) -> tuple[Difference, ...]:
-    """The smallest parts in which inputs differ, by path. Lists of another length differ as a whole.
+    """Return the smallest parts in which inputs differ, by path. Lists of another length differ as a whole.
 
     As JSON and Pulumi see it: 1 and 1.0 are the same, 1 and true are not, and null is the same as absent.
 
     Args:
-        resource: as it is to be; what is within its ``ignore_changes`` is left out. An object that changes as a whole
-            (it is unknown, or new) is not ignored because a part of it is.
+        resource: the resource of the new program; paths in its ``ignore_changes`` are left out. An object that changes
+            as a whole (it is unknown, or new) is not ignored because a part of it is.
         before: its inputs so far.
-        tags_all: what its provider laid over it so far, and what it is going to: see
+        tags_all: its old and new tags with the provider's default tags: see
             :func:`~trainium_eks.plan.resource_types.default_tags.laid_over`. A tag that the resource's own ``tags``
-            change is told once.
+            change is reported once.
     """
     found = list(_walked((), before, resource.inputs))
     own = [_dotted(steps) for steps, _, _ in found]
@@ -70,7 +70,7 @@ def differences(
 
 
 def tags_all(resource: Resource, provider: Resource | None) -> Any:
-    """The tags that a resource has with its provider's default tags; None for a type that takes none."""
+    """Return a resource's tags with its provider's default tags; None for a type that takes no tags."""
     if not registry.of(resource).tagged:
         return None
     return default_tags.laid_over(resource.inputs, provider.inputs if provider else {})

@@ -5,8 +5,8 @@ from typing import Any
 
 
 def value_at(inputs: Mapping[str, Any], path: str) -> Any:
-    """Return the value at a path without list indices, None where there is none. A key may hold dots itself, as labels'
-    do."""
+    """Return the value at a path without list indices, None without one. A key may contain dots itself, as keys of
+    labels do."""
     for key, value in inputs.items():
         if path == key:
             return value
@@ -16,10 +16,10 @@ def value_at(inputs: Mapping[str, Any], path: str) -> Any:
 
 
 def within(under: str, path: str) -> bool:
-    """Whether ``path`` is ``under`` or inside it."""
+    """Return whether ``path`` is ``under`` or inside it."""
     return path == under or path.startswith((f"{under}.", f"{under}["))
 
 
 def covers(under: str, path: str) -> bool:
-    """Whether ``path`` is ``under`` or inside it, or is an object that holds it and changes as a whole."""
+    """Return whether ``path`` is ``under`` or inside it, or is an object that holds it and changes as a whole."""
     return within(under, path) or under.startswith(f"{path}.")

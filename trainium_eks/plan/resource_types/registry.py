@@ -49,14 +49,14 @@ MODULES = (
     helm,
     providers,
 )
-"""One a service; each has its rows in ``TYPES``."""
+"""One module for each service; each has its rows in ``TYPES``."""
 
 ROWS: Mapping[str, ResourceType] = MappingProxyType({row.token: row for module in MODULES for row in module.TYPES})
 """Type token to its row."""
 
 
 def find(token: str) -> ResourceType | None:
-    """The row of a resource type; None when nothing is known of it, as for components and for other clouds.
+    """Return the row of a resource type; None for an unknown type, such as components and types of other clouds.
 
     Every Kubernetes kind has a row: its own, or :data:`~trainium_eks.plan.resource_types.rows.kubernetes.OTHER_KIND`.
     """
@@ -67,7 +67,7 @@ def find(token: str) -> ResourceType | None:
 
 
 def of(resource: Resource) -> ResourceType:
-    """The row of a custom resource; for a type of which nothing is known, one that says so."""
+    """Return the row of a custom resource; :data:`UNKNOWN_TYPE` for an unknown type."""
     return find(resource.type) or UNKNOWN_TYPE
 
 
@@ -95,5 +95,5 @@ UNKNOWN_TYPE = ResourceType(
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
 )
-"""A type that has no row: nothing answers for it, its price is unknown, and whether a change replaces it is not known
-(:func:`find` gives None, which whoever shows a change has to say)."""
+"""A type without a row: it has no simulated answer, its price is unknown, and so is whether a change replaces it
+(:func:`find` returns None, which the display of a change has to state)."""

@@ -1,7 +1,7 @@
-"""What a provider cannot change in place, read from the rows.
+"""Inputs that a provider cannot change in place, read from the rows.
 
 The AWS rows' ``replaced_by`` is the ForceNew list of the Terraform AWS provider's schemas, which pulumi-aws bridges;
-``tests/unit/plan/resource_types/test_schema.py`` holds them against a schema when it is given one.
+``tests/unit/plan/resource_types/test_schema.py`` compares them with a schema when it is given one.
 """
 
 from typing import Any
@@ -13,8 +13,8 @@ from trainium_eks.plan.resource_types.resource_type import When
 
 
 def replacing_paths(resource: Resource) -> tuple[str, ...]:
-    """The paths where a value that only ``pulumi up`` knows would replace this resource, those of its
-    ``replace_on_changes`` included."""
+    """Return the paths where a value that only ``pulumi up`` knows would replace this resource, with the paths of its
+    ``replace_on_changes``."""
     found = []
     for each in registry.of(resource).replaced_by:
         if not isinstance(each, When):
@@ -25,7 +25,7 @@ def replacing_paths(resource: Resource) -> tuple[str, ...]:
 
 
 def replaced_with(resource: Resource) -> tuple[str, ...]:
-    """URNs of the resources whose replacement replaces this one: it is made from their outputs."""
+    """Return the URNs of the resources that replace this one when they are replaced: it is made from their outputs."""
     paths = replacing_paths(resource)
     return tuple(
         urn
@@ -36,7 +36,7 @@ def replaced_with(resource: Resource) -> tuple[str, ...]:
 
 
 def replacing_values(resource: Resource) -> dict[str, Any]:
-    """The values at the paths whose change replaces the resource, those that are set."""
+    """Return path to value for the set paths that replace the resource when they change."""
     found = {}
     for path in sorted(set(replacing_paths(resource))):
         value = value_at(resource.inputs, path)
@@ -46,13 +46,13 @@ def replacing_values(resource: Resource) -> dict[str, Any]:
 
 
 def replaces(resource: Resource, path: str, before: object, after: object) -> bool:
-    """Whether changing ``path`` from one value to the other replaces the resource.
+    """Return whether changing ``path`` from one value to the other replaces the resource.
 
     Args:
-        resource: as it is afterwards.
+        resource: the resource of the new program.
         path: camelCase, with list indices: ``launchTemplate.id``, ``subnetIds[0]``.
-        before: the value so far; None when there was none.
-        after: the value to be; None when it is removed.
+        before: the value so far; None when it was not set.
+        after: the new value; None when it is removed.
     """
     for each in registry.of(resource).replaced_by:
         if isinstance(each, When):

@@ -1,9 +1,9 @@
-"""What is known of one resource type, in one row that everything reads.
+"""Facts about one resource type, in one row that all parts of a plan read.
 
-A row is a :class:`ResourceType`. Whoever adds a type decides each column, or says that there is nothing to say
-(:data:`FREE`, :data:`COUNTED`, :data:`NO_DATA`, :data:`ALWAYS_DELETABLE`). A row left half written does not type-check
-and does not import. Only the columns about changes (``understood``, ``creation``, ``deletion``) may be left out: then
-a reviewer must look at every change of the type.
+A row is a :class:`ResourceType`. A new type fills each column, with a constant for an empty one (:data:`FREE`,
+:data:`COUNTED`, :data:`NO_DATA`, :data:`ALWAYS_DELETABLE`). A row with a missing column does not type-check and does
+not import. Only the columns about changes (``understood``, ``creation``, ``deletion``) may be left out: then a reviewer
+must look at every change of the type.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,17 +23,17 @@ ONE_CALL: Final = 1.0
 """Seconds of a type that is one quick call, with nothing to wait for."""
 
 NO_TIME: Final = 0.0
-"""Seconds of what is made on this side: providers."""
+"""Seconds of a type that is made locally: providers."""
 
 
 @dataclass(frozen=True)
 class When:
-    """A path whose change replaces the resource only sometimes."""
+    """A path with changes that replace the resource only sometimes."""
 
     path: str
     replaces: Callable[[Resource, object, object], bool]
-    """Called with the resource as it is to be, the value so far and the value to be. A value is None where there is
-    none, and ``[unknown]`` where only ``pulumi up`` knows it."""
+    """Called with the resource of the new program, the value so far and the new value. A value is None when it is not
+    set, and ``[unknown]`` when only ``pulumi up`` knows it."""
 
 
 @dataclass(frozen=True)
@@ -41,22 +41,22 @@ class Concern:
     """An input with a known effect, and the cases for a reviewer."""
 
     path: str
-    """camelCase, without list indices; it covers all that is under it."""
+    """camelCase, without list indices; it covers every path below it."""
     when: Callable[[Any, Any], bool | str]
-    """Called with the value so far and the value to be, None where there is none. A text is true, and says what it is
-    in particular."""
+    """Called with the value so far and the new value, None when not set. A text counts as true, and gives the
+    details."""
     words: str
     """``backups are kept for a shorter time``."""
     loses: bool = False
-    """Whether data or running work is lost, so that somebody must accept it."""
+    """Whether data or running work is lost, so that a person must accept it."""
     new: bool = False
-    """Whether a new resource is asked too; ``when`` gets None for the value so far."""
+    """Whether a new resource is checked too; ``when`` gets None for the value so far."""
     of: Callable[[Graph, Resource], bool] = lambda _graph, _resource: True
-    """Whether it is about this resource of this program, as they are to be; otherwise it explains nothing."""
+    """Whether the concern applies to this resource of the new program; if not, it explains no change."""
 
 
 class Free(Enum):
-    """What costs nothing by itself."""
+    """The price of a type that costs nothing by itself."""
 
     FREE = "free"
 
@@ -66,27 +66,27 @@ FREE: Final = Free.FREE
 
 @dataclass(frozen=True)
 class BilledElsewhere:
-    """What costs money, but by no line of its own."""
+    """The price of a type that is billed with other usage, without a separate line."""
 
     under: str
-    """What it is billed with: ``logs`` and the like, as :data:`trainium_eks.model.sizing.bill.BY_USE` names them."""
+    """Kind of usage that it is billed with (``logs``), as :data:`trainium_eks.model.sizing.bill.BY_USE` names it."""
 
 
 Priced = Callable[[Graph, Resource, Catalogue], Iterable[Line]]
 """The lines of one resource in its program."""
 
 Facts = Callable[[Graph, Resource], Iterable[str]]
-"""What to say about a resource beside its name; an empty text is left out."""
+"""Facts that a plan shows beside a resource's name; an empty text is left out."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A type whose resources a plan shows one by one."""
+    """A type with resources that a plan shows one by one."""
 
     facts: Facts
     joined_as: Callable[[Resource], str] | None = None
-    """All resources of the type share one line, each under this name (its own where it is empty); None when each has
-    a line of its own."""
+    """Name of a resource in the one line that all resources of the type share (its own name when empty); None when
+    each has a separate line."""
 
 
 COUNTED: Final = None
@@ -94,23 +94,23 @@ COUNTED: Final = None
 
 
 class Worth(IntEnum):
-    """How bad a loss is, worst first."""
+    """Severity of a loss, worst first."""
 
     DATA = 0
-    """What cannot be made again."""
+    """Data that cannot be made again."""
     TIE = 1
-    """What leads to data that stays."""
+    """A link to data that stays."""
     COPY = 2
-    """What can be made again, or is only looked at later."""
+    """Data that can be made again, or is only read later."""
     WORK = 3
-    """What runs."""
+    """Running work."""
     GROUND = 4
-    """What everything else stands on."""
+    """A resource that all others depend on."""
 
 
 @dataclass(frozen=True)
 class Holds:
-    """What goes when a resource goes."""
+    """The loss when a resource is deleted."""
 
     what: str
     """``its files``."""
@@ -118,12 +118,12 @@ class Holds:
     while_: Callable[[Resource], bool] = lambda _: True
     """Whether a resource holds it at the moment."""
     when_deleted: Callable[[Resource], str] | None = None
-    """What ``pulumi destroy`` does to a resource that is neither protected nor retained, for those that a user must be
-    told of before; None for the others."""
+    """Effect of ``pulumi destroy`` on a resource that is neither protected nor retained, when a user must be warned of
+    it; None for other types."""
 
 
 NO_DATA: Final = None
-"""A type whose resources are made again as they were."""
+"""A type with resources that hold nothing: new ones equal the old ones."""
 
 
 @dataclass(frozen=True)
@@ -132,85 +132,85 @@ class Switch:
 
     input: str
     answer: str
-    """As the cloud words it."""
+    """The cloud's words."""
 
 
 @dataclass(frozen=True)
 class RefusesDeletion:
-    """A type whose resources cannot be deleted while something that exists names them."""
+    """A type with resources that cannot be deleted while an existing resource names them."""
 
     answer: str
-    """As the cloud words it; ``{id}`` is the resource's."""
+    """The cloud's words; ``{id}`` is the resource's id."""
     for_: tuple[str, ...] = ()
-    """The types that stand in the way; every type when empty."""
+    """The types that prevent the deletion; every type when empty."""
     switch: Switch | None = None
 
 
 ALWAYS_DELETABLE: Final = None
-"""A type that its provider deletes whoever still names it, or whose users always go first."""
+"""A type that its provider deletes even while resources name it, or with users that are always deleted first."""
 
 Brief = str | Callable[[Resource], str] | None
-"""What a reviewer must know of a resource that comes or goes: empty for nothing, None when nobody has said."""
+"""Note for the reviewer of a created or deleted resource: empty for nothing to see, None when the row does not say."""
 
 Local = Literal["object", "release", "nodes", "addon", "simulated"]
-"""How the local cloud makes a type: as an object or a Helm release on the real API server, as simulated nodes, as the
-workloads of an EKS add-on; ``simulated`` exists in name only."""
+"""Form of a type in the local cloud: an object or a Helm release on the real API server, simulated nodes, the workloads
+of an EKS add-on; ``simulated`` exists in name only."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceType:
-    """One row."""
+    """The facts of one resource type."""
 
     token: str
-    """``aws:ec2/vpc:Vpc``."""
+    """Type token: ``aws:ec2/vpc:Vpc``."""
     simulated: Answerer
-    """What the provider would answer, made up: an id and the computed properties."""
+    """Made-up answer of the provider: an id and the computed properties."""
     named_by: tuple[str, ...]
-    """The inputs that together are the physical name, the last of which decides: where a program gives it and keeps
-    it, the old and the new resource cannot exist at once. Empty for what has no name that can be given."""
+    """The inputs that together are the physical name. The last one decides: when a program sets it and keeps it, the
+    old and the new resource cannot exist at once. Empty for types without a name that can be set."""
     tagged: bool
     """Whether it takes tags, and so the default tags of its provider."""
     replaced_by: tuple[str | When, ...]
-    """The inputs that its provider cannot change in place. camelCase; a path covers all that is under it."""
+    """The inputs that its provider cannot change in place. camelCase; a path covers every path below it."""
     seconds: float | Callable[[Resource], float]
-    """How long one takes to create."""
+    """Seconds that a resource takes to create."""
     price: Priced | BilledElsewhere | Free
     shown: Shown | None
     holds: Holds | None
     refuses_deletion: RefusesDeletion | None
     local: Local
     understood: tuple[str | Concern, ...] = ()
-    """The inputs whose change is understood: those that change nothing a reviewer must see, and concerns. A path covers
-    all that is under it. Tags and descriptions need no entry."""
+    """The inputs with understood changes: inputs without an effect that a reviewer must see, and concerns. A path
+    covers every path below it. Tags and descriptions need no entry."""
     creation: Brief = None
     deletion: Brief = None
 
     def seconds_of(self, resource: Resource) -> float:
-        """How long this resource takes to create."""
+        """Return the seconds that this resource takes to create."""
         return self.seconds(resource) if callable(self.seconds) else self.seconds
 
     def lines(self, graph: Graph, resource: Resource, catalogue: Catalogue) -> Iterable[Line]:
-        """What this resource costs by itself."""
+        """Return the lines of this resource's own cost."""
         if isinstance(self.price, BilledElsewhere | Free):
             return ()
         return self.price(graph, resource, catalogue)
 
     def loses_data(self, resource: Resource) -> bool:
-        """Whether data or running work goes with this resource as it stands."""
+        """Return whether data or running work is lost with this resource in its present state."""
         return self.holds is not None and self.holds.while_(resource)
 
 
 def whole(value: object, default: int = 0) -> int:
-    """An input as a whole number; ``default`` when it is absent or not known."""
+    """Return an input as a whole number; ``default`` when it is absent or not known."""
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else default
 
 
 def nothing_more(_graph: Graph, _resource: Resource) -> Iterable[str]:
-    """The facts of a type whose name says it all."""
+    """Return no facts, for a type with a name that is enough."""
     return ()
 
 
 def guards(_graph: Graph, resource: Resource) -> Iterable[str]:
-    """The facts of a type of which only its guards are worth saying."""
+    """Yield the guards of a resource, for a type without other facts worth showing."""
     yield "protected" if resource.options.protect else ""
     yield "retained on destroy" if resource.options.retain_on_delete else ""

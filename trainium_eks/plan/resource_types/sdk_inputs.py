@@ -1,4 +1,4 @@
-"""Which inputs a resource type takes, as its SDK class says.
+"""Inputs that a resource type takes, by its SDK class.
 
 Pulumi's Python SDKs refuse a wrong keyword and pass a wrong key inside a nested dictionary on to the provider, which
 refuses it during ``up`` at the earliest. Here it is refused when the program is recorded.
@@ -25,7 +25,7 @@ _LOOKING_UP = threading.RLock()
 
 @cache
 def resource_class(type_: str) -> type | None:
-    """The SDK's class of a resource type, or None when no imported SDK has one (custom Kubernetes resources)."""
+    """Return the SDK's class of a resource type, or None when no imported SDK has one (custom Kubernetes resources)."""
     package, module, name = [*type_.split(":", 2), "", ""][:3]
     provider = (package, module) == ("pulumi", "providers")
     found = sdk.provider_class(name) if provider else sdk.resource_class(package, module, type_)
@@ -34,12 +34,12 @@ def resource_class(type_: str) -> type | None:
 
 @cache
 def input_types(type_: str) -> Mapping[str, type] | None:
-    """Input name (camelCase) to its Python type, or None when the type has no typed class."""
+    """Return input name (camelCase) to its Python type, or None when the type has no typed class."""
     cls = resource_class(type_)
     if cls is None:
         return None
     module = sys.modules[cls.__module__]
-    # `BucketVersioningArgs` is a nested type of Bucket: the args of a resource whose name is taken end in `InitArgs`.
+    # `BucketVersioningArgs` is a nested type of Bucket: when the name is taken, a resource's args end in `InitArgs`.
     for name in (f"{cls.__name__}InitArgs", f"{cls.__name__}Args"):
         args = getattr(module, name, None)
         if args is not None and sdk.is_input_type(args):
@@ -48,7 +48,7 @@ def input_types(type_: str) -> Mapping[str, type] | None:
 
 
 def faults(type_: str, inputs: Mapping[str, Any]) -> list[str]:
-    """One sentence for each input, nested ones included, that the type does not take."""
+    """Return one sentence for each input, nested ones included, that the type does not take."""
     with _LOOKING_UP:
         known = input_types(type_)
         return list(_object_faults(known, inputs, "")) if known is not None else []
@@ -70,7 +70,7 @@ def _value_faults(typ: Any, value: Any, path: str) -> Iterator[str]:
         return
     if not isinstance(value, Mapping | list):
         return
-    # Of several forms that an object may take, one that fits is enough; a text or number is no form of an object.
+    # One fitting form of an object is enough; a text or number is no form of an object.
     rounds = [list(_form_faults(form, value, path)) for form in forms(typ) if form not in _SCALARS]
     if rounds and all(rounds):
         yield from rounds[0]
@@ -91,7 +91,7 @@ def _form_faults(form: Any, value: Any, path: str) -> Iterator[str]:
 
 
 def forms(typ: Any) -> Iterator[Any]:
-    """The members of a union that describe the wire form: those that are neither an Output nor an awaitable."""
+    """Yield the members of a union that describe the wire form: all but Outputs, awaitables and None."""
     if typing.get_origin(typ) in (typing.Union, types.UnionType):
         for member in typing.get_args(typ):
             yield from forms(member)

@@ -1,4 +1,4 @@
-"""What a provider would answer, made up, from the rows.
+"""Made-up answers of the providers, from the rows.
 
 The values are recognisable (``vpc-sim-…``, account 000000000000) and depend on nothing but the resource's URN and
 inputs, so two recordings of a program are the same. A type without a row is an error, and so is an input that the
@@ -16,11 +16,11 @@ from trainium_eks.plan.resource_types.rows import providers
 __all__ = ["ACCOUNT", "DEFAULT_REGION", "Backend", "Registration", "Simulation", "SimulationError", "known"]
 
 DEFAULT_REGION = "us-west-2"
-"""Where resources are when neither a provider nor the config says."""
+"""Region of resources when neither a provider nor the config names one."""
 
 
 class Simulation:
-    """Answers for AWS and Kubernetes.
+    """Source of simulated answers for AWS and Kubernetes.
 
     Args:
         region: the region of the default AWS provider (the config's ``aws:region``).
@@ -50,7 +50,7 @@ class Simulation:
         return str(registration.inputs.get("region") or provider.get("region") or self._region)
 
     def _common(self, row: ResourceType, registration: Registration) -> dict[str, Any]:
-        """``region`` and ``tagsAll``, which the AWS provider computes for every type that has the input."""
+        """Return ``region`` and ``tagsAll``, which the AWS provider computes for every type that has the input."""
         if not row.token.startswith("aws:"):
             return {}
         common: dict[str, Any] = {"region": self._region_of(registration)} if REGION in row.replaced_by else {}
@@ -61,5 +61,5 @@ class Simulation:
 
 
 def known(type_: str) -> bool:
-    """Whether the simulation has an answer for a resource type."""
+    """Return whether the simulation has an answer for a resource type."""
     return registry.find(type_) is not None

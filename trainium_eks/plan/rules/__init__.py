@@ -1,11 +1,11 @@
-"""The rules: what a good environment looks like, judged from the recorded program.
+"""The rules: requirements of a good environment, checked in the recorded program.
 
-Standard library and the plain model only, so that a plan, a test and whoever holds a graph can run them. Each rule is a
-function over the graph that says something about every resource it met; a rule that met none does not apply.
+Standard library and the plain model only, so that a plan, a test and any holder of a graph can run them. Each rule is a
+function over the graph that returns a finding for every resource it met; a rule that met none does not apply.
 
-Many judge again what the model's ``problems()`` judged in the config, and their docstrings name the module. They are
-meant as independent checks: they read what was registered, whoever wrote the program, and objects made by hand beside a
-component. Facts (sizes, ports, ranges, versions) are the model's own.
+Many repeat a check of the config by the model's ``validate()``, and their docstrings name the module. They are meant as
+independent checks: they read the registrations of any program, with objects made by hand beside a component. Facts
+(sizes, ports, ranges, versions) are the model's own.
 """
 
 from collections.abc import Iterable, Mapping
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 RuleStatus = Literal["pass", "fail", "waived", "n/a", "unseen"]
-"""``unseen``: no fault was found, and a part that could be one cannot be seen here."""
+"""Result of a rule; ``unseen``: no fault was found, and a part that could be one cannot be seen here."""
 
 _MODULES = (
     cluster,
@@ -71,13 +71,13 @@ _MODULES = (
 RULES: tuple[Rule, ...] = tuple(
     sorted((rule for module in _MODULES for rule in module.RULES), key=lambda rule: rule.id)
 )
-"""Every rule that a plan can judge, by id."""
+"""Every rule that a plan can check, by id."""
 
 NOT_JUDGED: Mapping[str, str] = {
     "R64": "Resource names stay the same from release to release. One plan cannot show it: the tests compare each"
     " environment's URNs with the last release's list, and `trn plan --against` compares two plans.",
 }
-"""Rules that need more than one recorded program, each with where it is checked."""
+"""Rules that need more than one recorded program, each with the place of its check."""
 
 STANDING_WAIVERS: Mapping[str, str] = {
     "R07": "pulumi-eks always makes the cluster's creator an administrator (pulumi-eks#2373); apart from that,"
@@ -88,7 +88,7 @@ STANDING_WAIVERS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one rule says about a program."""
+    """Result of one rule for a program."""
 
     id: str
     title: str
@@ -96,12 +96,12 @@ class Verdict:
     source: str
     status: RuleStatus
     reason: str
-    """Why it is waived, or that its waiver is stale; otherwise empty."""
+    """Reason of the waiver, or a note that the waiver is stale; empty without a waiver."""
     findings: tuple[Finding, ...]
 
     @property
     def failures(self) -> tuple[Finding, ...]:
-        """The findings that are not well; a waived rule keeps them."""
+        """The failed findings; a waived rule keeps them."""
         return tuple(finding for finding in self.findings if finding.ok is False)
 
     @property
@@ -111,12 +111,12 @@ class Verdict:
 
 
 def judge(graph: Graph, accepted: Mapping[str, str] | None = None) -> tuple[Verdict, ...]:
-    """Every rule's verdict on a program, by id.
+    """Return every rule's verdict on a program, by id.
 
     Args:
         graph: the recorded program, with simulated answers; recorded with ``dry_run``, ids are unknown and rules that
-            follow them fail for what they cannot see.
-        accepted: rule id to reason; those of the environment's own waivers that hold today when None. The library's
+            follow them fail, or are unseen.
+        accepted: rule id to reason; when None, the environment's own waivers that are valid today. The library's
             :data:`STANDING_WAIVERS` hold besides.
     """
     given = waivers.of(graph)
@@ -126,8 +126,8 @@ def judge(graph: Graph, accepted: Mapping[str, str] | None = None) -> tuple[Verd
 
 
 def stale_waivers(graph: Graph, verdicts: Iterable[Verdict]) -> tuple[str, ...]:
-    """One line for each waiver of the environment's config that fails the plan: it has expired, ends too late, or
-    excuses nothing (its rule passes, does not apply, is not judged from a plan, or does not exist)."""
+    """Return one line for each waiver of the environment's config that fails the plan: it has expired, ends too late,
+    or excuses nothing (its rule passes, does not apply, is not checked in a plan, or does not exist)."""
     return waivers.stale(graph, {verdict.id: verdict.status for verdict in verdicts}, NOT_JUDGED)
 
 

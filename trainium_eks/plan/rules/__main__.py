@@ -1,4 +1,4 @@
-"""Writes ``docs/rules.md`` from the rules: ``python -m trainium_eks.plan.rules > docs/rules.md``."""
+"""Generator of ``docs/rules.md`` from the rules: ``python -m trainium_eks.plan.rules > docs/rules.md``."""
 
 import sys
 
@@ -32,7 +32,7 @@ not judged and why. `trn plan` judges them."""
 
 
 def page() -> str:
-    """The page as Markdown."""
+    """Return the page as Markdown."""
     lines = [HEADER, "| Rule | Severity | What is wanted | Source |", "| --- | --- | --- | --- |"]
     for rule in RULES:
         lines.append(f"| [{rule.id}](#{rule.id.lower()}) | {rule.severity} | {rule.title} | {rule.source} |")

@@ -1,4 +1,4 @@
-"""Everything that holds nodes, and who scales it: node groups, and Karpenter's pools."""
+"""Node groups and Karpenter's pools, with their autoscalers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from trainium_eks.plan.rules._view import View
 CLUSTER_AUTOSCALER = "cluster-autoscaler"
 GROUP_TAG = "aws:autoscaling/tag:Tag"
 EKS_DISCOVERY = "k8s.io/cluster-autoscaler/"
-"""How the tags begin that EKS puts on every managed group, and by which the chart looks where it is told nothing."""
+"""Prefix of the tags that EKS puts on every managed group, and that the chart looks for by default."""
 
 
 def autoscalers(view: View) -> tuple[Resource, ...]:
-    """The releases of Cluster Autoscaler."""
+    """Return the releases of Cluster Autoscaler."""
     return releases(view, CLUSTER_AUTOSCALER)
 
 
 def served_groups(view: View) -> Iterator[NodeGroup]:
-    """The groups that carry every tag that a Cluster Autoscaler looks for."""
+    """Yield the groups that carry every tag that a Cluster Autoscaler looks for."""
     wanted = [_discovery_keys(release) for release in autoscalers(view)]
     for group in view.node_groups if wanted else ():
         tags = group_tags(view, group)
@@ -32,7 +32,7 @@ def served_groups(view: View) -> Iterator[NodeGroup]:
 
 
 def group_tags(view: View, group: NodeGroup) -> Mapping[str, Json]:
-    """The tags that the program puts on a group's Auto Scaling group."""
+    """Return the tags that the program puts on a group's Auto Scaling group."""
     tags = view.referring(group.resource, "autoscalingGroupName", GROUP_TAG)
     return {text(at(each.inputs, "tag.key")): at(each.inputs, "tag.value") for each in tags}
 
@@ -44,18 +44,18 @@ class Pool:
     resource: Resource
     node_class: Resource | None
     types: tuple[str, ...]
-    """The instance types that it may start; empty where it names none."""
+    """The instance types that it may start; empty when it names none."""
     maximum: int
     """Most nodes, of the smallest of its types; 0 without a limit."""
 
     @property
     def spec(self) -> Mapping[str, Json]:
-        """What it says of each node."""
+        """The template of its nodes."""
         return mapping(at(self.resource.inputs, "spec.template.spec"))
 
 
 def node_pools(view: View) -> Iterator[Pool]:
-    """Karpenter's pools."""
+    """Yield Karpenter's pools."""
     classes = {object_name(each): each for each in view.of(karpenter.NODE_CLASS.token)}
     for each in view.of(karpenter.NODE_POOL.token):
         types = karpenter.instance_types(each)
@@ -75,12 +75,12 @@ class Supply:
     instance: InstanceType | None
     """None for a type that the catalogue does not know."""
     most: float | None
-    """Most nodes; None when it cannot be seen."""
+    """Most nodes; None when it is unknown."""
     fewest: float | None
     subnets: Sequence[Json]
     """Ids of the subnets that its nodes start in; some may be known only during the update."""
     interface_types: tuple[str, ...]
-    """``interface``, ``efa`` and ``efa-only``, one for each network interface that is asked for."""
+    """``interface``, ``efa`` and ``efa-only``, one for each requested network interface."""
     boot: tuple[str, ...]
     """The parts of the nodes' user data."""
     bottlerocket: bool
@@ -89,7 +89,7 @@ class Supply:
 
 
 def supplies(view: View) -> Iterator[Supply]:
-    """Return the possible nodes of each node group, and of each NodePool of Karpenter once for each of its types."""
+    """Yield the possible nodes of each node group, and of each NodePool of Karpenter once for each of its types."""
     for group in view.node_groups:
         yield Supply(
             resource=group.resource,

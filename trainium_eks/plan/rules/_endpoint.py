@@ -1,4 +1,4 @@
-"""From where the Kubernetes API of a program is reached."""
+"""Ranges and networks that reach the Kubernetes API of a program."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Endpoint:
 
     @property
     def first_up(self) -> str:
-        """From where the first update reaches it; empty when nobody does."""
+        """Place from which the first update reaches the endpoint; empty when no place does."""
         if self.public:
             return "the ranges of the public endpoint"
         if self.own_network or not self.private:
@@ -33,7 +33,7 @@ class Endpoint:
         return "a machine in the adopted network, or in a range that is tied to it"
 
     def to_json(self) -> dict[str, Any]:
-        """camelCase data."""
+        """Return camelCase data."""
         return {
             "cluster": self.plane.resource.name,
             "public": list(self.public),
@@ -50,7 +50,7 @@ def endpoints(view: View) -> Iterator[Endpoint]:
 
 
 def _public(plane: ControlPlane) -> tuple[str, ...]:
-    """EKS turns the public endpoint on, for everyone, when nothing is said."""
+    """Return the ranges of the public endpoint, which EKS turns on, for every address, by default."""
     _, on = plane.read("vpcConfig.endpointPublicAccess", "endpointPublicAccess")
     _, ranges = plane.read("vpcConfig.publicAccessCidrs", "publicAccessCidrs")
     return () if on is False else tuple(map(text, items(ranges))) or ("0.0.0.0/0",)

@@ -1,4 +1,4 @@
-"""What rules talk about: a control plane, a node group, a network interface, a rule of a security group."""
+"""Subjects of rules: a control plane, a node group, a network interface, a rule of a security group."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -31,18 +31,18 @@ class ControlPlane:
 
     @property
     def resource(self) -> Resource:
-        """The one that findings name: the cluster itself when it is recorded."""
+        """The resource that findings name: the cluster itself when it is recorded."""
         found = self.cluster or self.component
         assert found is not None
         return found
 
     @property
     def members(self) -> tuple[Resource, ...]:
-        """Those of the two that are there."""
+        """The cluster and the component, without a missing one."""
         return tuple(each for each in (self.cluster, self.component) if each is not None)
 
     def read(self, path: str, of_component: str) -> tuple[str, Json]:
-        """The path and value of a fact: the cluster's when it is recorded, whatever its component was asked for."""
+        """Return path and value of an input: the cluster's when it is recorded, else the component's."""
         if self.cluster is not None:
             return path, at(self.cluster.inputs, path)
         if self.component is not None:
@@ -56,7 +56,7 @@ class ControlPlane:
 
     @property
     def name(self) -> str:
-        """Name of the cluster, or empty when it is made up only by ``pulumi up``."""
+        """Name of the cluster, or empty when only ``pulumi up`` makes it."""
         names = [text(at(each.inputs, "name")) for each in self.members]
         names += [text(at(each.outputs, "name")) for each in self.members]
         return next((name for name in names if name), "")
@@ -125,11 +125,11 @@ class Interface:
 
 @dataclass(frozen=True)
 class SecurityRule:
-    """One rule of a security group, whichever resource declares it."""
+    """One rule of a security group, in any form of declaration."""
 
     resource: Resource
     path: str
-    """Where it stands in the resource; empty for a resource of its own."""
+    """Path of the rule in the resource; empty for a separate resource."""
     group: Json
     """Id of the security group it belongs to."""
     inbound: bool
@@ -144,7 +144,7 @@ class SecurityRule:
 
     @property
     def all_protocols(self) -> bool:
-        """Whether it lets everything through, EFA included."""
+        """Whether it lets all traffic through, EFA included."""
         return self.protocol in ("-1", "all")
 
     @property
@@ -158,7 +158,7 @@ class SecurityRule:
         return any(cidr in ("0.0.0.0/0", "::/0") for cidr in self.cidrs)
 
     def covers(self, port: int) -> bool:
-        """Whether TCP traffic to a port passes."""
+        """Return whether TCP traffic to a port passes."""
         if self.all_protocols:
             return True
         numbers = isinstance(self.first_port, int) and isinstance(self.last_port, int)
@@ -166,7 +166,7 @@ class SecurityRule:
 
 
 def zone(subnet: Resource) -> str:
-    """Zone of a subnet: its id when the program gave one, else its name."""
+    """Return the zone of a subnet: its id when the program gave one, else its name."""
     for values in (subnet.inputs, subnet.outputs):
         for key in ("availabilityZoneId", "availabilityZone"):
             if text(values.get(key)):
@@ -175,7 +175,7 @@ def zone(subnet: Resource) -> str:
 
 
 def interfaces(group: NodeGroup) -> tuple[Interface, ...]:
-    """The network interfaces of a node group's launch template."""
+    """Return the network interfaces of a node group's launch template."""
     return tuple(
         Interface(
             path=f"networkInterfaces[{index}]",
@@ -189,7 +189,7 @@ def interfaces(group: NodeGroup) -> tuple[Interface, ...]:
 
 
 def security_rules(graph: Graph) -> Iterator[SecurityRule]:
-    """Every security-group rule, as a resource of its own, in the older form, or inside its group."""
+    """Yield every security-group rule, as a separate resource, in the older form, or inside its group."""
     for type_, inbound in (
         ("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", True),
         ("aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", False),
@@ -219,7 +219,7 @@ def security_rules(graph: Graph) -> Iterator[SecurityRule]:
 
 
 def _classic(resource: Resource, path: str, rule: Mapping[str, Json], group: Json, inbound: bool) -> SecurityRule:
-    """A rule in the older form, inline or as ``aws.ec2.SecurityGroupRule``."""
+    """Return a rule in the older form, inline or as ``aws.ec2.SecurityGroupRule``."""
     peers = (*listed(rule.get("sourceSecurityGroupId")), *items(rule.get("securityGroups")))
     return SecurityRule(
         resource=resource,

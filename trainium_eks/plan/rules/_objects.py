@@ -20,7 +20,7 @@ POD_SPECS: Mapping[str, str] = {
     "kubernetes:batch/v1:Job": "spec.template.spec",
     "kubernetes:batch/v1:CronJob": "spec.jobTemplate.spec.template.spec",
 }
-"""Where a pod's spec stands in each kind that makes pods."""
+"""Kind that makes pods to the path of its pod's spec."""
 
 
 @dataclass(frozen=True)
@@ -41,39 +41,39 @@ class PodMaker:
 
 
 def pod_makers(view: View) -> Iterator[PodMaker]:
-    """Every object of the program that makes pods. What a chart makes is not among them."""
+    """Yield every object of the program that makes pods. Objects of charts are not among them."""
     for type_, path in POD_SPECS.items():
         for resource in view.of(type_):
             yield PodMaker(resource, path, at(resource.inputs, path))
 
 
 def chart_name(release: Resource) -> str:
-    """Name of a release's chart, without repository, registry or directory."""
+    """Return the name of a release's chart, without repository, registry or directory."""
     return text(release.inputs.get("chart")).rstrip("/").rpartition("/")[2]
 
 
 def is_local(release: Resource) -> bool:
-    """Whether the chart is a directory, whose content is versioned with the program."""
+    """Return whether the chart is a directory, with content that is versioned with the program."""
     return text(release.inputs.get("chart")).startswith(("./", "../", "/"))
 
 
 def releases(view: View, *charts: str) -> tuple[Resource, ...]:
-    """The Helm releases of these charts; of all when none are named."""
+    """Return the Helm releases of these charts; of all charts when none are named."""
     return tuple(each for each in view.of(RELEASE) if not charts or chart_name(each) in charts)
 
 
 def object_name(resource: Resource) -> str:
-    """An object's name in the cluster; its logical name when Pulumi makes one up."""
+    """Return an object's name in the cluster; its logical name when Pulumi makes one up."""
     return text(at(resource.inputs, "metadata.name")) or resource.name
 
 
 def namespace(resource: Resource) -> str:
-    """Namespace of an object or a release, ``default`` when it says nothing."""
+    """Return the namespace of an object or a release, ``default`` when it names none."""
     return text(at(resource.inputs, "metadata.namespace")) or text(resource.inputs.get("namespace")) or "default"
 
 
 def is_tenant(view: View, home: Resource) -> bool:
-    """Whether a Namespace is a team's: of a TrainingNamespace, or one with a ResourceQuota."""
+    """Return whether a Namespace is a team's: of a TrainingNamespace, or with a ResourceQuota."""
     if any(above.type == TENANT for above in view.graph.ancestors(home)):
         return True
     name = object_name(home)
@@ -81,7 +81,7 @@ def is_tenant(view: View, home: Resource) -> bool:
 
 
 def walk(value: Json, path: str = "") -> Iterator[tuple[str, Mapping[str, Json]]]:
-    """Every object inside a value, with its path, the value itself first."""
+    """Yield every object inside a value, with its path, the value itself first."""
     if isinstance(value, Mapping):
         yield path, mapping(value)
         for key, each in value.items():

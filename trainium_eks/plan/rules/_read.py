@@ -1,7 +1,7 @@
 """Reading recorded values: paths, JSON in strings, IAM policies, user data, Kubernetes quantities.
 
-Nothing here raises for a value of an unexpected kind: a recorded input may be absent, unknown until ``pulumi up``
-or a secret, and a rule has to say so instead of stopping.
+No function here raises for a value of an unexpected kind: a recorded input may be absent, unknown until ``pulumi up``
+or a secret, and a rule has to report that instead of stopping.
 """
 
 import base64
@@ -16,13 +16,13 @@ from typing import Any
 from trainium_eks.plan.graph import SECRET, UNKNOWN
 
 Json = Any
-"""A recorded value: whatever JSON can hold."""
+"""A recorded value: any JSON value."""
 
 
 def at(value: Json, path: str) -> Json:
-    """The value at a dotted path (``scalingConfig.maxSize``, ``rules[0].status``); None where the way ends.
+    """Return the value at a dotted path (``scalingConfig.maxSize``, ``rules[0].status``); None for a missing path.
 
-    An unknown or secret value on the way is the answer: what lies below it cannot be seen.
+    An unknown or secret value on the way is returned: values below it cannot be seen.
     """
     for step in re.findall(r"[^.\[\]]+", path):
         if value in (UNKNOWN, SECRET):
@@ -37,39 +37,39 @@ def at(value: Json, path: str) -> Json:
 
 
 def known(value: Json) -> bool:
-    """Whether the value is there and can be seen."""
+    """Return whether the value is set and can be seen."""
     return value is not None and value not in (UNKNOWN, SECRET)
 
 
 def given(value: Json) -> bool:
-    """Whether the program set a value, known now or only later."""
+    """Return whether the program set a value, known now or only later."""
     return value is not None and value not in ("", [], {})
 
 
 def mapping(value: Json) -> Mapping[str, Json]:
-    """The value when it is an object, else an empty one."""
+    """Return the value when it is an object, else an empty object."""
     return value if isinstance(value, Mapping) else {}
 
 
 def items(value: Json) -> Sequence[Json]:
-    """The value when it is a list, else an empty one."""
+    """Return the value when it is a list, else an empty list."""
     return value if isinstance(value, Sequence) and not isinstance(value, str) else ()
 
 
 def listed(value: Json) -> Sequence[Json]:
-    """A list as it is, a single value as a list of one, nothing as an empty list."""
+    """Return a list unchanged, a single value as a list of one, None as an empty list."""
     if value is None:
         return ()
     return items(value) if not isinstance(value, str | Mapping | int | float) else (value,)
 
 
 def text(value: Json) -> str:
-    """The value when it is known text, else empty."""
+    """Return the value when it is known text, else empty."""
     return value if isinstance(value, str) and known(value) else ""
 
 
 def number(value: Json) -> float | None:
-    """The value as a number (also of text that is one), else None."""
+    """Return a number, or text that is a number, as a float, else None."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -80,12 +80,12 @@ def number(value: Json) -> float | None:
 
 
 def true(value: Json) -> bool:
-    """Whether a flag is on; the bridged providers send some flags as text."""
+    """Return whether a flag is on; the bridged providers send some flags as text."""
     return value is True or value == "true"
 
 
 def show(value: Json) -> str:
-    """A value for a message, short."""
+    """Return a value for a message, shortened to 120 characters."""
     if value is None:
         return "unset"
     if value == UNKNOWN:
@@ -97,7 +97,7 @@ def show(value: Json) -> str:
 
 
 def differs(inputs: Json, path: str, wanted: Json) -> Iterator[str]:
-    """A fault when the value at the path is another one."""
+    """Yield a fault when the value at the path is not the wanted value."""
     found = at(inputs, path)
     same = true(found) if wanted is True else found == wanted
     if not same:
@@ -105,13 +105,13 @@ def differs(inputs: Json, path: str, wanted: Json) -> Iterator[str]:
 
 
 def missing(inputs: Json, path: str, wanted: str) -> Iterator[str]:
-    """A fault when nothing was given at the path; an unknown value counts as given."""
+    """Yield a fault when the value at the path is unset; an unknown value counts as set."""
     if not given(at(inputs, path)):
         yield f"{path} is unset, wanted {wanted}"
 
 
 def document(value: Json) -> Mapping[str, Json] | None:
-    """A JSON object given as text or as data; None when it is neither, or cannot be seen."""
+    """Return a JSON object given as text or as data; None for any other value, or when it cannot be seen."""
     if isinstance(value, Mapping):
         return value
     try:
@@ -122,7 +122,7 @@ def document(value: Json) -> Mapping[str, Json] | None:
 
 
 def statements(policy: Json) -> tuple[Mapping[str, Json], ...] | None:
-    """The statements of an IAM policy (text or data), or None when the policy cannot be read."""
+    """Return the statements of an IAM policy (text or data), or None when the policy cannot be read."""
     parsed = document(policy)
     if parsed is None:
         return None
@@ -131,7 +131,8 @@ def statements(policy: Json) -> tuple[Mapping[str, Json], ...] | None:
 
 
 def principals(statement: Mapping[str, Json]) -> tuple[tuple[str, str], ...]:
-    """``(kind, who)`` of a statement: ``("Service", "pods.eks.amazonaws.com")``; a bare star is ``("*", "*")``."""
+    """Return kind and name of a statement's principals: ``("Service", "pods.eks.amazonaws.com")``; a bare star is
+    ``("*", "*")``."""
     principal = statement.get("Principal")
     if isinstance(principal, str):
         return (("*", principal),)
@@ -139,17 +140,17 @@ def principals(statement: Mapping[str, Json]) -> tuple[tuple[str, str], ...]:
 
 
 def actions(statement: Mapping[str, Json]) -> frozenset[str]:
-    """The actions of a statement."""
+    """Return the actions of a statement."""
     return frozenset(str(action) for action in listed(statement.get("Action")))
 
 
 def allows(statement: Mapping[str, Json]) -> bool:
-    """Whether the statement grants, rather than denies."""
+    """Return whether the statement grants, rather than denies."""
     return statement.get("Effect") == "Allow"
 
 
 def user_data(value: Json) -> tuple[str, ...] | None:
-    """The parts of a launch template's user data (base64 of plain text or of MIME multipart); None if unreadable."""
+    """Return the parts of user data of a launch template (base64 of text or MIME multipart); None if unreadable."""
     if not known(value):
         return None
     try:
@@ -168,7 +169,7 @@ def user_data(value: Json) -> tuple[str, ...] | None:
 
 
 def leaves(value: Json, path: str = "") -> Iterator[tuple[str, Json]]:
-    """Every value that is no container, with its path."""
+    """Yield every value that is no container, with its path."""
     if isinstance(value, Mapping):
         for key, each in value.items():
             yield from leaves(each, f"{path}.{key}" if path else str(key))

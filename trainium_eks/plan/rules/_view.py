@@ -1,4 +1,4 @@
-"""The graph as rules see it: look-ups that they share, and who refers to whom."""
+"""The graph as rules see it: look-ups that they share, and references between resources."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
@@ -35,7 +35,7 @@ class View:
         return self.graph.production
 
     def of(self, *types: str) -> tuple[Resource, ...]:
-        """Resources of these types."""
+        """Return the resources of these types."""
         return self.graph.of_type(*types)
 
     @cached_property
@@ -54,11 +54,11 @@ class View:
         except CatalogueError:  # refused with the config itself, long before a rule runs
             return CATALOGUE
 
-    # Who refers to whom ------------------------------------------------------------------------------------------
+    # References between resources --------------------------------------------------------------------------------
 
     @cached_property
     def _by_handle(self) -> Mapping[tuple[str, str], Resource]:
-        """Resource by type and by what others call it: id, ARN, name."""
+        """Resource by type and by the handles that others use: id, ARN, name."""
         found: dict[tuple[str, str], Resource] = {}
         for resource in self.graph.resources:
             for values in (resource.outputs, resource.inputs):
@@ -69,13 +69,13 @@ class View:
         return found
 
     def named(self, handle: Json, *types: str) -> Resource | None:
-        """The resource of one of these types that is called so (id, ARN or name)."""
+        """Return the resource of one of these types with this handle (id, ARN or name), or None."""
         return next(
             (self._by_handle[type_, text(handle)] for type_ in types if (type_, text(handle)) in self._by_handle), None
         )
 
     def refers(self, resource: Resource, path: str, *types: str) -> tuple[Resource, ...]:
-        """The resources of these types that an input refers to, by value, else by where the value came from."""
+        """Return the resources of these types that an input refers to, by value, else by the origin of the value."""
         found: dict[str, Resource] = {}
         unknown = False
         for _, handle in leaves(at(resource.inputs, path)):
@@ -91,7 +91,7 @@ class View:
         return tuple(found.values())
 
     def referring(self, target: Resource, path: str, *types: str) -> tuple[Resource, ...]:
-        """The resources of these types whose input refers to the target."""
+        """Return the resources of these types with an input that refers to the target."""
         key = (target.type, path, types)
         if key not in self._referring:
             index = self._referring[key] = {}
@@ -102,14 +102,14 @@ class View:
 
     @cached_property
     def _referring(self) -> dict[tuple[str, str, tuple[str, ...]], dict[str, list[Resource]]]:
-        """By type of the target, path and types of those that refer: URN of the target to who refers to it."""
+        """Index by type of the target, path and types of the referring resources: URN of the target to these."""
         return {}
 
     def upstream(self, *roots: Resource) -> frozenset[str]:
-        """URNs of everything that must exist before these resources.
+        """Return the URNs of all resources that must exist before these resources.
 
-        A component that is waited for stands for its children; what pulumi-eks' remote component waits for, its
-        children wait for too, because it is constructed only then.
+        A dependency on a component is a dependency on its children; the dependencies of pulumi-eks' remote component
+        are its children's too, because it is constructed only then.
         """
         seen: set[str] = set()
         waiting = [urn for root in roots for urn in self._needs(root)]
@@ -125,7 +125,7 @@ class View:
         return frozenset(seen)
 
     def _needs(self, resource: Resource) -> Iterator[str]:
-        """URNs that one resource names: dependencies, inputs' origins, provider."""
+        """Yield the URNs that one resource names: dependencies, inputs' origins, provider."""
         yield from resource.dependencies
         yield from (urn for each in resource.property_dependencies.values() for urn in each)
         yield resource.provider
@@ -167,22 +167,22 @@ class View:
 
     @property
     def efa_groups(self) -> Iterator[NodeGroup]:
-        """The node groups whose type, or whose template, has EFA."""
+        """The node groups with EFA in their type or their template."""
         return (group for group in self.node_groups if group.has_efa or any(each.is_efa for each in interfaces(group)))
 
     def addons(self, name: str) -> tuple[Resource, ...]:
-        """The EKS add-ons of this name."""
+        """Return the EKS add-ons of this name."""
         return tuple(each for each in self.of(ADDON) if each.inputs.get("addonName") == name)
 
     # Security groups and subnets ---------------------------------------------------------------------------------
 
     @cached_property
     def security_rules(self) -> tuple[SecurityRule, ...]:
-        """Every security-group rule, whichever way it is declared."""
+        """Every security-group rule, in any form of declaration."""
         return tuple(security_rules(self.graph))
 
     def rules_of(self, group: Json) -> tuple[SecurityRule, ...]:
-        """The rules of one security group, by its id."""
+        """Return the rules of one security group, by its id."""
         return self._rules_by_group.get(str(group), ())
 
     @cached_property
@@ -199,25 +199,25 @@ class View:
         return {text(at(each, "id")): mapping(each) for each in lists}
 
     def zone_of(self, subnet_id: Json) -> str:
-        """Zone (id, else name) of a subnet made here or named by the config; empty when it cannot be seen."""
+        """Return the zone (id, else name) of a subnet made here or named by the config; empty when it is unknown."""
         subnet = self.named(subnet_id, SUBNET)
         if subnet is not None:
             return zone(subnet)
         return text(at(self._existing_subnets.get(text(subnet_id)), "zoneId"))
 
     def range_of(self, subnet_id: Json) -> str:
-        """Address range of a subnet made here or named by the config; empty when it cannot be seen."""
+        """Return the address range of a subnet made here or named by the config; empty when it is unknown."""
         subnet = self.named(subnet_id, SUBNET)
         if subnet is not None:
             return text(subnet.inputs.get("cidrBlock"))
         return text(at(self._existing_subnets.get(text(subnet_id)), "cidrBlock"))
 
     def is_ours(self, subnet_id: Json) -> bool:
-        """Whether a subnet is made here or named by the config."""
+        """Return whether a subnet is made here or named by the config."""
         return self.named(subnet_id, SUBNET) is not None or text(subnet_id) in self._existing_subnets
 
     def public(self, subnet: Resource) -> bool:
-        """Whether a subnet routes to an internet gateway; without routes of its own, what its role tag says."""
+        """Return whether a subnet routes to an internet gateway; without route tables, its role tag decides."""
         tables = [
             table
             for association in self.referring(subnet, "subnetId", "aws:ec2/routeTableAssociation:RouteTableAssociation")

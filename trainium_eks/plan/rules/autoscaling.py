@@ -1,4 +1,4 @@
-"""R79-R82, R90: what autoscalers may change, and what they must know of the nodes that they buy."""
+"""R79-R82, R90: rights of autoscalers, and facts and limits of the nodes that they buy."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -41,18 +41,18 @@ SCALING_ACTIONS = (
     "ec2:RunInstances",
     "ec2:TerminateInstances",
 )
-"""What starts and ends nodes."""
+"""Actions that start and end nodes."""
 
 NODES = re.compile(r"\*|.*:(instance|fleet|launch-template|autoScalingGroup)[/:].*")
-"""Resources of a statement that are nodes, or what makes them; images and subnets are not."""
+"""Resources of a statement that are nodes, or make nodes; images and subnets do not match."""
 
 TAGGED = re.compile(r"(aws|autoscaling|ec2):(ResourceTag|RequestTag)/.+")
 
 
 @rule("R79", "Let an autoscaler start and end only its own cluster's nodes", "high", "Cluster Autoscaler README, own")
 def autoscaler_rights(view: View) -> Iterator[Finding]:
-    """An account has more than one cluster, and more than clusters: what may change the size of a group, or run and
-    terminate instances, does so under a condition on a tag, or on groups that it names."""
+    """An account holds other clusters, and other instances: a statement that may change the size of a group, or run and
+    terminate instances, has a condition on a tag, or names its groups."""
     for policy in view.of("aws:iam/rolePolicy:RolePolicy", "aws:iam/policy:Policy"):
         found = statements(policy.inputs.get("policy")) or ()
         scaling = [(index, each) for index, each in enumerate(found) if allows(each) and _scales(each)]
@@ -81,11 +81,11 @@ def _unbound(statement: Mapping[str, Json]) -> Iterator[str]:
     "autoscaler#597, #2947, Cluster Autoscaler README and FAQ",
 )
 def described_groups(view: View) -> Iterator[Finding]:
-    """It knows of an empty group what its tags say, and of a Neuron node in use its CPU and memory only. So each
-    accelerator group that it serves is tagged with its devices, EFA interfaces and taints; only empty nodes of it go;
-    and it is no larger than the largest gang that a queue lets run, because pods that wait for their queue buy nodes
-    too. The region comes by value: a pod does not reach the instance metadata. Independent of `model/autoscaling.py`,
-    which judges the config."""
+    """Cluster Autoscaler knows an empty group by its tags alone, and of a Neuron node in use only CPU and memory. So
+    each accelerator group that it serves is tagged with its devices, EFA interfaces and taints; only empty nodes of it
+    go; and it is no larger than the largest gang that a queue lets run, because pods that wait for their queue buy
+    nodes too. The region comes by value: a pod does not reach the instance metadata. Independent of
+    `model/config/autoscaling.py`, which validates the config."""
     for release in autoscalers(view):
         values = mapping(release.inputs.get("values"))
         faults = [] if given(values.get("awsRegion")) else ["values.awsRegion is unset, wanted the region"]
@@ -121,7 +121,7 @@ def _size_faults(view: View, group: NodeGroup) -> Iterator[str]:
 
 
 def _largest_gang(view: View, group: NodeGroup) -> int | None:
-    """Nodes that the queue with the most may use; None without a bound for every queue."""
+    """Return the nodes that the largest queue may use; None without a bound for every queue."""
     device, count = next(iter(view.catalogue.device_resources(group.type_name).items()))
     parents = {text(at(queue.inputs, "spec.parent")) for queue in view.of(QUEUE)}
     leaves = [queue for queue in view.of(QUEUE) if object_name(queue) not in parents]
@@ -132,9 +132,9 @@ def _largest_gang(view: View, group: NodeGroup) -> int | None:
 
 @rule("R81", "Let one autoscaler serve a pod", "high", "Karpenter, migrating from Cluster Autoscaler; own")
 def one_autoscaler(view: View) -> Iterator[Finding]:
-    """Two that see the same waiting pod both buy a node for it. A NodePool without a taint serves every pod without a
-    selector, as does each CPU group that Cluster Autoscaler serves; and a NodePool of an accelerator type serves the
-    gangs that ask for the type, whose node group somebody is about to scale."""
+    """Two autoscalers that see the same waiting pod both buy a node for it. A NodePool without a taint serves every pod
+    without a selector, as does each CPU group that Cluster Autoscaler serves; and a NodePool of an accelerator type
+    serves the gangs that request the type, while somebody is about to scale the node group of that type."""
     served_cpu = [group for group in served_groups(view) if not group.accelerated]
     owners = {group.type_name: group.resource.name for group in view.accelerator_groups}
     for pool in node_pools(view):
@@ -156,10 +156,10 @@ def one_autoscaler(view: View) -> Iterator[Finding]:
     "CKV_AWS_79, CKV_AWS_341, Karpenter best practices, own",
 )
 def karpenter_nodes(view: View) -> Iterator[Finding]:
-    """They have no launch template of the program, so that no other rule sees them. Their metadata service answers one
-    hop away and by token; their volumes are encrypted, in production with a customer key; their image is pinned; none
-    has a public address. A pool has a limit. Accelerator nodes carry their taint, go only when they are empty and never
-    for their age. Karpenter itself hears of interruptions."""
+    """Karpenter's nodes have no launch template of the program, so that no other rule sees them. Their metadata service
+    answers one hop away and by token; their volumes are encrypted, in production with a customer key; their image is
+    pinned; none has a public address. A pool has a limit. Accelerator nodes carry their taint, go only when they are
+    empty and never for their age. Karpenter itself hears of interruptions."""
     for release in releases(view, "karpenter"):
         told = given(at(release.inputs, "values.settings.interruptionQueue"))
         faults = [] if told else ["values.settings.interruptionQueue is unset, wanted the queue of interruptions"]
@@ -178,9 +178,9 @@ def karpenter_nodes(view: View) -> Iterator[Finding]:
     follows_ids=True,
 )
 def attachable_nodes(view: View) -> Iterator[Finding]:
-    """The EBS driver's role attaches a volume to an instance that a tag names as its cluster's. EKS tags the nodes of
-    managed groups; those of an EC2NodeClass have what its `spec.tags` say, and without the tag a pod with a claim waits
-    for its volume for ever."""
+    """The EBS driver's role attaches a volume only to an instance with a tag of its cluster. EKS tags the nodes of
+    managed groups; nodes of an EC2NodeClass have the tags of its `spec.tags`, and without the tag a pod with a claim
+    waits for its volume for ever."""
     names = [plane.name for plane in view.control_planes if plane.name]
     for node_class in view.of(NODE_CLASS.token) if view.addons("aws-ebs-csi-driver") else ():
         found = mapping(at(node_class.inputs, "spec.tags")).get(EBS_CLUSTER_TAG)

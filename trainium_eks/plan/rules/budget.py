@@ -1,4 +1,4 @@
-"""The rule about what an environment may grow to."""
+"""The rule about the largest cost and the most nodes of an environment."""
 
 import math
 from collections.abc import Iterator

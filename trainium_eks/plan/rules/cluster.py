@@ -1,4 +1,4 @@
-"""R01-R11, R91: the control plane, its logs and its key, and from where it is reached."""
+"""R01-R11, R91: the control plane, its logs and its key, and access to its endpoint."""
 
 import re
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ CALLER_CONDITIONS = (
 
 @rule("R01", "Log all five control-plane log types", "medium", "CKV_AWS_37, AWS-0038, CIS 2.1.1")
 def control_plane_logs(view: View) -> Iterator[Finding]:
-    """Without audit and authenticator logs nobody can say later who did what; all five types are on."""
+    """Without audit and authenticator logs no action can be traced to its author later; all five types are on."""
     for plane in view.control_planes:
         path, found = plane.read("enabledClusterLogTypes", "enabledClusterLogTypes")
         lacking = [each for each in LOG_TYPES if each not in items(found)]
@@ -56,7 +56,7 @@ def control_plane_logs(view: View) -> Iterator[Finding]:
 @rule("R02", "Never open the API endpoint to every address", "high", "CKV_AWS_38, AWS-0041, CIS 5.4.1")
 def public_ranges(view: View) -> Iterator[Finding]:
     """A public endpoint names the ranges that reach it, no more than a /8 together; EKS opens it to 0.0.0.0/0 when
-    nothing is named. Independent of `model/cluster.py`, which judges the config."""
+    nothing is named. Independent of `model/config/cluster.py`, which validates the config."""
     for plane in view.control_planes:
         if not _public(plane):
             yield Finding(plane.resource.urn, True, "the public endpoint is off")
@@ -72,7 +72,7 @@ def public_ranges(view: View) -> Iterator[Finding]:
 )
 def production_endpoint(view: View) -> Iterator[Finding]:
     """Production is reached from inside the VPC, or from ranges that its owner has named. Independent of
-    `model/cluster.py`, which judges the config."""
+    `model/config/cluster.py`, which validates the config."""
     if not view.production:
         return
     for plane in view.control_planes:
@@ -98,7 +98,7 @@ def secrets_key(view: View) -> Iterator[Finding]:
 @rule("R05", "Run a Kubernetes version in standard support", "medium", "CKV_AWS_339, own")
 def standard_support(view: View) -> Iterator[Finding]:
     """Extended support costs 0.60 USD an hour instead of 0.10, and ends. The rule compares today's date with the pinned
-    table of support dates. Independent of `model/cluster.py`, which judges the config."""
+    table of support dates. Independent of `model/config/cluster.py`, which validates the config."""
     for plane in view.control_planes:
         path, version = plane.read("version", "version")
         support = versions.KUBERNETES_STANDARD_SUPPORT.get(text(version))
@@ -114,8 +114,8 @@ def standard_support(view: View) -> Iterator[Finding]:
 @rule("R06", "Protect the cluster from deletion", "medium", "own")
 def deletion_protection(view: View) -> Iterator[Finding]:
     """EKS refuses the deletion (deletionProtection) and Pulumi refuses the step (protect), so that a preview which
-    would replace the cluster fails. Environments that are torn down waive this. Independent of `model/cluster.py`,
-    which judges the config."""
+    would replace the cluster fails. Environments that are torn down waive this. Independent of
+    `model/config/cluster.py`, which validates the config."""
     for plane in view.control_planes:
         path, found = plane.read("deletionProtection", "deletionProtection")
         faults = [] if true(found) else [f"{path} is {show(found)}, wanted true"]
@@ -126,7 +126,7 @@ def deletion_protection(view: View) -> Iterator[Finding]:
 
 @rule("R07", "Make nobody an administrator for having run the first update", "medium", "CIS 4.1.1, CIS 5.5.1")
 def creator(view: View) -> Iterator[Finding]:
-    """Whoever ran the first `up` stays an administrator of the cluster, unless the cluster says otherwise."""
+    """The identity that ran the first `up` stays an administrator of the cluster, unless the cluster says otherwise."""
     for plane in view.control_planes:
         faults = []
         makes = plane.cluster and at(plane.cluster.inputs, "accessConfig.bootstrapClusterCreatorAdminPermissions")
@@ -145,7 +145,8 @@ def creator(view: View) -> Iterator[Finding]:
 )
 def log_groups(view: View) -> Iterator[Finding]:
     """If there is no log group, EKS makes one without key or retention; so ours exists before the cluster, under the
-    cluster's name. Every log group is kept 365 days or for ever, and has a KMS key; that of container logs is R84's."""
+    cluster's name. Every log group is kept 365 days or for ever, and has a KMS key; R84 checks the group of container
+    logs."""
     groups = [each for each in view.of(LOG_GROUP) if not is_of_containers(each)]
     for plane in view.control_planes:
         pattern = re.escape(plane.name) if plane.name else ".+"
@@ -168,7 +169,7 @@ def log_groups(view: View) -> Iterator[Finding]:
 
 
 def is_of_containers(group: Resource) -> bool:
-    """Whether a log group is for what containers write."""
+    """Return whether a log group is for the output of containers."""
     return bool(re.fullmatch(r"/trainium-eks/.+/containers", text(group.inputs.get("name"))))
 
 
@@ -190,7 +191,7 @@ def support_policy(view: View) -> Iterator[Finding]:
 )
 def control_plane_subnets(view: View) -> Iterator[Finding]:
     """EKS needs subnets in two zones; a version upgrade needs free addresses there (we ask for 16; AWS' minimum is 6).
-    Independent of `model/network.py`, which judges the config."""
+    Independent of `model/config/network.py`, which validates the config."""
     for plane in view.control_planes:
         faults: list[str] = []
         if plane.component is not None and given(plane.component.inputs.get("publicSubnetIds")):
@@ -226,10 +227,10 @@ def keys(view: View) -> Iterator[Finding]:
     follows_ids=True,
 )
 def reached(view: View) -> Iterator[Finding]:
-    """Kubernetes objects need the API. With the public endpoint off it is reached from the VPC and from what is tied to
-    it: so the network is there before the program, with a machine in it, and the cluster's security group lets in a
-    range on port 443. A program that makes the VPC itself stops on its first update. Independent of `model/cross.py`,
-    which judges the config."""
+    """Kubernetes objects need the API. With the public endpoint off it is reached from the VPC and from networks tied
+    to it: so the network exists before the program, with a machine in it, and the cluster's security group lets in a
+    range on port 443. A program that makes the VPC itself stops on its first update. Independent of
+    `model/config/cross.py`, which validates the config."""
     for endpoint in endpoints(view):
         faults = []
         if not endpoint.public and endpoint.own_network:
@@ -240,7 +241,7 @@ def reached(view: View) -> Iterator[Finding]:
 
 
 def _public(plane: ControlPlane) -> bool:
-    """Whether the public endpoint is on; EKS turns it on when nothing is said."""
+    """Return whether the public endpoint is on; EKS turns it on by default."""
     _, found = plane.read("vpcConfig.endpointPublicAccess", "endpointPublicAccess")
     return found is not False
 

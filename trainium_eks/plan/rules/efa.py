@@ -17,7 +17,7 @@ LOCKABLE_MEMORY = "LimitMEMLOCK=infinity"
 def efa_interfaces(view: View) -> Iterator[Finding]:
     """As many EFA interfaces as the type has, one a card, never `efa-only` as the node's first interface. With fewer,
     collectives fall back to TCP or pods that ask for `vpc.amazonaws.com/efa` stay pending. Independent of
-    `model/instance_overrides.py`, which judges the config."""
+    `model/catalogue/instance_overrides.py`, which validates the config."""
     for group in view.accelerator_groups:
         yield from judged(group.resource, _interface_faults(group), _interface_summary(group))
 
@@ -60,7 +60,7 @@ def one_subnet(view: View) -> Iterator[Finding]:
 def placement(view: View) -> Iterator[Finding]:
     """A cluster placement group fits plain On-Demand in one subnet. With a reservation that was not made in the group,
     EC2 answers InsufficientInstanceCapacity; a group made by this program cannot be the reservation's. Independent of
-    `model/node_groups.py`, which judges the config."""
+    `model/config/node_groups.py`, which validates the config."""
     for group in view.accelerator_groups:
         yield from judged(group.resource, _placement_faults(view, group), "placement fits its capacity")
 
@@ -69,7 +69,7 @@ def placement(view: View) -> Iterator[Finding]:
 def capacity_blocks(view: View) -> Iterator[Finding]:
     """EKS refuses half a configuration. It takes all of capacityType, marketType and the reservation in the template,
     the type in the template only, and one subnet in the block's zone. Only AWS knows whether the block is active.
-    Independent of `model/capacity.py`, which judges the config."""
+    Independent of `model/config/capacity.py`, which validates the config."""
     for group in view.node_groups:
         market = at(group.settings, "instanceMarketOptions.marketType")
         if group.capacity_type == "CAPACITY_BLOCK" or market == "capacity-block":
@@ -84,7 +84,7 @@ def capacity_blocks(view: View) -> Iterator[Finding]:
 def spot(view: View) -> Iterator[Finding]:
     """Spot takes one node with two minutes' notice, and the whole gang with it; a waiver says that it is meant. Types
     without EFA train alone and may use it. Spot and a reservation exclude each other. Independent of
-    `model/capacity.py`, which judges the config."""
+    `model/config/capacity.py`, which validates the config."""
     for group in view.accelerator_groups:
         on_spot = group.capacity_type == "SPOT" or at(group.settings, "instanceMarketOptions.marketType") == "spot"
         faults = []
@@ -100,7 +100,8 @@ def spot(view: View) -> Iterator[Finding]:
 @rule("R69", "Let EFA containers lock memory", "high", "EFA user guide, nvidia-container-toolkit#2037")
 def lockable_memory(view: View) -> Iterator[Finding]:
     """EFA locks every buffer that it sends from. Containers inherit containerd's limit, 8 MiB by default, and
-    CAP_IPC_LOCK does not help those that do not run as root; user data raises the limit before containerd starts."""
+    CAP_IPC_LOCK does not help containers that do not run as root; user data raises the limit before containerd
+    starts."""
     for group in view.efa_groups:
         raised = any(LOCKABLE_MEMORY in part for part in user_data(group.settings.get("userData")) or ())
         faults = [] if raised else [f"launch template: userData has no {LOCKABLE_MEMORY} for containerd, wanted one"]
@@ -204,13 +205,13 @@ def _block_faults(view: View, group: NodeGroup) -> Iterator[str]:
 
 
 def _subnets_known(group: NodeGroup) -> bool:
-    """Whether a group's subnets can be told, or are unset."""
+    """Return whether a group's subnets are known or unset."""
     ids = group.resource.inputs.get("subnetIds")
     return ids is None or known(ids)
 
 
 def _block_zone(view: View, target: Json) -> str:
-    """Zone of a reservation as the config names it, or empty."""
+    """Return the zone that the config names for a reservation, or empty."""
     capacities = [at(each, "capacity") for each in items(view.graph.config.get("nodeGroups"))]
     return next((text(at(each, "zoneId")) for each in capacities if known(target) and at(each, "id") == target), "")
 

@@ -18,7 +18,7 @@ TAGS = {
     "CostCenter": ("costcenter", "costcentre"),
     "Environment": ("environment", "env"),
 }
-"""Tags that everything carries, and their folded spellings."""
+"""Tags that every resource carries, and their folded spellings."""
 
 
 @rule(
@@ -29,9 +29,9 @@ TAGS = {
     beyond_pack="which outputs are secret, because the policy SDK unwraps secrets; what a kubeconfig holds is seen",
 )
 def kubeconfig(view: View) -> Iterator[Finding]:
-    """Exported kubeconfigs and whatever is named like a secret are secret outputs. A kubeconfig runs `aws eks
-    get-token` and comes from the cluster alone: a token in it goes stale, and an origin that changes makes every
-    Kubernetes object look replaced."""
+    """Exported kubeconfigs and outputs named like a secret are secret outputs. A kubeconfig runs `aws eks get-token`
+    and comes from the cluster alone: a token in it goes stale, and an origin that changes makes every Kubernetes object
+    look replaced."""
     faults = []
     named = [name for name in view.graph.outputs if SECRET_NAME.search(name) and "command" not in name.lower()]
     untold = SECRETS in view.graph.untold
@@ -50,9 +50,9 @@ def kubeconfig(view: View) -> Iterator[Finding]:
 
 @rule("R66", "Tag everything with owner, cost centre and environment", "low", "own")
 def tags(view: View) -> Iterator[Finding]:
-    """The provider's default tags reach every AWS resource of the program, but not what EC2 launches from a template:
-    that needs tag specifications for instances and volumes. Independent of `model/config.py`, which judges the
-    config."""
+    """The provider's default tags reach every AWS resource of the program, but not the instances and volumes that EC2
+    launches from a template: these need tag specifications. Independent of `model/config/stack_config.py`, which
+    validates the config."""
     for provider in view.of(AWS_PROVIDER):
         found = mapping(at(document(provider.inputs.get("defaultTags")) or {}, "tags"))
         lacking = _lacking(found)
@@ -74,8 +74,8 @@ def tags(view: View) -> Iterator[Finding]:
 @rule("R67", "Use explicit providers, bound to an account", "medium", "own")
 def providers(view: View) -> Iterator[Finding]:
     """The AWS provider has a region and the accounts it may touch, so that a wrong profile fails before anything is
-    built; and no AWS or Kubernetes resource falls back to the provider of whoever runs the program. Independent of
-    `model/config.py`, which judges the config."""
+    built; and no AWS or Kubernetes resource falls back to the default provider, which takes the caller's own
+    credentials. Independent of `model/config/stack_config.py`, which validates the config."""
     for provider in view.of(AWS_PROVIDER):
         accounts = provider.inputs.get("allowedAccountIds")
         faults = [] if given(provider.inputs.get("region")) else ["region is unset, wanted one"]
@@ -88,7 +88,7 @@ def providers(view: View) -> Iterator[Finding]:
         if resource.provider and "::default" not in resource.provider:
             continue
         if any(above.type == EKS_CLUSTER for above in view.graph.ancestors(resource)):
-            continue  # made inside pulumi-eks' remote component, by the provider that component was given
+            continue  # made inside pulumi-eks' remote component, by the component's own provider
         yield Finding(resource.urn, False, "options.provider is the default one, wanted an explicit provider")
 
 
@@ -98,7 +98,7 @@ def _of_stack(view: View, faults: list[str], good: str) -> Iterator[Finding]:
 
 
 def _credentials(kubeconfig_: Json) -> Iterator[str]:
-    """Return the problems of a kubeconfig that can be read: a credential in it, or a user without exec."""
+    """Yield the problems of a kubeconfig that can be read: a credential in it, or a user without exec."""
     parsed = document(kubeconfig_)
     if parsed is None:
         return
@@ -139,7 +139,7 @@ def _lacking(found: Mapping[str, Json]) -> list[str]:
 
 
 def _json_list(value: Json) -> tuple[Json, ...]:
-    """A list given as data or, as providers take it, as JSON text."""
+    """Return a list given as data or, as providers take it, as JSON text."""
     if isinstance(value, str):
         return tuple(re.findall(r"\d{12}", value))
     return tuple(listed(value))

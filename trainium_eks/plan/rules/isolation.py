@@ -1,6 +1,7 @@
 """R70, R71, R78: each Kubernetes object once, and teams that cannot reach each other's share.
 
-An independent check: what must be judged stands here by name, and is not read from the model that writes the policies.
+An independent check: the fields and kinds that policies must check stand here by name, and are not read from the model
+that writes the policies.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +30,7 @@ JUDGED: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("scheduling.volcano.sh", "podgroups"): ("queue", "priorityClassName"),
     ("bus.volcano.sh", "commands"): ("target",),
 }
-"""API group and resource to the fields by which one team gets what is another's."""
+"""API group and resource to the fields by which one team gets another team's share."""
 SUBMITTED: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("batch", "jobs"): (*POD_FIELDS, "parallelism"),
     ("batch", "cronjobs"): (*POD_FIELDS, "parallelism"),
@@ -42,15 +43,15 @@ SUBMITTED: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("*", "*/scale"): ("replicas",),
     ("", "services"): ("externalIPs",),
 }
-"""The same for what else a team submits. The pods of workloads are judged in any case, but only their controller would
-hear of a refusal; one request of a flow or of a scale leads to any number of pods, and a Service has none."""
+"""The same for the other objects of a team. The pods of workloads are checked in any case, but only their controller
+would see a refusal; one request of a flow or of a scale leads to any number of pods, and a Service has none."""
 DELETED: Mapping[tuple[str, str], tuple[str, ...]] = {("", "pods"): ("gracePeriodSeconds",)}
 """API group and resource to the options of a deletion by which a pod outlives its node's drain."""
 HELD_BY = ("finalizers", "ownerReferences")
-"""The metadata by which whoever writes an object keeps it, or its namespace, from being deleted."""
+"""The metadata by which a writer of an object keeps it, or its namespace, from being deleted."""
 
 ON_EVERY_CREATION = 'request.operation == "CREATE" || '
-"""How a policy's condition begins that leaves out updates alone."""
+"""Prefix of a policy's condition that leaves out updates alone."""
 
 OUT_OF_HAND = (
     "persistentvolumeclaims",
@@ -69,7 +70,7 @@ OUT_OF_HAND = (
     "pods/resize",
     "pods/status",
 )
-"""What a team's role must not write: each bypasses the policies or the quota."""
+"""Resources that a team's role must not write: each bypasses the policies or the quota."""
 CHANGING = ("create", "update", "patch", "*")
 WRITING = (*CHANGING, "delete", "deletecollection")
 BOUNDED = ("pods", "requests.cpu", "requests.memory", "requests.storage")
@@ -92,11 +93,11 @@ def one_object(view: View) -> Iterator[Finding]:
 
 @rule("R71", "Keep teams out of each other's share", "high", "own, PSS", follows_ids=True)
 def teams_apart(view: View) -> Iterator[Finding]:
-    """In a team's namespace (of a TrainingNamespace, or one with a ResourceQuota) admission policies judge pods,
-    Volcano's jobs, PodGroups and commands, on creation and on update, and refuse what they cannot judge. Nobody has
-    access before they exist, and no role may write what bypasses them. The quota limits pods, CPU, memory, storage, and
-    file systems made for claims. The stack's priority classes preempt nothing. Independent of `model/admission.py`,
-    which writes the policies."""
+    """In a team's namespace (of a TrainingNamespace, or with a ResourceQuota) admission policies check pods, Volcano's
+    jobs, PodGroups and commands, on creation and on update, and refuse objects that they cannot evaluate. No role is
+    bound before they exist, and no role may write objects that bypass them. The quota limits pods, CPU, memory,
+    storage, and file systems made for claims. The stack's priority classes preempt nothing. Independent of
+    `model/policies/admission.py`, which writes the policies."""
     for home in view.of(NAMESPACE):
         if is_tenant(view, home):
             name = object_name(home)
@@ -113,11 +114,12 @@ def teams_apart(view: View) -> Iterator[Finding]:
 
 @rule("R78", "Judge all that a team submits, without exceptions", "high", "own, CVE-2020-8554", follows_ids=True)
 def submissions(view: View) -> Iterator[Finding]:
-    """In a team's namespace admission policies also judge all other kinds that lead to pods, changes of a number of
-    pods, and Services: the pods themselves are judged anyway (R71), but the author would not hear of it; a Service with
-    external addresses takes the traffic of other namespaces. They judge the metadata of each kind that a role of the
-    namespace lets somebody write, and how long a deleted pod may stay: with either an object outlives its namespace or
-    its node. Every policy there refuses something, and none has a condition by which a creation passes unjudged."""
+    """In a team's namespace admission policies also check all other kinds that lead to pods, changes of a number of
+    pods, and Services: the pods themselves are checked anyway (R71), but the author would not see the refusal; a
+    Service with external addresses takes the traffic of other namespaces. They check the metadata of each kind that a
+    role of the namespace may write, and the time that a deleted pod may stay: with either an object outlives its
+    namespace or its node. Every policy there refuses something, and none has a condition by which a creation passes
+    unchecked."""
     for home in view.of(NAMESPACE):
         if is_tenant(view, home):
             name = object_name(home)
@@ -132,7 +134,7 @@ def submissions(view: View) -> Iterator[Finding]:
 
 
 def _identity(resource: Resource) -> tuple[str, ...] | None:
-    """Cluster, API group, kind, namespace and name; None for what is no object, or has a name of Pulumi's making."""
+    """Return cluster, API group, kind, namespace and name; None for no object, or one with a name that Pulumi makes."""
     if resource.type == RELEASE:
         name = text(resource.inputs.get("name"))
         return (resource.provider, "helm", "Release", namespace(resource), name) if name else None
@@ -146,7 +148,7 @@ def _identity(resource: Resource) -> tuple[str, ...] | None:
 
 
 def _guards(view: View, home: str) -> Iterator[tuple[Resource, Resource]]:
-    """Bindings in force in a namespace, each with its policy."""
+    """Yield the bindings in force in a namespace, each with its policy."""
     policies = {object_name(each): each for each in view.of(POLICY)}
     for binding in view.of(POLICY_BINDING):
         spec = mapping(binding.inputs.get("spec"))
@@ -173,7 +175,7 @@ def _policy_faults(view: View, home: str) -> Iterator[str]:
 
 
 def _written(view: View, home: str) -> Iterator[tuple[str, str]]:
-    """The API groups and resources of the objects that a role of a namespace lets somebody create or change."""
+    """Yield API group and resource of the objects that a role of a namespace allows to create or change."""
     for role in view.of(ROLE):
         for each in items(role.inputs.get("rules")) if namespace(role) == home else ():
             if any(verb in CHANGING for verb in items(at(each, "verbs"))):
@@ -187,7 +189,7 @@ def _unjudged(
     wanted: Mapping[tuple[str, str], tuple[str, ...]],
     operations: Sequence[str] = ("CREATE", "UPDATE"),
 ) -> Iterator[str]:
-    """What no policy judges, by API group and resource."""
+    """Yield a fault for each resource, or its fields, that no policy checks."""
     for (group, resource), fields in wanted.items():
         policies = [policy for _, policy in guards if _covers(policy, group, resource, operations)]
         said = " ".join(

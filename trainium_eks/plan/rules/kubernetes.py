@@ -43,13 +43,12 @@ LEVELS = ("privileged", "baseline", "restricted")
 ENFORCE = "pod-security.kubernetes.io/enforce"
 PRIVILEGED = ("aws-efa-k8s-device-plugin", "neuron-monitor", "node-problem-detector", "fsx-csi-node", "fsx-plugin")
 """Workloads that may run privileged. The Neuron device plugin is not among them: it drops all capabilities."""
-"""EKS add-ons that call AWS."""
 POD_PRINCIPAL = "pods.eks.amazonaws.com"
 MOST_ASSOCIATIONS = 1000
 FLOATING = re.compile(r"(latest|master|main|edge|nightly|stable|dev|head)(-.*)?", re.IGNORECASE)
 EXACT = re.compile(r"v?\d+\.\d+\.\d+([-+][0-9A-Za-z.+-]+)?")
 DEFAULT_RESOURCES = ("dcgm-exporter", "karpenter-crd")
-"""Upstream charts whose defaults have requests and limits already, or that run no pod."""
+"""Upstream charts with requests and limits in their defaults, or without pods."""
 
 
 @rule("R51", "Label every namespace for Pod Security", "high", "PSS, CIS 4.2.1-5")
@@ -258,8 +257,8 @@ def _release_faults(release: Resource) -> Iterator[str]:
 
 
 def _is_of_no_container(resources: Json) -> bool:
-    """Whether these are a volume claim's, which asks for storage and nothing else, or kinds of a role, which are a
-    list."""
+    """Return whether these are the resources of a volume claim, which requests storage alone, or the kinds of a role,
+    which are a list."""
     return set(mapping(at(resources, "requests"))) == {"storage"} or bool(items(resources))
 
 
@@ -340,7 +339,7 @@ def _trust_faults(role: Resource) -> Iterator[str]:
 
 
 def _addon_identity_findings(view: View, users: dict[str, list[str]]) -> Iterator[Finding]:
-    """Add-ons that call AWS have a role by Pod Identity, in the add-on or by an association of their own."""
+    """Check that add-ons that call AWS have a role by Pod Identity, in the add-on or by a separate association."""
     stated = {
         (text(each.inputs.get("namespace")), text(each.inputs.get("serviceAccount"))) for each in view.of(ASSOCIATION)
     }

@@ -1,4 +1,4 @@
-"""R89: how much of the control plane one team's jobs take from all others (decision 77)."""
+"""R89: the share of the control plane that one team's jobs take from all others (decision 77)."""
 
 import re
 from collections.abc import Iterator

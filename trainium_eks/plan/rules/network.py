@@ -24,7 +24,7 @@ Range = ipaddress.IPv4Network
 
 @rule("R31", "Keep flow logs of the VPC", "medium", "CKV2_AWS_11, AWS-0178")
 def flow_logs(view: View) -> Iterator[Finding]:
-    """They tell afterwards who talked to whom, and who was refused."""
+    """They show afterwards the source and the target of each accepted and each refused connection."""
     for vpc in view.of(VPC):
         logs = view.referring(vpc, "vpcId", "aws:ec2/flowLog:FlowLog")
         faults = [] if logs else ["no FlowLog has its vpcId, wanted one"]
@@ -35,7 +35,7 @@ def flow_logs(view: View) -> Iterator[Finding]:
 
 @rule("R32", "Empty the default security group", "medium", "CKV2_AWS_12, AWS-0173")
 def default_security_group(view: View) -> Iterator[Finding]:
-    """What is started without a group gets the default one; if that is empty, it allows nothing."""
+    """An instance started without a group gets the default group; an empty group allows nothing."""
     for vpc in view.of(VPC):
         groups = view.referring(vpc, "vpcId", "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup")
         faults = [] if groups else ["no DefaultSecurityGroup has its vpcId, wanted an empty one"]
@@ -58,7 +58,7 @@ def dns(view: View) -> Iterator[Finding]:
 @rule("R34", "In production, give each zone its own way out", "medium", "EKS private clusters")
 def ways_out(view: View) -> Iterator[Finding]:
     """A NAT gateway in every zone with private subnets, or interface endpoints for everything that nodes call; with one
-    NAT, its zone's failure cuts off the others. Independent of `model/cross.py`, which judges the config."""
+    NAT, its zone's failure cuts off the others. Independent of `model/config/cross.py`, which validates the config."""
     if not view.production:
         return
     for vpc in view.of(VPC):
@@ -116,15 +116,15 @@ def subnet_tags(view: View) -> Iterator[Finding]:
 )
 def address_ranges(view: View) -> Iterator[Finding]:
     """The VPC, Kubernetes services and peers do not overlap; subnets lie in the VPC, side by side; and each group's
-    subnet holds its nodes at their maximum, by the same numbers that configure the VPC CNI. A subnet of another
-    program, whose range stands in neither this one nor its config, is not counted. Independent of `model/cross.py`,
-    which judges the config."""
+    subnet holds its nodes at their maximum, by the same numbers that configure the VPC CNI. A subnet of another program
+    is not counted when neither this program nor its config states its range. Independent of `model/config/cross.py`,
+    which validates the config."""
     yield from _vpc_findings(view)
     yield from _budget_findings(view)
 
 
 def _service(endpoint: Resource) -> str:
-    """``ecr.api`` of ``com.amazonaws.us-west-2.ecr.api``."""
+    """Return ``ecr.api`` for ``com.amazonaws.us-west-2.ecr.api``."""
     return ".".join(text(endpoint.inputs.get("serviceName")).removeprefix("cn.").split(".")[3:])
 
 
@@ -200,7 +200,7 @@ def _subnet_overlaps(view: View, vpc: Resource, own: Range) -> Iterator[str]:
 
 
 def _budget_findings(view: View) -> Iterator[Finding]:
-    """Each subnet that nodes start in holds all of them, also those that may start in another subnet."""
+    """Check that each subnet of nodes holds all of its groups' nodes, also nodes that may start in another subnet."""
     holders: dict[str, dict[str, list[Supply]]] = {}
     for supply in supplies(view):
         if not all(map(known, supply.subnets)):
@@ -239,7 +239,7 @@ def _addresses(supply: Supply) -> int:
 
 
 def _layout(supply: Supply) -> str:
-    """The interface layout that nodes have, by how many of their EFA interfaces hold an address."""
+    """Return the interface layout of nodes, by the number of their EFA interfaces with an address."""
     types = supply.interface_types
     if types.count("efa") > 1:
         return "efa"

@@ -1,4 +1,4 @@
-"""R12-R23 and R30: what a node starts from, and what it may do."""
+"""R12-R23 and R30: launch templates, images, rights and updates of nodes."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -48,7 +48,7 @@ SECRETS = (
 
 @rule("R12", "Require IMDSv2 on nodes", "high", "CKV_AWS_79, AWS-0028, AWS-0130")
 def imds_v2(view: View) -> Iterator[Finding]:
-    """Version 1 of the metadata service gives the node's credentials to whoever can make it send one GET."""
+    """Version 1 of the metadata service gives the node's credentials to every caller that can make it send one GET."""
     yield from _of_templates(view, lambda inputs: differs(inputs, "metadataOptions.httpTokens", "required"), "required")
 
 
@@ -94,7 +94,7 @@ def no_public_addresses(view: View) -> Iterator[Finding]:
 @rule("R16", "Encrypt node volumes, as gp3", "high", "CKV_AWS_8, CKV_AWS_189, AWS-0008, AWS-0026")
 def node_volumes(view: View) -> Iterator[Finding]:
     """Every volume of a launch template is encrypted and gp3; in production with a customer key. EBS storage classes
-    are encrypted likewise."""
+    are encrypted too."""
     yield from _of_templates(view, lambda inputs: _volume_faults(view, inputs), "encrypted gp3")
     for storage in view.of("kubernetes:storage.k8s.io/v1:StorageClass"):
         if storage.inputs.get("provisioner") == "ebs.csi.aws.com":
@@ -103,7 +103,7 @@ def node_volumes(view: View) -> Iterator[Finding]:
 
 @rule("R17", "Put no secret into user data", "high", "CKV_AWS_46, AWS-0029, AWS-0129")
 def user_data_secrets(view: View) -> Iterator[Finding]:
-    """Every process of a node can read its user data, and so can whoever may describe the template."""
+    """Every process of a node can read its user data, and so can every identity that may describe the template."""
     for template in view.of(LAUNCH_TEMPLATE):
         yield from judged(template, _secret_faults(template.inputs.get("userData")), "no secret in its user data")
 
@@ -159,7 +159,7 @@ def node_repair(view: View) -> Iterator[Finding]:
 @rule("R20", "Set how a node group updates", "medium", "EKS API, own")
 def updates(view: View) -> Iterator[Finding]:
     """At most 100 nodes at a time (the API's limit), set explicitly; reserved capacity has no spare node to start
-    first, so its groups update with strategy MINIMAL. Independent of `model/node_groups.py`, which judges the
+    first, so its groups update with strategy MINIMAL. Independent of `model/config/node_groups.py`, which validates the
     config."""
     for group in view.node_groups:
         yield from judged(group.resource, _update_faults(group), "its update is explicit")
@@ -167,9 +167,9 @@ def updates(view: View) -> Iterator[Finding]:
 
 @rule("R21", "Leave the size of autoscaled groups alone", "medium", "terraform-aws-eks FAQ, pulumi-eks#1380")
 def autoscaled_sizes(view: View) -> Iterator[Finding]:
-    """Where an autoscaler or a person sets the size, an `up` must not set it back. This means groups that the config
-    says are managed elsewhere, groups tagged for Cluster Autoscaler, and those that it finds by the tags it looks for:
-    every group, where it looks for those that EKS sets."""
+    """Where an autoscaler or a person sets the size, an `up` must not set it back. This means groups with
+    `ignoreDesiredSize` in the config, groups tagged for Cluster Autoscaler, and groups with the tags that it looks for:
+    every group, when it looks for the tags that EKS sets."""
     scaled = {group.resource.urn for group in served_groups(view)}
     elsewhere = [
         text(at(each, "name"))
@@ -219,7 +219,7 @@ def pinned_template(view: View) -> Iterator[Finding]:
 
 
 def _of_templates(view: View, faults_of: Callable[[Json], Iterator[str]], good: str) -> Iterator[Finding]:
-    """One verdict for each launch template; a node group without one takes EKS' own, which fits no rule here."""
+    """Yield findings for each launch template; a node group without one takes EKS' own, which fits no rule here."""
     for template in view.of(LAUNCH_TEMPLATE):
         yield from judged(template, faults_of(template.inputs), good)
     for group in view.node_groups:
@@ -266,7 +266,7 @@ def _node_roles(view: View) -> tuple[Resource, ...]:
 
 
 def _policies(view: View, role: Resource) -> frozenset[str]:
-    """Names of the managed policies of a role, from attachments and from the role itself."""
+    """Return the names of a role's managed policies, from attachments and from the role itself."""
     arns = [each.inputs.get("policyArn") for each in view.referring(role, "role", ATTACHMENT)]
     arns += items(role.inputs.get("managedPolicyArns"))
     return frozenset(text(arn).rpartition("/")[2] or show(arn) for arn in arns)
@@ -286,7 +286,7 @@ def _node_role_faults(view: View, role: Resource) -> Iterator[str]:
 
 
 def _dcgm_faults(view: View, agent: Resource) -> Iterator[str]:
-    """A taint of a GPU group that the agent's DCGM server does not tolerate, once each."""
+    """Yield a fault for each taint of a GPU group that the agent's DCGM server does not tolerate, once each."""
     values = document(agent.inputs.get("configurationValues"))
     tolerated = [mapping(each) for each in items(at(values, "dcgmAgent.tolerations"))]
     gpus = [group for group in view.node_groups if group.instance is not None and group.instance.family == "nvidia"]
@@ -297,7 +297,7 @@ def _dcgm_faults(view: View, agent: Resource) -> Iterator[str]:
 
 
 def _tolerates(toleration: Mapping[str, Json], taint: Mapping[str, Json]) -> bool:
-    """Whether a pod's toleration, in Kubernetes' spelling, covers a node group's taint, in EKS'."""
+    """Return whether a pod's toleration, in Kubernetes' spelling, covers a node group's taint, in EKS' spelling."""
     key, effect = toleration.get("key"), toleration.get("effect")
     if given(effect) and EKS_EFFECTS.get(text(effect)) != taint.get("effect"):
         return False
@@ -307,7 +307,8 @@ def _tolerates(toleration: Mapping[str, Json], taint: Mapping[str, Json]) -> boo
 
 
 def _pod_roles(view: View, addon: Resource) -> Iterator[Resource]:
-    """Roles that an add-on's pods get by Pod Identity, in the add-on or by an association of its own."""
+    """Yield the roles that an add-on's pods get by Pod Identity, in the add-on or by a separate association of
+    ``aws-node``."""
     for index, _ in enumerate(items(addon.inputs.get("podIdentityAssociations"))):
         yield from view.refers(addon, f"podIdentityAssociations[{index}].roleArn", ROLE)
     for each in view.of(ASSOCIATION):
@@ -329,7 +330,7 @@ def _update_faults(group: NodeGroup) -> Iterator[str]:
 
 
 def _belongs(view: View, resource: Resource, name: str) -> bool:
-    """Whether a node group is the config's group of this name: by its label, else by its or its component's name."""
+    """Return whether a node group is the config's group of this name, by its label, else by its or a parent's name."""
     pool = mapping(resource.inputs.get("labels")).get(POOL_LABEL)
     if pool is not None:
         return bool(pool == name)
@@ -356,7 +357,7 @@ def _taint_faults(view: View, group: NodeGroup) -> Iterator[str]:
 
 
 def _set_by_eks(label: str) -> bool:
-    """Whether kubelet or EKS put the label on the node, so that a node group may not."""
+    """Return whether kubelet or EKS puts the label on the node, so that a node group may not."""
     return label.partition("/")[0].endswith(("kubernetes.io", "k8s.aws", "eks.amazonaws.com"))
 
 

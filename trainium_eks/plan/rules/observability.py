@@ -1,4 +1,4 @@
-"""R83-R88, R92: where metrics and logs are kept, who gets at them, and what their agents may do."""
+"""R83-R88, R92: storage of metrics and logs, access to them, and the rights of their agents."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ SELECTORS = (
 )
 HOME_LABEL = "kubernetes.io/metadata.name"
 ACTIONS_ON_ONE = re.compile(r"(aps|sns):.*|logs:(CreateLogStream|Put.*|Get.*|Filter.*|Delete.*)")
-"""What always has a resource that can be named; listing takes none."""
+"""Actions on a resource that can always be named; listing takes no resource."""
 
 
 @rule("R83", "Encrypt stored metrics with a customer key", "medium", "own")
@@ -61,9 +61,9 @@ def stored_metrics(view: View) -> Iterator[Finding]:
     follows_ids=True,
 )
 def container_logs(view: View) -> Iterator[Finding]:
-    """What ships logs would make a group without key and without end: the group is there before it and it may make
-    none. In production the logs are kept 30 days or longer. Independent of `model/observability.py`, which judges the
-    config."""
+    """The log shipper would make a group without key and without end: the group exists before it and it may make none.
+    In production the logs are kept 30 days or longer. Independent of `model/config/observability.py`, which validates
+    the config."""
     groups = [each for each in view.of(LOG_GROUP) if is_of_containers(each)]
     for group in groups:
         days, least = group.inputs.get("retentionInDays"), SHORTEST_LOGS_IN_PRODUCTION_DAYS if view.production else 1
@@ -86,9 +86,8 @@ def container_logs(view: View) -> Iterator[Finding]:
 
 @rule("R85", "Let nobody outside into the monitoring namespace", "high", "CKV2_K8S_6, CIS 4.3.2")
 def closed(view: View) -> Iterator[Finding]:
-    """Prometheus and Alertmanager ask nobody who they are, and every series of every team is there. A network policy
-    selects all pods of their namespace, and none lets in other namespaces or every address on any port but the
-    operator's webhook."""
+    """Prometheus and Alertmanager have no login, and hold every series of every team. A network policy selects all pods
+    of their namespace, and none lets in other namespaces or every address on any port but the operator's webhook."""
     for release in releases(view, STACK):
         home = namespace(release)
         policies = [each for each in view.of(NETWORK_POLICY) if namespace(each) == home]
@@ -105,9 +104,9 @@ def closed(view: View) -> Iterator[Finding]:
 
 @rule("R86", "Show Prometheus and Grafana to nobody outside the cluster", "high", "CKV_K8S_43, own")
 def private(view: View) -> Iterator[Finding]:
-    """Nothing of the stack has an ingress, a route, or a service with an address of its own; Grafana lets nobody in
-    without a login, and its password does not stand in the values, which Pulumi's state keeps. Amazon Managed Grafana,
-    which is public, asks IAM Identity Center or SAML."""
+    """No part of the stack has an ingress, a route, or a service with an address outside the cluster; Grafana lets
+    nobody in without a login, and its password does not stand in the values, which Pulumi's state keeps. Amazon Managed
+    Grafana, which is public, authenticates by IAM Identity Center or SAML."""
     for release in releases(view, STACK):
         yield from judged(release, _exposed(mapping(release.inputs.get("values"))), "inside the cluster only")
     for workspace in view.of("aws:grafana/workspace:Workspace"):
@@ -119,8 +118,8 @@ def private(view: View) -> Iterator[Finding]:
 
 @rule("R87", "Let the stack alone say what is scraped and computed", "medium", "own")
 def own_objects(view: View) -> Iterator[Finding]:
-    """The operator takes monitors and rules from every namespace by default: whoever may make one there has Prometheus
-    call any address, or computes its memory away. They come from its own namespace alone."""
+    """The operator takes monitors and rules from every namespace by default: an author of one there can have Prometheus
+    call any address, or exhaust its memory. They come from its own namespace alone."""
     for release in releases(view, STACK):
         home, spec = namespace(release), at(release.inputs, "values.prometheus.prometheusSpec")
         faults = []
@@ -134,7 +133,7 @@ def own_objects(view: View) -> Iterator[Finding]:
 @rule("R88", "Name what agents of metrics and logs may write and read", "high", "CKV_AWS_290, CKV_AWS_355")
 def named_resources(view: View) -> Iterator[Finding]:
     """A role that writes metrics, logs or alerts names the workspace, group or topic: with a star it could read or
-    spoil those of every other environment of the account."""
+    spoil the data of every other environment of the account."""
     for policy in view.of("aws:iam/rolePolicy:RolePolicy", "aws:iam/policy:Policy"):
         found = statements(policy.inputs.get("policy")) or ()
         ours = [(index, each) for index, each in enumerate(found) if _on_one(each)]
@@ -156,9 +155,9 @@ def named_resources(view: View) -> Iterator[Finding]:
     follows_ids=True,
 )
 def volumes_in_one_zone(view: View) -> Iterator[Finding]:
-    """An EBS volume stays in the zone where it was made. When the nodes there are replaced and those of other zones
-    have room, a pod that may run anywhere waits for its zone. So what claims a volume selects nodes, and every managed
-    group that it selects is in the same zone."""
+    """An EBS volume stays in the zone where it was made. When the nodes there are replaced and nodes of other zones
+    have room, a pod that may run anywhere waits for its zone. So a pod that claims a volume selects nodes, and every
+    managed group that it selects is in the same zone."""
     for release in releases(view, STACK):
         faults = [
             fault
@@ -174,7 +173,7 @@ ZONAL: Mapping[str, str] = {
     "values.alertmanager.alertmanagerSpec": "storage",
     "values.grafana": "persistence.enabled",
 }
-"""Where the chart's values describe a pod, and what gives it a volume."""
+"""Path in the chart's values that describes a pod to the key that gives it a volume."""
 
 
 def _spread(view: View, path: str, selector: Mapping[str, Json]) -> Iterator[str]:

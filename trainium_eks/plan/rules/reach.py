@@ -1,4 +1,4 @@
-"""R73-R77: rights and places that lead to more than they say."""
+"""R73-R77: rights and placements that lead to further rights."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -46,14 +46,14 @@ LEADING_ACTIONS = (
     "ssm:GetParameter",
     "kms:Decrypt",
 )
-"""Actions that lead to another identity's rights or secrets, so they name what they are for."""
+"""Actions that lead to another identity's rights or secrets, so they name their resources."""
 
 
 @rule("R73", "Grant no AWS right that leads to others", "high", "CKV_AWS_107-111, CKV_AWS_286-290, CIS 5.1.2")
 def aws_rights(view: View) -> Iterator[Finding]:
-    """No broad policy of AWS' own is attached; no statement allows all actions of a service, or all but some; and what
-    leads to other roles, keys or secrets names its resources or has a condition. A role is assumed by services and by
-    the environment's own accounts."""
+    """No broad policy of AWS' own is attached; no statement allows all actions of a service, or all but some; and a
+    right that leads to other roles, keys or secrets names its resources or has a condition. A role is assumed by
+    services and by the environment's own accounts."""
     for attachment in view.of("aws:iam/rolePolicyAttachment:RolePolicyAttachment"):
         broad = BROAD_POLICIES.search(text(attachment.inputs.get("policyArn")))
         faults = [f"policyArn is {broad[1]}, wanted a policy for what is needed"] if broad else []
@@ -113,7 +113,7 @@ LEADING_RESOURCES: Mapping[str, frozenset[str]] = {
     "validatingwebhookconfigurations": frozenset({"create", "update", "patch", "delete"}),
     "mutatingwebhookconfigurations": frozenset({"create", "update", "patch", "delete"}),
 }
-"""What is another's identity, or a way round the API server's checks, with the verbs that make it so."""
+"""Resources that give another identity, or a way round the API server's checks, with the verbs that do so."""
 
 
 @rule(
@@ -167,7 +167,7 @@ def repositories(view: View) -> Iterator[Finding]:
 def pods_apart(view: View) -> Iterator[Finding]:
     """Outside namespaces that are privileged for a reason, no pod of the program itself sees its host's network, files
     or processes, or may gain privileges. A namespace that is privileged is no team's and holds a chart or a pod that
-    needs it. Where the program runs pods of its own, a policy denies traffic, and none lets in everybody."""
+    needs it. Where the program itself runs pods, a policy denies traffic, and no policy lets in every address."""
     homes = {object_name(each): each for each in view.of(NAMESPACE)}
     privileged = {name for name, each in homes.items() if _level(each) == "privileged"} | {"kube-system"}
     makers = tuple(pod_makers(view))
@@ -194,7 +194,7 @@ def pods_apart(view: View) -> Iterator[Finding]:
 
 
 MODEST_CHARTS = frozenset({"volcano", "torchx-etcd"})
-"""Charts whose pods keep to the baseline level of Pod Security; of others nobody here knows."""
+"""Charts with pods that keep to the baseline level of Pod Security; the pods of other charts are unknown."""
 NETWORK_POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
 
 

@@ -1,4 +1,4 @@
-"""R58-R63 and R93: Volcano, its queues and HyperNodes, etcd, device plugins, and who repairs a node."""
+"""R58-R63 and R93: Volcano, its queues and HyperNodes, etcd, device plugins, and the repair of nodes."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ PDB = "kubernetes:policy/v1:PodDisruptionBudget"
 
 @dataclass(frozen=True)
 class Plugin:
-    """How a chart that serves accelerator nodes names its nodes."""
+    """Selection of nodes by a chart that serves accelerator nodes."""
 
     serves: str
     """``neuron``, ``nvidia`` or ``efa``."""
@@ -57,7 +57,7 @@ PLUGINS = {
 def volcano_copies(view: View) -> Iterator[Finding]:
     """A lost scheduler or webhook stops every new job: two copies of each, one leader, and a disruption budget so that
     a drain takes one at a time. The chart leaves kube-system out of its webhooks by itself. Independent of
-    `model/queues.py`, which judges the config."""
+    `model/sizing/queues.py`, which validates the config."""
     for release in releases(view, "volcano"):
         values = mapping(release.inputs.get("values"))
         faults = []
@@ -86,7 +86,7 @@ def volcano_copies(view: View) -> Iterator[Finding]:
 def queue_amounts(view: View) -> Iterator[Finding]:
     """Volcano's webhook checks all but the last; a queue that may use more than the node groups and Karpenter's pools
     have at their maximum leaves a job pending for ever. Guarantees of sibling queues must fit together. Independent of
-    `model/queues.py`, which judges the config."""
+    `model/sizing/queues.py`, which validates the config."""
     pool = _pool(view)
     queues = view.of(QUEUE)
     by_name = {object_name(each): each for each in queues}
@@ -108,7 +108,7 @@ def queue_amounts(view: View) -> Iterator[Finding]:
 def scale_from_zero(view: View) -> Iterator[Finding]:
     """With the enqueue action and a plugin that looks at nodes, a job gets no pods until nodes exist; an autoscaler
     then sees no demand. Judged when an accelerator group has minSize 0, or Karpenter has a pool of accelerators; the
-    chart's default configuration is such. Independent of `model/queues.py`, which judges the config."""
+    chart's default configuration is such. Independent of `model/sizing/queues.py`, which validates the config."""
     resting = [each.resource.name for each in supplies(view) if each.accelerated and not each.fewest]
     if not resting:
         return
@@ -131,8 +131,8 @@ def scale_from_zero(view: View) -> Iterator[Finding]:
 
 @rule("R61", "Keep etcd inside the cluster", "medium", "torchx resources/etcd.yaml")
 def rendezvous(view: View) -> Iterator[Finding]:
-    """The rendezvous etcd is one pod without a password: a ClusterIP service, and a network policy that says who may
-    connect. Our chart has both; its values must not undo them."""
+    """The rendezvous etcd is one pod without a password: a ClusterIP service, and a network policy that names the
+    allowed peers. Our chart has both; its values must not undo them."""
     for release in (each for each in releases(view) if "etcd" in text(each.inputs.get("chart"))):
         values = mapping(release.inputs.get("values"))
         kind = at(values, "service.type")
@@ -236,7 +236,8 @@ def _queue_faults(queue: Resource, parent: Resource | None, pool: dict[str, Deci
 
 
 def _pool(view: View) -> dict[str, Decimal]:
-    """Devices and EFA interfaces of everything that holds accelerator nodes, at its maximum; empty without any.
+    """Return the devices and EFA interfaces of all groups and pools of accelerator nodes, at their maximum; empty
+    without any.
 
     A pool of several types has its maximum in one of them at a time.
     """
@@ -252,7 +253,7 @@ def _pool(view: View) -> dict[str, Decimal]:
 
 
 def _guarantees(queues: tuple[Resource, ...]) -> dict[str, dict[str, Decimal]]:
-    """Sum of the guarantees of the queues under each parent (empty name: the root)."""
+    """Return the sum of the guarantees of the queues under each parent (empty name: the root)."""
     total: dict[str, dict[str, Decimal]] = {}
     for queue in queues:
         parent = text(at(queue.inputs, "spec.parent"))
@@ -307,7 +308,7 @@ def _plugin_faults(view: View, release: Resource, plugin: Plugin, groups: list[S
 
 
 def _unmounted(groups: list[Supply]) -> Iterator[str]:
-    """The groups and pools on which a device list that comes as mounts would be ignored."""
+    """Yield a fault for each group or pool that would ignore a device list that comes as mounts."""
     for group in groups:
         if not group.bottlerocket and not any(MOUNTS_ACCEPTED.search(part) for part in group.boot):
             yield (
@@ -317,7 +318,7 @@ def _unmounted(groups: list[Supply]) -> Iterator[str]:
 
 
 def _affinity(values: Json) -> tuple[str, Json]:
-    """Path and values of an affinity by instance type; an empty path when the chart's own affinity holds."""
+    """Return path and values of an affinity by instance type; an empty path when the chart's own affinity holds."""
     for path, each in walk(at(values, "affinity"), "affinity"):
         if each.get("key") == INSTANCE_TYPE_LABEL:
             return f"{path}.values", each.get("values")

@@ -1,4 +1,4 @@
-"""R38-R45 and R68: the Lustre file system, what keeps its data, its volumes, and who sees what of it."""
+"""R38-R45 and R68: the Lustre file system, the safety of its data, its volumes, and teams' access to it."""
 
 from collections.abc import Iterator
 
@@ -40,7 +40,7 @@ def durability(view: View) -> Iterator[Finding]:
     """One of two ways, because FSx takes no backups of a file system linked to S3. Backups: a retention above zero and
     a last backup on deletion. S3: automatic import and export of every event, to a bucket that outlives the stack. In
     production the type is PERSISTENT_2 and Pulumi's protect is on. Elsewhere, SCRATCH keeps nothing by choice and is
-    not judged. Independent of `model/storage.py`, which judges the config."""
+    not judged. Independent of `model/config/storage.py`, which validates the config."""
     for file_system in view.of(FILE_SYSTEM):
         scratch = text(file_system.inputs.get("deploymentType")).startswith("SCRATCH")
         if scratch and not view.production:
@@ -66,7 +66,7 @@ def durability(view: View) -> Iterator[Finding]:
 @rule("R40", "Size the file system as FSx allows", "high", "FSx API")
 def sizes(view: View) -> Iterator[Finding]:
     """FSx refuses any other size, throughput or metadata IOPS after minutes of waiting. Independent of
-    `model/storage.py`, which judges the config."""
+    `model/config/storage.py`, which validates the config."""
     for file_system in view.of(FILE_SYSTEM):
         yield from judged(file_system, _size_faults(file_system), "size and throughput are on FSx's grid")
 
@@ -74,7 +74,7 @@ def sizes(view: View) -> Iterator[Finding]:
 @rule("R41", "Put the file system in the accelerators' zone", "medium", "EKS best practices storage", follows_ids=True)
 def same_zone(view: View) -> Iterator[Finding]:
     """Another zone is slower and costs for every gigabyte. With groups, or Karpenter's pools, in several zones, use one
-    of these. Independent of `model/cross.py`, which judges the config."""
+    of these. Independent of `model/config/cross.py`, which validates the config."""
     subnets = {str(each) for supply in supplies(view) if supply.accelerated for each in supply.subnets}
     if not subnets:
         return
@@ -100,9 +100,9 @@ def same_zone(view: View) -> Iterator[Finding]:
     follows_ids=True,
 )
 def lustre_ports(view: View) -> Iterator[Finding]:
-    """TCP 988 and 1018-1023, from the file system's group to itself in both directions, and for every client group
-    in both directions. FSx refuses to create a file system whose group does not allow it yet, so the rules within
-    the group come first."""
+    """TCP 988 and 1018-1023, from the file system's group to itself in both directions, and for every client group in
+    both directions. FSx refuses to create a file system when its group does not allow the traffic yet, so the rules
+    within the group come first."""
     for file_system in view.of(FILE_SYSTEM):
         yield from judged(file_system, _port_faults(view, file_system), "ports 988 and 1018-1023 are open both ways")
 
@@ -110,7 +110,7 @@ def lustre_ports(view: View) -> Iterator[Finding]:
 @rule("R43", "Use EFA on Lustre only with everything it needs", "medium", "FSx API, pulumi-aws")
 def lustre_efa(view: View) -> Iterator[Finding]:
     """PERSISTENT_2, a metadata configuration, and a security group that allows all traffic within itself; none of it
-    can be changed later. Independent of `model/storage.py`, which judges the config."""
+    can be changed later. Independent of `model/config/storage.py`, which validates the config."""
     for file_system in view.of(FILE_SYSTEM):
         if not true(file_system.inputs.get("efaEnabled")):
             continue
@@ -150,7 +150,7 @@ def retained_volumes(view: View) -> Iterator[Finding]:
 def own_directories(view: View) -> Iterator[Finding]:
     """Pods may run as any user, including root, whom file modes do not stop. So the volume of a namespace in which
     people work mounts that team's own directory, not the root, and no other team's. Where teams share the file system,
-    each also has a user of its own. Independent of `model/namespaces.py`, which judges the config."""
+    each also has a separate user. Independent of `model/config/namespaces.py`, which validates the config."""
     volumes = [each for each in view.of(VOLUME) if at(each.inputs, "spec.csi.driver") == lustre.DRIVER]
     peopled = {namespace(each) for each in view.of("kubernetes:rbac.authorization.k8s.io/v1:RoleBinding")}
     mounts = {each.urn: _mount(each) for each in volumes}
@@ -176,13 +176,13 @@ def own_directories(view: View) -> Iterator[Finding]:
 
 
 def _mount(volume: Resource) -> tuple[str, str]:
-    """Host and path that a volume mounts."""
+    """Return host and path that a volume mounts."""
     attributes = at(volume.inputs, "spec.csi.volumeAttributes")
     return text(at(attributes, "dnsname")), text(at(attributes, "mountname")).strip("/")
 
 
 def _users(view: View) -> dict[str, int]:
-    """Namespace of the config to the user that its jobs run as."""
+    """Return namespace of the config to the id of its jobs' user."""
     return {
         text(at(each, "name")): int(number(at(each, "trainingUserId")) or lustre.DEFAULT_USER_ID)
         for each in items(view.graph.config.get("namespaces"))
@@ -218,7 +218,7 @@ def _linked_faults(file_system: Resource, links: tuple[Resource, ...]) -> Iterat
 
 
 def _linked_buckets(view: View, link: Resource) -> tuple[Resource, ...]:
-    """The bucket of a link, when this program makes it; an existing one answers for itself."""
+    """Return the bucket of a link, when this program makes it; an existing bucket is not checked."""
     name = text(link.inputs.get("dataRepositoryPath")).removeprefix("s3://").partition("/")[0]
     named = view.named(name, *BUCKETS)
     return (named,) if named is not None else view.refers(link, "dataRepositoryPath", *BUCKETS)
@@ -247,7 +247,7 @@ def _size_faults(file_system: Resource) -> Iterator[str]:
 
 
 def _wrong_size(kind: str, storage: str, size: float | None, speed: float | None, efa: bool) -> str:
-    """What is wanted instead of a size, GiB; empty when the size is right."""
+    """Return the wanted size in place of a wrong one, GiB; empty when the size is right."""
     if size is None or size <= 0:
         return "a size that can be seen"
     if efa and kind == "PERSISTENT_2":
@@ -261,7 +261,7 @@ def _wrong_size(kind: str, storage: str, size: float | None, speed: float | None
 
 
 def _rules(view: View, file_system: Resource) -> tuple[SecurityRule, ...]:
-    """The rules of the file system's own security groups."""
+    """Return the rules of the file system's own security groups."""
     return tuple(each for group in items(file_system.inputs.get("securityGroupIds")) for each in view.rules_of(group))
 
 
@@ -291,14 +291,14 @@ def _port_faults(view: View, file_system: Resource) -> Iterator[str]:
 
 
 def _clients(rules: tuple[SecurityRule, ...]) -> tuple[Json, ...]:
-    """The other groups that the file system's rules name."""
+    """Return the other groups that the file system's rules name."""
     return tuple(
         dict.fromkeys(peer for each in rules for peer in each.peers if peer != each.group and isinstance(peer, str))
     )
 
 
 def _closed(rules: list[SecurityRule]) -> str:
-    """The Lustre ports that none of the rules opens, for a message; empty when all are open."""
+    """Return the Lustre ports that none of the rules opens, for a message; empty when all are open."""
     wanted = (port for first, last in lustre.PORTS for port in range(first, last + 1))
     return ", ".join(str(port) for port in wanted if not any(each.covers(port) for each in rules))
 

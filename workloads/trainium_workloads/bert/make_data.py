@@ -12,7 +12,7 @@ from trainium_workloads.training.refusal import Refusal, guarded
 
 
 def main() -> int:
-    """Writes the shards."""
+    """Write the shards."""
     asked = _parser().parse_args()
     predictions = asked.max_pred_len or synthetic.predictions_of(asked.seq_len)
     wrong = [

@@ -1,7 +1,7 @@
 """BERT, as in Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers" (arXiv 1810.04805).
 
-Parameters have the names of Hugging Face's ``BertForPreTraining``, so published weights load as they are and what is
-trained here loads there. All shapes are fixed by the batch: an accelerator compiles one graph.
+Parameters have the names of Hugging Face's ``BertForPreTraining``, so published weights load unchanged and weights
+trained here load there. All shapes are fixed by the batch: an accelerator compiles one graph.
 """
 
 import math
@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 _WITH_FUSED_ATTENTION = ("cpu", "cuda")
-"""Devices whose PyTorch has a kernel for it. On the others (``xla``, ``neuron``) the compiler fuses the plain form."""
+"""Devices with a kernel for it in PyTorch. On the others (``xla``, ``neuron``) the compiler fuses the plain form."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a BERT is made of."""
+    """Sizes of a BERT."""
 
     layers: int
     hidden: int
@@ -26,7 +26,7 @@ class Sizes:
     intermediate: int
     """Features inside a layer's feed-forward part."""
     vocabulary: int = 30522
-    """Tokens; 30,522 is that of the published uncased models."""
+    """Tokens; the published uncased models have 30,522."""
     positions: int = 512
     """The longest sequence."""
     segments: int = 2
@@ -45,7 +45,7 @@ PADDING = 0
 
 
 class BertForPreTraining(nn.Module):
-    """BERT with its two heads: which word a mask hides, and whether the second sentence followed the first."""
+    """BERT with its two heads: for masked words, and for whether the second sentence followed the first."""
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
@@ -55,13 +55,13 @@ class BertForPreTraining(nn.Module):
         initialize(self)
 
     def forward(self, tokens: Tensor, segments: Tensor, mask: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits of the words at the positions, and of the two answers on the second sentence.
+        """Return logits of the words at the positions, and of the two answers on the second sentence.
 
         Args:
             tokens: [batch, sequence], integers below the vocabulary's size.
             segments: [batch, sequence], 0 for the first sentence, 1 for the second.
             mask: [batch, sequence], 1 for tokens, 0 for padding.
-            positions: [batch, predictions], which tokens are to be predicted.
+            positions: [batch, predictions], of the tokens to predict.
 
         Returns:
             [batch, predictions, vocabulary] and [batch, 2].
@@ -71,7 +71,7 @@ class BertForPreTraining(nn.Module):
 
 
 class Bert(nn.Module):
-    """The part that every use of BERT shares: embeddings, layers and pooler."""
+    """Common part of all uses of BERT: embeddings, layers and pooler."""
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
@@ -80,16 +80,16 @@ class Bert(nn.Module):
         self.pooler = _Dense(sizes.hidden, sizes.hidden)
 
     def forward(self, tokens: Tensor, segments: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Features of all tokens, [batch, sequence, hidden], and of the sequence, [batch, hidden].
+        """Return features of all tokens, [batch, sequence, hidden], and of the sequence, [batch, hidden].
 
-        Takes what :meth:`BertForPreTraining.forward` takes.
+        The arguments are the first of :meth:`BertForPreTraining.forward`.
         """
         hidden = self.encoder(self.embeddings(tokens, segments), mask[:, None, None, :].bool())
         return hidden, torch.tanh(self.pooler.dense(hidden[:, 0]))
 
 
 def initialize(model: nn.Module) -> None:
-    """Weights as the paper draws them: normal with deviation 0.02, biases 0, norms the identity."""
+    """Draw the weights as the paper does: normal with deviation 0.02, biases 0, norms the identity."""
     for each in model.modules():
         if isinstance(each, nn.Linear | nn.Embedding):
             nn.init.normal_(each.weight, std=0.02)
@@ -164,17 +164,18 @@ class _SelfAttention(nn.Module):
         return mixed.transpose(1, 2).flatten(2)
 
     def _split(self, features: Tensor) -> Tensor:
-        """[batch, sequence, hidden] to [batch, heads, sequence, hidden / heads]."""
+        """Return [batch, heads, sequence, hidden / heads] from [batch, sequence, hidden]."""
         return features.unflatten(2, (self._heads, -1)).transpose(1, 2)
 
 
 def attention(queries: Tensor, keys: Tensor, values: Tensor, *, attn_mask: Tensor, dropout_p: float) -> Tensor:
-    """``torch.nn.functional.scaled_dot_product_attention`` in plain operators, for compilers that fuse by themselves.
+    """Return ``torch.nn.functional.scaled_dot_product_attention`` in plain operators, for compilers that fuse by
+    themselves.
 
     Args:
         queries: [batch, heads, sequence, features], as are keys and values.
-        keys: what they are compared with.
-        values: what is mixed.
+        keys: compared with the queries.
+        values: mixed by the weights.
         attn_mask: true where a key may be seen; of a shape that broadcasts to [batch, heads, sequence, sequence].
         dropout_p: part of the weights that is dropped.
     """
@@ -192,7 +193,7 @@ class _Dense(nn.Module):
 
 
 class _Output(_Dense):
-    """Back to the hidden size, and added to what came in."""
+    """Projection to the hidden size, added to the layer's input."""
 
     def __init__(self, size: int, sizes: Sizes) -> None:
         super().__init__(size, sizes.hidden)
@@ -243,7 +244,7 @@ def _norm(sizes: Sizes) -> nn.LayerNorm:
 
 
 def _at(positions: Tensor, hidden: Tensor) -> Tensor:
-    """The features at the positions, [batch, predictions, hidden].
+    """Return the features at the positions, [batch, predictions, hidden].
 
     A product with ones and zeros instead of a gather: the gather's gradient is a scatter, which accelerators do slowly
     and CUDA in an order that changes from run to run. It costs a thousandth of a layer.

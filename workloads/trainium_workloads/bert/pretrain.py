@@ -1,7 +1,7 @@
-"""Pre-trains BERT: the 64 ranks of AWS' guide on Trainium and EKS, and any number of them.
+"""Pre-training of BERT: the 64 ranks of AWS' guide on Trainium and EKS, and any number of them.
 
-Options have the names that they have there (``--batch_size 16 --grad_accum_usteps 32 --data_dir DIR``), and our own.
-Defaults are those of that training; with ``--phase2`` of its second phase, with ``--size tiny`` of a trial on a CPU.
+Options have the names of that guide (``--batch_size 16 --grad_accum_usteps 32 --data_dir DIR``), and our own. Defaults
+are the guide's; with ``--phase2`` its second phase's, with ``--size tiny`` for a trial on a CPU.
 """
 
 import argparse
@@ -40,7 +40,7 @@ _ALIASES = {
 
 
 def main() -> int:
-    """Trains; once all steps are made, writes the model for ``transformers`` into the output directory."""
+    """Train; once all steps are made, write the model for ``transformers`` into the output directory."""
     asked = _parser(sys.argv[1:]).parse_args()
     options = options_of(asked)
     task = task_of(asked, options)
@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def task_of(asked: argparse.Namespace, options: Options) -> Pretraining:
-    """What is to be trained.
+    """Return the training for the options.
 
     Raises:
         Refusal: the data is not there or has not the form that the model needs.
@@ -116,7 +116,7 @@ def _data(asked: argparse.Namespace, options: Options, sizes: Sizes, sequence: i
 
 
 def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
-    """Of the script; defaults depend on the ``--size`` and ``--phase2`` that are given."""
+    """Return the script's parser; defaults depend on the given ``--size`` and ``--phase2``."""
     parser = argparse.ArgumentParser(prog="pretrain", description=__doc__.partition("\n")[0])
     parser.add_argument(
         "--size",

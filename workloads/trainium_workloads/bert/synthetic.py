@@ -17,21 +17,22 @@ SHORTEST = 16
 
 
 def predictions_of(sequence: int) -> int:
-    """How many hidden words an example has: 15 % and a little, 20 of 128 and 80 of 512 as in the published data."""
+    """Return the number of hidden words of an example: 15 % and a little, 20 of 128 and 80 of 512 as in the
+    published data."""
     return {128: 20, 512: 80}.get(sequence, max(sequence * 5 // 32, 1))
 
 
 def make(count: int, *, sequence: int, predictions: int, vocabulary: int, seed: int) -> dict[str, Any]:
-    """Examples for pre-training: arrays by the columns of the data set (see :mod:`.wikicorpus`).
+    """Return examples for pre-training: arrays by the columns of the data set (see :mod:`.wikicorpus`).
 
     A text is words of one topic, each said twice, so that a hidden word stands beside itself; the second sentence
-    follows the first when its topic is the same. Words and masks are the paper's: 15 % are to be predicted, of which
-    80 % are hidden by ``[MASK]``, 10 % replaced by another word and 10 % left.
+    follows the first when its topic is the same. Words and masks are the paper's: 15 % are to be predicted, and of
+    these 80 % are hidden by ``[MASK]``, 10 % replaced by another word and 10 % left.
 
     Args:
         count: of examples.
         sequence: tokens of each, padding included; at least :data:`SHORTEST`.
-        predictions: places for words to predict; those that are not needed are 0.
+        predictions: places for words to predict; unused ones are 0.
         vocabulary: tokens below this; at least :data:`SMALLEST_VOCABULARY`.
         seed: the same one gives the same examples.
     """
@@ -63,7 +64,8 @@ def make(count: int, *, sequence: int, predictions: int, vocabulary: int, seed: 
 
 
 def _words(random: Any, topics: Any, vocabulary: int) -> Any:
-    """A word of its topic for each place, the same at each two neighbours of one topic; low numbers are said more."""
+    """Return a word of its topic for each place, the same at each two neighbours of one topic; low numbers are
+    more frequent."""
     per_topic = (vocabulary - _FIRST_WORD) // _TOPICS
     pairs = np.repeat(random.random(((topics.shape[0]), (topics.shape[1] + 1) // 2)) ** 3, 2, axis=1)
     chosen = (pairs[:, : topics.shape[1]] * per_topic).astype(np.int32)
@@ -71,7 +73,7 @@ def _words(random: Any, topics: Any, vocabulary: int) -> Any:
 
 
 def _hide(random: Any, tokens: Any, lengths: Any, predictions: int, vocabulary: int) -> tuple[Any, Any]:
-    """Hides words in ``tokens``; returns where, in ascending order, and what they were."""
+    """Hide words in ``tokens``; return their positions, in ascending order, and the words."""
     count, sequence = tokens.shape
     wanted = np.clip(np.round(lengths * _MASKED_PART).astype(np.int32), 1, predictions)
     order = np.where(tokens >= _FIRST_WORD, random.random(tokens.shape), 2.0).argsort(axis=1)[:, :predictions]

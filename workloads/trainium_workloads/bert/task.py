@@ -1,4 +1,4 @@
-"""What BERT's pre-training is: the model, its examples and their loss."""
+"""Training of BERT: the model, its examples and their loss."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Pretraining:
 
     @property
     def identity(self) -> Mapping[str, Fact]:
-        """What a checkpoint must agree on."""
+        """Facts on which a checkpoint must agree."""
         sizes = self.sizes
         return {
             "model": "bert",
@@ -40,18 +40,18 @@ class Pretraining:
         return self.data.sequence
 
     def model(self) -> nn.Module:
-        """With new weights, or those to begin with."""
+        """Return a model with new weights, or with the given ones."""
         model = BertForPreTraining(self.sizes)
         if self.begin_with is not None:
             weights.load(model, self.begin_with)
         return model
 
     def examples(self) -> Examples:
-        """What it learns from."""
+        """Return the examples."""
         return self.data
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
-        """The sum of both losses, as in the paper."""
+        """Return the sum of both losses, as in the paper."""
         words, follows = model(batch["tokens"], batch["segments"], batch["mask"], batch["positions"])
         hidden = masked_loss(words, batch["answers"], batch["positions"] > 0)
         followed = functional.cross_entropy(follows.float(), batch["labels"])
@@ -59,7 +59,7 @@ class Pretraining:
 
 
 def masked_loss(words: Tensor, answers: Tensor, is_hidden: Tensor) -> Tensor:
-    """Mean cross entropy of the hidden words; places that hide none count nothing.
+    """Return the mean cross entropy of the hidden words; places without a hidden word count nothing.
 
     Args:
         words: logits, [batch, predictions, vocabulary].
@@ -92,5 +92,5 @@ class MadeUp:
         return self._count
 
     def __getitems__(self, positions: Sequence[Position]) -> Batch:
-        """A micro-batch."""
+        """Return a micro-batch."""
         return batch_of([(self._columns, each.index) for each in positions], self.predictions)

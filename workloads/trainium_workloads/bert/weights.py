@@ -36,13 +36,13 @@ _ELSEWHERE = frozenset(
 
 
 def load(model: nn.Module, path: Path, *, only: str = "") -> None:
-    """Puts stored weights into a model.
+    """Load stored weights into a model.
 
     Args:
-        model: whose parameters have Hugging Face's names.
+        model: with Hugging Face's names of parameters.
         path: a ``.safetensors`` file, or a directory with ``model.safetensors``.
-        only: what the names of the wanted parameters begin with (``"bert."``: the encoder without the heads); the
-            model's other parameters stay as they are.
+        only: prefix of the wanted parameters' names (``"bert."``: the encoder without the heads); the model's other
+            parameters stay unchanged.
 
     Raises:
         Refusal: there is no such file, or tensors are missing or have other shapes: all of them at once.
@@ -80,12 +80,13 @@ def _read(path: Path) -> dict[str, Tensor]:
 
 
 def _today(name: str) -> str:
-    """The name of a parameter where it had TensorFlow's, as in the first published weights."""
+    """Return the present name of a parameter with TensorFlow's name, as in the first published weights."""
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
 def export(state: Mapping[str, Tensor], sizes: Sizes, directory: Path) -> Path:
-    """Writes a model as ``transformers``' ``BertForPreTraining`` reads it; what was there stays until it is whole.
+    """Write a model as ``transformers``' ``BertForPreTraining`` reads it; earlier weights stay until the new ones are
+    whole.
 
     Args:
         state: of the model, on the CPU.
@@ -105,7 +106,7 @@ def export(state: Mapping[str, Tensor], sizes: Sizes, directory: Path) -> Path:
 
 
 def _config(sizes: Sizes) -> dict[str, object]:
-    """As ``transformers``' BertConfig reads it."""
+    """Return the form that ``transformers``' BertConfig reads."""
     return {
         "architectures": ["BertForPreTraining"],
         "model_type": "bert",

@@ -1,13 +1,13 @@
-"""The HDF5 files of tokenized Wikipedia that BERT is trained from.
+"""HDF5 files of tokenized Wikipedia for BERT's training.
 
-A directory of shards, each a file with six columns whose first dimension is the examples, as NVIDIA's
+A directory of shards, each a file with six columns and the examples in their first dimension, as NVIDIA's
 DeepLearningExamples write them and AWS offers them (``trn stage wikicorpus-bert-128``)::
 
     input_ids             [examples, sequence]     tokens, 0 is padding
     input_mask            [examples, sequence]     1 for tokens, 0 for padding
     segment_ids           [examples, sequence]     0 for the first sentence, 1 for the second
-    masked_lm_positions   [examples, predictions]  which tokens are hidden, ascending; 0 is padding
-    masked_lm_ids         [examples, predictions]  what they were
+    masked_lm_positions   [examples, predictions]  positions of hidden tokens, ascending; 0 is padding
+    masked_lm_ids         [examples, predictions]  the hidden tokens
     next_sentence_labels  [examples]               0: the second sentence followed the first; 1: it did not
 
 Columns are compressed in chunks that cut rows into many pieces: to read one example takes 17 ms, a whole shard of
@@ -39,7 +39,7 @@ COLUMNS = {
     "masked_lm_ids": "predictions",
     "next_sentence_labels": "",
 }
-"""By name: what their second dimension is."""
+"""Second dimension of each column, by name."""
 
 _TOGETHER = 200_000
 """Examples that are shuffled among each other, at least: some global batches of 32,768. 120 MB with 128 tokens each,
@@ -57,12 +57,12 @@ class Shard:
 
 
 class Corpus:
-    """The examples of a data set, in an order of their own.
+    """The examples of a data set, in an order by the seed.
 
     Args:
         shards: in any order; each with one example or more.
         sequence: tokens of an example.
-        predictions: how many hidden words are taken of each example; further ones are not.
+        predictions: number of hidden words taken of each example; further ones are not.
         vocabulary: tokens are below it.
         seed: of the order.
     """
@@ -84,14 +84,14 @@ class Corpus:
         return self._length
 
     def __getstate__(self) -> dict[str, Any]:
-        """For DataLoader's workers: without what has been read."""
+        """Return the state for DataLoader's workers, without the shards in memory."""
         return self.__dict__ | {"_read": OrderedDict()}
 
     def __getitems__(self, positions: Sequence[Position]) -> Batch:
-        """A micro-batch.
+        """Return a micro-batch.
 
         Raises:
-            Refusal: a shard cannot be read, or holds what no such data set does.
+            Refusal: a shard cannot be read, or holds invalid values.
         """
         rows = [self._where(each) for each in positions]
         batch = batch_of([(self._columns(shard), row) for shard, row in rows], self.predictions)
@@ -99,15 +99,15 @@ class Corpus:
         return batch
 
     def check(self) -> None:
-        """Reads the first shard.
+        """Read the first shard.
 
         Raises:
-            Refusal: it holds what no such data set does, such as tokens beyond the vocabulary.
+            Refusal: it holds invalid values, such as tokens beyond the vocabulary.
         """
         self._columns(0)
 
     def _where(self, position: Position) -> tuple[int, int]:
-        """Shard and row of an example."""
+        """Return shard and row of an example."""
         if position.epoch != self._turn.epoch or position.index not in self._turn.places:
             turns = [*self._turns(position.epoch), self._turns(position.epoch + 1)[0]]
             self._turn, self._next = next(pair for pair in pairwise(turns) if position.index in pair[0].places)
@@ -121,7 +121,7 @@ class Corpus:
         raise AssertionError("a turn has as many places as its shards have examples")
 
     def _turns(self, epoch: int) -> list["_Turn"]:
-        """An epoch: all shards in an order by chance, and how they are taken together."""
+        """Return the turns of an epoch: all shards in an order by chance, in groups that are in memory together."""
         turns: list[_Turn] = []
         first, count, shards = 0, 0, []
         for shard in np.random.default_rng([self._seed, epoch]).permutation(len(self._shards)).tolist():
@@ -133,7 +133,7 @@ class Corpus:
         return turns
 
     def _read_ahead(self, position: Position) -> None:
-        """Reads a shard of the next turn, if it is time: one after the other, spread over this turn, so that no
+        """Read a shard of the next turn, if it is time: one after the other, spread over this turn, so that no
         micro-batch waits for all of them."""
         done = (position.index - self._turn.places.start) / len(self._turn.places)
         due = self._next.shards[: int(done * (len(self._next.shards) + 1))]
@@ -152,7 +152,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class _Turn:
-    """Shards whose examples are shuffled among each other."""
+    """Group of shards with examples that are shuffled among each other."""
 
     epoch: int
     places: range
@@ -161,7 +161,7 @@ class _Turn:
 
 
 def batch_of(rows: Sequence[tuple[Columns, int]], predictions: int) -> Batch:
-    """A micro-batch of rows of columns, as the model takes them."""
+    """Return a micro-batch of rows of columns, as the model takes them."""
 
     def column(name: str, width: int | None = None) -> torch.Tensor:
         return torch.from_numpy(np.stack([columns[name][row][..., :width] for columns, row in rows]).astype(np.int64))
@@ -179,17 +179,17 @@ def batch_of(rows: Sequence[tuple[Columns, int]], predictions: int) -> Batch:
 def open_corpus(
     directory: Path, *, sequence: int | None, predictions: int | None, vocabulary: int, seed: int
 ) -> Corpus:
-    """A data set that is whole.
+    """Return a complete data set.
 
     Args:
-        directory: of shards, at any depth; those with ``_test_`` in their names are for tests.
-        sequence: tokens that an example must have; None for what the first shard has.
-        predictions: how many hidden words are taken of each example; None for as many as the first shard has.
+        directory: of shards, at any depth; shards with ``_test_`` in their names are for tests.
+        sequence: tokens that an example must have; None for the first shard's number.
+        predictions: number of hidden words taken of each example; None for the first shard's number.
         vocabulary: of the model.
         seed: of the order.
 
     Raises:
-        Refusal: it is not there, or not such a data set: everything that is wrong with it.
+        Refusal: it is not there, or not such a data set, with all problems.
     """
     stage = f"trn stage wikicorpus-bert-{sequence if sequence == 512 else 128}"
     if not directory.is_dir():
@@ -224,7 +224,7 @@ class _Misshapen(Exception):  # noqa: N818 - what a file is, beside Refusal
 
 
 def _form(path: Path) -> tuple[dict[str, int], int]:
-    """The sizes of a file's second dimensions, and how many examples it has."""
+    """Return the sizes of a file's second dimensions, and the number of its examples."""
     with _opened(path) as file:
         missing = [name for name in COLUMNS if not hasattr(file.get(name), "dtype")]
         if missing:
@@ -267,7 +267,7 @@ def _content(path: Path) -> Columns:
 
 
 def _checked(columns: Columns, path: Path, vocabulary: int) -> Columns:
-    """The columns in the smallest types that hold them."""
+    """Return the columns in the smallest types that hold them."""
     sequence = columns["input_ids"].shape[1]
     limits = {"input_ids": vocabulary, "masked_lm_ids": vocabulary, "masked_lm_positions": sequence}
     wrong = []
@@ -282,7 +282,7 @@ def _checked(columns: Columns, path: Path, vocabulary: int) -> Columns:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """An HDF5 file; one that cannot be read, now or later, is :class:`_Misshapen`."""
+    """Open an HDF5 file; raise :class:`_Misshapen` for an unreadable one, now or later."""
     try:
         with _h5py()(path, "r") as file:
             yield file
@@ -299,7 +299,7 @@ def _h5py() -> Callable[[Path, str], Any]:
 
 
 def write_shard(path: Path, columns: Columns) -> None:
-    """Writes a shard as NVIDIA's preparation does: tokens and positions of 32 bits, the others of 8, compressed."""
+    """Write a shard as NVIDIA's preparation does: tokens and positions of 32 bits, the others of 8, compressed."""
     wide = ("input_ids", "masked_lm_positions", "masked_lm_ids")
     with _h5py()(path, "w") as file:
         for name in COLUMNS:

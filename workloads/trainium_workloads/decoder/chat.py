@@ -9,7 +9,7 @@ from trainium_workloads.training.refusal import Refusal
 
 
 def template_beside(tokenizer: Path) -> str:
-    """The template in ``chat_template.jinja``, or in ``tokenizer_config.json``; empty without one.
+    """Return the template in ``chat_template.jinja``, or in ``tokenizer_config.json``; empty without one.
 
     Args:
         tokenizer: the directory.
@@ -24,7 +24,7 @@ def template_beside(tokenizer: Path) -> str:
 
 
 def renderer(tokenizer: Path) -> Callable[[Sequence[Mapping[str, str]]], str]:
-    """What makes the text of a conversation.
+    """Return a function that makes the text of a conversation.
 
     Args:
         tokenizer: its directory.
@@ -65,7 +65,7 @@ def renderer(tokenizer: Path) -> Callable[[Sequence[Mapping[str, str]]], str]:
 
 
 def _special_tokens(tokenizer: Path) -> dict[str, str]:
-    """``bos_token`` and its like, which templates use by name."""
+    """Return ``bos_token`` and its like, which templates use by name."""
     found: dict[str, str] = {}
     for name, value in _settings(tokenizer).items():
         if name.endswith("_token") and isinstance(value, str | dict) and value:

@@ -11,7 +11,7 @@ from trainium_workloads.training.refusal import Refusal
 
 @dataclass(frozen=True)
 class Configuration:
-    """What a decoder is built from. Two with the same values have the same weights' names and shapes."""
+    """Configuration of a decoder. Two with the same values have the same weights' names and shapes."""
 
     architecture: str
     """``LlamaForCausalLM`` or ``Qwen3ForCausalLM``: what ``config.json`` calls it."""
@@ -39,7 +39,7 @@ class Configuration:
 
     @property
     def parameters(self) -> int:
-        """How many numbers are learnt; a tied weight counts once."""
+        """Number of learnt parameters; a tied weight counts once."""
         attention = self.hidden * self.head_size * (2 * self.heads + 2 * self.key_value_heads)
         attention += 2 * self.head_size * self.normed_queries
         block = attention + 3 * self.hidden * self.intermediate + 2 * self.hidden
@@ -48,12 +48,12 @@ class Configuration:
 
     @property
     def largest_block(self) -> int:
-        """Parameters of one block: what FSDP gathers at a time."""
+        """Parameters of one block, which FSDP gathers at a time."""
         outside = self.hidden + self.vocabulary * self.hidden * (1 if self.tied else 2)
         return (self.parameters - outside) // self.layers
 
     def facts(self) -> dict[str, int | float | str | bool]:
-        """What a checkpoint must agree on."""
+        """Return the facts on which a checkpoint must agree."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
@@ -133,7 +133,7 @@ GATED: Final = frozenset({"meta-llama/Llama-2-7b-hf"})
 
 
 def named(model: str) -> Configuration:
-    """The configuration of a name, or of a directory with a ``config.json``.
+    """Return the configuration of a name, or of a directory with a ``config.json``.
 
     Raises:
         Refusal: neither, or a model that this decoder is not.
@@ -147,7 +147,7 @@ def named(model: str) -> Configuration:
 
 
 def read(path: Path) -> Configuration:
-    """The configuration that a ``config.json`` of the Hugging Face Hub describes.
+    """Return the configuration in a ``config.json`` of the Hugging Face Hub.
 
     Raises:
         Refusal: there is none, it is cut off, or it is of a model that this decoder is not.
@@ -167,7 +167,7 @@ def read(path: Path) -> Configuration:
 
 
 def written(configuration: Configuration) -> dict[str, Any]:
-    """The ``config.json`` of weights of this configuration."""
+    """Return the ``config.json`` of weights of this configuration."""
     qwen = configuration.architecture == "Qwen3ForCausalLM"
     return {
         "architectures": [configuration.architecture],
@@ -218,12 +218,12 @@ def _configuration(data: Mapping[str, Any]) -> Configuration:
 
 
 def _rotary(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """``rope_parameters`` of transformers 5; before, the base stood alone and ``rope_scaling`` beside it."""
+    """Return ``rope_parameters`` of transformers 5; before, the base stood alone and ``rope_scaling`` beside it."""
     return data.get("rope_parameters") or data.get("rope_scaling") or {}
 
 
 def _unlike(data: Mapping[str, Any]) -> list[str]:
-    """What of a model is not as this decoder is."""
+    """Return the differences between a model and this decoder."""
     faults = []
     known = ("LlamaForCausalLM", "Qwen3ForCausalLM")
     if (data.get("architectures") or [""])[0] not in known:

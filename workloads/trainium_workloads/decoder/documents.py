@@ -16,8 +16,8 @@ Document = str | list[Mapping[str, str]]
 
 
 def found(path: Path) -> list[Path]:
-    """The files of a data set: itself, or all below a directory, by name. Hidden ones are left out, as those by which
-    ``trn stage`` knows what it copied.
+    """Return the files of a data set: itself, or all below a directory, by name. Hidden files are left out, such as the
+    notes of ``trn stage``.
 
     Raises:
         Refusal: there are none.
@@ -37,11 +37,11 @@ def found(path: Path) -> list[Path]:
 
 
 def read(files: Iterable[Path], column: str | None) -> Iterator[Document]:
-    """What stands in the files, one after the other.
+    """Yield the texts and conversations of the files, one after the other.
 
     Args:
         files: of :data:`SUFFIXES`.
-        column: which field of a row; None for the first of :data:`COLUMNS` that it has. A ``.txt`` file is one text.
+        column: field of a row; None for the first of :data:`COLUMNS` that it has. A ``.txt`` file is one text.
 
     Raises:
         Refusal: a file is damaged, has no such column, or something else than texts or conversations in it.
@@ -83,7 +83,7 @@ def _is_message(value: object) -> bool:
 
 
 def _of_json(path: Path) -> Iterator[tuple[str, object]]:
-    """Rows of a file with an object on each line, or of one that is an array; with where each stands."""
+    """Yield rows of a file with an object on each line, or with an array; each with its place."""
     beginning = ""
     with path.open(encoding="utf-8") as file:
         try:

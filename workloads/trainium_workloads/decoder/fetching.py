@@ -20,18 +20,18 @@ _WANTED: Final = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model", "merg
 
 
 def fetch(source: str, below: Path, environment: Mapping[str, str] = os.environ) -> Path:
-    """Copies a model to the volume, whole or not at all, each file against its checksum; for one process. What is there
-    already is not copied again.
+    """Copy a model to the volume, whole or not at all, each file against its checksum; for one process. A complete copy
+    is not repeated.
 
     Args:
         source: ``hf://<organization>/<model>[@<revision>]``.
-        below: the directory under which it gets one of its own.
-        environment: the token is ``HF_TOKEN``, or stands in the file that ``HF_TOKEN_PATH`` names, as a mounted
-            Secret does.
+        below: parent of the model's directory.
+        environment: the token is ``HF_TOKEN``, or stands in the file that ``HF_TOKEN_PATH`` names, as a mounted Secret
+            does.
 
     Raises:
         Refusal: there is no such model, or no right to it.
-        Interrupted: the Hub does not answer now; a restart goes on from there.
+        Interrupted: the Hub does not answer now; a restart resumes.
     """
     name, _, revision = source.removeprefix(SCHEME).partition("@")
     token = token_of(environment)
@@ -59,7 +59,7 @@ def fetch(source: str, below: Path, environment: Mapping[str, str] = os.environ)
 
 
 def token_of(environment: Mapping[str, str]) -> str:
-    """The Hub's token; empty without one.
+    """Return the Hub's token; empty without one.
 
     Raises:
         Refusal: the file that should hold it cannot be read.

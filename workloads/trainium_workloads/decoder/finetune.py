@@ -1,4 +1,4 @@
-"""Fine-tunes a published decoder, sharded over the ranks: Llama 2 7B, Qwen3, or any of their family.
+"""Fine-tuning of a published decoder, sharded over the ranks: Llama 2 7B, Qwen3, or any of their family.
 
     torchrun --nproc-per-node 8 -m trainium_workloads.decoder.finetune --model qwen3-8b --weights /data/qwen3-8b \\
         --data /data/texts --activation-checkpointing --export /data/tuned
@@ -48,7 +48,7 @@ longer to make."""
 
 @dataclass(frozen=True)
 class FineTuning:
-    """Learns to predict the next token.
+    """Training of a decoder to predict the next token.
 
     Args:
         name: of the model, as it is shown.
@@ -93,7 +93,7 @@ class FineTuning:
         return model
 
     def fill(self, model: nn.Module) -> None:
-        """The weights that training begins with, in whatever of the model lies here."""
+        """Set the first weights of the model's part in this rank."""
         if self.published is None:
             weights.initialize(model, self.seed)
         else:
@@ -110,7 +110,7 @@ class FineTuning:
 
 
 def main() -> int:
-    """Runs it; the exit code."""
+    """Run the training and return the exit code."""
     asked = _parser().parse_args()
     options = options_of(asked)
     _check(asked, options)
@@ -158,7 +158,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(asked: argparse.Namespace, options: Options) -> None:
-    """What cannot be, before anything is read; all of it."""
+    """Refuse all invalid options at once, before anything is read."""
     wrong = []
     if bool(asked.data) == bool(asked.synthetic):
         wrong.append("one of --data PATH and --synthetic N is needed")
@@ -203,7 +203,7 @@ def _task(asked: argparse.Namespace, options: Options, backend: Backend) -> Fine
 
 
 def _weights(asked: argparse.Namespace, options: Options, backend: Backend) -> Path | None:
-    """Where the weights are; fetched by rank 0, where they have to be."""
+    """Return the directory of the weights; rank 0 fetches weights of the Hub."""
     if not asked.weights:
         return Path(asked.model) if Path(asked.model).is_dir() else None
     if not asked.weights.startswith(fetching.SCHEME):
@@ -227,7 +227,7 @@ def _data(
 
 
 def _tokenizer(asked: argparse.Namespace) -> Path | None:
-    """The directory of the tokenizer."""
+    """Return the directory of the tokenizer."""
     for each in (asked.tokenizer, asked.weights, asked.model):
         if each and (each is asked.tokenizer or (Path(each) / "tokenizer.json").is_file()):
             return Path(each)
@@ -235,7 +235,7 @@ def _tokenizer(asked: argparse.Namespace) -> Path | None:
 
 
 def _first(backend: Backend, make: Callable[[], Path]) -> Path:
-    """What rank 0 makes, in all ranks; its refusal, too, so that all of them end alike."""
+    """Return rank 0's path in all ranks; its refusal, too, so that all of them end alike."""
 
     def told() -> str:
         try:
@@ -258,12 +258,12 @@ def _first(backend: Backend, make: Callable[[], Path]) -> Path:
 
 
 def _structure(sizes: Configuration) -> Configuration:
-    """What must be the same in weights and model; texts may begin and end otherwise."""
+    """Return the sizes that must be the same in weights and model; texts may begin and end otherwise."""
     return replace(sizes, positions=0, begin=None, end=0)
 
 
 def _weigh(task: FineTuning, asked: argparse.Namespace, options: Options, backend: Backend) -> None:
-    """Says what a device will hold.
+    """Print the memory that a device needs.
 
     Raises:
         Refusal: a GPU has not even room for parameters, gradients and the optimizer's state.

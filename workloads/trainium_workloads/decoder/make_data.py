@@ -31,7 +31,7 @@ _SPECIAL: Final = ("<|end|>", "<|user|>", "<|assistant|>")
 
 
 def main() -> int:
-    """Runs it; the exit code."""
+    """Run the command and return the exit code."""
     parser = argparse.ArgumentParser(prog="make_data", description=__doc__.partition("\n")[0])
     parser.add_argument("directory", type=Path)
     parser.add_argument("--texts", type=int, default=400, help="how many (default: %(default)s)")
@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def make(directory: Path, texts: int, seed: int) -> None:
-    """Writes model and texts.
+    """Write model and texts.
 
     Args:
         directory: made where it is not there.
@@ -88,7 +88,7 @@ def _write_parquet(path: Path, texts: list[str]) -> None:
 
 
 def _write_tokenizer(directory: Path, texts: list[str]) -> None:
-    """Byte-level BPE, as Qwen's is."""
+    """Write a tokenizer of byte-level BPE, as Qwen's is."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())

@@ -1,4 +1,4 @@
-"""What a device has to hold, from the sizes alone: before hours of waiting for nodes that are too small."""
+"""Memory that a device needs, from the sizes alone: before hours of waiting for nodes that are too small."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ _WIDE = 4
 
 @dataclass(frozen=True)
 class Plan:
-    """How a decoder is trained, as far as memory is concerned."""
+    """Settings of a decoder's training that decide its memory."""
 
     ranks: int
     tensor_parallel: int = 1
@@ -27,7 +27,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Memory:
-    """Of one device, in bytes."""
+    """Memory of one device, in bytes."""
 
     states: int
     """Parameters, gradients and AdamW's two moments, FP32: exact."""
@@ -35,16 +35,16 @@ class Memory:
     """Weights of the block that runs, of the next, which is fetched meanwhile, and of what is no block; and whole
     gradients where they are kept. Exact, but for what the allocator adds."""
     activations: int
-    """What the forward pass keeps, about: with PyTorch's memory-saving attention."""
+    """Estimated bytes that the forward pass keeps, with PyTorch's memory-saving attention."""
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """Sum of all parts."""
         return self.states + self.gathered + self.activations
 
 
 def needed(configuration: Configuration, plan: Plan) -> Memory:
-    """What a device needs.
+    """Return the memory that a device needs.
 
     Args:
         configuration: of the model.
@@ -82,5 +82,5 @@ def _activations(configuration: Configuration, plan: Plan) -> int:
 
 
 def gigabytes(size: int) -> str:
-    """``17.3 GB`` of 10⁹ bytes; ``0.0021 GB`` for what is small."""
+    """Return ``17.3 GB`` of 10⁹ bytes; ``0.0021 GB`` for small sizes."""
     return f"{size / 1e9:.1f} GB" if size >= 10**8 else f"{size / 1e9:.2g} GB"

@@ -1,4 +1,4 @@
-"""A decoder-only transformer as Llama 2 (arXiv 2307.09288) and Qwen3 (arXiv 2505.09388) are.
+"""Decoder-only transformer like Llama 2 (arXiv 2307.09288) and Qwen3 (arXiv 2505.09388).
 
 Root-mean-square norm before each part (arXiv 1910.07467), rotary positions (arXiv 2104.09864), grouped-query attention
 (arXiv 2305.13245), SwiGLU (arXiv 2002.05202); no bias anywhere. The parts have the names that published weights have,
@@ -34,7 +34,7 @@ class Norm(nn.Module):
         self.of_heads = of_heads
 
     def forward(self, x: Tensor) -> Tensor:
-        """As it came, normalized over the last dimension."""
+        """Return the input, normalized over the last dimension."""
         weight = self.weight
         if isinstance(weight, DTensor):
             # Under tensor parallelism each rank has some heads, so its gradient is a part of the sum; what is no head
@@ -46,7 +46,7 @@ class Norm(nn.Module):
 
 
 class Attention(nn.Module):
-    """Causal self-attention whose heads share keys and values in groups."""
+    """Causal self-attention with heads that share keys and values in groups."""
 
     def __init__(self, configuration: Configuration) -> None:
         super().__init__()
@@ -64,7 +64,8 @@ class Attention(nn.Module):
         self.grouped = configuration.key_value_heads != configuration.heads
 
     def forward(self, x: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
-        """``[batch, sequence, hidden]``, and the cosine and sine of each position's angles."""
+        """Return ``[batch, sequence, hidden]`` from the same shape, and the cosine and sine of each position's
+        angles."""
         # How many heads are here follows from the width: under tensor parallelism they are some.
         heads = (*x.shape[:2], -1, self.head_size)
         queries = rotated(self.q_norm(self.q_proj(x).view(heads)).transpose(1, 2), turns)
@@ -84,7 +85,7 @@ class FeedForward(nn.Module):
         self.down_proj = nn.Linear(configuration.intermediate, configuration.hidden, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``[batch, sequence, hidden]``."""
+        """Return ``[batch, sequence, hidden]``."""
         return self.down_proj(functional.silu(self.gate_proj(x)) * self.up_proj(x))
 
 
@@ -100,7 +101,7 @@ class Block(nn.Module):
         self.recompute = recompute
 
     def forward(self, x: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
-        """``[batch, sequence, hidden]``."""
+        """Return ``[batch, sequence, hidden]``."""
         if self.recompute and torch.is_grad_enabled():
             # Within the block, so that FSDP, which wraps it, gathers its weights before both passes over it.
             return recomputed(self._layer, x, turns)
@@ -122,7 +123,7 @@ class Body(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Predicts each token from those before it.
+    """Decoder that predicts each token from the tokens before it.
 
     Args:
         configuration: its sizes.
@@ -138,25 +139,26 @@ class Decoder(nn.Module):
         self._tie()
 
     def _tie(self) -> None:
-        """Makes the output layer's weight the embedding's, where it is."""
+        """Make the output layer's weight the embedding's, where it is."""
         if self.configuration.tied:
             self.lm_head.weight = self.model.embed_tokens.weight
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Decoder":
-        """What ``to`` and ``to_empty`` do: on XLA and from ``meta`` they give each layer a parameter of its own."""
+        """Tie the weights again after ``to`` and ``to_empty``, which on XLA and from ``meta`` make each layer a
+        parameter."""
         super()._apply(fn, recurse)
         self._tie()
         return self
 
     def forward(self, tokens: Tensor, targets: Tensor | None = None) -> Tensor:
-        """Logits, or the loss.
+        """Return logits, or the loss.
 
         Args:
             tokens: ``[batch, sequence]``, whole numbers.
             targets: the tokens to predict at each position; negative ones do not count.
 
         Returns:
-            ``[batch, sequence, vocabulary]``; with targets a scalar in FP32, the mean of what counts.
+            ``[batch, sequence, vocabulary]``; with targets a scalar in FP32, the mean over the targets that count.
         """
         x = self.model.embed_tokens(tokens)
         turns = angles(self.configuration, tokens.shape[1], x)
@@ -181,17 +183,17 @@ class Decoder(nn.Module):
         return functional.cross_entropy(self.lm_head(x).float(), targets, ignore_index=-100, reduction="sum")
 
     def blocks(self) -> Iterator[nn.Module]:
-        """What is sharded as a unit, in the order of the forward pass."""
+        """Yield the units of sharding, in the order of the forward pass."""
         yield from self.model.layers
 
     def divide(self, mesh: DeviceMesh) -> None:
-        """Tensor parallelism (arXiv 1909.08053): heads, feed-forward layers and vocabulary are divided over the mesh.
+        """Divide heads, feed-forward layers and vocabulary over the mesh, for tensor parallelism (arXiv 1909.08053).
 
         Args:
             mesh: one dimension.
 
         Raises:
-            Refusal: the sizes cannot be divided by so many ranks.
+            Refusal: the sizes cannot be divided by the number of ranks.
         """
         ranks, sizes = mesh.size(), self.configuration
         for what, size in (
@@ -221,7 +223,7 @@ class Decoder(nn.Module):
 
 
 def recomputed(function: Callable[..., Tensor], x: Tensor, *others: object) -> Tensor:
-    """The function's result, of which only the arguments are kept for the backward pass. Nothing in it is random."""
+    """Return the function's result and keep only its arguments for the backward pass. Nothing in it is random."""
     if x.device.type == "xla":
         # PyTorch's own does not know this device, and without barriers the compiler keeps what it sees computed twice.
         from torch_xla.utils.checkpoint import checkpoint as with_barriers
@@ -233,8 +235,9 @@ def recomputed(function: Callable[..., Tensor], x: Tensor, *others: object) -> T
 
 
 def angles(configuration: Configuration, length: int, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Cosine and sine by which each position turns, ``[length, head size]``, in the type and on the device of a tensor.
-    Computed in FP32 each time: a buffer would have to be filled anew after a model was made without memory."""
+    """Return cosine and sine of each position's turn, ``[length, head size]``, in the type and on the device of a
+    tensor. Computed in FP32 each time: a buffer would have to be filled anew after a model was made without
+    memory."""
     size = configuration.head_size
     exponents = torch.arange(0, size, 2, device=like.device, dtype=torch.float32) / size
     steps = torch.arange(length, device=like.device, dtype=torch.float32)
@@ -243,8 +246,8 @@ def angles(configuration: Configuration, length: int, like: Tensor) -> tuple[Ten
 
 
 def rotated(x: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
-    """Turns each head's pairs of features by their position's angle. A pair is one of the first half and its fellow of
-    the second, which is how published weights order them."""
+    """Turn each head's pairs of features by their position's angle. A pair is one of the first half and its
+    fellow of the second, the order in published weights."""
     cosine, sine = turns
     first, second = x.chunk(2, dim=-1)
     return x * cosine + torch.cat((-second, first), dim=-1) * sine

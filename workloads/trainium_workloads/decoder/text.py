@@ -37,7 +37,7 @@ _SYNTHETIC_NOISE: Final = 0.1
 
 @dataclass(frozen=True)
 class TextSource:
-    """What is learnt from."""
+    """Texts and tokenizer of a training."""
 
     data: Path
     """A file, or a directory of files."""
@@ -74,7 +74,7 @@ class Tokens:
         return self._count
 
     def __getitems__(self, positions: Sequence[Position]) -> Batch:
-        """``tokens``: ``[examples, length + 1]``."""
+        """Return ``tokens``: ``[examples, length + 1]``."""
         if self._mapped is None:  # in each process that reads
             self._mapped = numpy.memmap(self._path, dtype=self._type, mode="r")
         starts = [each.index * self._length for each in positions]
@@ -84,8 +84,8 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Synthetic:
-    """Examples made from a seed: a token follows from the one before it, but for some noise, so there is something to
-    learn."""
+    """Examples made from a seed: a token follows from the token before it, but for some noise, so there is
+    something to learn."""
 
     count: int
     length: int
@@ -96,11 +96,11 @@ class Synthetic:
 
     @property
     def digest(self) -> str:
-        """What they depend on."""
+        """Text that identifies the examples."""
         return f"synthetic {self.seed}"
 
     def __getitems__(self, positions: Sequence[Position]) -> Batch:
-        """``tokens``: ``[examples, length + 1]``."""
+        """Return ``tokens``: ``[examples, length + 1]``."""
         following = numpy.random.default_rng(self.seed).permutation(_SYNTHETIC_TOKENS)
         rows = numpy.stack([self._row(each.index, following) for each in positions])
         return {"tokens": torch.from_numpy(rows)}
@@ -116,13 +116,13 @@ class Synthetic:
 
 
 def prepare(source: TextSource, configuration: Configuration, cache: Path) -> Path:
-    """Makes the tokens of a data set, or finds them as they were made before; for one process.
+    """Return the directory with the tokens of a data set, and make missing tokens; for one process.
 
     Args:
-        source: what is read.
+        source: texts and tokenizer.
         configuration: of the model that learns from it.
-        cache: directory where tokens of any source are kept. What depends on the same files, tokenizer and settings
-            is made once.
+        cache: directory where tokens of any source are kept. Tokens of the same files, tokenizer and settings are made
+            once.
 
     Returns:
         A directory for :class:`Tokens`.
@@ -172,8 +172,8 @@ def _tokenizer(directory: Path, configuration: Configuration) -> Any:
 
 
 def _key(source: TextSource, files: Sequence[Path], configuration: Configuration) -> str:
-    """Of all that the tokens depend on. Files count by name, size and time: reading 50 GB only to know them takes
-    longer than a restart should."""
+    """Return a digest of all that the tokens depend on. Files count by name, size and time: reading 50 GB only to
+    know them takes longer than a restart should."""
     stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     own = [sha256(source.tokenizer / "tokenizer.json"), chat.template_beside(source.tokenizer)]
     parts = [stamps, own, source.column, configuration.begin, configuration.end]
@@ -189,7 +189,7 @@ def _is_whole(directory: Path) -> bool:
 
 
 def _texts(found: Iterator[Document], source: TextSource) -> Iterator[tuple[str, bool]]:
-    """Each text, and whether it has its begin and end already, as a rendered conversation."""
+    """Yield each text, and whether it has its begin and end already, as a rendered conversation."""
     render: Callable[[Any], str] | None = None
     for document in found:
         if isinstance(document, str):
@@ -203,7 +203,7 @@ def _texts(found: Iterator[Document], source: TextSource) -> Iterator[tuple[str,
 def _write(
     path: Path, texts: Iterator[tuple[str, bool]], tokenizer: Any, configuration: Configuration
 ) -> dict[str, int | str]:
-    """Writes the tokens; what is known of them."""
+    """Write the tokens; return their facts."""
     kind = "uint16" if configuration.vocabulary <= 1 << 16 else "uint32"
     count = number = 0
     digest = hashlib.sha256()

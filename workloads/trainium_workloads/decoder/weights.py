@@ -1,7 +1,7 @@
 """Published weights: safetensors files with an index, as the Hugging Face Hub has them.
 
-Read, each rank takes just its own part of each tensor from the file, so that no process ever holds a whole model.
-Written, one tensor after the other is gathered, and rank 0 writes a file whenever enough are there.
+Each rank reads just its part of each tensor from the file, so that no process ever holds a whole model. An export
+gathers one tensor after the other, and rank 0 writes a file whenever enough are there.
 """
 
 import json
@@ -26,7 +26,7 @@ FILE_BYTES = 4 * 10**9
 """Of an exported file, about; rank 0 holds so much in memory."""
 
 EXPORTED: Final = "trained.json"
-"""In what was exported: by what."""
+"""File of an export with the facts of its training."""
 
 _INDEX: Final = "model.safetensors.index.json"
 _SINGLE: Final = "model.safetensors"
@@ -46,8 +46,8 @@ _COPIED: Final = (
 
 
 def initialize(model: nn.Module, seed: int) -> None:
-    """Random weights, the same however the model is divided: each tensor follows from the seed and its name. A rank
-    makes one whole tensor at a time and keeps its part."""
+    """Set random weights, the same for each division of the model: each tensor follows from the seed and its
+    name. A rank makes one whole tensor at a time and keeps its part."""
     depth = math.sqrt(2 * sum(1 for name, _ in model.named_modules() if name.endswith(".mlp")))
     for name, parameter in model.named_parameters():
         if parameter.dim() == 1:
@@ -78,7 +78,7 @@ class Published:
         self._check(configuration)
 
     def fill(self, model: nn.Module) -> None:
-        """Reads each parameter's part that lies in this rank, whichever that is."""
+        """Read this rank's part of each parameter."""
         wanted: dict[Path, list[tuple[str, nn.Parameter]]] = {}
         for name, parameter in model.named_parameters():
             wanted.setdefault(self._files[name], []).append((name, parameter))
@@ -121,18 +121,18 @@ class Published:
 def export(
     model: nn.Module, configuration: Configuration, to: Path, origin: Path | None, facts: Mapping[str, Any]
 ) -> None:
-    """Writes the model as it is published: weights in BF16, ``config.json``, the tokenizer. All ranks call it; rank 0
+    """Write the model as it is published: weights in BF16, ``config.json``, the tokenizer. All ranks call it; rank 0
     writes, and the directory appears when it is whole.
 
     Args:
-        model: trained, however it is divided.
+        model: trained, with any division.
         configuration: its sizes.
-        to: the directory; what was exported there before is replaced.
-        origin: where its tokenizer and ``config.json`` are copied from; None without one.
-        facts: what trained it, for ``trained.json``.
+        to: the directory; an earlier export there is replaced.
+        origin: directory of the tokenizer and ``config.json`` to copy; None without one.
+        facts: of the training, for ``trained.json``.
 
     Raises:
-        OSError: it cannot be written, as on a full disk; what was there stays.
+        OSError: it cannot be written, as on a full disk; an earlier export stays.
     """
     part = to.with_name(f"{to.name}.part")
     first = _is_first()
@@ -152,12 +152,12 @@ def write(
     origin: Path | None = None,
     file_bytes: int = FILE_BYTES,
 ) -> None:
-    """Writes weights, ``config.json`` and what else is published beside them into a directory; all ranks call it.
+    """Write weights, ``config.json`` and the other published files into a directory; all ranks call it.
 
     Args:
-        model: however it is divided.
+        model: with any division.
         configuration: its sizes.
-        directory: which is there.
+        directory: an existing one.
         origin: see :func:`export`.
         file_bytes: of a file, about.
     """
@@ -183,14 +183,14 @@ def _is_first() -> bool:
 
 
 def _whole(parameter: nn.Parameter) -> Tensor:
-    """Gathered in the exported precision: half as many bytes travel."""
+    """Return a tensor gathered in the exported precision: half as many bytes travel."""
     small = parameter.detach().to(torch.bfloat16)
     gathered: Tensor = small.full_tensor() if isinstance(small, DTensor) else small
     return gathered
 
 
 def _division(sizes: list[tuple[str, int]], file_bytes: int) -> dict[str, str]:
-    """The file of each tensor, by their sizes in bytes."""
+    """Return the file of each tensor, by their sizes in bytes."""
     groups: list[list[str]] = [[]]
     held = 0
     for name, size in sizes:
@@ -216,7 +216,7 @@ def _save(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def _describe(part: Path, configuration: Configuration, plan: Mapping[str, str], origin: Path | None) -> None:
-    """What stands beside the weights."""
+    """Write the files beside the weights."""
     if len(set(plan.values())) > 1:
         total = configuration.parameters * 2
         _write_json(part / _INDEX, {"metadata": {"total_size": total}, "weight_map": dict(plan)})
@@ -236,7 +236,7 @@ def _write_json(path: Path, data: object) -> None:
 
 
 def check_export(to: Path) -> None:
-    """Before hours of training: whether what it gives can be put there.
+    """Check before hours of training that its export can be written.
 
     Raises:
         Refusal: something else is there.
@@ -246,7 +246,7 @@ def check_export(to: Path) -> None:
 
 
 def _files(directory: Path) -> dict[str, Path]:
-    """The file of each tensor."""
+    """Return the file of each tensor."""
     if not directory.is_dir():
         raise Refusal(f"--weights {directory} is no directory; {_how_to_stage(directory)}")
     index = directory / _INDEX
@@ -269,7 +269,7 @@ def _files(directory: Path) -> dict[str, Path]:
 
 
 def _how_to_stage(directory: Path) -> str:
-    """The command, where the name tells which model is meant."""
+    """Return the command, where the name tells the model."""
     for name, repository in REPOSITORIES.items():
         if name in directory.name.lower() or repository.rpartition("/")[2].lower() in directory.name.lower():
             gate = "; it is gated: accept its licence on the Hub, and trn secret first" if repository in GATED else ""
@@ -278,7 +278,7 @@ def _how_to_stage(directory: Path) -> str:
 
 
 def _opened(path: Path) -> Any:
-    """A safetensors file, read by slices."""
+    """Return a safetensors file, read by slices."""
     try:
         from safetensors import SafetensorError, safe_open
     except ImportError:
@@ -300,5 +300,5 @@ def _listed(names: list[str]) -> str:
 
 
 def configuration_beside(directory: Path) -> Configuration | None:
-    """That of ``config.json`` beside weights; None without one."""
+    """Return the configuration of ``config.json`` beside weights; None without one."""
     return read(directory / "config.json") if (directory / "config.json").is_file() else None

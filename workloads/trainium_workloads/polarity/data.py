@@ -25,7 +25,7 @@ _Found = TypeVar("_Found")
 
 @dataclass(frozen=True)
 class Data:
-    """What a training learns from."""
+    """Data of a training."""
 
     train: Encoded
     test: Encoded
@@ -34,7 +34,7 @@ class Data:
 
 @dataclass(frozen=True)
 class ReviewSource:
-    """Where the reviews come from."""
+    """Source of the reviews."""
 
     train: Path | None
     """A file or a directory; see :func:`~.reviews.split_files`."""
@@ -42,7 +42,7 @@ class ReviewSource:
     synthetic: int
     """How many are made up; 0 for those of the files. A fifth as many are made to test with."""
     seed: int
-    """Of what is made up."""
+    """Seed of synthetic reviews."""
     length: int
     """Pieces of a review."""
     vocabulary: Path | None
@@ -55,7 +55,7 @@ class ReviewSource:
     """Of the training; keeps a vocabulary that is learnt."""
 
     def prepared(self, backend: Backend) -> Data:
-        """Encodes in one rank what is not encoded yet; the others wait, and map the files.
+        """Encode new reviews in one rank; the others wait, and map the files.
 
         Raises:
             Refusal: in all ranks, if the reviews or the vocabulary are not as they must be.
@@ -125,7 +125,7 @@ class ReviewSource:
 
 
 def _first(makes: bool, backend: Backend, make: Callable[[], _Found]) -> _Found:
-    """What some ranks make, and the others then find.
+    """Return the result that some ranks make, and the others then find.
 
     Raises:
         Refusal: in all ranks, so that all end the same way.

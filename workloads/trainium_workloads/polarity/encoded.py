@@ -47,11 +47,11 @@ class Encoded:
         return self.count
 
     def __getitems__(self, positions: Sequence[Position]) -> Batch:
-        """``input_ids`` and ``attention_mask`` ``[reviews, length]``, ``labels`` ``[reviews]``; all int64."""
+        """Return ``input_ids`` and ``attention_mask`` ``[reviews, length]``, ``labels`` ``[reviews]``; all int64."""
         return self.rows([each.index for each in positions])
 
     def rows(self, indices: Sequence[int]) -> Batch:
-        """The reviews of these numbers, as :meth:`__getitems__` gives them."""
+        """Return the reviews of these numbers, as :meth:`__getitems__` gives them."""
         ids = torch.from_numpy(self._ids[list(indices)].astype(numpy.int64))
         labels = torch.from_numpy(self._labels[list(indices)].astype(numpy.int64))
         return {"input_ids": ids, "attention_mask": (ids != self.pad_id).long(), "labels": labels}
@@ -70,10 +70,10 @@ class Encoded:
 
 
 def key(sources: Sequence[object], pieces: WordPieces, length: int) -> str:
-    """Name of what comes of encoding: the same for the same reviews, vocabulary and length.
+    """Return a name for encoded reviews: the same for the same reviews, vocabulary and length.
 
     Args:
-        sources: what the reviews are; for files their names, sizes and times (:func:`stamps`).
+        sources: identity of the reviews; for files their names, sizes and times (:func:`stamps`).
         pieces: the vocabulary.
         length: pieces of a review.
     """
@@ -82,12 +82,12 @@ def key(sources: Sequence[object], pieces: WordPieces, length: int) -> str:
 
 
 def stamps(files: Iterable[Path]) -> list[tuple[str, int, int]]:
-    """What tells one state of the files from another."""
+    """Return names, sizes and times, which tell one state of the files from another."""
     return [(each.name, (found := each.stat()).st_size, found.st_mtime_ns) for each in files]
 
 
 def find(directory: Path) -> Encoded | None:
-    """What :func:`encode` has made there; None where it is not there or not whole."""
+    """Return the reviews that :func:`encode` has made there; None without a whole set."""
     try:
         facts = json.loads((directory / _FACTS).read_text(encoding="utf-8"))
         found = Encoded(directory, facts["count"], facts["length"], facts["pad_id"], facts["kind"])
@@ -98,7 +98,7 @@ def find(directory: Path) -> Encoded | None:
 
 
 def encode(chunks: Iterable[Chunk], pieces: WordPieces, length: int, directory: Path) -> Encoded:
-    """Encodes reviews into a directory, whole or not at all; what is there already is taken.
+    """Encode reviews into a directory, whole or not at all; return at once where they are encoded already.
 
     Args:
         chunks: the reviews.
@@ -141,7 +141,7 @@ def _write(chunks: Iterable[Chunk], pieces: WordPieces, length: int, part: Path,
 
 
 def _put(part: Path, directory: Path) -> None:
-    """Gives it its name; who comes second finds the same there already."""
+    """Give the directory its name; a later process finds the same there already."""
     if find(directory) is None:
         shutil.rmtree(directory, ignore_errors=True)  # not whole: its disk was full, or it was meddled with
         with contextlib.suppress(FileExistsError):

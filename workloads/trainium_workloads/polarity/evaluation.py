@@ -1,4 +1,4 @@
-"""How many reviews a model judges as their writers did."""
+"""Accuracy of a model on reviews."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ _COUNTED = "counted"
 def accuracy(
     model: nn.Module, reviews: Encoded, backend: Backend, options: Options, batch_size: int, most: int = 0
 ) -> float:
-    """The share of reviews that the model judges right, 0 to 1; each rank judges its part.
+    """Return the share of reviews that the model judges right, 0 to 1; each rank judges its part.
 
     Args:
         model: on the device.
@@ -44,7 +44,7 @@ def accuracy(
 
 
 def _batches(reviews: Encoded, indices: range, size: int) -> Iterator[Batch]:
-    """Batches of one shape: the last is filled up with reviews that do not count."""
+    """Yield batches of one shape: the last is filled up with reviews that do not count."""
     for begin in range(0, len(indices), size):
         part = indices[begin : begin + size]
         filled = [*part, *[part[-1]] * (size - len(part))]

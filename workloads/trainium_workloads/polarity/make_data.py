@@ -15,7 +15,7 @@ NAMES = ("label", "title", "content")
 
 
 def main() -> int:
-    """The command."""
+    """Run the command and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("directory", type=Path)
     parser.add_argument("--train", type=int, default=2000, help="reviews to train with; default: %(default)s")
@@ -33,7 +33,7 @@ def main() -> int:
 
 
 def write(directory: Path, split: str, seed: int, numbers: range, *, as_csv: bool = False) -> Path:
-    """Writes one split; the file.
+    """Write one split and return the file.
 
     Raises:
         Refusal: Parquet is asked for, and the package pyarrow is not there.

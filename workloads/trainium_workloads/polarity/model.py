@@ -1,4 +1,4 @@
-"""BERT with a head that says which of two classes a text is of."""
+"""BERT with a head for two classes of texts."""
 
 from torch import Tensor, nn
 
@@ -8,7 +8,7 @@ CLASSES = 2
 
 
 class Polarity(nn.Module):
-    """What transformers calls ``BertForSequenceClassification``, with the same names of parameters."""
+    """Equivalent of transformers' ``BertForSequenceClassification``, with the same names of parameters."""
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
@@ -19,7 +19,7 @@ class Polarity(nn.Module):
         initialize(self)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Logits, ``[texts, 2]``.
+        """Return logits, ``[texts, 2]``.
 
         Args:
             input_ids: pieces of the texts, ``[texts, length]``.

@@ -13,10 +13,10 @@ from typing import Any
 from trainium_workloads.training.refusal import Refusal
 
 COLUMNS = ("label", "content")
-"""What is read."""
+"""Columns that are read."""
 
 LABELS = ("negative", "positive")
-"""What a label says, by its number."""
+"""Meaning of a label, by its number."""
 
 SUFFIXES = (".parquet", ".csv")
 
@@ -37,12 +37,12 @@ class Chunk:
 
 
 def split_files(data: Path, split: str) -> tuple[Path, ...]:
-    """The files of one split, by name.
+    """Return the files of one split, by name.
 
     Args:
         data: a file; or a directory with ``train-….parquet`` and ``test-….parquet`` as on the Hub, with ``train.csv``
-            and ``test.csv``, or with a directory for each split; or the directory of a SageMaker channel, all of whose
-            files are of the split.
+            and ``test.csv``, or with a directory for each split; or the directory of a SageMaker channel, with files of
+            the split alone.
         split: ``train`` or ``test``.
 
     Raises:
@@ -74,7 +74,7 @@ def _data_files(directory: Path) -> tuple[Path, ...]:
 
 
 def read(files: Iterable[Path], most: int | None = None) -> Iterator[Chunk]:
-    """The reviews of some files, in order.
+    """Yield the reviews of some files, in order.
 
     Args:
         files: Parquet or CSV.
@@ -104,7 +104,7 @@ _Row = tuple[Any, Any]
 
 
 def _rows(file: Path) -> Iterator[tuple[list[_Row], int]]:
-    """Rows, and the number of the first of them, from 1."""
+    """Yield rows, and the number of the first of them, from 1."""
     yield from _parquet_rows(file) if file.suffix == ".parquet" else _csv_rows(file)
 
 

@@ -1,9 +1,9 @@
-"""What a SageMaker training job tells a script, as the options of ours.
+"""Settings of a SageMaker training job as options of our script.
 
-SageMaker's training toolkit sets a variable for each channel (``SM_CHANNEL_TRAIN``), for where the model goes
-(``SM_MODEL_DIR``) and for the hyper-parameters (``SM_HPS``, JSON), which it also appends to the command as
-``--name value``. Checkpoints that are to reach S3 go to the estimator's ``checkpoint_local_path``, which no variable
-tells: ``/opt/ml/checkpoints`` unless ``SM_CHECKPOINT`` says otherwise.
+SageMaker's training toolkit sets a variable for each channel (``SM_CHANNEL_TRAIN``), for the model's directory
+(``SM_MODEL_DIR``) and for the hyper-parameters (``SM_HPS``, JSON), which it also appends to the command as ``--name
+value``. Checkpoints that are to reach S3 go to the estimator's ``checkpoint_local_path``, which no variable tells:
+``/opt/ml/checkpoints`` unless ``SM_CHECKPOINT`` says otherwise.
 """
 
 import json
@@ -21,19 +21,20 @@ _OPTIONS = (
     ("--model-out", ("SM_MODEL_DIR",)),
     ("--results", ("SM_OUTPUT_DATA_DIR",)),
 )
-"""Option, and the variables of which the first that is set tells its value."""
+"""Option, and its variables: the first that is set has its value."""
 
 
 def is_here(environment: Mapping[str, str]) -> bool:
-    """Whether this is a SageMaker training job."""
+    """Return whether this is a SageMaker training job."""
     return bool(environment.get("SM_MODEL_DIR"))
 
 
 def arguments(environment: Mapping[str, str], given: Sequence[str]) -> list[str]:
-    """The command's arguments: what SageMaker says, then what was given, which wins. Elsewhere what was given.
+    """Return the command's arguments: SageMaker's settings, then the given arguments, which win. Elsewhere only the
+    latter.
 
     Raises:
-        Refusal: ``SM_HPS`` is not what SageMaker writes.
+        Refusal: ``SM_HPS`` has not SageMaker's form.
     """
     if not is_here(environment):
         return list(given)
@@ -67,7 +68,7 @@ def _hyper_parameters(environment: Mapping[str, str]) -> dict[str, object]:
 
 
 def _with_flags(words: Sequence[str]) -> list[str]:
-    """``--flag True`` as ``--flag``, ``--flag False`` as ``--no-flag``: SageMaker gives each option a value."""
+    """Return ``--flag True`` as ``--flag``, ``--flag False`` as ``--no-flag``: SageMaker gives each option a value."""
     found: list[str] = []
     for word in words:
         if word in ("True", "true", "False", "false") and found and found[-1].startswith("--"):

@@ -53,16 +53,16 @@ def publish(
     directory: Path,
     facts: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes a model's directory; one that was there goes once the new one is whole.
+    """Write a model's directory; an earlier one goes once the new one is whole.
 
     Args:
         state: of a :class:`Polarity`, on the CPU.
         sizes: of the model.
         pieces: its vocabulary.
         length: pieces of a text that it was trained with.
-        directory: where to. In a directory that exists and is no model's (SageMaker's ``/opt/ml/model``) the files are
+        directory: target. In a directory that exists and is no model's (SageMaker's ``/opt/ml/model``) the files are
             put one by one, ``config.json`` last.
-        facts: how it was trained; they go into ``training.json``.
+        facts: of its training; they go into ``training.json``.
     """
     # A directory that is there and no model's is a mount, beside which there may be no room.
     stays = directory.is_dir() and (os.path.ismount(directory) or not (directory / CONFIG).is_file())
@@ -70,7 +70,7 @@ def publish(
     above.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=above))
     try:
-        # Whoever serves it computes in its own precision.
+        # A server computes in its own precision.
         weights.export({name: tensor.float() for name, tensor in state.items()}, sizes, part)
         config = json.loads((part / CONFIG).read_text(encoding="utf-8"))
         names = {str(number): name for number, name in enumerate(LABELS)}
@@ -96,7 +96,7 @@ def publish(
 
 
 def read_sizes(directory: Path) -> Sizes:
-    """The sizes of the BERT in a directory, from its ``config.json``.
+    """Return the sizes of the BERT in a directory, from its ``config.json``.
 
     Raises:
         Refusal: there is none, or it is not BERT's.
@@ -105,7 +105,7 @@ def read_sizes(directory: Path) -> Sizes:
 
 
 def load(directory: Path) -> Saved:
-    """A model that :func:`publish` wrote, or transformers.
+    """Return a model that :func:`publish` wrote, or transformers.
 
     Raises:
         Refusal: it is not there, not whole, or another kind of model.

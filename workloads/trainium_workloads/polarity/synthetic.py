@@ -20,7 +20,7 @@ NEUTRAL = (
 
 
 def review(seed: int, number: int) -> tuple[int, str, str]:
-    """Label, title and content of one review; the same for the same seed and number."""
+    """Return label, title and content of one review; the same for the same seed and number."""
     chosen = random.Random(f"{seed}/{number}")
     label = chosen.randrange(2)
     thing, words, says = chosen.choice(THINGS), (BAD, GOOD)[label], (BLAME, PRAISE)[label]
@@ -34,12 +34,12 @@ def review(seed: int, number: int) -> tuple[int, str, str]:
 
 
 def chunks(seed: int, count: int, first: int = 0) -> Iterator[Chunk]:
-    """Reviews as :func:`~.reviews.read` gives them.
+    """Yield reviews as :func:`~.reviews.read` gives them.
 
     Args:
         seed: of the reviews.
         count: how many.
-        first: number of the first; what is to be tested with begins after what is trained with.
+        first: number of the first; reviews for tests begin after those for training.
     """
     for begin in range(first, first + count, CHUNK):
         made = [review(seed, number) for number in range(begin, min(begin + CHUNK, first + count))]

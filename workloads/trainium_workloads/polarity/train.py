@@ -68,18 +68,18 @@ class PolarityTask:
         return self.data.train.length
 
     def model(self) -> nn.Module:
-        """With the weights of the pre-trained model, where one was given; the head is new."""
+        """Return a model with the pre-trained weights, where they were given; the head is new."""
         model = Polarity(self.sizes)
         if self._weights_from is not None:
             weights.load(model, self._weights_from, only="bert.")
         return model
 
     def examples(self) -> Encoded:
-        """The reviews to train with."""
+        """Return the reviews to train with."""
         return self.data.train
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
-        """Cross entropy of the two classes."""
+        """Return the cross entropy of the two classes."""
         self.rate.tick()
         logits = model(batch["input_ids"], batch["attention_mask"]).float()
         right = (logits.argmax(dim=1) == batch["labels"]).float().mean()
@@ -87,7 +87,7 @@ class PolarityTask:
 
 
 class _Rate:
-    """How fast micro-batches follow each other, without the first ones: those compile, and fill caches."""
+    """Rate of micro-batches, without the first ones: those compile, and fill caches."""
 
     def __init__(self, warm_up: int) -> None:
         self._warm_up = warm_up
@@ -96,7 +96,7 @@ class _Rate:
         self._first = self._last = 0.0
 
     def tick(self) -> None:
-        """A micro-batch begins."""
+        """Count the beginning of a micro-batch."""
         self._last = time.monotonic()
         if self.count == self._warm_up:
             self._first = self._last
@@ -104,13 +104,13 @@ class _Rate:
 
     @property
     def per_second(self) -> float | None:
-        """None where there were too few to tell."""
+        """Micro-batches a second; None where there were too few to tell."""
         counted = self.count - self._warm_up - 1
         return counted / (self._last - self._first) if counted > 0 else None
 
 
 def main() -> int:
-    """The command."""
+    """Run the command and return the exit code."""
     arguments = sagemaker.arguments(os.environ, sys.argv[1:])
     asked = _parser(_size(arguments)).parse_args(arguments)
     # Steps follow from the epochs once the reviews are counted.
@@ -176,7 +176,7 @@ def _write(result: Mapping[str, Any], file: Path) -> None:
 
 
 def _steps(epochs: float, reviews: int, options: Options, backend: Backend) -> int:
-    """Updates in so many epochs."""
+    """Return the number of updates in the epochs."""
     return max(int(epochs * reviews / (options.batch_size * options.accumulate * backend.world_size)), 1)
 
 
@@ -185,7 +185,7 @@ def _model_out(asked: argparse.Namespace, options: Options) -> Path:
 
 
 def _size(arguments: Sequence[str]) -> str:
-    """The model's size, which other defaults depend on."""
+    """Return the model's size, which other defaults depend on."""
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument("--size", choices=tuple(_DEFAULTS), default="base")
     return str(first.parse_known_args(arguments)[0].size)
@@ -201,7 +201,7 @@ def _sizes(asked: argparse.Namespace, data: Data) -> Sizes:
 
 
 def _check(asked: argparse.Namespace) -> None:
-    """What needs no other rank and no data to be known."""
+    """Refuse invalid options that need no other rank and no data to be known."""
     wrong = [
         f"--{name.replace('_', '-')} must be {least} or more, not {getattr(asked, name)}"
         for name, least in (("length", 8), ("eval_batch_size", 1), ("evaluate", 0), ("warm_up", 0), ("synthetic", 0))

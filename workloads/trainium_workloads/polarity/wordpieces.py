@@ -18,7 +18,7 @@ class WordPieces:
     """A vocabulary, and how text is cut into its pieces."""
 
     def __init__(self, tokenizer: Any) -> None:
-        """Of a ``tokenizers.Tokenizer`` with BERT's special tokens.
+        """Wrap a ``tokenizers.Tokenizer`` with BERT's special tokens.
 
         Raises:
             Refusal: it lacks one of them.
@@ -35,7 +35,7 @@ class WordPieces:
 
     @property
     def size(self) -> int:
-        """Number of pieces; what the model's embedding must hold."""
+        """Number of pieces, which the model's embedding must hold."""
         return int(self._tokenizer.get_vocab_size())
 
     @property
@@ -44,7 +44,8 @@ class WordPieces:
         return str(self._tokenizer.to_str())
 
     def encode(self, texts: Sequence[str], length: int) -> Any:
-        """Numbers of the pieces, ``[texts, length]`` (int64): cut off at the end, or filled with :attr:`pad_id`."""
+        """Return numbers of the pieces, ``[texts, length]`` (int64): cut off at the end, or filled with
+        :attr:`pad_id`."""
         filled = numpy.full((len(texts), length), self.pad_id, dtype=numpy.int64)
         for row, each in zip(filled, self._tokenizer.encode_batch(list(texts)), strict=True):
             ids = each.ids
@@ -54,11 +55,11 @@ class WordPieces:
         return filled
 
     def lengths(self, texts: Sequence[str]) -> list[int]:
-        """How many pieces each text has, the special ones among them."""
+        """Return the number of each text's pieces, with the special ones."""
         return [len(each.ids) for each in self._tokenizer.encode_batch(list(texts))]
 
     def save(self, directory: Path, longest: int) -> None:
-        """Writes what :func:`load` reads, and transformers' ``AutoTokenizer``.
+        """Write the files for :func:`load`, and for transformers' ``AutoTokenizer``.
 
         Args:
             directory: it must exist.
@@ -71,7 +72,7 @@ class WordPieces:
 
 
 def load(directory: Path) -> WordPieces:
-    """The vocabulary in a model's directory: ``tokenizer.json``, or ``vocab.txt`` as Google published it.
+    """Return the vocabulary in a model's directory: ``tokenizer.json``, or ``vocab.txt`` as Google published it.
 
     Raises:
         Refusal: it has neither, or one that cannot be read.
@@ -94,7 +95,8 @@ def load(directory: Path) -> WordPieces:
 
 
 def learn(texts: Iterable[str], size: int) -> WordPieces:
-    """A vocabulary of these texts, in lower case: their characters, and then their words, the frequent ones first.
+    """Return a vocabulary of these texts, in lower case: their characters, and then their words, the frequent ones
+    first.
 
     The package's own trainer gives another vocabulary each time it runs; by this one a training can be repeated.
 
@@ -132,7 +134,7 @@ def _package() -> Any:
 
 
 def _is_uncased(directory: Path) -> bool:
-    """Whether text is lower-cased, as transformers' settings beside the vocabulary say; most BERTs are so."""
+    """Return whether text is lower-cased, as transformers' settings beside the vocabulary say; most BERTs are so."""
     try:
         return bool(json.loads((directory / SETTINGS).read_text(encoding="utf-8")).get("do_lower_case", True))
     except (OSError, ValueError):

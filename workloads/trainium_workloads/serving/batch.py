@@ -1,7 +1,7 @@
 """Predictions for a file: ``python -m trainium_workloads.serving.batch MODEL INPUT --to OUTPUT``.
 
 INPUT is JSON lines, CSV or Parquet. OUTPUT is JSON lines or, if its name says so, CSV: ``row`` (from 1), ``label``,
-``score``. It is there when all of it is.
+``score``. It appears only when it is complete.
 
 Exit code: 0; 78 where another try would end the same way; another one where it may help.
 """
@@ -25,7 +25,7 @@ _TOLD_SECONDS = 10.0
 
 
 def main() -> int:
-    """The command."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     loading.add_options(parser)
     parser.add_argument("input", type=Path, help="ends with .jsonl, .csv or .parquet")
@@ -37,7 +37,7 @@ def main() -> int:
         raise Refusal(f"--to must end with .jsonl or .csv, not {asked.to.name}")
     if asked.to.exists() and not asked.replace:
         raise Refusal(f"{asked.to} is there already; --replace overwrites it")
-    # What is wrong with the input is known before a model is loaded and compiled.
+    # A wrong input is refused before a model is loaded and compiled.
     next(inputs.texts(asked.input, asked.field, at_once=1))
     predictor = loading.predictor(asked)
     begun = time.monotonic()
@@ -59,7 +59,7 @@ def _predictions(predictor: Predictor, file: Path, field: str) -> Iterator[Predi
 
 
 def _write(output: Path, predictions: Iterable[Prediction]) -> int:
-    """Writes all of it beside its place, and puts it there once it is on disk."""
+    """Write all predictions beside the output, rename the file once it is on disk, and return their number."""
     part = output.with_name(f".{output.name}.part")
     try:
         output.parent.mkdir(parents=True, exist_ok=True)

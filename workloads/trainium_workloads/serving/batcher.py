@@ -1,4 +1,4 @@
-"""Requests that come at the same time are computed together."""
+"""Batches of requests that come at the same time."""
 
 import queue
 import threading
@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from trainium_workloads.serving.predictor import Prediction
 
 _WAIT_SECONDS = 0.004
-"""How long the first of a batch waits for company: less than a batch of BERT-base takes."""
+"""Time for which the first request of a batch waits for others: less than a batch of BERT-base takes."""
 
 
 class Busy(Exception):  # noqa: N818 - reads as what it is where it is raised
-    """More is waiting than can be answered soon."""
+    """Error of a request that finds too many texts waiting."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ class _Waiting:
 
 
 class Batcher:
-    """Gathers requests into batches, and computes them in threads of its own."""
+    """Batches of requests, and the threads that compute them."""
 
     def __init__(
         self, predict: Callable[[Sequence[str]], list[Prediction]], *, most: int, threads: int = 1, room: int = 1024
     ) -> None:
-        """Begins at once.
+        """Start the threads.
 
         Args:
             predict: computes; called by several threads at once.
@@ -48,7 +48,7 @@ class Batcher:
             each.start()
 
     def submit(self, texts: Sequence[str]) -> "Future[list[Prediction]]":
-        """Predictions, later.
+        """Return a future of the predictions.
 
         Raises:
             Busy: too many texts are waiting.
@@ -67,7 +67,7 @@ class Batcher:
         return all(each.is_alive() for each in self._threads)
 
     def close(self) -> None:
-        """Ends the threads once what waits is computed."""
+        """End the threads once the waiting requests are computed."""
         for _ in self._threads:
             self._queue.put(None)
         for each in self._threads:
@@ -81,7 +81,7 @@ class Batcher:
                 return
 
     def _gathered(self, first: _Waiting) -> tuple[list[_Waiting], bool]:
-        """What is computed together, and whether the end came with it."""
+        """Return the requests to compute together, and whether the batcher was closed."""
         batch, count, until = [first], len(first.texts), time.monotonic() + _WAIT_SECONDS
         while count < self._most:
             try:
@@ -98,7 +98,7 @@ class Batcher:
         texts = [text for request in batch for text in request.texts]
         try:
             found = self._predict(texts)
-        except Exception as error:  # noqa: BLE001 - whoever waits must hear of it, whatever it is
+        except Exception as error:  # noqa: BLE001 - each waiting request must get the error, of any kind
             for request in batch:
                 request.answer.set_exception(error)
         else:

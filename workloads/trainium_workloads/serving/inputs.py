@@ -1,4 +1,4 @@
-"""Texts of a file that are to be predicted: JSON lines, CSV or Parquet."""
+"""Input of predictions: the texts of a JSON lines, CSV or Parquet file."""
 
 import csv
 import itertools
@@ -10,17 +10,17 @@ from typing import Any
 from trainium_workloads.training.refusal import Refusal
 
 FIELDS = ("content", "text")
-"""Where the text is, unless the command says it."""
+"""Default names of the field with the text."""
 SUFFIXES = (".jsonl", ".csv", ".parquet")
 
 _LONGEST_FIELD = 2**24
 
 
 def texts(file: Path, field: str = "", *, at_once: int = 1024) -> Iterator[list[str]]:
-    """The texts, some at a time, in order.
+    """Yield the texts, some at a time, in order.
 
     Args:
-        file: whose name ends with one of :data:`SUFFIXES`.
+        file: its name ends with one of :data:`SUFFIXES`.
         field: column or key with the text; empty for the first of :data:`FIELDS` that is there.
         at_once: how many.
 

@@ -1,4 +1,4 @@
-"""The options that both ways to predict share, and the predictor that comes of them."""
+"""Options that the server and the batch command share, and their predictor."""
 
 import argparse
 import os
@@ -17,7 +17,7 @@ BATCHES = (1, 8, 32)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Adds what says which model is used, and where."""
+    """Add the options for the model and its device."""
     parser.add_argument("model", type=Path, help="a model's directory: config.json, model.safetensors, tokenizer.json")
     backend = os.environ.get("TRN_BACKEND", "cpu")
     parser.add_argument("--backend", choices=BACKENDS, default=backend, help="default: TRN_BACKEND, else cpu")
@@ -27,7 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def predictor(asked: argparse.Namespace) -> Predictor:
-    """The predictor that is asked for.
+    """Return the predictor for the options.
 
     Raises:
         Refusal: the model cannot be read, or its device is not here.

@@ -13,7 +13,7 @@ from trainium_workloads.serving.shapes import Shapes
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a text is."""
+    """Label of a text."""
 
     label: str
     """``positive`` or ``negative``."""
@@ -22,7 +22,7 @@ class Prediction:
 
 
 class Predictor:
-    """Predicts with one runner at a time for each caller; callers in threads of their own use all of them."""
+    """Predictor with one runner at a time for each caller; callers in several threads use all runners."""
 
     def __init__(self, found: Sequence[Runner], pieces: WordPieces, labels: Sequence[str], shapes: Shapes) -> None:
         self._free: queue.SimpleQueue[Runner] = queue.SimpleQueue()
@@ -34,7 +34,7 @@ class Predictor:
         self.shapes = shapes
 
     def warm_up(self) -> None:
-        """Computes every shape once on every runner, which compiles what is not compiled yet."""
+        """Compute every shape once on every runner, which compiles missing graphs."""
         taken = [self._free.get() for _ in range(self.copies)]
         for batch, length in self.shapes.all:
             mask = torch.ones((batch, length), dtype=torch.long)
@@ -44,9 +44,9 @@ class Predictor:
             self._free.put(run)
 
     def predict(self, texts: Sequence[str]) -> list[Prediction]:
-        """One prediction a text, in the same order."""
+        """Return one prediction for each text, in the same order."""
         lengths = self._pieces.lengths(texts)
-        # Texts of like length together: the longest of a batch decides what all of them cost.
+        # Texts of like length together: the longest of a batch decides the cost of all.
         order = sorted(range(len(texts)), key=lengths.__getitem__)
         found: dict[int, Prediction] = {}
         for begin in range(0, len(order), self.shapes.most):

@@ -29,12 +29,12 @@ Runner = Callable[[Tensor, Tensor], Tensor]
 
 
 def runners(saved: Saved, backend: Backend, shapes: Shapes, *, copies: int, graphs: Path) -> list[Runner]:
-    """The model on the device, so many times.
+    """Return one runner for each copy of the model on the device.
 
     Args:
         saved: the model.
         backend: of the device: ``xla`` for Inferentia2 and Trn1, ``neuron`` for Trn2 and later.
-        shapes: all in which it will be asked.
+        shapes: all shapes of its inputs.
         copies: cores that are used at once; more than one on ``xla`` alone.
         graphs: directory that keeps traced graphs.
 
@@ -69,7 +69,7 @@ def _device(backend: Backend) -> torch.device:
 
 
 def _traced(saved: Saved, shapes: Shapes, copies: int, graphs: Path) -> list[Runner]:
-    """Traced graphs, each loaded once for each core.
+    """Return runners of traced graphs, each loaded once for each core.
 
     The runtime gives each loaded graph the next core in turn ("Default Core Allocation & Placement"), so the copies of
     a shape follow each other, and there is one for each core.
@@ -92,7 +92,7 @@ def _traced(saved: Saved, shapes: Shapes, copies: int, graphs: Path) -> list[Run
 
 
 def _graph(saved: Saved, shape: tuple[int, int], graphs: Path, versions: str, trace: Callable[..., Any]) -> Path:
-    """The file of one traced graph; made where it is not there, under another name until it is whole."""
+    """Return the file of one traced graph; make a missing one under another name until it is whole."""
     batch, length = shape
     file = graphs / f"{_digest(saved, versions)}-{batch}x{length}.pt"
     if file.is_file():
@@ -108,7 +108,7 @@ def _graph(saved: Saved, shape: tuple[int, int], graphs: Path, versions: str, tr
 
 
 def _digest(saved: Saved, versions: str) -> str:
-    """Of all that a graph is made of: the weights are in it."""
+    """Return a digest of all parts of a graph: the weights are in it."""
     found = hashlib.sha256(json.dumps([asdict(saved.model.sizes), versions]).encode())
     for name, tensor in saved.model.state_dict().items():
         found.update(name.encode())

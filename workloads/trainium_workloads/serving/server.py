@@ -2,11 +2,11 @@
 
 =======================  ======================================================================================
 ``POST /predict``        ``{"texts": ["…"]}`` to ``{"predictions": [{"label": "positive", "score": 0.98}]}``
-``GET /ready``           200 once the model has answered in every shape, and until the server is told to end
+``GET /ready``           200 once the model has answered in every shape, and until SIGTERM
 ``GET /healthz``         200 while it computes at all
 =======================  ======================================================================================
 
-SIGTERM ends it: it is no longer ready, answers what comes until nobody sends any more, and exits with 0.
+SIGTERM ends the server: it is no longer ready, answers requests for some seconds more, and exits with 0.
 """
 
 import argparse
@@ -28,20 +28,21 @@ from trainium_workloads.serving.predictor import Predictor
 from trainium_workloads.training.refusal import Refusal, guarded
 
 LARGEST_BYTES = 1 << 20
-"""Of a request's body."""
+"""Limit of a request's body."""
 MOST_TEXTS = 256
-"""In a request; for more there is :mod:`.batch`."""
+"""Limit of a request's texts; for more there is :mod:`.batch`."""
 LINGER_SECONDS = 5.0
-"""How long it goes on after SIGTERM: Kubernetes sends requests until all nodes know that the pod is leaving."""
+"""Time of service after SIGTERM: Kubernetes sends requests until all nodes know that the pod is leaving."""
 _LOOK_SECONDS = 0.2
 _SLOW_SECONDS = 30.0
-"""How long a client may take to send the next bytes."""
+"""Longest wait for a client's next bytes."""
 
 
 class Service(ThreadingHTTPServer):
-    """Listens from its making, and answers ``/healthz`` and ``/ready`` while the model is loaded and compiled."""
+    """Server that listens from its making, and answers ``/healthz`` and ``/ready`` while the model is loaded and
+    compiled."""
 
-    daemon_threads = True  # one that waits for the next request of its client holds nobody up
+    daemon_threads = True  # a thread that waits for its client's next request must not delay the end
     request_queue_size = 128
 
     def __init__(self, address: tuple[str, int]) -> None:
@@ -52,7 +53,7 @@ class Service(ThreadingHTTPServer):
         self._answered = threading.Condition()
 
     def ready(self, predictor: Predictor) -> None:
-        """Warms the model up, and answers from then on."""
+        """Warm the model up, and answer from then on."""
         predictor.warm_up()
         batcher = Batcher(predictor.predict, most=predictor.shapes.most, threads=predictor.copies)
         batcher.submit(["a first question"]).result()
@@ -64,14 +65,14 @@ class Service(ThreadingHTTPServer):
         return self.batcher is not None and self.batcher.is_alive and not self.is_leaving
 
     def leave(self, linger: float) -> None:
-        """Ends :meth:`serve_forever` after a while in which requests are still answered."""
+        """End :meth:`serve_forever` after a while in which requests are still answered."""
         self.is_leaving = True
         time.sleep(linger)
         self.shutdown()
 
     @contextlib.contextmanager
     def answering(self) -> Iterator[None]:
-        """Around the answer to a request."""
+        """Count a request while it is answered."""
         with self._answered:
             self._answering += 1
         try:
@@ -82,7 +83,7 @@ class Service(ThreadingHTTPServer):
                 self._answered.notify_all()
 
     def finish(self) -> None:
-        """Waits until what was asked is answered."""
+        """Wait until all requests are answered."""
         with self._answered:
             self._answered.wait_for(lambda: self._answering == 0)
         if self.batcher is not None:
@@ -136,7 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.OK, {"predictions": [{"label": each.label, "score": each.score} for each in found]})
 
     def _body(self) -> bytes | None:
-        """What was sent; None where that is refused already."""
+        """Return the request's body; None where it is refused already."""
         length = self.headers.get("Content-Length", "")
         if not length.isdigit():
             self._refuse(HTTPStatus.LENGTH_REQUIRED, "Content-Length must say how many bytes follow")
@@ -151,7 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
             return None
 
     def _refuse(self, status: HTTPStatus, why: str) -> None:
-        """Answers without having read the body, so the connection cannot be used again."""
+        """Answer without having read the body, so the connection cannot be used again."""
         self.close_connection = True
         self._answer(status, {"error": why})
 
@@ -170,11 +171,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Probes come every few seconds, and texts are nobody's business: only failures are told, by others."""
+        """Write nothing: probes come every few seconds, texts are private, and failures are logged elsewhere."""
 
 
 def _texts(body: bytes) -> Sequence[str] | str:
-    """The texts of a request, or what is wrong with it."""
+    """Return the texts of a request, or the error in it."""
     try:
         texts = json.loads(body)["texts"]
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -187,7 +188,7 @@ def _texts(body: bytes) -> Sequence[str] | str:
 
 
 def main() -> int:
-    """The command."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     loading.add_options(parser)
     parser.add_argument("--host", default="0.0.0.0", help="default: all addresses")
@@ -215,7 +216,7 @@ def main() -> int:
         service.shutdown()
         raise
     finally:
-        # Looked at again and again: a signal that comes as the thread falls asleep would not wake it.
+        # Checked repeatedly: a signal that comes as the thread falls asleep would not wake it.
         while listening.is_alive():
             listening.join(_LOOK_SECONDS)
         service.finish()

@@ -1,4 +1,4 @@
-"""The shapes in which a served model computes: few, because an accelerator compiles a graph for each."""
+"""Shapes in which a served model computes: few, because an accelerator compiles a graph for each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ _SHORTEST = 32
 
 @dataclass(frozen=True)
 class Shapes:
-    """Lengths and numbers of texts; what lies between is filled up with padding."""
+    """Lengths and numbers of texts; smaller inputs are filled up with padding."""
 
     lengths: tuple[int, ...]
     """Pieces of a text, rising; the last is the longest that the model takes."""
@@ -17,7 +17,7 @@ class Shapes:
 
     @staticmethod
     def up_to(length: int, batches: Sequence[int]) -> "Shapes":
-        """Lengths that double, up to the model's own.
+        """Return shapes with lengths that double, up to the model's own.
 
         Args:
             length: the model's own.
@@ -35,11 +35,11 @@ class Shapes:
         return tuple((batch, length) for batch in self.batches for length in self.lengths)
 
     def length(self, pieces: int) -> int:
-        """The length for texts of at most so many pieces; longer ones are cut off."""
+        """Return the shortest length for texts with this number of pieces; longer texts are cut off."""
         return next((each for each in self.lengths if each >= pieces), self.lengths[-1])
 
     def batch(self, texts: int) -> int:
-        """The number for so many texts, which are at most :attr:`most`."""
+        """Return the smallest batch for this number of texts, at most :attr:`most`."""
         return next(each for each in self.batches if each >= texts)
 
     @property

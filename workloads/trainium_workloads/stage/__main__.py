@@ -1,7 +1,7 @@
 """``python -m trainium_workloads.stage SOURCE --to DIRECTORY``.
 
-Exit codes: 0 it is there; 1 it cannot be done, however often it is tried; 75 it could not be done now, and another try
-goes on where this one was (``EX_TEMPFAIL`` of sysexits.h); 2 wrong usage.
+Exit codes: 0 the data set is there; 1 it cannot be copied, however often it is tried; 75 it could not be copied now,
+and another try resumes from there (``EX_TEMPFAIL`` of sysexits.h); 2 wrong usage.
 """
 
 import argparse
@@ -24,11 +24,11 @@ TRY_AGAIN = 75
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs it; the exit code."""
+    """Run the copy and return the exit code."""
     asked = _parser().parse_args(arguments)
     # As process 1 of a container it would otherwise not hear of SIGTERM: there is no default action for that one.
     signal.signal(signal.SIGTERM, _end)
-    # The team's group reads and writes what one member staged.
+    # The team's group reads and writes the data sets of each member.
     os.umask(0o007)
     request = StageRequest(asked.source, asked.list, asked.extract, tuple(asked.include), tuple(asked.exclude))
     settings = Settings(max(1, asked.workers), asked.chunk_mib * 1024 * 1024, asked.replace)
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def below(root: Path, to: str) -> Path:
-    """The directory ``to`` below the volume's root; a path that begins with the root is meant so, too.
+    """Return the directory ``to`` below the volume's root; ``to`` may begin with the root.
 
     Raises:
         StageError: it is the root itself, outside it, or one of the copier's own.
@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _end(number: int, frame: FrameType | None) -> None:
     del frame
-    # At once: whatever is cut off here is cut off soundly, and the grace period is for others.
+    # At once: an interrupted copy loses nothing that is noted, and the grace period is for others.
     sys.stdout.write('{"stage": "interrupted", "message": "asked to end; the next try goes on from here"}\n')
     sys.stdout.flush()
     os._exit(128 + number)

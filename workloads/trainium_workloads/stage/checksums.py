@@ -1,7 +1,7 @@
-"""Checksums as sources tell them, and of files that are here.
+"""Checksums from sources, and of local files.
 
-What S3 tells (user guide, "Checking object integrity"): the ETag of an object that was uploaded in one part, and not
-encrypted with KMS or a customer's key, is the MD5 of its bytes; that of a multipart upload is the MD5 of the parts'
+S3's rules (user guide, "Checking object integrity"): the ETag of an object that was uploaded in one part, and not
+encrypted with KMS or a customer's key, is the MD5 of its bytes; the ETag of a multipart upload is the MD5 of the parts'
 MD5s, and the number of parts. ``x-amz-checksum-<name>`` is base64, and of the whole object unless its type is
 ``COMPOSITE``.
 """
@@ -19,13 +19,13 @@ BUFFER = 1024 * 1024
 """Bytes that are read at once."""
 
 _STRONG, _WEAK = ("sha256", "sha1"), ("crc32",)
-"""Those of S3 that Python has itself, better and worse than the ETag; CRC32C and CRC64NVME in plain Python would be
+"""S3's checksums that Python has itself, better and worse than the ETag; CRC32C and CRC64NVME in plain Python would be
 slower than the network."""
 
 
 @dataclass(frozen=True)
 class Checksum:
-    """What the bytes of a file must give."""
+    """Expected checksum of a file."""
 
     kind: str
     """``sha256``, ``sha1``, ``md5``, ``crc32``, ``git`` (SHA-1 of git's blob) or ``parts`` (S3's multipart ETag)."""
@@ -38,7 +38,7 @@ class Checksum:
         return f"{self.kind}:{self.value}" + (f"/{self.part_size}" if self.part_size else "")
 
     def of(self, path: Path, progress: Callable[[], object] = lambda: None) -> str:
-        """What a file gives, in the form of :attr:`value`.
+        """Return a file's checksum, in the form of :attr:`value`.
 
         Args:
             path: the file.
@@ -60,7 +60,7 @@ class Checksum:
 
 
 def announced(headers: Mapping[str, str]) -> Checksum | None:
-    """The checksum of the whole file in the headers of an answer, by S3's rules; None where there is none to trust.
+    """Return the checksum of the whole file in the headers of an answer, by S3's rules; None without a trustworthy one.
 
     Args:
         headers: with names in lower case.
@@ -89,12 +89,12 @@ def _md5(headers: Mapping[str, str]) -> Checksum | None:
 
 
 def is_md5(text: str) -> bool:
-    """Whether the text is an MD5 sum, as the ETag of an object in one part is."""
+    """Return whether the text is an MD5 sum, as the ETag of an object in one part is."""
     return len(text) == 32 and all(letter in "0123456789abcdef" for letter in text)
 
 
 def number_of_parts(etag: str) -> int:
-    """The parts of a multipart upload by its ETag, without quotes; 0 for any other ETag."""
+    """Return the number of parts of a multipart upload by its ETag, without quotes; 0 for any other ETag."""
     digest, _, count = etag.partition("-")
     return int(count) if is_md5(digest) and count.isdigit() else 0
 

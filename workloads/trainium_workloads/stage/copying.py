@@ -1,4 +1,4 @@
-"""The whole of one copy, from the source's name to the destination with its marker."""
+"""One whole copy, from the source's name to the destination with its marker."""
 
 import errno
 import os
@@ -22,17 +22,17 @@ from trainium_workloads.stage.web import Web
 WORKERS = 16
 """Chunks or files that are fetched at once. Each holds a mebibyte in memory."""
 RESERVE_BYTES = 64 * 1024 * 1024
-"""What must stay free: the file system is shared."""
+"""Bytes that must stay free: the file system is shared."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How it is copied; the content is the same whatever they are."""
+    """Settings of a copy; none of them changes the content."""
 
     workers: int = WORKERS
     chunk_bytes: int = CHUNK_BYTES
     replace: bool = False
-    """Whether what was staged there before is copied anew."""
+    """Whether a data set that was staged there before is copied anew."""
 
 
 def stage(
@@ -42,7 +42,7 @@ def stage(
     settings: Settings,
     environment: Mapping[str, str] = os.environ,
 ) -> tuple[dict[str, Any], bool]:
-    """Copies what the destination asks for. The marker, and whether anything was done for it.
+    """Copy a source to its destination; return the marker, and whether anything was copied.
 
     Raises:
         StageError: it cannot be done.
@@ -122,10 +122,10 @@ class _Copier:
         """Files that are not placed yet."""
 
     def run(self, found: Listing) -> None:
-        """Fetches what is not here.
+        """Fetch the missing files.
 
         Raises:
-            StageError: no room, refused, or other bytes than the source says, twice.
+            StageError: no room, refused, or bytes with another checksum than the source's, twice.
             Interrupted: breaks off again and again.
         """
         missing = self._destination.missing(found.files)
@@ -176,7 +176,7 @@ class _Copier:
                 self._failed.append(error)
 
     def _next(self) -> tuple[Transfer | None, int | None] | None:
-        """What to do: a chunk, or a file whose chunks are all here (no index); nothing now; or nothing any more."""
+        """Return the next task: a chunk, or a complete file without an index; nothing for now; or nothing any more."""
         with self._lock:
             if self._tasks:
                 return self._tasks.popleft()
@@ -198,7 +198,7 @@ class _Copier:
             return transfer, pending[0] if pending else None
 
     def _finish(self, transfer: Transfer) -> None:
-        """Verifies a file whose bytes are all here, and places it; fetches it once more where they are wrong."""
+        """Verify a file with all its bytes, and place it; fetch it once more where they are wrong."""
         file = transfer.file
         wanted, got = transfer.verify()
         if wanted is None or wanted.value == got:
@@ -222,7 +222,7 @@ class _Copier:
 
 
 def _allocated(destination: Destination, file: File) -> int:
-    """Bytes on the disk of a part, which has holes where nothing was fetched yet."""
+    """Return the bytes on the disk of a part, which has holes for missing chunks."""
     try:
         return destination.part(file).stat().st_blocks * 512
     except OSError:

@@ -1,14 +1,14 @@
-"""Where a copy goes: made beside it, under a lock, and renamed to it when it is whole.
+"""Destination of a copy: made beside it, under a lock, and renamed to it when it is whole.
 
 Beside ``/data/wiki`` there is, while it is made, ``/data/.stage-wiki``::
 
-    lock           held (flock) by the one process that writes
-    request.json   what is copied here
-    files/         what is whole; becomes the destination
-    parts/         what is not
+    lock           held (flock) by the writing process
+    request.json   the request of this copy
+    files/         complete files; becomes the destination
+    parts/         incomplete files
     done.jsonl     a line for each file in files/
 
-All of it may be cut off anywhere: a line that is not whole is not read, and what no line tells of is fetched again.
+All of it may be cut off anywhere: an incomplete line is not read, and a file without a line is fetched again.
 """
 
 import contextlib
@@ -29,9 +29,9 @@ from typing import Any
 from trainium_workloads.stage.files import RESERVED, File, Listing, StageError
 
 MARKER = f"{RESERVED}.json"
-"""In a destination that is whole: what was copied, from where and when."""
+"""File in a complete destination: the request, the totals and the time of the copy."""
 MANIFEST = f"{RESERVED}-files.jsonl"
-"""Beside it: a line for each file that was copied."""
+"""File beside it: a line for each copied file."""
 SCHEMA_VERSION = 1
 
 Json = Mapping[str, Any]
@@ -39,7 +39,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class StageRequest:
-    """What decides the content of a destination."""
+    """Options that decide the content of a destination."""
 
     source: str
     is_manifest: bool = False
@@ -48,7 +48,7 @@ class StageRequest:
     exclude: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, object]:
-        """As the marker says it."""
+        """Return the form in the marker."""
         return {
             "source": self.source,
             "list": self.is_manifest,
@@ -74,10 +74,11 @@ class Destination:
 
     @contextmanager
     def locked(self, waiting: Callable[[str], object]) -> Iterator[None]:
-        """Alone with this destination; waits for whoever writes it. The lock ends with its process, however that ends.
+        """Hold the lock of this destination; wait for another writer. The lock ends with its process, also with a
+        killed one.
 
         Args:
-            waiting: told every half minute who it waits for.
+            waiting: receives a message with the holder every half minute.
 
         Raises:
             StageError: the file system has no locks.
@@ -109,7 +110,7 @@ class Destination:
             raise StageError(f"{self.directory.parent} cannot be written: {error.strerror}") from None
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Who waited may hold a lock that was removed with its directory.
+            # A process that waited may hold a lock that was removed with its directory.
             if os.path.samestat(os.fstat(handle), os.stat(lock)):
                 return handle
         except OSError as error:
@@ -124,10 +125,10 @@ class Destination:
             return (self._work / "lock").read_text(encoding="utf-8", errors="replace") or "another process"
         return "another process"
 
-    # --- What is there --------------------------------------------------------------------------------------------
+    # --- Files ----------------------------------------------------------------------------------------------------
 
     def complete(self) -> dict[str, Any] | None:
-        """The marker, where the destination is whole and of this request; None where there is nothing yet.
+        """Return the marker, where the destination is whole and of this request; None where there is nothing yet.
 
         Raises:
             StageError: something else is there, or files of it have gone.
@@ -151,7 +152,7 @@ class Destination:
         return marker
 
     def _wrong_file(self) -> str:
-        """A file that is not as it was; those that were unpacked are not looked at."""
+        """Return the first missing or changed file; unpacked files are not checked."""
         if self.request.extract:
             return ""
         for line in _lines(self.directory / MANIFEST):
@@ -165,10 +166,10 @@ class Destination:
         return ""
 
     def prepare(self, *, replace: bool) -> None:
-        """Makes room for this request's files, and keeps those that an earlier try brought.
+        """Make room for this request's files, and keep the files of an earlier try.
 
         Args:
-            replace: throw away what was begun for another request.
+            replace: delete the files of another request.
 
         Raises:
             StageError: something else is half copied there.
@@ -190,7 +191,7 @@ class Destination:
         write_whole(self._request_file, json.dumps(wanted))
 
     def missing(self, files: Iterable[File]) -> list[File]:
-        """Those that are not whole here yet; what belongs to none of them goes."""
+        """Return the files that are not whole here yet; delete files and parts that belong to no given file."""
         wanted = {file.path: file for file in files}
         known = {line["path"]: line for line in _lines(self._journal)}
         missing = []
@@ -212,11 +213,11 @@ class Destination:
         return missing
 
     def part(self, file: File) -> Path:
-        """Where a file is while it is not whole."""
+        """Return the path of a file while it is not whole."""
         return self._parts / hashlib.sha256(file.path.encode(errors="surrogateescape")).hexdigest()[:24]
 
     def note(self, file: File, checksum: str) -> None:
-        """That a file is whole and at its place."""
+        """Record that a file is whole and at its place."""
         line = {**file.identity, "bytes": _size(self.files / file.path), "verified": checksum}
         # One write, so that lines of several threads stay whole.
         handle = os.open(self._journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o660)
@@ -226,26 +227,26 @@ class Destination:
             os.close(handle)
 
     def verified(self, files: Iterable[File]) -> dict[str, str]:
-        """Path to the checksum that was compared; empty where the source has none."""
+        """Return the checksum that was compared, by path; empty where the source has none."""
         known = {line["path"]: str(line.get("verified") or "") for line in _lines(self._journal)}
         return {file.path: known.get(file.path, "") for file in files}
 
     def free_bytes(self) -> int:
-        """What the file system still takes."""
+        """Return the free bytes of the file system."""
         return shutil.disk_usage(self._work).free
 
     # --- The end --------------------------------------------------------------------------------------------------
 
     @property
     def is_ready(self) -> bool:
-        """Whether all is there but for the rename, before which an earlier try ended."""
+        """Whether only the rename is missing, before which an earlier try ended."""
         marker = read_marker(self.files)
         return marker is not None and {name: marker.get(name) for name in self.request.to_json()} == (
             self.request.to_json()
         )
 
     def seal(self, listing: Listing) -> None:
-        """Writes the marker and the manifest among the files."""
+        """Write the marker and the manifest among the files."""
         verified = self.verified(listing.files)
         lines = (
             json.dumps({"path": file.path, "size": _size_known(self.files, file), "checksum": verified[file.path]})
@@ -269,10 +270,10 @@ class Destination:
         write_whole(self.files / MARKER, json.dumps(marker, indent=1))
 
     def appear(self, *, replace: bool) -> None:
-        """Renames what is sealed to the destination, and tidies up.
+        """Rename the sealed files to the destination, and tidy up.
 
         Args:
-            replace: what was staged there before goes.
+            replace: delete an earlier data set of this place.
         """
         old = self._work / "old"
         if self.directory.exists():
@@ -285,14 +286,14 @@ class Destination:
         self.tidy()
 
     def tidy(self) -> None:
-        """Removes what only the copying needs, the lock last."""
+        """Remove the files of the copying, the lock last."""
         self._empty()
         (self._work / "lock").unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # the next one may already wait in it
             self._work.rmdir()
 
     def tidy_if_empty(self) -> None:
-        """Leaves nothing behind where nothing was copied."""
+        """Remove the working directory where nothing was copied."""
         kept = (self.files, self._parts)
         if not any(any(each.iterdir()) for each in kept if each.is_dir()):
             self.tidy()
@@ -308,7 +309,7 @@ class Destination:
 
 
 def read_marker(directory: Path) -> dict[str, Any] | None:
-    """What a directory was staged from; None where it was not, or not to the end."""
+    """Return the marker of a staged directory; None for another, or an incomplete one."""
     try:
         found = json.loads((directory / MARKER).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -317,7 +318,7 @@ def read_marker(directory: Path) -> dict[str, Any] | None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes a small file that is never seen half written."""
+    """Write a small file that is never seen half written."""
     scratch = path.with_name(f"{path.name}.new")
     with scratch.open("w", encoding="utf-8") as file:
         file.write(text)
@@ -327,7 +328,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Makes renames in a directory last."""
+    """Sync a directory, so that renames in it last."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -336,7 +337,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the objects in a file of JSON lines that tell of a file; a line that was cut off is none."""
+    """Yield the valid lines of a file of JSON lines, each about a file; skip a line that was cut off."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             yield from (found for line in file if (found := _line(line)) is not None)

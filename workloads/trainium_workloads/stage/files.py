@@ -1,4 +1,4 @@
-"""What is copied: files of a source, and why it cannot be copied."""
+"""Files of a source, and errors of copying them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -8,13 +8,13 @@ from pathlib import PurePosixPath
 from trainium_workloads.stage.checksums import Checksum
 
 RESERVED = ".stage"
-"""How the names begin that the copier keeps for itself at the top of a destination."""
+"""Prefix of the names at the top of a destination that are the copier's."""
 LONGEST_NAME = 255
 """Bytes of one name in a path, on Lustre as on ext4."""
 
 
 class StageError(Exception):
-    """It cannot be copied, however often it is tried: the message says why, and what to do."""
+    """Error that another try would repeat: the message has the reason and the remedy."""
 
 
 @contextmanager
@@ -31,19 +31,19 @@ def as_expected(what: str) -> Iterator[None]:
 
 
 class Interrupted(Exception):  # noqa: N818 - what happened, where it is raised
-    """It could not be copied now: another try goes on where this one was."""
+    """Error that another try may not have: it resumes where this try was."""
 
 
 class Access:
-    """How files of one source are asked for. This one asks plainly, as is right for a public web server."""
+    """Authentication of requests to one source. This class adds none, as is right for a public web server."""
 
     def headers(self, method: str, url: str) -> dict[str, str]:
-        """Headers of one request, made anew for each: signatures and tokens end."""
+        """Return the headers of one request, made anew for each: signatures and tokens end."""
         del method, url
         return {}
 
     def checksum(self, file: "File") -> Checksum | None:
-        """A file's checksum where its source tells it only when asked for this file; None where it has none."""
+        """Return a file's checksum where its source gives it only in a request for this file; None without one."""
         del file
         return None
 
@@ -53,21 +53,21 @@ class File:
     """One file of a source."""
 
     path: str
-    """Where it goes below the destination, with slashes."""
+    """Path below the destination, with slashes."""
     url: str
     """``https://``, ``http://`` or ``file://``."""
     size: int | None
     """Bytes; None where the server does not say."""
     checksum: Checksum | None = None
-    """What its bytes must give; None where it is not known before it is asked for."""
+    """Expected checksum; None where it is unknown before the request of the file."""
     validator: str = ""
-    """What changes with the content, as its server says it (see :func:`validator_of`); empty where it says nothing, or
+    """Server's mark of the content's version (see :func:`validator_of`); empty where the server sends none, or
     the URL always means the same bytes."""
     access: Access = field(default_factory=Access, compare=False, repr=False)
 
     @property
     def identity(self) -> dict[str, object]:
-        """What must be the same for a copy, or a part of one, to be of use."""
+        """Facts that must be the same for a copy, or a part of one, to be of use."""
         return {"path": self.path, "size": self.size, "validator": self.validator, "checksum": str(self.checksum or "")}
 
 
@@ -81,7 +81,7 @@ class Listing:
 
 
 def safe_path(text: str, source: str) -> str:
-    """A path below a destination, as a source names it.
+    """Return a path below a destination, from a source.
 
     Raises:
         StageError: it would leave the destination, or cannot be a file's name.
@@ -102,7 +102,7 @@ def safe_path(text: str, source: str) -> str:
 
 
 def check_paths(files: Iterable[File], source: str) -> None:
-    """That all files can lie in one directory.
+    """Check that all files can lie in one directory.
 
     Raises:
         StageError: two have the same path, or one lies below another, as keys in S3 may.
@@ -119,17 +119,17 @@ def check_paths(files: Iterable[File], source: str) -> None:
 
 
 def total_bytes(files: Iterable[File]) -> int:
-    """Bytes of all files whose size is known."""
+    """Return the sum of all known sizes."""
     return sum(file.size or 0 for file in files)
 
 
 def lowered(headers: Mapping[str, str]) -> dict[str, str]:
-    """Headers by their names in lower case."""
+    """Return the headers with their names in lower case."""
     return {name.lower(): value for name, value in headers.items()}
 
 
 def validator_of(headers: Mapping[str, str]) -> str:
-    """What changes with the content: the ETag without quotes, unless it is a weak one, or when it was last modified.
+    """Return the ETag without quotes, unless it is a weak one, or the time of the last modification.
 
     Args:
         headers: of an answer, with names in lower case.

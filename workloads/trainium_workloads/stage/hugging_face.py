@@ -1,8 +1,8 @@
 """Files of a data set or a model on the Hugging Face Hub, by its HTTP API.
 
-``GET /api/datasets/<name>/revision/<rev>`` tells the commit; ``GET /api/datasets/<name>/tree/<commit>?recursive=true``
+``GET /api/datasets/<name>/revision/<rev>`` has the commit; ``GET /api/datasets/<name>/tree/<commit>?recursive=true``
 its files, in pages (header ``Link``), each with ``size`` and ``oid``: git's blob, or for a large file ``lfs.oid``, its
-SHA-256. ``GET /datasets/<name>/resolve/<commit>/<path>`` redirects to where the bytes are.
+SHA-256. ``GET /datasets/<name>/resolve/<commit>/<path>`` redirects to the bytes.
 """
 
 import json
@@ -26,13 +26,13 @@ _NEXT = re.compile(r'<([^>]+)>\s*;[^,]*\brel="?next"?')
 
 
 def list_files(source: str, web: Web, environment: Mapping[str, str] = os.environ) -> Listing:
-    """The files of one commit.
+    """Return the files of one commit.
 
     Args:
-        source: ``hf://datasets/ORG/NAME``, with ``@revision`` and ``/directory or file`` if wanted;
-            ``hf://ORG/NAME`` is a model. A revision with a slash is written with ``%2F``.
+        source: ``hf://datasets/ORG/NAME``, with ``@revision`` and ``/directory or file`` if wanted; ``hf://ORG/NAME``
+            is a model. A revision with a slash is written with ``%2F``.
         web: connections.
-        environment: ``HF_TOKEN`` for what is private or gated; ``HF_ENDPOINT`` for a mirror.
+        environment: ``HF_TOKEN`` for private and gated repositories; ``HF_ENDPOINT`` for a mirror.
 
     Raises:
         StageError: no such repository or revision, or no right to it.
@@ -68,13 +68,13 @@ class _Repository(Access):
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
     def commit(self, revision: str) -> str:
-        """The commit that a branch, a tag or the beginning of a commit stands for."""
+        """Return the commit of a branch, a tag or the beginning of a commit."""
         data, _ = self._ask(f"{self._api}/revision/{quote(revision, safe='')}", f"revision {revision!r}")
         with as_expected(f"{self._api}: the commit of {revision!r}"):
             return str(data["sha"])
 
     def files(self, commit: str, below: str) -> Iterator[File]:
-        """All files of a commit, or those below a directory, or one file."""
+        """Yield all files of a commit, or of a directory in it, or one file."""
         after = f"{self._api}/tree/{commit}?recursive=true"
         while after:
             entries, after = self._ask(after, "its list of files")
@@ -96,10 +96,10 @@ class _Repository(Access):
         )
 
     def _ask(self, url: str, what: str) -> tuple[Any, str]:
-        """The JSON of one page, and the URL of the next."""
+        """Return the JSON of one page, and the URL of the next."""
         status, headers, body = webs.text(self._web, url, self.headers)
         if status in (401, 403):
-            # The Hub answers 401 for what is not there, too, so as not to tell what is private.
+            # The Hub answers 401 for a missing repository, too, so as not to reveal private ones.
             hint = (
                 "its token may not read it"
                 if self._token

@@ -1,4 +1,4 @@
-"""From what a source is called to its files."""
+"""Listing of a source's files."""
 
 import fnmatch
 import json
@@ -27,7 +27,7 @@ from trainium_workloads.stage.files import (
 from trainium_workloads.stage.web import Web
 
 SCHEMES = ("s3", "https", "http", "hf", "file")
-"""What a source's URL may begin with."""
+"""Schemes of a source's URL."""
 
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 _LINE = re.compile(r"(?:(?P<sha256>[0-9a-fA-F]{64})[ \t]+\*?)?(?P<where>\S.*)")
@@ -35,7 +35,7 @@ _LINE = re.compile(r"(?:(?P<sha256>[0-9a-fA-F]{64})[ \t]+\*?)?(?P<where>\S.*)")
 
 @dataclass(frozen=True)
 class Selection:
-    """Which files of a source are wanted."""
+    """Patterns that choose files of a source."""
 
     include: tuple[str, ...] = ()
     """Patterns (``*.parquet``) of whole paths, one of which must match; all files when empty. ``*`` matches slashes."""
@@ -43,7 +43,7 @@ class Selection:
     """Patterns none of which may match."""
 
     def holds(self, path: str) -> bool:
-        """Whether a path is wanted."""
+        """Return whether a path is chosen."""
         wanted = not self.include or any(fnmatch.fnmatchcase(path, each) for each in self.include)
         return wanted and not any(fnmatch.fnmatchcase(path, each) for each in self.exclude)
 
@@ -56,17 +56,17 @@ def list_files(
     selection: Selection | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Listing:
-    """The files of a source.
+    """Return the files of a source.
 
     Args:
         source: ``s3://…``, ``https://…``, ``hf://…`` or ``file:///…``.
         web: connections.
         is_manifest: the source is a list of files, not data: see :func:`_of_manifest`.
-        selection: which of them; all when None.
+        selection: chosen files; all when None.
         environment: see the sources' own modules.
 
     Raises:
-        StageError: a source that is none, is not there or not allowed, or has paths that cannot lie in one directory.
+        StageError: the source is invalid, missing or not allowed, or has paths that cannot lie in one directory.
         Interrupted: it does not answer.
     """
     scheme = urlsplit(source).scheme
@@ -93,7 +93,8 @@ def list_files(
 
 
 def _examined(file: File, web: Web) -> File:
-    """With what its server says of it. Some refuse HEAD; asked for one byte, they tell size and validator, too."""
+    """Return the file with its size, checksum and validator from its server. Servers that refuse HEAD are asked
+    for one byte."""
     for method, also in (("HEAD", {}), ("GET", {"Range": "bytes=0-0"})):
         with web.open(method, file.url, file.access.headers, also) as answer:
             answer.read(2)
@@ -111,9 +112,9 @@ def _examined(file: File, web: Web) -> File:
 
 
 def _of_manifest(source: str, web: Web) -> Iterator[File]:
-    """Files that a list names: JSON, ``[{"url": ..., "path": ..., "sha256": ..., "size": ...}]`` with the URL alone
-    required, or text with a line a file, a URL or what ``sha256sum`` prints (``<sha256>  <path or URL>``). URLs are
-    relative to the list's own."""
+    """Yield the files of a list: JSON, ``[{"url": ..., "path": ..., "sha256": ..., "size": ...}]`` with the URL
+    alone required, or text with a line a file, a URL or a line of ``sha256sum`` (``<sha256>  <path or URL>``).
+    URLs are relative to the list's own."""
     url = source
     status, _, body = webs.text(web, url, Access().headers)
     if status >= 400:
@@ -129,7 +130,7 @@ def _of_manifest(source: str, web: Web) -> Iterator[File]:
         place = path or (where if not urlsplit(where).scheme else unquote(urlsplit(target).path).rpartition("/")[2])
         found.append(File(safe_path(place.removeprefix("./"), source), target, size, _sha256(sha256, source)))
     with ThreadPoolExecutor(16) as pool:
-        # Where sum and size are known, what a server says of the file need not be asked.
+        # Where sum and size are known, the server need not be asked.
         yield from pool.map(
             lambda each: each if each.size is not None and each.checksum else _examined(each, web), found
         )
@@ -187,7 +188,7 @@ def _of_this_machine(source: str) -> Iterator[File]:
 
 
 def _regular(root: Path) -> Iterator[Path]:
-    """Files below a directory; links are left out: what they lead to may be anything on this machine."""
+    """Yield the files below a directory; links are left out: they may lead anywhere on this machine."""
     for directory, _, names in os.walk(root):
         for name in names:
             path = Path(directory, name)
@@ -196,7 +197,7 @@ def _regular(root: Path) -> Iterator[Path]:
 
 
 class _Here(Access):
-    """Files of this machine, whose sum is computed when they are compared."""
+    """Access to files of this machine; their checksum is computed when they are compared."""
 
     def checksum(self, file: File) -> Checksum | None:
         """See :meth:`Access.checksum`."""

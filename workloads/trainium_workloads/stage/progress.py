@@ -1,4 +1,4 @@
-"""How far it is: one JSON object a line on standard output, for whoever follows the log."""
+"""Progress of a copy: one JSON object a line on standard output, for readers of the log."""
 
 import json
 import sys
@@ -10,11 +10,11 @@ from typing import TextIO
 
 INTERVAL_SECONDS = 2.0
 _RATE_SECONDS = 20.0
-"""What the rate is an average of."""
+"""Period of the average rate."""
 
 
 class Progress:
-    """Counts what all threads do, and tells it every two seconds while it is open.
+    """Counter of all threads' work, which prints a line every two seconds while it is open.
 
     A line: ``{"stage": "copying", "bytes": 3, "total_bytes": 9, "files": 0, "total_files": 1, "rate": 2, "time": 1}``,
     with ``rate`` in bytes a second and ``time`` in seconds since 1970. ``stage`` is ``listing``, ``waiting``,
@@ -45,7 +45,7 @@ class Progress:
         self._thread.join()
 
     def begin(self, stage: str, *, total_bytes: int = 0, total_files: int = 0, bytes: int = 0, files: int = 0) -> None:
-        """A new stage, of which some may be done already."""
+        """Begin a new stage, of which some may be done already."""
         with self._lock:
             self._stage = stage
             self._total_bytes, self._total_files = total_bytes, total_files
@@ -53,22 +53,22 @@ class Progress:
         self.tell()
 
     def add(self, bytes: int) -> None:
-        """So many more bytes; fewer than 0 where some are done again."""
+        """Add a number of bytes; less than 0 where some are done again."""
         with self._lock:
             self._done_bytes += bytes
             self._moved += max(bytes, 0)
 
     def finish_file(self) -> None:
-        """One more file is whole."""
+        """Count one more complete file."""
         with self._lock:
             self._done_files += 1
 
     def tell(self, message: str = "", stage: str = "") -> None:
-        """Writes a line now.
+        """Write a line now.
 
         Args:
             message: for people.
-            stage: the last one, which is told once.
+            stage: of this line alone.
         """
         now = time.monotonic()
         with self._lock:

@@ -20,7 +20,7 @@ _CHECKSUMS = {"x-amz-checksum-mode": "ENABLED"}
 
 
 def list_files(source: str, web: Web, environment: Mapping[str, str] = os.environ) -> Listing:
-    """The object, or all objects below a prefix.
+    """Return the object, or all objects below a prefix.
 
     Args:
         source: ``s3://bucket/key`` or ``s3://bucket/prefix/``; a key that is an object is taken as that.
@@ -48,7 +48,7 @@ def list_files(source: str, web: Web, environment: Mapping[str, str] = os.enviro
 
 
 class _Bucket(Access):
-    """One bucket, and how it is asked."""
+    """Access to one bucket."""
 
     def __init__(self, name: str, web: Web, environment: Mapping[str, str]) -> None:
         self._name = name
@@ -89,12 +89,12 @@ class _Bucket(Access):
         return Checksum("parts", etag, part_size) if even else None
 
     def object(self, key: str) -> File | None:
-        """The object of this key, if there is one."""
+        """Return the object of this key; None without one."""
         url = self._url(key)
         status, headers = self._head(url)
         if status == 403 and self._may_sign():
             status, headers = self._head(url)
-        # Who may not list a bucket gets 403 for what is not there, too; the list then says which it is.
+        # Without the right to list a bucket, a missing key gives 403, too; the list then shows the reason.
         if status != 200:
             return None
         path = safe_path(key.rpartition("/")[2], f"s3://{self._name}")
@@ -102,7 +102,7 @@ class _Bucket(Access):
         return File(path, url, int(headers["content-length"]), announced(headers), etag, self)
 
     def below(self, prefix: str) -> Iterator[File]:
-        """All objects below a prefix; the empty ones that consoles make to show a directory are left out."""
+        """Yield all objects below a prefix, without the empty objects by which consoles show a directory."""
         after = ""
         while True:
             page = self._page(prefix, after)
@@ -146,7 +146,7 @@ class _Bucket(Access):
         return f"{what} cannot be listed: {status} {' '.join(body.split())[:200]}"
 
     def _may_sign(self) -> bool:
-        """Signs from now on, if there is something to sign with and it was not yet done."""
+        """Sign requests from now on; return whether this is new and there are credentials."""
         if self._signs or self._credentials.get() is None:
             return False
         self._signs = True
@@ -161,7 +161,7 @@ class _Bucket(Access):
         return f"{self._root}/{quote(key, safe='/-_.~')}"
 
     def _find_region(self, own: str) -> str:
-        """S3 names it to everybody, also in a refusal (API reference, HeadBucket)."""
+        """Return the bucket's region, which S3 tells everybody, also in a refusal (API reference, HeadBucket)."""
         china = own.startswith("cn-")
         address = f"https://s3.{own}.amazonaws.com.cn/{self._name}" if china else _address(self._name, "us-east-1")
         with self._web.open("HEAD", address, lambda *_: {}) as answer:
@@ -173,6 +173,6 @@ class _Bucket(Access):
 
 
 def _address(bucket: str, region: str) -> str:
-    """Where a bucket is asked. A name with dots fits no certificate and goes into the path."""
+    """Return the URL of a bucket. A name with dots fits no certificate and goes into the path."""
     host = f"s3.{region}.amazonaws.com" + (".cn" if region.startswith("cn-") else "")
     return f"https://{host}/{bucket}" if "." in bucket else f"https://{bucket}.{host}"

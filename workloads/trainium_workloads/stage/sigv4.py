@@ -22,13 +22,13 @@ from trainium_workloads.stage.files import Interrupted
 
 _EMPTY = hashlib.sha256(b"").hexdigest()
 _RENEWED_SECONDS = 300
-"""How long before their end credentials are asked for anew."""
+"""Time before their end at which credentials are renewed."""
 _SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """Who signs."""
+    """AWS credentials."""
 
     key_id: str
     secret: str
@@ -39,7 +39,7 @@ class Credentials:
 
 
 class CredentialSource:
-    """Credentials of the environment, or of EKS Pod Identity, which are asked for anew before they end."""
+    """Credentials of the environment, or of EKS Pod Identity, with renewal before they end."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self._environment = environment
@@ -47,7 +47,7 @@ class CredentialSource:
         self._known: Credentials | None = None
 
     def get(self) -> Credentials | None:
-        """None where there are none.
+        """Return the credentials; None without any.
 
         Raises:
             Interrupted: the Pod Identity agent does not answer.
@@ -67,7 +67,7 @@ class CredentialSource:
         try:
             token = Path(env["AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"]).read_text(encoding="utf-8").strip()
             request = urllib.request.Request(address, headers={"Authorization": token})
-            # Straight to the agent on this node, whatever proxy the environment names.
+            # Straight to the agent on this node, without a proxy of the environment.
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
             with opener.open(request, timeout=_SECONDS) as answer:
                 data = json.load(answer)
@@ -81,13 +81,13 @@ class CredentialSource:
 def sign(
     method: str, url: str, headers: Mapping[str, str], credentials: Credentials, region: str, now: float | None = None
 ) -> dict[str, str]:
-    """The headers of a request with those that sign it.
+    """Return the headers of a request with its signature.
 
     Args:
         method: ``GET`` or ``HEAD``.
         url: with its path escaped as it is sent.
         headers: that are to be signed; others may be added by the sender.
-        credentials: whose.
+        credentials: of the caller.
         region: of the bucket.
         now: seconds since 1970; None for this moment.
     """

@@ -1,4 +1,4 @@
-"""One file on its way: fetched in chunks by several threads, each chunk noted once it is on the disk."""
+"""Transfer of one file: fetched in chunks by several threads, each chunk noted once it is on the disk."""
 
 import contextlib
 import errno
@@ -18,15 +18,15 @@ _OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, er
 """Errors that no server is to blame for."""
 
 CHUNK_BYTES = 32 * 1024 * 1024
-"""What is asked for at once, and at most lost by a kill, for each worker. A file of one chunk begins anew."""
+"""Bytes of one request, and the most that a kill loses, for each worker. A file of one chunk begins anew."""
 
 
 class _NoRanges(Exception):  # noqa: N818 - what the server has
-    """The server answers with the whole file, whatever is asked for."""
+    """Error of a server that answers every range with the whole file."""
 
 
 class Transfer:
-    """A file, its part on the disk, and which chunks of it are there."""
+    """A file, its part on the disk, and the chunks in that part."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Transfer:
         self._announced: Checksum | None = None
         self._complete = False
         self._bytes = 0
-        """What this transfer has added to the progress."""
+        """Bytes that this transfer has added to the progress."""
         self._done = self._noted()
         self._add(sum(self._length(index) for index in self._done))
 
@@ -62,15 +62,15 @@ class Transfer:
 
     @property
     def bytes_on_disk(self) -> int:
-        """What is here and need not be fetched."""
+        """Bytes that are here and need not be fetched."""
         return self._bytes
 
     def fetch(self, index: int) -> bool:
-        """Fetches one chunk. Whether it was the last one that was missing.
+        """Fetch one chunk; return whether it was the last missing one.
 
         Raises:
             StageError: refused, or not there.
-            Interrupted: breaks off again and again, or is not any more what was listed.
+            Interrupted: breaks off again and again, or has changed since it was listed.
         """
         if not self._whole:
             start = index * self._chunk_bytes
@@ -87,7 +87,7 @@ class Transfer:
             return [self._note(each) for each in range(self._count)][-1]
 
     def verify(self) -> tuple[Checksum | None, str]:
-        """What the file's bytes must give, if anybody says so, and what they give."""
+        """Return the expected checksum, None without one, and the value of the file's bytes."""
         size = self._part.stat().st_size
         if self.file.size is not None and size != self.file.size:
             return Checksum("size", str(self.file.size)), str(size)
@@ -95,13 +95,13 @@ class Transfer:
         return wanted, wanted.of(self._part) if wanted else ""
 
     def place(self, target: Path) -> None:
-        """Puts the whole file where it belongs."""
+        """Move the whole file to its place."""
         target.parent.mkdir(parents=True, exist_ok=True)
         os.replace(self._part, target)
         self._notes.unlink(missing_ok=True)
 
     def restart(self) -> None:
-        """Forgets all of it."""
+        """Delete the part and its notes."""
         self._forget()
         self._part.unlink(missing_ok=True)
 
@@ -115,7 +115,7 @@ class Transfer:
         return min(self._chunk_bytes, (self.file.size or 0) - index * self._chunk_bytes)
 
     def _noted(self) -> set[int]:
-        """Chunks that an earlier process noted, for the very same file."""
+        """Return the chunks that an earlier process noted, for the very same file."""
         try:
             head, *lines = self._notes.read_text(encoding="utf-8").split("\n")
             if not self._part.is_file() or json.loads(head) != self._head:
@@ -123,7 +123,7 @@ class Transfer:
         except (OSError, ValueError):
             self._notes.unlink(missing_ok=True)
             return set()
-        # What follows the last line break was cut off by a kill.
+        # A kill cut off the text after the last line break.
         return {int(line) for line in lines[:-1] if line.isdigit() and int(line) < self._count}
 
     @property
@@ -160,7 +160,7 @@ class Transfer:
     # --- Bytes ----------------------------------------------------------------------------------------------------
 
     def _fetch(self, start: int, stop: int | None, *, ranged: bool) -> None:
-        """Writes the bytes from ``start`` up to ``stop``, going on where a connection breaks off."""
+        """Write the bytes from ``start`` up to ``stop``, and resume where a connection breaks off."""
         position, fruitless = start, 0
         handle = os.open(self._part, os.O_WRONLY | os.O_CREAT, 0o660)
         try:
@@ -189,7 +189,7 @@ class Transfer:
             os.close(handle)
 
     def _stream(self, handle: int, position: int, stop: int | None, *, ranged: bool) -> int:
-        """Writes what one answer holds; the position after it."""
+        """Write the bytes of one answer; return the position after them."""
         asked = {"Range": f"bytes={position}-{'' if stop is None else stop - 1}"} if ranged else {}
         try:
             with self._web.open("GET", self.file.url, self.file.access.headers, asked) as answer:
@@ -233,7 +233,7 @@ class Transfer:
 
 
 class _Broken(Exception):  # noqa: N818 - what the connection is
-    """A connection ended before its time, after the bytes before ``position``."""
+    """Error of a connection that ended before its time, after the bytes before ``position``."""
 
     def __init__(self, position: int, why: str) -> None:
         super().__init__(why)
@@ -242,7 +242,7 @@ class _Broken(Exception):  # noqa: N818 - what the connection is
 
 
 def discard(part: Path) -> None:
-    """Removes a part that nothing asks for."""
+    """Remove a needless part."""
     for each in (part, part.with_name(f"{part.name}.chunks")):
         with contextlib.suppress(OSError):
             each.unlink()

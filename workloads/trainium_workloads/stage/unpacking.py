@@ -1,4 +1,4 @@
-"""Archives, unpacked where they would lie, and gone afterwards.
+"""Unpacking of archives in their place; the archives are deleted afterwards.
 
 An archive is unpacked whole beside the files and then renamed, so that a kill leaves nothing half unpacked. Members are
 taken by tarfile's ``data`` filter (PEP 706): none leaves the directory, by name or by link, and none is a device.
@@ -19,19 +19,19 @@ from trainium_workloads.stage.files import RESERVED, StageError, safe_path
 TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 ZIP = (".zip",)
 ENDINGS = (*TAR, *ZIP)
-"""Of the names of archives."""
+"""Endings of archives' names."""
 
 Progress = Callable[[int], object]
-"""Told how many more bytes of the archive were read."""
+"""Receives the number of further bytes read from the archive."""
 
 
 def is_archive(path: str) -> bool:
-    """Whether a file is unpacked, by its name."""
+    """Return whether a file is an archive, by its name."""
     return path.lower().endswith(ENDINGS)
 
 
 class Unpacking:
-    """The archives of one destination while it is made, in directories of their own until all are unpacked."""
+    """The archives of one destination while it is made, in separate directories until all are unpacked."""
 
     def __init__(self, work: Path, files: Path) -> None:
         self._files = files
@@ -41,19 +41,19 @@ class Unpacking:
 
     @property
     def is_merging(self) -> bool:
-        """Whether all archives are unpacked, and their content is on its way to its place."""
+        """Whether all archives are unpacked, and their content is being moved to its place."""
         return self._merging.exists()
 
     def unpack(self, archives: Iterable[str], free_bytes: Callable[[], int], progress: Progress) -> None:
-        """Unpacks what is not unpacked yet, and puts all of it where it belongs.
+        """Unpack the remaining archives, and move all content to its place.
 
         Args:
             archives: paths below the files.
-            free_bytes: what the file system still takes.
+            free_bytes: returns the free bytes of the file system.
             progress: of reading them.
 
         Raises:
-            StageError: an archive is broken, reaches outside, or holds what another holds.
+            StageError: an archive is broken, reaches outside, or holds a file of another.
         """
         self._unpacked.mkdir(exist_ok=True)
         names = list(archives)
@@ -112,8 +112,8 @@ class Unpacking:
 
 
 def _without_own_directory(unpacked: Path, archive: str) -> Path:
-    """Where the content begins: an archive ``set.tar`` that holds a directory ``set`` and nothing else means what is in
-    it, and not ``set/set``."""
+    """Return the directory with the content: for an archive ``set.tar`` that holds only a directory ``set``, that
+    directory, so that the copy has no ``set/set``."""
     entries = list(unpacked.iterdir())
     name = archive.rpartition("/")[2]
     stem = next(
@@ -124,7 +124,7 @@ def _without_own_directory(unpacked: Path, archive: str) -> Path:
 
 
 class _Counted(io.FileIO):
-    """A file that tells what is read of it."""
+    """File that reports the bytes read from it."""
 
     def __init__(self, path: Path, progress: Progress) -> None:
         super().__init__(path)
@@ -148,7 +148,7 @@ def _check_room(archive: Path, needed: int, free: int) -> None:
 
 
 def _merge(source: Path, target: Path, archive: str) -> None:
-    """Moves everything in one directory into another; what is moved already is no more in the first."""
+    """Move everything in one directory into another; a repeated call skips moved files."""
     if not source.exists():
         return
     for each in source.iterdir():

@@ -1,7 +1,7 @@
-"""Requests over HTTP, with what a copy of days needs: connections that are kept, patience, redirects without secrets.
+"""Requests over HTTP for copies that take days: kept connections, patience, redirects without secrets.
 
 Not urllib.request, which opens a connection for every request: with TLS that is most of the time of a small file.
-Proxies are those of the environment (``https_proxy``, ``http_proxy``, ``no_proxy``).
+Proxies come from the environment (``https_proxy``, ``http_proxy``, ``no_proxy``).
 """
 
 import email.utils
@@ -20,14 +20,14 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 from trainium_workloads.stage.files import Interrupted, StageError, lowered
 
 TIMEOUT_SECONDS = 60.0
-"""How long a server may be silent."""
+"""Longest silence of a server."""
 ATTEMPTS = 8
 """Tries of one request; with the pauses between them, three minutes of a server that is away."""
 REDIRECTS = 5
 LONGEST_PAUSE_SECONDS = 60.0
 
 BROKEN = (OSError, http.client.HTTPException, ssl.SSLError)
-"""What a connection raises that ends before its time."""
+"""Errors of a connection that ends before its time."""
 _LATER = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 Headers = Callable[[str, str], Mapping[str, str]]
@@ -35,20 +35,20 @@ Headers = Callable[[str, str], Mapping[str, str]]
 
 
 class Answer(Protocol):
-    """What a server answers: to be read in pieces."""
+    """Answer of a server: to be read in pieces."""
 
     @property
     def status(self) -> int:
-        """Such as 200."""
+        """Status code, such as 200."""
         ...
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """With names in lower case."""
+        """Headers, with names in lower case."""
         ...
 
     def read(self, amount: int) -> bytes:
-        """At most so many bytes; none at the end."""
+        """Return at most this number of bytes; none at the end."""
         ...
 
 
@@ -62,14 +62,14 @@ class Web:
 
     @contextmanager
     def open(self, method: str, url: str, headers: Headers, also: Mapping[str, str] | None = None) -> Iterator[Answer]:
-        """Asks, again and again within limits while the server says "later" or is away, and follows redirects.
+        """Send a request and follow redirects; repeat it within limits while the server says "later" or is away.
 
-        An answer of 400 and more is the caller's to judge. Reading the body may break off (:data:`BROKEN`).
+        An answer of 400 and more is left to the caller. Reading the body may break off (:data:`BROKEN`).
 
         Args:
             method: ``GET`` or ``HEAD``.
             url: ``http``, ``https``, or ``file`` for one of this machine.
-            headers: asked for each request; left out after a redirect to another server, which must not learn a token.
+            headers: called for each request; left out after a redirect to another server, which must not learn a token.
             also: further headers, for all requests.
 
         Raises:
@@ -191,7 +191,7 @@ class _HttpAnswer:
 
 
 class _FileAnswer:
-    """A file of this machine, as a server that knows ranges would answer it."""
+    """A file of this machine, in the form of a server's answer with ranges."""
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         path = unquote(urlsplit(url).path)
@@ -217,7 +217,8 @@ class _FileAnswer:
 
 
 def connection_to(url: str, timeout_seconds: float) -> http.client.HTTPConnection:
-    """A connection to a URL's server, by the environment's proxy where it names one; opened at the first request.
+    """Return a connection to a URL's server, by the environment's proxy where it names one; opened at the first
+    request.
 
     Raises:
         StageError: neither ``http`` nor ``https``.
@@ -236,7 +237,8 @@ def connection_to(url: str, timeout_seconds: float) -> http.client.HTTPConnectio
 
 
 def target_of(url: str) -> str:
-    """What is asked for on a connection of :func:`connection_to`: a path, and of a proxy for plain HTTP the URL."""
+    """Return the target of a request on a connection of :func:`connection_to`: a path, or for a plain HTTP proxy
+    the URL."""
     parts = urlsplit(url)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return f"{_origin(url)}{path}" if parts.scheme == "http" and _proxy(url) else path
@@ -253,7 +255,7 @@ def _proxy(url: str) -> SplitResult | None:
 def text(
     web: Web, url: str, headers: Headers, also: Mapping[str, str] | None = None
 ) -> tuple[int, Mapping[str, str], str]:
-    """Status, headers and whole body of a small answer; read again where it breaks off.
+    """Return status, headers and whole body of a small answer; read again where it breaks off.
 
     Raises:
         Interrupted, StageError: see :meth:`Web.open`.
@@ -277,7 +279,7 @@ def _origin(url: str) -> str:
 
 
 def _retry_after_seconds(headers: Mapping[str, str]) -> float:
-    """What the server asks for, in either form (RFC 9110, 10.2.3), at most a minute."""
+    """Return the pause that the server wants, in either form (RFC 9110, 10.2.3), at most a minute."""
     asked = headers.get("retry-after", "")
     if asked.isdigit():
         return min(float(asked), LONGEST_PAUSE_SECONDS)

@@ -1,4 +1,4 @@
-"""How a model lies over the ranks, and how its state is saved. Here: a whole copy in each (data parallel)."""
+"""Layout of a model over the ranks, and its checkpoints. Here: a whole copy in each (data parallel)."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -15,14 +15,14 @@ from trainium_workloads.training.options import Options
 from trainium_workloads.training.precision import parameter_type
 
 Facts = dict[str, Any]
-"""What a checkpoint says of itself, besides the state: plain numbers, strings and dictionaries of them."""
+"""Facts in a checkpoint, besides the state: plain numbers, strings and dictionaries of them."""
 
 
 class Layout(Protocol):
-    """How a model lies over the ranks."""
+    """Layout of a model over the ranks."""
 
     def place(self, model: nn.Module, backend: Backend, options: Options) -> nn.Module:
-        """The model on its devices; the optimizer is made of its parameters afterwards.
+        """Return the model on its devices; the optimizer is made of its parameters afterwards.
 
         Raises:
             Refusal: this layout cannot be had there.
@@ -30,19 +30,19 @@ class Layout(Protocol):
         ...
 
     def data_ranks(self, backend: Backend) -> tuple[int, int]:
-        """This rank's number among those that see different data, and how many these are."""
+        """Return this rank's number among the ranks with different data, and the number of such ranks."""
         ...
 
     def micro_batch(self, model: nn.Module, *, is_last: bool) -> AbstractContextManager[object]:
-        """Around forward and backward passes of a micro-batch; gradients need to travel in a step's last alone."""
+        """Return a context for the passes of a micro-batch; gradients need to travel in a step's last alone."""
         ...
 
     def reduce(self, model: nn.Module, backend: Backend) -> None:
-        """Makes the gradients those of all ranks, where that has not happened in the backward pass."""
+        """Average the gradients over all ranks, where that has not happened in the backward pass."""
         ...
 
     def clip(self, model: nn.Module, limit: float) -> Tensor:
-        """Limits the norm of all gradients together (0: no limit); the norm that they had."""
+        """Limit the norm of all gradients together (0: no limit); return their norm before."""
         ...
 
     def save(
@@ -54,7 +54,7 @@ class Layout(Protocol):
         facts: Facts,
         backend: Backend,
     ) -> Checkpoint | None:
-        """Saves a checkpoint; called in all ranks. Rank 0 gets what it saved, the others None.
+        """Save a checkpoint; called in all ranks. Rank 0 gets the checkpoint, the others None.
 
         Raises:
             OSError: in all ranks, if one of them could not write; the checkpoints before stay.
@@ -62,15 +62,15 @@ class Layout(Protocol):
         ...
 
     def facts(self, checkpoint: Path) -> Facts:
-        """What a checkpoint says of itself; no tensor is read.
+        """Return the facts in a checkpoint; no tensor is read.
 
         Raises:
-            Refusal: it is not one of this layout.
+            Refusal: it is of another layout.
         """
         ...
 
     def load(self, checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer, backend: Backend) -> None:
-        """Puts a checkpoint's state into model and optimizer; called in all ranks."""
+        """Load a checkpoint's state into model and optimizer; called in all ranks."""
         ...
 
 
@@ -122,7 +122,7 @@ class Replicated:
 
 
 def _read(checkpoint: Path) -> Mapping[str, Any]:
-    """Mapped into memory: the ranks of a node share what they read."""
+    """Return a checkpoint, mapped into memory: the ranks of a node share its pages."""
     if checkpoint.is_dir():
         from trainium_workloads.training.refusal import Refusal
 

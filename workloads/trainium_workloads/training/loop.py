@@ -26,7 +26,7 @@ from trainium_workloads.training.updates import Updates
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended."""
+    """End of a run."""
 
     step: int
     """The last update that is in the model."""
@@ -40,21 +40,21 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """For a script: 0, or 143 when it was asked to stop."""
+        """Exit code for a script: 0, or 143 after a request to stop."""
         return stopping.EXIT_CODE if self.stopped else 0
 
 
 def train(task: Task, options: Options, backend: Backend, layout: Layout | None = None) -> Outcome:
-    """Trains, from the newest complete checkpoint on, to the end or until it is asked to stop.
+    """Train from the newest complete checkpoint on, to the end or until a request to stop.
 
     Args:
-        task: what is learnt from what.
-        options: how.
+        task: model, examples and loss.
+        options: of the training.
         backend: of this rank.
         layout: of the model over the ranks; by default each has a whole one.
 
     Raises:
-        Refusal: what no restart can mend.
+        Refusal: an error that no restart can mend.
         NotSaved: the last checkpoint could not be written.
     """
     began = time.time()
@@ -84,7 +84,7 @@ def train(task: Task, options: Options, backend: Backend, layout: Layout | None 
             values = updates.make(step, batches)
             logs = step % options.log_every == 0 or step == last
             mine = values.fetched() if logs else {}
-            # One sum for all that the ranks have to agree on.
+            # One sum for all values on which the ranks have to agree.
             asks = [float(bool(stop.reason)), float(backend.rank == 0 and progress.is_due(step))]
             stops, due, *sums = backend.sum([*asks, *mine.values()])
             means = {name: total / backend.world_size for name, total in zip(mine, sums, strict=True)}
@@ -111,14 +111,14 @@ def _order(examples: Examples, options: Options, backend: Backend, layout: Layou
 
 
 def _loader(examples: Examples, order: Order, options: Options, first: int, last: int) -> "DataLoader[Batch]":
-    """This rank's micro-batches from one step to another, both included."""
+    """Return this rank's micro-batches from one step to another, both included."""
     return DataLoader(
         examples,
         batch_sampler=order.batches(first, last),
         collate_fn=_as_it_is,
         num_workers=options.workers,
         pin_memory=options.backend == "cuda",
-        # Of its own: it draws a number when it begins, which would shift those of the first step after a resume.
+        # A separate one: it draws a number at its start, which would shift the first step's numbers after a resume.
         generator=torch.Generator(),
     )
 

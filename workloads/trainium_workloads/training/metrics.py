@@ -1,5 +1,5 @@
-"""What a training tells of itself: a JSON line a step on standard output, curves for TensorBoard, and what a monitoring
-system reads. Of rank 0."""
+"""Metrics of a training: a JSON line a step on standard output, curves for TensorBoard, and series for a
+monitoring system. Of rank 0."""
 
 import sys
 import time
@@ -17,10 +17,10 @@ class Metrics:
 
     Args:
         output: of the training; curves are in ``tensorboard`` below it.
-        steps: how many updates in all.
+        steps: number of all updates.
         tokens_per_step: over all ranks.
-        first_step: of this run: what an earlier run wrote from there on is left out of the curves.
-        scraped: what a monitoring system reads; None in ranks other than 0, which say nothing.
+        first_step: of this run: points of an earlier run from there on are left out of the curves.
+        scraped: series for a monitoring system; None in ranks other than 0, which print nothing.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Metrics:
         self._saved: dict[str, float] = {}
 
     def saved(self, checkpoint: Checkpoint, seconds: float) -> None:
-        """Notes a checkpoint, and how long the training stood still for it."""
+        """Record a checkpoint, and the time for which the training stood still."""
         self._saved_at = time.monotonic()
         at = round(time.time(), 3)
         self._saved = {"checkpoint_step": checkpoint.step, "checkpoint_time": at}
@@ -48,7 +48,7 @@ class Metrics:
         self._saved["checkpoint_seconds"] = round(seconds, 4)
 
     def step(self, step: int, values: Mapping[str, float]) -> None:
-        """A step line, and a point of each curve."""
+        """Write a step line, and a point of each curve."""
         now = time.monotonic()
         earlier, at = self._before
         seconds = (now - at) / max(step - earlier, 1)
@@ -68,7 +68,7 @@ class Metrics:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Writes what is left."""
+        """Write the buffered points, and end the series."""
         if self._writer is not None:
             self._writer.close()
         if self._scraped is not None:

@@ -11,7 +11,8 @@ from trainium_workloads.training.options import Options
 
 
 def optimizer_of(model: nn.Module, options: Options) -> torch.optim.Optimizer:
-    """AdamW or LAMB over the parameters that are learnt. Biases and norms, which have one dimension, do not decay."""
+    """Return AdamW or LAMB over the parameters that are learnt. Biases and norms, which have one dimension, do
+    not decay."""
     learnt = [each for each in model.parameters() if each.requires_grad]
     groups = [
         {"params": [each for each in learnt if each.dim() > 1], "weight_decay": options.weight_decay},
@@ -47,7 +48,7 @@ class Lamb(torch.optim.Optimizer):
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def step(self, closure: Callable[[], float] | None = None) -> None:
-        """One update."""
+        """Make one update."""
         assert closure is None
         for group in self.param_groups:
             first_beta, second_beta = group["betas"]
@@ -71,7 +72,7 @@ class Lamb(torch.optim.Optimizer):
 
 
 def rate_factor(step: int, options: Options) -> float:
-    """What the rate is multiplied by in a step, from 1."""
+    """Return the factor of the rate in a step, from 1."""
     if step <= options.warmup_steps:
         return step / max(options.warmup_steps, 1)
     if options.schedule == "constant":
@@ -83,7 +84,7 @@ def rate_factor(step: int, options: Options) -> float:
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """For the next update."""
+    """Set the rate for the next update."""
     for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(rate)
@@ -92,8 +93,8 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 def clip(parameters: Iterable[Tensor], limit: float) -> Tensor:
-    """Scales the gradients down to a norm of at most ``limit`` (0: leaves them); the norm that they had, in FP32. A
-    tensor on the device, and no branch on its value: it is not waited for."""
+    """Scale the gradients down to a norm of at most ``limit`` (0: leave them); return their norm before, in FP32.
+    It is a tensor on the device, and no branch depends on its value: it is not waited for."""
     gradients = [each.grad for each in parameters if each.grad is not None]
     norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(each.float()) for each in gradients]))
     if limit:
@@ -104,23 +105,23 @@ def clip(parameters: Iterable[Tensor], limit: float) -> Tensor:
 
 
 def round_stochastically(values: Tensor, dtype: torch.dtype = torch.bfloat16) -> Tensor:
-    """FP32 values in BF16: up or down by chance, so that the expected value is exact.
+    """Return FP32 values in BF16: rounded up or down by chance, so that the expected value is exact.
 
     An update that is smaller than half of a step of BF16 is then made some of the time instead of never. Trainium does
     the same in hardware (``NEURON_RT_STOCHASTIC_ROUNDING_EN=1``).
     """
     assert dtype is torch.bfloat16
     bits = values.float().view(torch.int32)
-    # BF16 is the upper half of FP32: what is added below it carries with the probability of what is cut off.
+    # BF16 is the upper half of FP32: a number added below it carries with the probability of the part cut off.
     chance = torch.randint_like(bits, 1 << 16)
     rounded = ((bits + chance) & -(1 << 16)).view(torch.float32)
     return torch.where(torch.isfinite(values), rounded, values).to(dtype)
 
 
 class UpdatedInFp32:
-    """Updates parameters in BF16: in FP32, as is the optimizer's state, and then rounded.
+    """Optimizer for parameters in BF16: it updates in FP32, as is its state, and then rounds.
 
-    In BF16 a second moment would stand still: 0.999 of it is rounded back to what it was.
+    In BF16 a second moment would stand still: 0.999 of it is rounded back to its old value.
 
     Args:
         optimizer: of the parameters.
@@ -132,7 +133,7 @@ class UpdatedInFp32:
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def step(self) -> None:
-        """One update."""
+        """Make one update."""
         changed = [each for group in self._optimizer.param_groups for each in group["params"] if each.grad is not None]
         for each in changed:
             gradient, each.grad = each.grad.float(), None
@@ -145,7 +146,8 @@ class UpdatedInFp32:
 
 
 def load_state(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
-    """``optimizer.load_state_dict``, which would make BF16 of a state in FP32 because the parameters are."""
+    """Load an optimizer's state and keep its types: ``load_state_dict`` would make BF16 of FP32 because the
+    parameters are."""
     optimizer.load_state_dict(state)
     parameters = [each for group in optimizer.param_groups for each in group["params"]]
     numbers = [number for group in state["param_groups"] for number in group["params"]]

@@ -1,4 +1,4 @@
-"""The options that all trainings share."""
+"""Options that all trainings share."""
 
 import argparse
 import math
@@ -22,17 +22,17 @@ PRECISIONS: Mapping[str, tuple[Precision, ...]] = {
     "xla": ("fp32", "tf32", "bf16", "fp16", "fp8"),
     "neuron": ("fp32", "bf16"),
 }
-"""What each backend can compute in."""
+"""Precisions of each backend."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How to train."""
+    """Options of a training."""
 
     steps: int = 1000
     """Updates of the whole training: the length of the schedule."""
     steps_this_run: int = 0
-    """Ends well after so many; 0 or -1 for all. A compilation needs few."""
+    """Updates after which this run ends well; 0 or -1 for all. A compilation needs few."""
     batch_size: int = 8
     """Examples of a micro-batch, in each rank."""
     accumulate: int = 1
@@ -53,7 +53,7 @@ class Options:
     """Parameters in BF16, each update rounded up or down by chance: by the hardware on Trainium, by us elsewhere."""
     backend: BackendName = "cpu"
     eager: bool = False
-    """PyTorch/XLA's eager debug mode: each operation by itself."""
+    """PyTorch/XLA's eager debug mode: operations run one by one."""
     compile: bool = False
     """``torch.compile`` the model; not on ``xla``, which traces by itself."""
     output: Path = Path("output")
@@ -100,12 +100,12 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 
 
 def add_options(parser: argparse.ArgumentParser, defaults: Options, aliases: Mapping[str, str] | None = None) -> None:
-    """Adds the shared options to a script's own.
+    """Add the shared options to a script's own.
 
     Args:
         parser: of the script.
-        defaults: of this training; what the environment names (``TRN_OUTPUT_DIR``, ``TRN_BACKEND``, ``TRN_PRECISION``,
-            ``TRN_CHECKPOINT_SECONDS``, ``NEURON_RT_STOCHASTIC_ROUNDING_EN``) comes before them.
+        defaults: of this training; variables of the environment (``TRN_OUTPUT_DIR``, ``TRN_BACKEND``,
+            ``TRN_PRECISION``, ``TRN_CHECKPOINT_SECONDS``, ``NEURON_RT_STOCHASTIC_ROUNDING_EN``) come before them.
         aliases: further names, by the field of :class:`Options`: ``{"accumulate": "--grad_accum_usteps"}``.
     """
     group = parser.add_argument_group("training")
@@ -123,10 +123,10 @@ def add_options(parser: argparse.ArgumentParser, defaults: Options, aliases: Map
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
-    """The options that were given.
+    """Return the options that were given.
 
     Raises:
-        Refusal: values that cannot be, all of them.
+        Refusal: with all invalid values.
     """
     options = Options(**{field.name: getattr(arguments, field.name) for field in fields(Options)})
     wrong = _problems(options)
@@ -160,7 +160,7 @@ def _problems(options: Options) -> list[str]:
 
 
 def _environment() -> dict[str, Any]:
-    """What the launcher says, by field."""
+    """Return the launcher's settings, by field."""
     found: dict[str, Any] = {}
     for name, variable, kind in (
         ("output", "TRN_OUTPUT_DIR", Path),
@@ -181,7 +181,7 @@ def _environment() -> dict[str, Any]:
 
 
 def _spellings(name: str) -> list[str]:
-    """``--batch-size``, and ``--batch_size`` as older scripts have it."""
+    """Return both spellings: ``--batch-size``, and ``--batch_size`` as older scripts have it."""
     return list(dict.fromkeys([f"--{name.replace('_', '-')}", f"--{name}"]))
 
 

@@ -1,8 +1,8 @@
-"""Which example comes when: the same for any number of ranks, and from any step on, with nothing to remember.
+"""Order of the examples: the same for any number of ranks, and from any step on, with nothing to remember.
 
 The examples form an endless stream, a new permutation in each epoch. A step takes the next ``global_batch`` of them,
-and each rank its part. Where a training stands therefore follows from the number of the step, so nothing of it is in a
-checkpoint, and another number of ranks with the same global batch sees the same examples.
+and each rank its part. The position of a training therefore follows from the number of the step, so nothing of it is in
+a checkpoint, and another number of ranks with the same global batch sees the same examples.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ class Order:
     accumulate: int
     """Micro-batches of a step."""
     rank: int
-    """Among those that see different data."""
+    """Number among the ranks that see different data."""
     ranks: int
     is_arranged: bool = False
     """Whether the examples shuffle themselves in each epoch; they are then taken one after the other."""
@@ -37,7 +37,7 @@ class Order:
         return self.batch_size * self.accumulate * self.ranks
 
     def batches(self, first: int, last: int) -> Iterator[list[Position]]:
-        """This rank's micro-batches from one step to another, both included, in order.
+        """Yield this rank's micro-batches from one step to another, both included, in order.
 
         Args:
             first: a step, from 1.
@@ -50,13 +50,13 @@ class Order:
                 yield [self.position(number) for number in range(at, at + self.batch_size)]
 
     def position(self, number: int) -> Position:
-        """The example at a place of the stream, from 0."""
+        """Return the example at a place of the stream, from 0."""
         epoch, place = divmod(number, self.examples)
         return Position(epoch, place if self.is_arranged else permuted(place, self.examples, f"{self.seed} {epoch}"))
 
 
 def permuted(place: int, size: int, key: str) -> int:
-    """Where a number goes in a permutation of the numbers below ``size`` that the key chooses.
+    """Return the place of a number in a permutation of the numbers below ``size`` that the key chooses.
 
     A Feistel network on the next power of four, walked until it comes back below ``size``: no table of all examples,
     which 64 ranks would each hold and build anew in each epoch.
@@ -78,7 +78,7 @@ def _mixed(value: int, turn: int, key: str) -> int:
 
 
 def step_seed(seed: int, step: int, rank: int) -> int:
-    """For the random numbers of a step (dropout), 63 bits: what a step draws depends on nothing before it, so a
-    training that resumes goes on as if it had not stopped."""
+    """Return a seed for the random numbers of a step (dropout), 63 bits: they depend on nothing before the step,
+    so a training that resumes continues as if it had not stopped."""
     digest = hashlib.blake2b(f"{seed} {step} {rank}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1

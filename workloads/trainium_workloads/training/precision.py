@@ -1,4 +1,4 @@
-"""In which numbers a training computes.
+"""Number formats of a training.
 
 ========  =======================================  ======================================================
 option    CPU, GPU                                 Trainium
@@ -25,21 +25,22 @@ from trainium_workloads.training.options import Options
 
 
 def parameter_type(options: Options) -> torch.dtype:
-    """Of the parameters."""
+    """Return the type of the parameters."""
     in_hardware = options.backend in ("xla", "neuron")
     is_bf16 = options.precision == "bf16" and (in_hardware or options.stochastic_rounding)
     return torch.bfloat16 if is_bf16 else torch.float32
 
 
 def rounding(options: Options) -> Callable[[Tensor], Tensor]:
-    """How updated parameters become BF16: by chance, where it is asked for, and by the hardware where it can."""
+    """Return the function that makes BF16 of updated parameters: by chance, if asked for, and by the hardware
+    where it can."""
     if options.stochastic_rounding and options.backend in ("cpu", "cuda"):
         return round_stochastically
     return Tensor.bfloat16
 
 
 def autocast(options: Options, device: torch.device) -> AbstractContextManager[object]:
-    """Around a forward pass."""
+    """Return a context for a forward pass."""
     kind = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(options.precision)
     if kind is None or options.backend in ("xla", "neuron") or parameter_type(options) is torch.bfloat16:
         return nullcontext()
@@ -47,5 +48,5 @@ def autocast(options: Options, device: torch.device) -> AbstractContextManager[o
 
 
 def scaler(options: Options) -> torch.amp.GradScaler:
-    """Scales losses in FP16, whose gradients would vanish otherwise; without effect in other numbers."""
+    """Return a scaler of losses in FP16, where gradients would vanish otherwise; without effect in other numbers."""
     return torch.amp.GradScaler(options.backend, enabled=options.precision == "fp16" and options.backend == "cuda")

@@ -1,4 +1,4 @@
-"""How far a training is: its checkpoints, when the next is due, and which may be gone on from."""
+"""Progress of a training: its checkpoints, the time of the next, and a test of their fitness."""
 
 import os
 import sys
@@ -20,12 +20,12 @@ from trainium_workloads.training.refusal import NotSaved, Refusal
 from trainium_workloads.training.task import Fact
 
 ONLY_COMPILES = "NEURON_EXTRACT_GRAPHS_ONLY"
-"""Set by ``neuron_parallel_compile``: graphs are traced and compiled, and what they compute is made up."""
+"""Set by ``neuron_parallel_compile``: graphs are traced and compiled, and their results are made up."""
 
 
 @dataclass(frozen=True)
 class State:
-    """What changes as a training goes on."""
+    """State that changes during a training."""
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
@@ -34,7 +34,7 @@ class State:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What a checkpoint must agree on with the training that goes on from it."""
+    """Facts on which a checkpoint must agree with the training that resumes from it."""
 
     identity: Mapping[str, Fact]
     examples: int
@@ -45,7 +45,7 @@ class Fingerprint:
 
 
 def fingerprint(identity: Mapping[str, Fact], order: Order) -> Fingerprint:
-    """Of a training."""
+    """Return the fingerprint of a training."""
     together = order.batch_size * order.ranks
     return Fingerprint(identity, order.examples, order.seed, order.global_batch, together)
 
@@ -60,16 +60,16 @@ class Progress:
         self.last_saved = 0
         """Step of the newest complete checkpoint; 0 without one."""
         self.resumed_from: Checkpoint | None = None
-        """The one that the run goes on from; known in rank 0."""
+        """Checkpoint from which the run resumed; known in rank 0."""
 
     def resume(self, state: State) -> int:
-        """Puts the newest complete checkpoint into the state.
+        """Load the newest complete checkpoint into the state.
 
         Returns:
             Its step; 0 without one.
 
         Raises:
-            Refusal: it is of another training (the message says what differs), or none that is there is whole.
+            Refusal: it is of another training (the message names the differences), or all checkpoints are damaged.
         """
         found: Checkpoint | None = None
         if self._backend.rank == 0:
@@ -98,13 +98,13 @@ class Progress:
         return self.last_saved
 
     def is_due(self, step: int) -> bool:
-        """Whether a checkpoint is to be saved after this step."""
+        """Return whether a checkpoint is to be saved after this step."""
         every, seconds = self._options.checkpoint_every, self._options.checkpoint_seconds
         by_step = bool(every) and step % every == 0
         return by_step or (bool(seconds) and time.monotonic() - self._saved_at >= seconds)
 
     def save(self, step: int, state: State, metrics: Metrics, *, is_last: bool) -> None:
-        """Saves a checkpoint. One that cannot be written is said, and the training goes on, unless it was the last.
+        """Save a checkpoint. A failure is printed, and the training continues, unless the checkpoint was the last.
 
         Raises:
             NotSaved: the last could not be written.
@@ -141,7 +141,7 @@ class Progress:
 
 
 def _differences(theirs: Facts, mine: Fingerprint) -> list[str]:
-    """What keeps a training from going on from a checkpoint, each with what mends it."""
+    """Return the differences between a training and a checkpoint, each with its remedy."""
     wrong = []
     there = theirs["identity"]
     for name in sorted({*there, *mine.identity}):
@@ -162,6 +162,6 @@ def _differences(theirs: Facts, mine: Fingerprint) -> list[str]:
 
 
 def say(line: str) -> None:
-    """Prints a line at once; for rank 0."""
+    """Print a line at once; for rank 0."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()

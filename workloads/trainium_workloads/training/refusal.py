@@ -1,4 +1,4 @@
-"""Why a training ends before its time, in a line: what no restart mends, and what one may."""
+"""Errors that end a training before its time: permanent ones, and others that a restart may mend."""
 
 import os
 import sys
@@ -7,22 +7,22 @@ from contextlib import suppress
 from pathlib import Path
 
 EXIT_CODE = 78
-"""What ends the job for good instead of restarting its gang (EX_CONFIG of sysexits.h; the job's policy names it)."""
+"""Exit code that ends the job instead of restarting its gang (EX_CONFIG of sysexits.h; the job's policy names it)."""
 
 FILE = "TRN_REFUSED"
-"""Variable: a file to make as well, because torchrun ends with 1 whatever its ranks end with."""
+"""Variable: a file to make as well, because torchrun ends with 1 for every exit code of its ranks."""
 
 
 class Refusal(Exception):  # noqa: N818 - reads as what it is where it is raised
-    """What is wrong, where, and what mends it; no restart does."""
+    """Error that no restart mends: the message has its place and its remedy."""
 
 
 class NotSaved(Exception):  # noqa: N818 - reads as what it is where it is raised
-    """The last checkpoint could not be written: the job starts again from the one before."""
+    """The last checkpoint could not be written: the job starts again from the checkpoint before it."""
 
 
 def guarded(main: Callable[[], int]) -> int:
-    """Runs a script; a refusal becomes its line on standard error and exit code 78."""
+    """Run a script; a refusal becomes its line on standard error and exit code 78."""
     try:
         return main()
     except Refusal as refusal:

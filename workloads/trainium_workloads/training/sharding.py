@@ -1,8 +1,8 @@
-"""A model of which each rank has a part: PyTorch's FSDP2 (fully sharded data parallel), and tensor parallelism.
+"""A model with a part in each rank: PyTorch's FSDP2 (fully sharded data parallel), and tensor parallelism.
 
-The ranks form a grid: those of a row, neighbours on one node, divide each layer between them and see the same data;
-those of a column see different data, and each keeps a part of the row's parameters, gradients and optimizer state, all
-in FP32. A block's parameters are gathered when it runs, in the precision that is computed in.
+The ranks form a grid: ranks of a row, neighbours on one node, divide each layer between them and see the same data;
+ranks of a column see different data, and each keeps a part of the row's parameters, gradients and optimizer state, all
+in FP32. A block's parameters are gathered when it runs, in the precision of the computation.
 """
 
 import json
@@ -34,23 +34,23 @@ GradientSync = Literal["last", "each"]
 the whole model in FP32. ``each``: after every one, and a rank holds its part only."""
 
 Region = tuple[slice, ...]
-"""Of a tensor: a slice for each dimension."""
+"""Region of a tensor: a slice for each dimension."""
 
 _FACTS: Final = "facts.json"
 
 
 class Shardable(Protocol):
-    """What a model has to tell so that it can be divided."""
+    """Model that can be divided."""
 
     def blocks(self) -> Iterator[nn.Module]:
-        """What is gathered as a unit, in the order of the forward pass; the rest is gathered all the time."""
+        """Yield the units of gathering, in the order of the forward pass; the rest is gathered all the time."""
         ...
 
     def divide(self, mesh: DeviceMesh) -> None:
-        """Tensor parallelism: makes every parameter a tensor on the mesh, which has one dimension.
+        """Make every parameter a tensor on the mesh, which has one dimension, for tensor parallelism.
 
         Raises:
-            Refusal: the model cannot be divided by so many ranks.
+            Refusal: the model cannot be divided by the number of ranks.
         """
         ...
 
@@ -94,7 +94,7 @@ class Sharded:
         """
         check(options)
         _, rows = self.data_ranks(backend)
-        # Between the hosts, whatever the devices use: for files of checkpoints.
+        # Between the hosts, for all kinds of devices: for files of checkpoints.
         self._hosts = dist.new_group(backend="gloo")
         if self._tensor_parallel > 1:
             grid = (rows, self._tensor_parallel)
@@ -119,7 +119,7 @@ class Sharded:
         return nullcontext()
 
     def reduce(self, model: nn.Module, backend: Backend) -> None:
-        """Nothing: the backward pass of the last micro-batch did it."""
+        """Do nothing: the backward pass of the last micro-batch did it."""
 
     def clip(self, model: nn.Module, limit: float) -> Tensor:
         """See :class:`~.layout.Layout`. One sum over all ranks, of their parts' squares."""
@@ -143,8 +143,8 @@ class Sharded:
         facts: Facts,
         backend: Backend,
     ) -> Checkpoint | None:
-        """See :class:`~.layout.Layout`. Each rank writes a file of its own, and hashes it; rank 0 makes a checkpoint of
-        the directory when all are done."""
+        """See :class:`~.layout.Layout`. Each rank writes and hashes a file; rank 0 makes a checkpoint of the
+        directory when all are done."""
         is_first = backend.rank == 0
         begun, fault = _tried(lambda: str(checkpoints.begin_directory(step))) if is_first else ("", "")
         begun, fault = json.loads(backend.share(json.dumps([begun, fault])))
@@ -164,7 +164,7 @@ class Sharded:
     def _write(
         self, part: Path, model: nn.Module, optimizer: torch.optim.Optimizer, facts: Facts | None, rank: int
     ) -> dict[str, str]:
-        """Writes this rank's files (with facts those of all, too); SHA-256 of each."""
+        """Write this rank's files, with facts also the common files; return the SHA-256 of each."""
         own_model, own_optimizer = get_state_dict(model, optimizer)
         with warnings.catch_warnings():
             # PyTorch's writer warns of itself, in each rank.
@@ -187,7 +187,7 @@ class Sharded:
         return dict(json.loads((checkpoint / _FACTS).read_text(encoding="utf-8")))
 
     def load(self, checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer, backend: Backend) -> None:
-        """See :class:`~.layout.Layout`. It may be of any number of ranks: each reads what its part overlaps."""
+        """See :class:`~.layout.Layout`. It may be of any number of ranks: each reads the overlap with its part."""
         own_model, own_optimizer = get_state_dict(model, optimizer)
         state = {"model": own_model, "optimizer": own_optimizer}
         distributed_checkpoint.load(state, storage_reader=FileSystemReader(checkpoint), process_group=self._hosts)
@@ -195,7 +195,7 @@ class Sharded:
 
 
 def check(options: Options) -> None:
-    """Whether a training can be sharded; asked before anything is started.
+    """Check that a training can be sharded; called before anything is started.
 
     Raises:
         Refusal: FSDP2 cannot be used with these options.
@@ -207,26 +207,26 @@ def check(options: Options) -> None:
         )
     if options.precision in ("fp16", "fp8"):
         raise Refusal(f"--sharding full has no --precision {options.precision}: use bf16")
-    # On Trainium the variable for it is set for every job, and only means what the hardware does to casts.
+    # On Trainium the variable for it is set for every job, and only changes the hardware's casts.
     if options.stochastic_rounding and options.backend in ("cpu", "cuda"):
         raise Refusal("--sharding full keeps its parameters in FP32 and needs no --stochastic-rounding: leave it out")
 
 
 def local_part(tensor: Tensor) -> Tensor:
-    """What of a tensor lies in this rank; changes to it are changes to the tensor."""
+    """Return this rank's part of a tensor; changes to it are changes to the tensor."""
     data = tensor.detach()
     local: Tensor = data.to_local() if isinstance(data, DTensor) else data
     return local
 
 
 def region_of(tensor: Tensor) -> Region:
-    """Where in the whole tensor this rank's part lies."""
+    """Return the region of this rank's part in the whole tensor."""
     if not isinstance(tensor, DTensor):
         return tuple(slice(0, size) for size in tensor.shape)
     mesh, coordinate = tensor.device_mesh, tensor.device_mesh.get_coordinate()
     assert coordinate is not None
     spans = [(0, size) for size in tensor.shape]
-    # Rows divided a layer before FSDP divided what each of them has, so the inner dimension of the mesh comes first.
+    # Rows divided a layer before FSDP divided each row's part, so the inner dimension of the mesh comes first.
     for number in reversed(range(mesh.ndim)):
         dimension = getattr(tensor.placements[number], "dim", None)
         if dimension is None:
@@ -241,7 +241,7 @@ def region_of(tensor: Tensor) -> Region:
 
 
 def _copies(tensor: Tensor) -> int:
-    """How many ranks have the same part."""
+    """Return the number of ranks with the same part."""
     copies = 1
     if isinstance(tensor, DTensor):
         for number, placement in enumerate(tensor.placements):
@@ -250,7 +250,7 @@ def _copies(tensor: Tensor) -> int:
 
 
 def _tried(write: Callable[[], Any]) -> tuple[Any, str]:
-    """What it gives, or why it could not write."""
+    """Return the result, or the reason why it could not be written."""
     try:
         return write(), ""
     except (OSError, CheckpointException) as error:

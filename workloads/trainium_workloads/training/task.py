@@ -1,4 +1,4 @@
-"""What one training brings to the loop that all share."""
+"""Interface of a training for the common loop."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Protocol
 from torch import Tensor, nn
 
 Batch = dict[str, Tensor]
-"""A micro-batch: tensors whose first dimension is the examples, of the same shapes each time, because an accelerator
+"""A micro-batch: tensors with the examples in their first dimension, of the same shapes each time: an accelerator
 compiles a graph for each shape."""
 
 Fact = int | float | str | bool
@@ -33,14 +33,14 @@ class Examples(Protocol):
     def __len__(self) -> int: ...
 
     def __getitems__(self, positions: Sequence[Position]) -> Batch:
-        """A micro-batch on the CPU. Whatever is random in it follows from the positions (and a seed of the examples)
-        alone, so that a training that resumes sees what it would have seen."""
+        """Return a micro-batch on the CPU. Its random parts follow from the positions (and a seed of the
+        examples) alone, so that a training that resumes sees the same values."""
         ...
 
 
 @dataclass(frozen=True)
 class Loss:
-    """What a micro-batch gave."""
+    """Loss of a micro-batch."""
 
     total: Tensor
     """A scalar to call ``backward`` on: the mean over the micro-batch."""
@@ -49,24 +49,25 @@ class Loss:
 
 
 class Task(Protocol):
-    """A training: what is learnt from what."""
+    """A training: model, examples and loss."""
 
     @property
     def identity(self) -> Mapping[str, Fact]:
-        """What a checkpoint must agree on to be this model's: name, sizes, vocabulary."""
+        """Facts on which a checkpoint must agree to be this model's: name, sizes, vocabulary."""
         ...
 
     @property
     def tokens_per_example(self) -> int:
-        """Of an example, padding included; for the rate. 1 where examples are no text."""
+        """Tokens of an example, padding included; for the rate. 1 where examples are no text."""
         ...
 
     def model(self) -> nn.Module:
-        """On the CPU in FP32, initialized, the same in every rank: the loop has seeded the generators."""
+        """Return the model on the CPU in FP32, initialized, the same in every rank: the loop has seeded the
+        generators."""
         ...
 
     def examples(self) -> Examples:
-        """What it learns from.
+        """Return the examples.
 
         Raises:
             Refusal: the data is not there, or has not the shape that the model needs.
@@ -74,10 +75,10 @@ class Task(Protocol):
         ...
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
-        """Forward pass of a micro-batch; no value is fetched from the device here."""
+        """Return the loss of a micro-batch's forward pass; no value is fetched from the device here."""
         ...
 
 
 def parameter_count(model: nn.Module) -> int:
-    """Of all tensors that are learnt; one that is used twice counts once."""
+    """Return the number of learnt parameters; a tensor that is used twice counts once."""
     return sum(each.numel() for each in model.parameters())

@@ -15,17 +15,17 @@ from trainium_workloads.training.progress import State
 from trainium_workloads.training.task import Batch, Task
 
 _EVERY_RANK = -1
-"""In place of a rank's number, for what all draw alike."""
+"""In place of a rank's number, for random numbers that all ranks share."""
 
 
 @dataclass(frozen=True)
 class Values:
-    """Of an update; on the device until they are fetched."""
+    """Values of an update; on the device until they are fetched."""
 
     tensors: dict[str, Tensor]
 
     def fetched(self) -> dict[str, float]:
-        """Waits for the device, once for all."""
+        """Return the values, after waiting for the device once for all."""
         together = torch.stack([each.detach().float().reshape(()) for each in self.tensors.values()])
         return dict(zip(self.tensors, together.cpu().tolist(), strict=True))
 
@@ -45,7 +45,7 @@ class Updates:
         """Of the last update."""
 
     def make(self, step: int, batches: Iterator[Batch]) -> Values:
-        """Makes an update of the next micro-batches; what they gave."""
+        """Make an update of the next micro-batches; return their values."""
         options, model = self._options, self._model
         sums: dict[str, Tensor] = {}
         for micro in range(options.accumulate):
@@ -71,7 +71,7 @@ class Updates:
 
 
 class _Scaled:
-    """Steps in FP16: an update whose gradients overflowed is left out, and the scale lowered."""
+    """Updater in FP16: it leaves out an update with overflowed gradients, and lowers the scale."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler) -> None:
         self._optimizer, self._scaler = optimizer, scaler

@@ -348,6 +348,7 @@ def test_save_refuses_a_read_only_file(trn: Run, project: Project, tmp_path: Pat
     assert guarded.read_text() == "old"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [["--json"], []])
 def test_a_full_disk_is_one_sentence(project: Project, how: list[str]) -> None:
     if not Path("/dev/full").exists():

@@ -39,6 +39,7 @@ def _json(trn: Run, copy: Path, *arguments: object) -> tuple[int, dict[str, Any]
     return result.exit_code, json.loads(result.stdout)
 
 
+@pytest.mark.slow
 def test_a_version_is_shown_then_written(trn: Run, copy: Path) -> None:
     before = (copy / "Pulumi.dev.yaml").read_text()
     code, data = _json(trn, copy, "--to", "1.36")
@@ -64,6 +65,7 @@ def test_a_version_is_shown_then_written(trn: Run, copy: Path) -> None:
     assert data["kubernetes"] == [{"version": "1.36", "standardEnd": "2027-08-02", "extendedEnd": "2028-08-02"}]
 
 
+@pytest.mark.slow
 def test_nodes_are_kept_and_brought_later(trn: Run, copy: Path) -> None:
     assert trn("upgrade", "--directory", copy, "--to", "1.36", "--keep-nodes", "--write").exit_code == 0
     after = (copy / "Pulumi.dev.yaml").read_text()
@@ -74,12 +76,14 @@ def test_nodes_are_kept_and_brought_later(trn: Run, copy: Path) -> None:
     assert [each["path"] for each in data["settings"]] == [f"nodeGroups[{index}].kubernetesVersion" for index in (0, 1)]
 
 
+@pytest.mark.slow
 def test_a_capacity_block_does_not_stop_an_upgrade_that_keeps_its_nodes(trn: Run, copy: Path) -> None:
     (copy / "Pulumi.dev.yaml").write_text(BLOCK)
     assert trn("upgrade", "--directory", copy, "--to", "1.36").exit_code == 1
     assert trn("upgrade", "--directory", copy, "--to", "1.36", "--keep-nodes").exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_running_capacity_block_stops_it(trn: Run, copy: Path) -> None:
     (copy / "Pulumi.dev.yaml").write_text(BLOCK)
     result = trn("upgrade", "--directory", copy, "--ami", "1.35.6-20260901", "--write")

@@ -16,6 +16,8 @@ from trainium_eks.jobs.objects.job import CompileCache, Program, TrainingJob
 from trainium_eks.jobs.objects.resources import local_share
 from trainium_eks.model.catalogue.instances import CATALOGUE
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[4]
 COMPONENT = ROOT / "workloads" / "torchx_components.py"
 
@@ -35,7 +37,7 @@ json.dump(kubernetes.sanitize_for_serialization(made.request.resource), sys.stdo
 
 def _pythons() -> dict[str, str]:
     """Interpreter of each TorchX that is here, by its version."""
-    named = [Path(each) for each in os.environ.get("TRN_TORCHX", "").split(os.pathsep) if each]
+    named = [Path(each) for each in os.environ.get("TRN_TORCHX", "").split(os.pathsep) if Path(each).is_file()]
     on_path = shutil.which("torchx")
     found = {}
     for program in [*named, *([Path(on_path)] if on_path else [])]:

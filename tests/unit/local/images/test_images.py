@@ -77,6 +77,7 @@ def test_an_image_is_made_from_requirements_and_found_by_name_and_by_tag(wheel: 
     assert images.find("local/mine:000000000000") is None
 
 
+@pytest.mark.slow
 def test_the_newest_of_a_name_is_found_and_the_older_by_its_tag(wheel: Path) -> None:
     older = images.make(Recipe("mine", str(wheel)))
     newer = images.make(Recipe("mine", ""))
@@ -130,6 +131,7 @@ def test_the_recipe_of_torch_comes_with_the_library() -> None:
         known_recipe("jax")
 
 
+@pytest.mark.slow
 def test_the_large_requirement_comes_from_an_index_of_its_own_and_the_rest_from_pips(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +145,7 @@ def test_the_large_requirement_comes_from_an_index_of_its_own_and_the_rest_from_
     assert python_of(image, "import torch, rest; print(torch.version, rest.version)") == "1.0 2.0"
 
 
+@pytest.mark.slow
 def test_where_that_index_is_not_reachable_pips_own_is_asked_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +161,7 @@ def test_where_that_index_is_not_reachable_pips_own_is_asked_for_it(
     assert any("trying pip's own index" in line for line in said)
 
 
+@pytest.mark.slow
 def test_an_index_without_the_large_requirement_is_told_from_other_failures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +177,7 @@ def test_an_index_without_the_large_requirement_is_told_from_other_failures(
     assert not isinstance(caught.value, NotOffered)
 
 
+@pytest.mark.slow
 def test_what_only_adds_to_an_older_image_takes_over_its_packages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pulumi
 import pytest
 import yaml
+from tables import first_of_each
 
 from trainium_eks.cli.environment.plan import render, report
 from trainium_eks.model.alerts import AlertSettings
@@ -132,7 +133,12 @@ def verdicts(
     return found, "\n".join(f"{risk.what} {risk.note} {risk.resource.name} {risk.paths}" for risk in compared.risks)
 
 
-@pytest.mark.parametrize("edit", EDITS, ids=[f"{'+'.join(keys(each))[:60]}-{n}" for n, each in enumerate(EDITS)])
+ONE_A_VERDICT = first_of_each(
+    EDITS, lambda edit: (edit["there"], edit["back"]), lambda edit: f"{'+'.join(keys(edit))[:60]}-{EDITS.index(edit)}"
+)
+
+
+@pytest.mark.parametrize("edit", ONE_A_VERDICT)
 def test_an_edit_has_its_verdict_in_plan_comment_and_preview(
     edit: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

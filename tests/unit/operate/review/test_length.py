@@ -35,6 +35,7 @@ def _review(before: Graph, after: Graph) -> Review:
     return Review("trainium-eks", "dev", "offline", "main", comparison=review.of_plans(before, after))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "platform"), [(60, "github"), (60, "gitlab"), (60, "bitbucket"), (800, "github")])
 def test_a_huge_change_is_cut_in_the_middle(count: int, platform: str) -> None:
     before, after = _many(count, "old"), _many(count, "new-é")

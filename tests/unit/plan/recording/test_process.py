@@ -209,6 +209,7 @@ def test_a_program_that_computes_without_end_is_stopped_and_says_where_it_was(tm
     assert place.endswith("in spin")
 
 
+@pytest.mark.slow
 def test_a_process_that_cannot_even_say_so_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_GRACE_SECONDS", 0.0)
     program = "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\n"
@@ -292,7 +293,7 @@ def test_an_interrupt_ends_the_program_too(tmp_path: Path) -> None:
 
 
 def test_an_old_checkout_is_recorded_by_its_own_package(tmp_path: Path) -> None:
-    package = tmp_path / "trainium_eks" / "graph" / "recording"
+    package = tmp_path / "trainium_eks" / "plan" / "recording"
     package.mkdir(parents=True)
     for place in (package, package.parent, package.parent.parent):
         (place / "__init__.py").write_text("")

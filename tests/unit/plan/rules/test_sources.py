@@ -9,6 +9,7 @@ import pytest
 from rule_faults import put
 from rule_programs import environment
 
+from trainium_eks import model
 from trainium_eks.model.catalogue import lustre
 from trainium_eks.model.config import cluster, network, storage
 from trainium_eks.model.config.storage import FileSystemConfig
@@ -16,7 +17,7 @@ from trainium_eks.model.validation import limits
 from trainium_eks.model.validation.config_model import read
 from trainium_eks.plan.rules import RULES, judge
 
-MODEL = Path(cluster.__file__).parent
+PACKAGE = Path(model.__file__).parent.parent
 
 
 def status(rule: str, path: str, value: object) -> str:
@@ -68,17 +69,17 @@ def test_steps_with_efa_are_the_same_to_judge_and_rule(throughput: int, off: int
 def test_a_rule_that_the_config_is_judged_by_too_names_the_judge_it_is_independent_of() -> None:
     explained = {rule.id: rule.explanation for rule in RULES}
     named = {
-        (keyword.value.value, source.name)
-        for source in MODEL.glob("*.py")
+        (keyword.value.value, source.relative_to(PACKAGE).as_posix())
+        for source in (PACKAGE / "model").rglob("*.py")
         for call in ast.walk(ast.parse(source.read_text()))
         if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Problem"
         for keyword in call.keywords
         if keyword.arg == "rule" and isinstance(keyword.value, ast.Constant)
     }
     assert {id_ for id_, _ in named} >= {"R02", "R29", "R58", "R68"}
-    assert [(id_, file) for id_, file in named if f"Independent of `model/{file}`" not in explained[id_]] == []
-    mentioned = {file for text in explained.values() for file in re.findall(r"`model/(\w+\.py)`", text)}
-    assert [file for file in mentioned if not (MODEL / file).is_file()] == []
+    assert [(id_, file) for id_, file in named if f"Independent of `{file}`" not in explained[id_]] == []
+    mentioned = {file for text in explained.values() for file in re.findall(r"`(model/[\w/]+\.py)`", text)}
+    assert [file for file in mentioned if not (PACKAGE / file).is_file()] == []
 
 
 def test_log_types_are_all_of_eks() -> None:

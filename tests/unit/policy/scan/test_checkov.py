@@ -20,6 +20,8 @@ from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording.process import record
 from trainium_eks.plan.recording.project import StackSettings
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[4]
 PROGRAM = checkov.find()
 needs_checkov = pytest.mark.skipif(

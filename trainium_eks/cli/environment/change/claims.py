@@ -1,4 +1,4 @@
-"""What an update takes from running jobs: claims that go, and the pods that still hold them.
+"""Volume claims that an update deletes, and the pods that still hold them.
 
 Kubernetes keeps a deleted claim for as long as a pod that mounts it exists. The engine waits five minutes for that and
 fails; the claim is then marked as deleted for good. So ``trn deploy up`` looks ahead and does not start.
@@ -24,10 +24,10 @@ TAKES_AWAY = ("delete", "replace", "delete-replaced")
 """Steps of a preview after which the old object is gone."""
 
 NOT_FOR_PREVIEW = ("--yes", "-y", "--skip-preview", "-f", "--json", "-j")
-"""Arguments of ``pulumi up`` that say nothing about what changes."""
+"""Arguments of ``pulumi up`` that do not affect the changes."""
 
 PAUSE_SECONDS = 5.0
-"""Between two looks at the pods."""
+"""Seconds between two reads of the pods."""
 
 _SHOWN = 5
 """Pods of a claim that are named; the others are counted."""
@@ -55,7 +55,7 @@ class Holder:
     phase: str
     """``Running``, or ``Succeeded`` and ``Failed`` for a finished one."""
     owner: str
-    """What makes it, as kubectl takes it: ``job.batch.volcano.sh/bert``; ``pod/…`` when nothing does."""
+    """Controller of the pod, as kubectl takes it: ``job.batch.volcano.sh/bert``; ``pod/…`` without a controller."""
 
 
 Ask = Callable[[Iterable[Claim]], tuple[Holder, ...]]
@@ -67,13 +67,13 @@ Raises:
 
 
 def leaving(preview: Mapping[str, Any]) -> tuple[Claim, ...]:
-    """The claims that an update takes away and that a team's pods may hold.
+    """Return the claims that an update deletes and that a team's pods may hold.
 
-    A claim that something else which goes is made from is left out: that is the stack's own job, and the engine deletes
-    it first.
+    A claim that another deleted resource depends on is left out: that resource is the stack's own job, and the engine
+    deletes it first.
 
     Args:
-        preview: what ``pulumi preview --json`` printed.
+        preview: output of ``pulumi preview --json``.
     """
     gone = {
         step["urn"]: step["oldState"]
@@ -97,10 +97,10 @@ def leaving(preview: Mapping[str, Any]) -> tuple[Claim, ...]:
 
 
 def ahead(project: Path, stack: str, arguments: Sequence[str]) -> tuple[Claim, ...]:
-    """The claims that ``pulumi up`` would take away; none where the stack has none yet.
+    """Return the claims that ``pulumi up`` would delete; empty where the stack has no claims yet.
 
     Raises:
-        Failure: when pulumi does not say.
+        Failure: when pulumi does not answer.
     """
     exported = _pulumi(project, "stack", "export", "--stack", stack)
     resources = (exported.get("deployment") or {}).get("resources") or ()
@@ -111,7 +111,7 @@ def ahead(project: Path, stack: str, arguments: Sequence[str]) -> tuple[Claim, .
 
 
 def ask_cluster(project: Path, stack: str) -> Ask:
-    """Asks the stack's cluster, with the kubeconfig of its outputs."""
+    """Return a function that reads the holders from the stack's cluster, with the kubeconfig of the stack's outputs."""
 
     def ask(claims: Iterable[Claim]) -> tuple[Holder, ...]:
         # The Kubernetes client takes most of a second to import.
@@ -130,7 +130,7 @@ def ask_cluster(project: Path, stack: str) -> Ask:
 
 
 def holders(claim: Claim, pods: Iterable[Mapping[str, Any]]) -> tuple[Holder, ...]:
-    """The pods of its namespace that hold a claim, by name."""
+    """Return the pods of the claim's namespace that hold the claim, by name."""
     from trainium_eks.local.objects.holders import holding
 
     found = []
@@ -143,13 +143,13 @@ def holders(claim: Claim, pods: Iterable[Mapping[str, Any]]) -> tuple[Holder, ..
 
 
 def told(claims: Sequence[Claim]) -> str:
-    """What becomes of the claims, for whoever starts the update."""
+    """Return a message that lists the claims an update deletes."""
     lines = [f"  {claim}{' (with its namespace and pods)' if claim.with_namespace else ''}" for claim in claims]
     return "\n".join(["This update deletes claims of the shared file system:", *lines])
 
 
 def refusal(found: Sequence[Holder]) -> str:
-    """Why the update is not started, and what frees the claims."""
+    """Return the message that refuses the update and lists the commands that free the claims."""
     lines = ["Pods hold them, so the update is not started. Finished pods hold claims too."]
     lines += [f"  {line}" for line in _listed(found)]
     lines.append("  Let the jobs finish, then delete them (what they wrote stays as long as the file system):")
@@ -161,7 +161,7 @@ def refusal(found: Sequence[Holder]) -> str:
 
 
 def wait(claims: Sequence[Claim], ask: Ask, say: Callable[[str], None]) -> None:
-    """Returns when no pod holds the claims any more; says who does, whenever that changes.
+    """Wait until no pod holds the claims; report the pods whenever they change.
 
     Raises:
         Failure: when the cluster cannot be asked.
@@ -176,7 +176,7 @@ def wait(claims: Sequence[Claim], ask: Ask, say: Callable[[str], None]) -> None:
 
 
 def _listed(found: Sequence[Holder]) -> list[str]:
-    """A line for each claim."""
+    """Return one line for each claim."""
     lines = []
     for claim in dict.fromkeys(each.claim for each in found):
         pods = [f"{each.pod} ({each.phase})" for each in found if each.claim == claim]
@@ -186,7 +186,7 @@ def _listed(found: Sequence[Holder]) -> list[str]:
 
 
 def _for_kubectl(owner: Mapping[str, Any] | None) -> str:
-    """``job.batch.volcano.sh/bert`` of an owner reference; empty of none."""
+    """Return ``job.batch.volcano.sh/bert`` for an owner reference; empty for None."""
     if owner is None:
         return ""
     group = str(owner.get("apiVersion", "")).rpartition("/")[0]
@@ -200,7 +200,7 @@ def _metadata(state: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _pulumi(project: Path, *arguments: str) -> Mapping[str, Any]:
-    """What a command of pulumi's prints as JSON."""
+    """Return the JSON that a command of pulumi prints."""
     done = subprocess.run(["pulumi", *arguments], cwd=project, capture_output=True, text=True, check=False)
     start = done.stdout.find("{")
     try:

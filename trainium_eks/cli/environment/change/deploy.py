@@ -1,4 +1,4 @@
-"""``trn deploy preview|up|destroy``: the real ``pulumi``, after checking what it needs and saying what it costs."""
+"""``trn deploy preview|up|destroy``: checks of tools, cost and account, and then the real ``pulumi``."""
 
 import os
 import re
@@ -72,19 +72,19 @@ TOOLS = (
 
 
 def complaints(tools: Sequence[Tool] = TOOLS) -> list[str]:
-    """What is missing on this machine, each with how to get it."""
+    """Return the unusable tools of this machine, each with its remedy."""
     return [complaint for tool in tools if (complaint := tool.complaint()) is not None]
 
 
 def cost_line(graph: Graph) -> str:
-    """What the environment costs while it runs."""
+    """Return a line with the running cost of the environment."""
     bill = cost.estimate(graph)
     line = f"{graph.stack}: about ${bill.hourly_usd:,.2f} an hour, ${bill.monthly_usd:,.0f} a month at desired sizes"
     return f"{line}; no price known for {', '.join(bill.unknown)}" if bill.unknown else line
 
 
 def data_lines(graph: Graph) -> list[str]:
-    """What holds data, and what a destroy does to each: refused, kept, backed up or lost."""
+    """Return a line for each resource with data and its fate at a destroy: protected, kept, backed up or lost."""
     holding = []
     for resource in graph.resources:
         holds = registry.of(resource).holds if resource.custom else None
@@ -94,11 +94,11 @@ def data_lines(graph: Graph) -> list[str]:
 
 
 def fate(resource: Resource, when_deleted: Callable[[Resource], str]) -> str:
-    """What ``pulumi destroy`` does to a resource that holds data.
+    """Return the fate of a resource with data at a ``pulumi destroy``.
 
     Args:
-        resource: it.
-        when_deleted: what its type's row says of one that is neither protected nor retained.
+        resource: a resource of a type that holds data.
+        when_deleted: its type's answer for a resource that is neither protected nor retained.
     """
     if resource.options.protect:
         return "protected: kept until `production` (or `protect`) is lifted and applied"
@@ -111,10 +111,10 @@ SKIP_PREVIEW = ("--skip-preview", "-f")
 
 
 def refusal(operation: str, graph: Graph, arguments: Sequence[str]) -> str | None:
-    """Why an operation is not started; None when it may be.
+    """Return the reason why an operation is not started; None when it may be.
 
-    Without a preview Pulumi deletes all that is not protected before it comes to what is: of a production stack it
-    would leave the file system and nothing to use it with (seen on a real engine).
+    Without a preview Pulumi deletes all unprotected resources before it comes to the protected ones: of a production
+    stack it would leave the file system and nothing to use it with (seen on a real engine).
     """
     if operation != "destroy":
         return None
@@ -131,21 +131,21 @@ def refusal(operation: str, graph: Graph, arguments: Sequence[str]) -> str | Non
 
 
 WAIT = "--wait-for-pods"
-"""Of ``up``: wait until no pod holds a claim that goes. Ours, not pulumi's."""
+"""Option of ``up``: wait until no pod holds a deleted claim. Ours, not pulumi's."""
 
 
 SKIP_CHECK = "--skip-check"
-"""Of ``up``: begin without asking AWS whether the stack gets what it needs. Ours, not pulumi's."""
+"""Option of ``up``: begin without the checks of ``trn check``. Ours, not pulumi's."""
 
 CONFIRMED = ("--yes", "-y", "--non-interactive")
 """Arguments with which pulumi asks nothing, and so we do not."""
 
 
 def check_account(graph: Graph) -> None:
-    """Stops before an update that AWS would let fail; what is good to know is shown.
+    """Stop before an update that would fail on AWS; print the failed checks and the warnings.
 
     Raises:
-        SystemExit: 1 with what fails and what mends it.
+        SystemExit: 1 when a check fails.
     """
     from trainium_eks.cli.environment.check import check, render_check
 
@@ -159,7 +159,7 @@ def check_account(graph: Graph) -> None:
 
 
 def confirm_cost(graph: Graph, arguments: Sequence[str]) -> None:
-    """Asks whether the environment may cost what it does; only where pulumi would ask, too: at a terminal.
+    """Ask at a terminal whether the environment may cost its hourly price; ask only where pulumi would ask, too.
 
     Raises:
         SystemExit: 1 when it may not.
@@ -173,10 +173,10 @@ def confirm_cost(graph: Graph, arguments: Sequence[str]) -> None:
 
 
 def spare_jobs(graph: Graph, directory: Path, arguments: Sequence[str], *, patient: bool) -> None:
-    """Stops before an update that pods would hold up half-way; with ``patient``, waits for them.
+    """Stop before an update that pods would hold up half-way; with ``patient``, wait for them.
 
     Raises:
-        SystemExit: 1 with the claims, the pods that hold them and what frees them.
+        SystemExit: 1 with the claims, the pods that hold them and the commands that free them.
     """
     ask = claims.ask_cluster(directory, graph.stack)
     try:
@@ -188,7 +188,7 @@ def spare_jobs(graph: Graph, directory: Path, arguments: Sequence[str], *, patie
     if not going:
         return
     typer.echo(claims.told(going))
-    # With its namespace a claim goes, and its pods end: that is what was asked for.
+    # With its namespace a claim goes, and its pods end: the request implies that.
     held = [claim for claim in going if not claim.with_namespace]
     try:
         if patient:
@@ -204,7 +204,7 @@ def spare_jobs(graph: Graph, directory: Path, arguments: Sequence[str], *, patie
 
 
 def _prepared(graph: Graph, directory: Path, arguments: Sequence[str]) -> list[str]:
-    """Shows and does what comes before a destroy; the arguments that are pulumi's."""
+    """Show and run the steps before a destroy; return the arguments for pulumi."""
     from trainium_eks.cli.environment.change import destroy
 
     try:
@@ -214,10 +214,10 @@ def _prepared(graph: Graph, directory: Path, arguments: Sequence[str]) -> list[s
 
 
 def run(operation: str, graph: Graph, directory: Path, arguments: Sequence[str]) -> NoReturn:
-    """Replaces this process by ``pulumi``; returns only by an exception.
+    """Replace this process by ``pulumi``; return only by an exception.
 
     Raises:
-        SystemExit: 2 with what is missing on this machine, 1 with why the operation is refused.
+        SystemExit: 2 with the tools missing on this machine, 1 with the reason of a refusal.
     """
     patient = WAIT in arguments
     unchecked = SKIP_CHECK in arguments

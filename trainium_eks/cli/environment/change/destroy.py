@@ -1,4 +1,4 @@
-"""What comes before ``pulumi destroy``: what goes on costing money, which jobs end, and what S3 still lacks."""
+"""Steps before ``pulumi destroy``: the lasting costs, the jobs that end, and the export to S3."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,7 +35,7 @@ CLUSTER = "aws:eks/cluster:Cluster"
 
 @dataclass(frozen=True)
 class Wishes:
-    """Our own arguments of a destroy, and whether it may ask."""
+    """Our own arguments of a destroy, and whether the command may ask."""
 
     export: bool
     minutes: float
@@ -44,10 +44,10 @@ class Wishes:
 
     @staticmethod
     def of(arguments: Sequence[str]) -> "tuple[Wishes, list[str]]":
-        """The wishes, and the arguments that are pulumi's.
+        """Return the wishes, and the arguments for pulumi.
 
         Raises:
-            Failure: for a time that is none.
+            Failure: the time limit is not a number of minutes in its range.
         """
         minutes = DEFAULT_MINUTES
         for each in arguments:
@@ -76,7 +76,7 @@ def _minutes(text: str) -> float:
 
 
 def prepare(graph: Graph, project: Path, arguments: Sequence[str]) -> list[str]:
-    """Does what has to be done before a stack is destroyed; the arguments that are pulumi's.
+    """Run the steps before a stack is destroyed; return the arguments for pulumi.
 
     Raises:
         Failure: jobs run and nobody agreed, or something could not be exported.
@@ -105,7 +105,7 @@ def prepare(graph: Graph, project: Path, arguments: Sequence[str]) -> list[str]:
 
 
 def goes_on_costing(graph: Graph) -> Iterator[str]:
-    """What stays after the stack, each with its price: us-east-1's list prices."""
+    """Yield a line for each resource that outlives the stack, with its list price in us-east-1."""
     for each in graph.resources:
         kept = each.options.retain_on_delete or each.options.protect
         if kept and each.type == "aws:kms/key:Key":
@@ -126,7 +126,7 @@ def _backed_up(file_system: Resource) -> bool:
 
 
 def running_jobs(stack: str, project: Path) -> list[str] | None:
-    """The jobs of all teams that have not ended, ``namespace/name``; None when the cluster cannot be asked."""
+    """Return the jobs of all teams that have not ended, ``namespace/name``; None when the cluster cannot be asked."""
     from trainium_eks.cli.shared.cluster_access import kubeconfig_file
     from trainium_eks.jobs.explain.watched import watched
     from trainium_eks.jobs.objects.forms import KINDS
@@ -153,7 +153,7 @@ def running_jobs(stack: str, project: Path) -> list[str] | None:
 
 
 def agree_to_end(jobs: Sequence[str] | None, wishes: Wishes) -> None:
-    """Goes on only when whoever destroys knows what it ends.
+    """Return when no jobs run, or when the caller agrees that they end.
 
     Raises:
         Failure: nobody agreed.
@@ -178,7 +178,7 @@ def agree_to_end(jobs: Sequence[str] | None, wishes: Wishes) -> None:
 
 
 def export(state: StackState, stack: str, project: Path, wishes: Wishes) -> None:
-    """Exports the file systems that are linked to a bucket, and says what is lost otherwise.
+    """Export the file systems that are linked to a bucket, or name the data that is lost without an export.
 
     Raises:
         Failure: something may be in a file system alone.

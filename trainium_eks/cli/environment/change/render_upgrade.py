@@ -1,4 +1,4 @@
-"""An upgrade for people: until when versions are supported, what happens in which order, and the lines to change."""
+"""An upgrade for people: the ends of support, the steps in order, and the lines to change."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ from trainium_eks.plan.resource_types.rows import eks
 
 
 def sections(made: Upgrade) -> Iterator[RenderableType]:
-    """The parts, in order."""
+    """Yield the parts, in order."""
     yield Group(Text(f"Upgrade of {made.stack}", "bold"), *(_indented(line) for line in support_lines(made)))
     if not made.settings:
         yield Text(as_typed(_what_next(made)))
@@ -71,7 +71,7 @@ def _step(number: int, step: Step) -> RenderableType:
 
 
 def _values(step: Step) -> str:
-    """The versions that change; what only follows from another change is told by its name."""
+    """Return the versions that change; a value computed from another change is shown as new."""
     return ", ".join(
         f"{path.path}: new" if path.cause else f"{path.before} → {path.after}"
         for path in sorted(step.change.paths, key=lambda path: path.path != "version")

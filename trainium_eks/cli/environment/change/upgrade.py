@@ -41,7 +41,7 @@ class UpgradeOptions:
 
 
 def run(options: UpgradeOptions) -> int:
-    """``trn upgrade``; the exit code."""
+    """Run ``trn upgrade``; return the exit code."""
     try:
         made = _make(options)
         if options.write and made.settings:
@@ -91,7 +91,7 @@ def _make(options: UpgradeOptions) -> Upgrade:
 
 
 def _recorded(directory: Path, stack: str, adjust: Callable[[StackSettings], StackSettings]) -> tuple[Graph, Graph]:
-    """The program with the config as it is, and as it would be; each in a process of its own."""
+    """Return the graphs of the present and the upgraded config, recorded in two processes at the same time."""
     with ThreadPoolExecutor(2) as pool:
         now = pool.submit(recording.record, directory, stack)
         then = pool.submit(recording.record, directory, stack, adjust=adjust)
@@ -106,7 +106,7 @@ def _recorded(directory: Path, stack: str, adjust: Callable[[StackSettings], Sta
 
 
 def _config(project: Project, stack: str) -> StackConfig:
-    """The stack's config as it is.
+    """Return the stack's present config.
 
     Raises:
         Failure: the config is not of the shape that this library's program reads.
@@ -129,7 +129,7 @@ def _changed(project: Project, stack: str, wanted: tuple[Setting, ...]) -> Stack
 
 
 def _adjust(project: Project, wanted: tuple[Setting, ...]) -> Callable[[StackSettings], StackSettings]:
-    """Sets the values in the settings on their way to the program, as Pulumi stores them."""
+    """Return a function that sets the values in the settings on their way to the program, as Pulumi stores them."""
 
     def adjust(settings: StackSettings) -> StackSettings:
         config = dict(settings.config)
@@ -157,7 +157,7 @@ def _new_warnings(before: StackConfig, after: StackConfig) -> tuple[str, ...]:
 
 
 def _write(options: UpgradeOptions, made: Upgrade) -> str:
-    """Changes the stack's file; its name.
+    """Change the stack's file; return its name.
 
     Raises:
         Failure: AWS would refuse a change, or the file has a form that is not edited here.

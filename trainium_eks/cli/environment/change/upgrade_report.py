@@ -15,7 +15,7 @@ from trainium_eks.plan.graph import SCHEMA_VERSION
 
 @dataclass(frozen=True)
 class Upgrade:
-    """What an upgrade does."""
+    """Result of ``trn upgrade``: the settings, steps and warnings of an upgrade."""
 
     stack: str
     config: StackConfig
@@ -28,11 +28,11 @@ class Upgrade:
     changes: Changes
     steps: tuple[Step, ...]
     warnings: tuple[str, ...]
-    """What the new config is warned of and the old one is not."""
+    """Warnings of the new config that the old config has not."""
     advice: tuple[Problem, ...]
     """Warnings about the way itself."""
     hourly_usd: float
-    """What it costs more an hour; negative for less."""
+    """Additional cost an hour; negative for a saving."""
     written: str = ""
     """Name of the file that was changed; empty when nothing was."""
 
@@ -42,7 +42,7 @@ class Upgrade:
         return any(change.refused for change in self.changes.items)
 
     def to_json(self) -> dict[str, Any]:
-        """The versioned JSON form."""
+        """Return the versioned JSON form."""
         quick, most = total_seconds(self.steps)
         return {
             "schemaVersion": SCHEMA_VERSION,
@@ -74,7 +74,7 @@ def _support_json(version: str) -> dict[str, str]:
 
 
 def support_lines(made: Upgrade) -> list[str]:
-    """Until when EKS supports the versions that it is about."""
+    """Return a line for each version with the ends of its support by EKS."""
     lines = []
     for version in _versions(made):
         support = versions.KUBERNETES_STANDARD_SUPPORT[version]

@@ -1,4 +1,4 @@
-"""``trn check``: whether an ``up`` would get what it needs of AWS, before it begins."""
+"""``trn check``: a test of quotas, capacity and rights on AWS before an ``up`` begins."""
 
 import sys
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class CheckOptions:
 
 
 def run(asked: CheckOptions) -> int:
-    """Show what AWS has and lacks; the exit code: 0, 1 when something fails, 2 when nothing could be asked."""
+    """Show the findings on AWS; return the exit code: 0, 1 when something fails, 2 when nothing could be asked."""
     try:
         project = recording.find_project(asked.directory)
         recording.check_stack(project, asked.stack)
@@ -44,10 +44,10 @@ def run(asked: CheckOptions) -> int:
 
 
 def look(graph: "Graph", *, quiet: bool = False) -> "Preflight":
-    """Asks AWS about a recorded program.
+    """Check a recorded program against AWS.
 
     Args:
-        graph: it.
+        graph: recorded program.
         quiet: show no spinner.
 
     Raises:
@@ -79,5 +79,5 @@ def signed_in(account: "Account") -> "Account":
     except NoCredentials as error:
         raise Failure(WRONG_USAGE, str(error)) from None
     except (NotChecked, RequestError):
-        pass  # each question says so by itself
+        pass  # each finding repeats the error
     return account

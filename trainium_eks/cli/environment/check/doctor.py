@@ -1,4 +1,4 @@
-"""``trn doctor``: the alerts and their pages, and what fires now."""
+"""``trn doctor``: the alerts, their pages, and the alerts that fire now."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,15 +16,15 @@ from trainium_eks.observe.alerts import alerts, runbook
 from trainium_eks.observe.alerts.firing import Firing
 
 SCHEMA_VERSION = 1
-"""Of the documents of ``--json``; changes when a field is removed or changes meaning."""
+"""Version of the documents of ``--json``; changes when a field is removed or changes meaning."""
 
 
 def run(cluster: ClusterOptions, alert: str | None) -> int:
-    """Shows one page, what fires, or the list; the exit code.
+    """Show one page, the firing alerts, or the list of alerts; return the exit code.
 
     Args:
-        cluster: whose stack is asked; without a stack and outputs none is.
-        alert: whose page is shown.
+        cluster: options of the stack to query; without a stack and outputs none is queried.
+        alert: name of the alert to show.
     """
     try:
         if alert is not None:

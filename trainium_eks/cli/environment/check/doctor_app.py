@@ -1,4 +1,4 @@
-"""The command that knows the alerts. The work is in a module of its own."""
+"""The command ``trn doctor`` and its options."""
 
 from typing import Annotated
 
@@ -22,7 +22,7 @@ def doctor(
     no_color: NoColor = False,
     directory: Directory = None,
 ) -> None:
-    """Say what an alert means and what mends it; with --stack, what fires now; without either, which alerts there are.
+    """Explain an alert and its remedy; with --stack, list the alerts that fire now; without either, list all alerts.
 
     Exit code: 0; with --stack, 1 when something fires or Prometheus cannot be asked; 2 for wrong usage.
     """

@@ -1,7 +1,7 @@
-"""Asking the Prometheus of a stack what fires.
+"""Queries of a stack's Prometheus for firing alerts.
 
-By a forwarded port, as `kubectl port-forward` has it: it ends on the pod's own node. The API server's proxy would come
-from an address of the control plane, which the network policy of the namespace does not let in.
+They use a forwarded port, as `kubectl port-forward` does: it ends on the pod's own node. The API server's proxy would
+come from an address of the control plane, which the network policy of the namespace does not let in.
 """
 
 import json
@@ -23,13 +23,13 @@ from trainium_eks.observe.alerts.firing import Firing
 
 NAMESPACE = NamespaceOutput(name=namespaces.MONITORING, queues=(), service_account="", claim="")
 LABELS = "app.kubernetes.io/name=prometheus"
-"""Of Prometheus' pods, by its operator."""
+"""Labels that the operator gives to Prometheus' pods."""
 PORT = 9090
 ANSWER_SECONDS = 15
 
 
 def firing(cluster: ClusterOptions) -> list[Firing]:
-    """What fires in a stack, the most urgent first.
+    """Return the alerts that fire in a stack, the most urgent first.
 
     Raises:
         Failure: there is no Prometheus, it may not be asked, or it does not answer.
@@ -45,7 +45,7 @@ def firing(cluster: ClusterOptions) -> list[Firing]:
 
 
 def _pod(session: Session) -> str:
-    """One that is ready: all copies compute the same."""
+    """Return the name of a ready Prometheus pod: all copies compute the same alerts."""
     from trainium_eks.kube.api import ApiError
 
     try:
@@ -79,7 +79,7 @@ def _is_ready(pod: Object) -> bool:
 
 @contextmanager
 def _forwarded(session: Session, pod: str) -> Iterator[str]:
-    """The address on this machine that leads to the pod."""
+    """Yield the address on this machine that leads to the pod."""
     from trainium_eks.kube import pod_channels
 
     try:

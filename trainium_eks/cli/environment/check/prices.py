@@ -1,4 +1,4 @@
-"""``trn prices``: the list prices of a stack's instance types, asked of AWS and written into its config."""
+"""``trn prices``: the list prices of a stack's instance types, read from AWS and written into its config."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -39,22 +39,22 @@ class PricesOptions:
 
 @dataclass(frozen=True)
 class Row:
-    """One instance type."""
+    """Old and new price of one instance type."""
 
     instance_type: str
     old: Price | None
     new: Price | None
-    """What the list says; None where it has no On-Demand price, or could not be asked."""
+    """Price in the list; None where it has no On-Demand price, or could not be asked."""
     problem: str = ""
-    """Why it could not be asked."""
+    """Reason why the list could not be asked."""
 
     @property
     def changes(self) -> bool:
-        """Whether the config is to say something new."""
+        """Whether the config gets a new price."""
         return self.new is not None and self.new != self.old
 
     def to_json(self) -> dict[str, Any]:
-        """The row as plain data."""
+        """Return the row as plain data."""
 
         def told(price: Price | None) -> dict[str, Any] | None:
             if price is None:
@@ -70,7 +70,8 @@ class Row:
 
 
 def run(asked: PricesOptions) -> int:
-    """Show old and new prices and write the new ones; the exit code: 0, 1 when a price could not be asked for, or 2."""
+    """Show old and new prices and write the new ones; return the exit code: 0, 1 when a price could not be asked for,
+    or 2."""
     try:
         directory = recording.find_project(asked.directory)
         recording.check_stack(directory, asked.stack)
@@ -90,7 +91,7 @@ def run(asked: PricesOptions) -> int:
 
 
 def look(graph: Graph, account: Account | None = None) -> tuple[Row, ...]:
-    """The price of each instance type of a recorded program, as its plan has it and as AWS' list has it.
+    """Return the price of each instance type of a recorded program, from its plan and from AWS' list.
 
     Raises:
         Failure: the program names no region.
@@ -121,7 +122,7 @@ def _file(project: "Project", stack: str) -> Path:
 
 
 def _write(path: Path, namespace: str, rows: Sequence[Row]) -> None:
-    """Sets ``instanceTypes.<type>``'s price, date and region.
+    """Set ``instanceTypes.<type>``'s price, date and region.
 
     Raises:
         Failure: the file cannot be read, edited or written; it is whole or untouched.

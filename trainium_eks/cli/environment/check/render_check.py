@@ -1,4 +1,4 @@
-"""A preflight for people: by section what AWS has, what it lacks and what mends that, what could not be asked."""
+"""A preflight for people: findings by section, each failure with its remedy."""
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -35,20 +35,20 @@ _MARKS = {
 
 
 def show(found: Preflight, *, no_color: bool = False) -> None:
-    """Prints a preflight to stdout."""
+    """Print a preflight to stdout."""
     # Where nobody could be asked, every line would say so.
     sections = _sections(found.findings) if found.account else ()
     show_sections([_header(found), *sections, summary(found)], no_color=no_color)
 
 
 def show_troubles(found: Preflight) -> None:
-    """Prints what fails and what to know before an ``up``, and how the rest ended."""
+    """Print the failures and warnings before an ``up``, and a summary."""
     troubles = found.of(Outcome.FAIL, Outcome.WARN)
     show_sections([*_sections(troubles), summary(found)])
 
 
 def summary(found: Preflight) -> Text:
-    """The last line: how it ended, in numbers."""
+    """Return the last line: the result, in numbers."""
     counts = found.summary
     words = ((Outcome.WARN, "warn"), (Outcome.NOT_CHECKED, "not checked"), (Outcome.PASS, "pass"))
     rest = ", ".join(f"{counts[outcome.value]} {word}" for outcome, word in words if counts[outcome.value])

@@ -1,4 +1,4 @@
-"""Alerts for people: all that there are, and those that fire."""
+"""Alerts for people: all alerts, and the firing ones."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,7 +15,7 @@ _COLORS = {"critical": "bold red", "warning": "yellow"}
 
 
 def listed(found: Sequence[Alert]) -> RenderableType:
-    """A line for each, with what it means."""
+    """Return a table with a line for each alert and its meaning."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("ALERT", no_wrap=True)
     table.add_column("SEVERITY", no_wrap=True)
@@ -26,7 +26,7 @@ def listed(found: Sequence[Alert]) -> RenderableType:
 
 
 def firing(found: Sequence[Firing]) -> RenderableType:
-    """What fires, what it says, and what to type next; then what will fire if nothing changes."""
+    """Return the firing alerts with their summaries and next steps; then the names of the pending alerts."""
     now = [each for each in found if each.state == "firing"]
     soon = sorted({each.name for each in found if each.state != "firing"})
     lines = [line for each in now for line in _one(each)] or [Text("Nothing fires.")]

@@ -1,4 +1,4 @@
-"""A verification for people: by section what is as the stack says, what is not and what to do, what is not here."""
+"""A verification for people: checks by section, with their faults and remedies."""
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -36,7 +36,7 @@ _MARKS = {
 
 
 def show(found: Verification, *, no_color: bool = False) -> None:
-    """Prints the verification to stdout."""
+    """Print the verification to stdout."""
     show_sections([*_sections(found), summary(found)], no_color=no_color)
 
 

@@ -1,5 +1,5 @@
-"""``trn verify``: find the stack's outputs and its cluster, look, judge, show; again until it is well, if asked.
-``trn local up`` ends with the same."""
+"""``trn verify``: find the stack's outputs and its cluster, check the cluster, show the result; repeat until no check
+fails, if asked. ``trn local up`` ends with the same."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ from trainium_eks.operate.verify.check import CheckStatus
 from trainium_eks.operate.verify.verify import Verification
 
 PAUSE_SECONDS = 5.0
-"""Between two looks; less between the first few."""
+"""Longest pause between two checks; the first pauses are shorter."""
 
 
 @dataclass(frozen=True)
@@ -29,26 +29,26 @@ class VerifyOptions:
     outputs: Path | None = None
     """The stack's outputs in a file, as ``pulumi stack output --json --show-secrets`` prints them."""
     kubeconfig: Path | None = None
-    """Instead of the one in the outputs."""
+    """File in place of the kubeconfig in the outputs."""
     as_json: bool = False
     no_color: bool = False
     directory: Path | None = None
     timeout_seconds: float = 0
-    """With ``wait``: how long at most."""
+    """Longest wait, with ``wait``."""
     wait: bool = False
     """Look again until nothing fails."""
 
 
 Look = Callable[[], Verification]
-"""Reads the cluster and judges it.
+"""Reads and checks the cluster.
 
 Raises:
-    Refused: when the API server cannot be asked.
+    ReadError: when the API server cannot be asked.
 """
 
 
 def run(asked: VerifyOptions) -> int:
-    """Shows what is as the stack says and what is not; the exit code: 0, 1 when something failed, 2 for wrong usage."""
+    """Show passed and failed checks; return the exit code: 0, 1 when a check failed, 2 for wrong usage."""
     try:
         with _progress(asked) as say:
             found = verification(asked, say)
@@ -67,8 +67,8 @@ def verification(asked: VerifyOptions, say: Callable[[str], None]) -> Verificati
     """Return the results of all checks.
 
     Args:
-        asked: which cluster, and how long to wait for it to be well.
-        say: told why it looks again.
+        asked: which cluster, and how long to repeat the checks.
+        say: receives the reason of each repetition.
 
     Raises:
         Failure: the outputs or the cluster cannot be read.
@@ -79,7 +79,7 @@ def verification(asked: VerifyOptions, say: Callable[[str], None]) -> Verificati
 
 
 def _looks(source: StackAccess, kubeconfig: Path) -> Look:
-    """How this cluster is looked at."""
+    """Return a function that reads and checks the cluster."""
     from trainium_eks.kube import cluster
     from trainium_eks.operate.verify import verify
     from trainium_eks.operate.verify.examined import Examined
@@ -104,10 +104,10 @@ def _looks(source: StackAccess, kubeconfig: Path) -> Look:
 
 
 def _until_well(asked: VerifyOptions, look: Look, say: Callable[[str], None]) -> Verification:
-    """The first look, or with ``wait`` the first at which nothing fails, or the last.
+    """Return the first result, or with ``wait`` the first without a failure, or the last.
 
     Raises:
-        Failure: when the API server could not be asked, at the last look.
+        Failure: when the API server could not be asked, at the last attempt.
     """
     deadline = time.monotonic() + (asked.timeout_seconds if asked.wait else 0)
     pause = PAUSE_SECONDS / 8
@@ -132,7 +132,7 @@ def _until_well(asked: VerifyOptions, look: Look, say: Callable[[str], None]) ->
 
 @contextmanager
 def _progress(asked: VerifyOptions) -> Iterator[Callable[[str], None]]:
-    """A spinner on stderr where a person looks at it; lines in a log while it waits."""
+    """Yield a function for progress messages: a spinner at a terminal, lines on stderr elsewhere."""
     if not sys.stderr.isatty():
         yield lambda message: print(message, file=sys.stderr, flush=True)  # noqa: T201
         return

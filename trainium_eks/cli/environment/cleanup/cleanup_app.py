@@ -1,4 +1,4 @@
-"""Commands after a broken or destroyed stack. The work is in modules of their own."""
+"""Commands after a broken or destroyed stack, and their options."""
 
 from pathlib import Path
 from typing import Annotated
@@ -30,7 +30,8 @@ def orphans(
     no_color: NoColor = False,
     directory: Directory = None,
 ) -> None:
-    """List what a stack left in the account, node groups first, each with cost and removing command. Only reads.
+    """List the resources that a stack left in the account, node groups first, with costs and removing commands. Only
+    reads.
 
     Exit code: 0 when nothing is left and everything was looked at; 1 otherwise; 2 for wrong usage.
     """
@@ -51,7 +52,7 @@ def recover(
     no_color: NoColor = False,
     directory: Directory = None,
 ) -> None:
-    """Say what to do about each operation that an interrupted update left open: import, clear or refresh. Only reads.
+    """Advise on each operation that an interrupted update left open: import, clear or refresh. Only reads.
 
     Exit code: 0; 1 when something is left to you; 2 for wrong usage.
     """

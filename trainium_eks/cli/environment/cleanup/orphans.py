@@ -1,4 +1,4 @@
-"""``trn orphans``: what a stack left in the account."""
+"""``trn orphans``: the resources that a stack left in the account."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ class OrphansOptions:
 
 
 def run(asked: OrphansOptions) -> int:
-    """Shows what is left; the exit code."""
+    """Show the left-over resources; return the exit code."""
     try:
         found = look(asked)
         if asked.as_json:
@@ -42,7 +42,7 @@ def run(asked: OrphansOptions) -> int:
 
 
 def look(asked: OrphansOptions) -> Orphans:
-    """Searches the account.
+    """Search the account.
 
     Raises:
         Failure: no state or no region is known.
@@ -64,7 +64,7 @@ def look(asked: OrphansOptions) -> Orphans:
 
 
 def _project(asked: OrphansOptions) -> Path | None:
-    """The project directory; None where everything that it would tell is given."""
+    """Return the project directory; None where there is none and the options make it needless."""
     if asked.directory is None and (asked.cluster is not None or asked.state is not None):
         try:
             return recording.find_project(None)

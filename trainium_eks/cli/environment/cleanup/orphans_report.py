@@ -1,4 +1,4 @@
-"""The result of a search for a stack's left resources, as data."""
+"""Result of a search for a stack's left-over resources, as data."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Orphans:
-    """What was looked for, where, and what there is."""
+    """Result of a search: its subject, its region, and the resources found."""
 
     subject: str
     """``dev``, or the cluster's name."""
@@ -20,11 +20,11 @@ class Orphans:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is left, as far as everything was looked at."""
+        """Whether nothing is left and everything was looked at."""
         return not self.result.found and not self.result.unseen
 
     def to_json(self) -> dict[str, Any]:
-        """For tools."""
+        """Return the versioned JSON form."""
         return {
             "schemaVersion": SCHEMA_VERSION,
             "subject": self.subject,

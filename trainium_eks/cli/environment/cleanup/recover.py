@@ -1,4 +1,4 @@
-"""``trn recover``: what to do about the operations that an interrupted update left open."""
+"""``trn recover``: advice on the operations that an interrupted update left open."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class RecoverOptions:
 
 
 def run(asked: RecoverOptions) -> int:
-    """Shows what to do; the exit code."""
+    """Show the advice; return the exit code."""
     from trainium_eks.operate.cleanup import recovery
 
     try:
@@ -47,7 +47,7 @@ def run(asked: RecoverOptions) -> int:
 
 
 def look(asked: RecoverOptions) -> "list[Advice]":
-    """Reads the state, and of AWS what may have become of what was being created.
+    """Read the state, and search AWS for the resources that were being created.
 
     Raises:
         Failure: no state or no region is known.
@@ -69,7 +69,7 @@ def look(asked: RecoverOptions) -> "list[Advice]":
 
 
 def to_json(advice: "Sequence[Advice]", steps: Sequence[str]) -> dict[str, Any]:
-    """For tools."""
+    """Return the versioned JSON form."""
     return {
         "schemaVersion": SCHEMA_VERSION,
         "operations": [each.to_json() for each in advice],
@@ -78,7 +78,7 @@ def to_json(advice: "Sequence[Advice]", steps: Sequence[str]) -> dict[str, Any]:
 
 
 def show(advice: "Sequence[Advice]", steps: Sequence[str], stack: str, *, no_color: bool) -> None:
-    """Prints it to stdout."""
+    """Print the advice to stdout."""
     from trainium_eks.cli.environment.cleanup.render_orphans import shell_lines
     from trainium_eks.cli.environment.plan.render import show_sections
 
@@ -92,7 +92,7 @@ def show(advice: "Sequence[Advice]", steps: Sequence[str], stack: str, *, no_col
     show_sections(
         [first, *(_section(each) for each in advice), _last(advice), Text("Then:", "bold")], no_color=no_color
     )
-    # As it stands: Rich would break the URNs, which are longer than a line.
+    # Without Rich, which would break the URNs: these are longer than a line.
     output.write("".join(f"  {line}\n" for step in steps for line in shell_lines(step)))
 
 
@@ -106,7 +106,7 @@ def _section(advice: "Advice") -> RenderableType:
 
 
 def _last(advice: "Sequence[Advice]") -> Text:
-    """What remains to be done by hand."""
+    """Return the line about the work left to the reader."""
     undecided = sum(each.action == "look" for each in advice)
     if not undecided:
         return Text("Nothing was changed. After the refresh, `pulumi up` goes on where it was stopped.", "bold green")

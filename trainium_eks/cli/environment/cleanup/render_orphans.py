@@ -1,4 +1,4 @@
-"""What a stack left, for people: each with what it costs and the command that removes it."""
+"""Left-over resources for people: each with its cost and the command that removes it."""
 
 import re
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from trainium_eks.model.catalogue import prices
 from trainium_eks.operate.cleanup.left_over import LeftOver, NotLookedAt, Result
 
 COMMAND_WIDTH = 72
-"""Columns after which a command goes on in the next line."""
+"""Columns after which a command continues in the next line."""
 
 
 _EMPTY = (
@@ -29,7 +29,7 @@ _LIVE = (
 
 
 def show(found: Orphans, *, no_color: bool = False) -> None:
-    """Prints them to stdout."""
+    """Print the left-over resources to stdout."""
     result = found.result
     header = [Text(f"{found.subject} · {found.region}", "bold")]
     if not result.has_state:
@@ -60,7 +60,7 @@ def _section(kind: str, found: list[LeftOver]) -> RenderableType:
 
 
 def shell_lines(command: str) -> list[str]:
-    """A command in lines that fit and can be copied as they stand: each but the last ends with a backslash."""
+    """Return a command in lines that fit and can be copied: each but the last ends with a backslash."""
     lines = [""]
     for part in re.split(r" (?=--)", command):
         if lines[-1] and len(lines[-1]) + len(part) > COMMAND_WIDTH:
@@ -81,7 +81,7 @@ def _price(found: LeftOver) -> str:
 
 
 def _unseen(unseen: Iterable[NotLookedAt]) -> list[RenderableType]:
-    """One line a reason: without credentials all would say the same."""
+    """Return one line for each reason: without credentials all would repeat the same."""
     reasons: dict[str, list[str]] = {}
     for each in unseen:
         reasons.setdefault(each.reason, []).append(each.what)

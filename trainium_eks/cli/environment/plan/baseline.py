@@ -17,19 +17,19 @@ from trainium_eks.plan.recording.project import SUFFIXES, ProjectError, load_pro
 
 @dataclass(frozen=True)
 class Baseline:
-    """Where an earlier program comes from; :meth:`graph` gets it."""
+    """Source of an earlier program; :meth:`graph` loads or records it."""
 
     name: str
-    """As shown: a path, or what was asked for with the commit's short hash."""
+    """Displayed name: a path, or the given revision with the commit's short hash."""
     project: Path
     stack: str
     plan_file: Path | None = None
     commit: str = ""
     given: Assumptions = field(default_factory=Assumptions)
-    """Answers for what the earlier program asks."""
+    """Answers for the look-ups of the earlier program."""
 
     def graph(self) -> Graph:
-        """The earlier program; an empty one when the commit has no such stack yet.
+        """Return the earlier program; an empty one when the commit has no such stack yet.
 
         Raises:
             Failure: when the file is no plan, or the commit has a program that fails.
@@ -40,7 +40,7 @@ class Baseline:
         return graph
 
     def _of_commit(self) -> Graph:
-        """Extracts the commit and records it there: its packages lie beside its program, and are the ones imported."""
+        """Extract the commit and record its program there: the program imports the packages beside it."""
         inside = _git(self.project, "rev-parse", "--show-prefix")
         top = _git(self.project, "rev-parse", "--show-toplevel")
         with tempfile.TemporaryDirectory(prefix="trn-plan-") as directory:
@@ -58,13 +58,13 @@ class Baseline:
         try:
             return recording.record(project, self.stack, self.given)
         except Failure as failure:
-            # The directory is gone when somebody reads this: the commit is what they know.
+            # The directory is gone when somebody reads this: readers know the commit.
             title = failure.title.replace(str(project), self.name)
             raise Failure(failure.code, f"as of {self.name}: {title}", failure.problems, failure.detail) from None
 
 
 def find(text: str, project: Path, stack: str, given: Assumptions) -> Baseline:
-    """What ``--against`` means: a file where there is one, else a commit of the project's repository.
+    """Return the baseline for ``--against``: a file where there is one, else a commit of the project's repository.
 
     Raises:
         Failure: when it is neither.
@@ -86,13 +86,13 @@ def find(text: str, project: Path, stack: str, given: Assumptions) -> Baseline:
 
 
 def _is_new(before: Path, stack: str) -> bool:
-    """Whether the commit knows neither the environment nor, perhaps, its project: then everything is created."""
+    """Return whether the commit has neither the stack nor, perhaps, the project: then everything is created."""
     if not any((before / f"Pulumi{suffix}").is_file() for suffix in SUFFIXES):
         return True
     try:
         return stack not in load_project(before).stacks
     except ProjectError:
-        return False  # recording says what is wrong with it
+        return False  # recording reports the error
 
 
 def _git(project: Path, *arguments: str) -> str:

@@ -1,4 +1,4 @@
-"""``trn plan``: record, judge, compare, show."""
+"""``trn plan``: record a program, apply the rules, compare, show."""
 
 import importlib
 import sys
@@ -30,14 +30,14 @@ class PlanOptions:
     no_color: bool = False
     directory: Path | None = None
     stub: Path | None = None
-    """File with answers for what the program asks."""
+    """File with answers for the program's look-ups."""
     fail_on: "tuple[Kind, ...]" = ()
     """Kinds of change that fail the command."""
     accept_losses: bool = False
 
 
 def run(asked: PlanOptions) -> int:
-    """Shows the plan; the exit code."""
+    """Show the plan; return the exit code."""
     try:
         if asked.fail_on and asked.against is None:
             raise Failure(WRONG_USAGE, "--fail-on needs --against: without it there are no changes")
@@ -70,7 +70,7 @@ def _show(plan: "Plan", asked: PlanOptions) -> None:
 
 
 def _unwanted(plan: "Plan", kinds: "Sequence[Kind]") -> str:
-    """The changes of these kinds, counted; empty when there are none."""
+    """Return the number of changes of each given kind; empty when there are none."""
     compared = plan.review.comparison if plan.review else None
     if compared is None:
         return ""
@@ -91,7 +91,7 @@ def _make(asked: PlanOptions) -> "Plan":
     from trainium_eks.cli.environment.plan import baseline, report
 
     earlier = baseline.find(asked.against, project, asked.stack, given)
-    # Both programs run in processes of their own, so two threads that wait for them are enough.
+    # Each program runs in its process, so two threads that wait for them are enough.
     with spinner(f"Recording {asked.stack}, now and as of {earlier.name}"), ThreadPoolExecutor(2) as pool:
         before = pool.submit(earlier.graph)
         now = pool.submit(recording.record, project, asked.stack, given)
@@ -101,7 +101,7 @@ def _make(asked: PlanOptions) -> "Plan":
 
 @contextmanager
 def _judges(asked: PlanOptions) -> Iterator[None]:
-    """Imports what judges and shows a plan while the program runs, in its own process: a fifth of the whole time."""
+    """Import the plan's report or renderer while the program runs in its own process: a fifth of the whole time."""
     module = f"trainium_eks.cli.environment.plan.{'report' if asked.as_json else 'render'}"
     importing = threading.Thread(target=importlib.import_module, args=(module,), daemon=True)
     importing.start()

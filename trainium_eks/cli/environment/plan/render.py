@@ -1,4 +1,4 @@
-"""The plan for people: what there will be, what it costs, how long it takes, what is wrong with it."""
+"""The plan for people: resources, cost, duration, and failed rules."""
 
 import io
 import json
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from trainium_eks.operate.review.review import Review
 
 PIPED_WIDTH = 100
-"""Columns where nobody says how wide the reader's screen is."""
+"""Columns of output into a pipe or a file."""
 
 
 NAME_WIDTH = 24
@@ -42,12 +42,12 @@ NARROW = 72
 
 
 def show(plan: Plan, *, no_color: bool = False) -> None:
-    """Prints the plan to stdout."""
+    """Print the plan to stdout."""
     show_sections(sections(plan), no_color=no_color)
 
 
 def show_sections(parts: Iterable[RenderableType], *, no_color: bool = False) -> None:
-    """Prints parts to stdout, an empty line after each."""
+    """Print parts to stdout, an empty line after each."""
     piped = not sys.stdout.isatty()
     width = PIPED_WIDTH if piped and not os.environ.get("COLUMNS") else None
     # Into a buffer: Rich itself cannot say that standard output is full.
@@ -65,12 +65,12 @@ def show_sections(parts: Iterable[RenderableType], *, no_color: bool = False) ->
 
 
 def shortened(reason: str) -> str:
-    """A reason why something is not installed, without what stands behind it in brackets: several may share it."""
+    """Return the reason for a missing installation without its bracketed detail: several may share it."""
     return reason.partition(" (")[0]
 
 
 def sections(plan: Plan) -> Iterable[RenderableType]:
-    """The parts of the plan, in order. A comparison stands in the place of the tree, which would drown it."""
+    """Yield the parts of the plan, in order. A comparison stands in the place of the tree, which would drown it."""
     yield header(plan.graph)
     if plan.review is None:
         yield resources(plan.graph)
@@ -90,7 +90,7 @@ def sections(plan: Plan) -> Iterable[RenderableType]:
 
 
 def header(graph: Graph) -> RenderableType:
-    """Which environment this is, and that nothing in it is real."""
+    """Return the environment's name, region and size, with a note that nothing in it is real."""
     region = str(graph.config.get("region", ""))
     count = sum(resource.custom for resource in graph.resources)
     kind = "production" if graph.production else ""
@@ -119,7 +119,7 @@ def header(graph: Graph) -> RenderableType:
 
 
 def resources(graph: Graph) -> RenderableType:
-    """The tree of components with their resources: those that say something by line, the others counted."""
+    """Return the tree of components with their resources: resources with facts by line, the others counted."""
     stack = next((resource for resource in graph.resources if resource.type == STACK_TYPE), None)
     tree = Tree(_heading("Resources"), guide_style="dim")
     for_stack = graph.children(stack.urn) if stack else graph.children("")
@@ -128,7 +128,7 @@ def resources(graph: Graph) -> RenderableType:
 
 
 def _branch(graph: Graph, tree: Tree, children: Sequence[Resource], above: str) -> None:
-    """Resources by line, then those that share a line, then those that are only counted, then components."""
+    """Add resources with single lines, then shared lines, then the counts of other types, then components."""
     counted: Counter[str] = Counter()
     joined: dict[str, list[str]] = {}
     leaves = [*_leaves(graph, children)]
@@ -156,7 +156,7 @@ def _branch(graph: Graph, tree: Tree, children: Sequence[Resource], above: str) 
 
 
 def _leaves(graph: Graph, children: Sequence[Resource]) -> Iterator[Resource]:
-    """The resources among the children, and those whose parent is one of them."""
+    """Yield the resources among the children, and their child resources."""
     for resource in children:
         if resource.custom:
             yield resource
@@ -164,7 +164,7 @@ def _leaves(graph: Graph, children: Sequence[Resource]) -> Iterator[Resource]:
 
 
 def outputs(graph: Graph) -> RenderableType:
-    """The stack's outputs, long ones shortened."""
+    """Return the stack's outputs, long ones shortened."""
     table = _table("name", "value")
     for name, value in sorted(graph.outputs.items()):
         table.add_row(Text(name, "bold"), Text(_shown(value), overflow="ellipsis", no_wrap=True))
@@ -187,14 +187,14 @@ def _compact(value: Any) -> str:
 
 
 def _common_prefix(graph: Graph) -> str:
-    """What all names start with when one component holds everything: it says nothing in a column of names."""
+    """Return the prefix of all names when one component holds everything: it says nothing in a column of names."""
     top = [each for each in graph.resources if not each.custom and graph.component_of(each) is None]
     names = [each.name for each in top if each.type != STACK_TYPE]
     return f"{names[0]}-" if len(names) == 1 else ""
 
 
 def cost_table(cost: Cost, prefix: str = "") -> RenderableType:
-    """What each component costs, dearest first, and what is in no line; names are shown without ``prefix``."""
+    """Return the cost of each component, dearest first, and notes on prices; names are shown without ``prefix``."""
     table = _ByWidth(_cost_rows(cost, prefix, narrow=False), NARROW, _cost_rows(cost, prefix, narrow=True))
     lines: list[Text] = []
     if cost.unknown:
@@ -208,7 +208,7 @@ def cost_table(cost: Cost, prefix: str = "") -> RenderableType:
 
 
 def _cost_rows(cost: Cost, prefix: str, *, narrow: bool) -> RenderableType:
-    """The table itself. On a narrow screen what a component holds stands below its name, and every amount is shown."""
+    """Return the table. On a narrow screen a component's contents stand below its name, and every amount is shown."""
     left = ("component",) if narrow else ("component", "what")
     table = _table(*left, right=("$/hour", "$/month", "most $/hour"), header=True)
     names = [component.component.removeprefix(prefix) or "stack" for component in cost.by_component]
@@ -232,7 +232,7 @@ def _cost_rows(cost: Cost, prefix: str, *, narrow: bool) -> RenderableType:
 
 
 class _ByWidth:
-    """One of two forms, whichever the screen has room for."""
+    """Renderable with a wide and a narrow form; the screen's width chooses."""
 
     def __init__(self, wide: RenderableType, columns: int, narrow: RenderableType) -> None:
         self._wide, self._columns, self._narrow = wide, columns, narrow
@@ -242,7 +242,8 @@ class _ByWidth:
 
 
 def _contents(component: ComponentCost) -> str:
-    """``2 to 4 × trn1.32xlarge, NAT gateway``: how many at first and at most, where it is not one."""
+    """Return a component's priced items, ``2 to 4 × trn1.32xlarge, NAT gateway``: a count at first and at most, except
+    1."""
     counts: dict[str, tuple[float, float]] = {}
     for item in component.items:
         now, most = counts.get(item.what, (0.0, 0.0))
@@ -255,7 +256,7 @@ def _contents(component: ComponentCost) -> str:
 
 
 def kubernetes_api(found: Sequence[Endpoint]) -> RenderableType:
-    """From where the API of each cluster is reached, and from where the first update reaches it."""
+    """Return the sources from which each cluster's API is reachable, and the source of the first update."""
     lines = []
     for each in found:
         lines.append(Text(f"public endpoint: {_and(each.public) if each.public else 'off'}"))
@@ -267,7 +268,7 @@ def kubernetes_api(found: Sequence[Endpoint]) -> RenderableType:
 
 
 def time_to_ready(timeline: Timeline) -> RenderableType:
-    """The modelled duration, the chain that decides it, and whether the order is as it must be."""
+    """Return the modelled duration, its critical path, and the checks of the order."""
     good = timeline.ratio <= BAR
     line = Text(f"{_minutes(timeline.seconds)} modelled", "bold")
     bound = ", ".join(f"{_CHAINS[name]} {_minutes(seconds)}" for name, seconds in timeline.chains.items())
@@ -288,7 +289,7 @@ def time_to_ready(timeline: Timeline) -> RenderableType:
 
 
 def rule_list(plan: Plan) -> RenderableType:
-    """Failed rules with what they met, then waived ones and those that cannot be judged, then the others by id."""
+    """Return failed rules with their faults, then waived rules, then rules that lack data, then the others by id."""
     table = _table("mark", "id", "rule")
     failed = _with_status(plan, "fail")
     for verdict in failed:
@@ -333,7 +334,7 @@ def _faults(verdict: Verdict) -> Iterable[Text]:
 
 
 def verdict_line(plan: Plan) -> RenderableType:
-    """The last line: whether this environment can be built as it stands."""
+    """Return the last line: whether this environment can be built."""
     failed = [verdict.id for verdict in plan.verdicts if verdict.status == "fail"]
     edges = len(plan.timeline.forbidden_edges) + len(plan.timeline.missing_edges)
     if not any(each.type != STACK_TYPE for each in plan.graph.resources):

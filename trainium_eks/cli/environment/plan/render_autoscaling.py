@@ -1,4 +1,4 @@
-"""The plan's autoscaling section for people: what grows and shrinks by itself, and what that cannot do for gangs."""
+"""The plan's autoscaling section for people: the pools that scale automatically, and their limits for gangs."""
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -8,7 +8,7 @@ from trainium_eks.plan.autoscaling import Autoscaling, Scaled
 
 
 def autoscaling(found: Autoscaling) -> RenderableType:
-    """One line for each pool, then what a gang must know."""
+    """Return one line for each pool, then the limits for gangs."""
     lines = [*(Text(_line(pool)) for pool in found.pools), *(Text(limit, "dim") for limit in found.limits)]
     return Group(Text("Autoscaling", "bold underline"), *(Padding(each, (0, 0, 0, 2), expand=False) for each in lines))
 

@@ -1,4 +1,4 @@
-"""What changes between two plans, for people: what may lose data first, then the rest by component, then the money."""
+"""Changes between two plans, for people: possible data loss first, then the rest by component, then the money."""
 
 import json
 from collections import Counter
@@ -27,7 +27,7 @@ VALUE_WIDTH = 48
 
 
 def changes(review: "Review") -> RenderableType:
-    """Return the whole comparison: what a reviewer must see, then the rest by component, then the money."""
+    """Return the whole comparison: risks for the reviewer, then the rest by component, then the money."""
     compared = review.comparison
     assert compared is not None
     found = compared.changes
@@ -45,7 +45,7 @@ def changes(review: "Review") -> RenderableType:
 
 
 def _rolled(found: Changes) -> Iterator[RenderableType]:
-    """How many groups' nodes are replaced although the groups stay."""
+    """Yield a line with the number of node groups that stay while their nodes are replaced."""
     groups = found.rolled
     if not groups:
         return
@@ -71,7 +71,7 @@ def _risks(found: "Iterable[Risk]") -> Iterator[RenderableType]:
 
 
 def _pace(group: Resource) -> str:
-    """How many nodes go at a time; one when the group does not say."""
+    """Return how many nodes go at a time; one when the group does not say."""
     update = group.inputs.get("updateConfig") or {}
     if update.get("maxUnavailablePercentage"):
         return f"{update['maxUnavailablePercentage']}% at a time"
@@ -80,7 +80,7 @@ def _pace(group: Resource) -> str:
 
 
 def _by_component(found: Changes) -> Iterator[RenderableType]:
-    """Everything else. Tags alone, and what only follows from a replacement, are folded."""
+    """Yield all other changes. Changes of tags alone and consequences of a replacement are folded."""
     rest = [change for change in found.items if change not in found.dangerous]
     follows = [change for change in rest if _only_follows(change)]
     tags = [change for change in rest if change.tags_only]
@@ -103,14 +103,14 @@ def _by_component(found: Changes) -> Iterator[RenderableType]:
 
 
 def _only_follows(change: ResourceChange) -> bool:
-    """Whether another resource's replacement says it all. A node group whose nodes are replaced is told apart."""
+    """Return whether a change is only the consequence of a replacement. A node group with replaced nodes is not."""
     if change.kind == "replace":
         return bool(change.follows)
     return change.kind == "update" and not change.rolls_nodes and all(path.cause for path in change.paths)
 
 
 def _followers(follows: list[ResourceChange]) -> Iterator[RenderableType]:
-    """What only follows, counted by type under its cause: replaced before updated."""
+    """Yield the consequences of replacements, counted by type under their cause: replaced before updated."""
     for kind, word in (("replace", "replaced"), ("update", "updated")):
         sign, color = _SIGNS[kind]
         of_kind = [change for change in follows if change.kind == kind]
@@ -122,7 +122,7 @@ def _followers(follows: list[ResourceChange]) -> Iterator[RenderableType]:
 
 
 def _why(change: ResourceChange, indent: int) -> Iterator[RenderableType]:
-    """The paths of an update or a replacement, those that replace first."""
+    """Yield the paths of an update or a replacement, the replacing paths first."""
     if change.kind in ("create", "delete"):
         return
     if change.follows and change.kind == "replace":
@@ -145,7 +145,7 @@ def _name(urn: str) -> str:
 
 
 def _money(before: Cost, after: Cost) -> Text:
-    """The difference, and the components that make it; never a saving where a price that changes is unknown."""
+    """Return the difference, and the components that make it; never a saving where a price that changes is unknown."""
     found = cost_difference.difference(before, after)
     hourly, most = found.hourly_usd, found.maximum_hourly_usd
     if not found:

@@ -1,4 +1,4 @@
-"""The plan's training section for people: how much of a gang's time is useful, and what an hour of that costs."""
+"""The plan's training section for people: the useful share of a gang's time, and the price of a useful hour."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _HEADINGS = ("a fault every", "save every", "takes", "useful", "$/useful hour")
 
 
 def training(found: Training) -> RenderableType:
-    """One line for each gang, then what it rests on."""
+    """Return one line for each gang, then the assumptions."""
     notes = (Text(note, "dim") for note in _notes(found))
     parts: list[RenderableType] = [_Gangs(found.gangs), *notes]
     return Group(Text("Training", "bold underline"), *(Padding(each, (0, 0, 0, 2), expand=False) for each in parts))

@@ -1,4 +1,4 @@
-"""The plan as data: a recorded program and everything judged from it, in one versioned JSON model."""
+"""The plan as data: a recorded program and all results computed from it, in one versioned JSON model."""
 
 import json
 import os
@@ -35,13 +35,13 @@ class Plan:
     timeline: Timeline
     verdicts: tuple[Verdict, ...]
     training: Training | None = None
-    """What gangs on it can expect; None where it has no accelerator nodes, or nothing to save on."""
+    """Expected goodput of gangs; None where it has no accelerator nodes, or nothing to save on."""
     autoscaling: Autoscaling | None = None
-    """What grows and shrinks by itself; None where nothing does."""
+    """Pools that scale automatically; None without such a pool."""
     endpoints: tuple[Endpoint, ...] = ()
     """From where the Kubernetes API is reached, by cluster."""
     review: "Review | None" = None
-    """What changes since an earlier program, with the verdict that a comment has on it; None without one."""
+    """Changes since an earlier program, with the verdict of a comment; None without one."""
 
     @property
     def failed(self) -> bool:
@@ -57,7 +57,7 @@ class Plan:
         return rules.stale_waivers(self.graph, self.verdicts)
 
     def to_json(self) -> dict[str, Any]:
-        """The versioned JSON form: that of the graph, with what is judged from it."""
+        """Return the versioned JSON form: the graph's form, with the plan's results."""
         data = self.graph.to_json()
         data["cost"] = self.cost.to_json()
         data["training"] = self.training.to_json() if self.training else None
@@ -81,7 +81,7 @@ class Plan:
 
 
 def make(graph: Graph) -> Plan:
-    """Judges a recorded program."""
+    """Compute the plan of a recorded program."""
     verdicts = tuple(rules.judge(graph))
     return Plan(
         graph,
@@ -101,7 +101,7 @@ def against(plan: Plan, since: str, before: Graph, *, losses_accepted: bool = Fa
         plan: of the program.
         since: name of the other program: a file, or a commit with its short hash.
         before: the other program.
-        losses_accepted: whether somebody has accepted what is lost.
+        losses_accepted: whether somebody has accepted lost data and running work.
     """
     # A plan without a comparison does without it.
     from trainium_eks.operate.review import review
@@ -113,13 +113,13 @@ def against(plan: Plan, since: str, before: Graph, *, losses_accepted: bool = Fa
 
 
 def text(plan: Plan) -> str:
-    """The JSON form as text."""
+    """Return the JSON form as text."""
     return json.dumps(plan.to_json(), indent=2, ensure_ascii=False) + "\n"
 
 
 def save(plan: Plan, path: Path) -> None:
-    """Writes the JSON form. A regular file is whole or untouched and keeps its mode; a link is followed, and what is
-    no regular file (a device, a pipe) is written to as it is.
+    """Write the JSON form. A regular file is whole or untouched and keeps its mode; a link is followed, and another
+    kind of file (a device, a pipe) is written in place.
 
     Raises:
         Failure: when it cannot be written, or is read-only.
@@ -151,7 +151,7 @@ def _replace(path: Path, content: str, mode: int) -> None:
 
 
 def load(path: Path) -> Graph:
-    """The program of a saved plan.
+    """Return the program of a saved plan.
 
     Raises:
         Failure: when the file cannot be read or is no plan of this version.
@@ -166,7 +166,7 @@ def load(path: Path) -> Graph:
 
 
 def parse(data: object, name: str) -> Graph:
-    """The program in a plan's data.
+    """Return the program in a plan's data.
 
     Raises:
         Failure: when it is no plan of this version.

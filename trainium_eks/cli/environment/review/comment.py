@@ -24,7 +24,7 @@ from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording.project import load_project
 
 MOST_BYTES = 256 * 1024 * 1024
-"""Of a file that is read: the largest plan that anybody has had is a hundredth of it."""
+"""Size limit of an input file: the largest plan seen is a hundredth of it."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class CommentOptions:
 
 @dataclass(frozen=True)
 class Programs:
-    """The two programs, or why one of them is none."""
+    """The two programs; a refusal in place of a program that failed."""
 
     before: Graph | Refusal
     after: Graph | Refusal
@@ -65,7 +65,7 @@ class Programs:
 
 
 def run(asked: CommentOptions) -> int:
-    """Writes the comment and posts it; the exit code."""
+    """Write the comment and post it; return the exit code."""
     try:
         found = _programs(asked)
         if asked.save is not None:
@@ -89,7 +89,7 @@ def _code(outcome: Outcome, fail_on: str) -> int:
     return FAILED if outcome in failing else 0
 
 
-# --- what is read -------------------------------------------------------------------------------------------------
+# --- input --------------------------------------------------------------------------------------------------------
 
 
 def _programs(asked: CommentOptions) -> Programs:
@@ -114,7 +114,7 @@ def _of_preview(asked: CommentOptions, path: Path) -> Programs:
 
 
 def _recorded(asked: CommentOptions, against: str) -> Programs:
-    """Both programs, each recorded in a process of its own."""
+    """Return both programs, recorded in two processes at the same time."""
     project = recording.find_project(asked.directory)
     recording.check_stack(project, asked.stack)
     given = recording.load_assumptions(asked.stub)
@@ -136,7 +136,7 @@ def _or_refusal(result: Any) -> Graph | Refusal:
 
 
 def _plan(path: Path, stack: str) -> Graph | Refusal:
-    """A saved plan, or what ``trn plan --json`` printed in place of one."""
+    """Return a saved plan, or the refusal that ``trn plan --json`` printed in its place."""
     document = _document(path)
     if isinstance(document, Mapping) and "resources" not in document and "problems" in document:
         return _refusal(document, str(document.get("title") or f"Pulumi.{stack}.yaml: nothing was planned"))
@@ -147,7 +147,7 @@ def _plan(path: Path, stack: str) -> Graph | Refusal:
 
 
 def refusal(failure: Failure) -> Refusal:
-    """A command's failure as a comment tells it."""
+    """Return a command's failure in the form for a comment."""
     return _refusal(failure.to_json(), failure.title)
 
 
@@ -167,7 +167,7 @@ def _document(path: Path) -> object:
         if path.stat().st_size > MOST_BYTES:
             raise Failure(WRONG_USAGE, f"{path} is larger than {MOST_BYTES // 1024 // 1024} MiB")
         text = path.read_text(encoding="utf-8", errors="replace")
-        # `pulumi preview --json` prints what plugins say before the document.
+        # `pulumi preview --json` prints the plugins' messages before the document.
         return parse_json(text[max(text.find("{"), 0) :])
     except OSError as error:
         raise Failure(WRONG_USAGE, f"cannot read {path}: {error.strerror}") from None
@@ -175,7 +175,7 @@ def _document(path: Path) -> object:
         raise Failure(WRONG_USAGE, f"{path} is not JSON: {error}") from None
 
 
-# --- what is judged -----------------------------------------------------------------------------------------------
+# --- review -------------------------------------------------------------------------------------------------------
 
 
 def _review(found: Programs, asked: CommentOptions) -> Review:
@@ -200,7 +200,7 @@ def _review(found: Programs, asked: CommentOptions) -> Review:
         return replace(judged, refusal=found.after)
     before = found.before
     if isinstance(before, Refusal):
-        # What mends a broken base must be able to pass: it is compared with nothing.
+        # A request that mends a broken base must be able to pass: it is compared with nothing.
         judged = replace(judged, base_failed=before.title)
         before = Graph(found.after.project, found.after.stack, (), {})
     return replace(judged, comparison=review.of_plans(before, found.after))
@@ -215,7 +215,7 @@ def _checks(path: Path | None) -> tuple[preflight.Check, ...] | None:
         raise Failure(WRONG_USAGE, f"{path} is not what `trn check --json` prints: {error}") from None
 
 
-# --- what is written ----------------------------------------------------------------------------------------------
+# --- output -------------------------------------------------------------------------------------------------------
 
 
 def _text(judged: Review, found: Programs, asked: CommentOptions) -> str:

@@ -13,7 +13,7 @@ app = App(panel=ENVIRONMENT)
 
 
 class PlatformName(StrEnum):
-    """Where the comment is posted."""
+    """Platform on which the comment is posted."""
 
     github = "github"
     gitlab = "gitlab"
@@ -21,7 +21,7 @@ class PlatformName(StrEnum):
 
 
 class FailOn(StrEnum):
-    """Which verdicts fail the command."""
+    """Verdicts that fail the command."""
 
     blocked = "blocked"
     review = "review"
@@ -64,7 +64,7 @@ def comment(
     ] = None,
     directory: Directory = None,
 ) -> None:
-    """Write what a pull request does to an environment as one comment: verdict, risks, cost, policy, changes.
+    """Write a pull request's effects on an environment as one comment: verdict, risks, cost, policy, changes.
 
     Exit code: 0; 1 for a verdict of --fail-on, or when the comment could not be posted; 2 for wrong usage.
     """

@@ -1,4 +1,4 @@
-"""``trn stage`` for people: how far the copy is, and which data sets have a name."""
+"""Output of ``trn stage`` for people: the copy's progress, and the presets."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -13,12 +13,12 @@ from trainium_eks.jobs.data.presets import PRESETS
 from trainium_eks.kube.pod_text import LINE_CHARACTERS, json_object, whole
 
 _LINE_SECONDS = 15.0
-"""How often a line is written where no bar can be shown."""
+"""Seconds between two lines where no bar can be shown."""
 _STEP = 1000.0
 
 
 class ShownProgress:
-    """What the copier says, on stderr: a bar on a terminal, a line from time to time elsewhere."""
+    """Display of the copier's progress on stderr: a bar on a terminal, a line from time to time elsewhere."""
 
     def __init__(self, console: Console, bar: Progress | None) -> None:
         self._console = console
@@ -30,17 +30,17 @@ class ShownProgress:
         """The last line of the copier; empty where there was none."""
 
     def say(self, text: str) -> None:
-        """A line of its own, once."""
+        """Print a line, unless it repeats the last one."""
         if text and text != self._last_words:
             self._last_words = text
             self._console.print(Text(text), soft_wrap=True)
 
     def waiting(self, why: str) -> None:
-        """Why nothing happens yet."""
+        """Print the reason of a wait."""
         self.say(f"Waiting: {why}")
 
     def line(self, text: str) -> None:
-        """One line of the log."""
+        """Show one line of the copier's log."""
         found = json_object(text)
         if found is None:
             self.say(text[:LINE_CHARACTERS])
@@ -72,7 +72,7 @@ class ShownProgress:
 
 @contextmanager
 def shown_progress(*, no_color: bool = False) -> Iterator[ShownProgress]:
-    """Shows what goes on until it ends."""
+    """Yield a display of the progress, and remove its bar at the end."""
     console = Console(stderr=True, no_color=no_color or None, highlight=False, emoji=False)
     if not console.is_terminal:
         yield ShownProgress(console, None)
@@ -83,7 +83,7 @@ def shown_progress(*, no_color: bool = False) -> Iterator[ShownProgress]:
 
 
 def described(line: Mapping[str, Any]) -> str:
-    """One line of the copier in words: ``copying 1.2 of 30.0 GB, 0 of 1 files, 105.3 MB/s``."""
+    """Return a line of the copier in words: ``copying 1.2 of 30.0 GB, 0 of 1 files, 105.3 MB/s``."""
     size, total, files, all_files, rate = (
         whole(line.get(key)) or 0 for key in ("bytes", "total_bytes", "files", "total_files", "rate")
     )
@@ -92,7 +92,7 @@ def described(line: Mapping[str, Any]) -> str:
 
 
 def amount(count: float) -> str:
-    """Bytes in units of a thousand, as disks and links are sold: ``1.5 GB``."""
+    """Return a number of bytes in units of a thousand, as disks and links are sold: ``1.5 GB``."""
     for unit in ("B", "kB", "MB", "GB"):
         if abs(count) < _STEP:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -101,7 +101,7 @@ def amount(count: float) -> str:
 
 
 def presets_list() -> str:
-    """The presets, two lines each: what it is, and from where to where it is copied."""
+    """Return the presets, two lines each: the description, and the source with its target."""
     lines = []
     for name, preset in PRESETS.items():
         lines.append(f"{name}: {preset.about}" + (f"; {preset.size}" if preset.size else ""))

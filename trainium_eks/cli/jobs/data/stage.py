@@ -1,4 +1,4 @@
-"""``trn stage``: submits the Job that copies a data set, or finds the one that does, and follows it."""
+"""``trn stage``: submit the Job that copies a data set, or find the running one, and follow it."""
 
 import secrets
 import time
@@ -20,12 +20,12 @@ from trainium_eks.kube.pod_text import LINE_CHARACTERS, printable
 from trainium_eks.model.validation.problems import Problem, nearest
 
 SCHEMA_VERSION = 1
-"""Of what ``--json`` prints."""
+"""Version of the documents of ``--json``."""
 
 
 @dataclass(frozen=True)
 class StageOptions:
-    """What was asked for."""
+    """The options of one call."""
 
     cluster: ClusterOptions
     source: str
@@ -45,7 +45,7 @@ class StageOptions:
 
 
 def run(options: StageOptions) -> int:
-    """Stages a data set; the exit code."""
+    """Stage a data set; return the exit code."""
     with open_session(options.cluster) as session:
         request = _request(options, is_local=session.is_local)
         found = staging.problems(request, session.namespace, is_local=session.is_local)
@@ -65,7 +65,7 @@ def run(options: StageOptions) -> int:
 
 
 def show_presets() -> int:
-    """Shows the data sets that have a name; the exit code."""
+    """Print the presets; return the exit code."""
     from trainium_eks.cli.jobs.data.render_stage import presets_list
 
     write(presets_list())
@@ -73,8 +73,8 @@ def show_presets() -> int:
 
 
 def _with_token(request: StageRequest, session: Session) -> tuple[StageRequest, list[Problem]]:
-    """The request with the Secret of the Hub's token: the one that is named, which must be there, or else the one that
-    `trn secret` makes, where it is there."""
+    """Return the request with the Secret of the Hub's token: the named Secret, or else the Secret of `trn secret` where
+    that exists. A named Secret that does not exist is a problem."""
     name = request.token_secret.partition(":")[0] or DEFAULT_SECRET
     if not request.token_secret and not request.source.startswith("hf:"):
         return request, []
@@ -91,7 +91,7 @@ def _request(options: StageOptions, *, is_local: bool) -> StageRequest:
         raise Failure(WRONG_USAGE, "say where to: --to PATH, a directory on the team's volume, as in --to data/wiki")
     return StageRequest(
         source,
-        # `/data/x` is what a training job calls it.
+        # A training job's path is `/data/x`.
         to.removeprefix(f"{staging.DATA}/").rstrip("/"),
         is_list=options.is_list,
         extract=options.extract or bool(preset and preset.extract),
@@ -106,7 +106,7 @@ def _request(options: StageOptions, *, is_local: bool) -> StageRequest:
 
 
 def _as_url(source: str, *, is_local: bool) -> str:
-    """A path of this machine as a URL; the name of no preset is refused here, where near ones are known."""
+    """Return a path of this machine as a URL; an unknown preset is refused here, where near names are known."""
     if "://" in source:
         return source
     path = Path(source).expanduser()
@@ -132,7 +132,7 @@ def _objects(session: Session, request: StageRequest, name: str) -> tuple[dict[s
 
 
 def _job(session: Session, request: StageRequest) -> tuple[str, bool]:
-    """The Job that does it, and whether it is new."""
+    """Return the Job that stages the request, and whether it is new."""
     labels = f"{staging.KIND_LABEL}={staging.KIND}"
     for job in session.api.list("batch/v1", "Job", namespace=session.namespace.name, labels=labels):
         annotations, name = job["metadata"].get("annotations") or {}, job["metadata"]["name"]

@@ -1,4 +1,4 @@
-"""The command ``trn stage``: its options. The work is in :mod:`.stage`."""
+"""Command ``trn stage`` and its options."""
 
 from typing import Annotated
 
@@ -67,7 +67,7 @@ def stage(
 ) -> None:
     """Copy a data set to the team's shared volume: a Job on the CPU pool, verified, whole or not at all.
 
-    Killed or interrupted, it goes on where it was; run again after its end, it finds that all is there.
+    A killed or interrupted copy continues where it stopped; a repeated one finds all data there.
 
     Exit code: the Job's: 0 when the data is there, 1 when not; 2 for wrong usage.
     """

@@ -1,4 +1,4 @@
-"""``trn predict``: submits the Job that predicts a file, and follows it."""
+"""``trn predict``: submit the Job that predicts a file, and follow it."""
 
 import sys
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from trainium_eks.kube.pod_text import LINE_CHARACTERS, json_object, whole
 from trainium_eks.model.validation.problems import Problem
 
 SCHEMA_VERSION = 1
-"""Of what ``--json`` prints."""
+"""Version of the documents of ``--json``."""
 
 
 @dataclass(frozen=True)
 class Files:
-    """What is predicted, and where to."""
+    """Input and output of a prediction."""
 
     input: str
     output: str
@@ -37,7 +37,7 @@ class Files:
 
 
 def run(cluster: ClusterOptions, wanted: ServingOptions, files: Files, *, follow: bool, dry_run: bool) -> int:
-    """Predicts a file; the exit code."""
+    """Predict a file; return the exit code."""
     with open_session(cluster) as session:
         found = find(session, wanted, serving.PREDICT, files.problems)
         batch = Batch(
@@ -96,17 +96,17 @@ def _follow(session: Session, cluster: ClusterOptions, batch: Batch) -> int:
 
 
 class _Shown:
-    """What the Job says, on stderr."""
+    """Display of the Job's log on stderr."""
 
     def __init__(self, *, is_silent: bool) -> None:
         self._is_silent = is_silent
         self._waited = ""
         self.rows = 0
         self.said = ""
-        """The last line that is no count."""
+        """Last line of the log without a count."""
 
     def line(self, text: str) -> None:
-        """One line of its log."""
+        """Show one line of its log."""
         found = json_object(text)
         if found is not None and "predict" in found:
             self.rows = whole(found.get("rows")) or 0
@@ -116,7 +116,7 @@ class _Shown:
             self._say(self.said)
 
     def waiting(self, why: str) -> None:
-        """Why nothing happens yet."""
+        """Show the reason of a wait."""
         if why != self._waited:
             self._waited = why
             self._say(f"Waiting: {why}")

@@ -1,4 +1,4 @@
-"""``trn serve``: makes a model answer, changes which one does, ends it."""
+"""``trn serve``: start, change and end a service that answers with a trained model."""
 
 import sys
 import time
@@ -21,16 +21,16 @@ from trainium_eks.kube.cluster import name_of
 from trainium_eks.model.validation.problems import nearest
 
 SCHEMA_VERSION = 1
-"""Of what ``--json`` prints."""
+"""Version of the documents of ``--json``."""
 LOOK_SECONDS = 0.5
 _TRIES = 3
-"""Starts of a container that fails for an unknown reason, before nobody waits any more."""
+"""Starts of a container that fails for an unknown reason, after which the command stops waiting."""
 
 Json = dict[str, Any]
 
 
 def run(cluster: ClusterOptions, wanted: ServingOptions, *, replicas: int, wait: bool, dry_run: bool) -> int:
-    """Serves a model; the exit code."""
+    """Serve a model; return the exit code."""
     with open_session(cluster) as session:
         found = find(session, wanted, serving.SERVE)
         served = Served(found.name, found.model, found.image, found.place, found.queue, replicas)
@@ -47,12 +47,12 @@ def run(cluster: ClusterOptions, wanted: ServingOptions, *, replicas: int, wait:
 
 
 def stop(cluster: ClusterOptions, name: str, *, is_also_asked: bool) -> int:
-    """Ends a service; the exit code.
+    """End a service; return the exit code.
 
     Args:
-        cluster: whose.
+        cluster: options of the command.
         name: of the service.
-        is_also_asked: whether one is to be served as well, which cannot be.
+        is_also_asked: whether a model to serve was given as well, which is refused.
     """
     if is_also_asked:
         raise Failure(WRONG_USAGE, "either a model to serve, or --stop NAME")
@@ -70,7 +70,7 @@ def stop(cluster: ClusterOptions, name: str, *, is_also_asked: bool) -> int:
 
 
 def _apply(api: Api, deployment: Json, service: Json) -> None:
-    """Makes both objects, or changes the Deployment to what is asked for now."""
+    """Create the Deployment and its Service, or change the Deployment."""
     reference = api.reference(deployment)
     there = api.get(reference)
     if there is not None and not _is_ours(there):
@@ -80,7 +80,7 @@ def _apply(api: Api, deployment: Json, service: Json) -> None:
     else:
         path = api.kind(reference.api_version, reference.kind).path(reference.namespace, reference.name)
         changes = {"metadata": {"annotations": deployment["metadata"]["annotations"]}, "spec": deployment["spec"]}
-        # What an earlier request had and this one has not must go, too.
+        # Settings of an earlier request that this one has not must go, too.
         changes["spec"] = _without_leftovers(there["spec"], changes["spec"])
         made = api.request("PATCH", path, changes, content_type="application/merge-patch+json")
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": reference.name, "uid": made["metadata"]["uid"]}
@@ -89,7 +89,7 @@ def _apply(api: Api, deployment: Json, service: Json) -> None:
 
 
 def _without_leftovers(there: Mapping[str, Any], wanted: Json) -> Json:
-    """The spec as a merge patch that takes away another place's settings: nodes, queue and scheduler."""
+    """Return the spec as a merge patch that takes away another place's settings: nodes, queue and scheduler."""
     pod, wanted_pod = there["template"]["spec"], wanted["template"]["spec"]
     selector = dict.fromkeys(pod.get("nodeSelector") or {}) | wanted_pod["nodeSelector"]
     annotations = there["template"]["metadata"].get("annotations") or {}
@@ -129,7 +129,7 @@ def _pods(session: Session, name: str) -> list[Json]:
 
 
 def _is_ready(deployment: Mapping[str, Any]) -> bool:
-    """Whether all pods are of the newest kind, and answer."""
+    """Return whether all pods are of the newest generation, and answer."""
     status, wanted = deployment.get("status") or {}, deployment["spec"]["replicas"]
     if status.get("observedGeneration", 0) < deployment["metadata"]["generation"]:
         return False
@@ -139,7 +139,7 @@ def _is_ready(deployment: Mapping[str, Any]) -> bool:
 
 
 class _Why:
-    """Why a pod does not answer yet."""
+    """Reason why a pod does not answer yet."""
 
     def __init__(self, text: str, *, ended: bool = False) -> None:
         self.text = text

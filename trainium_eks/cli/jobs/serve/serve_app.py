@@ -1,4 +1,4 @@
-"""The commands that use a trained model: serve and predict. The work is in :mod:`.serve` and :mod:`.predict`."""
+"""The commands ``trn serve`` and ``trn predict``, and their options."""
 
 from typing import Annotated
 
@@ -47,7 +47,7 @@ def serve(
 
     The same command again with another model changes the service without a gap.
 
-    Exit code: 0; 1 when the model does not answer; 2 for what cannot run.
+    Exit code: 0; 1 when the model does not answer; 2 for a request that cannot run.
     """
     from trainium_eks.cli.jobs.serve import serve as command
     from trainium_eks.cli.jobs.serve.serving import ServingOptions
@@ -77,9 +77,9 @@ def predict(
     *,
     cluster: ClusterOptions,
 ) -> None:
-    """Predict all texts of a file with a trained model: a Job, whose output is there when all of it is.
+    """Predict all texts of a file with a trained model: a Job that writes the whole output, or none.
 
-    Exit code: the Job's: 0 when the predictions are there, 1 when not; 2 for what cannot run.
+    Exit code: the Job's: 0 when the predictions are there, 1 when not; 2 for a request that cannot run.
     """
     from trainium_eks.cli.jobs.serve import predict as command
     from trainium_eks.cli.jobs.serve.serving import ServingOptions

@@ -1,4 +1,4 @@
-"""What ``trn serve`` and ``trn predict`` share: which model is meant, and where it can run."""
+"""Common part of ``trn serve`` and ``trn predict``: the model, and the nodes that can run it."""
 
 import secrets
 import sys
@@ -19,12 +19,12 @@ from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.validation.problems import Problem, nearest
 
 _KINDS = {serving.SERVE: ("apps", "deployments"), serving.PREDICT: ("batch", "jobs")}
-"""API group and plural of what is made."""
+"""API group and plural of the created object, by kind of request."""
 
 
 @dataclass(frozen=True)
 class ServingOptions:
-    """What was asked for, of either command."""
+    """Common options of both commands."""
 
     model: str
     """A job's name, or a path on the volume."""
@@ -38,7 +38,7 @@ class ServingOptions:
 
 @dataclass(frozen=True)
 class Found:
-    """What came of it."""
+    """A validated request."""
 
     name: str
     model: str
@@ -49,16 +49,16 @@ class Found:
 
 
 def find(session: Session, wanted: ServingOptions, kind: str, more: tuple[Problem, ...] = ()) -> Found:
-    """The model and its place.
+    """Return the validated model, nodes, queue and image.
 
     Args:
         session: of the researcher.
         wanted: by the command.
         kind: :data:`~.serving.SERVE` or :data:`~.serving.PREDICT`.
-        more: what else is wrong.
+        more: other problems of the command.
 
     Raises:
-        Failure: with everything that is wrong.
+        Failure: with all problems.
         ClusterError: the cluster does not answer.
     """
     namespace = session.namespace
@@ -93,7 +93,7 @@ def find(session: Session, wanted: ServingOptions, kind: str, more: tuple[Proble
 
 
 def warn_of_no_nodes(session: Session, where: ServingNodes) -> None:
-    """Says on stderr where pods would wait for ever: nothing but a person scales a node group for them."""
+    """Warn on stderr of pods without nodes: nothing but a person scales a node group for them."""
     if where.group is None or cluster_facts.nodes_of(session.api, where.group):
         return
     name = where.group.name
@@ -103,7 +103,7 @@ def warn_of_no_nodes(session: Session, where: ServingNodes) -> None:
 def _nodes(
     session: Session, wanted: ServingOptions
 ) -> tuple[NodeGroupOutput | None, InstanceType | None, list[Problem]]:
-    """The nodes that are asked for; none for the CPU pool."""
+    """Return the requested node group and its instance type; None for the CPU pool."""
     if wanted.group in (None, CPU_POOL) and wanted.instance_type is None:
         return None, None, []
     found = planning.find_group(session.outputs, wanted.group, wanted.instance_type)
@@ -113,7 +113,7 @@ def _nodes(
 
 
 def _model(session: Session, model: str) -> tuple[str, list[Problem]]:
-    """Directory of the model, relative to the volume's root."""
+    """Return the model's directory, relative to the volume's root, and its problems."""
     if not model:
         return "", [
             Problem("MODEL", "it is required and missing", "give a job's name, or a model's directory on the volume")
@@ -135,7 +135,7 @@ def _model(session: Session, model: str) -> tuple[str, list[Problem]]:
 
 
 def _unknown(names: list[str], model: str) -> list[Problem]:
-    """A job that is gone may have left its model; one with a name that was never there has not."""
+    """Return a problem for a misspelt job; none for other names, because a removed job may have left its model."""
     near = nearest(model, names)
     if near is None:
         return []
@@ -144,7 +144,7 @@ def _unknown(names: list[str], model: str) -> list[Problem]:
 
 
 def _missing(session: Session, directory: str) -> list[Problem]:
-    """On the local cloud the volume can be looked into."""
+    """Return a problem for a missing model; none on AWS, where the volume cannot be read from here."""
     paths = session.source.paths
     if paths is None or not session.namespace.claim:
         return []

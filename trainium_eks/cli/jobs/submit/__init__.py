@@ -1,1 +1,1 @@
-"""``trn train``, ``trn compile`` and what they need."""
+"""``trn train``, ``trn compile`` and their helpers."""

@@ -1,4 +1,4 @@
-"""``trn kubeconfig``: a researcher's way to the cluster, its context in their namespace."""
+"""``trn kubeconfig``: a researcher's kubeconfig, with its context in their namespace."""
 
 import copy
 import json
@@ -14,7 +14,7 @@ from trainium_eks.model.validation.parsing import parse_yaml
 
 
 def run(cluster: ClusterOptions) -> int:
-    """``trn kubeconfig``; the exit code."""
+    """Run ``trn kubeconfig``; return the exit code."""
     source = find_source(cluster.stack, cluster.outputs, cluster.kubeconfig, cluster.directory)
     namespace = find_namespace(source.outputs, cluster.namespace).name
     if source.paths is not None and source.has_own_kubeconfig:
@@ -29,14 +29,14 @@ def run(cluster: ClusterOptions) -> int:
 
 
 def in_namespace(text: str, namespace: str) -> dict[str, object]:
-    """A kubeconfig whose current context is in a namespace.
+    """Return a kubeconfig with its current context in a namespace.
 
     Args:
         text: of the kubeconfig, YAML or JSON.
         namespace: which one.
 
     Raises:
-        Failure: it is none.
+        Failure: the text is no kubeconfig.
     """
     try:
         document = copy.deepcopy(parse_yaml(text))

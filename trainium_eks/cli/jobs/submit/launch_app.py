@@ -30,7 +30,7 @@ def train(options: TrainOptions, *, cluster: ClusterOptions) -> None:
 
     Prints rank 0's log until the job ends. Ctrl-C leaves the job running, as --detach does.
 
-    Exit code: 0; 1 when it was refused or did not end well; 2 for what cannot run.
+    Exit code: 0; 1 when it was refused or did not end well; 2 for a job that cannot run.
     """
     from trainium_eks.cli.jobs.submit import train as command
 
@@ -58,7 +58,7 @@ def scale(
     *,
     cluster: ClusterOptions,
 ) -> None:
-    """Give a node group another number of nodes, within its limits, and say what that costs an hour.
+    """Give a node group another number of nodes, within its limits, and show the change's cost an hour.
 
     Exit code: 0; 1 when nodes are not Ready in time; 2 for a number that the group cannot have.
     """
@@ -75,7 +75,7 @@ def kubeconfig(
     as_json: Json = False,
     directory: Directory = None,
 ) -> None:
-    """Print a kubeconfig whose context is in your namespace: trn kubeconfig > kubeconfig.yaml."""
+    """Print a kubeconfig with your namespace in its context: trn kubeconfig > kubeconfig.yaml."""
     from trainium_eks.cli.jobs.submit import kubeconfig as command
 
     raise typer.Exit(command.run(ClusterOptions(stack, namespace, outputs, None, directory, as_json=as_json)))

@@ -18,7 +18,7 @@ from trainium_eks.model.validation.problems import Problem
 from trainium_eks.plan.graph import SCHEMA_VERSION
 
 READY_SECONDS = 1800.0
-"""How long nodes are awaited. An accelerator node is Ready some minutes after EC2 has it; EC2 may take longer."""
+"""Longest wait for nodes. An accelerator node is Ready some minutes after EC2 has it; EC2 may take longer."""
 
 LOOK_SECONDS = 10.0
 
@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 
 
 def run(name: str, nodes: int, *, wait: bool, cluster: ClusterOptions) -> int:
-    """``trn scale``; the exit code."""
+    """Run ``trn scale``; return the exit code."""
     with open_session(cluster) as session:
         group = _group(session, name)
         wrong = size_problem(group, nodes)
@@ -51,9 +51,10 @@ def run(name: str, nodes: int, *, wait: bool, cluster: ClusterOptions) -> int:
 
 
 def for_gang(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> None:
-    """Gives a group as many nodes as a gang has, where it has fewer; does not wait for them on AWS, as the gang does.
+    """Scale up a group that has fewer nodes than a gang needs; do not wait for nodes on AWS, as the gang does.
 
-    A caller who may not change the group is told, and the job waits for whoever may, or for an autoscaler.
+    A caller without permission gets a warning, and the job waits until somebody with permission or an autoscaler scales
+    the group.
 
     Raises:
         ClusterError: EKS refuses for another reason.
@@ -70,7 +71,7 @@ def for_gang(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> 
 
 
 def size_problem(group: NodeGroupOutput, nodes: int) -> Problem | None:
-    """Why a group cannot have so many nodes."""
+    """Return the problem of a number of nodes outside the group's limits; None within them."""
     if nodes > group.max_size:
         fix = f"or raise `maxSize` of {group.name} in the stack's config, and bring it up"
         reason = f"{group.name} has at most {group.max_size} nodes"
@@ -83,7 +84,7 @@ def size_problem(group: NodeGroupOutput, nodes: int) -> Problem | None:
 
 
 def cost(session: Session, group: NodeGroupOutput, before: int, after: int) -> str:
-    """What the change costs, in a line."""
+    """Return a line with the cost of the change."""
     price = planning.catalogue(session.outputs).price(group.instance_type)
     start = f"{group.name}: {before} to {after} nodes of {group.instance_type}"
     if session.is_local:
@@ -96,7 +97,7 @@ def cost(session: Session, group: NodeGroupOutput, before: int, after: int) -> s
 
 
 def resize(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> None:
-    """Asks for a number of nodes: EKS, or the local cloud, whose nodes are there when it returns.
+    """Set the number of nodes: at EKS, or in the local cloud, which has the nodes at once.
 
     Raises:
         ClusterError: refused.
@@ -116,11 +117,11 @@ def resize(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> No
 
 
 def await_nodes(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> None:
-    """Until the group has this many Ready nodes, and no more.
+    """Wait until the group has this many Ready nodes, and no more.
 
     Raises:
         ClusterError: AWS cannot be asked.
-        Failure: not in time, with what EKS says is wrong.
+        Failure: not in time, with the issues that EKS reports.
     """
     deadline, told_of, issues = time.monotonic() + READY_SECONDS, -1, tuple[str, ...]()
     while True:
@@ -145,7 +146,7 @@ def await_nodes(session: Session, group: NodeGroupOutput, nodes: int, say: Say) 
 
 
 def _new_issues(session: Session, group: NodeGroupOutput, before: tuple[str, ...], say: Say) -> tuple[str, ...]:
-    """What EKS says is wrong with the group; new ones are told."""
+    """Return the issues that EKS reports for the group; print the new ones."""
     try:
         issues = Aws(session.outputs.region).group_size(session.outputs.cluster_name, group.eks_name).issues
     except AwsError:
@@ -157,7 +158,8 @@ def _new_issues(session: Session, group: NodeGroupOutput, before: tuple[str, ...
 
 
 def _warn_of_jobs(session: Session, group: NodeGroupOutput, say: Say) -> None:
-    """EKS chooses the nodes that go. Of other teams' jobs a researcher sees nothing."""
+    """Warn of jobs on the group's instance type, because EKS chooses the nodes that go. A researcher sees only the
+    team's own jobs."""
     with contextlib.suppress(NoSuchKind, ApiError):
         jobs = cluster_facts.running_on(
             cluster_facts.volcano_jobs(session.api, session.namespace.name), group.instance_type

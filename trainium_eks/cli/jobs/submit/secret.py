@@ -1,5 +1,5 @@
-"""``trn secret``: puts a token for gated models into the namespace. It comes from where nobody looks, and goes nowhere
-else: not onto a command line, into a job's object, or out again."""
+"""``trn secret``: a token for gated models in the namespace. The token is read from a hidden source, and is not written
+to a command line, into a job's object, or to the output."""
 
 import getpass
 import os
@@ -15,12 +15,12 @@ from trainium_eks.jobs.objects.token_reference import DEFAULT_SECRET, NAME, TOKE
 from trainium_eks.kube.api import ApiError, ObjectReference
 
 SCHEMA_VERSION = 1
-"""Of what ``--json`` prints."""
+"""Version of the documents of ``--json``."""
 
 
 @dataclass(frozen=True)
 class SecretOptions:
-    """What was asked for."""
+    """The options of one call."""
 
     cluster: ClusterOptions
     name: str = DEFAULT_SECRET
@@ -31,7 +31,7 @@ class SecretOptions:
 
 
 def run(options: SecretOptions) -> int:
-    """Makes or deletes the Secret; the exit code."""
+    """Create or delete the Secret; return the exit code."""
     if not NAME.fullmatch(options.name):
         problem = reference_problem(options.name)
         raise Failure(WRONG_USAGE, "no Secret was made", [problem] if problem else [], spell=str)
@@ -63,7 +63,7 @@ def _delete(options: SecretOptions, session: Session) -> int:
 
 
 def _token(options: SecretOptions, session: Session) -> str:
-    """From Secrets Manager, the environment, a pipe, or somebody who types it without seeing it."""
+    """Return the token from Secrets Manager, the environment, a pipe, or a hidden prompt."""
     if options.from_aws:
         return tokens.from_secrets_manager(options.from_aws, session.outputs.region, options.json_key)
     if given := os.environ.get(TOKEN_VARIABLES[0]):

@@ -32,10 +32,10 @@ from trainium_eks.model.validation.problems import Problem, Severity, describe
 from trainium_eks.plan.graph import SCHEMA_VERSION
 
 SUCCEEDED = "Completed"
-"""State of a job whose ranks have all ended well."""
+"""State of a job after all its ranks have ended well."""
 
 LOOK_SECONDS = 0.5
-"""Between two looks at a job that is awaited."""
+"""Seconds between two reads of an awaited job."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,15 @@ class Prepared:
     job: TrainingJob
     group: NodeGroupOutput
     objects: list[dict[str, Any]]
-    """What is submitted; the job itself is the last."""
+    """Objects to submit; the job itself is the last."""
     workspace: Workspace | None
     warnings: tuple[Problem, ...] = field(default=())
     saving: Goodput | None = None
-    """How often it is to save, where that was not asked for."""
+    """Proposed interval of checkpoints; None where the caller chose it."""
 
 
 def run(asked: TrainOptions, cluster: ClusterOptions) -> int:
-    """``trn train`` and ``trn compile``; the exit code, without ``--detach`` the job's."""
+    """Run ``trn train`` or ``trn compile``; return the exit code, without ``--detach`` the job's."""
     with open_session(cluster) as session:
         prepared = prepare(asked, session)
         _warn(prepared, session)
@@ -63,10 +63,10 @@ def run(asked: TrainOptions, cluster: ClusterOptions) -> int:
 
 
 def prepare(asked: TrainOptions, session: Session) -> Prepared:
-    """The job that is asked for.
+    """Return the requested job, validated.
 
     Raises:
-        Failure: with everything that is wrong.
+        Failure: with all problems.
         ClusterError: the cluster or AWS does not answer.
     """
     if session.is_local:
@@ -152,7 +152,7 @@ def _submit(prepared: Prepared, asked: TrainOptions, cluster: ClusterOptions, se
 
 
 def _follow(name: str, cluster: ClusterOptions, session: Session) -> int:
-    """Rank 0's log until the end, as `trn logs -f` shows it."""
+    """Print rank 0's log until the end, as `trn logs -f` does; return the exit code."""
     from trainium_eks.cli.jobs.watch import follow, live_logs, reading
 
     job = reading.find(session, name)
@@ -164,7 +164,7 @@ def _follow(name: str, cluster: ClusterOptions, session: Session) -> int:
 
 
 def _wait(job: TrainingJob, session: Session) -> str:
-    """The state in which the job ended."""
+    """Wait until the job has ended; return its state."""
     kind = forms.KINDS[job.form]
     reference = ObjectReference(kind.api_version, kind.kind, job.namespace, job.name)
     while True:
@@ -233,7 +233,7 @@ def _size(job: TrainingJob) -> str:
 
 
 def _nobody(form: Form, session: Session) -> str:
-    """Why there is nobody in the cluster who would run the job."""
+    """Return the message for a cluster without the controller that runs this kind of job."""
     if form == "volcano":
         return _no_volcano(session)
     kind = forms.KINDS[form]

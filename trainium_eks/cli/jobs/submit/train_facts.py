@@ -1,4 +1,4 @@
-"""What has to be found out before a job is planned: of the image, the namespace's jobs, and the capacity."""
+"""Facts that the planning of a job needs: the image, the namespace's jobs, and the capacity."""
 
 import contextlib
 import secrets
@@ -25,7 +25,7 @@ UNIQUE_LENGTH = 5
 
 
 def gather(asked: TrainOptions, form: Form, session: Session) -> Facts:
-    """All facts for a request of a job of some form.
+    """Return all facts for a request of a job of some form.
 
     Raises:
         ClusterError: the API server does not answer.
@@ -35,7 +35,7 @@ def gather(asked: TrainOptions, form: Form, session: Session) -> Facts:
     may_submit = cluster_facts.may_submit(api, namespace, form)
     jobs: cluster_facts.Objects = []
     if may_submit:
-        # A cluster without Volcano is told of when the job is submitted; a dry run needs none.
+        # A missing Volcano is an error when the job is submitted; a dry run needs none.
         with contextlib.suppress(NoSuchKind, ApiError):
             jobs = cluster_facts.volcano_jobs(api, namespace)
     return Facts(
@@ -56,7 +56,7 @@ def gather(asked: TrainOptions, form: Form, session: Session) -> Facts:
 
 
 def _metrics_port(session: Session) -> int:
-    """The one port, but where pods are on this machine's network: there each job has its own."""
+    """Return the fixed port; a free port for each job where pods are on this machine's network."""
     chosen = Chosen.load(session.source.paths.pods) if session.source.paths else None
     if chosen is None or chosen.isolation is Isolation.NET:
         return scraping.PORT
@@ -64,7 +64,7 @@ def _metrics_port(session: Session) -> int:
 
 
 def image_of(wanted: str | None, session: Session) -> tuple[str, Problem | None, bool]:
-    """The image of a pod, why there is none, and whether PyTorch is in it.
+    """Return the image of a pod, the problem of a missing one, and whether PyTorch is in it.
 
     Args:
         wanted: by the command; None for the stack's default.
@@ -79,7 +79,7 @@ def _has_secret(asked: TrainOptions, session: Session) -> bool:
 
 
 def _local_image(wanted: str | None) -> tuple[str, Problem | None, bool]:
-    """An environment of this machine: the one asked for, else ``local/torch`` where it has been made."""
+    """Return the requested environment of this machine, else ``local/torch`` if it exists, else ``local/python``."""
     if wanted is None:
         found = images.find("torch") or images.find(images.PYTHON)
         assert found is not None, "local/python is always there"
@@ -95,7 +95,7 @@ def _local_image(wanted: str | None) -> tuple[str, Problem | None, bool]:
 
 
 def _image(wanted: str | None, session: Session) -> tuple[str, Problem | None, bool]:
-    """The image asked for, else the one that was pushed last to the stack's repository."""
+    """Return the requested image, else the newest one in the stack's repository."""
     aws, repository = Aws(session.outputs.region), session.outputs.image_repository or ""
     try:
         if wanted is not None:
@@ -114,7 +114,7 @@ def _no_image(repository: str) -> Problem:
 
 
 def _capacity_ends(asked: TrainOptions, session: Session) -> dict[str, str]:
-    """When the Capacity Block of the group ends; nothing for other groups."""
+    """Return the end of the group's Capacity Block by its reservation; nothing for other groups."""
     group = planning.find_group(session.outputs, asked.group, asked.instance_type)
     if not isinstance(group, NodeGroupOutput) or group.capacity != "capacity-block" or session.is_local:
         return {}

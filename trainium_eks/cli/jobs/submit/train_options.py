@@ -1,4 +1,4 @@
-"""The request that the options of ``trn train`` make."""
+"""Job request of the options of ``trn train``."""
 
 import shlex
 from dataclasses import fields, replace
@@ -19,7 +19,7 @@ IMAGE_PREFIX = "image:"
 
 
 def local_example(asked: TrainOptions) -> TrainOptions:
-    """An example on a local stack, small where no arguments are given: this machine's CPU does the work."""
+    """Return an example on a local stack, small where no arguments are given: this machine's CPU does the work."""
     example = EXAMPLES.get(asked.example)
     if example is None or asked.arguments or asked.script_args:
         return asked
@@ -27,7 +27,7 @@ def local_example(asked: TrainOptions) -> TrainOptions:
 
 
 def request_of(asked: TrainOptions) -> tuple[JobRequest, Workspace | None, Problem | None]:
-    """The request, the files that travel with it, and what is wrong with them.
+    """Return the request, the files that travel with it, and their problem.
 
     Raises:
         Failure: an option that cannot be read.
@@ -52,7 +52,8 @@ def _check_words(asked: TrainOptions) -> None:
 
 
 def _program(asked: TrainOptions) -> tuple[Program, Workspace | None, Problem | None]:
-    """A script is a local file that travels with the job, or, with an absolute path or by TorchX, one of the image."""
+    """Return a script of this machine with the files that travel with it; or an absolute path, or a script for TorchX,
+    without files, as a file of the image."""
     arguments = (*_words(asked.script_args), *asked.arguments)
     module = asked.module or _example(asked.example)
     script, is_images = asked.script.removeprefix(IMAGE_PREFIX), asked.script.startswith(IMAGE_PREFIX)
@@ -69,7 +70,7 @@ def _program(asked: TrainOptions) -> tuple[Program, Workspace | None, Problem | 
 
 
 def _of_this_machine(script: Path, workspace: Path | None) -> Problem | None:
-    """That an absolute path means the image's file, where it is likely that one of this machine was meant."""
+    """Return a problem for an absolute path that is read as the image's but likely means this machine's file."""
     if not script.is_file() and workspace is None:
         return None
     reason = "an absolute path is a file of the image, and does not travel"

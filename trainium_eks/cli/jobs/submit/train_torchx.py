@@ -1,4 +1,4 @@
-"""``trn train --torchx``: the job submitted by TorchX's own command."""
+"""``trn train --torchx``: submission of the job by TorchX's own command."""
 
 import os
 import re
@@ -16,7 +16,7 @@ _HANDLE = re.compile(r"kubernetes://[^/\s]*/[^:\s]+:(?P<name>[a-z0-9-]+)")
 
 
 def component() -> str:
-    """Path of the component's file: in the wheel inside the package, in a checkout beside it."""
+    """Return the path of the component's file: in the wheel inside the package, in a checkout beside it."""
     package = Path(trainium_eks.__file__).parent
     places = (package / "workloads", package.parent / "workloads")
     found = next((place for place in places if place.is_dir()), places[-1])
@@ -24,10 +24,10 @@ def component() -> str:
 
 
 def submit_by_torchx(job: TrainingJob, session: Session) -> str:
-    """Lets TorchX submit the job, as the researcher; returns the name that it gave it.
+    """Let TorchX submit the job, as the researcher; return the name that TorchX chose.
 
     Raises:
-        Failure: there is no TorchX, it cannot say this job, or it was refused.
+        Failure: there is no TorchX, it cannot express this job, or it was refused.
     """
     if job.form != "volcano":
         raise Failure(WRONG_USAGE, f"TorchX submits Volcano jobs alone; leave --torchx out, or --kind {job.form}")

@@ -1,4 +1,4 @@
-"""``trn cancel``: ends jobs, waits until their pods are gone, says what they leave behind.
+"""``trn cancel``: end jobs, wait until their pods are gone, name the files that remain.
 
 The object is deleted, as `torchx cancel` does, and not aborted by a Volcano Command: either way the pods go, and with
 them their logs; but an aborted job keeps its name from the next one, and its script's ConfigMap (decision 41).
@@ -24,7 +24,7 @@ from trainium_eks.local.runtime import beneath
 from trainium_eks.model.validation.problems import nearest
 
 MARGIN_SECONDS = 30.0
-"""For deleting pods, beyond their grace period."""
+"""Seconds for deleting pods, beyond their grace period."""
 
 GRACE_SECONDS = 30
 """Kubernetes' default of ``terminationGracePeriodSeconds``."""
@@ -37,7 +37,7 @@ MOST_FILES = 12
 
 @dataclass(frozen=True)
 class Ended:
-    """What came of ending a job."""
+    """Result of ending a job."""
 
     name: str
     was_there: bool
@@ -45,12 +45,12 @@ class Ended:
     output: str
     """Directory on the shared volume; empty for a job without one."""
     checkpoint: int | None
-    """Step of the last checkpoint that its log tells of."""
+    """Step of the last checkpoint in its log."""
     files: tuple[str, ...]
-    """What lies in that directory; only on the local cloud, where it can be looked into."""
+    """Files in that directory; only on the local cloud, where the volume can be read."""
 
     def to_json(self) -> dict[str, Any]:
-        """For tools."""
+        """Return the JSON form."""
         return {
             "name": self.name,
             "wasThere": self.was_there,
@@ -62,13 +62,13 @@ class Ended:
 
 
 def run(cluster: ClusterOptions, name: str | None, *, everything: bool, agreed: bool) -> int:
-    """Ends a job, or all; the exit code.
+    """End a job, or all; return the exit code.
 
     Args:
-        cluster: whose.
+        cluster: options of the command.
         name: of the job.
         everything: all that have not ended.
-        agreed: to ending all, without being asked.
+        agreed: to ending all, without a question.
     """
 
     def work(session: Session) -> int:
@@ -123,7 +123,7 @@ def _grace_seconds(pod: Object) -> int:
 
 
 def _await_end(session: Session, job: WatchedJob, seconds: float) -> int:
-    """How many of its pods are still there in the end."""
+    """Return how many of its pods are still there in the end."""
     deadline = time.monotonic() + seconds
     while True:
         left = len(reading.pods_of(session, job))
@@ -133,7 +133,7 @@ def _await_end(session: Session, job: WatchedJob, seconds: float) -> int:
 
 
 def _output(session: Session, job: WatchedJob) -> str:
-    """Where it writes: ``TRN_OUTPUT_DIR``, or where ``trn train`` sets it."""
+    """Return the job's ``TRN_OUTPUT_DIR``; empty without one, or without a shared volume."""
     if not session.namespace.claim:
         return ""
     for template in templates(job.source) if job.trains else ():

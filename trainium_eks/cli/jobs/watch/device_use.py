@@ -1,4 +1,4 @@
-"""``trn top``: how busy the devices of a job's nodes are, live.
+"""``trn top``: a live view of the use of a job's devices.
 
 Read by neuron-monitor (or nvidia-smi) in the job's own pods: neuron-monitor's DaemonSet is in a namespace that a team
 may not reach, and sees the devices of all teams (decision 41).
@@ -33,7 +33,7 @@ MOST_NODES = 16
 """Nodes that are read at the same time, each by a process in its pod."""
 
 FIRST_SECONDS = 20.0
-"""How long the first picture may take: neuron-monitor looks around before it says something."""
+"""Time limit of the first picture: neuron-monitor needs some seconds before its first report."""
 
 LOOK_SECONDS = 1.0
 
@@ -53,10 +53,10 @@ class _Node:
 
 
 def run(cluster: ClusterOptions, name: str | None, *, once: bool) -> int:
-    """Shows usage until Ctrl-C, or once; the exit code.
+    """Show usage until Ctrl-C, or once; return the exit code.
 
     Args:
-        cluster: whose.
+        cluster: options of the command.
         name: of the job; None for the newest that runs.
         once: one picture of all nodes.
     """
@@ -110,7 +110,7 @@ def _read(session: Session, node: _Node, container: str) -> None:
 
 
 def _read_here(directory: Path, node: _Node, container: str) -> None:
-    """A pod of the local cloud is processes of this machine, of the same user: what they use is asked of the machine.
+    """Read the use of a local pod's processes from this machine: they run here, as the same user.
 
     100 % is one CPU, as ``top`` has it.
     """
@@ -196,7 +196,7 @@ def _picture(session: Session, job: WatchedJob, nodes: Sequence[_Node], total: i
 
 
 class UsageTable:
-    """A row a node; each core as a bar, where there is room."""
+    """Table with a row for each node; each core as a bar, where there is room."""
 
     def __init__(self, nodes: Sequence[_Node]) -> None:
         self._nodes = nodes
@@ -225,7 +225,7 @@ class UsageTable:
 
 
 def bars(cores: Mapping[int, float]) -> str:
-    """A bar for each core, in their order, eight to a group."""
+    """Return a bar for each core, in their order, eight to a group."""
     drawn = [_BARS[min(int(busy / 100 * (len(_BARS) - 1) + 0.5), len(_BARS) - 1)] for _, busy in sorted(cores.items())]
     return " ".join("".join(drawn[at : at + 8]) for at in range(0, len(drawn), 8))
 

@@ -1,4 +1,4 @@
-"""``trn status`` without a job: what the environment costs now, and which accelerators are idle."""
+"""``trn status`` without a job: the environment's present cost, and its idle accelerators."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,28 +22,28 @@ from trainium_eks.jobs.watch.idleness import GroupUse, uses
 
 @dataclass(frozen=True)
 class Environment:
-    """All that runs, at one moment."""
+    """Node groups and costs of an environment, at one moment."""
 
     cluster: str
     is_local: bool
     groups: tuple[GroupUse, ...]
     other_hourly_usd: float | None
-    """Of everything but the accelerator groups, at its planned size; None from a stack of an earlier release."""
+    """Cost of everything but the accelerator groups, at its planned size; None from a stack of an earlier release."""
     now: datetime
 
     @property
     def hourly_usd(self) -> float:
-        """What is known of it."""
+        """Sum of the known costs."""
         return sum(each.hourly_usd or 0.0 for each in self.groups) + (self.other_hourly_usd or 0.0)
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """What the sum leaves out."""
+        """Instance types and parts that the sum leaves out."""
         types = [each.group.instance_type for each in self.groups if each.hourly_usd is None]
         return tuple(dict.fromkeys([*types, *([] if self.other_hourly_usd is not None else ["everything else"])]))
 
     def to_json(self) -> dict[str, Any]:
-        """For tools."""
+        """Return the JSON form."""
         return {
             "schemaVersion": reading.SCHEMA_VERSION,
             "cluster": self.cluster,
@@ -55,7 +55,7 @@ class Environment:
 
 
 def run(cluster: ClusterOptions) -> int:
-    """Shows the environment; the exit code."""
+    """Show the environment; return the exit code."""
 
     def work(session: Session) -> int:
         found = look(session)
@@ -69,7 +69,7 @@ def run(cluster: ClusterOptions) -> int:
 
 
 def look(session: Session) -> Environment:
-    """Reads and judges the environment.
+    """Read the environment.
 
     Raises:
         ClusterError: the API server cannot be reached.
@@ -118,7 +118,7 @@ def _sums(found: Environment) -> list[Text]:
 
 
 def _idle(found: Environment) -> list[Text]:
-    """What is idle, and what it costs; simulated nodes cost nothing, so there is nothing to mend."""
+    """Return lines with the idle nodes and their cost; simulated nodes cost nothing, so there is nothing to mend."""
     lines: list[Text] = []
     for each in found.groups:
         if not each.idle:

@@ -1,4 +1,4 @@
-"""Following a job's logs: over connections that break, pods that are replaced and an API server that goes away."""
+"""Following of a job's logs: over connections that break, pods that are replaced and an API server that goes away."""
 
 import queue
 import threading
@@ -18,16 +18,16 @@ from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.kube.errors import ClusterError
 
 LOOK_SECONDS = 1.0
-"""Between two looks at the job and its pods."""
+"""Seconds between two reads of the job and its pods."""
 
 AGAIN_SECONDS = 1.0
-"""Before a log that broke off is opened again."""
+"""Seconds before a broken log is opened again."""
 
 MOST_PODS = 64
-"""Logs that are followed at the same time, each a connection of its own."""
+"""Logs that are followed at the same time, each with its connection."""
 
 QUIET_SECONDS = 3600.0
-"""How long a log may say nothing before it is opened anew."""
+"""Seconds without a line after which a log is opened anew."""
 
 
 @dataclass
@@ -43,7 +43,7 @@ class _Stream:
 
 
 def follow(session: Session, job: WatchedJob, wanted: PodFilter, printer: Printer) -> int:
-    """Prints lines as they come until the job has ended; 0 when it succeeded.
+    """Print lines as they come until the job has ended; return 0 when it succeeded.
 
     Raises:
         Failure: more pods than can be followed.
@@ -70,7 +70,7 @@ class _Follower:
         self._said = ""
 
     def run(self) -> int:
-        """Until the job has ended and all its lines are printed."""
+        """Run until the job has ended and all its lines are printed."""
         looked = 0.0
         while True:
             if time.monotonic() - looked >= LOOK_SECONDS:
@@ -82,7 +82,7 @@ class _Follower:
                 return self._end()
 
     def _look(self) -> None:
-        """At the job and its pods; a log that is new gets a thread."""
+        """Read the job and its pods; start a thread for each new log."""
         try:
             reference = self._session.api.reference(self._job.source) if self._job else None
             found = self._session.api.get(reference) if reference else None
@@ -124,7 +124,7 @@ class _Follower:
             self._say(f"{job.name} waits: {reason}")
 
     def _read(self, stream: _Stream) -> None:
-        """All lines of a pod, also when the connection breaks off in between."""
+        """Read all lines of a pod, also when the connection breaks off in between."""
         try:
             while True:
                 whole = self._read_on(stream)
@@ -136,7 +136,7 @@ class _Follower:
             stream.done.set()
 
     def _read_on(self, stream: _Stream) -> bool:
-        """What is there and what comes; whether the server ended it, and not the connection."""
+        """Read present and coming lines; return whether the server ended the log, and not the connection."""
         try:
             for line in self._lines(stream):
                 self._arrived.put(Shown(stream.pod, stream.place, line))
@@ -147,7 +147,7 @@ class _Follower:
     def _lines(self, stream: _Stream) -> Iterator[LogLine]:
         query = {**self._wanted.query, "follow": "true"}
         if stream.last:
-            # Whole seconds are all that it takes; what was shown is left out below.
+            # The API takes whole seconds; lines already shown are left out below.
             query["sinceTime"] = f"{stream.last[:19]}Z" if stream.last.endswith("Z") else stream.last
             query.pop("tailLines", None)
             query.pop("sinceSeconds", None)
@@ -162,8 +162,8 @@ class _Follower:
                 yield line
 
     def _left(self, stream: _Stream) -> Literal["nothing", "the rest", "more"]:
-        """What its log may still say: nothing when the pod is gone or replaced, for then the name is another's; the
-        rest when its containers have ended; else more."""
+        """Return the part of a log that may follow: nothing when the pod is gone or replaced, for then the name is
+        another's; the rest when its containers have ended; else more."""
         from trainium_eks.kube.api import ObjectReference
 
         try:
@@ -175,7 +175,7 @@ class _Follower:
         return "the rest" if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed") else "more"
 
     def _print(self) -> None:
-        """What has arrived; waits a little for the first of it."""
+        """Print the lines that have arrived; wait a little for the first."""
         lines: list[Shown] = []
         try:
             lines.append(self._arrived.get(timeout=0.2))
@@ -197,7 +197,7 @@ class _Follower:
         return 0 if self._job.state == "Completed" else FAILED
 
     def _say(self, notice: str) -> None:
-        """On stderr, so that a pipe gets the log alone; not twice in a row."""
+        """Print a notice on stderr, so that a pipe gets the log alone; not twice in a row."""
         if notice != self._said:
             self._said = notice
             output.notice(notice)

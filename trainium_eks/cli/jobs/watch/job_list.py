@@ -23,10 +23,10 @@ from trainium_eks.jobs.watch.steps import Progress
 from trainium_eks.kube.errors import ClusterError
 
 LOOK_SECONDS = 2.0
-"""Between two looks of a live view."""
+"""Seconds between two pictures of a live view."""
 
 RECENTLY_SECONDS = 3600.0
-"""How long a job that has ended is listed without ``--all``."""
+"""Seconds for which an ended job is listed without ``--all``."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class Listing:
 
     namespace: str
     jobs: tuple[WatchedJob, ...]
-    """Those that are shown."""
+    """Listed jobs."""
     hidden: int
-    """Ended longer ago."""
+    """Number of jobs that ended earlier, and are not listed."""
     progress: Mapping[str, Progress]
     now: datetime
 
     def to_json(self) -> dict[str, Any]:
-        """For tools."""
+        """Return the JSON form."""
         shown = [
             {
                 **job.to_json(),
@@ -55,12 +55,12 @@ class Listing:
 
 
 def run(cluster: ClusterOptions, *, everything: bool, watch: bool) -> int:
-    """Shows the jobs; the exit code.
+    """Show the jobs; return the exit code.
 
     Args:
-        cluster: whose.
-        everything: also those that ended long ago.
-        watch: go on until Ctrl-C.
+        cluster: options of the command.
+        everything: also jobs that ended long ago.
+        watch: repeat until Ctrl-C.
     """
 
     def work(session: Session) -> int:
@@ -101,15 +101,15 @@ def _table(listing: Listing) -> RenderableType:
 
 
 class Screen(Protocol):
-    """Where a live view is drawn."""
+    """Display of a live view."""
 
     def update(self, renderable: RenderableType) -> None:
-        """Draws it in the place of what was there."""
+        """Draw it in the place of the previous picture."""
 
 
 @contextmanager
 def screen(no_color: bool) -> Iterator[Screen | None]:
-    """A live view of the terminal; None where standard output is none."""
+    """Yield a live view of the terminal; None where standard output is none."""
     if not sys.stdout.isatty():
         yield None
         return
@@ -126,7 +126,7 @@ def screen(no_color: bool) -> Iterator[Screen | None]:
 
 
 def _live(cluster: ClusterOptions, session: Session, everything: bool) -> int:
-    """Until Ctrl-C; in a pipe, each state that is new. A server that goes away is waited for."""
+    """Show the jobs until Ctrl-C; in a pipe, each new state. An unreachable server is retried."""
     last: Sequence[object] = ()
     with screen(cluster.no_color) as shown:
         while True:

@@ -27,11 +27,10 @@ from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.annotations import annotation
 
 LOOK_SECONDS = 2.0
-"""Between two looks of a live view."""
+"""Seconds between two pictures of a live view."""
 
 FAILURES = ("Failed", "Terminated")
-"""States of a job that did not end well by itself: ``Terminated`` is what no restart can mend, such as a script that is
-not there."""
+"""States of a failed job: ``Terminated`` follows an error that no restart can mend, such as a missing script."""
 
 LAST_LINES = 12
 """Of the log of the pod that failed first."""
@@ -44,11 +43,11 @@ class JobStatus:
     job: WatchedJob
     now: datetime
     waits: Reason | None
-    """Why it does not run; None for one that does, or has ended."""
+    """Why it does not run; None for a running or ended job."""
     trouble: Reason | None
     """Problems of a running job, such as a lost node, or why Volcano gave up an ended job."""
     nodes: tuple[str, ...]
-    """Where its pods are, that of rank 0 first."""
+    """Nodes of its pods, in the order of ranks."""
     progress: Progress | None
     restarts: tuple[Restart, ...]
     exits: tuple[Exit, ...]
@@ -60,15 +59,15 @@ class JobStatus:
     block_ends: datetime | None
     """End of the Capacity Block that it runs in; None without one."""
     measured: Measured | None = None
-    """Its useful time; None where nothing can be said of it yet."""
+    """Its useful time; None where it is not known yet."""
 
     @property
     def failed(self) -> bool:
-        """Whether it needs somebody: it failed, or stands still."""
+        """Whether the job needs attention: it failed, or stalls."""
         return self.job.state in FAILURES or (self.progress is not None and self.progress.stalled)
 
     def to_json(self) -> dict[str, Any]:
-        """For tools."""
+        """Return the JSON form."""
         return {
             "schemaVersion": reading.SCHEMA_VERSION,
             "job": {**self.job.to_json(), "seconds": round(self.job.seconds(self.now))},
@@ -86,12 +85,12 @@ class JobStatus:
 
 
 def run(cluster: ClusterOptions, name: str, *, watch: bool) -> int:
-    """Shows a job; the exit code: 0, or 1 when it failed or stalls.
+    """Show a job; return the exit code: 0, or 1 when it failed or stalls.
 
     Args:
-        cluster: whose.
+        cluster: options of the command.
         name: of the job.
-        watch: look again until it has ended.
+        watch: repeat until it has ended.
     """
 
     def work(session: Session) -> int:
@@ -108,7 +107,7 @@ def run(cluster: ClusterOptions, name: str, *, watch: bool) -> int:
 
 
 def look(session: Session, name: str) -> JobStatus:
-    """Reads and judges one job.
+    """Return the status of one job.
 
     Raises:
         Failure: there is none of that name.
@@ -127,7 +126,7 @@ def look(session: Session, name: str) -> JobStatus:
 
 
 def _of_plain(session: Session, job: WatchedJob) -> JobStatus:
-    """A job of Kubernetes or of the Training Operator: what holds its pods is found in the same way."""
+    """Return the status of a job of Kubernetes or of the Training Operator, from its pods alone."""
     pods = reading.pods_of(session, job)
     snapshot = ClusterSnapshot(reading.now(), job.source, pods=tuple(pods))
     waiting = job.ended is None and not any(map(is_running, pods))
@@ -179,7 +178,7 @@ def _show(cluster: ClusterOptions, found: JobStatus) -> None:
 
 
 def _live(cluster: ClusterOptions, session: Session, found: JobStatus) -> int:
-    """Until it has ended; in a pipe, each state that is new. A server that goes away is waited for."""
+    """Show the job until it has ended; in a pipe, each new state. An unreachable server is retried."""
     last: object = None
     with job_list.screen(cluster.no_color) as shown:
         while True:

@@ -1,7 +1,7 @@
-"""``trn logs --since``: what a job's pods wrote, also those that are gone, from where the stack keeps it.
+"""``trn logs --since``: the log lines of a job's pods, deleted pods included, from the stack's log store.
 
-On AWS that is a CloudWatch log group, on the local cloud files of this machine. Pods that are there are read from the
-API server, as without the option; what is kept has only the pods of before.
+On AWS the store is a CloudWatch log group, on the local cloud files of this machine. Lines of existing pods are read
+from the API server, as without the option; the store adds the earlier lines.
 """
 
 import heapq
@@ -42,49 +42,49 @@ from trainium_eks.local.runtime.output import timestamp
 
 _BATCH = 1000
 _TO_MILLISECONDS = len("2026-11-22T05:30:00.000")
-"""Of a line's time, as far as every event in CloudWatch has it."""
+"""Length of a line's time down to milliseconds, which every event in CloudWatch has."""
 
 
 @dataclass(frozen=True)
 class Sought:
-    """Whose lines are looked for in what is kept, and from when on."""
+    """A search in the log store: the job, its pods, and the start of the period."""
 
     job: str
     since: datetime
     wanted: PodFilter
     node: int | None = None
-    """Of a job that was removed: this one alone; None for all."""
+    """Only node of a removed job; None for all nodes."""
     until: Mapping[str, str] = field(default_factory=dict)
-    """Pod to the time of the first line that the API server has of it: what is kept before that is shown."""
+    """Pod to the time of its first line at the API server: only kept lines before that are shown."""
 
     @property
     def only_pod(self) -> str:
-        """The one pod that is looked for; empty for several, or where its name is not known."""
+        """Name of the only pod in the search; empty for several, or where its name is not known."""
         return self.wanted.pods[0] if self.wanted.pods is not None and len(self.wanted.pods) == 1 else ""
 
     def place(self, pod: str) -> int | None:
-        """A pod's place among the nodes; None for one that is not looked for."""
+        """Return a pod's place among the nodes; None for a pod outside the search."""
         if self.wanted.pods is not None:
             return self.wanted.places.get(pod, 0) if pod in self.wanted.pods else None
         node = node_of(self.job, pod)
         return node if node is not None and self.node in (None, node) else None
 
     def shown(self, pod: str, line: LogLine) -> Shown | None:
-        """The line to show; None for one that is not looked for."""
+        """Return the line to show; None for a line outside the search."""
         place, until = self.place(pod), self.until.get(pod)
         is_read = until is not None and line.stamp[:_TO_MILLISECONDS] >= until[:_TO_MILLISECONDS]
         return None if place is None or is_read else Shown(pod, place, line)
 
 
 def node_of(job: str, pod: str) -> int | None:
-    """A node's number by the name that a controller gave its pod; None for a pod of another job.
+    """Return a node's number by the name that a controller gave its pod; None for a pod of another job.
 
     Args:
         job: as ``trn`` submits it in any form, or a Job of Kubernetes.
         pod: its name.
     """
     rest = pod.removeprefix(f"{job}-")
-    # Volcano's in both shapes; the Training Operator's; JobSet's for a TrainJob; those of a Job of Kubernetes.
+    # Names by Volcano in both shapes, by the Training Operator, by JobSet for a TrainJob, by a Job of Kubernetes.
     found = re.fullmatch(rf"{ROLE}-(\d+)-0|{ROLE}-(\d+)|worker-(\d+)|node-0-(\d+)-[a-z0-9]{{5}}|[a-z0-9]{{5}}", rest)
     if rest == pod or found is None:
         return None
@@ -92,11 +92,11 @@ def node_of(job: str, pod: str) -> int | None:
 
 
 def run(session: Session, cluster: ClusterOptions, name: str, options: LogOptions) -> int:
-    """Shows what a job wrote since then; the exit code.
+    """Print the log lines of a job since a time; return the exit code.
 
     Raises:
         Failure: there is no such job and nothing of it is kept, or nothing can be read.
-        ClusterError: what is kept, or the API server, cannot be read.
+        ClusterError: the log store, or the API server, cannot be read.
     """
     found = reading.jobs(session)
     job = reading.named(found, name)
@@ -115,7 +115,7 @@ def run(session: Session, cluster: ClusterOptions, name: str, options: LogOption
 
 
 def _of_job(session: Session, cluster: ClusterOptions, job: WatchedJob, options: LogOptions, since: datetime) -> int:
-    """What is kept of its pods, and then what those wrote that are there."""
+    """Print the kept lines of a job's pods, and then the lines of its existing pods; return the exit code."""
     wanted, there = choose(job, options), reading.pods_of(session, job)
     chosen = targets(there, wanted)
     live, troubles = read_all(session, wanted, [pod for pod in chosen if has_begun(pod)])
@@ -140,7 +140,7 @@ def _of_job(session: Session, cluster: ClusterOptions, job: WatchedJob, options:
 
 
 def _removed(name: str, options: LogOptions, since: datetime) -> Sought:
-    """Of a job whose object is gone, and with it how many nodes and ranks it had."""
+    """Return the search for a removed job. Its numbers of nodes and ranks are gone with its object."""
     check_choice(options)
     if options.rank:
         title = f"--rank {options.rank}: {name} was removed, and how many ranks its nodes had; --node N shows a node"
@@ -151,7 +151,8 @@ def _removed(name: str, options: LogOptions, since: datetime) -> Sought:
 
 
 def _are_all_there(job: WatchedJob, pods: Sequence[Object], sought: Sought) -> bool:
-    """Whether all pods that are looked for are there, and older than that: there are none of before then to ask for."""
+    """Return whether all pods of the search exist, and are older than its period: then no deleted pod can have lines in
+    it."""
     older = {name_of(pod) for pod in pods if moment(pod["metadata"]["creationTimestamp"]) < sought.since}
     names = sought.wanted.pods
     return older.issuperset(names) if names is not None else len(older) >= job.nodes
@@ -161,7 +162,7 @@ def _second(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-# --- Where it is kept -------------------------------------------------------------------------------------------------
+# --- Log stores -------------------------------------------------------------------------------------------------------
 
 
 def _kept(session: Session, sought: Sought) -> Iterator[Shown]:
@@ -187,16 +188,16 @@ def _in_files(session: Session, sought: Sought) -> Iterator[tuple[str, LogLine]]
 
 
 def _begun(lines: Iterator[Shown]) -> Iterator[Shown]:
-    """The same lines, the first of them read already: where that fails, what else there is can still be shown."""
+    """Return the same lines, with the first already read: where that fails, the other lines can still be shown."""
     first = [*itertools.islice(lines, 1)]
     return itertools.chain(first, lines)
 
 
-# --- What is shown ----------------------------------------------------------------------------------------------------
+# --- Output -----------------------------------------------------------------------------------------------------------
 
 
 def _print(printer: Printer, sought: Sought, parts: Sequence[Iterable[Shown]], options: LogOptions) -> int:
-    """Prints the lines in the order of time; how many."""
+    """Print the lines in the order of time; return their number."""
     lines: Iterable[Shown] = heapq.merge(*parts, key=lambda each: each.line.stamp)
     if options.tail is not None:
         lines = _last(lines, options.tail)
@@ -209,7 +210,7 @@ def _print(printer: Printer, sought: Sought, parts: Sequence[Iterable[Shown]], o
 
 
 def _last(lines: Iterable[Shown], count: int) -> Iterator[Shown]:
-    """The last lines of each node."""
+    """Return the last lines of each node."""
     of_each: defaultdict[int, deque[Shown]] = defaultdict(lambda: deque(maxlen=count))
     for each in lines:
         of_each[each.place].append(each)

@@ -1,4 +1,4 @@
-"""The logs of pods that exist, and their lines as people read them."""
+"""Logs of existing pods, and their lines for people."""
 
 import os
 import sys
@@ -24,7 +24,7 @@ _COLORS = (36, 33, 35, 32, 34, 96, 93, 95)
 
 
 MOST_NODES = 10_000
-"""Nodes of a job whose ranks are told apart. Nobody keeps a job from asking for thousands of millions."""
+"""Most nodes of a job for which ranks have names. Nobody keeps a job from asking for thousands of millions."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class LogOptions:
 
 @dataclass(frozen=True)
 class PodFilter:
-    """Whose lines are shown."""
+    """Choice of pods and ranks for the log."""
 
     pods: tuple[str, ...] | None
     """Names; None for all pods that the job has."""
@@ -59,7 +59,7 @@ class PodFilter:
 
 @dataclass(frozen=True)
 class Shown:
-    """A line, and who wrote it."""
+    """A line with its pod."""
 
     pod: str
     place: int
@@ -67,7 +67,7 @@ class Shown:
 
 
 class Printer:
-    """Writes lines: as they are for one pod, with the node before them for several, as JSON where it is asked for."""
+    """Printer of lines: unchanged for one pod, with the node before them for several, or as JSON."""
 
     def __init__(self, cluster: ClusterOptions, wanted: PodFilter, *, several: bool = True) -> None:
         self._seat = cluster
@@ -77,7 +77,7 @@ class Printer:
         self._colored = not plain
 
     def write(self, lines: Iterable[Shown]) -> None:
-        """Writes them now."""
+        """Write the lines now."""
         if self._seat.as_json:
             for each in lines:
                 rank = each.line.local_rank
@@ -97,7 +97,7 @@ class Printer:
 
 
 def choose(job: WatchedJob, options: LogOptions) -> PodFilter:
-    """Whose lines these options ask for.
+    """Return the pods and ranks that the options choose.
 
     Raises:
         Failure: options that contradict each other or the job.
@@ -118,7 +118,7 @@ def choose(job: WatchedJob, options: LogOptions) -> PodFilter:
 
 
 def check_choice(options: LogOptions) -> None:
-    """That one of the options which choose whose lines are shown is given, or none.
+    """Check that at most one of ``--rank``, ``--node`` and ``--all`` is given.
 
     Raises:
         Failure: more than one is.
@@ -131,7 +131,7 @@ def check_choice(options: LogOptions) -> None:
 
 
 def _place(job: WatchedJob, options: LogOptions, nodes: int) -> tuple[int, int | None]:
-    """The node's place, and the rank on it."""
+    """Return the node's place, and the rank on it."""
     if options.node is not None:
         if not 0 <= options.node < nodes:
             raise Failure(WRONG_USAGE, f"--node {options.node}: {job.name} has nodes 0 to {nodes - 1}")
@@ -161,7 +161,7 @@ def _query(options: LogOptions) -> dict[str, str]:
 
 
 def since_of(options: LogOptions) -> datetime:
-    """When ``--since`` begins, UTC.
+    """Return the start of ``--since``, in UTC.
 
     Raises:
         Failure: it is neither a duration nor a time.
@@ -181,13 +181,13 @@ def since_of(options: LogOptions) -> datetime:
 
 
 def targets(pods: Sequence[Object], wanted: PodFilter) -> list[Object]:
-    """The pods whose lines are wanted, in the order of their places."""
+    """Return the chosen pods, in the order of their places."""
     found = [pod for pod in pods if wanted.pods is None or name_of(pod) in wanted.pods]
     return sorted(found, key=lambda pod: (wanted.places.get(name_of(pod), 0), name_of(pod)))
 
 
 def read_all(session: Session, wanted: PodFilter, pods: Sequence[Object]) -> tuple[list[list[Shown]], list[str]]:
-    """The lines of each pod, those of all its ranks, and why some could not be read."""
+    """Return the lines of each pod, with all its ranks, and the errors of unreadable logs."""
     from trainium_eks.kube.api import ApiError
 
     def read(pod: Object) -> tuple[list[Shown], str]:
@@ -205,25 +205,26 @@ def read_all(session: Session, wanted: PodFilter, pods: Sequence[Object]) -> tup
 
 
 def complain(troubles: Iterable[str]) -> None:
-    """Says what could not be read, beside what could."""
+    """Print the errors of unreadable logs on stderr."""
     for trouble in troubles:
         sys.stderr.write(f"{printable(trouble)}\n")
 
 
 def _of(pod: Object, query: dict[str, str]) -> dict[str, str]:
-    """The parameters, with the container of a pod that has several: the first is the training."""
+    """Return the parameters, with the container of a pod that has several: the first is the training."""
     containers = (pod.get("spec") or {}).get("containers") or []
     return {**query, "container": containers[0]["name"]} if len(containers) > 1 else query
 
 
 def has_begun(pod: Object) -> bool:
-    """Whether a container of it has run. Of a pod without a node the API server gives an empty log, and no error."""
+    """Return whether a container of the pod has run. Of a pod without a node the API server gives an empty log, and no
+    error."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     return any("running" in state or "terminated" in state for state in (each.get("state") or {} for each in statuses))
 
 
 def no_log(session: Session, job: WatchedJob, chosen: Sequence[Object], there: Sequence[Object]) -> str:
-    """Why there is no log, and where else to look."""
+    """Return the reason why there is no log, and other places to look."""
     if job.ended is not None and not chosen:
         return f"{job.name} is {job.state.lower()}: {_gone(session, job, there)}"
     return f"{job.name} has no log yet: {waiting_for(session, job) or 'its containers are being made'}"
@@ -239,7 +240,7 @@ def _gone(session: Session, job: WatchedJob, there: Sequence[Object]) -> str:
 
 
 def waiting_for(session: Session, job: WatchedJob) -> str:
-    """Why it has not begun, with what mends it; empty when it has."""
+    """Return the reason why the job has not begun, with its remedy; empty when it has."""
     reason = why(reading.around(session, job)) if job.is_gang else None
     if reason is None:
         return ""

@@ -1,4 +1,4 @@
-"""``trn logs``: what a job's ranks print, once or as it comes."""
+"""``trn logs``: the output of a job's ranks, once or as it comes."""
 
 import heapq
 
@@ -21,7 +21,8 @@ from trainium_eks.jobs.explain.watched import WatchedJob
 
 
 def run(cluster: ClusterOptions, name: str, options: LogOptions) -> int:
-    """Shows the logs of a job; the exit code: that of showing them, or with ``follow`` 0 only when the job succeeds."""
+    """Show the logs of a job; return the exit code: 0 after showing them, or with ``follow`` only when the job
+    succeeds."""
 
     def work(session: Session) -> int:
         if options.since is not None and not options.follow and not options.previous:

@@ -1,4 +1,5 @@
-"""``trn profile``: runs a job again for some steps under Neuron's profiler, and says how to look at what it wrote."""
+"""``trn profile``: a repeated run of a job for some steps under Neuron's profiler, and the commands that show its
+result."""
 
 import time
 
@@ -16,12 +17,12 @@ LOOK_SECONDS = 2.0
 
 
 def run(cluster: ClusterOptions, name: str, *, rank: int, steps: int) -> int:
-    """Profiles a job; the exit code.
+    """Profile a job; return the exit code.
 
     Args:
-        cluster: whose.
+        cluster: options of the command.
         name: of the job.
-        rank: whose node is profiled.
+        rank: its node is profiled.
         steps: of training that are run.
     """
 
@@ -43,7 +44,7 @@ def run(cluster: ClusterOptions, name: str, *, rank: int, steps: int) -> int:
 
 
 def _place(session: Session, job: WatchedJob, rank: int) -> int:
-    """The node of a rank.
+    """Return the node of a rank.
 
     Raises:
         Failure: the job cannot be profiled, or has no such rank.
@@ -70,7 +71,7 @@ def _nothing(*_: object) -> str:
 
 
 def _until(cluster: ClusterOptions, session: Session, profile: WatchedJob, steps: int) -> Progress | None:
-    """Until it has run so many steps, or ended.
+    """Wait until the job has run the steps, or ended; return its progress.
 
     Raises:
         Failure: it failed before its first step.
@@ -93,7 +94,7 @@ def _until(cluster: ClusterOptions, session: Session, profile: WatchedJob, steps
 
 
 def _first(progress: Progress, steps: int) -> int:
-    """The step at which enough were run."""
+    """Return the step at which enough were run."""
     return min(steps, progress.last.total) if progress.last.total is not None else steps
 
 

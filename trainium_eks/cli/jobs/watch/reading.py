@@ -1,4 +1,4 @@
-"""What the watching commands read, as the researcher: jobs by name, what surrounds one, the end of a log."""
+"""Reads of the watching commands, as the researcher: jobs by name, the objects around a job, the end of a log."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,10 +21,10 @@ from trainium_eks.model.validation.problems import nearest
 from trainium_eks.operate.verify.scheduling import without_volcano
 
 SCHEMA_VERSION = 1
-"""Of the documents of ``--json``; changes when a field is removed or changes meaning."""
+"""Version of the documents of ``--json``; changes when a field is removed or changes meaning."""
 
 TAIL_LINES = 200
-"""Of a log in which steps are looked for: all ranks of a node write into it."""
+"""Lines of a log that are searched for steps: all ranks of a node write into it."""
 
 THREADS = 8
 """Logs read at a time."""
@@ -41,24 +41,24 @@ _AROUND: Mapping[str, tuple[str, bool]] = {
     "Node": ("v1", False),
     "HyperNode": ("topology.volcano.sh/v1alpha1", False),
 }
-"""Kinds that a job's state is judged by: API version, and whether they are the namespace's."""
+"""Kinds that explain a job's state: API version, and whether they are in the namespace."""
 
 Found = TypeVar("Found")
 
 
 def run(cluster: ClusterOptions, work: Callable[[Session], int]) -> int:
-    """Takes the seat and does the work; what stops it is a JSON document where JSON was asked for. The exit code."""
+    """Open a session and do the work; return the exit code. With ``--json``, an error is a JSON document."""
     with open_session(cluster) as session:
         return work(session)
 
 
 def now() -> datetime:
-    """The time by which ages are reckoned."""
+    """Return the time by which ages are reckoned."""
     return datetime.now(UTC)
 
 
 def jobs(session: Session) -> list[WatchedJob]:
-    """All jobs of the namespace, the newest first.
+    """Return all jobs of the namespace, the newest first.
 
     Raises:
         Failure: Volcano's jobs may not be read.
@@ -78,7 +78,7 @@ def jobs(session: Session) -> list[WatchedJob]:
 
 
 def find(session: Session, name: str) -> WatchedJob:
-    """The job of that name.
+    """Return the job of that name.
 
     Raises:
         Failure: there is none; it names the nearest.
@@ -92,12 +92,12 @@ def find(session: Session, name: str) -> WatchedJob:
 
 
 def named(found: Sequence[WatchedJob], name: str) -> WatchedJob | None:
-    """The job of that name."""
+    """Return the job of that name; None without one."""
     return next((job for job in found if job.name == name), None)
 
 
 def no_such(session: Session, name: str, found: Sequence[WatchedJob]) -> Failure:
-    """What to say where there is no job of that name."""
+    """Return the failure for an unknown name of a job."""
     names = [job.name for job in found]
     near = nearest(name, names)
     meant = f"did you mean {near}?" if near else f"there {_are(names)}; `trn jobs` lists them"
@@ -112,7 +112,7 @@ def _are(names: Sequence[str]) -> str:
 
 
 def around(session: Session, job: WatchedJob) -> ClusterSnapshot:
-    """A Volcano job and what surrounds it, all read at the same time.
+    """Return a snapshot of a Volcano job and the objects around it, read at the same time.
 
     Raises:
         ClusterError: the API server cannot be reached.
@@ -134,10 +134,11 @@ def around(session: Session, job: WatchedJob) -> ClusterSnapshot:
 
 
 def in_cluster(session: Session, *kinds: tuple[str, str]) -> list[list[Object] | None]:
-    """All objects of each kind in the whole cluster, read at the same time; None for a kind that may not be read.
+    """Return all objects of each kind in the whole cluster, read at the same time; None for a kind that may not be
+    read.
 
     Args:
-        session: whose.
+        session: of the caller.
         kinds: API version and kind.
 
     Raises:
@@ -148,7 +149,7 @@ def in_cluster(session: Session, *kinds: tuple[str, str]) -> list[list[Object] |
 
 
 def unscheduled(session: Session) -> str:
-    """Why nobody schedules jobs on this machine; empty where Volcano runs, and on AWS."""
+    """Return the reason why nobody schedules jobs on this machine; empty where Volcano runs, and on AWS."""
     local = session.source.local
     if local is None or local.real_volcano:
         return ""
@@ -156,7 +157,7 @@ def unscheduled(session: Session) -> str:
 
 
 def pods_of(session: Session, job: WatchedJob) -> list[Object]:
-    """The pods of a job of any kind.
+    """Return the pods of a job of any kind.
 
     Raises:
         ClusterError: the API server cannot be reached, or refuses.
@@ -166,7 +167,7 @@ def pods_of(session: Session, job: WatchedJob) -> list[Object]:
 
 
 def in_rank_order(job: WatchedJob, pods: Sequence[Object]) -> list[Object]:
-    """A job's pods, that of rank 0 first."""
+    """Return a job's pods, the pod of rank 0 first."""
     launcher = (job.source["metadata"].get("annotations") or {}).get(annotation("launcher"), "torchrun")
     try:
         return [*by_process_rank(pods, launcher)]
@@ -175,12 +176,12 @@ def in_rank_order(job: WatchedJob, pods: Sequence[Object]) -> list[Object]:
 
 
 def log_path(session: Session, pod: str) -> str:
-    """Of the API."""
+    """Return the path of a pod's log in the API."""
     return f"/api/v1/namespaces/{quote(session.namespace.name)}/pods/{quote(pod)}/log"
 
 
 def log_tail(session: Session, pod: Object, lines: int = TAIL_LINES) -> list[str]:
-    """The last lines of a pod's log; none where it cannot be read (not started, no kubelet, gone)."""
+    """Return the last lines of a pod's log; none where it cannot be read (not started, no kubelet, gone)."""
     query = {"tailLines": str(lines), "limitBytes": str(pod_text.TAIL_BYTES)}
     containers = (pod.get("spec") or {}).get("containers") or []
     if len(containers) > 1:
@@ -193,7 +194,7 @@ def log_tail(session: Session, pod: Object, lines: int = TAIL_LINES) -> list[str
 
 
 def progress_of(session: Session, job: WatchedJob, pods: Sequence[Object]) -> Progress | None:
-    """Where a job's run is, by the log of rank 0; None where it says nothing."""
+    """Return the progress of a job, by the log of rank 0; None where that has no steps."""
     ordered = in_rank_order(job, pods)
     if not ordered:
         return None
@@ -202,7 +203,7 @@ def progress_of(session: Session, job: WatchedJob, pods: Sequence[Object]) -> Pr
 
 
 def progress_of_all(session: Session, found: Sequence[WatchedJob]) -> dict[str, Progress]:
-    """Job to where its run is, for gangs that have begun."""
+    """Return the progress of each gang that has begun, by job."""
     begun = [job for job in found if job.trains and job.state in ("Running", "Completed", "Failed")]
     if not begun:
         return {}
@@ -215,7 +216,7 @@ def progress_of_all(session: Session, found: Sequence[WatchedJob]) -> dict[str, 
 
 
 def _list(session: Session, api_version: str, kind: str, *, everywhere: bool = False) -> list[Object] | None:
-    """All objects of a kind; none where the server does not serve it; None where they may not be read."""
+    """Return all objects of a kind; none where the server does not serve it; None where they may not be read."""
     from trainium_eks.kube.api import ApiError, NoSuchKind
 
     try:
@@ -229,5 +230,5 @@ def _list(session: Session, api_version: str, kind: str, *, everywhere: bool = F
 
 
 def keeps(session: Session) -> bool:
-    """Whether the stack keeps what pods wrote that are gone."""
+    """Return whether the stack keeps the log lines of deleted pods."""
     return session.source.paths is not None or bool(session.outputs.log_group)

@@ -1,4 +1,4 @@
-"""One job for people."""
+"""The status of one job for people."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from trainium_eks.jobs.watch.measured import Measured
 
 SHOWN_RESTARTS = 5
-"""The last ones."""
+"""Number of restarts shown, the last."""
 
 SOON_SECONDS = 3600.0
 """A Capacity Block that ends within this is shown as a warning: EC2 begins to end its instances 30 minutes before."""
 
 
 def status(found: "JobStatus") -> RenderableType:
-    """Everything about a job, what matters most first."""
+    """Return the status of a job, the most important part first."""
     return Group(_title(found), *_state(found), *_details(found))
 
 

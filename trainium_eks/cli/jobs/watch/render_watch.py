@@ -1,4 +1,4 @@
-"""Jobs for people: a table of all, and all about one."""
+"""Jobs for people: a table of all, and lines about one."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -13,7 +13,7 @@ from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.watch.steps import Progress
 
 WIDE = 92
-"""Columns from which kind and queue have columns of their own."""
+"""Columns from which kind and queue have separate columns."""
 
 _COLORS = {
     "Running": "green",
@@ -67,12 +67,12 @@ class JobTable:
 
 
 def size(job: WatchedJob) -> str:
-    """``2x32``: nodes and the ranks on each, where the job says."""
+    """Return nodes and the ranks on each, where the job says: ``2x32``."""
     return f"{job.nodes}x{job.ranks_per_node}" if job.ranks_per_node else str(job.nodes)
 
 
 def tries(job: WatchedJob) -> str:
-    """``1/3``: restarts so far, and those after which it fails."""
+    """Return restarts so far, and the number after which the job fails: ``1/3``."""
     return str(job.restarts) if job.most_restarts is None else f"{job.restarts}/{job.most_restarts}"
 
 
@@ -89,7 +89,7 @@ def _step(where: Progress | None) -> Text:
 
 
 def steps_lines(where: Progress) -> Iterable[Text]:
-    """Where a run is, in a few lines."""
+    """Yield a run's progress, in a few lines."""
     last = where.last
     total = f" of {last.total}" if last.total is not None else ""
     parts = [f"step {last.number}{total}"]
@@ -113,12 +113,12 @@ def steps_lines(where: Progress) -> Iterable[Text]:
 
 
 def fix_line(fix: str) -> Text:
-    """What mends something."""
+    """Return a line with a remedy."""
     return Text(f"→ {as_typed(fix)}", "cyan")
 
 
 def none_yet(namespace: str, ended: int) -> RenderableType:
-    """Instead of an empty table."""
+    """Return the text in place of an empty table."""
     if ended:
         done = "1 has ended" if ended == 1 else f"{ended} have ended"
         return Group(Text(f"No job of {namespace} is under way; {done} (--all shows them)."))

@@ -29,19 +29,19 @@ from trainium_eks.local.runtime import beneath
 from trainium_eks.model.validation.problems import nearest
 
 START_SECONDS = 600.0
-"""How long the pod may take: a training image is large, and the CPU pool may be at zero nodes."""
+"""Time limit for the pod's start: a training image is large, and the CPU pool may be at zero nodes."""
 
 ANSWER_SECONDS = 300.0
-"""How long TensorBoard may take to answer once its process runs."""
+"""Time limit for TensorBoard's first answer once its process runs."""
 
 LOOK_SECONDS = 1.0
 
 
 def run(cluster: ClusterOptions, name: str, *, image: str | None, port: int, keep: bool) -> int:
-    """Shows TensorBoard until Ctrl-C; the exit code.
+    """Show TensorBoard until Ctrl-C; return the exit code.
 
     Args:
-        cluster: whose.
+        cluster: options of the command.
         name: of the job, which may be gone.
         image: with TensorBoard in it; None for the job's own.
         port: of this machine; 0 for any that is free.
@@ -61,10 +61,10 @@ def run(cluster: ClusterOptions, name: str, *, image: str | None, port: int, kee
 
 
 def _job(session: Session, name: str, image: str | None) -> WatchedJob | None:
-    """The job; None for one that is gone, whose logs are looked at all the same.
+    """Return the job; None for a removed job, which may have left logs.
 
     Raises:
-        Failure: there is none, and nothing says that there was.
+        Failure: there is none, and no image is given.
     """
     found = reading.jobs(session)
     for job in found:
@@ -78,7 +78,7 @@ def _job(session: Session, name: str, image: str | None) -> WatchedJob | None:
 
 
 def _image_of(job: WatchedJob | None) -> str:
-    """The job's own: what writes TensorBoard's logs needs the same package."""
+    """Return the job's image: a program that writes TensorBoard's logs needs the same package."""
     tasks = job.source["spec"].get("tasks") if job else None
     return str(tasks[0]["template"]["spec"]["containers"][0]["image"]) if tasks else ""
 
@@ -135,10 +135,10 @@ def _await_gone(session: Session, name: str) -> None:
 
 
 def _await_running(cluster: ClusterOptions, session: Session, name: str, image: str) -> None:
-    """Until its process runs.
+    """Wait until its process runs.
 
     Raises:
-        Failure: it ended, or does not start in time, with what holds it.
+        Failure: it ended, or does not start in time, with the reason.
     """
     deadline, said = time.monotonic() + START_SECONDS, ""
     while True:
@@ -176,7 +176,7 @@ def _await_answer(session: Session, name: str, image: str, url: str) -> None:
 
 
 def _why_ended(session: Session, name: str, image: str) -> str:
-    """By the last line that it printed."""
+    """Return the reason of its end, by the last line that it printed."""
     try:
         path = reading.log_path(session, tensorboard.pod_name(name))
         last = session.api.text("GET", path, query={"tailLines": "1"}).strip()
@@ -201,7 +201,7 @@ def _serve(cluster: ClusterOptions, url: str, directory: str, where: str) -> Non
 
 
 def _here(cluster: ClusterOptions, session: Session, name: str, directory: str, port: int) -> int:
-    """The claim is a directory of this machine: a TensorBoard of this machine reads it, without a pod."""
+    """Run TensorBoard on this machine, without a pod: the claim is a directory here."""
     paths = session.source.paths
     assert paths is not None
     claim = paths.claims / session.namespace.name / session.namespace.claim
@@ -237,7 +237,7 @@ def _here(cluster: ClusterOptions, session: Session, name: str, directory: str, 
 
 @contextmanager
 def _ended_like_ctrl_c() -> Iterator[None]:
-    """SIGTERM, which would leave TensorBoard running, is taken as Ctrl-C."""
+    """Handle SIGTERM, which would leave TensorBoard running, as Ctrl-C."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -246,7 +246,7 @@ def _ended_like_ctrl_c() -> Iterator[None]:
 
 
 def _answers(process: "subprocess.Popen[bytes]", url: str) -> bool:
-    """Whether it came so far; it needs seconds to begin.
+    """Return whether TensorBoard answers; False when it ended before. It needs seconds to begin.
 
     Raises:
         Failure: it runs and does not answer.

@@ -1,4 +1,4 @@
-"""Commands that watch: jobs, status, logs, top, tensorboard, profile, cancel. The work is in modules of their own."""
+"""Commands that watch and their options: jobs, status, logs, top, tensorboard, profile, cancel."""
 
 from typing import Annotated
 
@@ -41,8 +41,8 @@ def status(
     *,
     cluster: ClusterOptions,
 ) -> None:
-    """Show one job: why it is pending and what mends it, where its training is, or how it ended. Without a job: what
-    the environment costs now, and which accelerators are idle since when.
+    """Show one job: the reason and remedy while it is pending, its progress, or its end. Without a job: the
+    environment's present cost, and its idle accelerators.
 
     Exit code: 0; 1 when the job failed, or stalls; 2 when there is no such job.
     """
@@ -64,7 +64,7 @@ def cancel(
     *,
     cluster: ClusterOptions,
 ) -> None:
-    """End a job: its processes get SIGTERM and their grace period, then it is removed. What it wrote stays.
+    """End a job: its processes get SIGTERM and their grace period, then it is removed. Its output stays.
 
     Exit code: 0, also when there was none of that name; 1 when pods are still there after their grace period.
     """
@@ -94,8 +94,7 @@ def logs(
     *,
     cluster: ClusterOptions,
 ) -> None:
-    """Show what a job prints: rank 0, another rank, or all. With --since also what pods printed that are gone, of a job
-    that was removed, too.
+    """Show a job's output: rank 0, another rank, or all. With --since also of deleted pods and removed jobs.
 
     Exit code: 0; 1 when there is no log, and with --follow when the job did not succeed; 2 for wrong usage.
     """

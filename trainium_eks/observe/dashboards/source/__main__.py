@@ -23,7 +23,7 @@ _MADE = {
 
 
 def made() -> Mapping[str, str]:
-    """File name to JSON text."""
+    """Return each file's name with its JSON text."""
     return {name: _text(function().build()) for name, function in _MADE.items()}
 
 
@@ -32,7 +32,7 @@ def _text(dashboard: object) -> str:
 
 
 def main() -> int:
-    """0 when all files are current, or were written."""
+    """Write the files, or compare them; return 0 when all are current, or were written."""
     stale = [name for name, text in made().items() if shipped.dashboards().get(name) != text]
     stale += sorted(set(shipped.dashboards()) - set(_MADE))
     if "--check" in sys.argv[1:]:

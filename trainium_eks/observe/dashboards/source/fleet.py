@@ -1,4 +1,4 @@
-"""How many accelerators there are, who uses them, and what those cost that nobody uses."""
+"""Dashboard of the fleet with the number of accelerators, their users, and the cost of unused ones."""
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
@@ -10,7 +10,7 @@ _INFO = f"trn:node_info{{{_GROUP}}}"
 
 
 def dashboard() -> Dashboard:
-    """Fleet."""
+    """Return the dashboard Fleet."""
     made = page(
         "trn-fleet",
         "Fleet",

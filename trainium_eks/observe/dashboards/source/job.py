@@ -1,4 +1,4 @@
-"""One training: is it fast, does it learn, is it safe, what do its devices do."""
+"""Dashboard of one training: its speed, its loss, its checkpoints, its devices."""
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
@@ -6,10 +6,10 @@ from trainium_eks.observe.dashboards.source.parts import IDLE, choice, lines, nu
 
 _JOB = '{namespace=~"$namespace", job_name=~"$job_name"}'
 _NODES = f"and on (node) trn:training:pods{_JOB}"
-"""Of the nodes that the training's pods are on."""
+"""Condition for the nodes that the training's pods are on."""
 _RATE = "[$__rate_interval]"
 _NEARLY_FULL = ((0.95, "yellow"), (0.99, "red"))
-"""Of memory, which trainings fill on purpose."""
+"""Steps of memory, which trainings fill on purpose."""
 _LATENCY = 'execution_latency_seconds{percentile=~"p50|p99"}'
 _MEMORY = {
     "tensors": "tensors",
@@ -22,7 +22,7 @@ _EFA = {"sent": "tx_bytes", "received": "rx_bytes", "RDMA read": "rdma_read_byte
 
 
 def dashboard() -> Dashboard:
-    """Job."""
+    """Return the dashboard Job."""
     made = page(
         "trn-job",
         "Job",

@@ -27,7 +27,7 @@ _HOT: Steps = ((80, "yellow"), (90, "red"))
 
 
 def dashboard() -> Dashboard:
-    """Nodes and health."""
+    """Return the dashboard Nodes and health."""
     made = page(
         "trn-nodes",
         "Nodes and health",

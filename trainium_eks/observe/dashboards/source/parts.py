@@ -1,4 +1,4 @@
-"""Panels, variables and links as these dashboards have them."""
+"""Panels, variables and links of these dashboards."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
@@ -30,7 +30,7 @@ from grafana_foundation_sdk.models.dashboard import (
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 TAG = "trainium-eks"
-"""Of every dashboard: their links to one another go by it."""
+"""Tag of every dashboard: their links to one another go by it."""
 
 SOURCE = DataSourceRef(type_val="prometheus", uid="prometheus")
 
@@ -41,19 +41,19 @@ Steps = Sequence[tuple[float, str]]
 """Colours from a value on, in rising order; below the first it is green."""
 
 FULL: Steps = ((0.8, "yellow"), (0.9, "red"))
-"""Of a share that should not come to 1."""
+"""Steps of a share that should not come to 1."""
 ANY: Steps = ((1, "red"),)
-"""Of a count that should be 0."""
+"""Steps of a count that should be 0."""
 IDLE: Steps = ((0, "red"), (0.3, "yellow"), (0.6, "green"))
-"""Of a share that should be near 1."""
+"""Steps of a share that should be near 1."""
 
 _SHORT_NAMES = DataTransformerConfig("renameByRegex", options={"regex": r"/\.[\w.-]+\.internal/", "renamePattern": ""})
 """``ip-10-0-1-2`` of ``ip-10-0-1-2.us-west-2.compute.internal``: the rest is the same of all, and fills a legend."""
 
 _WIDTHS = {"node": 165, "key": 180, "volumename": 220}
-"""Pixels of columns whose values would be cut, of a node before its domain: Grafana makes all of the same width."""
+"""Pixels of columns with values that would be cut, of a node before its domain: Grafana makes all of the same width."""
 _LEAST_WIDTH = 90
-"""Pixels of the others; Grafana's 150 hides the last of five on a small screen."""
+"""Pixels of the other columns; Grafana's 150 hides the last of five on a small screen."""
 
 _Panel = TypeVar("_Panel", stat.Panel, timeseries.Panel, table.Panel, statetimeline.Panel)
 
@@ -61,13 +61,13 @@ _Panel = TypeVar("_Panel", stat.Panel, timeseries.Panel, table.Panel, statetimel
 def number(
     title: str, query: str, unit: str, about: str, steps: Steps = (), *, decimals: int | None = None
 ) -> stat.Panel:
-    """One value, as it is now.
+    """Return a panel with one current value.
 
     Args:
-        title: what it is.
+        title: name of the value.
         query: PromQL that gives one series.
-        unit: Grafana's name of it.
-        about: what it means, and what to do where it is not as it should be.
+        unit: Grafana's name of the unit.
+        about: meaning of the value, and the remedy for a bad one.
         steps: its colours.
         decimals: digits behind the point; by default as many as fit.
     """
@@ -89,12 +89,12 @@ def lines(
     top: float | None = None,
     stacked: bool = False,
 ) -> timeseries.Panel:
-    """Values over time.
+    """Return a panel with values over time.
 
     Args:
-        title: what they are.
+        title: name of the values.
         queries: legend (``{{label}}``) to PromQL.
-        unit: Grafana's name of it.
+        unit: Grafana's name of the unit.
         about: as for :func:`number`.
         steps: colours of the threshold lines.
         width: in columns.
@@ -118,7 +118,7 @@ def lines(
 
 
 def states(title: str, query: str, shown: str, about: str, steps: Steps, *, width: int = 12) -> statetimeline.Panel:
-    """What each thing was over time, as coloured bars. ``shown`` is the legend."""
+    """Return a panel with the states of resources over time, as coloured bars. ``shown`` is the legend."""
     panel = _panel(statetimeline.Panel(), title, "short", about, steps, width=width, height=8)
     # A state timeline is coloured from green to red by default, whatever its thresholds say.
     panel = panel.color_scheme(dashboard.FieldColor().mode(FieldColorModeId.THRESHOLDS))
@@ -127,10 +127,10 @@ def states(title: str, query: str, shown: str, about: str, steps: Steps, *, widt
 
 
 def rows(title: str, query: str, columns: Mapping[str, str], unit: str, about: str, *, width: int = 12) -> table.Panel:
-    """A table of the series as they are now.
+    """Return a table of the current series.
 
     Args:
-        title: what they are.
+        title: name of the series.
         query: PromQL.
         columns: label to heading, in this order; ``Value`` is the value's. No other is shown.
         unit: of the value.
@@ -151,19 +151,20 @@ def rows(title: str, query: str, columns: Mapping[str, str], unit: str, about: s
 
 
 def to_job(panel: _Panel) -> _Panel:
-    """The panel's values lead to the dashboard of their training (labels ``namespace`` and ``job_name``)."""
+    """Return the panel with links from its values to the dashboard of their training (labels ``namespace`` and
+    ``job_name``)."""
     labels = "var-namespace=${__field.labels.namespace}&var-job_name=${__field.labels.job_name}"
     return panel.data_links([dashboard.DashboardLink("Training").url(f"/d/trn-job?{labels}&${{__url_time_range}}")])
 
 
 def to_node(panel: _Panel) -> _Panel:
-    """The panel's values lead to the dashboard of their node (label ``node``)."""
+    """Return the panel with links from its values to the dashboard of their node (label ``node``)."""
     url = "/d/trn-nodes?var-node=${__field.labels.node}&${__url_time_range}"
     return panel.data_links([dashboard.DashboardLink("Node").url(url)])
 
 
 def choice(name: str, label: str, values: str, *, several: bool = True) -> dashboard.QueryVariable:
-    """A variable that is chosen from what Prometheus has.
+    """Return a variable with values from Prometheus.
 
     Args:
         name: in queries, ``$name``.
@@ -177,12 +178,12 @@ def choice(name: str, label: str, values: str, *, several: bool = True) -> dashb
 
 
 def page(uid: str, title: str, about: str, variables: Sequence[dashboard.QueryVariable]) -> dashboard.Dashboard:
-    """An empty dashboard with links to the others.
+    """Return an empty dashboard with links to the others.
 
     Args:
         uid: in its address.
         title: of it.
-        about: what it answers.
+        about: question that it answers.
         variables: chosen at its top.
     """
     made = dashboard.Dashboard(title).uid(uid).description(about).tags([TAG]).readonly().refresh("1m")
@@ -195,7 +196,7 @@ def page(uid: str, title: str, about: str, variables: Sequence[dashboard.QueryVa
 
 
 def section(title: str) -> dashboard.Row:
-    """A heading."""
+    """Return a heading."""
     return dashboard.Row(title)
 
 

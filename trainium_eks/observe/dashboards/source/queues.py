@@ -1,4 +1,4 @@
-"""Which gangs wait, for how long, and whether each queue gets what it deserves."""
+"""Dashboard of queues with waiting gangs, their waiting times, and each queue's share beside its deserved one."""
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
@@ -17,7 +17,7 @@ _LONG: Steps = ((900, "yellow"), (3600, "red"))
 
 
 def dashboard() -> Dashboard:
-    """Queues and gangs."""
+    """Return the dashboard Queues and gangs."""
     made = page(
         "trn-queues",
         "Queues and gangs",

@@ -17,7 +17,7 @@ _LAG: Steps = ((600, "yellow"), (3600, "red"))
 
 
 def dashboard() -> Dashboard:
-    """Storage."""
+    """Return the dashboard Storage."""
     made = page(
         "trn-storage",
         "Storage",

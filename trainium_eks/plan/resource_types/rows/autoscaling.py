@@ -20,7 +20,7 @@ def _tag(call: Call) -> Answer:
 
 
 def _gone(tag: Resource) -> str:
-    """Return the effect of a group without a tag: one that only its nodes have says who pays for them."""
+    """Return the effect of removing a group's tag: none for a tag that its nodes inherit, which names their payer."""
     handed_on = isinstance(tag.inputs.get("tag"), Mapping) and tag.inputs["tag"].get("propagateAtLaunch") is True
     return "" if handed_on else "Cluster Autoscaler finds it no more"
 

@@ -1,4 +1,4 @@
-"""AWS Budgets: mails about what was spent."""
+"""AWS Budgets: mails about spending."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -37,7 +37,7 @@ def _raised(before: Any, after: Any) -> bool:
 
 
 def _told_fewer(before: Any, after: Any) -> bool:
-    """Return whether somebody is written to for fewer of the thresholds."""
+    """Return whether any address gets mails for fewer of the thresholds."""
     return not _told(before) <= _told(after)
 
 

@@ -74,7 +74,7 @@ SECURITY_GROUP = ResourceType(
 
 
 def _rule(token: str, understood: tuple[Concern, ...]) -> ResourceType:
-    """A rule of a security group. EC2 modifies it in place, but for the group it is of."""
+    """Return the row of a security group's rule. EC2 modifies a rule in place, but for its group."""
     return ResourceType(
         token=token,
         simulated=_security_group_rule,
@@ -107,8 +107,8 @@ EGRESS_RULE = _rule(
 # --- nodes --------------------------------------------------------------------------------------------------------
 
 NO_NEW_VERSION = ("tags", "tagsAll", "defaultVersion", "updateDefaultVersion")
-"""What changes a launch template without a new version. ``tagSpecifications`` is part of the version: a tag given
-to instances and volumes reaches them by new nodes only."""
+"""Inputs of a launch template that change without a new version. ``tagSpecifications`` is part of the version: a tag
+for instances and volumes reaches them by new nodes only."""
 
 
 def _launch_template(call: Call) -> Answer:
@@ -135,7 +135,7 @@ LAUNCH_TEMPLATE = ResourceType(
     holds=NO_DATA,
     refuses_deletion=ALWAYS_DELETABLE,
     local="simulated",
-    # A new version rolls the nodes of its group, which is told of the group.
+    # A new version rolls the nodes of its group, which is reported with the group.
     understood=(
         "blockDeviceMappings",
         "updateDefaultVersion",

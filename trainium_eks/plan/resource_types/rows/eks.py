@@ -1,4 +1,4 @@
-"""EKS: control planes, node groups, add-ons, and who may do what."""
+"""EKS: control planes, node groups, add-ons, and access to clusters."""
 
 import base64
 from collections.abc import Iterable, Iterator, Mapping
@@ -60,7 +60,7 @@ def _cluster(call: Call) -> Answer:
 
 
 def _taken_off(_cluster: Resource, _before: object, after: object) -> bool:
-    """Envelope encryption can be put on a cluster and never taken off."""
+    """Return whether envelope encryption is removed, which EKS never does in place."""
     return after is None
 
 
@@ -135,11 +135,11 @@ ACCELERATOR_GROUP_SECONDS = 270.0
 """Accelerator nodes boot slower: 3 to 6 minutes."""
 
 ROLLS_NODES = ("launchTemplate.version", "releaseVersion", "version")
-"""Paths of a node group whose change keeps the group and replaces its nodes: EKS ``UpdateNodegroupVersion``."""
+"""Paths of a node group that keep the group and replace its nodes when they change: EKS ``UpdateNodegroupVersion``."""
 
 
 def is_accelerator_group(resource: Resource) -> bool:
-    """Whether a node group's nodes carry accelerators: by its taint, else by its AMI type."""
+    """Return whether a node group's nodes carry accelerators: by its taint, else by its AMI type."""
     if resource.type != NODE_GROUP.token:
         return False
     taints: Any = resource.inputs.get("taints") or ()
@@ -149,14 +149,14 @@ def is_accelerator_group(resource: Resource) -> bool:
 
 
 def launch_template(graph: Graph, group: Resource) -> Resource | None:
-    """The launch template that a node group uses, when the program makes it."""
+    """Return the launch template of a node group, or None when the program does not make it."""
     urns = group.property_dependencies.get("launchTemplate", ())
     found = (graph.by_urn.get(urn) for urn in urns)
     return next((each for each in found if each and each.type == LAUNCH_TEMPLATE.token), None)
 
 
 def instance_type(graph: Graph, group: Resource) -> str:
-    """The instance type of a node group, from the group or its launch template."""
+    """Return the instance type of a node group, from the group or its launch template."""
     types = group.inputs.get("instanceTypes")
     if isinstance(types, list) and types:
         return str(types[0])
@@ -175,12 +175,12 @@ def _node_group(call: Call) -> Answer:
 
 
 def _has_nodes(group: Resource) -> bool:
-    """A size that only ``pulumi up`` knows counts as one."""
+    """Return whether a group has nodes, where a size that only ``pulumi up`` knows counts as one."""
     return bool(_sizes(group).get("desiredSize"))
 
 
 def _sizes(group: Resource) -> Mapping[str, Any]:
-    """None of them when they cannot be seen."""
+    """Return the sizes of a group, empty when they are unknown."""
     sizes = group.inputs.get("scalingConfig")
     return sizes if isinstance(sizes, Mapping) else {}
 
@@ -239,7 +239,7 @@ def _group_facts(graph: Graph, group: Resource) -> Iterable[str]:
 
 
 def _efa_interfaces(template: Resource | None) -> int:
-    """EFA interfaces that a launch template gives each node."""
+    """Return the number of EFA interfaces that a launch template gives each node."""
     interfaces = template.inputs.get("networkInterfaces") if template else None
     kinds = [each.get("interfaceType") for each in interfaces or () if isinstance(each, Mapping)]
     return sum(kind in ("efa", "efa-only") for kind in kinds)
@@ -254,7 +254,7 @@ def _jumps(before: object, after: object) -> bool:
 
 
 def _size_is_ignored(_graph: Graph, group: Resource) -> bool:
-    """Return whether somebody else sets the number of nodes, so that a plan does not show it."""
+    """Return whether an autoscaler or a person sets the number of nodes, so that a plan does not show it."""
     return "scalingConfig.desiredSize" in group.options.ignore_changes
 
 

@@ -44,14 +44,14 @@ def _association(call: Call) -> Answer:
 
 
 def _shrinks(file_system: Resource, before: object, after: object) -> bool:
-    """FSx only grows in place, and SCRATCH_1 (its default) does not even grow."""
+    """Return whether a size cannot change in place, as FSx only grows and SCRATCH_1 (its default) not even that."""
     if not isinstance(before, int) or not isinstance(after, int):
         return False
     return after < before or file_system.inputs.get("deploymentType", "SCRATCH_1") == "SCRATCH_1"
 
 
 def _fewer(_file_system: Resource, before: object, after: object) -> bool:
-    """Provisioned metadata IOPS are only raised in place."""
+    """Return whether provisioned metadata IOPS fall, which are only raised in place."""
     return isinstance(before, int) and isinstance(after, int) and after < before
 
 

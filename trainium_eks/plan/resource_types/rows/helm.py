@@ -19,12 +19,12 @@ VOLCANO_SECONDS = 75.0
 
 
 def chart_name(release: Resource) -> str:
-    """The chart's name, without the repository or directory before it."""
+    """Return the chart's name, without the repository or directory before it."""
     return str(release.inputs.get("chart", "")).rstrip("/").rsplit("/", 1)[-1]
 
 
 def is_volcano(resource: Resource) -> bool:
-    """Whether a resource is the Helm release of Volcano."""
+    """Return whether a resource is the Helm release of Volcano."""
     return resource.type == RELEASE.token and chart_name(resource) == "volcano"
 
 
@@ -47,11 +47,11 @@ def _seconds(release: Resource) -> float:
 
 
 CLAIM_SIZES = re.compile(r"(\.requests\.storage|\.persistence\.size)$")
-"""Where charts take the size of a volume that they claim."""
+"""Paths of values from which charts take the size of a claimed volume."""
 
 
 def _claims(_graph: Graph, release: Resource, _catalogue: Catalogue) -> Iterator[Line]:
-    """The volumes whose size the values state; what a chart claims by itself is billed by use."""
+    """Yield the volumes with a size in the values; volumes that a chart claims by default are billed by use."""
     for path, value in _leaves(release.inputs.get("values"), ""):
         size = re.fullmatch(r"(\d+)Gi", str(value)) if CLAIM_SIZES.search(path) else None
         if size:
@@ -100,7 +100,7 @@ _COPIES = (
     *("custom.scheduler_replicas", "custom.controller_replicas", "custom.admission_replicas"),
     *("replicaCount", "replicas"),
 )
-"""Values by which charts take their number of copies."""
+"""Paths of values from which charts take their number of copies."""
 
 UNDERSTOOD: tuple[str | Concern, ...] = (
     "timeout",
@@ -110,7 +110,7 @@ UNDERSTOOD: tuple[str | Concern, ...] = (
     Concern(_SCHEDULER, _scheduled, "gangs are scheduled otherwise"),
     *(Concern(f"values.{path}", concerns.alone, "a single copy is left, or none") for path in _COPIES),
 )
-"""What is understood of a release: values of charts as far as the config of a stack reaches them."""
+"""Understood inputs of a release: the values of charts that the config of a stack sets."""
 
 RELEASE = ResourceType(
     token="kubernetes:helm.sh/v3:Release",

@@ -1,4 +1,4 @@
-"""IAM: roles and what they may do. IAM is global, so nothing here has a region."""
+"""IAM: roles and their policies. IAM is global, so no resource here has a region."""
 
 from trainium_eks.plan.backend import TIME, Answer, Call
 from trainium_eks.plan.resource_types import access, concerns

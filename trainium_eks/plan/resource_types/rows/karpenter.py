@@ -1,4 +1,4 @@
-"""Karpenter's pools of nodes and how their nodes are made."""
+"""Karpenter's pools of nodes and the node classes of their nodes."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from trainium_eks.plan.resource_types.rows.kubernetes import cluster_wide_kind
 
 
 def instance_types(pool: Resource) -> tuple[str, ...]:
-    """The types that a pool's nodes may have; empty where it names none."""
+    """Return the types that a pool's nodes may have; empty when it names none."""
     requirements = _at(pool, "spec", "template", "spec").get("requirements")
     for each in requirements if isinstance(requirements, list) else ():
         if isinstance(each, Mapping) and each.get("key") == INSTANCE_TYPE_LABEL and each.get("operator") == "In":
@@ -24,7 +24,7 @@ def instance_types(pool: Resource) -> tuple[str, ...]:
 
 
 def most_nodes(pool: Resource, instance_type: str, catalogue: Catalogue) -> int:
-    """How many nodes of one type a pool's limit of CPUs lets run."""
+    """Return the number of nodes of one type that a pool's limit of CPUs lets run."""
     limit = _at(pool, "spec", "limits").get("cpu")
     vcpus = catalogue[instance_type].vcpus if instance_type in catalogue else 0
     cpus = int(limit) if isinstance(limit, str) and limit.isdigit() else whole(limit)
@@ -39,7 +39,7 @@ def _at(resource: Resource, *steps: str) -> Mapping[str, Any]:
 
 
 def _price(graph: Graph, pool: Resource, catalogue: Catalogue) -> Iterator[Line]:
-    """No node at first; at the largest as many of the dearest type as the limit allows."""
+    """Yield the price of a pool: no node at first, at most as many of the dearest type as the limit allows."""
     lines = [
         bill.node_group(name, 0, most_nodes(pool, name, catalogue), _root_gib(graph, pool), catalogue)
         for name in instance_types(pool)

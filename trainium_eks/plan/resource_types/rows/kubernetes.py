@@ -1,7 +1,7 @@
 """Kubernetes: the kinds that this library uses, and one row for all others.
 
-What replaces an object is what pulumi-kubernetes replaces (its ``provider/diff.go``): every kind by its name and
-namespace, some by more.
+Changes replace an object as in pulumi-kubernetes (its ``provider/diff.go``): every kind by its name and namespace, some
+by more.
 """
 
 import re
@@ -53,8 +53,8 @@ def _cluster_wide(call: Call) -> Answer:
 
 
 def _any_kind(call: Call) -> Answer:
-    """A kind without a row. Whether a custom kind is namespaced is known to the cluster alone: its namespace is what
-    the program says."""
+    """Return the answer for a kind without a row. Only the cluster knows whether a custom kind is namespaced: its
+    namespace is the program's."""
     group_version, _, kind = call.registration.type.removeprefix(PREFIX).rpartition(":")
     group = group_version.partition("/")[0]
     kind = kind.removesuffix("Patch")
@@ -62,7 +62,7 @@ def _any_kind(call: Call) -> Answer:
 
 
 def _object(call: Call, namespace: str) -> Answer:
-    """An object's id and metadata, in ``namespace`` unless its program says another; in none when it is empty."""
+    """Return an object's id and metadata, in ``namespace`` unless the program names another; in none when empty."""
     inputs = call.inputs
     missing = [field for field in ("apiVersion", "kind") if not inputs.get(field)]
     if missing:
@@ -107,7 +107,7 @@ BUILT_IN_GROUPS = frozenset(
         "storagemigration.k8s.io",
     }
 )
-"""API groups whose kinds Kubernetes itself brings."""
+"""API groups of Kubernetes' built-in kinds."""
 
 CLUSTER_WIDE = frozenset(
     {
@@ -161,7 +161,7 @@ def _amounts(_graph: Graph, queue: Resource) -> Iterable[str]:
 
 
 def _balancer(_graph: Graph, service: Resource, _catalogue: Catalogue) -> Iterator[Line]:
-    """A service of type LoadBalancer makes one; its price depends on its kind and traffic, so none is given."""
+    """Yield a load balancer for a service of that type; its price depends on its kind and traffic, so it is unknown."""
     if (service.inputs.get("spec") or {}).get("type") == "LoadBalancer":
         yield Line("load balancer", 1, 1, None)
 
@@ -182,7 +182,7 @@ def _row(
     creation: Brief = None,
     deletion: Brief = None,
 ) -> ResourceType:
-    """A kind. Its API server refuses no deletion: finalizers make it wait, which no plan foresees."""
+    """Return the row of a kind. Its API server refuses no deletion: finalizers make it wait, which no plan foresees."""
     return ResourceType(
         token=f"{PREFIX}{kind}",
         simulated=_namespaced if namespaced else _cluster_wide,
@@ -209,7 +209,7 @@ def _setting(
     creation: Brief = None,
     deletion: Brief = None,
 ) -> ResourceType:
-    """A kind that runs nothing, stores nothing, and that a plan only counts."""
+    """Return the row of a kind that runs nothing, stores nothing, and that a plan only counts."""
     return _row(
         kind,
         namespaced=namespaced,
@@ -233,7 +233,7 @@ def cluster_wide_kind(
     understood: tuple[str | Concern, ...] = (),
     creation: Brief = None,
 ) -> ResourceType:
-    """A kind of a chart's, outside namespaces, that its API server changes in place."""
+    """Return the row of a chart's kind, outside namespaces, that its API server changes in place."""
     return _row(
         kind,
         namespaced=False,
@@ -248,7 +248,7 @@ def cluster_wide_kind(
 
 
 def _workload(kind: str, *replaced_by: str, seconds: float, understood: tuple[str | Concern, ...] = ()) -> ResourceType:
-    """A kind that runs pods."""
+    """Return the row of a kind that runs pods."""
     return _row(
         kind,
         namespaced=True,
@@ -267,7 +267,7 @@ _LEVELS = ("privileged", "baseline", "restricted")
 
 
 def _lower(before: Any, after: Any) -> bool:
-    """Return whether pods may do more; a level that nobody knows, or none, enforces nothing."""
+    """Return whether pods may do more; an unknown level, or none, enforces nothing."""
     old, new = (_LEVELS.index(each) if each in _LEVELS else 0 for each in (before, after))
     return new < old
 
@@ -358,7 +358,7 @@ STORAGE_CLASS = _row(
 
 
 def _more_sources(before: Any, after: Any) -> str:
-    """Return the ranges that reach a service after a change and did not before; none given is every address."""
+    """Return the ranges that reach a service only after a change; no given range means every address."""
     return access.reached_from_more(before or ["0.0.0.0/0"], after or ["0.0.0.0/0"])
 
 
@@ -411,8 +411,8 @@ QUEUE = _row(
 
 
 def _owners_changed(before: Any, after: Any) -> str:
-    """Return the teams whose directories get another owner than they have, of the job that makes them
-    (``<namespace>=<user id>`` arguments): it leaves what is there as it is."""
+    """Return the teams with another user id than their directories, by the arguments (``<namespace>=<user id>``) of
+    the job that makes directories: it does not change the owner of existing ones."""
     old, new = _owners(before), _owners(after)
     moved = [f"{team}: {old[team]} → {user}" for team, user in new.items() if old.get(team, user) != user]
     way_out = "keep the number, or hand the files over: docs/deploying.md, Another user id"
@@ -454,7 +454,7 @@ OTHER_KIND = ResourceType(
     refuses_deletion=ALWAYS_DELETABLE,
     local="object",
 )
-"""Every kind without a row of its own: custom kinds, which any chart may bring. An API server changes them in place or
+"""Every kind without its own row: custom kinds, which any chart may bring. An API server changes them in place or
 refuses to, and pulumi-kubernetes replaces them by name and namespace alone."""
 
 DEFINITION = _row(

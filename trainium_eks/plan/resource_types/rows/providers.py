@@ -1,4 +1,4 @@
-"""Providers: how a program reaches a cloud. They are made on this side."""
+"""Providers: the settings by which a program reaches a cloud. They are made locally."""
 
 import json
 import uuid
@@ -25,12 +25,12 @@ def _provider(call: Call) -> Answer:
 
 
 def _may_be_another_cluster(provider: Resource, _before: object, _after: object) -> bool:
-    """Without an identifier the provider cannot know that another kubeconfig is the same cluster."""
+    """Return whether another kubeconfig may be another cluster, as the provider cannot know without an identifier."""
     return "clusterIdentifier" not in provider.inputs
 
 
 def _more_accounts(before: Any, after: Any) -> str:
-    """Return the accounts that were not allowed; no account given is every account."""
+    """Return the newly allowed accounts; no given account means every account."""
     old, new = ([] if each is None else json.loads(each) if isinstance(each, str) else each for each in (before, after))
     return "any" if not new else access.lists_more(old or new, new)
 
@@ -56,7 +56,7 @@ def _row(token: str, replaced_by: tuple[str | When, ...], understood: tuple[str 
 AWS = _row(
     "pulumi:providers:aws",
     (REGION,),
-    # Default tags are told of the resources that get them.
+    # Default tags are reported with the resources that get them.
     ("defaultTags", Concern("allowedAccountIds", _more_accounts, "may be built in other accounts")),
 )
 EKS = _row("pulumi:providers:eks", ())

@@ -1,4 +1,4 @@
-"""S3: buckets, and the settings that are resources of their own."""
+"""S3: buckets, and the settings that are separate resources."""
 
 from trainium_eks.model.catalogue import regions
 from trainium_eks.plan.backend import Answer, Call
@@ -67,7 +67,7 @@ def _setting(
     creation: Brief = "",
     deletion: Brief = None,
 ) -> ResourceType:
-    """A setting of a bucket: one quick call, free, and nothing is lost with it."""
+    """Return the row of a bucket's setting: one quick call, free, and nothing is lost with it."""
     return ResourceType(
         token=token,
         simulated=_setting_of_bucket,

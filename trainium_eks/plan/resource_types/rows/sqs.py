@@ -1,4 +1,4 @@
-"""SQS: queues and who may send to them. A million messages a month are free; interruptions are a handful."""
+"""SQS: queues and their policies. A million messages a month are free; interruptions are a handful."""
 
 from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.resource_types import access

@@ -27,7 +27,7 @@ from trainium_eks.plan.resource_types.resource_type import (
 
 
 def _identified(prefix: str, service_path: str = "") -> Answerer:
-    """A resource with an id, and an ARN when ``service_path`` (``internet-gateway``) is given."""
+    """Return an answerer with an id, and an ARN when ``service_path`` (``internet-gateway``) is given."""
 
     def answer(call: Call) -> Answer:
         identity = call.sim(prefix)
@@ -37,12 +37,12 @@ def _identified(prefix: str, service_path: str = "") -> Answerer:
 
 
 def _documentation_address(call: Call) -> str:
-    """192.0.2.0/24 is set aside for documentation (RFC 5737)."""
+    """Return an address of 192.0.2.0/24, which is reserved for documentation (RFC 5737)."""
     return f"192.0.2.{int(call.digest, 16) % 254 + 1}"
 
 
 def _each(line: Callable[[int], Line]) -> Callable[[Graph, Resource, Catalogue], Iterable[Line]]:
-    """The price of a type that costs the same whatever its inputs are."""
+    """Return the price of a type that costs the same for all inputs."""
     return lambda _graph, _resource, _catalogue: (line(1),)
 
 
@@ -93,7 +93,7 @@ def _subnet_facts(_graph: Graph, subnet: Resource) -> Iterable[str]:
 
 
 def zones_of(graph: Graph, resource: Resource) -> str:
-    """Zone ids of the subnets that a resource is put in; the subnets' ids when they are made elsewhere."""
+    """Return the zone ids of a resource's subnets; the subnets' ids when they are made elsewhere."""
     urns = resource.property_dependencies.get("subnetIds", ())
     zones = [graph.by_urn[urn].inputs.get("availabilityZoneId") for urn in urns if urn in graph.by_urn]
     if found := sorted({str(zone) for zone in zones if zone}):
@@ -271,7 +271,7 @@ FLOW_LOG = ResourceType(
 
 
 def is_interface_endpoint(resource: Resource) -> bool:
-    """Whether it is a VPC endpoint with network interfaces of its own (the others are routes)."""
+    """Return whether a resource is a VPC endpoint with network interfaces (other endpoints are routes)."""
     return resource.type == VPC_ENDPOINT.token and resource.inputs.get("vpcEndpointType") == "Interface"
 
 

@@ -1,4 +1,4 @@
-"""Where a training computes: CPUs, NVIDIA GPUs, PyTorch/XLA on Trn1, TorchNeuron on Trn2 and later."""
+"""Backends of a training: CPUs, NVIDIA GPUs, PyTorch/XLA on Trn1, TorchNeuron on Trn2 and later."""
 
 from trainium_workloads.training.backends.backend import Backend, Optimizer
 from trainium_workloads.training.options import Options
@@ -7,7 +7,7 @@ __all__ = ["Backend", "Optimizer", "start"]
 
 
 def start(options: Options) -> Backend:
-    """The backend that is asked for. Ranks are those of ``torchrun`` or :mod:`trainium_workloads.gang` (``RANK``,
+    """Return the backend of the options. Ranks come from ``torchrun`` or :mod:`trainium_workloads.gang` (``RANK``,
     ``WORLD_SIZE``, …); without their variables this process is the only one.
 
     Raises:

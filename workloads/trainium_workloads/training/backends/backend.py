@@ -1,4 +1,4 @@
-"""What all backends are: one protocol, so that the rest of a training does not know which it has."""
+"""Interface of all backends, so that the rest of a training does not depend on one."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,10 +14,10 @@ from trainium_workloads.training.task import Batch
 
 
 class Optimizer(Protocol):
-    """What updates parameters: PyTorch's optimizers, and those that wrap one."""
+    """Updater of parameters: one of PyTorch's optimizers, or a wrapper of one."""
 
     def step(self) -> object:
-        """One update."""
+        """Make one update."""
         ...
 
 
@@ -41,49 +41,49 @@ class Backend(ABC):
 
     @abstractmethod
     def seed(self, value: int) -> None:
-        """Of the random numbers that are drawn on the device and on the host."""
+        """Seed the random numbers of the device and the host."""
 
     @abstractmethod
     def feed(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """The micro-batches on the device, read ahead where that overlaps with computing."""
+        """Yield the micro-batches on the device, read ahead where that overlaps with computing."""
 
     @abstractmethod
     def compile(self, model: nn.Module) -> None:
-        """Has the model run by ``torch.compile`` from now on; names of its parameters stay."""
+        """Run the model by ``torch.compile`` from now on; names of its parameters stay."""
 
     @abstractmethod
     def reduce_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Makes each gradient the mean over all ranks."""
+        """Make each gradient the mean over all ranks."""
 
     @abstractmethod
     def step(self, optimizer: Optimizer) -> None:
-        """Updates the parameters; on XLA the graph that was traced ends here, and runs."""
+        """Update the parameters; on XLA the graph that was traced ends here, and runs."""
 
     @abstractmethod
     def to_host(self, state: Any) -> Any:
-        """Nested dictionaries and lists with their tensors on the CPU, to save."""
+        """Return nested dictionaries and lists with their tensors on the CPU, to save."""
 
     def sum(self, values: Sequence[float]) -> list[float]:
-        """Sums over the ranks, between the hosts: no device waits."""
+        """Return sums over the ranks, between the hosts: no device waits."""
         return self._hosts.sum(values)
 
     def any(self, flag: bool) -> bool:
-        """Whether it holds in any rank."""
+        """Return whether the flag is set in any rank."""
         return self._hosts.sum([float(flag)])[0] > 0
 
     def share(self, text: str) -> str:
-        """Rank 0's text, in all ranks."""
+        """Return rank 0's text, in all ranks."""
         return self._hosts.share(text)
 
     def barrier(self) -> None:
-        """Waits for all ranks."""
+        """Wait for all ranks."""
         self._hosts.barrier()
 
     def close(self) -> None:
-        """Leaves the group."""
+        """Leave the group."""
         self._hosts.close()
 
 
 def needs(package: str, backend: str, image: str) -> Refusal:
-    """What to say where an image lacks what a backend needs."""
+    """Return the refusal for an image without a backend's package."""
     return Refusal(f"backend {backend} needs the package {package}, which {image} has; this image does not")

@@ -1,4 +1,4 @@
-"""Devices whose operations run one by one: CPUs over gloo, NVIDIA GPUs over NCCL, Trainium by TorchNeuron."""
+"""Backends that run operations one by one: CPUs over gloo, NVIDIA GPUs over NCCL, Trainium by TorchNeuron."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
@@ -14,11 +14,11 @@ from trainium_workloads.training.refusal import Refusal
 from trainium_workloads.training.task import Batch
 
 _BUCKET_BYTES = 25 << 20
-"""Gradients that travel together: what PyTorch's DistributedDataParallel takes by default."""
+"""Bytes of gradients that travel together: the default of PyTorch's DistributedDataParallel."""
 
 
 class EagerBackend(Backend):
-    """What the three share."""
+    """Common part of the three backends."""
 
     compiler: ClassVar[str] = "inductor"
     """Backend of ``torch.compile``."""
@@ -63,7 +63,7 @@ def _sent(bucket: list[Tensor]) -> tuple[Tensor, Any]:
 
 
 def _buckets(gradients: list[Tensor]) -> Iterator[list[Tensor]]:
-    """Of one type each. The last gradients come first, as they are the first to be known."""
+    """Yield buckets of one type each. The last gradients come first, as they are the first to be known."""
     bucket: list[Tensor] = []
     size = 0
     for gradient in reversed(gradients):

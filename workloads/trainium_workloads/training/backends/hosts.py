@@ -1,4 +1,4 @@
-"""The group of processes, as their hosts see it: small sums and barriers over gloo, whatever the devices use."""
+"""The group of processes between their hosts: small sums and barriers over gloo, for all kinds of devices."""
 
 import os
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import torch.distributed as dist
 from trainium_workloads.training.refusal import Refusal
 
 CONNECT = timedelta(minutes=30)
-"""How long ranks may wait for each other: nodes pull an image of gigabytes, and rank 0 may hash a checkpoint."""
+"""Longest wait of ranks for each other: nodes pull an image of gigabytes, and rank 0 may hash a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Ranks:
 
 
 def ranks() -> Ranks:
-    """From the launcher's variables; one process without them.
+    """Return this process' rank by the launcher's variables; one process without them.
 
     Raises:
         Refusal: some are set, and others not.
@@ -40,7 +40,7 @@ def ranks() -> Ranks:
 
 
 def join(backend: str, mine: Ranks, **settings: Any) -> "HostGroup":
-    """Enters the process group, and makes the group of the hosts.
+    """Enter the process group, and make the group of the hosts.
 
     Args:
         backend: of the devices, as ``torch.distributed`` calls it.
@@ -67,7 +67,7 @@ class HostGroup:
         self._alone = mine.world_size == 1
 
     def sum(self, values: Sequence[float]) -> list[float]:
-        """Over the ranks, in FP64."""
+        """Return the sums over the ranks, in FP64."""
         if self._alone:
             return [float(value) for value in values]
         shared = torch.tensor(values, dtype=torch.float64)
@@ -75,24 +75,24 @@ class HostGroup:
         return [float(value) for value in shared]
 
     def share(self, text: str) -> str:
-        """Rank 0's text."""
+        """Return rank 0's text."""
         told = [text]
         if not self._alone:
             dist.broadcast_object_list(told, src=0, group=self._group)
         return told[0]
 
     def barrier(self) -> None:
-        """Waits for all ranks."""
+        """Wait for all ranks."""
         if not self._alone:
             dist.barrier(group=self._group)
 
     def close(self) -> None:
-        """Leaves the group."""
+        """Leave the group."""
         dist.destroy_process_group()
 
 
 def on_host(state: Any) -> Any:
-    """Nested dictionaries, lists and tuples with their tensors on the CPU."""
+    """Return nested dictionaries, lists and tuples with their tensors on the CPU."""
     if isinstance(state, torch.Tensor):
         return state.detach().cpu()
     if isinstance(state, dict):

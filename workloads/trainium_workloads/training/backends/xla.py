@@ -1,4 +1,4 @@
-"""PyTorch/XLA: Trn1 by torch-neuronx, or one process on the CPU. What is computed is traced and compiled."""
+"""PyTorch/XLA: Trn1 by torch-neuronx, or one process on the CPU. Operations are traced and compiled."""
 
 import os
 import random
