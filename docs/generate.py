@@ -1,13 +1,15 @@
 """Writes the pages of ``docs/components`` from the components, their args and the examples, ``docs/alerts.md`` from the
-pages of alerts, the table of packages in CONTRIBUTING.md, and ``docs/plan.svg``.
+pages of alerts, the table of packages in CONTRIBUTING.md, the options of ``trn train``, and ``docs/plan.svg``.
 
 python docs/generate.py             writes the pages
 python docs/generate.py --check     fails when one is not current
 """
 
 import ast
+import dataclasses
 import inspect
 import io
+import itertools
 import re
 import sys
 import typing
@@ -24,6 +26,7 @@ import components
 from trainium_eks.cli.environment.plan import render, report
 from trainium_eks.cli.environment.plan.render import PIPED_WIDTH
 from trainium_eks.cli.shared import recording
+from trainium_eks.jobs.objects import options
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.validation import limits
 from trainium_eks.model.validation.config_model import ConfigModel
@@ -34,9 +37,11 @@ FOLDER = ROOT / "docs" / "components"
 PICTURE = ROOT / "docs" / "plan.svg"
 ALERTS = ROOT / "docs" / "alerts.md"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
+TRAINING = ROOT / "docs" / "training-jobs.md"
 _OTHER_ROOMS = ("components/__init__.py", "workloads/trainium_workloads/__init__.py",
                 "policy/__main__.py", "policy/scan/__init__.py", "tests/engine/simulated_aws/__init__.py")  # fmt: skip
 _ROOMS = re.compile(r"(<!-- rooms:begin[^\n]*\n).*?(<!-- rooms:end)", re.DOTALL)
+_OPTIONS = re.compile(r"(<!-- options:begin[^\n]*\n).*?(<!-- options:end)", re.DOTALL)
 
 SECTIONS = {
     "NetworkConfig": "network",
@@ -106,6 +111,7 @@ def pages() -> dict[Path, str]:
         FOLDER / "README.md": index(),
         ALERTS: runbook.collected(),
         CONTRIBUTING: _ROOMS.sub(lambda marks: f"{marks[1]}{rooms()}\n{marks[2]}", CONTRIBUTING.read_text()),
+        TRAINING: _OPTIONS.sub(lambda marks: f"{marks[1]}{train_options()}\n{marks[2]}", TRAINING.read_text()),
     }
 
 
@@ -117,6 +123,34 @@ def rooms() -> str:
         doc = ast.get_docstring(ast.parse(file.read_text())) or ""
         rows.append((f"`{file.parent.relative_to(ROOT)}`", _markdown(doc.split("\n\n")[0])))
     return _table(("folder", "what"), rows)
+
+
+def train_options() -> str:
+    """Return a table of the options of ``trn train`` for each panel of its help."""
+    more = _texts_below(options.TrainOptions)
+    rows: dict[str, list[tuple[str, ...]]] = {}
+    for field in dataclasses.fields(options.TrainOptions):
+        option: options.Option = field.type.__metadata__[0]  # type: ignore[union-attr]
+        about = f"{option.about} {more.get(field.name, '')}".strip()
+        shown = f" {option.metavar}" if option.metavar else ""
+        names = ", ".join(f"`{name}{shown if index == 0 else ''}`" for index, name in enumerate(option.names))
+        default = "yes" if field.default is True else f"`{field.default}`"
+        about += "" if field.default in (None, False, (), "") else f" Default: {default}."
+        rows.setdefault(option.panel or "", []).append((names or "after `--`", about))
+    first, *panels = rows
+    rows[panels[0]] += rows.pop(first)
+    return "\n\n".join(f"**{panel}**\n\n{_table(('option', 'meaning'), rows[panel])}" for panel in panels)
+
+
+def _texts_below(kind: type) -> dict[str, str]:
+    """Return the text below each field of a class that has one."""
+    [body] = [each.body for each in ast.parse(inspect.getsource(kind)).body if isinstance(each, ast.ClassDef)]
+    return {
+        field.target.id: inspect.cleandoc(text.value.value)
+        for field, text in itertools.pairwise(body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+    }
 
 
 def _examples(name: str, module: str) -> Iterator[str]:

@@ -1,15 +1,16 @@
 """Training jobs for tests."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from trainium_eks.jobs.objects import resources
 from trainium_eks.jobs.objects.job import Program, TrainingJob, backend_of
+from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.model.catalogue.instances import CATALOGUE
 
 
 def job(instance_type: str = "trn1.32xlarge", **changes: Any) -> TrainingJob:
-    """The BERT pre-training of two nodes, with changes."""
+    """Return the BERT pre-training of two nodes with changes: fields of the job, others of its options."""
     instance = CATALOGUE.find(instance_type)
     made = TrainingJob(
         name="bert-x7k2f",
@@ -26,4 +27,6 @@ def job(instance_type: str = "trn1.32xlarge", **changes: Any) -> TrainingJob:
         queue="test",
         service_account="training",
     )
-    return replace(made, **changes)
+    own = {each.name for each in fields(TrainingJob)}
+    asked = {name: changes.pop(name) for name in [*changes] if name not in own}
+    return replace(made, **{"options": TrainOptions(**asked), **changes})

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from cluster_snapshots import outputs
+from exit_codes import exit_code
 from running_pods import await_admission
 from waiting import until
 
@@ -80,7 +81,8 @@ def stage(team: str, paths: Paths, tmp_path: Path, capsys: pytest.CaptureFixture
     cluster = ClusterOptions("dev", outputs=file, kubeconfig=researchers.kubeconfig(paths, team))
 
     def call(source: str, to: str, **options: Any) -> tuple[int, str, str]:
-        code = run(StageOptions(cluster, source, to=to, **options))
+        asked = StageOptions(cluster, source, to=to, **options)
+        code = exit_code(lambda: run(asked))
         shown = capsys.readouterr()
         return code, shown.out, shown.err
 

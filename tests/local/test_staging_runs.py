@@ -14,6 +14,7 @@ import boto3  # type: ignore[import-untyped]
 import psutil
 import pytest
 from cluster_snapshots import outputs
+from exit_codes import exit_code
 from moto import mock_aws
 from running_pods import await_right, cpu_nodes, failures_of, processes_of, team_objects
 from staging_servers import FileServer, file_server, moto_server
@@ -62,7 +63,8 @@ def stage(volume: Path, paths: Paths, capsys: pytest.CaptureFixture[str]) -> Ite
     paths.report.write_text(json.dumps(report))
 
     def call(source: str, to: str, **options: Any) -> tuple[int, str, str]:
-        code = run(StageOptions(ClusterOptions("shared", outputs=paths.outputs), source, to=to, **options))
+        asked = StageOptions(ClusterOptions("shared", outputs=paths.outputs), source, to=to, **options)
+        code = exit_code(lambda: run(asked))
         shown = capsys.readouterr()
         return code, shown.out, shown.err
 

@@ -19,7 +19,8 @@ from components.volcano_stack import VolcanoStack
 from trainium_eks.jobs.data.workspace import Workspace, pack
 from trainium_eks.jobs.objects import forms, volcano_job
 from trainium_eks.jobs.objects.identity import TRAINER_API
-from trainium_eks.jobs.objects.job import CompileCache, Form, Program, Topology, TrainingJob
+from trainium_eks.jobs.objects.job import CompileCache, Program, Topology, TrainingJob
+from trainium_eks.jobs.objects.options import Form, TrainOptions
 from trainium_eks.jobs.objects.resources import local_share
 from trainium_eks.jobs.serve import serving
 from trainium_eks.jobs.serve.serving import Batch, Served, ServingNodes
@@ -63,7 +64,7 @@ JOBS = {
     "everything": _job(
         has_workspace=True,
         topology=Topology("hard", 1),
-        priority_class="training-high",
+        priority="training-high",
         cache=CompileCache("k", {"a": "1"}),
         capacity_ends="2026-12-01T11:30:00Z",
         data=("bert",),
@@ -210,7 +211,7 @@ def test_its_pods_are_admitted(researcher: Api, name: str) -> None:
 @pytest.mark.parametrize("name", ["two nodes", "everything", "the local cloud's", "p4d.24xlarge"])
 def test_kubeflows_objects_and_their_pods_are_admitted(kubeflow: None, researcher: Api, name: str, form: Form) -> None:
     """Their definitions judge each field, by rules of their own, too; the namespace's policies judge the pods."""
-    made = forms.objects(replace(JOBS[name], form=form, hf_secret="hugging-face:hub", retries=3))
+    made = forms.objects(replace(JOBS[name], form=form, options=TrainOptions(hf_secret="hugging-face:hub"), retries=3))
     for each in made:
         assert researcher.create(each, dry_run=True)["spec"].keys() >= each["spec"].keys()
     if form == "pytorchjob":
@@ -252,7 +253,7 @@ def test_what_torchx_makes_is_admitted(researcher: Api, name: str) -> None:
     ("changes", "words"),
     [
         ({"queue": "theirs"}, "spec.queue must be one of this namespace's queues"),
-        ({"priority_class": "system-node-critical"}, "priorityClassName must be one of this namespace's"),
+        ({"priority": "system-node-critical"}, "priorityClassName must be one of this namespace's"),
         ({"namespace": "default"}, "cannot create resource"),
     ],
 )

@@ -1,6 +1,7 @@
 """Commands of ``trn`` and their options. A command imports the module with its work only when it runs."""
 
 import io
+import itertools
 import os
 import sys
 from enum import StrEnum
@@ -20,8 +21,8 @@ from trainium_eks.cli.jobs.submit import launch_app
 from trainium_eks.cli.jobs.watch import watch_app
 from trainium_eks.cli.local import local_app
 from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.command import EXIT_CODES, RUNS_HERE, App
-from trainium_eks.cli.shared.failure import TRACEBACK, unexpected
+from trainium_eks.cli.shared.command import ENVIRONMENT, EXIT_CODES, IMAGES, LOCAL, RUNS_HERE, App
+from trainium_eks.cli.shared.failure import FAILED, INTERRUPTED, TRACEBACK, failure_of, unexpected
 from trainium_eks.cli.shared.options import Directory, Stack
 
 if TYPE_CHECKING:
@@ -29,31 +30,42 @@ if TYPE_CHECKING:
 
 
 class Commands(TyperGroup):
-    """Command group that reports unexpected errors without a traceback."""
+    """Command group that reports errors without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command and report an unexpected error as one sentence."""
-        as_json = "--json" in ctx.args
+        """Run the command and report its error, on standard error or with ``--json`` as a document."""
+        as_json = "--json" in itertools.takewhile(lambda word: word != "--", ctx.args)
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:
+            # The reader (`| head`) has gone; Python would complain again when it flushes at exit.
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+            raise typer.Exit(FAILED) from None
+        except KeyboardInterrupt:
+            sys.stderr.write("\nInterrupted.\n")
+            raise typer.Exit(INTERRUPTED) from None
         except Exception as error:
             # Typer's own have an exit code.
-            if os.environ.get(TRACEBACK) or isinstance(error, typer.Abort) or hasattr(error, "exit_code"):
+            if isinstance(error, typer.Abort) or hasattr(error, "exit_code"):
                 raise
-            raise typer.Exit(output.tell(unexpected(error), as_json=as_json)) from None
+            failure = failure_of(error)
+            if failure is None and os.environ.get(TRACEBACK):
+                raise
+            raise typer.Exit(output.tell(failure or unexpected(error), as_json=as_json)) from None
 
 
 app = App(
     name="trn",
+    panel=ENVIRONMENT,
     cls=Commands,
     help="Plan and run training environments on AWS Trainium with Amazon EKS.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
 )
-app.add_typer(local_app.app, name="local")
-app.add_typer(image_app.app, name="image")
-for part in (launch_app, stage_app, serve_app, watch_app, doctor_app, cleanup_app, comment_app):
+for part in (doctor_app, cleanup_app, comment_app, launch_app, stage_app, serve_app, watch_app):
     app.add_typer(part.app)
+app.add_typer(image_app.app, name="image", rich_help_panel=IMAGES)
+app.add_typer(local_app.app, name="local", rich_help_panel=LOCAL)
 
 
 class Operation(StrEnum):

@@ -9,9 +9,11 @@ from command_lines import ROOT, commands, parse, words
 from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
-from trainium_eks.cli.shared.command import RUNS_HERE, choose
+from trainium_eks.cli.shared.command import ENVIRONMENT, IMAGES, JOBS, LOCAL, RUNS_HERE, choose
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.paths import Paths
+
+README = Path(__file__).parents[3] / "README.md"
 
 COMMANDS = [pytest.param(path, command, id=" ".join(path)) for path, command in commands()]
 OF_A_STACK = [
@@ -39,6 +41,20 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_its_help_ends_with_an_example_that_it_understands(path: tuple[str, ...], command: Any) -> None:
     assert command.epilog.startswith(f"Example: trn {' '.join(path)}")
     assert parse(example(command))[0] == path[-1]
+
+
+def test_the_help_groups_the_commands_as_the_readme_does() -> None:
+    shown: dict[str, list[str]] = {}
+    for name, command in ROOT.commands.items():
+        shown.setdefault(command.rich_help_panel, []).append(name)
+    rows = re.findall(r"^\| \*\*(\w+)\*\* \| (.*) \|$", README.read_text(), re.MULTILINE)
+    listed = {group: re.findall(r"`([a-z ]+)`", text) for group, text in rows}
+    for group in (IMAGES, LOCAL):
+        name, first = listed[group][0].split()
+        assert {first, *listed[group][1:]} == ROOT.commands[name].commands.keys()
+        listed[group] = [name]
+    assert [*shown] == [*listed] == [ENVIRONMENT, JOBS, IMAGES, LOCAL]
+    assert shown == listed
 
 
 @pytest.mark.parametrize(("path", "command"), COMMANDS)

@@ -10,7 +10,7 @@ from trainium_workloads import scraped
 
 from trainium_eks.jobs.objects import forms
 from trainium_eks.jobs.objects.identity import COMPLETION_INDEX_LABEL, REPLICA_INDEX_LABEL, TASK_INDEX_LABEL
-from trainium_eks.jobs.objects.job import Form
+from trainium_eks.jobs.objects.options import Form
 from trainium_eks.observe.series.scraping import SCRAPES, TRAININGS
 
 

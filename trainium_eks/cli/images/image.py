@@ -14,7 +14,6 @@ from trainium_eks.cli.shared.cluster_access import find_stack
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.shared.output import write, write_json
-from trainium_eks.cli.shared.session import run_and_report
 from trainium_eks.jobs.images import engines, images
 from trainium_eks.jobs.images.engines import Engine, Programs, Runner
 from trainium_eks.model.outputs import StackOutputs
@@ -40,42 +39,34 @@ class ImageOptions:
 
 def build(options: ImageOptions, runner: Runner | None = None) -> int:
     """Build the image on this machine; return the exit code."""
-
-    def act() -> int:
-        planned = plan(options, outputs_of(options.cluster))
-        with opened_engine(options.engine, runner) as engine:
-            did = _build(engine, planned)
-        return report(options.cluster, planned.reference, "built" if did else "was built already")
-
-    return run_and_report(act, as_json=options.cluster.as_json)
+    planned = plan(options, outputs_of(options.cluster))
+    with opened_engine(options.engine, runner) as engine:
+        did = _build(engine, planned)
+    return report(options.cluster, planned.reference, "built" if did else "was built already")
 
 
 def push(options: ImageOptions, runner: Runner | None = None, *, in_cluster: bool = False) -> int:
     """Bring the image to the stack's repository; return the exit code."""
+    planned = plan(options, outputs_of(options.cluster))
+    digest = planned.repository.digest(planned.tag)
+    if digest:
+        if options.tag:
+            raise Failure(
+                FAILED,
+                f"{planned.reference} is there already ({digest}), and tags of this repository never move: "
+                "choose another --tag, or leave it out, for then it follows from the content",
+            )
+        return report(options.cluster, planned.reference, "is there already", digest)
+    if in_cluster:
+        from trainium_eks.cli.images import cluster_builds
 
-    def act() -> int:
-        planned = plan(options, outputs_of(options.cluster))
-        digest = planned.repository.digest(planned.tag)
-        if digest:
-            if options.tag:
-                raise Failure(
-                    FAILED,
-                    f"{planned.reference} is there already ({digest}), and tags of this repository never move: "
-                    "choose another --tag, or leave it out, for then it follows from the content",
-                )
-            return report(options.cluster, planned.reference, "is there already", digest)
-        if in_cluster:
-            from trainium_eks.cli.images import cluster_builds
-
-            cluster_builds.build(options.cluster, planned)
-        else:
-            with opened_engine(options.engine, runner) as engine:
-                _build(engine, planned)
-                log_in(engine, planned.repository)
-                engine.push(planned.reference)
-        return report(options.cluster, planned.reference, "pushed", planned.repository.digest(planned.tag))
-
-    return run_and_report(act, as_json=options.cluster.as_json)
+        cluster_builds.build(options.cluster, planned)
+    else:
+        with opened_engine(options.engine, runner) as engine:
+            _build(engine, planned)
+            log_in(engine, planned.repository)
+            engine.push(planned.reference)
+    return report(options.cluster, planned.reference, "pushed", planned.repository.digest(planned.tag))
 
 
 def plan(options: ImageOptions, outputs: StackOutputs) -> Planned:

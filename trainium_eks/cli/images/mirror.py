@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from trainium_eks.cli.images.image import log_in, opened_engine, outputs_of, report, repository_of
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.shared.session import run_and_report
 from trainium_eks.jobs.images import images
 from trainium_eks.jobs.images.engines import EngineError, Runner
 from trainium_eks.model.catalogue.training_images import reference_problems
@@ -25,10 +24,6 @@ class MirrorOptions:
 
 def mirror(options: MirrorOptions, runner: Runner | None = None) -> int:
     """Copy the image; return the exit code."""
-    return run_and_report(lambda: _mirror(options, runner), as_json=options.cluster.as_json)
-
-
-def _mirror(options: MirrorOptions, runner: Runner | None) -> int:
     repository = repository_of(outputs_of(options.cluster))
     found = reference_problems(options.source, "SOURCE")
     problem = images.tag_problem(options.tag) if options.tag is not None else None

@@ -11,6 +11,9 @@ from typer.core import TyperCommand
 STACK_VARIABLE = "TRN_STACK"
 """Environment variable with the stack of commands that are given no ``--stack``."""
 
+ENVIRONMENT, JOBS, IMAGES, LOCAL = "Environment", "Jobs", "Images", "Local"
+"""Headings of the commands in ``trn --help``, as in the README."""
+
 EXIT_CODES = (
     "Exit codes: 0 all is well; 1 something was found, or failed; 2 wrong usage, or something that the command needs "
     "is missing (a tool, credentials, a stack); 130 interrupted."
@@ -20,15 +23,17 @@ EXIT_CODES = (
 class App(typer.Typer):
     """A typer app: every command has an example and shows its stack."""
 
-    def __init__(self, *, otherwise: str = "dev", **options: Any) -> None:
+    def __init__(self, *, otherwise: str = "dev", panel: str | None = None, **options: Any) -> None:
         """Make an app.
 
         Args:
             otherwise: default stack of its commands.
+            panel: heading of its commands in the help.
             options: typer's own.
         """
         super().__init__(add_completion=False, pretty_exceptions_enable=False, **options)
         self._otherwise = otherwise
+        self._panel = panel
 
     def command(  # type: ignore[override]
         self, name: str | None = None, *, example: str, **options: Any
@@ -41,7 +46,8 @@ class App(typer.Typer):
             options: typer's own.
         """
         kind = type("Command", (_Command,), {"otherwise": self._otherwise})
-        return super().command(name, cls=kind, epilog=f"Example: {example}", **options)
+        epilog = f"Example: {example}"
+        return super().command(name, cls=kind, epilog=epilog, rich_help_panel=self._panel, **options)
 
 
 class _Command(TyperCommand):

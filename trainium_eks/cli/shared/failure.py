@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from trainium_eks.kube.errors import ClusterError, MissingError
 from trainium_eks.kube.pod_text import printable
 from trainium_eks.model.validation.problems import Problem, Setting, config_path, config_set, describe
 from trainium_eks.plan.graph import SCHEMA_VERSION
@@ -15,6 +16,9 @@ FAILED = 1
 """Something was found or failed: invalid config, a program that fails, a rule that is broken."""
 WRONG_USAGE = 2
 """The command cannot begin: wrong options, no project, no such stack, file or commit, no tool, no credentials."""
+
+INTERRUPTED = 130
+"""Ctrl-C ended the command."""
 
 TRACEBACK = "TRN_TRACEBACK"
 """Environment variable that shows the traceback of an error that no command has foreseen."""
@@ -69,6 +73,13 @@ def complain(failure: Failure) -> int:
     """Print a failure on stderr; return its exit code."""
     sys.stderr.write(f"{printable(as_typed(failure.text()))}\n")
     return failure.code
+
+
+def failure_of(error: Exception) -> Failure | None:
+    """Return the failure that an error of a command is; None for an error that no command has foreseen."""
+    if isinstance(error, ClusterError):
+        return Failure(WRONG_USAGE if isinstance(error, MissingError) else FAILED, str(error))
+    return error if isinstance(error, Failure) else None
 
 
 def unexpected(error: Exception) -> Failure:

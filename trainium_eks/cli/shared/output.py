@@ -54,5 +54,8 @@ def tell(failure: Failure, *, as_json: bool) -> int:
     standard output."""
     if not as_json:
         return complain(failure)
-    write_json(failure.to_json())
+    try:
+        write_json(failure.to_json())
+    except Failure as unwritten:
+        return complain(unwritten)
     return failure.code

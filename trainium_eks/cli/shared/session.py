@@ -1,26 +1,20 @@
 """Session of a researcher: a stack's outputs, a namespace, and the API server as that namespace's researcher."""
 
-import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainium_eks.cli.shared import kubeconfig_variable, output
+from trainium_eks.cli.shared import kubeconfig_variable
 from trainium_eks.cli.shared.cluster_access import StackAccess, find_source, open_kubeconfig
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.kube.errors import ClusterError, MissingError
+from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure
 from trainium_eks.model.outputs import NamespaceOutput, StackOutputs
 from trainium_eks.model.validation.problems import nearest
 
 if TYPE_CHECKING:
     from trainium_eks.kube.api import Api
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C."""
 
 
 @dataclass(frozen=True)
@@ -99,26 +93,3 @@ def find_namespace(outputs: StackOutputs, name: str | None, file: Path | None = 
     near = nearest(name, names)
     meant = f"; did you mean {near}?" if near else ""
     raise Failure(WRONG_USAGE, f"{name!r} is none of the stack's namespaces ({', '.join(names)}){meant}")
-
-
-def run_and_report(act: Callable[[], int], *, as_json: bool = False) -> int:
-    """Run a command and report its errors in their own words, without a traceback; return the exit code.
-
-    Args:
-        act: the command.
-        as_json: report an error as one JSON document on standard output, without other output.
-    """
-    try:
-        try:
-            return act()
-        except ClusterError as error:
-            raise Failure(WRONG_USAGE if isinstance(error, MissingError) else FAILED, str(error)) from error
-    except Failure as failure:
-        return output.tell(failure, as_json=as_json)
-    except BrokenPipeError:
-        # The reader (`| head`) has gone; Python would complain again when it flushes at exit.
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-        return FAILED
-    except KeyboardInterrupt:
-        sys.stderr.write("\nInterrupted.\n")
-        return INTERRUPTED

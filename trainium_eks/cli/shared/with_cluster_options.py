@@ -4,12 +4,13 @@ import functools
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.options import Directory, NoColor, Stack
+from trainium_eks.cli.shared.options_class import OptionsClass
 
 __all__ = ["Directory", "Json", "Kubeconfig", "Namespace", "NoColor", "Outputs", "Stack", "with_cluster_options"]
 
@@ -38,15 +39,28 @@ def _options(
     return ClusterOptions(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
 
 
+_PARAMETERS = inspect.signature(_options).parameters
+
+
 def with_cluster_options(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command with the options of its parameter ``cluster``, last in its help."""
-    own = [each for each in inspect.signature(command).parameters.values() if each.name != "cluster"]
-    options = inspect.signature(_options).parameters
+    own: list[inspect.Parameter] = []
+    classes: dict[str, OptionsClass] = {}
+    for each in inspect.signature(command).parameters.values():
+        if each.name == "cluster":
+            continue
+        found = OptionsClass.of(each.annotation)
+        if found is None:
+            own.append(each)
+        else:
+            classes[each.name] = found
+            own += found.parameters()
 
     @functools.wraps(command)
-    def with_options(**given: object) -> None:
-        cluster = _options(**{name: given.pop(name) for name in options})  # type: ignore[arg-type]
-        command(**given, cluster=cluster)
+    def with_options(**given: Any) -> None:
+        cluster = _options(**{name: given.pop(name) for name in _PARAMETERS})
+        made = {name: each.take(given) for name, each in classes.items()}
+        command(**made, **given, cluster=cluster)
 
-    with_options.__signature__ = inspect.Signature([*own, *options.values()])  # type: ignore[attr-defined]
+    with_options.__signature__ = inspect.Signature([*own, *_PARAMETERS.values()])  # type: ignore[attr-defined]
     return with_options

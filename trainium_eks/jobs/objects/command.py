@@ -140,7 +140,7 @@ def _checks(job: TrainingJob) -> list[str]:
             f"[ -e {shlex.quote(f'{DATA}/{path}')} ]",
             f"{path} is not on the shared volume; bring it: trn stage SOURCE --to {path}",
         )
-        for path in job.data
+        for path in job.options.data
     ]
     if job.program.script:
         script = shlex.quote(job.program.script)
@@ -166,7 +166,7 @@ def _torchrun(job: TrainingJob, place: RankWords) -> str:
         # etcd remembers that a rendezvous was closed, so the same name would not do for a gang that starts again.
         identity = f'{job.name}"-${{{ATTEMPT}:-0}}"'
     waits = f"--rdzv_conf join_timeout={ROLL_CALL_SECONDS},read_timeout={ROLL_CALL_SECONDS}"
-    size = f"--nnodes {job.nodes} --nproc_per_node {job.ranks_per_node} --max_restarts {job.restarts_in_place}"
+    size = f"--nnodes {job.nodes} --nproc_per_node {job.ranks_per_node} --max_restarts {job.options.restarts_in_place}"
     return f"torchrun {rendezvous} --rdzv_id {identity} {waits} {size} --tee 3 --role ''"
 
 

@@ -1,6 +1,7 @@
 """Environment variables of a job's containers, by the devices of its nodes. Each stands beside its source."""
 
-from trainium_eks.jobs.objects.job import DATA, Backend, TrainingJob
+from trainium_eks.jobs.objects.job import DATA, TrainingJob
+from trainium_eks.jobs.objects.options import Backend
 
 _ALWAYS = {
     # Lines come as they are printed, not in blocks of 8 KiB: a log that is followed would be minutes behind.

@@ -7,7 +7,8 @@ from typing import Any
 
 from trainium_eks.jobs.objects import pytorch_job, train_job, volcano_job
 from trainium_eks.jobs.objects.identity import JOB_API, PYTORCH_API, TRAINER_API
-from trainium_eks.jobs.objects.job import Form, TrainingJob
+from trainium_eks.jobs.objects.job import TrainingJob
+from trainium_eks.jobs.objects.options import Form
 
 
 @dataclass(frozen=True)

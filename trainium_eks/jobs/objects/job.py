@@ -9,23 +9,15 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
+from trainium_eks.jobs.objects.options import Backend, Form, Kind, TopologyMode, TrainOptions
 from trainium_eks.jobs.objects.resources import Resources
 from trainium_eks.model import scraping
 from trainium_eks.model.catalogue.instances import InstanceType
 
-Kind = Literal["train", "compile"]
-Backend = Literal["xla", "neuron", "cuda", "cpu"]
-"""Software that runs the tensors: PyTorch/XLA on Trn1, TorchNeuron on Trn2 and later, CUDA, or none of them."""
 Precision = Literal["bf16", "fp32", "tf32", "fp16", "fp8"]
 Launcher = Literal["torchrun", "gang"]
 """``gang`` is ``trainium_workloads.gang``, which needs no torch."""
-TopologyMode = Literal["hard", "soft"]
-Form = Literal["volcano", "pytorchjob", "trainjob"]
-"""Kind of the job's object: Volcano's Job, the Training Operator's PyTorchJob, Trainer v2's TrainJob."""
 
-FORMS: tuple[Form, ...] = ("volcano", "pytorchjob", "trainjob")
-
-BACKENDS: tuple[Backend, ...] = ("xla", "neuron", "cuda", "cpu")
 PRECISIONS: Mapping[Backend, tuple[Precision, ...]] = MappingProxyType(
     {
         # neuronx-cc casts the products of a model in FP32 (`--auto-cast-type`); TorchNeuron casts nothing.
@@ -112,16 +104,12 @@ class TrainingJob:
     cache: CompileCache | None = None
     claim: str = ""
     """Claim of the shared file system; empty for none."""
-    data: tuple[str, ...] = ()
-    """Paths below :data:`DATA` that must be there before it starts."""
+    options: TrainOptions = TrainOptions()  # noqa: RUF009 - frozen
+    """What was asked for, for each value that the job takes as it was given; any other value is a field of the job."""
     env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Further variables, which override the backend's."""
-    hf_secret: str = ""
-    """Secret with a token for gated models, ``NAME`` or ``NAME:KEY``; empty for none."""
     retries: int = 50
-    """Number of the fault that ends the job: Volcano restarts the gang after each earlier one."""
-    restarts_in_place: int = 0
-    """Restarts of failed processes by torchrun before it gives the gang up."""
+    """Which fault ends the job: Volcano restarts the gang after each one before."""
     metrics_port: int = scraping.PORT
     """Port on which rank 0 serves the training's own metrics; 0 for none."""
 
@@ -131,7 +119,6 @@ class TrainingJob:
     namespace: str = "default"
     queue: str = ""
     service_account: str = ""
-    priority_class: str = ""
     grace_seconds: int = 300
     """Time between SIGTERM and SIGKILL, for a checkpoint."""
     topology: Topology | None = None

@@ -24,8 +24,8 @@ PORT_NAME = "pytorchjob-port"
 def manifest(job: TrainingJob) -> dict[str, Any]:
     """Return the PyTorchJob."""
     policy: dict[str, Any] = {"minAvailable": job.nodes, "queue": job.queue}
-    if job.priority_class:
-        policy["priorityClass"] = job.priority_class
+    if job.options.priority:
+        policy["priorityClass"] = job.options.priority
     labels = app_labels(job)
     worker = {"replicas": job.nodes, "restartPolicy": "ExitCode", "template": _template(job, labels)}
     return {
@@ -71,8 +71,8 @@ def _template(job: TrainingJob, labels: dict[str, str]) -> dict[str, Any]:
 def schedule(spec: dict[str, Any], job: TrainingJob) -> None:
     """Add to a pod's spec the fields that Volcano's controllers set on the pods of their own jobs."""
     spec["schedulerName"] = SCHEDULER
-    if job.priority_class:
-        spec["priorityClassName"] = job.priority_class
+    if job.options.priority:
+        spec["priorityClassName"] = job.options.priority
 
 
 def from_label(variable: str, label: str) -> dict[str, Any]:

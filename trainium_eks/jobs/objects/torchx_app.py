@@ -16,13 +16,13 @@ from trainium_eks.jobs.objects.identity import ROLE
 from trainium_eks.jobs.objects.job import (
     DATA,
     PRECISIONS,
-    Backend,
     CompileCache,
     Launcher,
     Program,
     TrainingJob,
     backend_of,
 )
+from trainium_eks.jobs.objects.options import Backend, TrainOptions
 from trainium_eks.jobs.objects.resources import Resources
 from trainium_eks.jobs.objects.volcano_job import pod_overlay
 from trainium_eks.model import scraping
@@ -125,10 +125,9 @@ def application(
         precision=precision or ("bf16" if bf16 else "fp32"),
         cache=CompileCache(cache_key, json.loads(cache_options)) if cache_key else None,
         claim=claim,
-        data=tuple(path for path in data.split(",") if path),
+        options=TrainOptions(data=tuple(path for path in data.split(",") if path), restarts_in_place=restarts_in_place),
         env=env,
         retries=retries,
-        restarts_in_place=restarts_in_place,
         grace_seconds=grace_seconds,
         metrics_port=metrics_port,
     )
@@ -143,7 +142,7 @@ def run_command(job: TrainingJob, component: str) -> list[str]:
         component: path of the component's file.
     """
     scheduler = {"queue": job.queue, "namespace": job.namespace, "service_account": job.service_account}
-    scheduler |= {"priority_class": job.priority_class}
+    scheduler |= {"priority_class": job.options.priority}
     settings = ",".join(f"{key}={value}" for key, value in scheduler.items() if value)
     # An empty workspace: otherwise TorchX looks for a Docker daemon to build an image with.
     words = ["torchx", "run", "-s", "kubernetes", "-cfg", settings, "--workspace", "", f"{component}:trainium_ddp"]
@@ -172,9 +171,9 @@ def _options(job: TrainingJob) -> dict[str, str]:
         "backend": "" if job.backend == backend_of(job.instance) else job.backend,
         "launcher": "" if job.launcher == "torchrun" else job.launcher,
         "rendezvous": "" if job.rendezvous == "c10d" else job.rendezvous,
-        "data": ",".join(job.data),
+        "data": ",".join(job.options.data),
         "max_retries": str(job.retries),
-        "max_restarts": str(job.restarts_in_place) if job.restarts_in_place else "",
+        "max_restarts": str(job.options.restarts_in_place) if job.options.restarts_in_place else "",
         "grace": str(job.grace_seconds),
         "metrics": "" if job.metrics_port == scraping.PORT else str(job.metrics_port),
         "cpu": "" if job.resources == whole else str(job.resources.cpu),

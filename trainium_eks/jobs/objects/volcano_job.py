@@ -129,8 +129,8 @@ def _volcano_job(job: TrainingJob, tasks: Sequence[Mapping[str, Any]]) -> dict[s
         # Pods find each other before they are ready: rank 0 is not ready until all have found it (volcano #533).
         "plugins": {"svc": ["--publish-not-ready-addresses"], "env": []},
     }
-    if job.priority_class:
-        spec["priorityClassName"] = job.priority_class
+    if job.options.priority:
+        spec["priorityClassName"] = job.options.priority
     return {"apiVersion": JOB_API, "kind": "Job", "metadata": {"name": job.name}, "spec": spec}
 
 
@@ -257,8 +257,8 @@ def complete_pod(pod: dict[str, Any], job: TrainingJob) -> None:
     container["securityContext"] = dict(_CONTAINER_SECURITY)
     # The last lines of a failed container stand in the pod's status, where they outlive the log.
     container["terminationMessagePolicy"] = "FallbackToLogsOnError"
-    if job.hf_secret:
-        container["env"].append(token_variable(job.hf_secret))
+    if job.options.hf_secret:
+        container["env"].append(token_variable(job.options.hf_secret))
     if job.has_workspace:
         _add_workspace(spec, job)
 

@@ -8,7 +8,7 @@ from trainium_eks.jobs.explain.watched import watched
 from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.jobs.objects.forms import KINDS
 from trainium_eks.jobs.objects.identity import JOB_API, KIND_LABEL
-from trainium_eks.jobs.objects.job import Form
+from trainium_eks.jobs.objects.options import Form
 from trainium_eks.kube.api import Api, ApiError, NoSuchKind
 from trainium_eks.kube.cluster import GROUP_LABEL
 from trainium_eks.model.annotations import annotation

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import cast
 
 from trainium_eks.jobs.objects import resources
-from trainium_eks.jobs.objects.job import C10D, CompileCache, Precision, Program, TrainingJob, backend_of
+from trainium_eks.jobs.objects.job import C10D, CompileCache, Precision, Program, Topology, TrainingJob, backend_of
 from trainium_eks.jobs.submit import refusals, saving
 from trainium_eks.jobs.submit.compile_key import cache_key, compiler_of, graph_options
 from trainium_eks.jobs.submit.examples import example_of
@@ -116,19 +116,16 @@ def _job(
         precision=cast("Precision", request.precision),  # another one is refused
         cache=_cache(request, facts.image, nodes * ranks),
         claim=namespace.claim,
-        data=request.data,
-        env=request.env,
-        hf_secret=request.hf_secret,
+        options=request,
+        env=request.variables,
         retries=retries,
-        restarts_in_place=request.restarts_in_place,
         metrics_port=facts.metrics_port if request.has_metrics and request.kind == "train" else 0,
         submission=facts.unique,
         namespace=namespace.name,
         queue=request.queue if request.queue is not None else namespace.queues[0],
         service_account=namespace.service_account,
-        priority_class=request.priority,
         grace_seconds=grace,
-        topology=request.topology,
+        topology=Topology(request.topology, request.tier) if request.topology else None,
         has_workspace=request.has_workspace,
         user_id=namespace.training_user_id,
         capacity_ends=facts.capacity_ends.get(group.reservation, ""),

@@ -48,7 +48,7 @@ def problems(
         *_setting_problems(request, job, outputs, namespace, facts),
         *saving.problems(request),
         *_cache_problems(request, job, facts),
-        *_data_problems(job, facts),
+        *_data_problems(request, job, facts),
         *_token_problems(request, facts),
     )
 
@@ -73,7 +73,7 @@ def _form_problems(request: JobRequest, job: TrainingJob) -> list[Problem]:
         found.append(Problem("--kind", reason, value=request.form, good="volcano"))
     if request.form == "pytorchjob" and request.topology is not None:
         reason = "the Training Operator makes the PodGroup, and gives it no topology"
-        found.append(Problem("--topology", reason, "leave it out, or take --kind volcano", value=request.topology.mode))
+        found.append(Problem("--topology", reason, "leave it out, or take --kind volcano", value=request.topology))
     if request.form == "pytorchjob" and request.rendezvous == "etcd":
         reason = "etcd remembers a rendezvous that ended, and the Training Operator restarts pods one by one"
         found.append(Problem("--rendezvous", reason, value="etcd", good=C10D))
@@ -189,11 +189,11 @@ def _setting_problems(
         good = "bf16" if known else nearest(request.precision, precisions) or "bf16"
         found.append(Problem("--precision", reason, value=request.precision, allowed=precisions, good=good))
     classes = namespace.priority_classes
-    if job.priority_class and job.priority_class not in classes:
-        near = nearest(job.priority_class, classes)
+    if request.priority and request.priority not in classes:
+        near = nearest(request.priority, classes)
         reason = f"the namespace {namespace.name} may not use this priority class"
         fix = "" if near else "leave `--priority` out"
-        found.append(Problem("--priority", reason, fix, value=job.priority_class, allowed=classes, good=near))
+        found.append(Problem("--priority", reason, fix, value=request.priority, allowed=classes, good=near))
     if request.rendezvous == "etcd" and outputs.rendezvous == C10D:
         fix = "or give the stack an etcd: `volcano.rendezvous` etcd in its config"
         found.append(Problem("--rendezvous", "the stack has no etcd", fix, value="etcd", good=C10D))
@@ -205,7 +205,7 @@ def _setting_problems(
         reason = "Volcano knows no layers of this cluster's network yet; a hard topology waits until it does"
         fix = "`kubectl get hypernodes` shows them: EC2 tells the layers of nodes that run"
         found.append(Problem("--topology", reason, fix, value=job.topology.mode, severity=Severity.WARN))
-    for name in request.env:
+    for name in request.variables:
         if not _VARIABLE.fullmatch(name):
             reason = "it is not the name of a variable: letters, digits and underscores, no digit first"
             found.append(Problem("--env", reason, "write it as --env NAME=VALUE", value=name))
@@ -215,7 +215,7 @@ def _setting_problems(
 def _number_problems(request: JobRequest, job: TrainingJob) -> list[Problem]:
     limits = (
         ("--retries", job.retries, 1),
-        ("--max-restarts", job.restarts_in_place, 0),
+        ("--max-restarts", request.restarts_in_place, 0),
         ("--grace", job.grace_seconds, 1),
     )
     found = [
@@ -223,8 +223,8 @@ def _number_problems(request: JobRequest, job: TrainingJob) -> list[Problem]:
         for option, value, least in limits
         if value < least
     ]
-    if request.topology is not None and request.topology.tier < 1:
-        found.append(Problem("--tier", "it must be 1 or more", value=request.topology.tier, good=1))
+    if request.topology is not None and request.tier < 1:
+        found.append(Problem("--tier", "it must be 1 or more", value=request.tier, good=1))
     return found
 
 
@@ -252,7 +252,7 @@ def _cache_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> list
 def _token_problems(request: JobRequest, facts: Facts) -> list[Problem]:
     """Return the problems of tokens, which belong into a Secret: readers of jobs also read their variables."""
     found = []
-    for name in request.env:
+    for name in request.variables:
         if name in TOKEN_VARIABLES:
             reason = "it would stand in the job's object, where others read it"
             fix = f"put it into a Secret: trn secret {DEFAULT_SECRET}; then --hf-secret {DEFAULT_SECRET}"
@@ -267,14 +267,14 @@ def _token_problems(request: JobRequest, facts: Facts) -> list[Problem]:
     return found
 
 
-def _data_problems(job: TrainingJob, facts: Facts) -> list[Problem]:
+def _data_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> list[Problem]:
     """Return the problems of data paths, without a test of existence: that shows on the volume alone, where the job
     itself looks before it starts."""
-    if job.data and not job.claim:
+    if request.data and not job.claim:
         reason = f"the namespace {job.namespace} has no shared file system"
         return [Problem("--data", reason, "leave it out, or add `fileSystem` to the stack's config")]
     found = []
-    for path in job.data:
+    for path in request.data:
         if path.startswith("/") or ".." in path.split("/"):
             reason = "it must be a path below the shared volume, without .. and a leading slash"
             found.append(Problem("--data", reason, value=path, good=path.removeprefix("/data").strip("/") or None))

@@ -4,49 +4,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from trainium_eks.jobs.objects.job import Backend, Form, Kind, Program, Topology, TrainingJob
+from trainium_eks.jobs.objects.job import Program, TrainingJob
+from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.model import scraping
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.sizing.goodput import Goodput
 from trainium_eks.model.validation.problems import Problem
 
 
-@dataclass(frozen=True)
-class JobRequest:
-    """A researcher's request; a field that is None or empty comes from the stack."""
+@dataclass(frozen=True, kw_only=True)
+class JobRequest(TrainOptions):
+    """A researcher's request: the options, and the values that were read from them."""
 
     program: Program
-    kind: Kind = "train"
-    form: Form = "volcano"
-    name: str = ""
-    group: str | None = None
-    instance_type: str | None = None
-    nodes: int | None = None
-    ranks_per_node: int | None = None
-    precision: str = "bf16"
-    backend: Backend | None = None
-    cache_set: str = ""
-    """Subject of the compiled graphs: a model and its settings."""
-    compiler: str = ""
-    """The compiler's version, where the image's tag does not tell it."""
-    queue: str | None = None
-    priority: str = ""
-    retries: int | None = None
-    restarts_in_place: int = 0
-    grace_seconds: int | None = None
-    topology: Topology | None = None
-    rendezvous: str = ""
-    """``c10d``, ``etcd``, or empty for the stack's."""
-    env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    data: tuple[str, ...] = ()
-    hf_secret: str = ""
+    variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """The variables of ``--env``."""
     has_workspace: bool = False
-    checkpoint_seconds: float | None = None
-    """Training between two checkpoints; None for the best interval, 0 for none by time."""
-    state_gigabytes: float | None = None
-    """Size of a checkpoint, GB; None for the example's, or the stack's default."""
-    has_metrics: bool = True
-    """Whether it may be scraped."""
 
 
 @dataclass(frozen=True)

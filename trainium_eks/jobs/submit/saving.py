@@ -24,7 +24,7 @@ def propose(
     file system's write speed."""
     volume = outputs.shared_volume
     megabytes = volume.write_megabytes_per_second if volume else None
-    asked = request.checkpoint_seconds is not None or VARIABLE in request.env
+    asked = request.checkpoint_seconds is not None or VARIABLE in request.variables
     if asked or request.kind != "train" or not namespace.claim or not megabytes or nodes < 1 or [*problems(request)]:
         return None
     gigabytes = state_gigabytes(request, outputs)

@@ -5,6 +5,7 @@ win: the components of an old checkout are recorded with the modules that lie be
 and the answer goes to a file, both JSON with a version; the program's output is left alone.
 """
 
+import functools
 import gc
 import importlib
 import json
@@ -63,7 +64,7 @@ def _recorded(request: RecordingRequest, program: Path) -> Answer:
     sys.argv = [str(program)]
     try:
         graph = record_program(
-            lambda: runpy.run_path(str(program), run_name="__main__"),
+            functools.partial(runpy.run_path, str(program), run_name="__main__"),
             project=request.project,
             stack=request.stack,
             config=request.config,

@@ -4,8 +4,9 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import Field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -18,8 +19,10 @@ from trainium_eks.cli.jobs.submit import kubeconfig, scale, train, train_torchx
 from trainium_eks.cli.shared.cluster_access import StackAccess
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.failure import Failure
+from trainium_eks.cli.shared.options_class import words
 from trainium_eks.cli.shared.session import Session
 from trainium_eks.jobs.objects.identity import JOB_API, PYTORCH_API, TRAINER_API
+from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.submit.examples import EXAMPLES
 from trainium_eks.kube.types import ApiError, Kind, NoSuchKind, ObjectReference
 from trainium_eks.local.images import images
@@ -130,6 +133,38 @@ def _document(result: Result) -> dict[str, Any]:
 
 
 # --- train and compile ------------------------------------------------------------------------------------------------
+
+
+def _typed(number: int, option: Field[Any]) -> tuple[list[str], object]:
+    """Return the words that give an option another value than its default, and that value, no two options the same."""
+    kind, described = get_args(option.type)
+    name = described.names[0]
+    if option.default is True:
+        return [name.partition("/")[2]], False
+    if kind in (bool, bool | None):
+        return [name.partition("/")[0]], True
+    if word := next((word for word in words(kind) if word != option.default), ""):
+        return [name, word], word
+    if option.default == ():
+        return [name, f"a{number}=b", name, "c"], (f"a{number}=b", "c")
+    value = (get_args(kind) or (kind,))[0](str(number))
+    return [name, str(value)], value
+
+
+@pytest.mark.parametrize("command", ["train", "compile"])
+def test_each_option_arrives(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    arrived: list[TrainOptions] = []
+    monkeypatch.setattr(train, "run", lambda asked, _: arrived.append(asked) or 0)
+    named = [each for each in fields(TrainOptions) if get_args(each.type)[1].names]
+    given = {each.name: _typed(number, each) for number, each in enumerate(named, start=100)}
+    if command == "compile":
+        given["precompile"] = [], True
+    line = [word for words_, _ in given.values() for word in words_]
+    result = CliRunner().invoke(app, [command, *line, "--", "x", "--y"])
+    assert result.exit_code == 0, result.output
+    assert vars(arrived[0]) == {"arguments": ("x", "--y")} | {name: value for name, (_, value) in given.items()}
+    assert CliRunner().invoke(app, [command]).exit_code == 0
+    assert vars(arrived[1]) == vars(TrainOptions(precompile=command == "compile"))
 
 
 def test_a_dry_run_prints_the_object_and_the_equal_torchx_command(api: RememberingApi) -> None:

@@ -1,6 +1,7 @@
 """Training images: what they are made of, the engines that build them (recorded), ECR (canned), Jobs in the cluster."""
 
 import base64
+import functools
 import json
 import random
 import re
@@ -18,6 +19,7 @@ import kubernetes_validate
 import pytest
 from botocore.stub import Stubber  # type: ignore[import-untyped]
 from cluster_snapshots import group, outputs
+from exit_codes import exit_code
 from registry_images import PROGRAM, Pushed, digest_of, docker_registry, layer, push
 
 from trainium_eks.aws import ecr, sessions
@@ -318,15 +320,16 @@ def cluster(tmp_path: Path) -> ClusterOptions:
 
 
 @pytest.fixture
-def shown(capsys: pytest.CaptureFixture[str]) -> Callable[[int], Answer]:
-    def call(code: int) -> Answer:
+def shown(capsys: pytest.CaptureFixture[str]) -> "Shown":
+    def call(act: Callable[[], int]) -> Answer:
+        code = exit_code(act)
         said = capsys.readouterr()
         return code, said.out, said.err
 
     return call
 
 
-Shown = Callable[[int], Answer]
+Shown = Callable[[Callable[[], int]], Answer]
 
 
 @pytest.fixture
@@ -337,7 +340,7 @@ def _docker(on_path: Callable[..., None]) -> None:
 @pytest.mark.usefixtures("_docker")
 def test_an_image_is_built_for_our_nodes_from_a_pulled_base(cluster: ClusterOptions, shown: Shown) -> None:
     runner = Recorded()
-    code, out, err = shown(command.build(ImageOptions(cluster), runner))
+    code, out, err = shown(lambda: command.build(ImageOptions(cluster), runner))
     assert code == 0, err
     reference = out.split()[0]
     assert reference.startswith(f"{URL}:trn1-")
@@ -347,7 +350,7 @@ def test_an_image_is_built_for_our_nodes_from_a_pulled_base(cluster: ClusterOpti
     assert f"BASE={TRN1}" in build
     assert build[build.index("--tag") + 1] == reference
     assert {"Dockerfile", "requirements.txt", "trainium_workloads/stage/__main__.py"} <= set(runner.built)
-    assert shown(command.build(ImageOptions(cluster), runner))[1] == f"{reference} was built already\n"
+    assert shown(lambda: command.build(ImageOptions(cluster), runner))[1] == f"{reference} was built already\n"
     assert len(runner.ran) == 2
 
 
@@ -358,7 +361,7 @@ def test_push_builds_logs_in_and_pushes(cluster: ClusterOptions, shown: Shown, c
     lets_in(canned)
     holds(canned, tag, "sha256:1")
     runner = Recorded()
-    code, out, err = shown(command.push(ImageOptions(replace(cluster, as_json=True)), runner))
+    code, out, err = shown(lambda: command.push(ImageOptions(replace(cluster, as_json=True)), runner))
     assert code == 0, err
     assert json.loads(out) == {
         "schemaVersion": 1,
@@ -375,14 +378,14 @@ def test_push_does_nothing_where_the_repository_has_it(cluster: ClusterOptions, 
     tag = command.plan(ImageOptions(cluster), command.outputs_of(cluster)).tag
     holds(canned, tag, "sha256:1")
     runner = Recorded()
-    assert shown(command.push(ImageOptions(cluster), runner))[:2] == (0, f"{URL}:{tag} is there already\n")
+    assert shown(lambda: command.push(ImageOptions(cluster), runner))[:2] == (0, f"{URL}:{tag} is there already\n")
     assert runner.ran == []
 
 
 @pytest.mark.usefixtures("_docker")
 def test_a_tag_of_ones_own_that_is_taken_is_refused(cluster: ClusterOptions, shown: Shown, canned: Stubber) -> None:
     holds(canned, "mine", "sha256:1")
-    code, _, err = shown(command.push(ImageOptions(cluster, tag="mine"), Recorded()))
+    code, _, err = shown(lambda: command.push(ImageOptions(cluster, tag="mine"), Recorded()))
     assert code == 1
     assert "tags of this repository never move: choose another --tag" in err
 
@@ -401,7 +404,7 @@ def test_what_fails_is_said(cluster: ClusterOptions, shown: Shown, canned: Stubb
     holds(canned, command.plan(ImageOptions(cluster), command.outputs_of(cluster)).tag)
     if fails in ("login", "push"):
         lets_in(canned)
-    code, _, err = shown(command.push(ImageOptions(cluster), Recorded(fails=fails)))
+    code, _, err = shown(lambda: command.push(ImageOptions(cluster), Recorded(fails=fails)))
     assert code == 1
     assert said in err
 
@@ -417,7 +420,7 @@ def test_what_fails_is_said(cluster: ClusterOptions, shown: Shown, canned: Stubb
     ],
 )
 def test_wrong_usage(cluster: ClusterOptions, shown: Shown, options: Mapping[str, Any], said: str) -> None:
-    code, out, err = shown(command.build(ImageOptions(cluster, **options), Recorded()))
+    code, out, err = shown(lambda: command.build(ImageOptions(cluster, **options), Recorded()))
     assert (code, out) == (2, "")
     assert said in err
 
@@ -425,7 +428,7 @@ def test_wrong_usage(cluster: ClusterOptions, shown: Shown, options: Mapping[str
 def test_a_stack_without_a_repository_is_said(tmp_path: Path, shown: Shown) -> None:
     file = tmp_path / "exported.json"
     file.write_text(outputs().model_dump_json(by_alias=True))
-    code, _, err = shown(command.build(ImageOptions(ClusterOptions(outputs=file)), Recorded()))
+    code, _, err = shown(lambda: command.build(ImageOptions(ClusterOptions(outputs=file)), Recorded()))
     assert code == 2
     assert "the stack has no image repository" in err
 
@@ -437,7 +440,7 @@ def test_on_the_local_cloud_images_are_environments(monkeypatch: pytest.MonkeyPa
     local = StackAccess("local", outputs(), paths=Paths(Path("/none")))
     monkeypatch.setattr(command, "find_stack", lambda *_: local)
     for act in (command.build, command.push):
-        code, _, err = shown(act(ImageOptions(ClusterOptions()), Recorded()))
+        code, _, err = shown(functools.partial(act, ImageOptions(ClusterOptions()), Recorded()))
         assert code == 2
         assert "local images make torch" in err
 
@@ -466,7 +469,7 @@ def test_a_copy_logs_in_first(
     holds(canned, tag, "sha256:1")
     runner = Recorded()
     options = MirrorOptions(cluster, "public.ecr.aws/neuron/x:1.0", engine=engine)
-    assert shown(mirror.mirror(options, runner))[:2] == (0, f"{URL}:{tag} copied\n")
+    assert shown(lambda: mirror.mirror(options, runner))[:2] == (0, f"{URL}:{tag} copied\n")
     assert runner.commands() == commands
     assert {argv[0] for argv in runner.ran} == {engine or "skopeo"}
 
@@ -481,7 +484,7 @@ def test_a_copy_without_a_program_for_it_is_refused(
     on_path("docker")
     holds(canned, "mirror-x-1.0")
     code, _, err = shown(
-        mirror.mirror(MirrorOptions(cluster, "public.ecr.aws/neuron/x:1.0", engine=engine), Recorded())
+        lambda: mirror.mirror(MirrorOptions(cluster, "public.ecr.aws/neuron/x:1.0", engine=engine), Recorded())
     )
     assert (code, said in err) == (2, True), err
 
@@ -522,13 +525,13 @@ def real(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, 
 def test_a_copy_has_all_platforms_and_the_digest(real: tuple[str, Pushed, MirrorOptions], shown: Shown) -> None:
     host, pushed, options = real
     copies = Repository(f"{host}/team/training")
-    assert shown(mirror.mirror(options))[:2] == (0, f"{copies.url}:mirror-base-1.0 copied\n")
+    assert shown(lambda: mirror.mirror(options))[:2] == (0, f"{copies.url}:mirror-base-1.0 copied\n")
     assert all(copies.digest(each) == digest_of(pushed.manifests[each][1]) for each in pushed.manifests if ":" in each)
     assert copies.digest("mirror-base-1.0") == digest_of(pushed.manifests["1.0"][1])
-    assert shown(mirror.mirror(options))[1].endswith("is there already\n")
+    assert shown(lambda: mirror.mirror(options))[1].endswith("is there already\n")
     pinned = f"{host}/team/base:1.0@{digest_of(pushed.manifests['1.0'][1])}"
-    assert shown(mirror.mirror(replace(options, source=pinned, tag="pinned")))[0] == 0
-    code, _, err = shown(mirror.mirror(replace(options, source=f"{host}/team/base:2.0")))
+    assert shown(lambda: mirror.mirror(replace(options, source=pinned, tag="pinned")))[0] == 0
+    code, _, err = shown(lambda: mirror.mirror(replace(options, source=f"{host}/team/base:2.0")))
     assert code == 1
     assert f"{host}/team/base:2.0 is not copied: " in err
 
@@ -547,7 +550,7 @@ def test_a_copy_of_wrong_bytes_is_refused(
         repository = f"{to.removeprefix('http://')}/team/training"
         outputs_file = tmp_path / "exported.json"
         outputs_file.write_text(outputs(imageRepository=repository).model_dump_json(by_alias=True))
-        code, _, err = shown(mirror.mirror(options))
+        code, _, err = shown(lambda: mirror.mirror(options))
         assert code == 1
         assert re.search(r"(?s)is not copied: .*(Digest did not match|error verifying sha256 checksum)", err)
         assert Repository(repository).digest("mirror-base-1.0") == ""
@@ -630,7 +633,7 @@ def test_a_build_in_the_cluster_is_followed_to_its_end(
     monkeypatch.setattr(batch_jobs, "submit", lambda _, job, needs: submitted.extend([job, *needs]))
     end = batch_jobs.End(ends, "" if ends else "BackoffLimitExceeded")
     monkeypatch.setattr(batch_jobs, "follow", lambda *_, **__: end)
-    code, out, err = shown(command.push(ImageOptions(cluster), in_cluster=True))
+    code, out, err = shown(lambda: command.push(ImageOptions(cluster), in_cluster=True))
     assert [each["kind"] for each in submitted] == ["Job", "ConfigMap", "Secret"]
     if ends:
         assert (code, out) == (0, f"{URL}:{tag} pushed\n"), err
@@ -646,7 +649,7 @@ def test_more_than_an_object_holds_is_not_sent(
     (tmp_path / "own/big").write_bytes(random.Random(1).randbytes(800_000))
     options = ImageOptions(cluster, context=tmp_path / "own")
     holds(canned, command.plan(options, command.outputs_of(cluster)).tag)
-    code, _, err = shown(command.push(options, in_cluster=True))
+    code, _, err = shown(lambda: command.push(options, in_cluster=True))
     assert code == 2
     assert "give a smaller --context, or build with an engine" in err
 

@@ -11,7 +11,8 @@ from training_jobs import job
 from trainium_eks.jobs.explain.watched import of
 from trainium_eks.jobs.objects import forms, identity, volcano_job
 from trainium_eks.jobs.objects.command import place_by_label, shell
-from trainium_eks.jobs.objects.job import Form, Program, Topology, TrainingJob
+from trainium_eks.jobs.objects.job import Program, Topology, TrainingJob
+from trainium_eks.jobs.objects.options import Form
 
 KUBEFLOW: tuple[Form, ...] = ("pytorchjob", "trainjob")
 
@@ -30,7 +31,7 @@ def _template(made: list[dict[str, Any]]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("form", KUBEFLOW)
 def test_its_pods_are_those_of_the_volcano_job(form: Form) -> None:
-    wanted = _job(form, has_workspace=True, priority_class="training-high")
+    wanted = _job(form, has_workspace=True, priority="training-high")
     pod, volcanos = _template(forms.objects(wanted)), volcano_job.manifest(wanted)["spec"]["tasks"][1]["template"]
     container, theirs = pod["spec"]["containers"][0], volcanos["spec"]["containers"][0]
     same = ("image", "volumeMounts", "securityContext", "workingDir", "terminationMessagePolicy")
@@ -51,7 +52,7 @@ def test_its_pods_are_those_of_the_volcano_job(form: Form) -> None:
 
 @pytest.mark.parametrize("form", KUBEFLOW)
 def test_it_goes_by_its_queue_as_a_whole(form: Form) -> None:
-    made = forms.objects(_job(form, priority_class="training-high"))
+    made = forms.objects(_job(form, priority="training-high"))
     if form == "pytorchjob":
         policy = made[0]["spec"]["runPolicy"]["schedulingPolicy"]
         assert policy == {"minAvailable": 2, "queue": "test", "priorityClass": "training-high"}

@@ -102,7 +102,7 @@ JOBS = {
     "a module": job(program=Program(module="trainium_workloads.gradient_sum", arguments=("--steps", "3")), nodes=1),
     "a cache": job(cache=CompileCache("bert-64-bf16", {"batch": "16"}), data=("bert/train",)),
     "a compilation": job(kind="compile", cache=CompileCache("bert-64-bf16", {}), retries=3),
-    "etcd": job(rendezvous="etcd-server.torchx-etcd.svc.cluster.local:2379", priority_class="training-high"),
+    "etcd": job(rendezvous="etcd-server.torchx-etcd.svc.cluster.local:2379", priority="training-high"),
     "variables": job(env={"NEURON_CC_FLAGS": "--model-type transformer", "A": "$HOME"}, restarts_in_place=2),
     "no metrics": job(metrics_port=0),
     "no volume": job(claim="", service_account=""),
@@ -137,7 +137,7 @@ def test_the_printed_command_works_from_anywhere(version: str, tmp_path: Path) -
 def test_the_component_needs_no_other_package() -> None:
     """Neither Pulumi nor pydantic is where TorchX is."""
     check = (
-        "import sys; from trainium_eks.jobs import torchx_app; "
+        "import sys; from trainium_eks.jobs.objects import torchx_app; "
         "print(*{name.partition('.')[0] for name in sys.modules} & {'pulumi', 'pydantic', 'yaml', 'kubernetes'})"
     )
     result = subprocess.run(

@@ -8,7 +8,7 @@ from cluster_snapshots import EFA, GPU, NEURON, group, outputs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainium_eks.jobs.objects.job import Program, Topology, TrainingJob
+from trainium_eks.jobs.objects.job import Program, TrainingJob
 from trainium_eks.jobs.submit import planning, refusals
 from trainium_eks.jobs.submit.compile_key import cache_key, compiler_of, graph_options
 from trainium_eks.jobs.submit.requests import Facts, JobRequest, Plan
@@ -16,7 +16,7 @@ from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.problems import Problem, Severity
 
 IMAGE = "1.dkr.ecr.us-west-2.amazonaws.com/train:2.9.0-sdk2.30.0-ubuntu24.04"
-REQUEST = JobRequest(Program("train.py"))
+REQUEST = JobRequest(program=Program("train.py"))
 FACTS = Facts(is_local=False, image=IMAGE, unique="x7k2f")
 
 BLOCK = {"capacity": "capacity-block", "reservation": "cr-0123456789abcdef0"}
@@ -128,7 +128,7 @@ def test_a_training_can_be_scraped_and_a_compilation_has_nothing_to_tell() -> No
     assert _job().metrics_port == 9600
     assert _job(replace(FACTS, metrics_port=20123)).metrics_port == 20123
     assert _job(has_metrics=False).metrics_port == 0
-    assert _job(kind="compile", cache_set="bert").metrics_port == 0
+    assert _job(precompile=True, cache_set="bert").metrics_port == 0
 
 
 def test_the_end_of_the_capacity_block_comes_from_ec2() -> None:
@@ -228,7 +228,7 @@ def test_inferentia_does_not_train() -> None:
         ({"restarts_in_place": -1}, "--max-restarts", 0),
         ({"grace_seconds": 0}, "--grace", 1),
         ({"nodes": 0}, "--nodes", 1),
-        ({"topology": Topology("soft", 0)}, "--tier", 1),
+        ({"topology": "soft", "tier": 0}, "--tier", 1),
         ({"data": ("/data/bert/",)}, "--data", "bert"),
         ({"data": ("../x",)}, "--data", "../x"),
         ({"name": "My_Job"}, "--name", "my-job"),
@@ -263,8 +263,8 @@ def test_a_missing_image_is_said_by_whoever_looked() -> None:
 def test_a_compile_cache_in_use() -> None:
     key = cache_key("bert", 64, "bf16", "sdk2.30.0")
     facts = replace(FACTS, compiling={key: "bert-compile"})
-    for kind in ("train", "compile"):
-        problem = _refused(facts, cache_set="bert", kind=kind)
+    for precompile in (False, True):
+        problem = _refused(facts, cache_set="bert", precompile=precompile)
         assert problem.reason == f"the job bert-compile is filling the compile cache {key}"
         assert "trn status bert-compile" in problem.fix
     assert _job(facts, cache_set="other").cache is not None
@@ -287,7 +287,7 @@ def test_one_thing_is_run(program: Program) -> None:
 
 
 def test_nothing_is_compiled_for_cuda() -> None:
-    assert _refused(group="gpu", kind="compile").path == "--precompile"
+    assert _refused(group="gpu", precompile=True).path == "--precompile"
 
 
 def test_accelerators_are_not_on_this_machine() -> None:
@@ -296,7 +296,7 @@ def test_accelerators_are_not_on_this_machine() -> None:
 
 
 def test_a_topology_that_volcano_does_not_know_yet_is_warned_of() -> None:
-    made = _plan(replace(REQUEST, topology=Topology("hard", 1)), replace(FACTS, has_topology=False))
+    made = _plan(replace(REQUEST, topology="hard"), replace(FACTS, has_topology=False))
     assert made.job is not None
     assert [each.path for each in made.problems] == ["--topology"]
 

@@ -15,7 +15,7 @@ from trainium_eks.model.outputs import StackOutputs
 
 IMAGE = "1.dkr.ecr.us-west-2.amazonaws.com/train:2.9.0-sdk2.30.0-ubuntu24.04"
 FACTS = Facts(is_local=False, image=IMAGE, unique="x7k2f")
-REQUEST = JobRequest(Program("train.py"))
+REQUEST = JobRequest(program=Program("train.py"))
 VOLUME = {
     "fileSystemId": "fs-1",
     "dnsName": "fs-1.fsx",
@@ -78,9 +78,9 @@ def test_the_state_is_what_was_asked_the_examples_or_the_stacks() -> None:
     [
         ({"checkpoint_seconds": 90.5}, "90.5"),
         ({"checkpoint_seconds": 0.0}, "0"),
-        ({"env": {saving.VARIABLE: "77"}}, "77"),
-        ({"env": {saving.VARIABLE: "77"}, "checkpoint_seconds": 90}, "77"),
-        ({"kind": "compile"}, None),
+        ({"variables": {saving.VARIABLE: "77"}}, "77"),
+        ({"variables": {saving.VARIABLE: "77"}, "checkpoint_seconds": 90}, "77"),
+        ({"precompile": True}, None),
         ({"program": Program(module="trainium_workloads.gradient_sum")}, None),
     ],
 )

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from trainium_eks.cli.shared.command import App
+from trainium_eks.cli.shared.command import ENVIRONMENT, App
 from trainium_eks.cli.shared.with_cluster_options import Directory, Json, Kubeconfig, NoColor, Outputs
 
-app = App()
+app = App(panel=ENVIRONMENT)
 
 
 @app.command(example="trn doctor NeuronUncorrectableError")

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from trainium_eks.cli.shared.command import App
+from trainium_eks.cli.shared.command import ENVIRONMENT, App
 from trainium_eks.cli.shared.options import Directory, Stack
 
-app = App()
+app = App(panel=ENVIRONMENT)
 
 
 class PlatformName(StrEnum):

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure
 from trainium_eks.cli.shared.output import write, write_json
-from trainium_eks.cli.shared.session import INTERRUPTED, Session, open_session, run_and_report
+from trainium_eks.cli.shared.session import Session, open_session
 from trainium_eks.jobs.data import staging, tokens
 from trainium_eks.jobs.data.presets import PRESETS
 from trainium_eks.jobs.data.staging import StageRequest
@@ -46,21 +46,6 @@ class StageOptions:
 
 def run(options: StageOptions) -> int:
     """Stage a data set; return the exit code."""
-    return run_and_report(lambda: _run(options), as_json=options.cluster.as_json)
-
-
-def show_presets() -> int:
-    """Print the presets; return the exit code."""
-    from trainium_eks.cli.jobs.data.render_stage import presets_list
-
-    def show() -> int:
-        write(presets_list())
-        return 0
-
-    return run_and_report(show)
-
-
-def _run(options: StageOptions) -> int:
     with open_session(options.cluster) as session:
         request = _request(options, is_local=session.is_local)
         found = staging.problems(request, session.namespace, is_local=session.is_local)
@@ -77,6 +62,14 @@ def _run(options: StageOptions) -> int:
         if not options.follow:
             return _submitted(options, session, name)
         return _follow(options, session, request, name, is_new=is_new)
+
+
+def show_presets() -> int:
+    """Print the presets; return the exit code."""
+    from trainium_eks.cli.jobs.data.render_stage import presets_list
+
+    write(presets_list())
+    return 0
 
 
 def _with_token(request: StageRequest, session: Session) -> tuple[StageRequest, list[Problem]]:

@@ -1,14 +1,14 @@
-"""Commands that bring data and tokens to a team: ``trn stage`` and ``trn secret``."""
+"""Command ``trn stage`` and its options."""
 
 from typing import Annotated
 
 import typer
 
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.command import App
+from trainium_eks.cli.shared.command import JOBS, App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 
-app = App()
+app = App(panel=JOBS)
 
 
 def _show_presets(asked: bool) -> None:
@@ -91,26 +91,3 @@ def stage(
         dry_run=dry_run,
     )
     raise typer.Exit(command.run(asked))
-
-
-@app.command(example="trn secret --from-aws ml/hugging-face")
-@with_cluster_options
-def secret(
-    name: Annotated[str, typer.Argument(help="Of the Secret.")] = "hugging-face",
-    from_aws: Annotated[
-        str, typer.Option("--from-aws", metavar="ID", help="Name or ARN of a secret of AWS Secrets Manager.")
-    ] = "",
-    json_key: Annotated[str, typer.Option("--json-key", help="Where that is a JSON object with several keys.")] = "",
-    delete: Annotated[bool, typer.Option("--delete", help="Take it away.")] = False,
-    *,
-    cluster: ClusterOptions,
-) -> None:
-    """Put a token for gated models into your namespace: from the variable HF_TOKEN, a pipe, or typed unseen.
-
-    It is never printed, and stands in no job: `trn stage` and `trn train --hf-secret` refer to it by its name.
-
-    Exit code: 0; 1 when it is refused; 2 when there is no token.
-    """
-    from trainium_eks.cli.jobs.submit import secret as command
-
-    raise typer.Exit(command.run(command.SecretOptions(cluster, name, from_aws, json_key, delete)))

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from trainium_eks.cli.jobs.serve.serving import ServingOptions, find, warn_of_no_nodes
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, Failure, as_typed
+from trainium_eks.cli.shared.failure import FAILED, INTERRUPTED, Failure, as_typed
 from trainium_eks.cli.shared.output import notice, write, write_json
-from trainium_eks.cli.shared.session import INTERRUPTED, Session, open_session, run_and_report
+from trainium_eks.cli.shared.session import Session, open_session
 from trainium_eks.jobs.data.staging import DATA
 from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.jobs.serve import serving, serving_refusals
@@ -38,33 +38,29 @@ class Files:
 
 def run(cluster: ClusterOptions, wanted: ServingOptions, files: Files, *, follow: bool, dry_run: bool) -> int:
     """Predict a file; return the exit code."""
-
-    def act() -> int:
-        with open_session(cluster) as session:
-            found = find(session, wanted, serving.PREDICT, files.problems)
-            batch = Batch(
-                found.name,
-                found.model,
-                serving_refusals.path_on_volume(files.input) or "",
-                serving_refusals.path_on_volume(files.output) or "",
-                found.image,
-                found.place,
-                found.queue,
-                files.field,
-                replace=files.replace,
-            )
-            job = serving.job(batch, session.namespace)
-            if dry_run:
-                write_json(job)
-                return 0
-            warn_of_no_nodes(session, found.place)
-            try:
-                batch_jobs.submit(session.api, job, ())
-            except ApiError as error:
-                raise Failure(FAILED, f"the Job is refused: {error}") from None
-            return _follow(session, cluster, batch) if follow else _submitted(session, cluster, batch)
-
-    return run_and_report(act, as_json=cluster.as_json)
+    with open_session(cluster) as session:
+        found = find(session, wanted, serving.PREDICT, files.problems)
+        batch = Batch(
+            found.name,
+            found.model,
+            serving_refusals.path_on_volume(files.input) or "",
+            serving_refusals.path_on_volume(files.output) or "",
+            found.image,
+            found.place,
+            found.queue,
+            files.field,
+            replace=files.replace,
+        )
+        job = serving.job(batch, session.namespace)
+        if dry_run:
+            write_json(job)
+            return 0
+        warn_of_no_nodes(session, found.place)
+        try:
+            batch_jobs.submit(session.api, job, ())
+        except ApiError as error:
+            raise Failure(FAILED, f"the Job is refused: {error}") from None
+        return _follow(session, cluster, batch) if follow else _submitted(session, cluster, batch)
 
 
 def _submitted(session: Session, cluster: ClusterOptions, batch: Batch) -> int:

@@ -7,9 +7,9 @@ from typing import Any
 
 from trainium_eks.cli.jobs.serve.serving import ServingOptions, find, warn_of_no_nodes
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure, as_typed
+from trainium_eks.cli.shared.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure, as_typed
 from trainium_eks.cli.shared.output import notice, write, write_json
-from trainium_eks.cli.shared.session import INTERRUPTED, Session, open_session, run_and_report
+from trainium_eks.cli.shared.session import Session, open_session
 from trainium_eks.jobs.explain.cluster_snapshot import is_running
 from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.jobs.objects.identity import KIND_LABEL
@@ -31,23 +31,19 @@ Json = dict[str, Any]
 
 def run(cluster: ClusterOptions, wanted: ServingOptions, *, replicas: int, wait: bool, dry_run: bool) -> int:
     """Serve a model; return the exit code."""
-
-    def act() -> int:
-        with open_session(cluster) as session:
-            found = find(session, wanted, serving.SERVE)
-            served = Served(found.name, found.model, found.image, found.place, found.queue, replicas)
-            objects = serving.objects(served, session.namespace)
-            if dry_run:
-                write_json({"apiVersion": "v1", "kind": "List", "items": list(objects)})
-                return 0
-            warn_of_no_nodes(session, found.place)
-            try:
-                _apply(session.api, *objects)
-            except ApiError as error:
-                raise Failure(FAILED, f"{served.name} is refused: {error}") from None
-            return _await(session, cluster, served) if wait else _tell(session, cluster, served, "submitted")
-
-    return run_and_report(act, as_json=cluster.as_json)
+    with open_session(cluster) as session:
+        found = find(session, wanted, serving.SERVE)
+        served = Served(found.name, found.model, found.image, found.place, found.queue, replicas)
+        objects = serving.objects(served, session.namespace)
+        if dry_run:
+            write_json({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+            return 0
+        warn_of_no_nodes(session, found.place)
+        try:
+            _apply(session.api, *objects)
+        except ApiError as error:
+            raise Failure(FAILED, f"{served.name} is refused: {error}") from None
+        return _await(session, cluster, served) if wait else _tell(session, cluster, served, "submitted")
 
 
 def stop(cluster: ClusterOptions, name: str, *, is_also_asked: bool) -> int:
@@ -58,23 +54,19 @@ def stop(cluster: ClusterOptions, name: str, *, is_also_asked: bool) -> int:
         name: of the service.
         is_also_asked: whether a model to serve was given as well, which is refused.
     """
-
-    def act() -> int:
-        if is_also_asked:
-            raise Failure(WRONG_USAGE, "either a model to serve, or --stop NAME")
-        with open_session(cluster) as session:
-            deployment = session.api.get(_reference(session, name))
-            if deployment is None or not _is_ours(deployment):
-                raise Failure(WRONG_USAGE, _no_service(session, name))
-            # The Service goes with it, as its owner.
-            session.api.delete(_reference(session, name), propagation="Background")
-            if cluster.as_json:
-                write_json({"schemaVersion": SCHEMA_VERSION, "name": name, "state": "stopped"})
-            else:
-                write(f"{name} is ended\n")
-            return 0
-
-    return run_and_report(act, as_json=cluster.as_json)
+    if is_also_asked:
+        raise Failure(WRONG_USAGE, "either a model to serve, or --stop NAME")
+    with open_session(cluster) as session:
+        deployment = session.api.get(_reference(session, name))
+        if deployment is None or not _is_ours(deployment):
+            raise Failure(WRONG_USAGE, _no_service(session, name))
+        # The Service goes with it, as its owner.
+        session.api.delete(_reference(session, name), propagation="Background")
+        if cluster.as_json:
+            write_json({"schemaVersion": SCHEMA_VERSION, "name": name, "state": "stopped"})
+        else:
+            write(f"{name} is ended\n")
+        return 0
 
 
 def _apply(api: Api, deployment: Json, service: Json) -> None:

@@ -9,27 +9,23 @@ from trainium_eks.cli.shared.cluster_access import find_source
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure
 from trainium_eks.cli.shared.output import write
-from trainium_eks.cli.shared.session import find_namespace, run_and_report
+from trainium_eks.cli.shared.session import find_namespace
 from trainium_eks.model.validation.parsing import parse_yaml
 
 
 def run(cluster: ClusterOptions) -> int:
     """Run ``trn kubeconfig``; return the exit code."""
+    source = find_source(cluster.stack, cluster.outputs, cluster.kubeconfig, cluster.directory)
+    namespace = find_namespace(source.outputs, cluster.namespace, cluster.outputs).name
+    if source.paths is not None and source.has_own_kubeconfig:
+        from trainium_eks.local.control_plane import researchers
 
-    def act() -> int:
-        source = find_source(cluster.stack, cluster.outputs, cluster.kubeconfig, cluster.directory)
-        namespace = find_namespace(source.outputs, cluster.namespace, cluster.outputs).name
-        if source.paths is not None and source.has_own_kubeconfig:
-            from trainium_eks.local.control_plane import researchers
-
-            text = researchers.kubeconfig(source.paths, namespace).read_text(encoding="utf-8")
-        else:
-            text = source.kubeconfig.read_text(encoding="utf-8") if source.kubeconfig else source.merged
-        document = in_namespace(text or source.outputs.kubeconfig, namespace)
-        write(json.dumps(document, indent=2) + "\n" if cluster.as_json else yaml.safe_dump(document, sort_keys=False))
-        return 0
-
-    return run_and_report(act, as_json=cluster.as_json)
+        text = researchers.kubeconfig(source.paths, namespace).read_text(encoding="utf-8")
+    else:
+        text = source.kubeconfig.read_text(encoding="utf-8") if source.kubeconfig else source.merged
+    document = in_namespace(text or source.outputs.kubeconfig, namespace)
+    write(json.dumps(document, indent=2) + "\n" if cluster.as_json else yaml.safe_dump(document, sort_keys=False))
+    return 0
 
 
 def in_namespace(text: str, namespace: str) -> dict[str, object]:

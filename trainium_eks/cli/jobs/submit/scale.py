@@ -9,7 +9,7 @@ from trainium_eks.aws.sessions import Aws, AwsError, NotAllowed
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.shared.output import write, write_json
-from trainium_eks.cli.shared.session import Session, open_session, run_and_report
+from trainium_eks.cli.shared.session import Session, open_session
 from trainium_eks.jobs.submit import cluster_facts, planning
 from trainium_eks.kube.api import ApiError, NoSuchKind
 from trainium_eks.kube.cluster import is_ready
@@ -27,31 +27,27 @@ Say = Callable[[str], None]
 
 def run(name: str, nodes: int, *, wait: bool, cluster: ClusterOptions) -> int:
     """Run ``trn scale``; return the exit code."""
-
-    def act() -> int:
-        with open_session(cluster) as session:
-            group = _group(session, name)
-            wrong = size_problem(group, nodes)
-            if wrong is not None:
-                raise Failure(WRONG_USAGE, f"{name} was not scaled", [wrong], spell=str)
-            before = len(cluster_facts.nodes_of(session.api, group))
-            say: Say = (lambda _: None) if cluster.as_json else _say
-            say(cost(session, group, before, nodes))
-            if nodes < before:
-                _warn_of_jobs(session, group, say)
-            resize(session, group, nodes, say)
-            if wait:
-                await_nodes(session, group, nodes, say)
-            if cluster.as_json:
-                document = {"schemaVersion": SCHEMA_VERSION, "group": group.name, "nodes": nodes, "before": before}
-                write_json(document)
-            elif wait:
-                write(f"{group.name} has {nodes} nodes.\n")
-            else:
-                write(f"{group.name} is to have {nodes} nodes; `kubectl get nodes` shows them as they come.\n")
-        return 0
-
-    return run_and_report(act, as_json=cluster.as_json)
+    with open_session(cluster) as session:
+        group = _group(session, name)
+        wrong = size_problem(group, nodes)
+        if wrong is not None:
+            raise Failure(WRONG_USAGE, f"{name} was not scaled", [wrong], spell=str)
+        before = len(cluster_facts.nodes_of(session.api, group))
+        say: Say = (lambda _: None) if cluster.as_json else _say
+        say(cost(session, group, before, nodes))
+        if nodes < before:
+            _warn_of_jobs(session, group, say)
+        resize(session, group, nodes, say)
+        if wait:
+            await_nodes(session, group, nodes, say)
+        if cluster.as_json:
+            document = {"schemaVersion": SCHEMA_VERSION, "group": group.name, "nodes": nodes, "before": before}
+            write_json(document)
+        elif wait:
+            write(f"{group.name} has {nodes} nodes.\n")
+        else:
+            write(f"{group.name} is to have {nodes} nodes; `kubectl get nodes` shows them as they come.\n")
+    return 0
 
 
 def for_gang(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> None:

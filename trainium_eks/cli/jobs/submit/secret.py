@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.shared.output import write, write_json
-from trainium_eks.cli.shared.session import Session, open_session, run_and_report
+from trainium_eks.cli.shared.session import Session, open_session
 from trainium_eks.jobs.data import tokens
 from trainium_eks.jobs.objects.token_reference import DEFAULT_SECRET, NAME, TOKEN_VARIABLES, reference_problem
 from trainium_eks.kube.api import ApiError, ObjectReference
@@ -32,15 +32,11 @@ class SecretOptions:
 
 def run(options: SecretOptions) -> int:
     """Create or delete the Secret; return the exit code."""
-
-    def act() -> int:
-        if not NAME.fullmatch(options.name):
-            problem = reference_problem(options.name)
-            raise Failure(WRONG_USAGE, "no Secret was made", [problem] if problem else [], spell=str)
-        with open_session(options.cluster) as session:
-            return _delete(options, session) if options.delete else _put(options, session)
-
-    return run_and_report(act, as_json=options.cluster.as_json)
+    if not NAME.fullmatch(options.name):
+        problem = reference_problem(options.name)
+        raise Failure(WRONG_USAGE, "no Secret was made", [problem] if problem else [], spell=str)
+    with open_session(options.cluster) as session:
+        return _delete(options, session) if options.delete else _put(options, session)
 
 
 def _put(options: SecretOptions, session: Session) -> int:

@@ -11,16 +11,17 @@ from typing import Any
 import yaml
 
 from trainium_eks.cli.jobs.submit import scale, train_facts
-from trainium_eks.cli.jobs.submit.train_options import TrainOptions, local_example, request_of
+from trainium_eks.cli.jobs.submit.train_options import local_example, request_of
 from trainium_eks.cli.jobs.submit.train_torchx import component, submit_by_torchx
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure, as_typed
+from trainium_eks.cli.shared.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure, as_typed
 from trainium_eks.cli.shared.output import write, write_json
-from trainium_eks.cli.shared.session import INTERRUPTED, Session, open_session, run_and_report
+from trainium_eks.cli.shared.session import Session, open_session
 from trainium_eks.jobs.data.workspace import Workspace
 from trainium_eks.jobs.explain.watched import of as watched_job
 from trainium_eks.jobs.objects import forms, torchx_app, volcano_job
-from trainium_eks.jobs.objects.job import Form, TrainingJob
+from trainium_eks.jobs.objects.job import TrainingJob
+from trainium_eks.jobs.objects.options import Form, TrainOptions
 from trainium_eks.jobs.submit import planning, submission
 from trainium_eks.jobs.submit.requests import Plan
 from trainium_eks.jobs.submit.saving import VARIABLE, interval_seconds
@@ -53,16 +54,12 @@ class Prepared:
 
 def run(asked: TrainOptions, cluster: ClusterOptions) -> int:
     """Run ``trn train`` or ``trn compile``; return the exit code, without ``--detach`` the job's."""
-
-    def act() -> int:
-        with open_session(cluster) as session:
-            prepared = prepare(asked, session)
-            _warn(prepared, session)
-            if asked.dry_run:
-                return _show(prepared, cluster)
-            return _submit(prepared, asked, cluster, session)
-
-    return run_and_report(act, as_json=cluster.as_json)
+    with open_session(cluster) as session:
+        prepared = prepare(asked, session)
+        _warn(prepared, session)
+        if asked.dry_run:
+            return _show(prepared, cluster)
+        return _submit(prepared, asked, cluster, session)
 
 
 def prepare(asked: TrainOptions, session: Session) -> Prepared:

@@ -5,10 +5,9 @@ import secrets
 import sys
 
 from trainium_eks.aws.sessions import Aws, AwsError
-from trainium_eks.cli.jobs.submit.train_options import TrainOptions
 from trainium_eks.cli.shared.session import Session
 from trainium_eks.jobs.data import tokens
-from trainium_eks.jobs.objects.job import Form
+from trainium_eks.jobs.objects.options import Form, TrainOptions
 from trainium_eks.jobs.objects.token_reference import NAME
 from trainium_eks.jobs.submit import cluster_facts, planning
 from trainium_eks.jobs.submit.requests import Facts

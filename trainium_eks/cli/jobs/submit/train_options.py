@@ -1,64 +1,21 @@
-"""Options of ``trn train``, and their job request."""
+"""Job request of the options of ``trn train``."""
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import cast
+from typing import get_args, get_type_hints
 
 from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure
+from trainium_eks.cli.shared.options_class import words
 from trainium_eks.jobs.data.workspace import Workspace, pack
-from trainium_eks.jobs.objects.job import BACKENDS, FORMS, Backend, Form, Kind, Program, Topology, TopologyMode
+from trainium_eks.jobs.objects.job import Program
+from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.submit.examples import EXAMPLES
 from trainium_eks.jobs.submit.requests import JobRequest
 from trainium_eks.model.validation.problems import Problem, nearest
 
 IMAGE_PREFIX = "image:"
 """Before a script's path: a file of the image, also where this machine has one of that path."""
-
-
-@dataclass(frozen=True)
-class TrainOptions:
-    """The options of one call."""
-
-    kind: Kind = "train"
-    form: str = "volcano"
-    script: str = ""
-    module: str = ""
-    example: str = ""
-    script_args: str = ""
-    arguments: tuple[str, ...] = ()
-    """After ``--``."""
-    workspace: Path | None = None
-    group: str | None = None
-    instance_type: str | None = None
-    nodes: int | None = None
-    ranks_per_node: int | None = None
-    image: str | None = None
-    precision: str = "bf16"
-    backend: str | None = None
-    cache_set: str = ""
-    compiler: str = ""
-    queue: str | None = None
-    priority: str = ""
-    name: str = ""
-    retries: int | None = None
-    max_restarts: int = 0
-    grace: int | None = None
-    checkpoint_seconds: float | None = None
-    state_gb: float | None = None
-    topology: str | None = None
-    tier: int = 1
-    rendezvous: str = ""
-    env: tuple[str, ...] = ()
-    data: tuple[str, ...] = ()
-    hf_secret: str = ""
-    detach: bool = False
-    wait: bool = False
-    dry_run: bool = False
-    torchx: bool = False
-    metrics: bool = True
-    scale: bool = True
 
 
 def local_example(asked: TrainOptions) -> TrainOptions:
@@ -76,35 +33,22 @@ def request_of(asked: TrainOptions) -> tuple[JobRequest, Workspace | None, Probl
         Failure: an option that cannot be read.
     """
     program, workspace, wrong = _program(asked)
-    request = JobRequest(
-        program=program,
-        kind=asked.kind,
-        form=cast("Form", _one_of("--kind", asked.form, FORMS)),
-        name=asked.name,
-        group=asked.group,
-        instance_type=asked.instance_type,
-        nodes=asked.nodes,
-        ranks_per_node=asked.ranks_per_node,
-        precision=asked.precision,
-        backend=cast("Backend | None", _one_of("--backend", asked.backend, BACKENDS)),
-        cache_set=asked.cache_set,
-        compiler=asked.compiler,
-        queue=asked.queue,
-        priority=asked.priority,
-        retries=asked.retries,
-        restarts_in_place=asked.max_restarts,
-        grace_seconds=asked.grace,
-        topology=_topology(asked),
-        rendezvous=_one_of("--rendezvous", asked.rendezvous or None, ("c10d", "etcd")) or "",
-        env=_variables(asked.env),
-        data=asked.data,
-        hf_secret=asked.hf_secret,
-        has_workspace=workspace is not None,
-        checkpoint_seconds=asked.checkpoint_seconds,
-        state_gigabytes=asked.state_gb,
-        has_metrics=asked.metrics,
-    )
+    _check_words(asked)
+    given = {each.name: getattr(asked, each.name) for each in fields(asked)}
+    if asked.bf16 is not None:
+        given["precision"] = "bf16" if asked.bf16 else "fp32"
+    has_workspace = workspace is not None
+    request = JobRequest(**given, program=program, variables=_variables(asked.env), has_workspace=has_workspace)
     return request, workspace, wrong
+
+
+def _check_words(asked: TrainOptions) -> None:
+    """Raise a :class:`Failure` for an option that is none of the words of its field's ``Literal`` type."""
+    for name, hint in get_type_hints(TrainOptions, include_extras=True).items():
+        kind, option = get_args(hint)
+        allowed, word = words(kind), getattr(asked, name)
+        if allowed and word not in (getattr(TrainOptions, name), *allowed):
+            raise Failure(WRONG_USAGE, f"{option.names[0]} {word}: there are {', '.join(allowed)}")
 
 
 def _program(asked: TrainOptions) -> tuple[Program, Workspace | None, Problem | None]:
@@ -150,17 +94,6 @@ def _example(name: str) -> str:
         meant = f"; did you mean {near}?" if near else ""
         raise Failure(WRONG_USAGE, f"--example {name}: there are {', '.join(EXAMPLES)}{meant}")
     return EXAMPLES[name].module if name else ""
-
-
-def _topology(asked: TrainOptions) -> Topology | None:
-    mode = _one_of("--topology", asked.topology, ("hard", "soft"))
-    return Topology(cast("TopologyMode", mode), asked.tier) if mode else None
-
-
-def _one_of(option: str, word: str | None, words: Sequence[str]) -> str | None:
-    if word is not None and word not in words:
-        raise Failure(WRONG_USAGE, f"{option} {word}: there are {', '.join(words)}")
-    return word
 
 
 def _variables(pairs: tuple[str, ...]) -> dict[str, str]:

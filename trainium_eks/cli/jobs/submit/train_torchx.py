@@ -31,7 +31,7 @@ def submit_by_torchx(job: TrainingJob, session: Session) -> str:
     """
     if job.form != "volcano":
         raise Failure(WRONG_USAGE, f"TorchX submits Volcano jobs alone; leave --torchx out, or --kind {job.form}")
-    if job.hf_secret:
+    if job.options.hf_secret:
         raise Failure(WRONG_USAGE, "TorchX gives a container no Secret; leave --torchx out, or --hf-secret")
     program = shutil.which("torchx")
     if program is None:

@@ -20,8 +20,8 @@ from trainium_eks.cli.jobs.watch import job_list, reading
 from trainium_eks.cli.jobs.watch.render_watch import steps_lines
 from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.shared.session import INTERRUPTED, Session
+from trainium_eks.cli.shared.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.session import Session
 from trainium_eks.jobs.explain.cluster_snapshot import is_running
 from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.watch.usage import NodeUsage, Reader, script

@@ -10,8 +10,8 @@ from typing import Literal
 from trainium_eks.cli.jobs.watch import reading
 from trainium_eks.cli.jobs.watch.live_logs import PodFilter, Printer, Shown, has_begun, targets, waiting_for
 from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.shared.session import INTERRUPTED, Session
+from trainium_eks.cli.shared.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure
+from trainium_eks.cli.shared.session import Session
 from trainium_eks.jobs.explain.watched import WatchedJob, of
 from trainium_eks.jobs.watch.log_lines import LogLine, parse
 from trainium_eks.kube.cluster import Object, name_of

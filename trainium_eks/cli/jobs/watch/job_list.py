@@ -16,7 +16,8 @@ from trainium_eks.cli.jobs.watch import reading, render_watch
 from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.console import Console
-from trainium_eks.cli.shared.session import INTERRUPTED, Session
+from trainium_eks.cli.shared.failure import INTERRUPTED
+from trainium_eks.cli.shared.session import Session
 from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.watch.steps import Progress
 from trainium_eks.kube.errors import ClusterError

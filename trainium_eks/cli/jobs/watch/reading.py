@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure
-from trainium_eks.cli.shared.session import Session, open_session, run_and_report
+from trainium_eks.cli.shared.session import Session, open_session
 from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, of_objects
 from trainium_eks.jobs.explain.watched import WatchedJob, owner_of, watched
 from trainium_eks.jobs.objects.identity import JOB_API, PYTORCH_API, TRAINER_API, by_process_rank
@@ -48,12 +48,8 @@ Found = TypeVar("Found")
 
 def run(cluster: ClusterOptions, work: Callable[[Session], int]) -> int:
     """Open a session and do the work; return the exit code. With ``--json``, an error is a JSON document."""
-
-    def act() -> int:
-        with open_session(cluster) as session:
-            return work(session)
-
-    return run_and_report(act, as_json=cluster.as_json)
+    with open_session(cluster) as session:
+        return work(session)
 
 
 def now() -> datetime:

@@ -5,10 +5,10 @@ from typing import Annotated
 import typer
 
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.command import App
+from trainium_eks.cli.shared.command import JOBS, App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 
-app = App()
+app = App(panel=JOBS)
 
 Job = Annotated[str, typer.Argument(help="Name of the job, as `trn jobs` shows it.", show_default=False)]
 

@@ -1,0 +1,14 @@
+"""Exit codes of commands that a test calls without the command line."""
+
+from collections.abc import Callable
+
+from trainium_eks.cli.shared.failure import Failure, complain, failure_of, unexpected
+from trainium_eks.kube.errors import ClusterError
+
+
+def exit_code(act: Callable[[], int]) -> int:
+    """Return the exit code of a command; report what stops it on standard error, as the command line does."""
+    try:
+        return act()
+    except (Failure, ClusterError) as error:
+        return complain(failure_of(error) or unexpected(error))

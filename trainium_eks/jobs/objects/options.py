@@ -1,0 +1,237 @@
+"""Options of ``trn train`` and ``trn compile``, each once: the command line, the job's request and the table of
+docs/training-jobs.md follow from the fields of :class:`TrainOptions`.
+
+Needs the standard library alone, as :mod:`.job` does.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+Kind = Literal["train", "compile"]
+Backend = Literal["xla", "neuron", "cuda", "cpu"]
+"""Software that runs the tensors: PyTorch/XLA on Trn1, TorchNeuron on Trn2 and later, CUDA, or none of them."""
+TopologyMode = Literal["hard", "soft"]
+Form = Literal["volcano", "pytorchjob", "trainjob"]
+"""Kind of the job's object: Volcano's Job, the Training Operator's PyTorchJob, Trainer v2's TrainJob."""
+
+_WHAT, _WHERE, _HOW, _THEN = "What runs", "Where", "How", "Then"
+
+
+class Option:
+    """How a command line spells a field of an options class, in ``Annotated[<type>, Option(...)]``."""
+
+    def __init__(self, *names: str, about: str, panel: str | None = None, metavar: str | None = None) -> None:
+        """Describe an option.
+
+        Args:
+            names: as they are typed, ``--name`` first; none for a positional argument.
+            about: one line for the help.
+            panel: heading in the help.
+            metavar: name of the value in the help; the type's without it.
+        """
+        self.names = names
+        self.about = about
+        self.panel = panel
+        self.metavar = metavar
+
+
+# Every start of `trn` makes this class: its comparison and its representation would take longer than all else of it.
+@dataclass(frozen=True, eq=False, repr=False)
+class TrainOptions:
+    """The options, in the order of the help; None or empty leaves a value to the stack.
+
+    The command line checks fields of a ``Literal`` type before a job is planned. The text below a field is for the
+    docs' table, after the help's line.
+    """
+
+    arguments: Annotated[tuple[str, ...], Option(about="Arguments for the script, after --.")] = ()
+
+    script: Annotated[
+        str,
+        Option(
+            "--script",
+            about="Training script: a file that travels with the job; image:/PATH is the image's.",
+            panel=_WHAT,
+        ),
+    ] = ""
+    """The path is one from here or from `--workspace`. An absolute path that this machine does not have is the image's,
+    too."""
+    module: Annotated[str, Option("--module", "-m", about="Python module of the image to run.", panel=_WHAT)] = ""
+    example: Annotated[
+        str,
+        Option(
+            "--example",
+            about="A training that comes with trn: gradient-sum, bert, finetune, polarity.",
+            panel=_WHAT,
+            metavar="NAME",
+        ),
+    ] = ""
+    script_args: Annotated[
+        str, Option("--script-args", about="Arguments for the script, as one text; or after --.", panel=_WHAT)
+    ] = ""
+    workspace: Annotated[
+        Path | None,
+        Option(
+            "--workspace",
+            "-w",
+            about="Directory that travels with the script (700 KiB compressed).",
+            panel=_WHAT,
+            metavar="DIR",
+        ),
+    ] = None
+    """`.git`, environments and caches stay behind. Without a workspace the script travels alone."""
+    image: Annotated[
+        str | None,
+        Option("--image", about="Default: the one pushed last; on a local stack local/torch.", panel=_WHAT),
+    ] = None
+    """The default is `local/python` where `local/torch` has not been made."""
+    data: Annotated[
+        tuple[str, ...],
+        Option("--data", about="Path on the shared volume that must be there.", panel=_WHAT, metavar="PATH"),
+    ] = ()
+    """The job ends at once where the volume lacks the path."""
+    env: Annotated[
+        tuple[str, ...], Option("--env", "-e", about="Environment variable.", panel=_WHAT, metavar="NAME=VALUE")
+    ] = ()
+    hf_secret: Annotated[
+        str,
+        Option(
+            "--hf-secret",
+            about="Secret with a token of the Hugging Face Hub, as HF_TOKEN; see trn secret.",
+            panel=_WHAT,
+            metavar="NAME[:KEY]",
+        ),
+    ] = ""
+
+    group: Annotated[
+        str | None, Option("--group", "-g", about="Node group; default: the stack's first.", panel=_WHERE)
+    ] = None
+    instance_type: Annotated[
+        str | None, Option("--instance-type", about="Type of its nodes, in place of --group.", panel=_WHERE)
+    ] = None
+    nodes: Annotated[int | None, Option("--nodes", "-N", about="Nodes of the gang; default: 2.", panel=_WHERE)] = None
+    """The default is 1 where the group has no more nodes, or its type no EFA."""
+    ranks_per_node: Annotated[
+        int | None,
+        Option("--ranks-per-node", about="Default: one for each NeuronCore or GPU; 1 on a local stack.", panel=_WHERE),
+    ] = None
+    """PyTorch/XLA on Trn1 takes 1, 2, 8 or 32."""
+    queue: Annotated[str | None, Option("--queue", "-q", about="Default: the namespace's first.", panel=_WHERE)] = None
+    priority: Annotated[
+        str, Option("--priority", about="training-low, -normal or -high.", panel=_WHERE, metavar="CLASS")
+    ] = ""
+    topology: Annotated[
+        TopologyMode | None,
+        Option("--topology", about="Keep the nodes within --tier.", panel=_WHERE, metavar="hard|soft"),
+    ] = None
+    """`hard` waits for such nodes, `soft` prefers them."""
+    tier: Annotated[
+        int, Option("--tier", about="Layers of the network that the nodes may span; 1: one switch.", panel=_WHERE)
+    ] = 1
+    scale: Annotated[
+        bool, Option("--scale/--no-scale", about="Scale the group to the gang, if it is smaller.", panel=_WHERE)
+    ] = True
+
+    precision: Annotated[
+        str,
+        Option(
+            "--precision",
+            about="What scripts read as TRN_PRECISION, as far as the backend has it.",
+            panel=_HOW,
+            metavar="bf16|fp32|tf32|fp16|fp8",
+        ),
+    ] = "bf16"
+    """In `bf16` Neuron rounds stochastically."""
+    bf16: Annotated[bool | None, Option("--bf16/--no-bf16", about="--precision bf16, or fp32.", panel=_HOW)] = None
+    backend: Annotated[
+        Backend | None,
+        Option(
+            "--backend",
+            about="Default: the instance type's; cpu on a local stack.",
+            panel=_HOW,
+            metavar="xla|neuron|cuda|cpu",
+        ),
+    ] = None
+    """`xla` on Trn1, `neuron` (TorchNeuron) on Trn2 and later."""
+    cache_set: Annotated[
+        str,
+        Option(
+            "--cache-set", "--model", about="Compile cache to use: a name for the model and its settings.", panel=_HOW
+        ),
+    ] = ""
+    """With a cache, training begins only when the cache is whole."""
+    compiler: Annotated[
+        str, Option("--compiler", about="Its version, where the image's tag does not tell.", panel=_HOW)
+    ] = ""
+    precompile: Annotated[bool, Option("--precompile", about="Compile only, as `trn compile`.", panel=_HOW)] = False
+    retries: Annotated[
+        int | None, Option("--retries", about="Fault that ends the job; default: 50, compile 3.", panel=_HOW)
+    ] = None
+    restarts_in_place: Annotated[
+        int, Option("--max-restarts", about="Restarts of processes within their pods.", panel=_HOW)
+    ] = 0
+    grace_seconds: Annotated[
+        int | None,
+        Option(
+            "--grace",
+            about="Time for a checkpoint after SIGTERM; default: 300, local 30.",
+            panel=_HOW,
+            metavar="SECONDS",
+        ),
+    ] = None
+    checkpoint_seconds: Annotated[
+        float | None,
+        Option(
+            "--checkpoint-seconds",
+            about="Training between two checkpoints; default: what is best for these nodes (docs/goodput.md).",
+            panel=_HOW,
+            metavar="SECONDS",
+        ),
+    ] = None
+    """0 for none by time."""
+    state_gigabytes: Annotated[
+        float | None,
+        Option(
+            "--state-gb",
+            about="Size of a checkpoint, from which that follows; default: the example's, else the stack's.",
+            panel=_HOW,
+            metavar="GB",
+        ),
+    ] = None
+    """The stack's is `training.checkpointGigabytes` of its config."""
+    rendezvous: Annotated[
+        Literal["", "c10d", "etcd"],
+        Option("--rendezvous", about="How the nodes meet; default: c10d.", panel=_HOW, metavar="c10d|etcd"),
+    ] = ""
+    """`c10d` is a store on node 0; `etcd` uses the stack's etcd, if it has one."""
+    has_metrics: Annotated[
+        bool,
+        Option("--metrics/--no-metrics", about="Serve the training's own metrics on rank 0 (port 9600).", panel=_HOW),
+    ] = True
+    form: Annotated[
+        Form,
+        Option(
+            "--kind",
+            about="The object: Volcano's Job, or one for a Kubeflow controller.",
+            panel=_HOW,
+            metavar="volcano|pytorchjob|trainjob",
+        ),
+    ] = "volcano"
+
+    name: Annotated[str, Option("--name", about="Of the job; default: a new one.", panel=_THEN)] = ""
+    """A new name begins with the script's."""
+    detach: Annotated[
+        bool, Option("--detach", "-d", about="Return once it is submitted; otherwise rank 0's log.", panel=_THEN)
+    ] = False
+    """With the log, the exit code is the job's."""
+    wait: Annotated[bool, Option("--wait", about="Wait for the end without the log.", panel=_THEN)] = False
+    dry_run: Annotated[
+        bool, Option("--dry-run", about="Print the job and the equal torchx command; submit nothing.", panel=_THEN)
+    ] = False
+    torchx: Annotated[bool, Option("--torchx", about="Submit by the torchx on PATH.", panel=_THEN)] = False
+
+    @property
+    def kind(self) -> Kind:
+        """Kind of the job: ``compile`` with ``--precompile``."""
+        return "compile" if self.precompile else "train"
