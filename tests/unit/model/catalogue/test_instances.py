@@ -147,19 +147,8 @@ def test_a_type_is_offered_nowhere_in_a_region_without_it() -> None:
     assert CATALOGUE.offered("trn1.32xlarge", "no-such-1") == ()
 
 
-def test_the_catalogue_has_every_accelerated_type_that_the_project_speaks_of() -> None:
-    trainium = {"trn1.2xlarge", "trn1.32xlarge", "trn1n.32xlarge", "trn2.3xlarge", "trn2.48xlarge", "trn2u.48xlarge"}
-    inferentia = {"inf2.xlarge", "inf2.8xlarge", "inf2.24xlarge", "inf2.48xlarge"}
-    a100_h100 = {"p4d.24xlarge", "p4de.24xlarge", "p5.4xlarge", "p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge"}
-    assert {name for name in NAMES if CATALOGUE[name].family == "neuron"} == trainium | inferentia
-    assert {name for name in NAMES if CATALOGUE[name].family == "nvidia"} == a100_h100 | {
-        "p6-b200.48xlarge",
-        "p6-b300.48xlarge",
-    }
-
-
 def test_every_trainium_and_inferentia2_type_of_ec2_is_in_the_catalogue() -> None:
-    known = {name for name in EC2 if re.match(r"(trn\d|inf2)", name)}
+    known = {name for name in EC2 if re.match(r"(trn\d|inf2|p[456])", name)}
     assert known - set(NAMES) == set(), "EC2 has a type that the catalogue lacks"
 
 

@@ -4,7 +4,7 @@ import copy
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
 import yaml
@@ -12,7 +12,9 @@ import yaml
 from trainium_eks.model.config import stack_config as model
 from trainium_eks.model.config.schema import Kind, kind_of, rows
 from trainium_eks.model.config.stack_config import StackConfig, load, validate
+from trainium_eks.model.validation import limits
 from trainium_eks.model.validation.config_model import ConfigModel, ConfigModelError
+from trainium_eks.model.validation.limits import Bounds, Choices
 from trainium_eks.model.validation.problems import Severity, config_path, describe
 
 GROUP: dict[str, Any] = {
@@ -42,7 +44,7 @@ SUBNETS = [
     {"id": "subnet-0a1b2c3d4e5f60711", "zoneId": "usw2-az4", "cidrBlock": "10.64.0.0/18"},
     {"id": "subnet-0a1b2c3d4e5f60712", "zoneId": "usw2-az1", "cidrBlock": "10.64.64.0/18"},
 ]
-FULL: dict[str, Any] = {
+GIVEN: dict[str, Any] = {
     "region": "us-west-2",
     "owner": "ml-platform",
     "costCenter": "models",
@@ -130,15 +132,7 @@ FULL: dict[str, Any] = {
     "neuronAddons": {"schedulerExtension": False, "monitor": False, "neuronValues": {"npd": {"enabled": False}}},
     "gpuAddons": {"trainers": ["v2"], "dcgmExporter": False, "nvidiaValues": {"gfd": {"enabled": True}}},
     "autoscaling": {
-        "clusterAutoscaler": {
-            "acceleratorGroups": ["train"],
-            "expander": "most-pods",
-            "scaleDownMinutes": 5,
-            "acceleratorScaleDownMinutes": 30,
-            "maxNodeProvisionMinutes": 20,
-            "evictLocalStorage": True,
-            "replicas": 1,
-        },
+        "clusterAutoscaler": {"acceleratorGroups": ["train"]},
         "karpenter": {
             "cpuLimit": 0,
             "instanceTypes": ["m6i.xlarge"],
@@ -168,26 +162,7 @@ FULL: dict[str, Any] = {
                 "topicArn": "arn:aws:sns:us-west-2:111122223333:oncall",
                 "topicKeyArn": "arn:aws:kms:us-west-2:111122223333:key/0a1b2c3d",
             },
-            "thresholds": {
-                "gangWaitsMinutes": 20,
-                "gangPartialMinutes": 5,
-                "stalledMinutes": 30,
-                "firstStepMinutes": 240,
-                "checkpointHours": 12,
-                "idleMinutes": 45,
-                "heldIdleMinutes": 90,
-                "busyPercent": 5,
-                "fillingHours": 48,
-                "volumeFreePercent": 10,
-                "exportMinutes": 120,
-                "capacityBlockHours": 8,
-                "certificateDays": 14,
-                "failingMinutes": 15,
-                "nodeRepairMinutes": 60,
-                "hardwareRepairMinutes": 30,
-                "hardwareXids": [48, 79],
-                "runbookUrl": "https://example.com/alerts.md",
-            },
+            "thresholds": {"hardwareXids": [48, 79], "runbookUrl": "https://example.com/alerts.md"},
             "values": {"fullnameOverride": "metrics"},
         },
         "grafana": {"inCluster": False, "volumeGib": 20, "managed": {"authentication": "SAML"}},
@@ -197,7 +172,7 @@ FULL: dict[str, Any] = {
     "idleGuard": {"warnAfterMinutes": 10, "removeAfterMinutes": 20},
     "waivers": {"R06": {"reason": "torn down every night", "expires": "2027-03-31"}},
 }
-"""Every key with a value that is not its default, and nothing wrong."""
+"""Keys whose type does not say which values are good, each with one that is not its default, and nothing wrong."""
 
 Path = tuple[str | int, ...]
 
@@ -224,6 +199,47 @@ VARIANTS: dict[Path, Any] = {
     },
 }
 """What :data:`FULL` cannot hold beside itself: the other arm of a union, a network instead of the other."""
+
+
+def another(spec: type[ConfigModel], name: str) -> Any:
+    """Return a value of a field that is within its limits and not its default.
+
+    Raises:
+        LookupError: for text with a form, lists and mappings: give a value in :data:`GIVEN`.
+    """
+    own, annotation = limits.declared(spec)[name]
+    default = spec.model_fields[name].default
+    words = [
+        word for arm in (annotation, *get_args(annotation)) if get_origin(arm) is Literal for word in get_args(arm)
+    ]
+    sections = list(shapes(annotation))
+    if kind_of(annotation) is Kind.OBJECT and len(sections) == 1:
+        return {}
+    if kind_of(annotation) is Kind.BOOLEAN:
+        words = [True, False]
+    elif kind_of(annotation) in (Kind.INTEGER, Kind.NUMBER):
+        numbers = [limit.low for limit in own if isinstance(limit, Bounds)] or [0]
+        near = [*([default] if isinstance(default, int | float) else []), *numbers]
+        words += [each for limit in own if isinstance(limit, Choices) for each in limit.values]
+        words += [int(each) + step for each in near for step in (1, -1)]
+    good = [word for word in words if word != default and all(limit.problem("", word) is None for limit in own)]
+    if not good:
+        raise LookupError(f"{spec.__name__}.{name}: no value can be derived from its type; give one in GIVEN")
+    return good[0]
+
+
+def filled(data: Mapping[str, Any], spec: type[ConfigModel]) -> dict[str, Any]:
+    """Return a section with all its keys: those that are not given have :func:`another` value than their default."""
+    whole = dict(data)
+    for name, field in spec.model_fields.items():
+        key = field.alias or name
+        value = whole.get(key, another(spec, name) if key not in whole else None)
+        for step, entry in entries(field.annotation, value):
+            if isinstance(entry, dict) and (section := chosen(field.annotation, entry)):
+                inner = filled(entry, section)
+                value = put(value, step, inner) if step else inner
+        whole[key] = value
+    return whole
 
 
 def put(data: Any, path: Path, value: Any) -> Any:
@@ -284,6 +300,10 @@ def shapes(annotation: Any) -> Iterator[type[ConfigModel]]:
         yield annotation
     for part in getattr(annotation, "__args__", ()):
         yield from shapes(part)
+
+
+FULL = filled(GIVEN, StackConfig)
+"""Every key with a value that is not its default, and nothing wrong."""
 
 
 def text(data: Mapping[str, Any]) -> dict[str, str]:
