@@ -1,7 +1,7 @@
 """A real control plane, one for each worker, and ways to use it."""
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,17 +12,29 @@ from trainium_eks.local import toolchain
 from trainium_eks.local.control_plane.control_plane import ControlPlane
 from trainium_eks.local.paths import Paths
 
+FOLDER = Path(__file__).parent
+_SHARED = pytest.StashKey[ControlPlane]()
 
-@pytest.fixture(scope="package")
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
+    """Stop the shared control plane after the last test of this directory: it would slow the other tests down."""
+    yield
+    if nextitem and FOLDER not in nextitem.path.parents and _SHARED in item.config.stash:
+        item.config.stash[_SHARED].stop()
+
+
+@pytest.fixture(scope="session")
 def paths(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """Where the shared control plane keeps its state."""
     return Paths.of(tmp_path_factory.mktemp("cloud"), "shared")
 
 
-@pytest.fixture(scope="package")  # it ends before the other tests, which it would slow down
-def control_plane(binaries: Mapping[str, Path], paths: Paths) -> Iterator[ControlPlane]:
+@pytest.fixture(scope="session")
+def control_plane(binaries: Mapping[str, Path], paths: Paths, pytestconfig: pytest.Config) -> Iterator[ControlPlane]:
     """A control plane that runs; no test may stop it or anything of it."""
     plane = ControlPlane(paths, binaries)
+    pytestconfig.stash[_SHARED] = plane
     try:
         plane.start()
         yield plane
@@ -30,7 +42,7 @@ def control_plane(binaries: Mapping[str, Path], paths: Paths) -> Iterator[Contro
         plane.stop()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def api(control_plane: ControlPlane, paths: Paths) -> Api:
     """The shared control plane's API, as its administrator."""
     return Api.connect(paths.kubeconfig)

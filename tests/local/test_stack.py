@@ -106,17 +106,6 @@ def test_verification_is_green_but_for_what_is_not_installed_here(project: Local
     assert ("not installed" in statuses) == bool(missing)
 
 
-def test_a_gang_trains_to_its_end(project: LocalProject) -> None:
-    if "vc-scheduler" not in project.processes("local"):
-        pytest.skip("no Volcano on this machine: put its programs on PATH, or let it be built (docs/local-cloud.md)")
-    asked = ("--example", "gradient-sum", "--image", "local/python", "--nodes", "2", "--name", "gang")
-    trained = project.trn("train", *asked, "--", "--steps", "20")
-    assert trained.returncode == 0, trained.stdout + trained.stderr
-    status = json.loads(project.trn("status", "gang", "--json").stdout)
-    assert status["job"]["state"] == "Completed"
-    assert [pod["status"]["phase"] for pod in project.get("local", "pods", "-n", "training")] == ["Succeeded"] * 2
-
-
 def test_a_second_up_says_that_nothing_changed(project: LocalProject) -> None:
     shown = project.trn("local", "up")
     assert shown.returncode == 0, shown.stderr
@@ -154,6 +143,17 @@ def test_logs_are_shown_by_process(project: LocalProject) -> None:
     assert "kube-apiserver" in project.trn("local", "logs").stdout.split()
     assert project.trn("local", "logs", "etcd", "-n", "3").stdout.count("\n") == 3
     assert "no log of 'nothing'" in project.trn("local", "logs", "nothing").stderr
+
+
+def test_a_gang_trains_to_its_end(project: LocalProject) -> None:
+    if "vc-scheduler" not in project.processes("local"):
+        pytest.skip("no Volcano on this machine: put its programs on PATH, or let it be built (docs/local-cloud.md)")
+    asked = ("--example", "gradient-sum", "--image", "local/python", "--nodes", "2", "--name", "gang")
+    trained = project.trn("train", *asked, "--", "--steps", "20")
+    assert trained.returncode == 0, trained.stdout + trained.stderr
+    status = json.loads(project.trn("status", "gang", "--json").stdout)
+    assert status["job"]["state"] == "Completed"
+    assert [pod["status"]["phase"] for pod in project.get("local", "pods", "-n", "training")] == ["Succeeded"] * 2
 
 
 @pytest.mark.slow

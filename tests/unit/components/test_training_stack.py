@@ -168,7 +168,7 @@ def test_each_group_is_judged_once(record: Record, monkeypatch: pytest.MonkeyPat
         judged.append(group.name)
         return judge(group, **rest)
 
-    monkeypatch.setattr(node_groups, "problems", counted)
+    monkeypatch.setattr(node_groups, "validate", counted)
 
     def program() -> None:
         config = read_config()

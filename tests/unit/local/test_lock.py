@@ -141,5 +141,5 @@ def test_a_full_disk_is_said_with_path_and_reason(paths):
     code = HOLD + "\n"
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
     ran = subprocess.run([sys.executable, "-c", limit + code, paths.root], capture_output=True, text=True, check=False)
-    assert "ClusterError" in ran.stderr
+    assert "LocalCloudError" in ran.stderr
     assert re.search(r"cannot be written: .*/lock: File too large", ran.stderr)
