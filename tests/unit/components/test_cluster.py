@@ -7,7 +7,7 @@ import pulumi
 import pulumi_aws as aws
 import pytest
 from dry_run import planned_alike
-from iam_evaluation import Request, allowed, managed
+from iam_evaluation import IamRequest, allowed, managed
 
 from components._args import ArgumentError
 from components.cluster import TrainiumCluster
@@ -379,7 +379,7 @@ def test_the_volume_driver_manages_volumes_of_its_own_cluster_alone(record: Reco
 
     def may_delete(cluster: str) -> bool:
         context = {"aws:PrincipalTag/eks-cluster-name": "own", "ec2:ResourceTag/ebs.csi.aws.com/cluster-name": cluster}
-        return allowed(Request("ec2:DeleteVolume", volume, context), [document])
+        return allowed(IamRequest("ec2:DeleteVolume", volume, context), [document])
 
     assert may_delete("own")
     assert not may_delete("another")

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from iam_evaluation import Request, allowed, altered
+from iam_evaluation import IamRequest, allowed, altered
 
 from components import _iam
 from components._data_bucket import _tls_only
@@ -38,14 +38,14 @@ SOMEONE = f"arn:aws:iam::{ACCOUNT}:role/someone"
 USE = ("kms:Encrypt", "kms:Decrypt", "kms:ReEncryptFrom", "kms:GenerateDataKeyWithoutPlaintext", "kms:DescribeKey")
 MANAGED_GRANTS = ("kms:CreateGrant", "kms:ListGrants", "kms:RevokeGrant")
 
-Table = Sequence[tuple[bool, Request]]
+Table = Sequence[tuple[bool, IamRequest]]
 EVERYTHING = {"Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}
 
 
 def each(answer: bool, actions: Sequence[str], resource: str = KEY, by: str = "", **context: str) -> Table:
     """The same answer for all actions. Condition keys are given with ``__`` for ``:`` and ``___`` for ``/``."""
     keys = {key.replace("___", "/").replace("__", ":"): value for key, value in context.items()}
-    return [(answer, Request(action, resource, keys, by)) for action in actions]
+    return [(answer, IamRequest(action, resource, keys, by)) for action in actions]
 
 
 def by_role(answer: bool, actions: Sequence[str], arn: str, account: str = ACCOUNT, **context: str) -> Table:

@@ -30,7 +30,7 @@ from deploy_needs import (
 )
 from full_environments import DATA_BUCKET, DATA_KEY, TOPIC_KEY
 from golden import ENVIRONMENTS, ROOT
-from iam_evaluation import Request, allowed, altered, managed, matching
+from iam_evaluation import IamRequest, allowed, altered, managed, matching
 
 from trainium_eks.operate.preflight.deploy_actions import Ask, Tags
 from trainium_eks.operate.preflight.deploy_rights import requests
@@ -76,7 +76,7 @@ def full(request: pytest.FixtureRequest) -> Graph:
 
 
 @cache
-def caused(stack: str) -> tuple[tuple[Ask, Request], ...]:
+def caused(stack: str) -> tuple[tuple[Ask, IamRequest], ...]:
     """The requests of an environment, each once."""
     graph = full_environments.recorded(stack)
     found = {f"{ask.tags} {ask.of} {request}": (ask, request) for ask, request in requests(graph, PLACE)}
@@ -84,9 +84,9 @@ def caused(stack: str) -> tuple[tuple[Ask, Request], ...]:
 
 
 @cache
-def every_need() -> tuple[Request, ...]:
+def every_need() -> tuple[IamRequest, ...]:
     fixed = (*STATE, *PROVIDER, *CHECKS, *CLEANUP, *OF_DATA)
-    alike: dict[object, Request] = {}
+    alike: dict[object, IamRequest] = {}
     for request in (request for stack in ENVIRONMENTS for _, request in caused(stack)):
         # Of requests that differ by the ends of names and by tags, one.
         known = {key: value for key, value in request.context.items() if "/" not in key and key != "aws:TagKeys"}
@@ -130,7 +130,7 @@ BY_ANYONE = {
 READING = re.compile(r"\w+:(Describe|Get|List|View)")
 
 
-def of_another(ask: Ask, request: Request) -> Iterator[Request]:
+def of_another(ask: Ask, request: IamRequest) -> Iterator[IamRequest]:
     """Yield the request for another owner's resource: under another name, with other tags and with none. Requests that
     only read are left out."""
     if READING.match(request.action) or "ec2:CreateAction" in request.context:
@@ -138,9 +138,9 @@ def of_another(ask: Ask, request: Request) -> Iterator[Request]:
     theirs = re.sub(r"\b(trn|trainium-eks)-(dev|prod|gpu)\b", "payroll", request.resource)
     if ask.tags is Tags.RESOURCE:
         plain = {key: value for key, value in request.context.items() if "ResourceTag/" not in key}
-        yield Request(request.action, theirs, {**plain, **NOT_OURS})
+        yield IamRequest(request.action, theirs, {**plain, **NOT_OURS})
         if request.action not in BY_ANYONE:
-            yield Request(request.action, theirs, plain)
+            yield IamRequest(request.action, theirs, plain)
     elif theirs != request.resource:
         yield replace(request, resource=theirs)
     elif ask.tags is Tags.REQUEST:
@@ -202,7 +202,7 @@ ADMINISTRATOR = "arn:aws:iam::aws:policy/AdministratorAccess"
 OTHER_KEY = f"arn:aws:kms:us-west-2:{ACCOUNT}:key/33333333-3333-3333-3333-333333333333"
 OTHER_BOUNDARY = f"arn:aws:iam::{ACCOUNT}:policy/lax"
 
-ESCALATIONS: dict[str, tuple[Request, ...]] = {
+ESCALATIONS: dict[str, tuple[IamRequest, ...]] = {
     "a role without a boundary": asks(ROLE, "iam:CreateRole"),
     "a role with a boundary of one's own": asks(ROLE, "iam:CreateRole", iam__PermissionsBoundary=OTHER_BOUNDARY),
     "the boundary of another account": asks(
@@ -291,13 +291,13 @@ def test_a_key_policy_that_names_the_role_gives_it_no_use_of_the_key() -> None:
     """Who may write a key's policy could name itself in it: an explicit denial stands above that."""
     named = {"Statement": {"Effect": "Allow", "Action": "kms:*", "Resource": "*"}}
     own_use, by_service = (
-        Request("kms:Decrypt", KEY, context) for context in ({}, {"kms:ViaService": "fsx.us-west-2.amazonaws.com"})
+        IamRequest("kms:Decrypt", KEY, context) for context in ({}, {"kms:ViaService": "fsx.us-west-2.amazonaws.com"})
     )
     assert not allowed(own_use, [*DEPLOYER, named])
     assert allowed(by_service, [*DEPLOYER, named])
 
 
-BEYOND: dict[str, tuple[Request, ...]] = {
+BEYOND: dict[str, tuple[IamRequest, ...]] = {
     "identities": asks(OTHER_ROLE, "iam:CreateRole", "iam:PutRolePolicy", "iam:PassRole", "sts:AssumeRole")
     + asks(BOUNDARY, "iam:CreatePolicyVersion") + asks(f"arn:aws:iam::{ACCOUNT}:user/x", "iam:CreateAccessKey"),
     "machines": asks("*", "ec2:RunInstances", "ec2:ModifyInstanceAttribute", "ssm:SendCommand", "ssm:StartSession"),
@@ -337,7 +337,7 @@ def concrete(action: str) -> str:
     return action.replace("ReEncrypt*", "ReEncryptFrom").replace("GenerateDataKey*", "GenerateDataKeyWithoutPlaintext")
 
 
-def granted(document: Mapping[str, Any]) -> Iterator[Request]:
+def granted(document: Mapping[str, Any]) -> Iterator[IamRequest]:
     """A request for each action on each resource that a policy allows, its conditions met."""
     for statement in document["Statement"]:
         actions, resources = (
@@ -350,7 +350,7 @@ def granted(document: Mapping[str, Any]) -> Iterator[Request]:
         for action in actions:
             for resource in resources:
                 some = ANY.get(action, ANY.get(action.split(":")[0], "*")) if resource == "*" else resource
-                yield Request(concrete(action), some.replace(":*:*:", f":us-west-2:{ACCOUNT}:"), context)
+                yield IamRequest(concrete(action), some.replace(":*:*:", f":us-west-2:{ACCOUNT}:"), context)
 
 
 LEFT_OUT = {"ec2:ModifyInstanceAttribute"}
@@ -359,9 +359,9 @@ clusters whose cloud controller writes routes use it."""
 
 
 @cache
-def of_roles() -> Mapping[str, tuple[Request, ...]]:
+def of_roles() -> Mapping[str, tuple[IamRequest, ...]]:
     """Return the requests that the policies of the stacks' roles allow, by policy."""
-    found: dict[str, tuple[Request, ...]] = {}
+    found: dict[str, tuple[IamRequest, ...]] = {}
     for stack in ENVIRONMENTS:
         graph = full_environments.recorded(stack)
         for each in graph.of_type("aws:iam/rolePolicyAttachment:RolePolicyAttachment"):
@@ -388,8 +388,8 @@ def test_a_teams_role_may_use_the_key_of_an_existing_bucket(stack: str) -> None:
     roles = full_environments.recorded(stack).of_type("aws:iam/rolePolicy:RolePolicy")
     [policy] = [json.loads(str(each.inputs["policy"])) for each in roles if each.name.endswith("-training-data")]
     through = {"kms:ViaService": "s3.us-west-2.amazonaws.com"}
-    assert allowed(Request("kms:GenerateDataKey", DATA_KEY, through), [policy], BOUNDS)
-    assert not allowed(Request("kms:GenerateDataKey", DATA_KEY), [policy], BOUNDS)
+    assert allowed(IamRequest("kms:GenerateDataKey", DATA_KEY, through), [policy], BOUNDS)
+    assert not allowed(IamRequest("kms:GenerateDataKey", DATA_KEY), [policy], BOUNDS)
 
 
 def test_every_part_of_the_boundary_is_needed() -> None:

@@ -206,47 +206,47 @@ class TestClusters:
         return cluster.validate(config, production=production)
 
     def test_a_way_in_or_ranges_are_enough(self) -> None:
-        assert self.problems() == []
-        assert self.problems(endpoint={"public_access_cidrs": ["198.51.100.0/24"]}) == []
+        assert self.validate() == []
+        assert self.validate(endpoint={"public_access_cidrs": ["198.51.100.0/24"]}) == []
         assert paths(cluster.validate(ClusterConfig(endpoint=EndpointConfig()), production=False)) == [
             "endpoint.private_access_via"
         ]
 
     def test_the_whole_internet_in_two_halves_is_no_way_round(self) -> None:
         assert {
-            each.rule for each in self.problems(endpoint={"public_access_cidrs": ["0.0.0.0/1", "128.0.0.0/1"]})
+            each.rule for each in self.validate(endpoint={"public_access_cidrs": ["0.0.0.0/1", "128.0.0.0/1"]})
         } == {"R02"}
 
     def test_a_sessions_arn_becomes_its_roles(self) -> None:
-        (told,) = self.problems(admin_principals=["arn:aws-us-gov:sts::111122223333:assumed-role/Admin/me@example.com"])
+        (told,) = self.validate(admin_principals=["arn:aws-us-gov:sts::111122223333:assumed-role/Admin/me@example.com"])
         assert told.good == "arn:aws-us-gov:iam::111122223333:role/Admin"
 
     @pytest.mark.parametrize("arn", ["arn:aws:iam::111122223333:root", "arn:aws:iam::1:role/x", "admin", "*"])
     def test_what_is_no_role_or_user_is_refused(self, arn: str) -> None:
-        assert paths(self.problems(admin_principals=[arn])) == ["admin_principals[0]"]
+        assert paths(self.validate(admin_principals=[arn])) == ["admin_principals[0]"]
 
     def test_production_keeps_the_cluster_unless_waived(self) -> None:
-        (told,) = self.problems(production=True, deletion_protection=False)
+        (told,) = self.validate(production=True, deletion_protection=False)
         assert (told.severity, told.rule) == (Severity.ACKNOWLEDGE, "R06")
-        assert self.problems(deletion_protection=False) == []
+        assert self.validate(deletion_protection=False) == []
 
     def test_kube_proxy_is_the_clusters_own_version(self) -> None:
-        found = self.problems(kubernetes_version="1.34", addons={"kube-proxy": {"version": "v1.34.1-eksbuild.2"}})
+        found = self.validate(kubernetes_version="1.34", addons={"kube-proxy": {"version": "v1.34.1-eksbuild.2"}})
         assert [each for each in found if each.severity is Severity.REFUSE] == []
         assert paths(
-            self.problems(kubernetes_version="1.34", addons={"kube-proxy": {"version": "v1.35.3-eksbuild.18"}})
+            self.validate(kubernetes_version="1.34", addons={"kube-proxy": {"version": "v1.35.3-eksbuild.18"}})
         ) == ["addons.kube-proxy.version"]
 
     @pytest.mark.parametrize("version", ["1.34", "1.35", "1.36"])
     def test_a_version_with_pinned_add_ons_is_taken(self, version: str) -> None:
-        assert [each for each in self.problems(kubernetes_version=version) if each.severity is Severity.REFUSE] == []
+        assert [each for each in self.validate(kubernetes_version=version) if each.severity is Severity.REFUSE] == []
 
     def test_a_version_without_pinned_add_ons_asks_for_those_that_follow_it(self) -> None:
-        found = self.problems(kubernetes_version="1.33")
+        found = self.validate(kubernetes_version="1.33")
         refused = [each for each in found if each.severity is Severity.REFUSE]
         assert paths(refused) == ["addons.kube-proxy.version", "addons.coredns.version"]
         pins = {"kube-proxy": {"version": "v1.33.3-eksbuild.4"}, "coredns": {"version": "v1.12.2-eksbuild.4"}}
-        found = self.problems(kubernetes_version="1.33", addons=pins)
+        found = self.validate(kubernetes_version="1.33", addons=pins)
         assert [each for each in found if each.severity is Severity.REFUSE] == []
 
     @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ class TestClusters:
         ],
     )
     def test_an_add_on_that_eks_would_refuse_is_refused(self, addons: Any, where: str, says: str) -> None:
-        found = {each.path: each for each in self.problems(addons=addons) if each.severity is Severity.REFUSE}
+        found = {each.path: each for each in self.validate(addons=addons) if each.severity is Severity.REFUSE}
         assert says in f"{found[where].reason} {found[where].fix}"
 
     @pytest.mark.parametrize(
@@ -304,32 +304,32 @@ class TestClusters:
         ],
     )
     def test_add_ons_of_a_users_own_are_taken(self, addons: Any) -> None:
-        assert self.problems(addons=addons) == []
+        assert self.validate(addons=addons) == []
 
     @pytest.mark.parametrize("key", ["WARM_IP_TARGET", "ENABLE_PREFIX_DELEGATION"])
     def test_settings_that_the_address_budget_does_not_count_are_warned_of(self, key: str) -> None:
-        (told,) = self.problems(addons={"vpc-cni": {"settings": {"env": {key: "1"}}}})
+        (told,) = self.validate(addons={"vpc-cni": {"settings": {"env": {key: "1"}}}})
         assert (told.path, told.severity) == ("addons.vpc-cni.settings.env", Severity.WARN)
 
     def test_the_former_key_says_where_versions_are_now(self) -> None:
         with pytest.raises(ConfigModelError, match="a version is a field of its add-on"):
-            self.problems(addon_versions={"vpc-cni": "v1.20.0-eksbuild.1"})
+            self.validate(addon_versions={"vpc-cni": "v1.20.0-eksbuild.1"})
 
     def test_a_version_that_is_refused_has_no_second_fault_for_its_kube_proxy(self) -> None:
-        assert paths(self.problems(kubernetes_version="1.20")) == ["kubernetes_version"]
-        assert paths(self.problems(addons={"kube-proxy": {"version": "latest"}})) == ["addons.kube-proxy.version"]
+        assert paths(self.validate(kubernetes_version="1.20")) == ["kubernetes_version"]
+        assert paths(self.validate(addons={"kube-proxy": {"version": "latest"}})) == ["addons.kube-proxy.version"]
 
     def test_a_version_without_a_pinned_node_image_is_warned_of(self, monkeypatch: pytest.MonkeyPatch) -> None:
         pinned = {"1.35": versions.AMI_RELEASES["1.35"]}
         monkeypatch.setattr(versions, "AMI_RELEASES", pinned)
-        found = self.problems(kubernetes_version="1.34", addons={"kube-proxy": {"version": "v1.34.1-eksbuild.2"}})
+        found = self.validate(kubernetes_version="1.34", addons={"kube-proxy": {"version": "v1.34.1-eksbuild.2"}})
         assert [(each.path, each.severity) for each in found] == [("kubernetes_version", Severity.WARN)]
         assert "`release_version` of each node group" in found[0].fix
 
     def test_every_zone_keeps_a_system_node_and_the_cpu_pool_may_rest(self) -> None:
         rest = {"min_size": 0, "desired_size": 0}
-        assert paths(self.problems(system_nodes=rest)) == ["system_nodes.desired_size"]
-        assert self.problems(cpu_nodes=rest) == []
+        assert paths(self.validate(system_nodes=rest)) == ["system_nodes.desired_size"]
+        assert self.validate(cpu_nodes=rest) == []
 
     def test_small_system_nodes_are_warned_of(self) -> None:
         small = with_entries(CATALOGUE, {"m6i.large": {"like": "m6i.xlarge", "vcpus": 2, "memoryGib": 8}})
@@ -339,7 +339,7 @@ class TestClusters:
 
     @pytest.mark.parametrize("text", ["172.20.0.0/25", "100.64.0.0/16", "10.0.0.0/8"])
     def test_service_addresses_are_a_private_range_of_eks_sizes(self, text: str) -> None:
-        assert "service_cidr_block" in paths(self.problems(service_cidr_block=text))
+        assert "service_cidr_block" in paths(self.validate(service_cidr_block=text))
 
     def test_service_addresses_hide_no_peer(self) -> None:
         found = stack(network={"peerCidrBlocks": ["172.20.4.0/24"]})
@@ -517,10 +517,10 @@ class TestNamespaces:
         )
 
     def test_a_namespace_with_its_queue_is_sound(self) -> None:
-        assert self.problems({"name": "team-a"}, {"name": "team-b", "queues": ["other"]}) == []
+        assert self.validate({"name": "team-a"}, {"name": "team-b", "queues": ["other"]}) == []
 
     def test_queues_exist_and_take_jobs(self) -> None:
-        found = self.problems({"name": "a", "queues": ["tst", "top", "test"]}, parents=("top",))
+        found = self.validate({"name": "a", "queues": ["tst", "top", "test"]}, parents=("top",))
         assert [(each.path, each.good) for each in found] == [
             ("[0].queues[0]", "test"),
             ("[0].queues[1]", None),
@@ -528,12 +528,12 @@ class TestNamespaces:
         assert "takes no jobs" in found[1].reason
 
     def test_a_namespace_needs_a_queue(self) -> None:
-        (told,) = self.problems({"name": "a", "queues": []})
+        (told,) = self.validate({"name": "a", "queues": []})
         assert told.good == ("test",)
 
     def test_a_principal_has_one_entry_in_a_cluster(self) -> None:
         arn = "arn:aws:iam::111122223333:role/researchers"
-        found = self.problems({"name": "a", "principals": [arn]}, {"name": "b", "principals": [arn]})
+        found = self.validate({"name": "a", "principals": [arn]}, {"name": "b", "principals": [arn]})
         assert paths(found) == ["[1].principals[0]"]
         cluster_too = {"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}, "adminPrincipals": [arn]}
         both = stack(cluster=cluster_too, namespaces=[{"name": "a", "queues": ["test"], "principals": [arn]}])
@@ -547,11 +547,11 @@ class TestNamespaces:
         ]
 
     def test_quotas_limit_extended_resources_by_their_requests(self) -> None:
-        assert self.problems({"name": "a", "resource_quota": {f"requests.{NEURON}": 64, "pods": "200"}}) == []
-        assert paths(self.problems({"name": "a", "resource_quota": {"two words": "1"}})) == [
+        assert self.validate({"name": "a", "resource_quota": {f"requests.{NEURON}": 64, "pods": "200"}}) == []
+        assert paths(self.validate({"name": "a", "resource_quota": {"two words": "1"}})) == [
             '[0].resource_quota["two words"]'
         ]
-        assert paths(self.problems({"name": "a", "resource_quota": {NEURON: "64"}})) == [
+        assert paths(self.validate({"name": "a", "resource_quota": {NEURON: "64"}})) == [
             f'[0].resource_quota["{NEURON}"]'
         ]
 
@@ -664,13 +664,13 @@ class TestNodes:
 
     @pytest.mark.parametrize("key", ["trainium-eks/pool", "aws.amazon.com/neuron.present"])
     def test_labels_that_the_stack_sets_are_refused(self, key: str) -> None:
-        (told,) = self.problems(labels={key: "x"})
+        (told,) = self.validate(labels={key: "x"})
         assert (told.path, told.reason) == (f'labels["{key}"]', "the stack sets this label itself")
 
     @pytest.mark.parametrize(("spare_mib", "sound"), [(2, True), (0, False), (-2, False)])
     def test_hugepages_leave_memory_to_pods(self, spare_mib: int, sound: bool) -> None:
         memory = CATALOGUE["trn1.32xlarge"].allocatable_memory_mib
-        assert (self.problems(hugepages_2mi=(memory + 1 - spare_mib) // 2) == []) == sound
+        assert (self.validate(hugepages_2mi=(memory + 1 - spare_mib) // 2) == []) == sound
 
     @pytest.mark.parametrize(
         ("release", "sound"),
@@ -684,7 +684,7 @@ class TestNodes:
         ],
     )
     def test_an_ami_release_is_of_the_nodes_version_and_of_a_day(self, release: str, sound: bool) -> None:
-        assert ([each.path for each in self.problems(release_version=release)] == []) == sound
+        assert ([each.path for each in self.validate(release_version=release)] == []) == sound
 
     @pytest.mark.parametrize(
         ("most", "zones", "sound"), [(225, 2, True), (226, 2, False), (150, 3, True), (151, 3, False)]

@@ -11,7 +11,7 @@ import pytest
 from aws_double import Answer, AwsDouble, AwsError
 from deploy_needs import PLACE
 from good_account import ACCOUNT, DEPLOYER, GOOD, NOW, ask, ask_one, changed, of
-from iam_evaluation import Request, allowed
+from iam_evaluation import IamRequest, allowed
 
 from trainium_eks.aws.account import Account, NotChecked
 from trainium_eks.operate.preflight import reach
@@ -108,7 +108,7 @@ def test_an_administrator_needs_no_boundary(dev: Graph) -> None:
     everything = {"Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}
     assert [each for each in asked if not allowed(each, [everything])] == []
     assert not [each for each in asked if "iam:PermissionsBoundary" in each.context]
-    assert all(isinstance(each, Request) and "{" not in each.resource for each in asked)
+    assert all(isinstance(each, IamRequest) and "{" not in each.resource for each in asked)
 
 
 def test_the_root_user_cannot_be_simulated(prod: Graph) -> None:

@@ -9,7 +9,7 @@ import pytest
 from aws_double import AwsError
 from golden import ROOT
 from good_account import BLOCK, QUOTAS, ask, ask_one, changed, of, reservation
-from iam_evaluation import Request, allowed
+from iam_evaluation import IamRequest, allowed
 
 from trainium_eks.operate.preflight.finding import Outcome
 from trainium_eks.plan.graph import Graph
@@ -213,7 +213,7 @@ BOUNDS = json.loads(
 def _within(asked: dict[str, Any], action: str) -> bool:
     context = {each["ContextKeyName"]: each["ContextKeyValues"][0] for each in asked.get("ContextEntries", ())}
     (everything,), (bounds,) = asked["PolicyInputList"], asked["PermissionsBoundaryPolicyInputList"]
-    return allowed(Request(action, asked["ResourceArns"][0], context), [json.loads(everything)], json.loads(bounds))
+    return allowed(IamRequest(action, asked["ResourceArns"][0], context), [json.loads(everything)], json.loads(bounds))
 
 
 def with_key(prod: Graph, key: str) -> Graph:
