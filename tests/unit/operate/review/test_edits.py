@@ -59,7 +59,7 @@ def _derived() -> Iterator[Mapping[str, Any]]:
     named = {key for edit in TABLE["edits"] for key in keys(edit)}
     for path, spec, name, _ in FIELDS.values():
         key = documented(spelled(path))
-        if key not in named:
+        if key in KEYS - named:
             yield {"key": key, "set": {".".join(map(str, path)): another(spec, name)}}
 
 
