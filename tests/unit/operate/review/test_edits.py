@@ -147,7 +147,7 @@ def verdicts(
 
 
 ONE_A_VERDICT = first_of_each(
-    EDITS, lambda edit: (edit["there"], edit["back"]), lambda edit: f"{'+'.join(keys(edit))[:60]}-{EDITS.index(edit)}"
+    EDITS, lambda edit: (edit.get("there"), edit.get("back")), lambda edit: f"{'+'.join(keys(edit))[:60]}-{EDITS.index(edit)}"
 )
 
 
