@@ -147,7 +147,9 @@ def verdicts(
 
 
 ONE_A_VERDICT = first_of_each(
-    EDITS, lambda edit: (edit.get("there"), edit.get("back")), lambda edit: f"{'+'.join(keys(edit))[:60]}-{EDITS.index(edit)}"
+    EDITS,
+    lambda edit: (edit.get("there"), edit.get("back")),
+    lambda edit: f"{'+'.join(keys(edit))[:60]}-{EDITS.index(edit)}",
 )
 
 
