@@ -5,88 +5,16 @@ Each loads on first use: a program with one component does not wait for the SDK 
 
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 
-_NAMES: Mapping[str, tuple[str, ...]] = {
-    "_args": ("ArgumentError",),
-    "_stack_config": (
-        "default_tags",
-        "read_config",
-    ),
-    "cluster": (
-        "TrainiumCluster",
-        "TrainiumClusterArgs",
-    ),
-    "cluster_autoscaler": (
-        "ClusterAutoscaler",
-        "ClusterAutoscalerArgs",
-    ),
-    "encryption_key": (
-        "EncryptionKey",
-        "EncryptionKeyArgs",
-    ),
-    "fsx_lustre": (
-        "FsxLustre",
-        "FsxLustreArgs",
-    ),
-    "gpu_addons": (
-        "GpuAddons",
-        "GpuAddonsArgs",
-    ),
-    "idle_guard": (
-        "IdleGuard",
-        "IdleGuardArgs",
-    ),
-    "image_repository": (
-        "ImageRepository",
-        "ImageRepositoryArgs",
-    ),
-    "karpenter": (
-        "Karpenter",
-        "KarpenterArgs",
-    ),
-    "log_shipping": (
-        "LogShipping",
-        "LogShippingArgs",
-    ),
-    "lustre_volumes": (
-        "LustreVolumes",
-        "LustreVolumesArgs",
-    ),
-    "managed_grafana": (
-        "ManagedGrafana",
-        "ManagedGrafanaArgs",
-    ),
-    "metrics_stack": (
-        "MetricsStack",
-        "MetricsStackArgs",
-    ),
-    "network": (
-        "ExistingNetwork",
-        "ExistingNetworkArgs",
-        "Network",
-        "NetworkArgs",
-    ),
-    "neuron_addons": (
-        "NeuronAddons",
-        "NeuronAddonsArgs",
-    ),
-    "node_group": (
-        "AcceleratorNodeGroup",
-        "AcceleratorNodeGroupArgs",
-    ),
-    "training_namespace": (
-        "TrainingNamespace",
-        "TrainingNamespaceArgs",
-    ),
-    "training_stack": ("TrainingStack",),
-    "volcano_stack": (
-        "VolcanoStack",
-        "VolcanoStackArgs",
-    ),
+# Their list is the stub of this package, which `make docs` writes from the modules.
+_STUB = Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+_MODULE: Mapping[str, str] = {
+    name: module
+    for line in _STUB.splitlines()
+    if line.startswith("from .")
+    for _, module, _, name, *_ in (line.split(),)
 }
-"""Module to its public names. ``__init__.pyi``, which type checkers read, and the wheel's stub follow (make docs)."""
-
-_MODULE = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = sorted(_MODULE)  # noqa: PLE0605 - type checkers read it in the stub
 
@@ -94,7 +22,7 @@ __all__ = sorted(_MODULE)  # noqa: PLE0605 - type checkers read it in the stub
 def __getattr__(name: str) -> object:
     if name not in _MODULE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_MODULE[name]}", __name__), name)
+    return getattr(import_module(_MODULE[name], __name__), name)
 
 
 def __dir__() -> list[str]:

@@ -243,17 +243,11 @@ def volcano_values(args: VolcanoStackArgs) -> dict[str, Any]:
 
 
 def queue_spec(queue: QueueConfig) -> dict[str, Any]:
-    """Return the ``spec`` of a Queue object; unset fields are omitted, so that Volcano's defaults apply."""
-    spec: dict[str, Any] = {"weight": queue.weight, "reclaimable": queue.reclaimable}
-    if queue.capability:
-        spec["capability"] = dict(queue.capability)
-    if queue.deserved:
-        spec["deserved"] = dict(queue.deserved)
-    if queue.guarantee:
-        spec["guarantee"] = {"resource": dict(queue.guarantee)}
-    if queue.parent is not None:
-        spec["parent"] = queue.parent
-    return spec
+    """Return the ``spec`` of a Queue object: the config's fields, which have Volcano's names. Unset fields and empty
+    amounts are omitted, so that Volcano's defaults apply."""
+    fields = queue.model_dump(mode="json", by_alias=True, exclude={"name"})
+    spec = {key: value for key, value in fields.items() if value is not None and value != {}}
+    return {**spec, "guarantee": {"resource": queue.guarantee}} if queue.guarantee else spec
 
 
 def validate(args: VolcanoStackArgs) -> list[Problem]:

@@ -1,5 +1,6 @@
 """Writes the pages of ``docs/components`` from the components, their args and the examples, ``docs/alerts.md`` from the
-pages of alerts, the table of packages in CONTRIBUTING.md, the options of ``trn train``, and ``docs/plan.svg``.
+pages of alerts, the table of packages in CONTRIBUTING.md, the options of ``trn train``, the checked modules of the AWS
+SDK in pyproject.toml, and ``docs/plan.svg``.
 
 python docs/generate.py             writes the pages
 python docs/generate.py --check     fails when one is not current
@@ -17,7 +18,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pulumi
-import typed_dicts
 from pydantic.fields import FieldInfo
 from rich.console import Console
 from rich.text import Text
@@ -27,6 +27,7 @@ from trainium_eks.cli.environment.plan import render, report
 from trainium_eks.cli.environment.plan.render import PIPED_WIDTH
 from trainium_eks.cli.shared import recording
 from trainium_eks.jobs.objects import options
+from trainium_eks.model.config import schema
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.validation import limits
 from trainium_eks.model.validation.config_model import ConfigModel
@@ -38,29 +39,14 @@ PICTURE = ROOT / "docs" / "plan.svg"
 ALERTS = ROOT / "docs" / "alerts.md"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 TRAINING = ROOT / "docs" / "training-jobs.md"
+PYPROJECT = ROOT / "pyproject.toml"
 _OTHER_ROOMS = ("components/__init__.py", "workloads/trainium_workloads/__init__.py",
                 "policy/__main__.py", "policy/scan/__init__.py", "tests/engine/simulated_aws/__init__.py")  # fmt: skip
 _ROOMS = re.compile(r"(<!-- rooms:begin[^\n]*\n).*?(<!-- rooms:end)", re.DOTALL)
 _OPTIONS = re.compile(r"(<!-- options:begin[^\n]*\n).*?(<!-- options:end)", re.DOTALL)
+_AWS_MODULES = re.compile(r"(# aws modules:begin[^\n]*\n).*?( *# aws modules:end)", re.DOTALL)
 
-SECTIONS = {
-    "NetworkConfig": "network",
-    "ExistingNetworkConfig": "existingNetwork",
-    "ClusterConfig": "cluster",
-    "NodeGroupConfig": "nodeGroups[]",
-    "FileSystemConfig": "fileSystem",
-    "VolcanoConfig": "volcano",
-    "NamespaceConfig": "namespaces[]",
-    "ImageRepositoryConfig": "imageRepository",
-    "IdleGuardConfig": "idleGuard",
-    "NeuronAddonsConfig": "neuronAddons",
-    "GpuAddonsConfig": "gpuAddons",
-    "KarpenterConfig": "autoscaling.karpenter",
-    "ClusterAutoscalerConfig": "autoscaling.clusterAutoscaler",
-    "MetricsConfig": "observability.metrics",
-    "LogsConfig": "observability.logs",
-    "ManagedGrafanaConfig": "observability.grafana.managed",
-}
+SECTIONS = {section.__name__: key for key, section in schema.sections(StackConfig)}
 """Config section to its key."""
 
 
@@ -112,6 +98,7 @@ def pages() -> dict[Path, str]:
         ALERTS: runbook.collected(),
         CONTRIBUTING: _ROOMS.sub(lambda marks: f"{marks[1]}{rooms()}\n{marks[2]}", CONTRIBUTING.read_text()),
         TRAINING: _OPTIONS.sub(lambda marks: f"{marks[1]}{train_options()}\n{marks[2]}", TRAINING.read_text()),
+        PYPROJECT: _AWS_MODULES.sub(lambda marks: f"{marks[1]}{aws_modules()}{marks[2]}", PYPROJECT.read_text()),
     }
 
 
@@ -151,6 +138,13 @@ def _texts_below(kind: type) -> dict[str, str]:
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
         if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
     }
+
+
+def aws_modules() -> str:
+    """Return the modules of the AWS SDK that the code uses, as lines of a list in pyproject.toml."""
+    files = [*(ROOT / "components").glob("*.py"), *(ROOT / "trainium_eks").rglob("*.py")]
+    used = {name for file in files for name in re.findall(r"\baws\.([a-z][a-z0-9]*)\.[A-Z]", file.read_text())}
+    return "".join(f'    "pulumi_aws.{name}.*",\n' for name in sorted(used))
 
 
 def _examples(name: str, module: str) -> Iterator[str]:
@@ -314,4 +308,3 @@ if __name__ == "__main__":
         for path, text in pages().items():
             path.write_text(text)
         PICTURE.write_text(picture())
-        typed_dicts.write()

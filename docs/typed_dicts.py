@@ -1,7 +1,7 @@
 """Writes two files for type checkers: ``components/_dicts.py`` and ``components/__init__.pyi``.
 
 The first has a TypedDict for each args model, so that ``Network("n", {"cidr_block": ...})`` is checked as
-``NetworkArgs(cidr_block=...)`` is. The second is the stub of the package, from the one list of its public names.
+``NetworkArgs(cidr_block=...)`` is. The second is the stub of the package: the one list of its public names.
 
 python docs/typed_dicts.py          writes both
 """
@@ -13,12 +13,13 @@ import sys
 import types
 import typing
 from collections.abc import Iterator, Mapping
+from importlib import import_module
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import pulumi
 
-import components
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.validation.config_model import ConfigModel, OutputLike
 
@@ -46,6 +47,9 @@ else:
         raise AttributeError(name)
 '''
 
+_OTHERS = (("_args", "ArgumentError"), ("_stack_config", "default_tags"), ("_stack_config", "read_config"))
+"""Module and name of what is public beside components and their args."""
+
 _STUB_HEAD = """# The public names for type checkers. Written by docs/typed_dicts.py (make docs).
 
 """
@@ -65,11 +69,23 @@ def dicts() -> str:
 
 def stub() -> str:
     """Return the text of ``components/__init__.pyi``."""
-    lines = [
-        f"from .{module} import {name} as {name}\n" for module, names in components._NAMES.items() for name in names
-    ]
-    listed = "".join(f'    "{name}",\n' for name in components.__all__)
+    found = list(_public())
+    lines = [f"from .{module} import {name} as {name}\n" for module, name in found]
+    listed = "".join(f'    "{name}",\n' for name in sorted(name for _, name in found))
     return f"{_STUB_HEAD}{''.join(lines)}\n__all__ = [\n{listed}]\n"
+
+
+def _public() -> Iterator[tuple[str, str]]:
+    """Yield module and name of each public name: the components of public modules, their args, and :data:`_OTHERS`."""
+    yield from _OTHERS
+    for path in sorted(STUB.parent.glob("[!_]*.py")):
+        classes = {each.name: each for each in ast.parse(path.read_text()).body if isinstance(each, ast.ClassDef)}
+        made = {name for name, each in classes.items() if "ComponentResource" in map(_last, each.bases)}
+        yield from ((path.stem, name) for name in sorted({*made, *(f"{each}Args" for each in made)} & classes.keys()))
+
+
+def _last(base: ast.expr) -> str:
+    return ast.unparse(base).rpartition(".")[2]
 
 
 def _models() -> Iterator[type[ConfigModel]]:
@@ -83,7 +99,9 @@ def _models() -> Iterator[type[ConfigModel]]:
                     visit(inner)
         seen.setdefault(model)
 
-    exported = (getattr(components, name) for name in components.__all__)
+    exported = (
+        getattr(import_module(f"components.{module}"), name) for module, name in sorted(_public(), key=itemgetter(1))
+    )
     for model in (*(each for each in exported if inspect.isclass(each) and issubclass(each, ConfigModel)), StackConfig):
         visit(model)
     return iter(seen)

@@ -8,6 +8,8 @@ from typing import Any
 
 from golden import ROOT
 
+from trainium_eks.model.config import schema
+from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording.process import record
 from trainium_eks.plan.recording.project import StackSettings
@@ -19,11 +21,19 @@ BOUNDARY = "arn:aws:iam::123456789012:policy/trn-boundary"
 _TOPIC = "arn:aws:sns:us-west-2:111122223333:oncall"
 _METRICS = {"managedPrometheus": True, "alerts": {"topicArn": _TOPIC, "topicKeyArn": TOPIC_KEY}}
 
+_OFF = [
+    field.alias or name
+    for name, field in StackConfig.model_fields.items()
+    for section in schema.models(field.annotation)
+    if field.default is None and not any(each.is_required() for each in section.model_fields.values())
+]
+"""Sections that an environment lacks by default, and that need nothing said."""
+
 EVERYWHERE: Mapping[str, Any] = {
     "allowedAccountIds": ["123456789012"],
     "permissionsBoundary": BOUNDARY,
     "observability": {"metrics": _METRICS, "grafana": {"managed": {}}, "logs": {"system": True}},
-    "idleGuard": {},
+    **{each: {} for each in _OFF},
     "budget": {"alert": {"monthlyUsd": 1000, "emails": ["ml@example.com"]}},
 }
 _POOLS = [{"name": "inference", "instanceType": "inf2.48xlarge", "maxNodes": 2}]

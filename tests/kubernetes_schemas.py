@@ -71,31 +71,17 @@ def _closed(schema: Any) -> Any:
 
 
 def _defined(definition: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A namespaced kind by what stands in for its definition on the local cloud."""
+    """A kind by what stands in for its definition on the local cloud."""
     (version,) = definition["spec"]["versions"]
     whole = _closed(version["schema"]["openAPIV3Schema"])
-    metadata = {**_METADATA, "properties": {**_METADATA["properties"], "namespace": _NAMES}}
+    namespaced = {"namespace": _NAMES} if definition["spec"]["scope"] == "Namespaced" else {}
+    metadata = {**_METADATA, "properties": {**_METADATA["properties"], **namespaced}}
     own = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": metadata}
     return {**whole, "required": [*own, "spec"], "properties": {**whole["properties"], **own}}
 
 
 CUSTOM_KINDS: Mapping[tuple[str, str], Mapping[str, Any]] = {
-    # The fields that Volcano 1.15's webhook and definition take, without those that no queue of ours sets.
-    ("scheduling.volcano.sh/v1beta1", "Queue"): _custom(
-        {
-            "required": ["weight"],
-            "properties": {
-                "weight": {"type": "integer", "minimum": 1, "maximum": 65535},
-                "reclaimable": {"type": "boolean"},
-                "capability": _AMOUNTS,
-                "deserved": _AMOUNTS,
-                "guarantee": {"type": "object", "additionalProperties": False, "properties": {"resource": _AMOUNTS}},
-                "parent": _NAMES,
-                "priority": {"type": "integer", "minimum": 0},
-                "dequeueStrategy": {"enum": ["fifo", "traverse"]},
-            },
-        }
-    ),
+    ("scheduling.volcano.sh/v1beta1", "Queue"): _defined(*placeholders.definitions("volcano")),
     ("topology.volcano.sh/v1alpha1", "HyperNode"): _custom(
         {
             "required": ["tier", "members"],

@@ -4,12 +4,16 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
+from kubernetes_schemas import object_faults
+from unit.model.config.test_config import FULL
 
 from components._args import ArgumentError
 from components._pods import Program
-from components.volcano_stack import VolcanoStack, VolcanoStackArgs, validate
+from components.volcano_stack import VolcanoStack, VolcanoStackArgs, queue_spec, validate
 from trainium_eks.model.catalogue import versions
 from trainium_eks.model.sizing import priorities
+from trainium_eks.model.sizing.queues import QUEUE_API, QueueConfig
+from trainium_eks.model.validation.config_model import read
 from trainium_eks.plan.graph import Graph, Resource
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
@@ -189,6 +193,13 @@ def test_a_queue_says_all_it_was_given(record: Record) -> None:
         "deserved": {NEURON: 32},
         "guarantee": {"resource": {NEURON: 16}},
     }
+
+
+def test_every_setting_of_a_queue_reaches_it_under_volcanos_name() -> None:
+    (given,) = FULL["queues"]
+    spec = queue_spec(read(QueueConfig, given))
+    assert spec.keys() == given.keys() - {"name"}
+    assert object_faults({"apiVersion": QUEUE_API, "kind": "Queue", "metadata": {"name": "q"}, "spec": spec}) == []
 
 
 def test_queues_wait_for_volcanos_admission(record: Record) -> None:

@@ -20,7 +20,6 @@ _COUNTED = ("WARM_IP_TARGET", "MINIMUM_IP_TARGET", "WARM_ENI_TARGET", "ENABLE_PR
 
 OF_AWS = (
     "adot",
-    "amazon-cloudwatch-observability",
     "aws-efs-csi-driver",
     "aws-guardduty-agent",
     "aws-mountpoint-s3-csi-driver",

@@ -100,12 +100,21 @@ def rows(model: type[ConfigModel], prefix: str = "") -> Iterator[Row]:
         default = "required" if field.is_required() else _written(_default(field))
         description = _plain(field.description, markdown=True) + limits.in_words(model, name)
         yield Row(path, _in_words(field.annotation), default, description)
-        nested = tuple(_models(field.annotation))
+        nested = tuple(models(field.annotation))
         below = f"{path}{_entry_of(field.annotation)}."
         if len(nested) == 1:
             yield from rows(nested[0], below)
         for arm in nested if len(nested) > 1 else ():
             yield from (_of_arm(row, arm) for row in rows(arm, below) if not row.path.endswith(".type"))
+
+
+def sections(model: type[ConfigModel], prefix: str = "") -> Iterator[tuple[str, type[ConfigModel]]]:
+    """Yield the key and the model of every section in a model, depth first; lists as ``nodeGroups[]``."""
+    for field in model.model_fields.values():
+        path = f"{prefix}{field.alias}{_entry_of(field.annotation)}"
+        for section in models(field.annotation):
+            yield path, section
+            yield from sections(section, f"{path}.")
 
 
 def _entry_of(annotation: Any) -> str:
@@ -203,9 +212,9 @@ def _in_words(annotation: Any) -> str:
         return f"list of {_many(_in_words(parts[0]))}"
     if origin is dict and kind_of(parts[1]) is not Kind.OBJECT:
         return f"object of {_many(_in_words(parts[1]))}"
-    models = tuple(_models(annotation))
-    if len(models) > 1:
-        return "object with " + " | ".join(f"`type: {model.model_fields['type'].default}`" for model in models)
+    arms = tuple(models(annotation))
+    if len(arms) > 1:
+        return "object with " + " | ".join(f"`type: {model.model_fields['type'].default}`" for model in arms)
     return kind_of(annotation).value
 
 
@@ -261,11 +270,12 @@ def _without_none(annotation: Any) -> Any:
     return kept[0] if len(kept) == 1 else annotation if len(kept) == len(parts) else Union[tuple(kept)]  # noqa: UP007
 
 
-def _models(annotation: Any) -> Iterator[type[ConfigModel]]:
+def models(annotation: Any) -> Iterator[type[ConfigModel]]:
+    """Yield the models in a field's annotation: a section, or the arms of a tagged union."""
     if isinstance(annotation, type) and issubclass(annotation, ConfigModel):
         yield annotation
     for part in get_args(annotation):
-        yield from _models(part)
+        yield from models(part)
 
 
 def _plain(text: str | None, *, markdown: bool = False) -> str:

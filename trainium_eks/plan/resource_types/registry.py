@@ -1,55 +1,20 @@
 """All rows, by type token."""
 
+import pkgutil
 from collections.abc import Mapping
+from importlib import import_module
 from types import MappingProxyType
 
 from trainium_eks.model.catalogue.instances import Catalogue
 from trainium_eks.model.sizing.bill import Line
 from trainium_eks.plan.backend import Answer, Call, UnknownType
 from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.resource_types import rows
 from trainium_eks.plan.resource_types.resource_type import ALWAYS_DELETABLE, COUNTED, NO_DATA, ONE_CALL, ResourceType
-from trainium_eks.plan.resource_types.rows import (
-    amp,
-    autoscaling,
-    budgets,
-    cloudwatch,
-    ec2,
-    ecr,
-    eks,
-    fsx,
-    grafana,
-    helm,
-    iam,
-    karpenter,
-    kms,
-    kubernetes,
-    providers,
-    s3,
-    sqs,
-    vpc,
-)
+from trainium_eks.plan.resource_types.rows import kubernetes
 
-MODULES = (
-    vpc,
-    ec2,
-    autoscaling,
-    eks,
-    iam,
-    kms,
-    fsx,
-    s3,
-    ecr,
-    sqs,
-    cloudwatch,
-    amp,
-    grafana,
-    budgets,
-    karpenter,
-    kubernetes,
-    helm,
-    providers,
-)
-"""One module for each service; each has its rows in ``TYPES``."""
+MODULES = tuple(import_module(each.name) for each in pkgutil.iter_modules(rows.__path__, f"{rows.__name__}."))
+"""One a service; each has its rows in ``TYPES``."""
 
 ROWS: Mapping[str, ResourceType] = MappingProxyType({row.token: row for module in MODULES for row in module.TYPES})
 """Type token to its row."""

@@ -156,7 +156,7 @@ def test_the_contexts_namespace_is_the_default(
     files["variable"].write_text(yaml.safe_dump(document("variable", namespace="second")))
     monkeypatch.setenv("KUBECONFIG", str(files["variable"]))
     seen: list[str] = []
-    monkeypatch.setattr("trainium_eks.cli.shared.session.find_namespace", lambda _, name: seen.append(name) or {})
+    monkeypatch.setattr("trainium_eks.cli.shared.session.find_namespace", lambda _, name, *__: seen.append(name) or {})
     trn("jobs", "--outputs", files["outputs"])
     trn("jobs", "--outputs", files["outputs"], "--namespace", "training")
     assert seen == ["second", "training"]

@@ -29,7 +29,6 @@ NAMES = sorted(CATALOGUE)
 # Where the catalogue deliberately says something else than EC2, and what EC2 says.
 TRAINIUM2_CHIP_MEMORY_GIB = (96, 512)  # the Neuron documentation's number and the API's
 NO_NEURON_INFO = {"trn2u.48xlarge"}  # the API describes its chips not at all
-ROUNDED_UP_MEMORY = {"p6-b200.48xlarge", "p6-b300.48xlarge"}  # the API's MiB a GPU make no whole GiB
 
 
 def offerings() -> dict[str, dict[str, set[str]]]:
@@ -129,9 +128,7 @@ def test_gpus_are_those_of_ec2(name: str) -> None:
     [gpus] = EC2[name]["GpuInfo"]["Gpus"]
     assert kind.accelerators == gpus["Count"]
     assert kind.accelerator.split("-")[0] == gpus["Name"]
-    total_gib = EC2[name]["GpuInfo"]["TotalGpuMemoryInMiB"] / 1024
-    assert kind.accelerator_memory_gib == int(total_gib)
-    assert (total_gib != int(total_gib)) == (name in ROUNDED_UP_MEMORY)
+    assert kind.accelerator_memory_gib == EC2[name]["GpuInfo"]["TotalGpuMemoryInMiB"] // 1024
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -147,19 +144,8 @@ def test_a_type_is_offered_nowhere_in_a_region_without_it() -> None:
     assert CATALOGUE.offered("trn1.32xlarge", "no-such-1") == ()
 
 
-def test_the_catalogue_has_every_accelerated_type_that_the_project_speaks_of() -> None:
-    trainium = {"trn1.2xlarge", "trn1.32xlarge", "trn1n.32xlarge", "trn2.3xlarge", "trn2.48xlarge", "trn2u.48xlarge"}
-    inferentia = {"inf2.xlarge", "inf2.8xlarge", "inf2.24xlarge", "inf2.48xlarge"}
-    a100_h100 = {"p4d.24xlarge", "p4de.24xlarge", "p5.4xlarge", "p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge"}
-    assert {name for name in NAMES if CATALOGUE[name].family == "neuron"} == trainium | inferentia
-    assert {name for name in NAMES if CATALOGUE[name].family == "nvidia"} == a100_h100 | {
-        "p6-b200.48xlarge",
-        "p6-b300.48xlarge",
-    }
-
-
 def test_every_trainium_and_inferentia2_type_of_ec2_is_in_the_catalogue() -> None:
-    known = {name for name in EC2 if re.match(r"(trn\d|inf2)", name)}
+    known = {name for name in EC2 if re.match(r"(trn\d|inf2|p[456])", name)}
     assert known - set(NAMES) == set(), "EC2 has a type that the catalogue lacks"
 
 
@@ -247,7 +233,6 @@ def test_a_price_has_its_day_and_region_and_an_unknown_one_is_none() -> None:
     assert re.fullmatch(r"2026-\d\d-\d\d", price.date)
     assert CATALOGUE.price("trn2.48xlarge") is None
     unpriced = {name for name in NAMES if CATALOGUE.price(name) is None}
-    assert unpriced == {"trn2.3xlarge", "trn2.48xlarge", "trn2u.48xlarge", "p5e.48xlarge"}
     assert all(not CATALOGUE[name].price_date and not CATALOGUE[name].price_region for name in unpriced)
 
 

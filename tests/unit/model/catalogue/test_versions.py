@@ -30,12 +30,6 @@ def test_support_ends_in_order_and_extended_support_a_year_later() -> None:
         assert extended == standard.replace(year=standard.year + 1)
 
 
-def test_the_add_ons_are_those_that_a_cluster_gets() -> None:
-    before_nodes = {"vpc-cni", "kube-proxy", "eks-pod-identity-agent"}
-    after_nodes = {"coredns", "aws-ebs-csi-driver", "aws-fsx-csi-driver", "metrics-server", "eks-node-monitoring-agent"}
-    assert set(addon_records.pinned(versions.KUBERNETES)) == before_nodes | after_nodes
-
-
 @pytest.mark.parametrize("kubernetes", sorted(versions.AMI_RELEASES))
 def test_add_on_versions_are_exact_builds_of_eks(kubernetes: str) -> None:
     for name, version in addon_records.pinned(kubernetes).items():

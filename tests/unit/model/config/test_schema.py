@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -15,7 +15,7 @@ from trainium_eks.model.outputs import StackOutputs
 
 ROOT = Path(__file__).resolve().parents[4]
 BLOCK: dict[str, Any] = yaml.safe_load(schema.pulumi_yaml())["config"]
-NULLABLE = {"existingNetwork", "fileSystem", "idleGuard", "imageRepository", "keptKeyArn", "permissionsBoundary"}
+NULLABLE = {field.alias for field in StackConfig.model_fields.values() if type(None) in get_args(field.annotation)}
 
 
 def fits(kind: str, items: dict[str, Any] | None, value: Any) -> bool:
