@@ -27,15 +27,10 @@ NO_OBJECTS = {
 """Types of the Kubernetes provider that are no object, each with why nothing is lost."""
 
 _NAMES: Mapping[str, Any] = {"type": "string", "pattern": r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63}
-_AMOUNTS: Mapping[str, Any] = {
-    "type": "object",
-    "additionalProperties": {
-        "anyOf": [
-            {"type": "integer", "minimum": 0},
-            {"type": "string", "pattern": r"^\d+(\.\d+)?([EPTGMk]i?|Ki|m)?$"},
-        ]
-    },
+_AMOUNT: Mapping[str, Any] = {
+    "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"^\d+(\.\d+)?([EPTGMk]i?|Ki|m)?$"}]
 }
+"""A quantity that Volcano's webhook takes; definitions take a negative one, too."""
 _METADATA: Mapping[str, Any] = {
     "type": "object",
     "required": ["name"],
@@ -65,6 +60,8 @@ def _custom(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 def _closed(schema: Any) -> Any:
     """A definition's schema in which an unknown field is a fault, as with ``fieldValidation: Strict``."""
     if isinstance(schema, Mapping):
+        if "x-kubernetes-int-or-string" in schema and "pattern" in schema:
+            return _AMOUNT
         closed = {key: _closed(value) for key, value in schema.items() if not key.startswith("x-kubernetes")}
         return {**closed, "additionalProperties": False} if "properties" in schema else closed
     return [_closed(each) for each in schema] if isinstance(schema, list) else schema
