@@ -556,5 +556,5 @@ def test_a_disk_that_is_full_for_certificates_is_said_with_the_path(own, binarie
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
     with start_elsewhere(own, binaries, limit) as limited:
         _, told = limited.communicate(timeout=SECONDS)
-    assert re.search(r"ClusterError: .*cannot be written: .*/pki.*: File too large", told)
+    assert re.search(r"LocalCloudError: .*cannot be written: .*/pki.*: File too large", told)
     assert pids(own) == {}
