@@ -63,7 +63,7 @@ programs: $(VENV)/.toolchain
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/lint-imports --no-cache > /dev/null || $(BIN)/lint-imports
+	@said=$$($(BIN)/lint-imports --no-cache --no-logo) || { echo "$$said"; exit 1; }
 
 types: $(VENV)/.dev
 	@$(BIN)/mypy
