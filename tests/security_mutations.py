@@ -178,7 +178,6 @@ VOLUME = "kubernetes:core/v1:PersistentVolume"
 QUOTA = "kubernetes:core/v1:ResourceQuota"
 AWS = "pulumi:providers:aws"
 
-NODES_TRUST = trusts("ec2.amazonaws.com")
 PODS_TRUST = trusts("pods.eks.amazonaws.com")
 EVERYBODY = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"}]
 ANONYMOUS = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:unauthenticated"}]

@@ -19,7 +19,6 @@ from trainium_eks.plan.policy_pack import Pack
 from trainium_eks.plan.rules._read import leaves
 
 SENTINEL = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
-_OBJECT = "kubernetes:"
 
 
 class Unknown(Exception):  # noqa: N818 (as the SDK's)

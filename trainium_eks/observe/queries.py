@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 from trainium_eks.observe.series.metrics import METRICS
 
-RECORDED_PREFIX = "trn:"
-"""Prefix of the names of recorded series; no exporter's name has a colon (Prometheus' naming practice)."""
-
 _STRING = r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`'
 _TOKEN = re.compile(
     rf"(?P<comment>#[^\n]*)|(?P<string>{_STRING})|(?P<range>\[[^\]]*\])|(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*)|(?P<mark>[{{}}()])"

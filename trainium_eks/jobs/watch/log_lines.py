@@ -65,11 +65,6 @@ def pod_names(job: Object, launcher: str = "torchrun") -> list[str]:
     return [name_of(pod) for pod in by_process_rank(_to_be(job), launcher)]
 
 
-def node_ranks(job: Object, launcher: str = "torchrun") -> dict[str, int]:
-    """Return each pod's name with the place of its ranks: 0 for the pod that has the first of them."""
-    return {name: place for place, name in enumerate(pod_names(job, launcher))}
-
-
 def _to_be(job: Object) -> Iterable[Mapping[str, Any]]:
     """Return as much of each pod as tells its place. Volcano names them ``<job>-<task>-<index>``, the Training Operator
     ``<job>-worker-<index>``."""

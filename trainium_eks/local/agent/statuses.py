@@ -6,8 +6,6 @@ from typing import Any
 
 from trainium_eks.local.spec.known import Body, Unmet
 
-_EPOCH = 0.0
-
 
 def status(
     pod: Body,

@@ -15,7 +15,6 @@ from trainium_eks.observe.series.gangs import resource_label
 from trainium_eks.observe.series.scraping import NODE_LABELS, POD_LABELS
 
 _GANG = ("namespace", "podgroup", "job_name", "queue")
-_SENT = "prometheus_remote_storage_queue"
 _REMOTE = ("remote_name", "url")
 _QUEUE = ("queue_name",)
 _QUEUE_RESOURCE = ("queue_name", "resource")

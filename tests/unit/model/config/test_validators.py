@@ -28,7 +28,6 @@ from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import ConfigModel, ConfigModelError, read
 from trainium_eks.model.validation.problems import Problem, Severity
 
-PIN = "v1.0.0-eksbuild.1"
 NEURON, EFA = "aws.amazon.com/neuron", "vpc.amazonaws.com/efa"
 POOL = {NEURON: 64, EFA: 32}
 
