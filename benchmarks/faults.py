@@ -1,11 +1,11 @@
 """Whether the goodput model says what a job that is killed again and again really gets done.
 
 Run by hand on an idle machine, for about a quarter of an hour: ``python benchmarks/faults.py``. It brings up a local
-cloud of its own with a real Volcano and runs gradient-sum on two nodes, whose checkpoints each take a fixed time. One
-job measures a step, a checkpoint and a restart. A second one saves as often as the model says, and ``kill -9`` hits one
-of its ranks at seeded times. Its useful share is the steps that were kept, times what a step takes, over the time that
-passed; the model is told what the first job measured, and nothing of the second. Exit code 1 when they are more than
-5 % apart.
+cloud for itself with a real Volcano and runs gradient-sum on two nodes, whose checkpoints each take a fixed time. One
+job measures a step, a checkpoint and a restart. A second one saves as often as the model says, and ``kill -9`` hits
+one of its ranks at seeded times. Its useful share is the steps that were kept, times what a step takes, over the time
+that passed; the model is told what the first job measured, and nothing of the second. Exit code 1 when they are more
+than 5 % apart.
 """
 
 import argparse

@@ -16,12 +16,12 @@ config:
     R06: {reason: torn down every night, expires: 2027-03-31}
 ```
 
-A stale waiver fails the plan, too: one that has expired, that ends more than a year ahead, or whose rule passes or
-does not apply. `docs/policy.md` says how the same rules run as a policy pack of Pulumi.
+A stale waiver fails the plan, too: an expired waiver, a waiver that ends more than a year ahead, or a waiver of a rule
+that passes or does not apply. `docs/policy.md` says how the same rules run as a policy pack of Pulumi.
 
 A rule that finds no resource to judge does not apply; it does not pass. A rule that is independent of a judge of the
-config makes the same demand of what the program registers, whoever wrote it: of foreign programs and of resources made
-beside the components, too.
+config makes the same demand of all registered resources: of foreign programs and of resources made beside the
+components, too.
 
 This page is generated (`python -m trainium_eks.plan.rules > docs/rules.md`).
 """
