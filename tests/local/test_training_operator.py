@@ -24,8 +24,8 @@ SUM = ("train", "--kind", "pytorchjob", "--example", "gradient-sum", "--image", 
 
 WAITS_TO_BE_KILLED = """
 import os, pathlib, time
-from trainium_workloads import reduction
-gang = reduction.join()
+from trainium_workloads import allreduce
+gang = allreduce.join()
 output = pathlib.Path(os.environ["TRN_OUTPUT_DIR"])
 output.mkdir(parents=True, exist_ok=True)
 starts = len([*output.glob(f"{gang.rank}-*")]) + 1
