@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.control_plane import kubelet, pki, processes, programs
 from trainium_eks.local.control_plane.flags import HOST, commands
@@ -75,7 +74,7 @@ class Attempt:
 
         Raises:
             PortTakenError: another program has just taken a port; the next attempt chooses another port.
-            ClusterError: a process ends at its start, the time limit has passed, or the state cannot be written.
+            LocalCloudError: a process ends at its start, the time limit has passed, or the state cannot be written.
         """
         self._prepare_directory()
         if pki.ensure(self._paths, self._service_range):
@@ -216,7 +215,7 @@ class Attempt:
                     "\nIf its data is damaged: `trn local down` removes it, and the next `up` makes the stack again."
                 )
             taken = any(not is_free(port) for each, port in settings.ports.items() if each.startswith(name))
-            raise (PortTakenError if taken and "address already in use" in told else ClusterError)(message)
+            raise (PortTakenError if taken and "address already in use" in told else LocalCloudError)(message)
 
     def _give_up(self, what: str) -> None:
         running = {each.name for each in processes.running(self._paths)}
