@@ -123,8 +123,9 @@ docs: $(VENV)/.runtime ## Regenerate Pulumi.yaml's config, docs/config.md, docs/
 dashboards: $(VENV)/.dev ## Rewrite the JSON of Grafana's dashboards from their source in trainium_eks/observe/dashboards/source
 	@$(BIN)/python -m trainium_eks.observe.dashboards.source
 
-golden: $(VENV)/.runtime ## Rewrite the golden plans (URNs, inputs that force a replacement, edges, options) and show what changed
+golden: $(VENV)/.runtime ## Rewrite the golden plans (URNs, inputs that force a replacement, edges, options) and comments; show what changed
 	@PYTHONPATH=. $(BIN)/python tests/golden.py
+	@PYTHONPATH=.:tests $(BIN)/python tests/review_cases.py
 
 check: $(VENV)/.local ## Ask AWS whether an `up` of STACK would get what it needs; reads only
 	@$(BIN)/python -m trainium_eks.cli check --stack $(STACK) $(ARGS)

@@ -1,5 +1,5 @@
 """Writes the pages of ``docs/components`` from the components, their args and the examples, ``docs/alerts.md`` from the
-pages of alerts, the table of packages in CONTRIBUTING.md, the options of ``trn train``, the checked modules of the AWS
+pages of alerts, the tree of folders in CONTRIBUTING.md, the options of ``trn train``, the checked modules of the AWS
 SDK in pyproject.toml, and ``docs/plan.svg``.
 
 python docs/generate.py             writes the pages
@@ -13,6 +13,7 @@ import io
 import itertools
 import re
 import sys
+import textwrap
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,9 +41,25 @@ ALERTS = ROOT / "docs" / "alerts.md"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 TRAINING = ROOT / "docs" / "training-jobs.md"
 PYPROJECT = ROOT / "pyproject.toml"
-_OTHER_ROOMS = ("components/__init__.py", "workloads/trainium_workloads/__init__.py",
-                "policy/__main__.py", "policy/scan/__init__.py", "tests/engine/simulated_aws/__init__.py")  # fmt: skip
-_ROOMS = re.compile(r"(<!-- rooms:begin[^\n]*\n).*?(<!-- rooms:end)", re.DOTALL)
+_PACKAGES = (
+    "__main__.py", "components/__init__.py", "trainium_eks/__init__.py", "trainium_eks/*/__init__.py",
+    "trainium_eks/*/*/__init__.py", "trainium_eks/testing.py", "workloads/trainium_workloads/__init__.py",
+    "policy/__main__.py", "policy/scan/__init__.py", "tests/engine/simulated_aws/__init__.py",
+)  # fmt: skip
+_OTHER_FOLDERS = {
+    "benchmarks": "Measurements of the trainings and of recovery from faults",
+    "charts": "Helm charts of our own, where upstream has none",
+    "docs": "Pages for readers, the decisions, and the sources of generated pages",
+    "examples": "A program for each component",
+    "tests": "Data and helpers of the tests",
+    "tests/engine": "Tests with a real Pulumi engine; skipped without the Pulumi CLI",
+    "tests/local": "Tests with a real control plane on this machine",
+    "tests/unit": "All other tests, in the folders of the code",
+    "tests/workloads": "Tests of the trainings, in PyTorch",
+    "workloads": "Code and image of a job's containers",
+}
+"""Folders that are no package, with their descriptions."""
+_TREE = re.compile(r"(<!-- folders:begin[^\n]*\n).*?(<!-- folders:end)", re.DOTALL)
 _OPTIONS = re.compile(r"(<!-- options:begin[^\n]*\n).*?(<!-- options:end)", re.DOTALL)
 _AWS_MODULES = re.compile(r"(# aws modules:begin[^\n]*\n).*?( *# aws modules:end)", re.DOTALL)
 
@@ -96,20 +113,25 @@ def pages() -> dict[Path, str]:
     return {FOLDER / f"{name}.md": page(name) for name in names()} | {
         FOLDER / "README.md": index(),
         ALERTS: runbook.collected(),
-        CONTRIBUTING: _ROOMS.sub(lambda marks: f"{marks[1]}{rooms()}\n{marks[2]}", CONTRIBUTING.read_text()),
+        CONTRIBUTING: _TREE.sub(lambda marks: f"{marks[1]}{folders()}\n{marks[2]}", CONTRIBUTING.read_text()),
         TRAINING: _OPTIONS.sub(lambda marks: f"{marks[1]}{train_options()}\n{marks[2]}", TRAINING.read_text()),
         PYPROJECT: _AWS_MODULES.sub(lambda marks: f"{marks[1]}{aws_modules()}{marks[2]}", PYPROJECT.read_text()),
     }
 
 
-def rooms() -> str:
-    """The table of packages, each with the first sentence of its docstring."""
-    folders = [*sorted((ROOT / "trainium_eks").glob("*/__init__.py")), *(ROOT / name for name in _OTHER_ROOMS)]
-    rows = []
-    for file in folders:
+def folders() -> str:
+    """Return the tree of folders, each with the first sentence of its docstring or of :data:`_OTHER_FOLDERS`."""
+    about = dict(_OTHER_FOLDERS)
+    for file in (file for pattern in _PACKAGES for file in ROOT.glob(pattern)):
+        path = file.parent if file.stem in ("__init__", "__main__") and file.parent != ROOT else file
         doc = ast.get_docstring(ast.parse(file.read_text())) or ""
-        rows.append((f"`{file.parent.relative_to(ROOT)}`", _markdown(doc.split("\n\n")[0])))
-    return _table(("folder", "what"), rows)
+        about[str(path.relative_to(ROOT))] = re.split(r"\.(?:\s|$)", _markdown(doc), maxsplit=1)[0]
+    lines = []
+    for path in sorted(map(Path, about)):
+        shown = f"{'  ' * (len(path.parts) - 1)}{path.name}{'' if path.suffix else '/'}"
+        wrapped = textwrap.wrap(about[str(path)], 95)
+        lines += [f"{start:<24} {text}" for start, text in zip([shown, *[""] * len(wrapped)], wrapped, strict=False)]
+    return "\n".join(["```text", *lines, "```"])
 
 
 def train_options() -> str:

@@ -1,8 +1,7 @@
 """Pull requests on the three environments, and the comments that they get.
 
-Each case is a real edit of a stack's config, recorded before and after. To rewrite
-``tests/unit/operate/review/golden``, and to see what changed:
-``PYTHONPATH=.:tests python tests/review_cases.py``. Read the difference as its reviewers would,
+Each case is a real edit of a stack's config, recorded before and after. ``make golden`` rewrites
+``tests/unit/operate/review/golden`` and names the comments that changed. Read the difference as its reviewers would,
 then commit it.
 """
 

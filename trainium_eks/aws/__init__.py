@@ -1,1 +1,1 @@
-"""Sessions of boto3, and look-ups in AWS shared by several rooms."""
+"""Sessions of boto3, and look-ups in AWS that several folders share."""

@@ -1,1 +1,1 @@
-"""Jobs: the model of a training job, and the Kubernetes objects made from it. Imports no pulumi."""
+"""A job from its request to its end: its objects, its submission, its data and images. Imports no pulumi."""

@@ -149,8 +149,8 @@ def test_an_input_that_the_type_does_not_take_is_named(clouds: Clouds) -> None:
 
 
 def test_a_type_without_answers_is_refused(clouds: Clouds) -> None:
-    with pytest.raises(InvalidInputs, match="aws:sns/topic:Topic"):
-        clouds.provider().check("aws:sns/topic:Topic", {"name": "x"})
+    with pytest.raises(InvalidInputs, match="aws:ivs/channel:Channel"):
+        clouds.provider().check("aws:ivs/channel:Channel", {"name": "x"})
 
 
 # --- diff ---------------------------------------------------------------------------------------------------------

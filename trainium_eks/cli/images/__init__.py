@@ -1,1 +1,1 @@
-"""``trn image``."""
+"""Commands about images (``trn image``)."""

@@ -1,1 +1,1 @@
-"""``trn local``."""
+"""Commands of the local cloud (``trn local``)."""

@@ -14,7 +14,7 @@ from trainium_eks.model.config.schema import Kind, kind_of, rows
 from trainium_eks.model.config.stack_config import StackConfig, load, validate
 from trainium_eks.model.validation import limits
 from trainium_eks.model.validation.config_model import ConfigModel, ConfigModelError
-from trainium_eks.model.validation.limits import Bounds, Choices
+from trainium_eks.model.validation.limits import Bounds, Choices, Length
 from trainium_eks.model.validation.problems import Severity, config_path, describe
 
 GROUP: dict[str, Any] = {
@@ -205,7 +205,8 @@ def another(spec: type[ConfigModel], name: str) -> Any:
     """Return a value of a field that is within its limits and not its default.
 
     Raises:
-        LookupError: for text with a form, lists and mappings: give a value in :data:`GIVEN`.
+        LookupError: for text with a form (a bound of its length is none), lists and mappings: give a value in
+            :data:`GIVEN`.
     """
     own, annotation = limits.declared(spec)[name]
     default = spec.model_fields[name].default
@@ -217,6 +218,8 @@ def another(spec: type[ConfigModel], name: str) -> Any:
         return {}
     if kind_of(annotation) is Kind.BOOLEAN:
         words = [True, False]
+    elif any(isinstance(limit, Length) for limit in own):
+        words = ["text"]
     elif kind_of(annotation) in (Kind.INTEGER, Kind.NUMBER):
         numbers = [limit.low for limit in own if isinstance(limit, Bounds)] or [0]
         near = [*([default] if isinstance(default, int | float) else []), *numbers]

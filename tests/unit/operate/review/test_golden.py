@@ -1,4 +1,4 @@
-"""The comments of real edits, letter by letter. ``PYTHONPATH=.:tests python tests/review_cases.py`` rewrites them."""
+"""The comments of real edits, letter by letter. ``make golden`` rewrites them."""
 
 import pytest
 import review_cases

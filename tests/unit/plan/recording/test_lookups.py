@@ -163,15 +163,15 @@ def test_outputs_of_another_stack_are_unknown_unless_given(record: Record) -> No
 
 def test_unknown_types_are_echoed_and_named(record: Record) -> None:
     def program() -> None:
-        queue = aws.sns.Topic("q", name="jobs", tags={"a": "b"})
+        queue = aws.ivs.Channel("q", name="jobs", tags={"a": "b"})
         pulumi.export("name", queue.name)
         pulumi.export("arn", queue.arn.apply(lambda arn: arn.split(":")[-1]))
-        aws.sns.Topic("dead", name=queue.arn)
+        aws.ivs.Channel("dead", name=queue.arn)
 
     graph = record(program, assumptions=NONE)
-    assert [found.inputs.get("name") for found in graph.of_type("aws:sns/topic:Topic")] == [UNKNOWN, "jobs"]
+    assert [found.inputs.get("name") for found in graph.of_type("aws:ivs/channel:Channel")] == [UNKNOWN, "jobs"]
     assert graph.outputs == {"name": "jobs", "arn": UNKNOWN}
-    assert graph.unjudged == ("aws:sns/topic:Topic",)
+    assert graph.unjudged == ("aws:ivs/channel:Channel",)
 
 
 def test_what_another_process_builds_is_said_to_be_missing(record: Record) -> None:

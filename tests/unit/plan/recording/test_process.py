@@ -180,8 +180,8 @@ def test_a_syntax_error_and_a_missing_module_are_the_programs_failures(tmp_path:
 
 
 def test_what_cannot_be_recorded_fails_with_its_place(tmp_path: Path) -> None:
-    program = 'import pulumi_aws as aws\naws.sns.Topic("q")\n'
-    with pytest.raises(ProgramFailed, match=r"aws:sns/topic:Topic.*\(__main__\.py:2\)") as caught:
+    program = 'import pulumi_aws as aws\naws.ivs.Channel("q")\n'
+    with pytest.raises(ProgramFailed, match=r"aws:ivs/channel:Channel.*\(__main__\.py:2\)") as caught:
         record(project(tmp_path, program), "dev")
     assert caught.value.traceback == ""
 

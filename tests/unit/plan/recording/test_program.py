@@ -229,8 +229,8 @@ def test_a_look_up_is_refused_by_its_token(record: Record, program: Callable[[],
 
 
 def test_an_unknown_type_is_refused_with_the_file_to_extend(record: Record) -> None:
-    with pytest.raises(RecordingError, match=r"aws:sns/topic:Topic.*trainium_eks/plan/resource_types"):
-        record(lambda: aws.sns.Topic("q"))
+    with pytest.raises(RecordingError, match=r"aws:ivs/channel:Channel.*trainium_eks/plan/resource_types"):
+        record(lambda: aws.ivs.Channel("q"))
 
 
 def test_a_component_of_another_process_is_refused(record: Record) -> None:
@@ -326,7 +326,7 @@ def test_the_programs_own_error_comes_out_as_it_is(record: Record) -> None:
 def test_nothing_is_left_behind_for_the_next_recording(record: Record) -> None:
     before = (pulumi.get_stack(), pulumi.get_project(), pulumi.runtime.get_root_resource())
     with pytest.raises(RecordingError):
-        record(lambda: aws.sns.Topic("q"), dry_run=True, config={"region": "x"})
+        record(lambda: aws.ivs.Channel("q"), dry_run=True, config={"region": "x"})
     assert (pulumi.get_stack(), pulumi.get_project(), pulumi.runtime.get_root_resource()) == before
     graph = record(lambda: pulumi.export("region", pulumi.Config().get("region") or "none"))
     assert graph.outputs == {"region": "none"}

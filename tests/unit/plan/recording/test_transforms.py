@@ -194,8 +194,8 @@ def test_a_failure_elsewhere_does_not_wait_for_a_transform(record: Record) -> No
 
     def program() -> None:
         aws.ec2.Eip("waits", opts=pulumi.ResourceOptions(transforms=[never]))
-        aws.sns.Topic("unknown")
+        aws.ivs.Channel("unknown")
 
     # It would end by its time otherwise, with another error.
-    with pytest.raises(RecordingError, match="aws:sns/topic:Topic"):
+    with pytest.raises(RecordingError, match="aws:ivs/channel:Channel"):
         record(program, timeout_seconds=SECONDS)

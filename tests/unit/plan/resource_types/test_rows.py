@@ -76,7 +76,7 @@ def test_a_kind_without_a_row_is_an_object_of_the_api_server() -> None:
 
 
 @pytest.mark.parametrize(
-    "token", ["random:index/randomId:RandomId", "trainium-eks:index:Network", "aws:sns/topic:Topic"]
+    "token", ["random:index/randomId:RandomId", "trainium-eks:index:Network", "aws:ivs/channel:Channel"]
 )
 def test_a_type_of_which_nothing_is_known_has_no_row(token: str) -> None:
     assert registry.find(token) is None
@@ -84,8 +84,8 @@ def test_a_type_of_which_nothing_is_known_has_no_row(token: str) -> None:
 
 def test_the_price_of_an_unknown_type_is_unknown_and_not_nothing() -> None:
     build = Builder()
-    build.add("aws:sns/topic:Topic", "jobs")
-    assert cost.estimate(build.graph()).unknown == ("aws:sns/topic:Topic",)
+    build.add("aws:ivs/channel:Channel", "jobs")
+    assert cost.estimate(build.graph()).unknown == ("aws:ivs/channel:Channel",)
 
 
 # --- true ---------------------------------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ def test_a_resources_own_region_wins_over_the_default() -> None:
 
 
 def test_an_unknown_type_is_an_error() -> None:
-    assert not known("aws:sns/topic:Topic")
+    assert not known("aws:ivs/channel:Channel")
     assert not known("random:index/randomId:RandomId")
     assert not known("pulumi:providers:gcp")
     with pytest.raises(SimulationError, match="random:index/randomId:RandomId"):
