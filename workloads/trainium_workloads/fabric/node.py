@@ -1,0 +1,266 @@
+"""Checks of one node: devices, EFA interfaces, lockable memory, the shared volume. Standard library alone."""
+
+import json
+import os
+import re
+import resource
+import shutil
+import socket
+import statistics
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+TOOL_SECONDS = 60.0
+"""Longest run of a tool that lists devices: a broken driver hangs."""
+BENCHMARK_SECONDS = 1200.0
+"""Longest run of nccom-test or of nccl-tests, for one collective."""
+_PLACES = ("/opt/aws/neuron/bin", "/opt/amazon/efa/bin", "/usr/bin", "/usr/local/bin")
+_PROBE_FILES = 200
+"""Empty files of the metadata test."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Result of one check."""
+
+    check: str
+    """Kind of the check, by which ``trn verify`` knows the remedy: ``devices``, ``efa``, ``memlock``, …"""
+    ok: bool
+    detail: str
+    """Finding in words, with the expectation where it differs."""
+    node: int | None = None
+    """Number of the node; None for the gang."""
+
+
+class ToolError(Exception):
+    """A tool that is missing, fails, or does not end; the message has its name."""
+
+
+def node_name() -> str:
+    """Return the name of the pod, which is its host name."""
+    return os.environ.get("HOSTNAME") or socket.gethostname()
+
+
+def inspect(expected: Mapping[str, Any], number: int) -> list[Finding]:
+    """Return the findings about a node's hardware.
+
+    Args:
+        expected: ``devices`` with ``deviceTool`` (``neuron-ls``, ``nvidia-smi``), ``efa`` (interfaces), ``memlock``
+            (whether memory must be lockable without limit). A missing key leaves the check out.
+        number: of the node.
+    """
+    found = []
+    if wanted := expected.get("devices"):
+        tool = str(expected["deviceTool"])
+        found.append(_counted("devices", tool, _devices, wanted, number))
+    if wanted := expected.get("efa"):
+        found.append(_counted("efa", "fi_info", efa_interfaces, wanted, number))
+    if expected.get("memlock"):
+        limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+        free = limit == resource.RLIM_INFINITY
+        said = "unlimited" if free else f"{limit / 1024:.0f} KiB, must be unlimited for EFA"
+        found.append(Finding("memlock", free, f"lockable memory: {said}", number))
+    return found
+
+
+def _counted(check: str, tool: str, count: Any, wanted: int, number: int) -> Finding:
+    try:
+        has = count(tool)
+    except ToolError as error:
+        return Finding(check, False, str(error), number)
+    expectation = "" if has == wanted else f", must be {wanted}"
+    return Finding(check, has == wanted, f"{tool} shows {has}{expectation}", number)
+
+
+def _devices(tool: str) -> int:
+    return neuron_devices(tool) if tool == "neuron-ls" else nvidia_devices(tool)
+
+
+def neuron_devices(tool: str = "neuron-ls") -> int:
+    """Return the number of devices that ``neuron-ls`` lists.
+
+    Raises:
+        ToolError: it cannot be run, or prints no list.
+    """
+    text = run_tool([tool, "--json-output"])
+    try:
+        listed = json.loads(text)
+    except ValueError:
+        raise ToolError(f"{tool} printed no JSON: {_first_line(text)}") from None
+    if not isinstance(listed, list):
+        raise ToolError(f"{tool} printed no list of devices: {_first_line(text)}")
+    return len(listed)
+
+
+def nvidia_devices(tool: str = "nvidia-smi") -> int:
+    """Return the number of GPUs that ``nvidia-smi`` lists.
+
+    Raises:
+        ToolError: it cannot be run.
+    """
+    return len(re.findall(r"^GPU \d+:", run_tool([tool, "-L"]), re.MULTILINE))
+
+
+def efa_interfaces(tool: str = "fi_info") -> int:
+    """Return the number of EFA interfaces that libfabric shows: each has a domain ``<device>-rdm``.
+
+    Raises:
+        ToolError: it cannot be run; it also fails where it finds none.
+    """
+    text = run_tool([tool, "-p", "efa"])
+    return len(set(re.findall(r"^\s*domain:\s*(\S+)-rdm\s*$", text, re.MULTILINE)))
+
+
+def run_tool(command: Sequence[str], seconds: float = TOOL_SECONDS) -> str:
+    """Return the standard output of a program.
+
+    Raises:
+        ToolError: missing, failed, or not done in time.
+    """
+    tool = command[0]
+    path = shutil.which(tool) or shutil.which(tool, path=os.pathsep.join(_PLACES))
+    if path is None:
+        raise ToolError(f"{tool} is not in the image")
+    try:
+        ended = subprocess.run(
+            [path, *command[1:]], capture_output=True, text=True, timeout=seconds, check=False, errors="replace"
+        )
+    except subprocess.TimeoutExpired:
+        raise ToolError(f"{tool} did not end within {seconds:.0f} s") from None
+    except OSError as error:
+        raise ToolError(f"{tool} cannot be run: {error}") from None
+    if ended.returncode:
+        raise ToolError(f"{tool} failed ({ended.returncode}): {_first_line(ended.stderr or ended.stdout)}")
+    return ended.stdout
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip()[:200] for line in text.splitlines() if line.strip()), "no output")
+
+
+def probe_storage(directory: Path, size: int, name: str) -> dict[str, float]:
+    """Return throughput and metadata rate of a directory: ``writeMBs``, ``readMBs`` (10^6 bytes a second) and
+    ``filesPerSecond`` (files made, looked at and deleted).
+
+    Args:
+        directory: on the shared volume.
+        size: bytes to write and read.
+        name: of this node's probe, beside the probes of other nodes; nothing of it stays.
+
+    Raises:
+        OSError: the volume refuses.
+    """
+    place = directory / f".probe-{name}"
+    place.mkdir(parents=True)
+    try:
+        block, file = os.urandom(1 << 20), place / "data"
+        blocks = max(size >> 20, 1)
+        begun = time.monotonic()
+        with file.open("wb") as out:
+            for _ in range(blocks):
+                out.write(block)
+            out.flush()
+            os.fsync(out.fileno())
+            written = time.monotonic() - begun
+            os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # or reading would measure memory
+        begun = time.monotonic()
+        with file.open("rb") as back:
+            while back.read(1 << 20):
+                pass
+        read = time.monotonic() - begun
+        begun = time.monotonic()
+        for number in range(_PROBE_FILES):
+            (place / str(number)).touch()
+        for number in range(_PROBE_FILES):
+            (place / str(number)).stat()
+            (place / str(number)).unlink()
+        files = time.monotonic() - begun
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    megabytes = blocks * (1 << 20) / 1e6
+    return {"writeMBs": megabytes / written, "readMBs": megabytes / read, "filesPerSecond": _PROBE_FILES / files}
+
+
+def mount_type(path: Path, mounts: Path = Path("/proc/self/mounts")) -> str:
+    """Return the type of the file system mounted at a path (``lustre``); empty where nothing is mounted there."""
+    for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
+        _, point, kind, *_ = [*line.split(), "", "", ""]
+        if point == str(path):
+            return kind
+    return ""
+
+
+TOOLS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    # Neuron documentation, nccom-test user guide: sizes, factor, ranks, then the operation.
+    "nccom-test": {
+        operation: ("nccom-test", "-r", "{devices}", "-b", "8", "-e", "1GB", "-f", "8", "-d", "fp32", word)
+        for operation, word in (("all-reduce", "allr"), ("all-gather", "allg"), ("reduce-scatter", "redsct"))
+    },
+    # README of nccl-tests: one process with all GPUs of the node.
+    "nccl-tests": {
+        operation: (program, "-b", "8", "-e", "1G", "-f", "8", "-g", "{devices}")
+        for operation, program in (
+            ("all-reduce", "all_reduce_perf"),
+            ("all-gather", "all_gather_perf"),
+            ("reduce-scatter", "reduce_scatter_perf"),
+        )
+    },
+}
+"""Benchmarks of a node's own links, by name: operation to command."""
+
+
+def run_benchmark(tool: str, devices: int) -> dict[str, float]:
+    """Return the bus bandwidth within this node, GB/s at the largest size, by operation.
+
+    Raises:
+        ToolError: one cannot be run, fails, prints no table, or reports wrong results.
+    """
+    found = {}
+    for operation, command in TOOLS[tool].items():
+        words = [word.format(devices=devices) for word in command]
+        rows = benchmark_rows(run_tool(words, BENCHMARK_SECONDS), words[0])
+        found[operation] = rows[max(rows)]
+    return found
+
+
+def benchmark_rows(text: str, tool: str) -> dict[int, float]:
+    """Return the table of nccom-test or nccl-tests: size in bytes to bus bandwidth in GB/s (out of place).
+
+    Raises:
+        ToolError: there is no table, or nccl-tests counted wrong results.
+    """
+    rows: dict[int, float] = {}
+    place = wrong = None
+    for line in text.splitlines():
+        words = line.replace("#wrong", "wrong").strip("# ").split()
+        if words and words[0].startswith("size") and any(word.startswith("busbw") for word in words):
+            place = next(index for index, word in enumerate(words) if word.startswith("busbw"))
+            wrong = words.index("wrong") if "wrong" in words else None
+        elif place is not None and len(words) > place and words[0].isdecimal():
+            rows[int(words[0])] = float(words[place])
+            if wrong is not None and words[wrong] not in ("0", "N/A"):
+                raise ToolError(f"{tool} counts {words[wrong]} wrong results at {words[0]} bytes")
+    if not rows:
+        raise ToolError(f"{tool} printed no table: {_first_line(text)}")
+    return rows
+
+
+def compare_nodes(figures: Mapping[int, Mapping[str, float]], tool: str) -> list[Finding]:
+    """Return a finding for each node's benchmark: it must reach half of the median of all nodes.
+
+    Args:
+        figures: by node, as :func:`run_benchmark` returns them.
+        tool: name of the benchmark.
+    """
+    found = []
+    for node, own in figures.items():
+        medians = {name: statistics.median(each[name] for each in figures.values()) for name in own}
+        slow = [name for name, value in own.items() if value < medians[name] / 2]
+        said = ", ".join(f"{name} {value:.1f} GB/s" for name, value in own.items())
+        less = f"; less than half of other nodes': {', '.join(slow)}" if slow else ""
+        found.append(Finding("benchmark", not slow, f"{tool} within the node: {said}{less}", node))
+    return found
