@@ -261,8 +261,21 @@ def deploy(
     raise typer.Exit(command.record_and_run(operation.value, stack, directory, arguments or []))
 
 
+class Benchmark(StrEnum):
+    """Benchmark of `trn verify --fabric --tool`."""
+
+    nccom_test = "nccom-test"
+    nccl_tests = "nccl-tests"
+
+
+_FABRIC = "Fabric test"
+
+
 @app.command(example="trn verify --stack local --wait 60")
 def verify(
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="With --fabric: further arguments of its script, after --.")
+    ] = None,
     stack: Stack = "",
     outputs: Annotated[
         Path | None,
@@ -274,6 +287,34 @@ def verify(
     wait: Annotated[
         float, typer.Option("--wait", min=0, metavar="SECONDS", help="Repeat until nothing fails, at most this long.")
     ] = 0,
+    fabric: Annotated[
+        bool,
+        typer.Option(
+            "--fabric", help="Test nodes, network and storage by a gang (docs/fabric.md).", rich_help_panel=_FABRIC
+        ),
+    ] = False,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", "-g", help="Node group; default: each that has nodes.", rich_help_panel=_FABRIC),
+    ] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option("--nodes", "-N", min=1, help="Of the gang; default: the group's size.", rich_help_panel=_FABRIC),
+    ] = None,
+    against: Annotated[
+        str,
+        typer.Option(
+            "--against", metavar="last|FILE", help="Compare with the last good report.", rich_help_panel=_FABRIC
+        ),
+    ] = "",
+    tool: Annotated[
+        Benchmark | None,
+        typer.Option("--tool", help="Run it within each node instead.", rich_help_panel=_FABRIC),
+    ] = None,
+    image: Annotated[str | None, typer.Option("--image", help="As of `trn train`.", rich_help_panel=_FABRIC)] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="Of the gang.", rich_help_panel=_FABRIC)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
     no_color: Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")] = False,
     directory: Directory = None,
@@ -282,6 +323,16 @@ def verify(
 
     Exit code: 0 when nothing failed; 1 when something did or the cluster cannot be reached; 2 for wrong usage.
     """
+    if fabric:
+        from trainium_eks.cli.jobs.submit import fabric as test
+        from trainium_eks.cli.shared.cluster_options import ClusterOptions
+
+        cluster = ClusterOptions(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
+        chosen = tool.value if tool else None
+        options = test.FabricOptions(group, nodes, image, against, chosen, tuple(arguments or ()))
+        raise typer.Exit(test.run(options, cluster))
+    if arguments or any((group, nodes, against, tool, image, namespace)):
+        raise typer.BadParameter("options of the fabric test go with --fabric", param_hint="--fabric")
     from trainium_eks.cli.environment.check import verify as command
 
     asked = command.VerifyOptions(

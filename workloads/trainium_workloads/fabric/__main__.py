@@ -16,7 +16,7 @@ from typing import Any
 from trainium_workloads.fabric import node, report
 from trainium_workloads.fabric.board import Board, hold_sigterm
 from trainium_workloads.fabric.collectives import OPERATIONS, SIZES, Collectives, Floor, Measured, WrongResult
-from trainium_workloads.fabric.hunt import judge, rounds
+from trainium_workloads.fabric.hunt import Pair, judge, rounds
 from trainium_workloads.fabric.node import TOOLS, Finding
 from trainium_workloads.fabric.report import Report
 from trainium_workloads.training import backends
@@ -56,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
         "--backend", choices=("cpu", "cuda", "xla", "neuron"), default=os.environ.get("TRN_BACKEND", "cpu")
     )
     parser.add_argument("--expect", default="{}", metavar="JSON", help="what each node must show, and the floors")
-    parser.add_argument("--reports", type=Path, default=os.environ.get("TRN_OUTPUT_DIR", "output"), metavar="DIR")
+    parser.add_argument("--reports", type=Path, default=_reports(), metavar="DIR", help="default: %(default)s")
     parser.add_argument("--label", default="gang", help="name of the node group; reports of one label are compared")
     parser.add_argument("--max-bytes", type=int, default=SIZES[-1], help="largest collective; default: 1 GiB")
     parser.add_argument("--probe-bytes", type=int, default=256 << 20, help="file of the storage test; default: 256 MiB")
@@ -73,6 +73,12 @@ def _parser() -> argparse.ArgumentParser:
         "--inject", type=_fault, action="append", default=[], metavar="slow|dead|hang:RANK", help="self-test: a fault"
     )
     return parser
+
+
+def _reports() -> Path:
+    """Return the directory beside the output of the volume's jobs, which each run finds again."""
+    output = os.environ.get("TRN_OUTPUT_DIR")
+    return Path(output).parent / "fabric-reports" if output else Path("fabric-reports")
 
 
 def _fault(text: str) -> tuple[str, int]:
@@ -176,7 +182,7 @@ class _Rank:
     def _hunt(self, collectives: Collectives, size: int) -> list[Finding]:
         """Test pairs of nodes, and return the findings about them."""
         assert self._floor is not None
-        seconds = {}
+        seconds: dict[Pair, float] = {}
         for number, pairs in enumerate(rounds(self._nodes), start=1):
             self._enter(f"round {number} of pairs of nodes")
             seconds |= collectives.measure_pairs(pairs, size)

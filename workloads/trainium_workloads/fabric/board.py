@@ -18,12 +18,14 @@ from pathlib import Path
 import torch.distributed as dist
 
 from trainium_workloads.fabric.node import Finding
-from trainium_workloads.training.refusal import FILE
+from trainium_workloads.training.refusal import EXIT_CODE, FILE
 
 BEAT_SECONDS = 0.5
 _JUDGEMENT_SECONDS = 25.0
 """Longest wait for rank 0's judgement after SIGTERM: launchers kill after 30 s."""
 _FAREWELL_SECONDS = 10.0
+_DEPUTY_SECONDS = 5.0
+"""Time for the deputy's report: the first rank that fails makes its launcher end the others."""
 _STORE_SECONDS = 60.0
 
 Conclude = Callable[[list[Finding]], int]
@@ -210,11 +212,12 @@ class Board:
         """End where the store is gone, and so rank 0, which keeps it; its deputy writes the report."""
         if self._rank == 0:
             return  # the store of this very process is closing
-        code = 1
         if self._rank == self._deputy:
             said = f"rank 0 on node 0 is gone: it keeps no connection since {self._name}"
-            code = self._conclude([Finding("dead-rank", False, said, 0)])
-        self._leave(code)
+            self._conclude([Finding("dead-rank", False, said, 0)])
+        else:
+            time.sleep(_DEPUTY_SECONDS)
+        self._leave(EXIT_CODE)
 
     def _leave(self, code: int) -> None:
         """End the process, whatever its other threads hang in."""

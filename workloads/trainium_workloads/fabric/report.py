@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import os
 import sys
 import time
@@ -132,8 +133,8 @@ def check_storage(
     """Return a node's findings about the shared volume, and its figures.
 
     Args:
-        expected: ``mount`` (path) and ``type`` of a mount that must be there, both optional; ``writeMBs`` (of all
-            nodes together) and ``filesPerSecond`` (of each) as floors.
+        expected: ``mount`` (path) and ``type`` of a mount that must be there, both optional; as floors ``writeMBs`` of
+            all nodes together, of a node at most ``writeMBsPerNode``, and ``filesPerSecond`` of each.
         asked: options of the test.
         number: of the node.
         nodes: of the gang, which all write at the same time.
@@ -151,7 +152,7 @@ def check_storage(
         figures = probe_storage(Path(asked.reports), asked.probe_bytes, f"{asked.label}-{node_name()}-{number}")
     except OSError as error:
         return [*findings, Finding("mount", False, f"{asked.reports} takes no files: {error}", number)], {}
-    least = expected.get("writeMBs", 0.0) / nodes
+    least = min(expected.get("writeMBs", 0.0) / nodes, expected.get("writeMBsPerNode", math.inf))
     ok = figures["writeMBs"] >= least and figures["filesPerSecond"] >= expected.get("filesPerSecond", 0.0)
     said = (
         f"writes {figures['writeMBs']:.0f} MB/s, reads {figures['readMBs']:.0f} MB/s, "
@@ -179,6 +180,7 @@ def table(measured: list[Measured], findings: list[Finding]) -> str:
         row = f"{each.operation:<16}{size_text(each.size):>10}{figures}"
         lines.append(row if each.ok else f"{row}  SLOW")
     for found in findings:
-        where = "" if found.node is None else f"node {found.node}: "
+        said_there = found.node is None or f"node {found.node} " in found.detail
+        where = "" if said_there else f"node {found.node}: "
         lines.append(f"{'ok  ' if found.ok else 'FAIL'}  {where}{found.detail}")
     return "\n".join(lines if measured else lines[1:])

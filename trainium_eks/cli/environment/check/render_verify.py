@@ -43,13 +43,17 @@ def show(found: Verification, *, no_color: bool = False) -> None:
 def failures(found: Verification) -> RenderableType:
     """Return the failed checks, each with its remedy."""
     failed = [check for check in found.checks if check.status is CheckStatus.FAIL]
-    return Group(Text("Not as the stack says", "bold underline"), Padding(_table(failed), (0, 0, 0, 2), expand=False))
+    return Group(
+        Text("Not as the stack says", "bold underline"), Padding(checks_table(failed), (0, 0, 0, 2), expand=False)
+    )
 
 
 def _sections(found: Verification) -> Iterable[RenderableType]:
     yield _header(found)
     for section, checks in groupby(found.checks, key=lambda check: check.section):
-        yield Group(Text(_HEADINGS[section], "bold underline"), Padding(_table([*checks]), (0, 0, 0, 2), expand=False))
+        yield Group(
+            Text(_HEADINGS[section], "bold underline"), Padding(checks_table([*checks]), (0, 0, 0, 2), expand=False)
+        )
 
     reasons = {check.detail for check in found.checks if check.status is CheckStatus.NOT_INSTALLED}
     if long := sorted(reason for reason in reasons if shortened(reason) != reason):
@@ -67,7 +71,8 @@ def _header(found: Verification) -> RenderableType:
     return Group(*lines)
 
 
-def _table(checks: Sequence[Check]) -> Table:
+def checks_table(checks: Sequence[Check]) -> Table:
+    """Return the checks as a table: mark, subject, finding with its faults and remedy."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("mark")
     table.add_column("subject", overflow="fold", max_width=SUBJECT_WIDTH)

@@ -129,7 +129,7 @@ def _submit(prepared: Prepared, asked: TrainOptions, cluster: ClusterOptions, se
     try:
         submission.validate(session.api, prepared.objects, _say)
     except NoSuchKind:
-        raise Failure(FAILED, _nobody(job.form, session)) from None
+        raise Failure(FAILED, no_controller(job.form, session)) from None
     if asked.scale:
         scale.for_gang(session, prepared.group, job.nodes, _say)
     if asked.torchx:
@@ -232,7 +232,7 @@ def _size(job: TrainingJob) -> str:
     return f"{nodes} with {ranks}" + (" each" if job.nodes > 1 else "")
 
 
-def _nobody(form: Form, session: Session) -> str:
+def no_controller(form: Form, session: Session) -> str:
     """Return the message for a cluster without the controller that runs this kind of job."""
     if form == "volcano":
         return _no_volcano(session)

@@ -1,0 +1,58 @@
+"""The fabric test as a gang over gloo: a sound one, and one with an injected fault, which must be named."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gangs import Gang
+
+EXPECTED = {
+    "floor": {"gigabytes_per_second": 0.05, "latency_seconds": 0.25},
+    "storage": {"writeMBs": 0.1, "filesPerSecond": 1},
+}
+SMALL = ("--ranks-per-node", 1, "--max-bytes", 2 << 20, "--probe-bytes", 1 << 20, "--reports", "reports")
+QUICK = ("--silent-seconds", 5, "--stage-seconds", 20)
+
+
+def run_fabric(gang: Gang, *arguments: str, code: int, ranks: int = 4) -> dict[str, Any]:
+    """Run the gang; return the report that one of its ranks printed."""
+    expected = json.dumps(EXPECTED)
+    ended = gang(
+        "trainium_workloads.fabric",
+        "--expect",
+        expected,
+        *SMALL,
+        *QUICK,
+        *arguments,
+        ranks=ranks,
+        code=None,
+        seconds=240,
+    )
+    lines = [line for out in ended.out for line in out.splitlines() if line.startswith('{"fabric":')]
+    assert len(lines) == 1, ended
+    living = [each for each in ended.codes if each >= 0]
+    assert {*living} == {code}, ended
+    found: dict[str, Any] = json.loads(lines[0])["fabric"]
+    return found
+
+
+def failures(report: dict[str, Any]) -> set[tuple[str, int | None]]:
+    return {(each["check"], each["node"]) for each in report["findings"] if not each["ok"]}
+
+
+def test_a_slow_node_is_named_and_the_last_good_report_stays_for_comparison(gang: Gang, tmp_path: Path) -> None:
+    good = run_fabric(gang, code=0)
+    assert failures(good) == set()
+    assert {each["operation"] for each in good["collectives"]} == {"all-reduce", "all-gather", "reduce-scatter"}
+    slow = run_fabric(gang, "--inject", "slow:2", code=78)
+    assert failures(slow) == {("floor", None), ("slow-node", 2)}
+    assert slow["before"]["time"] == good["time"]
+    assert len(slow["pairs"]) == 6
+    written = [json.loads(path.read_text()) for path in (tmp_path / "reports" / "gang").glob("*.json")]
+    assert sorted(each["ok"] for each in written) == [False, True]
+
+
+@pytest.mark.parametrize(("fault", "named"), [("dead:1", ("dead-rank", 1)), ("dead:0", ("dead-rank", 0))])
+def test_a_dead_rank_is_named(gang: Gang, fault: str, named: tuple[str, int]) -> None:
+    assert failures(run_fabric(gang, "--inject", fault, code=78, ranks=3)) == {named}
