@@ -11,6 +11,8 @@ import yaml
 from local_project import ROOT, LocalProject
 from waiting import until
 
+from trainium_eks.local.images import images
+
 CONTROL_PLANE = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "trn-pod-agent"]
 
 # What runs besides where the machine can: the pods' network, the pods (the keeper of HyperNodes' is one) and Volcano.
@@ -154,6 +156,26 @@ def test_a_gang_trains_to_its_end(project: LocalProject) -> None:
     status = json.loads(project.trn("status", "gang", "--json").stdout)
     assert status["job"]["state"] == "Completed"
     assert [pod["status"]["phase"] for pod in project.get("local", "pods", "-n", "training")] == ["Succeeded"] * 2
+
+
+@pytest.mark.slow
+def test_the_fabric_test_names_a_dead_rank_after_a_good_run(project: LocalProject) -> None:
+    if "vc-scheduler" not in project.processes("local"):
+        pytest.skip("no Volcano on this machine: put its programs on PATH, or let it be built (docs/local-cloud.md)")
+    if images.find("torch") is None:
+        pytest.skip("no image local/torch on this machine: `trn local images make torch` makes it")
+    asked = ("verify", "--fabric", "--group", "trn1-32xl-ng1", "--nodes", "2", "--json", "--against", "last")
+    good = project.trn(*asked)
+    assert good.returncode == 0, good.stdout + good.stderr
+    (tested,) = json.loads(good.stdout)["groups"]
+    assert {each["status"] for each in tested["checks"]} == {"pass", "n/a"}
+    bad = project.trn(*asked, "--", "--inject", "dead:1")
+    assert bad.returncode == 1, bad.stdout + bad.stderr
+    (tested,) = json.loads(bad.stdout)["groups"]
+    (fault,) = [each for each in tested["checks"] if each["status"] == "fail" and "against" not in each["id"]]
+    assert fault["id"] == "fabric/trn1-32xl-ng1/dead-rank"
+    assert "rank 1 on node 1 (" in fault["detail"]
+    assert tested["report"]["before"]["ok"]
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """Floors of the fabric test (``trn verify --fabric``) for each instance type.
 
-A floor says what is broken, not what is good: a fixed share of the type's line rate, and a generous latency. Both are
+A floor finds broken hardware and praises none: a fixed share of the type's line rate, and a generous latency. Both are
 this project's choice; AWS publishes no such number. Line rates are EC2's (DescribeInstanceTypes,
 ``NetworkPerformance``; a test holds each against moto's copy).
 """

@@ -1,5 +1,5 @@
-"""Fabric test of a node group: what its nodes must show, the judgement of a report, and its comparison with an earlier
-one. The gang itself runs ``trainium_workloads.fabric``."""
+"""Fabric test of a node group: the expectation of its nodes, the judgement of a report, and the comparison with an
+earlier report. The gang itself runs ``trainium_workloads.fabric``."""
 
 import json
 from collections.abc import Iterable, Mapping

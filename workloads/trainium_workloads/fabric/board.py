@@ -1,7 +1,7 @@
 """Notice board of a gang: heartbeats of all ranks beside their collectives, the search for a rank that is gone or stays
 behind, and the common end.
 
-The board is a ``TCPStore`` of its own, so it works while a collective hangs, on every backend. A thread of each rank
+The board is a ``TCPStore`` beside the backend's, and works while a collective hangs, on every backend. A thread of each rank
 keeps the heartbeat; rank 0's thread judges. SIGTERM, which a launcher sends when a rank died, waits for the judgement.
 """
 
@@ -94,7 +94,7 @@ class Board:
         self._set(key, text)
 
     def collect(self, keys: Sequence[str]) -> list[str]:
-        """Return the texts, as soon as all are there: whatever keeps them away, rank 0's thread finds."""
+        """Return the texts, as soon as all are there; rank 0's thread finds a rank that keeps a text back."""
         while not self._has(*keys):
             time.sleep(0.05)
         return [str(self._get(key)) for key in keys]
@@ -193,7 +193,7 @@ class Board:
         return str(self._get(f"name/{node}")) if self._has(f"name/{node}") else "?"
 
     def _judge(self, findings: list[Finding]) -> None:
-        """Write the report, tell all ranks, wait for those that live, and end this process. The first call wins."""
+        """Write the report, tell all ranks, wait for the living ones, and end this process. The first call wins."""
         if not self._ending.acquire(blocking=False):
             while True:
                 time.sleep(60)
@@ -220,7 +220,7 @@ class Board:
         self._leave(EXIT_CODE)
 
     def _leave(self, code: int) -> None:
-        """End the process, whatever its other threads hang in."""
+        """End the process, even with other threads in a collective that hangs."""
         if code and (file := os.environ.get(FILE)):
             with suppress(OSError):
                 Path(file).touch()

@@ -173,7 +173,7 @@ class Collectives:
     def _xla_runner(
         self, operation: str, part: Tensor, whole: Tensor, ranks: int, groups: list[list[int]] | None
     ) -> Callable[[], Tensor]:
-        """Return the same for PyTorch/XLA, whose collectives take a partition of all ranks in place of a group."""
+        """Return the function for PyTorch/XLA: a partition of all ranks stands in place of a group."""
         import torch_xla
         import torch_xla.core.xla_model as xla_model
 

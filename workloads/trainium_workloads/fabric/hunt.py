@@ -31,7 +31,7 @@ def judge(seconds: Mapping[Pair, float], limit: float, names: Sequence[str], wha
         seconds: time of the collective by pair of nodes.
         limit: longest time that keeps the floor, seconds.
         names: of the nodes.
-        what: the collective, in words.
+        what: name of the collective, in words.
     """
     nodes = sorted({node for pair in seconds for node in pair})
     fast = {node for pair, taken in seconds.items() if taken <= limit for node in pair}

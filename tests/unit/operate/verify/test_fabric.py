@@ -1,0 +1,113 @@
+"""The fabric test as the library sees it: expectations of a group, judgement of a report, comparison of two."""
+
+import json
+from typing import Any
+
+import pytest
+from cluster_snapshots import outputs
+
+from trainium_eks.model.catalogue.instances import CATALOGUE
+from trainium_eks.model.outputs import StackOutputs
+from trainium_eks.operate.verify import fabric
+from trainium_eks.operate.verify.check import Check, CheckStatus
+from trainium_eks.operate.verify.fabric import ReportFault
+
+
+def _report(bandwidth: float = 60.0, findings: tuple[dict[str, Any], ...] = (), **changes: Any) -> dict[str, Any]:
+    collectives = [
+        {"operation": "all-reduce", "bytes": 8, "gigabytesPerSecond": 0.0001},
+        {"operation": "all-reduce", "bytes": 1 << 30, "gigabytesPerSecond": bandwidth},
+    ]
+    nodes = [{"name": f"pod-{number}", "storage": {"writeMBs": 90.0, "readMBs": 100.0}} for number in range(2)]
+    for each in nodes:
+        each["storage"]["filesPerSecond"] = 400.0  # type: ignore[index]
+    base = {"schemaVersion": 1, "time": "2026-11-23T10:00:00Z", "job": "fabric-a", "ok": not findings}
+    return {**base, "nodes": nodes, "collectives": collectives, "findings": list(findings), **changes}
+
+
+def _finding(check: str, detail: str, node: int | None, ok: bool = False) -> dict[str, Any]:
+    return {"check": check, "ok": ok, "detail": detail, "node": node}
+
+
+def _checks(*findings: dict[str, Any]) -> list[Check]:
+    return fabric.checks(_report(findings=findings), "ng1", {"pod-1": "ip-10-0-0-1"}, is_local=False)
+
+
+def test_a_trainium_group_is_expected_to_show_its_hardware_and_reach_its_floor() -> None:
+    stack = outputs()
+    expected = fabric.expectation(
+        stack.node_groups[0], CATALOGUE["trn1.32xlarge"], stack, claim="fsx-claim", is_local=False
+    )
+    assert expected["floor"] == {"gigabytes_per_second": 50.0, "latency_seconds": 0.005}
+    assert (expected["devices"], expected["deviceTool"], expected["efa"]) == (16, "neuron-ls", 8)
+    assert expected["memlock"] is True
+    assert (expected["storage"]["mount"], expected["storage"]["type"]) == ("/data", "lustre")
+
+
+def test_half_of_the_file_systems_rate_is_asked_of_all_nodes_together() -> None:
+    data = outputs().model_dump(by_alias=True)
+    data["sharedVolume"]["writeMegabytesPerSecond"] = 300.0
+    stack = StackOutputs.parse(data)
+    expected = fabric.expectation(
+        stack.node_groups[0], CATALOGUE["trn1.32xlarge"], stack, claim="fsx-claim", is_local=False
+    )
+    assert (expected["storage"]["writeMBs"], expected["storage"]["writeMBsPerNode"]) == (150.0, 100.0)
+
+
+def test_on_the_local_cloud_floors_are_judged_and_hardware_is_not() -> None:
+    stack = outputs()
+    expected = fabric.expectation(stack.node_groups[0], CATALOGUE["trn1.32xlarge"], stack, claim="", is_local=True)
+    assert set(expected) == {"instanceType", "floor"}
+    (first, *_) = fabric.checks(_report(), "ng1", {}, is_local=True)
+    assert first.status is CheckStatus.NOT_APPLICABLE
+
+
+def test_the_last_report_of_a_log_is_taken_behind_its_prefix() -> None:
+    line = json.dumps({"fabric": _report()}, separators=(",", ":"))
+    assert fabric.find_report(["[default0]:ok", f"[default0]:{line}"]) == _report()
+    assert fabric.find_report(["nothing"]) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"fabric":{"sch', "no JSON"),
+        ("[]", "no report of the fabric test"),
+        (json.dumps(_report(schemaVersion=2)), "version 2"),
+    ],
+)
+def test_a_report_that_cannot_be_used_is_refused(text: str, says: str) -> None:
+    with pytest.raises(ReportFault, match=says):
+        fabric.read_report(text)
+
+
+def test_a_slow_node_is_shown_by_its_name_and_with_a_remedy() -> None:
+    (check,) = _checks(_finding("slow-node", "node 1 (pod-1) is slow: 3 s", 1))
+    assert (check.id, check.status) == ("fabric/ng1/slow-node", CheckStatus.FAIL)
+    assert check.detail == "node 1 (ip-10-0-0-1, pod pod-1) is slow: 3 s"
+    assert "terminate-instances" in check.remedy
+
+
+def test_findings_of_several_nodes_are_one_check_with_a_fault_each() -> None:
+    short, fine = "lockable memory: 8192 KiB, must be unlimited for EFA", "lockable memory: unlimited"
+    (check,) = _checks(_finding("memlock", short, 0), _finding("memlock", short, 1))
+    assert check.detail == "2 of 2 failed"
+    assert check.faults == (f"node 0 (pod pod-0): {short}", f"node 1 (ip-10-0-0-1, pod pod-1): {short}")
+    (check,) = _checks(_finding("memlock", fine, 0, ok=True), _finding("memlock", fine, 1, ok=True))
+    assert (check.status, check.detail) == (CheckStatus.PASS, f"2 nodes: {fine}")
+
+
+def test_each_kind_of_finding_has_a_remedy() -> None:
+    for kind in fabric._SUBJECTS:
+        (check,) = _checks(_finding(kind, "wrong", None))
+        assert check.remedy != fabric._remedy("another", "ng1")
+
+
+def test_a_bandwidth_that_fell_by_a_third_fails_the_comparison() -> None:
+    (worse,) = fabric.compare(_report(40.0), _report(60.0), "ng1", is_local=False)
+    assert worse.status is CheckStatus.FAIL
+    assert worse.faults == ("all-reduce of 1024 MiB, GB/s: 40, was 60 (-33%)",)
+    (same,) = fabric.compare(_report(55.0), _report(60.0), "ng1", is_local=False)
+    assert same.status is CheckStatus.PASS
+    (none,) = fabric.compare(_report(), None, "ng1", is_local=False)
+    assert none.status is CheckStatus.NOT_APPLICABLE
