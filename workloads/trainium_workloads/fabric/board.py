@@ -1,8 +1,9 @@
 """Notice board of a gang: heartbeats of all ranks beside their collectives, the search for a rank that is gone or stays
 behind, and the common end.
 
-The board is a ``TCPStore`` beside the backend's, and works while a collective hangs, on every backend. A thread of each rank
-keeps the heartbeat; rank 0's thread judges. SIGTERM, which a launcher sends when a rank died, waits for the judgement.
+The board is a ``TCPStore`` beside the backend's, and works while a collective hangs, on every backend. A thread
+of each rank keeps the heartbeat; rank 0's thread judges. SIGTERM, which a launcher sends when a rank died, waits for
+the judgement.
 """
 
 import os

@@ -47,7 +47,7 @@ class Report:
 
     def finish(self, findings: list[Finding]) -> bool:
         """Judge, print and write the report; return whether nothing failed. The last good report comes along in the
-        printed line: who reads the log may not reach the volume.
+        printed line: a reader of the log may not reach the volume.
 
         Raises:
             OSError: it cannot be written; it is printed all the same.
