@@ -149,11 +149,9 @@ def _check(
         detail = texts[0] if len(texts) == 1 else f"{len(texts)} of {len(findings)} failed"
         return failed(id_, subject, detail, _remedy(kind, group), texts if len(texts) > 1 else ())
     texts = [str(each["detail"]) for each in findings]
-    own = {*texts}
-    detail = "; ".join(texts) if findings[0]["node"] is None else f"{len(texts)} nodes: {texts[0]}"
-    if len(own) > 1 and findings[0]["node"] is not None:
-        detail = f"{len(texts)} nodes, the first {texts[0]}"
-    return passed(id_, subject, detail)
+    if findings[0]["node"] is None:
+        return passed(id_, subject, "; ".join(texts))
+    return passed(id_, subject, f"{len(texts)} nodes, the first: {texts[0]}")
 
 
 def _text(finding: Mapping[str, Any], report: Mapping[str, Any], nodes: Mapping[str, str]) -> str:

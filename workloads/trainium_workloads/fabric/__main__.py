@@ -15,7 +15,7 @@ from typing import Any
 
 from trainium_workloads.fabric import node, report
 from trainium_workloads.fabric.board import Board, hold_sigterm
-from trainium_workloads.fabric.collectives import OPERATIONS, SIZES, Collectives, Floor, Measured, WrongResult
+from trainium_workloads.fabric.collectives import OPERATIONS, SIZES, Collectives, Floor, Measured
 from trainium_workloads.fabric.hunt import Pair, judge, rounds
 from trainium_workloads.fabric.node import TOOLS, Finding
 from trainium_workloads.fabric.report import Report
@@ -29,7 +29,7 @@ _FAULT_SIZE = 1 << 20
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a rank of the test; return its exit code.
+    """Run a rank of the test; the board ends the process with the gang's exit code.
 
     Raises:
         Refusal: an option is wrong, or the backend's device or package is not here.
@@ -43,11 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
     rank = _Rank(asked, backend, per_node, json.loads(asked.expect))
     try:
         rank.run()
-    except WrongResult as error:
-        rank.board.fail(str(error))
     except Exception as error:  # noqa: BLE001 - of the backend's network, whose errors have no common class
         rank.board.fail(f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"[:300])
-    return 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -104,7 +101,7 @@ class _Rank:
         self.board = Board(
             backend.rank,
             backend.world_size,
-            lambda each: each // per_node,
+            per_node,
             backend.share,
             asked.silent_seconds,
             self._conclude,

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -34,26 +34,19 @@ class Floor:
 
 @dataclass(frozen=True)
 class Measured:
-    """Time of a collective."""
+    """Time of a collective of some bytes: seconds (median of the slowest rank), bus bandwidth in GB/s, and the longest
+    time that keeps the floor (None without a floor)."""
 
     operation: str
     size: int
-    """Bytes of the larger buffer in each rank."""
     seconds: float
-    """Median over the repetitions, of the slowest rank."""
     bandwidth: float
-    """Bus bandwidth, GB/s."""
     limit: float | None
-    """Longest time that keeps the floor, seconds; None without a floor."""
 
     @property
     def ok(self) -> bool:
         """Whether the floor is kept."""
         return self.limit is None or self.seconds <= self.limit
-
-
-class WrongResult(Exception):  # noqa: N818 - reads as what it is where it is raised
-    """A collective that gave wrong numbers."""
 
 
 def traffic(operation: str, size: int, ranks: int) -> float:
@@ -71,39 +64,41 @@ class Collectives:
     """
 
     def __init__(self, backend: Backend, ranks_per_node: int, delay: Callable[[str, int, int], float]) -> None:
-        self._backend = backend
-        self._ranks_per_node = ranks_per_node
-        self._delay = delay
+        self._backend, self._ranks_per_node, self._delay = backend, ranks_per_node, delay
         self._groups: dict[Pair, dist.ProcessGroup] = {}
 
     def measure(self, operation: str, size: int, floor: Floor | None) -> Measured:
         """Return the time of a collective of all ranks; called in all of them.
 
         Raises:
-            WrongResult: in the rank that got wrong numbers.
+            ArithmeticError: in the rank that got wrong numbers.
         """
         world = self._backend.world_size
         size = _whole(size, world)
-        run = self._runner(operation, size, world, None, ())
-        own = self._timed(run, operation, size, world)
-        seconds = max(self._of_all(own))
+        seconds = max(self._of_all(self._timed(operation, size, world, None, None)))
         limit = floor.limit(operation, size, world) if floor and world > self._ranks_per_node else None
         return Measured(operation, size, seconds, traffic(operation, size, world) / seconds / 1e9, limit)
 
     def measure_pairs(self, pairs: Sequence[Pair], size: int) -> dict[Pair, float]:
         """Return the times of an all-reduce in disjoint pairs of nodes, all at the same time; called in all ranks."""
-        size = _whole(size, 2 * self._ranks_per_node)
-        if self._backend.name != "xla":
+        on_xla = self._backend.name == "xla"
+        node = self._backend.rank // self._ranks_per_node
+        mine: Sequence[int] = next((pair for pair in pairs if node in pair), (node,))
+        group, partition = None, None
+        if on_xla:  # it wants each rank in one group, and those of a node without a partner, too
+            paired = {node for pair in pairs for node in pair}
+            nodes = range(self._backend.world_size // self._ranks_per_node)
+            partition = [self._ranks_of(each) for each in (*pairs, *((n,) for n in nodes if n not in paired))]
+        else:
             for pair in pairs:  # each rank makes each group, in the same order
                 self._groups[pair] = self._groups.get(pair) or dist.new_group(self._ranks_of(pair))
-        node = self._backend.rank // self._ranks_per_node
-        mine = next((pair for pair in pairs if node in pair), (node,))
-        ranks = len(mine) * self._ranks_per_node
-        if len(mine) == 1 and self._backend.name != "xla":
+        own = 0.0
+        if len(mine) == 1 and not on_xla:
             self._backend.barrier()  # of the others, before they measure
-            own = 0.0
         else:
-            own = self._timed(self._runner("all-reduce", size, ranks, mine, pairs), "all-reduce", size, ranks)
+            group = None if on_xla else self._groups[mine[0], mine[1]]
+            whole = _whole(size, 2 * self._ranks_per_node)
+            own = self._timed("all-reduce", whole, len(mine) * self._ranks_per_node, group, partition)
         times = self._of_all(own)
         return {pair: max(times[rank] for rank in self._ranks_of(pair)) for pair in pairs}
 
@@ -115,93 +110,55 @@ class Collectives:
         values[self._backend.rank] = own
         return self._backend.sum(values)
 
-    def _timed(self, run: Callable[[], Tensor], operation: str, size: int, ranks: int) -> float:
+    def _timed(
+        self, operation: str, size: int, ranks: int, group: dist.ProcessGroup | None, partition: list[list[int]] | None
+    ) -> float:
         """Return the median of this rank's times, after a run that warms up and is checked."""
-        result = run()
-        wanted = 1 if operation == "all-gather" else ranks
-        if not bool((result == wanted).all()):
-            raise WrongResult(f"rank {self._backend.rank}: wrong numbers from {operation} of {size} bytes")
+        part, whole = (
+            torch.ones(count, dtype=torch.float32, device=self._backend.device)
+            for count in (size // _ELEMENT // ranks, size // _ELEMENT)
+        )
+
+        def run() -> Tensor:
+            if self._backend.name == "xla":
+                return _run_on_xla(operation, part, whole, ranks, partition)
+            return _run(operation, part, whole, group)
+
+        if not bool((run() == (1 if operation == "all-gather" else ranks)).all()):
+            raise ArithmeticError(f"wrong numbers from {operation} of {size} bytes")
         times = []
         self._backend.barrier()
         for _ in range(3 if size >= _LARGE else 5):
             begun = time.monotonic()
             time.sleep(self._delay(operation, size, ranks))
-            self._wait(run())
+            run().reshape(-1)[-1].item()  # waits for the device, on every backend
             times.append(time.monotonic() - begun)
         return statistics.median(times)
 
-    def _runner(
-        self, operation: str, size: int, ranks: int, mine: Sequence[int] | None, pairs: Sequence[Pair]
-    ) -> Callable[[], Tensor]:
-        """Return a function that runs the collective on buffers of ones.
 
-        Args:
-            operation: one of :data:`OPERATIONS`.
-            size: bytes of the larger buffer.
-            ranks: that take part.
-            mine: this rank's pair, or its node alone; None for all ranks.
-            pairs: of all nodes, with ``mine``.
-        """
-        elements = size // _ELEMENT
-        device = self._backend.device
-        part = torch.ones(elements // ranks, dtype=torch.float32, device=device)
-        whole = torch.ones(elements, dtype=torch.float32, device=device)
-        if self._backend.name == "xla":
-            return self._xla_runner(operation, part, whole, ranks, self._partition(pairs))
-        group = None if mine is None else self._groups[(mine[0], mine[1])]
+def _run(operation: str, part: Tensor, whole: Tensor, group: dist.ProcessGroup | None) -> Tensor:
+    if operation == "all-reduce":
+        dist.all_reduce(whole.fill_(1), group=group)
+    elif operation == "all-gather":
+        dist.all_gather_into_tensor(whole, part, group=group)
+    else:
+        dist.reduce_scatter_tensor(part, whole, group=group)
+        return part
+    return whole
 
-        def all_reduce() -> Tensor:
-            whole.fill_(1)
-            dist.all_reduce(whole, group=group)
-            return whole
 
-        def all_gather() -> Tensor:
-            dist.all_gather_into_tensor(whole, part, group=group)
-            return whole
+def _run_on_xla(operation: str, part: Tensor, whole: Tensor, ranks: int, groups: list[list[int]] | None) -> Tensor:
+    import torch_xla
+    import torch_xla.core.xla_model as xm
 
-        def reduce_scatter() -> Tensor:
-            dist.reduce_scatter_tensor(part, whole, group=group)
-            return part
-
-        runners: Mapping[str, Callable[[], Tensor]] = {
-            "all-reduce": all_reduce,
-            "all-gather": all_gather,
-            "reduce-scatter": reduce_scatter,
-        }
-        return runners[operation]
-
-    def _xla_runner(
-        self, operation: str, part: Tensor, whole: Tensor, ranks: int, groups: list[list[int]] | None
-    ) -> Callable[[], Tensor]:
-        """Return the function for PyTorch/XLA: a partition of all ranks stands in place of a group."""
-        import torch_xla
-        import torch_xla.core.xla_model as xla_model
-
-        def run() -> Tensor:
-            if operation == "all-reduce":
-                made: Tensor = xla_model.all_reduce(xla_model.REDUCE_SUM, whole, groups=groups)
-            elif operation == "all-gather":
-                made = xla_model.all_gather(part, groups=groups)
-            else:
-                made = xla_model.reduce_scatter(
-                    xla_model.REDUCE_SUM, whole, scale=1.0, scatter_dim=0, shard_count=ranks, groups=groups
-                )
-            torch_xla.sync()
-            return made
-
-        return run
-
-    def _partition(self, pairs: Sequence[Pair]) -> list[list[int]] | None:
-        """Return the ranks of each pair, and of each node without a partner: XLA wants each rank in one group."""
-        if not pairs:
-            return None
-        paired = {node for pair in pairs for node in pair}
-        alone = [(node,) for node in range(self._backend.world_size // self._ranks_per_node) if node not in paired]
-        return [self._ranks_of(nodes) for nodes in (*pairs, *alone)]
-
-    def _wait(self, result: Tensor) -> None:
-        """Wait for the device: to read one number is a way that every backend has."""
-        result.reshape(-1)[-1].item()
+    if operation == "all-reduce":
+        made: Tensor = xm.all_reduce(xm.REDUCE_SUM, whole, groups=groups)
+    elif operation == "all-gather":
+        made = xm.all_gather(part, groups=groups)
+    else:
+        made = xm.reduce_scatter(xm.REDUCE_SUM, whole, scale=1.0, scatter_dim=0, shard_count=ranks, groups=groups)
+    torch_xla.sync()
+    return made
 
 
 def _whole(size: int, ranks: int) -> int:

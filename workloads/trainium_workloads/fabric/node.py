@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,22 @@ BENCHMARK_SECONDS = 1200.0
 _PLACES = ("/opt/aws/neuron/bin", "/opt/amazon/efa/bin", "/usr/bin", "/usr/local/bin")
 _PROBE_FILES = 200
 """Empty files of the metadata test."""
+_NCCL = ("-b", "8", "-e", "1G", "-f", "8", "-g", "{devices}")
+_NCCOM = ("nccom-test", "-r", "{devices}", "-b", "8", "-e", "1GB", "-f", "8", "-d", "fp32")
+TOOLS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    # Neuron documentation, nccom-test user guide; README of nccl-tests: one process with all GPUs of the node.
+    "nccom-test": {
+        "all-reduce": (*_NCCOM, "allr"),
+        "all-gather": (*_NCCOM, "allg"),
+        "reduce-scatter": (*_NCCOM, "redsct"),
+    },
+    "nccl-tests": {
+        "all-reduce": ("all_reduce_perf", *_NCCL),
+        "all-gather": ("all_gather_perf", *_NCCL),
+        "reduce-scatter": ("reduce_scatter_perf", *_NCCL),
+    },
+}
+"""Benchmarks of a node's own links, by name: operation to command."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +63,7 @@ def node_name() -> str:
 
 
 def inspect(expected: Mapping[str, Any], number: int) -> list[Finding]:
-    """Return the findings about a node's hardware.
+    """Return the findings about the hardware of a node.
 
     Args:
         expected: ``devices`` with ``deviceTool`` (``neuron-ls``, ``nvidia-smi``), ``efa`` (interfaces), ``memlock``
@@ -54,11 +71,17 @@ def inspect(expected: Mapping[str, Any], number: int) -> list[Finding]:
         number: of the node.
     """
     found = []
-    if wanted := expected.get("devices"):
-        tool = str(expected["deviceTool"])
-        found.append(_counted("devices", tool, _devices, wanted, number))
-    if wanted := expected.get("efa"):
-        found.append(_counted("efa", "fi_info", efa_interfaces, wanted, number))
+    for check, tool in (("devices", expected.get("deviceTool", "")), ("efa", "fi_info")):
+        wanted = expected.get(check)
+        if not wanted:
+            continue
+        try:
+            has = count(tool)
+        except ToolError as error:
+            found.append(Finding(check, False, str(error), number))
+            continue
+        said = f"{tool} shows {has}" + ("" if has == wanted else f", must be {wanted}")
+        found.append(Finding(check, has == wanted, said, number))
     if expected.get("memlock"):
         limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
         free = limit == resource.RLIM_INFINITY
@@ -67,52 +90,23 @@ def inspect(expected: Mapping[str, Any], number: int) -> list[Finding]:
     return found
 
 
-def _counted(check: str, tool: str, count: Any, wanted: int, number: int) -> Finding:
-    try:
-        has = count(tool)
-    except ToolError as error:
-        return Finding(check, False, str(error), number)
-    expectation = "" if has == wanted else f", must be {wanted}"
-    return Finding(check, has == wanted, f"{tool} shows {has}{expectation}", number)
-
-
-def _devices(tool: str) -> int:
-    return neuron_devices(tool) if tool == "neuron-ls" else nvidia_devices(tool)
-
-
-def neuron_devices(tool: str = "neuron-ls") -> int:
-    """Return the number of devices that ``neuron-ls`` lists.
+def count(tool: str) -> int:
+    """Return the number of devices that ``neuron-ls`` or ``nvidia-smi`` lists, or of EFA interfaces that ``fi_info``
+    does: each interface has a domain ``<device>-rdm``.
 
     Raises:
-        ToolError: it cannot be run, or prints no list.
+        ToolError: the tool cannot be run, or prints no list.
     """
+    if tool == "nvidia-smi":
+        return len(re.findall(r"^GPU \d+:", run_tool([tool, "-L"]), re.MULTILINE))
+    if tool == "fi_info":
+        domains = re.findall(r"^\s*domain:\s*(\S+)-rdm\s*$", run_tool([tool, "-p", "efa"]), re.MULTILINE)
+        return len(set(domains))
     text = run_tool([tool, "--json-output"])
     try:
-        listed = json.loads(text)
-    except ValueError:
-        raise ToolError(f"{tool} printed no JSON: {_first_line(text)}") from None
-    if not isinstance(listed, list):
-        raise ToolError(f"{tool} printed no list of devices: {_first_line(text)}")
-    return len(listed)
-
-
-def nvidia_devices(tool: str = "nvidia-smi") -> int:
-    """Return the number of GPUs that ``nvidia-smi`` lists.
-
-    Raises:
-        ToolError: it cannot be run.
-    """
-    return len(re.findall(r"^GPU \d+:", run_tool([tool, "-L"]), re.MULTILINE))
-
-
-def efa_interfaces(tool: str = "fi_info") -> int:
-    """Return the number of EFA interfaces that libfabric shows: each has a domain ``<device>-rdm``.
-
-    Raises:
-        ToolError: it cannot be run; it also fails where it finds none.
-    """
-    text = run_tool([tool, "-p", "efa"])
-    return len(set(re.findall(r"^\s*domain:\s*(\S+)-rdm\s*$", text, re.MULTILINE)))
+        return len(list(json.loads(text)))
+    except (ValueError, TypeError):
+        raise ToolError(f"{tool} printed no list of devices: {_first_line(text)}") from None
 
 
 def run_tool(command: Sequence[str], seconds: float = TOOL_SECONDS) -> str:
@@ -125,10 +119,9 @@ def run_tool(command: Sequence[str], seconds: float = TOOL_SECONDS) -> str:
     path = shutil.which(tool) or shutil.which(tool, path=os.pathsep.join(_PLACES))
     if path is None:
         raise ToolError(f"{tool} is not in the image")
+    words = [path, *command[1:]]
     try:
-        ended = subprocess.run(
-            [path, *command[1:]], capture_output=True, text=True, timeout=seconds, check=False, errors="replace"
-        )
+        ended = subprocess.run(words, capture_output=True, text=True, timeout=seconds, check=False, errors="replace")
     except subprocess.TimeoutExpired:
         raise ToolError(f"{tool} did not end within {seconds:.0f} s") from None
     except OSError as error:
@@ -157,60 +150,37 @@ def probe_storage(directory: Path, size: int, name: str) -> dict[str, float]:
     place = directory / f".probe-{name}"
     place.mkdir(parents=True)
     try:
-        block, file = os.urandom(1 << 20), place / "data"
-        blocks = max(size >> 20, 1)
-        begun = time.monotonic()
+        block, file, blocks = os.urandom(1 << 20), place / "data", max(size >> 20, 1)
+        times = [time.monotonic()]
         with file.open("wb") as out:
             for _ in range(blocks):
                 out.write(block)
             out.flush()
             os.fsync(out.fileno())
-            written = time.monotonic() - begun
             os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # or reading would measure memory
-        begun = time.monotonic()
+        times.append(time.monotonic())
         with file.open("rb") as back:
             while back.read(1 << 20):
                 pass
-        read = time.monotonic() - begun
-        begun = time.monotonic()
-        for number in range(_PROBE_FILES):
-            (place / str(number)).touch()
-        for number in range(_PROBE_FILES):
-            (place / str(number)).stat()
-            (place / str(number)).unlink()
-        files = time.monotonic() - begun
+        times.append(time.monotonic())
+        files = [place / str(number) for number in range(_PROBE_FILES)]
+        for each in files:
+            each.touch()
+        for each in files:
+            each.stat()
+            each.unlink()
+        times.append(time.monotonic())
     finally:
         shutil.rmtree(place, ignore_errors=True)
+    write, read, meta = (after - before for before, after in pairwise(times))
     megabytes = blocks * (1 << 20) / 1e6
-    return {"writeMBs": megabytes / written, "readMBs": megabytes / read, "filesPerSecond": _PROBE_FILES / files}
+    return {"writeMBs": megabytes / write, "readMBs": megabytes / read, "filesPerSecond": _PROBE_FILES / meta}
 
 
 def mount_type(path: Path, mounts: Path = Path("/proc/self/mounts")) -> str:
     """Return the type of the file system mounted at a path (``lustre``); empty where nothing is mounted there."""
-    for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
-        _, point, kind, *_ = [*line.split(), "", "", ""]
-        if point == str(path):
-            return kind
-    return ""
-
-
-TOOLS: Mapping[str, Mapping[str, Sequence[str]]] = {
-    # Neuron documentation, nccom-test user guide: sizes, factor, ranks, then the operation.
-    "nccom-test": {
-        operation: ("nccom-test", "-r", "{devices}", "-b", "8", "-e", "1GB", "-f", "8", "-d", "fp32", word)
-        for operation, word in (("all-reduce", "allr"), ("all-gather", "allg"), ("reduce-scatter", "redsct"))
-    },
-    # README of nccl-tests: one process with all GPUs of the node.
-    "nccl-tests": {
-        operation: (program, "-b", "8", "-e", "1G", "-f", "8", "-g", "{devices}")
-        for operation, program in (
-            ("all-reduce", "all_reduce_perf"),
-            ("all-gather", "all_gather_perf"),
-            ("reduce-scatter", "reduce_scatter_perf"),
-        )
-    },
-}
-"""Benchmarks of a node's own links, by name: operation to command."""
+    rows = [line.split() for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines()]
+    return next((row[2] for row in rows if len(row) > 2 and row[1] == str(path)), "")
 
 
 def run_benchmark(tool: str, devices: int) -> dict[str, float]:
@@ -234,32 +204,26 @@ def benchmark_rows(text: str, tool: str) -> dict[int, float]:
         ToolError: there is no table, or nccl-tests counted wrong results.
     """
     rows: dict[int, float] = {}
-    place = wrong = None
+    head: list[str] = []
     for line in text.splitlines():
-        words = line.replace("#wrong", "wrong").strip("# ").split()
-        if words and words[0].startswith("size") and any(word.startswith("busbw") for word in words):
-            place = next(index for index, word in enumerate(words) if word.startswith("busbw"))
-            wrong = words.index("wrong") if "wrong" in words else None
-        elif place is not None and len(words) > place and words[0].isdecimal():
-            rows[int(words[0])] = float(words[place])
-            if wrong is not None and words[wrong] not in ("0", "N/A"):
-                raise ToolError(f"{tool} counts {words[wrong]} wrong results at {words[0]} bytes")
+        words = line.strip("# ").split()
+        if words and words[0].startswith("size"):
+            head = [word.removesuffix("(GB/s)") for word in words]
+        elif words and "busbw" in head and words[0].isdecimal() and len(words) >= len(head):
+            rows[int(words[0])] = float(words[head.index("busbw")])
+            wrong = words[head.index("#wrong")] if "#wrong" in head else "0"
+            if wrong not in ("0", "N/A"):
+                raise ToolError(f"{tool} counts {wrong} wrong results at {words[0]} bytes")
     if not rows:
         raise ToolError(f"{tool} printed no table: {_first_line(text)}")
     return rows
 
 
 def compare_nodes(figures: Mapping[int, Mapping[str, float]], tool: str) -> list[Finding]:
-    """Return a finding for each node's benchmark: it must reach half of the median of all nodes.
-
-    Args:
-        figures: by node, as :func:`run_benchmark` returns them.
-        tool: name of the benchmark.
-    """
+    """Return a finding for each node's benchmark (:func:`run_benchmark`): it must reach half of all nodes' median."""
     found = []
     for node, own in figures.items():
-        medians = {name: statistics.median(each[name] for each in figures.values()) for name in own}
-        slow = [name for name, value in own.items() if value < medians[name] / 2]
+        slow = [x for x in own if own[x] < statistics.median(each[x] for each in figures.values()) / 2]
         said = ", ".join(f"{name} {value:.1f} GB/s" for name, value in own.items())
         less = f"; less than half of other nodes': {', '.join(slow)}" if slow else ""
         found.append(Finding("benchmark", not slow, f"{tool} within the node: {said}{less}", node))

@@ -1,11 +1,14 @@
 """The fabric test as the library sees it: expectations of a group, judgement of a report, comparison of two."""
 
 import json
+import re
 from typing import Any
 
 import pytest
 from cluster_snapshots import outputs
+from moto.ec2.models.instance_types import INSTANCE_TYPES
 
+from trainium_eks.model.catalogue.fabric_floors import LINE_RATES, floor_of
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.operate.verify import fabric
@@ -94,7 +97,7 @@ def test_findings_of_several_nodes_are_one_check_with_a_fault_each() -> None:
     assert check.detail == "2 of 2 failed"
     assert check.faults == (f"node 0 (pod pod-0): {short}", f"node 1 (ip-10-0-0-1, pod pod-1): {short}")
     (check,) = _checks(_finding("memlock", fine, 0, ok=True), _finding("memlock", fine, 1, ok=True))
-    assert (check.status, check.detail) == (CheckStatus.PASS, f"2 nodes: {fine}")
+    assert (check.status, check.detail) == (CheckStatus.PASS, f"2 nodes, the first: {fine}")
 
 
 def test_each_kind_of_finding_has_a_remedy() -> None:
@@ -111,3 +114,12 @@ def test_a_bandwidth_that_fell_by_a_third_fails_the_comparison() -> None:
     assert same.status is CheckStatus.PASS
     (none,) = fabric.compare(_report(), None, "ng1", is_local=False)
     assert none.status is CheckStatus.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize("name", [name for name, kind in CATALOGUE.items() if kind.has_efa])
+def test_a_types_line_rate_is_that_of_ec2(name: str) -> None:
+    said = INSTANCE_TYPES[name]["NetworkInfo"]["NetworkPerformance"]
+    found = re.fullmatch(r"(?:(\d+)x )?(\d+) Gigabit", said)
+    assert found, said
+    assert LINE_RATES[name] == int(found[1] or 1) * int(found[2])
+    assert floor_of(CATALOGUE["trn1.2xlarge"]) is None
