@@ -53,6 +53,14 @@ def test_a_slow_node_is_named_and_the_last_good_report_stays_for_comparison(gang
     assert sorted(each["ok"] for each in written) == [False, True]
 
 
+def test_a_rank_whose_device_is_missing_reports_it(gang: Gang) -> None:
+    found = run_fabric(
+        gang, "--backend", "cuda", "--expect", '{"devices": 8, "deviceTool": "nvidia-smi"}', code=78, ranks=1
+    )
+    assert failures(found) == {("devices", 0), ("error", 0)}
+    assert "local rank 0 has no GPU" in found["findings"][-1]["detail"]
+
+
 @pytest.mark.parametrize(("fault", "named"), [("dead:1", ("dead-rank", 1)), ("dead:0", ("dead-rank", 0))])
 def test_a_dead_rank_is_named(gang: Gang, fault: str, named: tuple[str, int]) -> None:
     assert failures(run_fabric(gang, "--inject", fault, code=78, ranks=3)) == {named}

@@ -158,14 +158,11 @@ def _text(finding: Mapping[str, Any], report: Mapping[str, Any], nodes: Mapping[
     """Return a finding with the names of its node and pod."""
     detail, number = str(finding["detail"]), finding["node"]
     named = [str(each.get("name", "")) for each in report.get("nodes", ())]
-    if number is None:
-        return detail
-    pod = named[number] if number < len(named) else ""
-    place = nodes.get(pod, "")
-    where = ", ".join(filter(None, (place, f"pod {pod}" if pod else "")))
-    if f"node {number} " in detail:
-        return detail.replace(f"({pod})", f"({where})") if pod and where else detail
-    return f"node {number}{f' ({where})' if where else ''}: {detail}"
+    if number is not None and f"node {number} " not in detail:
+        detail = f"node {number} ({named[number] if number < len(named) else 'unknown'}): {detail}"
+    for pod, place in nodes.items():
+        detail = detail.replace(f"({pod})", f"({place}, pod {pod})")
+    return detail
 
 
 def _remedy(kind: str, group: str) -> str:

@@ -11,7 +11,7 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 from trainium_workloads.fabric import node, report
 from trainium_workloads.fabric.board import Board, hold_sigterm
@@ -36,15 +36,28 @@ def main(arguments: list[str] | None = None) -> int:
     """
     hold_sigterm()
     asked = _parser().parse_args(arguments)
-    backend = backends.start(Options(backend=asked.backend))
     per_node = asked.ranks_per_node or int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    expected = json.loads(asked.expect)
+    try:
+        backend = backends.start(Options(backend=asked.backend))
+    except Exception as error:
+        # There is no board yet: the rank whose device fails reports for its node.
+        number = int(os.environ.get("RANK", "0")) // per_node
+        said = f"node {number} ({node.node_name()}) has no backend {asked.backend}: {_line(error)}"
+        findings = [*node.inspect(expected, number), Finding("error", False, said, number)]
+        Report.begin(asked, asked.backend, per_node, expected).finish(findings)
+        raise
     if backend.world_size % per_node:
         raise Refusal(f"--ranks-per-node {per_node} does not divide {backend.world_size} ranks")
-    rank = _Rank(asked, backend, per_node, json.loads(asked.expect))
+    rank = _Rank(asked, backend, per_node, expected)
     try:
         rank.run()
     except Exception as error:  # noqa: BLE001 - of the backend's network, whose errors have no common class
-        rank.board.fail(f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"[:300])
+        rank.board.fail(_line(error))
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"[:300]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -98,21 +111,16 @@ class _Rank:
         self._report = Report.begin(asked, backend.name, per_node, expected)
         floor = expected.get("floor")
         self._floor = Floor(**floor) if floor else None
-        self.board = Board(
-            backend.rank,
-            backend.world_size,
-            per_node,
-            backend.share,
-            asked.silent_seconds,
-            self._conclude,
-        )
+        self._found: list[Finding] = []
+        sizes = (backend.rank, backend.world_size, per_node)
+        self.board = Board(*sizes, backend.share, asked.silent_seconds, self._conclude)
 
-    def run(self) -> None:
-        """Run all stages; does not return."""
-        findings = self._check_nodes()
+    def run(self) -> Never:
+        """Run all stages."""
+        self._found += self._check_nodes()
         if self._asked.tool is None:
-            findings += self._check_collectives()
-        self.board.end(findings)
+            self._found += self._check_collectives()
+        self.board.end([])
 
     def _enter(self, name: str) -> None:
         if name.startswith("all-gather") and "dead" in self._faults:
@@ -196,12 +204,7 @@ class _Rank:
         return 1.5 * self._floor.limit(operation, size, ranks)
 
     def _conclude(self, findings: list[Finding]) -> int:
-        try:
-            ok = self._report.finish(findings)
-        except OSError as error:
-            sys.stderr.write(f"the report cannot be written below {self._asked.reports}: {error}\n")
-            ok = False
-        return 0 if ok else EXIT_CODE
+        return 0 if self._report.finish([*self._found, *findings]) else EXIT_CODE
 
 
 if __name__ == "__main__":

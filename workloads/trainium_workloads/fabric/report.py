@@ -5,7 +5,9 @@ import json
 import math
 import os
 import sys
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,8 @@ from trainium_workloads.fabric.hunt import Pair
 from trainium_workloads.fabric.node import Finding, mount_type, node_name, probe_storage
 
 SCHEMA_VERSION = 1
-MARK = '{"fabric":'
-"""Begin of the line with the report, by which ``trn verify --fabric`` finds it in the log."""
+_VOLUME_SECONDS = 8.0
+"""Longest wait for the volume at the end: launchers kill 30 s after SIGTERM."""
 
 
 @dataclass
@@ -47,27 +49,24 @@ class Report:
 
     def finish(self, findings: list[Finding]) -> bool:
         """Judge, print and write the report; return whether nothing failed. The last good report comes along in the
-        printed line: a reader of the log may not reach the volume.
-
-        Raises:
-            OSError: it cannot be written; it is printed all the same.
-        """
-        ok = all(each.ok for each in findings)
+        printed line: a reader of the log may not reach the volume. A volume that hangs holds nothing up."""
         document = {
             **self.head,
-            "ok": ok,
+            "ok": all(each.ok for each in findings),
             "nodes": self.nodes,
             "collectives": [_figures(each) for each in self.collectives],
             "pairs": [{"nodes": list(pair), "seconds": _rounded(seconds)} for pair, seconds in self.pairs.items()],
             "findings": [asdict(each) for each in findings],
         }
-        before = last_good(self.directory, self.head["tool"], len(self.nodes))
+        before = _in_time(lambda: last_good(self.directory, self.head["tool"], len(self.nodes)))
         print(table(self.collectives, findings), flush=True)
-        line = json.dumps({"fabric": {**document, "before": before}}, separators=(",", ":"))
-        sys.stdout.write(f"{line}\n")
-        sys.stdout.flush()
-        self._write(document)
-        return ok
+        _print_line({**document, "before": None if isinstance(before, str) else before})
+        wrong = _in_time(lambda: self._write(document))
+        if isinstance(wrong, str):
+            unwritten = Finding("mount", False, f"the report cannot be written to {self.directory}: {wrong}")
+            document |= {"ok": False, "findings": [*document["findings"], asdict(unwritten)]}
+            _print_line({**document, "before": None})
+        return bool(document["ok"])
 
     def _write(self, document: dict[str, Any]) -> None:
         """Write the file, whole or not at all."""
@@ -79,6 +78,27 @@ class Report:
             file.flush()
             os.fsync(file.fileno())
         part.rename(self.directory / name)
+
+
+def _print_line(document: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps({"fabric": document}, separators=(",", ":")) + "\n")
+    sys.stdout.flush()
+
+
+def _in_time(work: Callable[[], dict[str, Any] | None]) -> dict[str, Any] | str | None:
+    """Return the result of work on the volume, or its fault in words; a hung volume is given up."""
+    results: list[dict[str, Any] | str | None] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except OSError as error:
+            results.append(str(error))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(_VOLUME_SECONDS)
+    return results[0] if results else f"no answer within {_VOLUME_SECONDS:.0f} s"
 
 
 def last_good(directory: Path, tool: str | None, nodes: int) -> dict[str, Any] | None:

@@ -95,7 +95,7 @@ def test_findings_of_several_nodes_are_one_check_with_a_fault_each() -> None:
     short, fine = "lockable memory: 8192 KiB, must be unlimited for EFA", "lockable memory: unlimited"
     (check,) = _checks(_finding("memlock", short, 0), _finding("memlock", short, 1))
     assert check.detail == "2 of 2 failed"
-    assert check.faults == (f"node 0 (pod pod-0): {short}", f"node 1 (ip-10-0-0-1, pod pod-1): {short}")
+    assert check.faults == (f"node 0 (pod-0): {short}", f"node 1 (ip-10-0-0-1, pod pod-1): {short}")
     (check,) = _checks(_finding("memlock", fine, 0, ok=True), _finding("memlock", fine, 1, ok=True))
     assert (check.status, check.detail) == (CheckStatus.PASS, f"2 nodes, the first: {fine}")
 
