@@ -144,10 +144,12 @@ def _check(
     kind: str, findings: list[Mapping[str, Any]], report: Mapping[str, Any], group: str, nodes: Mapping[str, str]
 ) -> Check:
     id_, subject = f"fabric/{group}/{kind}", _SUBJECTS.get(kind, kind)
-    texts = [_text(each, report, nodes) for each in findings if not each["ok"]]
+    wrong = [each for each in findings if not each["ok"]]
+    texts = [_text(each, report, nodes) for each in wrong]
     if texts:
+        place = nodes.get(_pod(wrong[0]["node"], report), "NODE")
         detail = texts[0] if len(texts) == 1 else f"{len(texts)} of {len(findings)} failed"
-        return failed(id_, subject, detail, _remedy(kind, group), texts if len(texts) > 1 else ())
+        return failed(id_, subject, detail, _remedy(kind, group, place), texts if len(texts) > 1 else ())
     texts = [str(each["detail"]) for each in findings]
     if findings[0]["node"] is None:
         return passed(id_, subject, "; ".join(texts))
@@ -157,17 +159,22 @@ def _check(
 def _text(finding: Mapping[str, Any], report: Mapping[str, Any], nodes: Mapping[str, str]) -> str:
     """Return a finding with the names of its node and pod."""
     detail, number = str(finding["detail"]), finding["node"]
-    named = [str(each.get("name", "")) for each in report.get("nodes", ())]
     if number is not None and f"node {number} " not in detail:
-        detail = f"node {number} ({named[number] if number < len(named) else 'unknown'}): {detail}"
+        detail = f"node {number} ({_pod(number, report)}): {detail}"
     for pod, place in nodes.items():
         detail = detail.replace(f"({pod})", f"({place}, pod {pod})")
     return detail
 
 
-def _remedy(kind: str, group: str) -> str:
-    """Return the remedy for a failed kind of check."""
-    replace = "kubectl drain NODE --ignore-daemonsets --delete-emptydir-data, then aws ec2 terminate-instances"
+def _pod(number: int | None, report: Mapping[str, Any]) -> str:
+    """Return the name of a node's pod."""
+    named = [str(each.get("name", "")) for each in report.get("nodes", ())]
+    return named[number] if number is not None and number < len(named) else "unknown"
+
+
+def _remedy(kind: str, group: str, place: str) -> str:
+    """Return the remedy for a failed kind of check, with the name of the node."""
+    replace = f"kubectl drain {place} --ignore-daemonsets --delete-emptydir-data, then aws ec2 terminate-instances"
     return {
         "devices": f"`trn verify` shows driver and device plugin; a node that lost a device is replaced: {replace}",
         "efa": "the launch template's EFA interfaces and the image's libfabric: `trn verify` counts the interfaces; an "

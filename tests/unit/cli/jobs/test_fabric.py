@@ -87,6 +87,7 @@ def test_each_group_with_nodes_gets_a_gang_by_the_launchers_own_path(
     assert "--nproc_per_node 32" in script
     assert "-m trainium_workloads.fabric" in script
     assert '"efa":8,"memlock":true' in script
+    assert "--label ng1" in script
     assert job["spec"]["maxRetry"] == 1
 
 

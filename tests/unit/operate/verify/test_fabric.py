@@ -88,7 +88,7 @@ def test_a_slow_node_is_shown_by_its_name_and_with_a_remedy() -> None:
     (check,) = _checks(_finding("slow-node", "node 1 (pod-1) is slow: 3 s", 1))
     assert (check.id, check.status) == ("fabric/ng1/slow-node", CheckStatus.FAIL)
     assert check.detail == "node 1 (ip-10-0-0-1, pod pod-1) is slow: 3 s"
-    assert "terminate-instances" in check.remedy
+    assert "kubectl drain ip-10-0-0-1 --ignore-daemonsets" in check.remedy
 
 
 def test_findings_of_several_nodes_are_one_check_with_a_fault_each() -> None:
@@ -103,7 +103,7 @@ def test_findings_of_several_nodes_are_one_check_with_a_fault_each() -> None:
 def test_each_kind_of_finding_has_a_remedy() -> None:
     for kind in fabric._SUBJECTS:
         (check,) = _checks(_finding(kind, "wrong", None))
-        assert check.remedy != fabric._remedy("another", "ng1")
+        assert check.remedy != fabric._remedy("another", "ng1", "NODE")
 
 
 def test_a_bandwidth_that_fell_by_a_third_fails_the_comparison() -> None:
