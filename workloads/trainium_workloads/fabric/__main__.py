@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--max-bytes", type=int, default=SIZES[-1], help="largest collective; default: 1 GiB")
     parser.add_argument("--probe-bytes", type=int, default=256 << 20, help="file of the storage test; default: 256 MiB")
     parser.add_argument("--tool", choices=sorted(TOOLS), help="run it within each node, in place of the collectives")
-    parser.add_argument("--silent-seconds", type=float, default=15.0, help="silence of a rank that counts as gone")
+    parser.add_argument("--silent-seconds", type=float, default=60.0, help="silence of a rank that counts as gone")
     parser.add_argument(
         "--stage-seconds",
         type=float,

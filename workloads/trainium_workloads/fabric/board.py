@@ -23,6 +23,9 @@ from trainium_workloads.fabric.node import Finding
 from trainium_workloads.training.refusal import EXIT_CODE, FILE
 
 BEAT_SECONDS = 0.5
+"""Time between two heartbeats; of more than 250 ranks longer, for rank 0 reads all of them."""
+_SILENT_AT_END_SECONDS = 10.0
+"""Silence that counts once the launcher or an error ended the gang: a dead rank is the likely cause."""
 _JUDGEMENT_SECONDS = 25.0
 """Longest wait for rank 0's judgement after SIGTERM: launchers kill after 30 s."""
 _FAREWELL_SECONDS = 10.0
@@ -72,7 +75,7 @@ class Board:
         now = time.monotonic()
         self._stage, self._since, self._limit, self._name = 0, now, float("inf"), "start"
         self._asked_to_end = self._failed = float("inf")
-        self._ending = threading.Lock()
+        self._ending, self._pause = threading.Lock(), max(BEAT_SECONDS, world_size / 500)
         # As rank 0 saw them last: each rank's beat, and the time when it changed.
         self._beats, self._changed, self._looked = [""] * world_size, [now] * world_size, now
         self._store.set(f"at/{rank}", "0")
@@ -124,7 +127,7 @@ class Board:
             except RuntimeError:  # of the store
                 if self._rank:
                     self._without_rank_0()
-            time.sleep(BEAT_SECONDS)
+            time.sleep(self._pause)
 
     def _listen(self) -> None:
         signal.sigwait({signal.SIGTERM})
@@ -135,7 +138,7 @@ class Board:
     def _look(self) -> None:
         """Judge the gang: gone ranks first, for they are the cause of all else."""
         now = time.monotonic()
-        if now - self._looked > 4 * BEAT_SECONDS:
+        if now - self._looked > 4 * self._pause:
             # This thread itself was held up, by a load that may have held the others up as well.
             self._changed = [each + now - self._looked for each in self._changed]
         self._looked = now
@@ -143,12 +146,14 @@ class Board:
             beat = self._get(f"beat/{rank}")
             if beat != last:
                 self._beats[rank], self._changed[rank] = beat, now
-        if quiet := [rank for rank, changed in enumerate(self._changed) if now - changed > self._silent]:
-            said = f"is gone: no heartbeat for {self._silent:.0f} s, in {self._name}"
-            self._judge([self._about("dead-rank", rank, said) for rank in quiet])
         error = self._get("error")
         self._failed = min(self._failed, now) if error else self._failed
-        if now > min(self._failed, self._asked_to_end) + min(self._silent, _JUDGEMENT_SECONDS - 5) + 2:
+        ended = min(self._failed, self._asked_to_end)
+        silent = min(self._silent, _SILENT_AT_END_SECONDS) if ended < now else self._silent
+        if quiet := [rank for rank, changed in enumerate(self._changed) if now - changed > silent]:
+            said = f"is gone: no heartbeat for {silent:.0f} s, in {self._name}"
+            self._judge([self._about("dead-rank", rank, said) for rank in quiet])
+        if now > ended + silent + 4 * self._pause:
             if error:
                 self._judge([self._about("error", int(error.split()[0]), f"failed: {error.partition(' ')[2]}")])
             said = f"the launcher ended the gang in {self._name}: the job was cancelled, or a node is gone"
