@@ -8,7 +8,7 @@ import pytest
 from gangs import Gang
 
 EXPECTED = {
-    "floor": {"gigabytes_per_second": 0.05, "latency_seconds": 0.25},
+    "floor": {"gigabytes_per_second": 0.05, "latency_seconds": 0.15},
     "storage": {"writeMBs": 0.1, "filesPerSecond": 1},
 }
 SMALL = ("--ranks-per-node", 1, "--max-bytes", 2 << 20, "--probe-bytes", 1 << 20, "--reports", "reports")
