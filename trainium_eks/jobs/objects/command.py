@@ -146,11 +146,11 @@ def _checks(job: TrainingJob) -> list[str]:
         script = shlex.quote(job.program.script)
         tests.append((f"[ -f {script} ]", f"there is no script {job.program.script} in {job.image}"))
     if job.program.module == TITAN_MODULE:
-        message = f"there is no torchtitan in {job.image}; name an image with it by --image"
+        message = f"there is no torchtitan in {job.image}; --image names one with it"
         tests.append((_looks_for("torchtitan", True), message))
     if job.backend == "neuron":
-        # Libraries that find torch_xla take the way of PyTorch/XLA, whose torch_neuronx has the same name.
-        message = f"{job.image} has torch_xla beside TorchNeuron, and libraries would take it; build it without"
+        # transformers' TrainingArguments, for one, sets its devices up by torch_xla wherever that can be imported.
+        message = f"{job.image} has torch_xla, which libraries prefer to TorchNeuron; --image names one without it"
         tests.append((_looks_for("torch_xla", False), message))
     return [f"{test} || {{ echo {shlex.quote(message)} >&2; exit {REFUSED}; }}" for test, message in tests]
 

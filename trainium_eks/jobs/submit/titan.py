@@ -1,7 +1,7 @@
 """TorchTitan's own training, ``trn train --titan``: its arguments for a job, and the problems of a request for it.
 
-The arguments are those of TorchTitan 0.2.2 and later, which reads a config function of a module and then options that
-override the config. TorchTitan Neuron adds the modules for Trainium2 and later.
+TorchTitan 0.3 takes the name of a module and of a config function in it; further options override the
+config's values. TorchTitan Neuron has modules of its own for Trainium2 and later.
 """
 
 import re

@@ -358,7 +358,7 @@ def test_missing_script_and_data_end_the_job_with_a_line_each() -> None:
     ("program", "good", "bad", "words"),
     [
         ("torchtitan.train", ["torchtitan"], [], "there is no torchtitan in repo/train:1"),
-        ("m", [], ["torch_xla"], "repo/train:1 has torch_xla beside TorchNeuron"),
+        ("m", [], ["torch_xla"], "repo/train:1 has torch_xla, which libraries prefer to TorchNeuron"),
     ],
 )
 def test_packages_of_the_image_are_looked_for_before_the_launch(
