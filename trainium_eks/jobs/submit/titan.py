@@ -1,7 +1,7 @@
 """TorchTitan's own training, ``trn train --titan``: its arguments for a job, and the problems of a request for it.
 
 TorchTitan 0.3 takes the name of a module and of a config function in it; further options override the
-config's values. TorchTitan Neuron has modules of its own for Trainium2 and later.
+config's values. TorchTitan Neuron adds modules for Trainium2 and later.
 """
 
 import re
