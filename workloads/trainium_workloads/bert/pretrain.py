@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from trainium_workloads.bert import synthetic
-from trainium_workloads.bert.task import SIZES, MadeUp, Pretraining, config_of
+from trainium_workloads.bert.config import SIZES, config_of
+from trainium_workloads.bert.task import MadeUp, Pretraining
 from trainium_workloads.bert.wikicorpus import open_corpus
 from trainium_workloads.model_directory import NAME, write_model
 from trainium_workloads.training import backends
