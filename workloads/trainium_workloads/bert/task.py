@@ -43,10 +43,11 @@ class BertForPreTraining(transformers.BertForPreTraining):  # type: ignore[misc]
         return words, follows
 
     def _apply(self, *arguments: object, **named: object) -> nn.Module:
-        """Convert or move the model. A move to an XLA device makes two tensors of the tied weight, so they are tied
-        again before the optimizer sees them."""
+        """Convert or move the model. A move to an XLA device makes two parameters of a tied one, so both are tied again
+        before the optimizer sees them; ``tie_weights`` would leave an operation to compile."""
         super()._apply(*arguments, **named)
-        self.tie_weights(recompute_mapping=False)
+        head = self.cls.predictions
+        head.decoder.weight, head.decoder.bias = self.bert.embeddings.word_embeddings.weight, head.bias
         return self
 
 
