@@ -187,7 +187,9 @@ class ReviewSource:
                 if isinstance(cause, OSError) and cause.errno:
                     raise cause from None
                 where = files[0] if len(files) == 1 else files[0].parent
-                raise Refusal(f"{where} cannot be read as {kind}: {cause}; stage it again with --replace") from None
+                raise Refusal(
+                    f"{where} has no reviews, or cannot be read as {kind}: {cause}; stage it again with --replace"
+                ) from None
             yield found
 
     def _files(self, split: str) -> tuple[Path, ...]:
@@ -237,8 +239,6 @@ def _text_column(raw: Dataset, where: Path | None) -> str:
     missing = ["label"] * ("label" not in names) + [" or ".join(TEXTS)] * (text is None)
     if missing or text is None:
         raise Refusal(f"{where} has no column {' and no column '.join(missing)}; its columns: {', '.join(names)}")
-    if not len(raw):
-        raise Refusal(f"{where}: no reviews in there")
     return text
 
 
@@ -283,7 +283,7 @@ def split_files(data: Path, split: str) -> tuple[Path, ...]:
         raise Refusal(
             f"{data} has no {split} reviews: {split}*.parquet, {split}*.csv or a directory {split} with such files"
         )
-    if found[0].suffix != found[-1].suffix or len({each.suffix for each in found}) > 1:
+    if len({each.suffix for each in found}) > 1:
         raise Refusal(f"{below} has {split} reviews as Parquet and as CSV: remove one of them")
     return tuple(found)
 
