@@ -1,8 +1,8 @@
-"""How fast and how cheaply BERT learns to classify Amazon Polarity: AWS' comparison of Trn1 with P4d on SageMaker, rerun.
+"""How fast and how cheaply BERT learns Amazon Polarity: AWS' comparison of Trn1 with P4d on SageMaker, rerun.
 
-    python benchmarks/text_classification.py here                     a tiny BERT, as processes of this machine
-    python benchmarks/text_classification.py cloud                    the same as jobs on a local cloud of its own
-    python benchmarks/text_classification.py table --instance-type trn1.32xlarge a/result.json b/result.json c/result.json
+    python benchmarks/text_classification.py here     a tiny BERT, as processes of this machine
+    python benchmarks/text_classification.py cloud    the same as jobs on a local cloud of its own
+    python benchmarks/text_classification.py table --instance-type trn1.32xlarge a/result.json b/result.json
 
 ``here`` and ``cloud`` train once to warm up, which does not count, and then ``--runs`` times. ``table`` takes what jobs
 on AWS have written (``/data/output/JOB/result.json``, or SageMaker's output): three runs or more of the same training.
@@ -170,7 +170,17 @@ def _cloud(asked: argparse.Namespace) -> tuple[Row, Row]:
             job = f"reviews-{number}"
             size = ("--nodes", str(asked.ranks), "--ranks-per-node", "1")
             trn(
-                project, "train", "--example", "text-classification", "--name", job, *size, "--wait", "--", *TINY, *asked.arguments
+                project,
+                "train",
+                "--example",
+                "text-classification",
+                "--name",
+                job,
+                *size,
+                "--wait",
+                "--",
+                *TINY,
+                *asked.arguments,
             )
             file = project / f".local/local/claims/{NAMESPACE}/{CLAIM}/output/{job}/result.json"
             results.append(_told(number, json.loads(file.read_text())))

@@ -1,4 +1,4 @@
-"""Text classification as a SageMaker training job: the script that its estimator names (docs/examples-text-classification.md)."""
+"""Text classification as a SageMaker training job; docs/examples-text-classification.md has its estimator."""
 
 import sys
 

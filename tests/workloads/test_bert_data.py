@@ -91,7 +91,9 @@ def test_shards_are_read_once_an_epoch_and_ahead(
     read: list[Path] = []
     content = wikicorpus._content
     monkeypatch.setattr(wikicorpus, "_TOGETHER", together)
-    monkeypatch.setattr(wikicorpus, "_content", lambda path, vocabulary: (read.append(path), content(path, vocabulary))[1])
+    monkeypatch.setattr(
+        wikicorpus, "_content", lambda path, vocabulary: (read.append(path), content(path, vocabulary))[1]
+    )
     corpus._read.clear()
     at_once: list[int] = []
     for epoch in range(3):

@@ -74,7 +74,9 @@ def test_a_model_is_written_for_transformers_and_read_again(tmp_path: Path) -> N
 def test_weights_of_another_model_are_refused_with_all_that_differs(tmp_path: Path) -> None:
     ours = BertForPreTraining(_small())
     write_model(ours, ours.state_dict(), tmp_path / "model")
-    with pytest.raises(Refusal, match=r"another model: .* has the shape \[.*32\], not \[.*64\].* more; give its own --"):
+    with pytest.raises(
+        Refusal, match=r"another model: .* has the shape \[.*32\], not \[.*64\].* more; give its own --"
+    ):
         read_model(BertForPreTraining, tmp_path, _small(hidden=64))
     with pytest.raises(Refusal, match=r"another model: .*layer\.2\..* is not in it"):
         read_model(BertForPreTraining, tmp_path, _small(layers=3))

@@ -160,7 +160,10 @@ def test_defaults_are_those_of_the_published_training(monkeypatch: pytest.Monkey
         ("--data-dir x --synthetic 5", r"either --data-dir DIR"),
         ("--data-dir nowhere", r"nowhere is no directory"),
         ("--synthetic 0 --seq-len 8", r"--synthetic must be 1 or more, not 0; --seq-len must be 16 or more, not 8"),
-        ("--synthetic 5 --size tiny --seq-len 512", r"examples have 512 tokens \(--seq-len\); --size tiny takes at most 128"),
+        (
+            "--synthetic 5 --size tiny --seq-len 512",
+            r"examples have 512 tokens \(--seq-len\); --size tiny takes at most 128",
+        ),
         ("--synthetic 5 --dropout 1", r"--dropout must be 0 or more and less than 1, not 1.0"),
         ("--synthetic 5 --phase2", r"--phase2 needs --from DIR, the output directory of the first phase"),
         ("--synthetic 5 --size tiny --vocab-size 50", r"--vocab-size must be 120 or more, not 50"),

@@ -43,8 +43,15 @@ def prepared(tmp_path: Path, vocabulary: Path) -> Callable[..., Data]:
 
     def prepare(directory: Path, **other: Any) -> Data:
         settings: dict[str, Any] = {
-            **{"train": directory, "test": directory, "synthetic": 0, "seed": 0, "length": 16},
-            **{"vocabulary": vocabulary, "cache": None, "each_node": False, "output": tmp_path / "output"},
+            "train": directory,
+            "test": directory,
+            "synthetic": 0,
+            "seed": 0,
+            "length": 16,
+            "vocabulary": vocabulary,
+            "cache": None,
+            "each_node": False,
+            "output": tmp_path / "output",
         }
         return ReviewSource(**(settings | other)).prepared(OneRank())  # type: ignore[arg-type]
 

@@ -75,7 +75,9 @@ def test_another_encoder_is_begun_with_for_as_many_epochs_as_asked(gang: Gang, t
     torch.manual_seed(0)
     pieces = learn(["good bad book " * 3], 60)
     given = DistilBertForMaskedLM(
-        DistilBertConfig(vocab_size=len(pieces), dim=16, n_layers=1, n_heads=2, hidden_dim=32, max_position_embeddings=40)
+        DistilBertConfig(
+            vocab_size=len(pieces), dim=16, n_layers=1, n_heads=2, hidden_dim=32, max_position_embeddings=40
+        )
     )
     write_model(given, given.state_dict(), tmp_path / "given", pieces)
     few = ("--synthetic", 40, "--epochs", 1.5, "--batch-size", 10, "--learning-rate", "1e-12", "--output", "out")

@@ -67,7 +67,7 @@ def model_in(directory: Path) -> Path:
 
 
 def read_model(kind: Any, directory: Path, config: Any) -> Any:
-    """Return a model on the CPU in FP32. A head or pooler that the directory lacks is new; all else must be there and fit.
+    """Return a model on the CPU in FP32; a head or a pooler that the directory lacks is new.
 
     Args:
         kind: class or auto class of ``transformers``.
@@ -91,7 +91,9 @@ def read_model(kind: Any, directory: Path, config: Any) -> Any:
     except Exception as error:  # noqa: BLE001 - safetensors and transformers raise errors of their own
         raise Refusal(f"{found} cannot be read as a model: {error}") from None
     encoder = f"{model.base_model_prefix}."
-    wrong = [f"{name} is not in it" for name in told["missing_keys"] if name.startswith(encoder) and ".pooler." not in name]
+    wrong = [
+        f"{name} is not in it" for name in told["missing_keys"] if name.startswith(encoder) and ".pooler." not in name
+    ]
     wrong += [
         f"{name} has the shape {list(there)}, not {list(wanted)}"
         for name, there, wanted in told["mismatched_keys"]

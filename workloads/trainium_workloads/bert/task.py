@@ -15,6 +15,7 @@ from trainium_workloads.bert.wikicorpus import Corpus, batch_of
 from trainium_workloads.model_directory import prepared_mask, read_model
 from trainium_workloads.training.task import Batch, Examples, Fact, Loss, Position
 
+
 class BertForPreTraining(transformers.BertForPreTraining):  # type: ignore[misc]
     """BERT whose word head sees the masked positions alone, so that no [batch, sequence, vocabulary] is computed.
 

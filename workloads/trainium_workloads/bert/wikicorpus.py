@@ -17,10 +17,9 @@ Columns are compressed in chunks that cut rows into many pieces: to read one exa
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -33,20 +32,28 @@ Columns = dict[str, Any]
 """Arrays by column; the first dimension is the examples."""
 
 COLUMNS = {
-    "input_ids": "sequence",
-    "input_mask": "sequence",
-    "segment_ids": "sequence",
-    "masked_lm_positions": "predictions",
-    "masked_lm_ids": "predictions",
-    "next_sentence_labels": "",
+    "input_ids": ("tokens", "sequence"),
+    "input_mask": ("mask", "sequence"),
+    "segment_ids": ("segments", "sequence"),
+    "masked_lm_positions": ("positions", "predictions"),
+    "masked_lm_ids": ("answers", "predictions"),
+    "next_sentence_labels": ("labels", ""),
 }
-"""Second dimension of each column, by name."""
+"""By the column's name: its name in a batch, and its second dimension."""
 
 _TOGETHER = 200_000
 """Examples that are shuffled among each other, at least: some global batches of 32,768. 120 MB with 128 tokens each,
 twice that with what is read ahead."""
 _SHOWN = 5
 """Problems that a refusal lists."""
+
+
+class _Turn(NamedTuple):
+    """Group of shards with examples that are shuffled among each other, and their places in the epoch."""
+
+    epoch: int
+    places: range
+    shards: tuple[int, ...]
 
 
 class Corpus:
@@ -107,7 +114,7 @@ class Corpus:
             row -= self._shards[shard][1]
         raise AssertionError("a turn has as many places as its shards have examples")
 
-    def _turns(self, epoch: int) -> list["_Turn"]:
+    def _turns(self, epoch: int) -> list[_Turn]:
         """Return the turns of an epoch: all shards in an order by chance, in groups that are in memory together."""
         turns: list[_Turn] = []
         first, count, shards = 0, 0, []
@@ -142,30 +149,14 @@ class Corpus:
         return self._read[shard]
 
 
-@dataclass(frozen=True)
-class _Turn:
-    """Group of shards with examples that are shuffled among each other."""
-
-    epoch: int
-    places: range
-    """Of the epoch, that they take."""
-    shards: tuple[int, ...]
-
-
 def batch_of(rows: Sequence[tuple[Columns, int]], predictions: int) -> Batch:
     """Return a micro-batch of rows of columns, as the model takes them."""
 
-    def column(name: str, width: int | None = None) -> torch.Tensor:
-        return torch.from_numpy(np.stack([columns[name][row][..., :width] for columns, row in rows]).astype(np.int64))
-
-    return {
-        "tokens": column("input_ids"),
-        "segments": column("segment_ids"),
-        "mask": column("input_mask"),
-        "positions": column("masked_lm_positions", predictions),
-        "answers": column("masked_lm_ids", predictions),
-        "labels": torch.tensor([int(columns["next_sentence_labels"][row]) for columns, row in rows]),
-    }
+    found = {}
+    for name, (ours, kind) in COLUMNS.items():
+        values = np.stack([columns[name][row] for columns, row in rows]).astype(np.int64)
+        found[ours] = torch.from_numpy(values[:, :predictions] if kind == "predictions" else values)
+    return found
 
 
 def open_corpus(
@@ -223,7 +214,7 @@ def _form(path: Path) -> tuple[int, int, int]:
         if missing:
             raise Refusal(f"{path}: has no {', '.join(missing)}")
         sizes: dict[str, set[int]] = {}
-        for name, kind in COLUMNS.items():
+        for name, (_, kind) in COLUMNS.items():
             column, dimensions = file[name], ["examples", kind] if kind else ["examples"]
             if column.dtype.kind not in "iu" or column.ndim != len(dimensions):
                 found = f"{column.dtype}{list(column.shape)}"
@@ -233,7 +224,7 @@ def _form(path: Path) -> tuple[int, int, int]:
         for dimension, found in sizes.items():
             if len(found) != 1 or 0 in found:
                 raise Refusal(f"{path}: its columns have {' and '.join(map(str, sorted(found)))} {dimension}")
-        return (sizes["examples"].pop(), sizes["sequence"].pop(), sizes["predictions"].pop())
+        return sizes["examples"].pop(), sizes["sequence"].pop(), sizes["predictions"].pop()
 
 
 def _content(path: Path, vocabulary: int) -> Columns:

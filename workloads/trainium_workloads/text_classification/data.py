@@ -8,7 +8,6 @@ import contextlib
 import errno
 import hashlib
 import json
-import os
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -111,29 +110,25 @@ class ReviewSource:
         tokenizer = self._tokenizer()
         # Now: a call changes the tokenizer's own text.
         written = tokenizer.backend_tokenizer.to_str()
-        train = self._tokenized("train", tokenizer, written)
-        return Data(train, self._tokenized("test", tokenizer, written, train.labels), tokenizer)
+        train = self._reviews("train", tokenizer, written)
+        return Data(train, self._reviews("test", tokenizer, written, train.labels), tokenizer)
 
     def _tokenizer(self) -> Any:
         directory = self.vocabulary or self.output / "vocabulary"
         if self.vocabulary is None and not directory.is_dir():
             with self._room_for(self.output), self._raw("train") as raw:
-                learnt = learn(raw[:_LEARNT_FROM][_text_column(raw, self.train)], LEARNT_PIECES)
+                learnt = learn(raw[:_LEARNT_FROM][_text_column(raw, self._path("train"))], LEARNT_PIECES)
                 part = directory.with_name(".vocabulary")
                 learnt.save_pretrained(part)
                 take_place(part, directory)
         return read_tokenizer(directory, self.length)
 
-    def _tokenized(self, split: str, tokenizer: Any, written: str, labels: Sequence[str] = ()) -> Reviews:
-        """Return the tokenized reviews of a split, from the cache where it has them.
-
-        Args:
-            split: ``train`` or ``test``.
-            tokenizer: of the model.
-            written: all of the tokenizer, as text.
-            labels: names of the labels; empty for those that the reviews have.
-        """
-        sources = [split, self.seed, self.synthetic] if self.synthetic else _stamps(self._files(split))
+    def _reviews(self, split: str, tokenizer: Any, written: str, labels: Sequence[str] = ()) -> Reviews:
+        """Return the tokenized reviews of a split, from the cache where it has them; with the names of the labels, or
+        those that the reviews have."""
+        sources: list[Any] = [split, self.seed, self.synthetic]
+        if not self.synthetic:
+            sources = [(each.name, (found := each.stat()).st_size, found.st_mtime_ns) for each in self._files(split)]
         identity = json.dumps([sources, written, tokenizer.pad_token_id, self.length, labels])
         name = f"{split}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.arrow"
         file = self._cache(split) / name
@@ -141,16 +136,8 @@ class ReviewSource:
             with contextlib.suppress(OSError, pyarrow.ArrowException):  # otherwise not whole: its disk was full
                 return Reviews(Dataset.from_file(str(file)))
         with self._room_for(file.parent) as part, self._raw(split) as raw:
-            convert = _Conversion(raw, self._path(split), tokenizer, self.length, labels)
-            raw.map(
-                convert,
-                batched=True,
-                with_indices=True,
-                remove_columns=raw.column_names,
-                features=convert.features,
-                cache_file_name=str(part / name),
-                new_fingerprint=name.removesuffix(".arrow"),
-            )
+            kept = {"cache_file_name": str(part / name), "new_fingerprint": name.removesuffix(".arrow")}
+            _tokenized(raw, self._path(split), tokenizer, labels, **kept)
             (part / name).replace(file)
         return Reviews(Dataset.from_file(str(file)))
 
@@ -209,31 +196,29 @@ class ReviewSource:
         return self.cache or (self.output if self.synthetic else path if path.is_dir() else path.parent) / _CACHE
 
 
-class _Conversion:
-    """Conversion of a batch of reviews to numbers, for ``Dataset.map``."""
+def _tokenized(raw: Dataset, where: Path, tokenizer: Any, labels: Sequence[str], **settings: Any) -> Dataset:
+    """Return raw reviews in the columns of :class:`Reviews`."""
+    text = _text_column(raw, where)
+    names = list(labels or _labels(raw, where))
+    known = ", ".join(f"{number} ({name})" for number, name in enumerate(names))
 
-    def __init__(self, raw: Dataset, where: Path | None, tokenizer: Any, length: int, labels: Sequence[str]) -> None:
-        self._text, self._where = _text_column(raw, where), where
-        self._tokenizer, self._length = tokenizer, length
-        self._labels = tuple(labels) or _labels(raw, where)
-        pieces = List(Value("int32"), length=length)
-        mask = List(Value("int8"), length=length)
-        self.features = Features(input_ids=pieces, attention_mask=mask, labels=ClassLabel(names=list(self._labels)))
+    def convert(batch: Mapping[str, list[Any]], indices: Sequence[int]) -> dict[str, Any]:
+        for index, content, label in zip(indices, batch[text], batch["label"], strict=True):
+            if not isinstance(content, str):
+                raise Refusal(f"{where}, review {index + 1}: {text} is {content!r}, no text")
+            if label not in names and label not in range(len(names)):
+                raise Refusal(f"{where}, review {index + 1}: label {label!r} is none of {known}")
+        told = tokenizer(batch[text], padding="max_length", truncation=True, return_token_type_ids=False)
+        numbers = [names.index(each) if isinstance(each, str) else each for each in batch["label"]]
+        return {**told, "labels": numbers}
 
-    def __call__(self, batch: Mapping[str, list[Any]], indices: Sequence[int]) -> dict[str, Any]:
-        """Return the columns of :class:`Reviews`."""
-        for index, text, label in zip(indices, batch[self._text], batch["label"], strict=True):
-            if not isinstance(text, str):
-                raise Refusal(f"{self._where}, review {index + 1}: {self._text} is {text!r}, no text")
-            if label not in self._labels and label not in range(len(self._labels)):
-                known = ", ".join(f"{number} ({name})" for number, name in enumerate(self._labels))
-                raise Refusal(f"{self._where}, review {index + 1}: label {label!r} is none of {known}")
-        told = self._tokenizer(batch[self._text], padding="max_length", truncation=True, max_length=self._length)
-        labels = [self._labels.index(each) if isinstance(each, str) else each for each in batch["label"]]
-        return {"input_ids": told["input_ids"], "attention_mask": told["attention_mask"], "labels": labels}
+    pieces, mask = (List(Value(kind), length=tokenizer.model_max_length) for kind in ("int32", "int8"))
+    features = Features(input_ids=pieces, attention_mask=mask, labels=ClassLabel(names=names))
+    settings |= {"remove_columns": raw.column_names, "features": features}
+    return raw.map(convert, batched=True, with_indices=True, **settings)
 
 
-def _text_column(raw: Dataset, where: Path | None) -> str:
+def _text_column(raw: Dataset, where: Path) -> str:
     names = raw.column_names
     text = next((each for each in TEXTS if each in names), None)
     missing = ["label"] * ("label" not in names) + [" or ".join(TEXTS)] * (text is None)
@@ -242,7 +227,7 @@ def _text_column(raw: Dataset, where: Path | None) -> str:
     return text
 
 
-def _labels(raw: Dataset, where: Path | None) -> tuple[str, ...]:
+def _labels(raw: Dataset, where: Path) -> tuple[str, ...]:
     """Return the names of the labels, by their numbers."""
     if isinstance(raw.features["label"], ClassLabel):
         return tuple(raw.features["label"].names)
@@ -286,11 +271,6 @@ def split_files(data: Path, split: str) -> tuple[Path, ...]:
     if len({each.suffix for each in found}) > 1:
         raise Refusal(f"{below} has {split} reviews as Parquet and as CSV: remove one of them")
     return tuple(found)
-
-
-def _stamps(files: Iterable[Path]) -> list[tuple[str, int, int]]:
-    """Return names, sizes and times, which tell one state of the files from another."""
-    return [(each.name, (found := each.stat()).st_size, found.st_mtime_ns) for each in files]
 
 
 def read_tokenizer(directory: Path, length: int) -> Any:

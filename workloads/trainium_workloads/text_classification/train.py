@@ -162,17 +162,14 @@ def _train(asked: argparse.Namespace, options: Options, data: Data, backend: Bac
     if backend.rank == 0:
         write_model(outcome.model, state, asked.model_out or options.output / NAME, data.tokenizer, result)
         result["seconds"] = round(time.monotonic() - _BEGUN, 2)
-        _write(result, (asked.results or options.output) / RESULT)
+        file = (asked.results or options.output) / RESULT
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part = file.with_name(f".{RESULT}.part")
+        part.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        part.replace(file)
         say(json.dumps({"text-classification": "complete", **result}))
     backend.barrier()
     return 0
-
-
-def _write(result: Mapping[str, Any], file: Path) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_name(f".{file.name}.part")
-    part.write_text(json.dumps(dict(result), indent=2) + "\n", encoding="utf-8")
-    part.replace(file)
 
 
 def _config(asked: argparse.Namespace, options: Options, data: Data) -> Any:
