@@ -97,6 +97,8 @@ def test_labels_have_the_names_of_the_data(tmp_path: Path, prepared: Callable[..
     assert (data.train.labels, data.test.rows([0, 1])["labels"].tolist()) == (("ham", "spam"), [1, 0])
     data = prepared(write_csv(tmp_path / "stars.csv", (2, "a"), (0, "b"), (1, "c"), names=("label", "text")))
     assert (data.train.labels, data.test.rows([0])["labels"].tolist()) == (("0", "1", "2"), [2])
+    rows = [(number, "a") for number in range(11, -1, -1)]
+    assert len(prepared(write_csv(tmp_path / "many.csv", *rows, names=("label", "text"))).train.labels) == 12
 
 
 def test_files_are_found_as_the_hub_has_them_as_a_channel_or_in_directories(tmp_path: Path) -> None:

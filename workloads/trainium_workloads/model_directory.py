@@ -1,5 +1,5 @@
-"""Directories of models in the format of ``transformers``: read with a refusal for what does not fit, written whole or
-not at all."""
+"""Directories of models in the format of ``transformers``: a model that does not fit is refused, and a directory is
+written whole or not at all."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def prepared_mask(mask: Tensor, model: PreTrainedModel) -> Tensor:
 
     Args:
         mask: [batch, sequence], 1 for tokens, 0 for padding.
-        model: whose layers take it.
+        model: the encoder.
     """
     seen = mask[:, None, None, :].bool()
     if model.config._attn_implementation == "sdpa":

@@ -14,7 +14,7 @@ from pathlib import Path
 from trainium_workloads.bert import synthetic
 from trainium_workloads.bert.config import SIZES, config_of
 from trainium_workloads.bert.task import MadeUp, Pretraining
-from trainium_workloads.bert.wikicorpus import open_corpus
+from trainium_workloads.bert.wikicorpus import Corpus, open_corpus
 from trainium_workloads.model_directory import NAME, write_model
 from trainium_workloads.training import backends
 from trainium_workloads.training.loop import train
@@ -90,7 +90,7 @@ def task_of(asked: argparse.Namespace, options: Options) -> Pretraining:
     sequence, predictions = asked.seq_len or (512 if asked.phase2 else None), asked.max_pred_len
     common = {"vocabulary": config.vocab_size, "seed": options.seed}
     if asked.synthetic is None:
-        data = open_corpus(asked.data_dir, sequence=sequence, predictions=predictions, **common)
+        data: Corpus | MadeUp = open_corpus(asked.data_dir, sequence=sequence, predictions=predictions, **common)
     else:
         sequence = sequence or (32 if asked.size == "tiny" else 128)
         predictions = predictions or synthetic.predictions_of(sequence)

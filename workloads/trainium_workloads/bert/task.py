@@ -16,10 +16,10 @@ from trainium_workloads.model_directory import prepared_mask, read_model
 from trainium_workloads.training.task import Batch, Examples, Fact, Loss, Position
 
 
-class BertForPreTraining(transformers.BertForPreTraining):  # type: ignore[misc]
-    """BERT whose word head sees the masked positions alone, so that no [batch, sequence, vocabulary] is computed.
+class BertForPreTraining(transformers.BertForPreTraining):
+    """BERT with a word head at the masked positions alone: no logits [batch, sequence, vocabulary] are computed.
 
-    Parameters, configuration and files are those of the base class.
+    Parameters, configuration and files are the same as the base class has.
     """
 
     def forward(self, tokens: Tensor, segments: Tensor, mask: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -109,7 +109,7 @@ def masked_loss(words: Tensor, answers: Tensor, is_masked: Tensor) -> Tensor:
 
 
 class MadeUp:
-    """Examples from a seed, in memory; the arguments are those of :func:`~.synthetic.make`."""
+    """Examples from a seed, in memory, with the arguments of :func:`~.synthetic.make`."""
 
     def __init__(self, count: int, *, sequence: int, predictions: int, vocabulary: int, seed: int) -> None:
         self.sequence, self.predictions, self._count = sequence, predictions, count

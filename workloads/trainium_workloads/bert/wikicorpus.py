@@ -217,8 +217,8 @@ def _form(path: Path) -> tuple[int, int, int]:
         for name, (_, kind) in COLUMNS.items():
             column, dimensions = file[name], ["examples", kind] if kind else ["examples"]
             if column.dtype.kind not in "iu" or column.ndim != len(dimensions):
-                found = f"{column.dtype}{list(column.shape)}"
-                raise Refusal(f"{path}: {name} is {found}, not integers [{', '.join(dimensions)}]")
+                shape = f"{column.dtype}{list(column.shape)}"
+                raise Refusal(f"{path}: {name} is {shape}, not integers [{', '.join(dimensions)}]")
             for dimension, size in zip(dimensions, column.shape, strict=True):
                 sizes.setdefault(dimension, set()).add(size)
         for dimension, found in sizes.items():

@@ -1,7 +1,7 @@
 """Reviews of a training: read by ``datasets`` or made from a seed, tokenized once for all ranks.
 
-Files are Parquet or CSV with the columns ``label`` and ``text``, or those of Amazon Polarity as it lies on the Hub:
-``label`` (0 or 1), ``title``, which is not used, as in AWS' own fine-tuning of BERT-base, and ``content``.
+Files are Parquet or CSV with the columns ``label`` and ``text``, or with the columns of Amazon Polarity on the Hub:
+``label`` (0 or 1), ``title`` and ``content``. The title is not used, as in AWS' own fine-tuning of BERT-base.
 """
 
 import contextlib
@@ -10,10 +10,10 @@ import hashlib
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import datasets
 import pyarrow
@@ -38,7 +38,6 @@ _FOR_GOOD = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOTDI
 """Errors that another try would meet again."""
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
-_Found = TypeVar("_Found")
 datasets.disable_progress_bars()
 
 
@@ -104,7 +103,19 @@ class ReviewSource:
             Refusal: in all ranks, if the reviews or the vocabulary are not as they must be.
         """
         makes = backend.local_rank == 0 if self.each_node else backend.rank == 0
-        return _first(makes, backend, self._made)
+        found: Data | None = None
+        for turn in (True, False):
+            refused = ""
+            if makes is turn:
+                try:
+                    found = self._made()
+                except Refusal as refusal:
+                    refused = str(refusal)
+            if backend.any(bool(refused)):
+                said = backend.share(refused)
+                raise Refusal(refused or said or "another rank was refused; its line says why")
+        assert found is not None, "each rank has had its turn"
+        return found
 
     def _made(self) -> Data:
         tokenizer = self._tokenizer()
@@ -124,8 +135,8 @@ class ReviewSource:
         return read_tokenizer(directory, self.length)
 
     def _reviews(self, split: str, tokenizer: Any, written: str, labels: Sequence[str] = ()) -> Reviews:
-        """Return the tokenized reviews of a split, from the cache where it has them; with the names of the labels, or
-        those that the reviews have."""
+        """Return the tokenized reviews of a split, from the cache if possible. Without names of the labels the reviews
+        name them."""
         sources: list[Any] = [split, self.seed, self.synthetic]
         if not self.synthetic:
             sources = [(each.name, (found := each.stat()).st_size, found.st_mtime_ns) for each in self._files(split)]
@@ -231,16 +242,16 @@ def _labels(raw: Dataset, where: Path) -> tuple[str, ...]:
     """Return the names of the labels, by their numbers."""
     if isinstance(raw.features["label"], ClassLabel):
         return tuple(raw.features["label"].names)
-    found = sorted(raw.unique("label"), key=str)
+    found = raw.unique("label")
     if all(isinstance(each, str) and each for each in found):
-        return tuple(found)
-    if found != list(range(len(found))):
-        shown = ", ".join(map(repr, found[:10]))
+        return tuple(sorted(found))
+    if set(found) != set(range(len(found))):
+        shown = ", ".join(sorted(map(repr, found))[:10])
         raise Refusal(
             f"{where}: the labels are {shown}, where names or all numbers from 0 on are expected; "
             "files that count from 1 need 1 taken off"
         )
-    return ("negative", "positive") if len(found) == 2 else tuple(map(str, found))
+    return ("negative", "positive") if len(found) == 2 else tuple(map(str, range(len(found))))
 
 
 def split_files(data: Path, split: str) -> tuple[Path, ...]:
@@ -307,24 +318,3 @@ def learn(texts: Iterable[str], size: int) -> BertTokenizer:
     by_frequency = sorted(words, key=lambda word: (-words[word], word))
     pieces = dict.fromkeys([*_SPECIAL, *letters, *(f"##{letter}" for letter in letters), *by_frequency])
     return BertTokenizer(vocab={piece: number for number, piece in enumerate(list(pieces)[:size])})
-
-
-def _first(makes: bool, backend: Backend, make: Callable[[], _Found]) -> _Found:
-    """Return the result that some ranks make, and the others then find.
-
-    Raises:
-        Refusal: in all ranks, so that all end the same way.
-    """
-    found: _Found | None = None
-    for turn in (True, False):
-        refused = ""
-        if makes is turn:
-            try:
-                found = make()
-            except Refusal as refusal:
-                refused = str(refusal)
-        if backend.any(bool(refused)):
-            said = backend.share(refused)
-            raise Refusal(refused or said or "another rank was refused; its line says why")
-    assert found is not None, "each rank has had its turn"
-    return found

@@ -89,7 +89,7 @@ class Classification:
         eager = model.config._attn_implementation == "eager"
         if eager and any(getattr(each, "is_causal", False) for each in model.modules()):
             raise Refusal(f"{self.config.model_type} is a decoder: on Trainium an encoder is needed, such as BERT")
-        return model  # type: ignore[no-any-return]
+        return model
 
     def examples(self) -> Reviews:
         """Return the reviews to train with."""
@@ -180,12 +180,13 @@ def _config(asked: argparse.Namespace, options: Options, data: Data) -> Any:
     """
     if asked.model_dir is None:
         config: Any = config_of(asked.size, options.backend, vocabulary=len(data.tokenizer))
-        config.pad_token_id = data.tokenizer.pad_token_id
     else:
         attention = attention_of(options.backend)
         config = AutoConfig.from_pretrained(
             model_in(asked.model_dir), attn_implementation=attention, local_files_only=True
         )
+    if config.pad_token_id is None:
+        config.pad_token_id = data.tokenizer.pad_token_id
     names = dict(enumerate(data.train.labels))
     config.num_labels = len(names)
     config.id2label, config.label2id = names, {name: number for number, name in names.items()}
