@@ -95,12 +95,14 @@ def test_another_encoder_is_begun_with_for_as_many_epochs_as_asked(gang: Gang, t
         ((*TINY, "--synthetic", "40", "--length", "4"), "--length must be 8 or more, not 4"),
         ((*TINY, "--synthetic", "40", "--length", "200"), "--length 200 is more than the model takes: 128 at most"),
         ((*TINY, "--synthetic", "40", "--model-dir", "none"), "none holds no model (config.json)"),
+        ((*TINY, "--synthetic", "40", "--model-dir", "reviews", "--vocabulary", "reviews"), "tokenizer in reviews"),
         ((*TINY, "--data-dir", "reviews"), "has no column text or content"),
     ],
 )
 def test_what_cannot_be_is_refused_for_good(gang: Gang, tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
     (tmp_path / "reviews").mkdir()
     (tmp_path / "reviews" / "train.csv").write_text("label,body\n1,fine\n")
+    (tmp_path / "reviews" / "config.json").write_text("{")
     ranks = 2 if "reviews" in arguments else 1
     ended = gang(TRAIN, *arguments, "--output", "out", ranks=ranks, code=EXIT_CODE)
     # The other rank may be ended before it has said the same.

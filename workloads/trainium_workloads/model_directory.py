@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from trainium_workloads.atomic_write import take_place
@@ -64,6 +64,19 @@ def model_in(directory: Path) -> Path:
         f"{directory} holds no model ({_CONFIG}): give a directory that trn stage brings, or the output of a training, "
         "which writes its model once its last step is done"
     )
+
+
+def read_config(directory: Path, backend: str) -> Any:
+    """Return the configuration of a model, for a backend.
+
+    Raises:
+        Refusal: it cannot be read.
+    """
+    found = model_in(directory)
+    try:
+        return AutoConfig.from_pretrained(found, attn_implementation=attention_of(backend), local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise Refusal(f"{found / _CONFIG} cannot be read: {error}") from None
 
 
 def read_model(kind: Any, directory: Path, config: Any) -> Any:

@@ -22,10 +22,10 @@ from typing import Any
 
 from torch import nn
 from torch.nn import functional
-from transformers import AutoConfig, AutoModelForSequenceClassification
+from transformers import AutoModelForSequenceClassification
 
 from trainium_workloads.bert.config import config_of
-from trainium_workloads.model_directory import NAME, attention_of, model_in, read_model, write_model
+from trainium_workloads.model_directory import NAME, model_in, read_config, read_model, write_model
 from trainium_workloads.text_classification import sagemaker
 from trainium_workloads.text_classification.data import Data, Reviews, ReviewSource
 from trainium_workloads.text_classification.evaluation import accuracy, logits
@@ -181,10 +181,7 @@ def _config(asked: argparse.Namespace, options: Options, data: Data) -> Any:
     if asked.model_dir is None:
         config: Any = config_of(asked.size, options.backend, vocabulary=len(data.tokenizer))
     else:
-        attention = attention_of(options.backend)
-        config = AutoConfig.from_pretrained(
-            model_in(asked.model_dir), attn_implementation=attention, local_files_only=True
-        )
+        config = read_config(asked.model_dir, options.backend)
     if config.pad_token_id is None:
         config.pad_token_id = data.tokenizer.pad_token_id
     names = dict(enumerate(data.train.labels))
