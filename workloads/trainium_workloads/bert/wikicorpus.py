@@ -151,8 +151,7 @@ class Corpus:
 
 def batch_of(rows: Sequence[tuple[Columns, int]], predictions: int) -> Batch:
     """Return a micro-batch of rows of columns, as the model takes them."""
-
-    found = {}
+    found: Batch = {}
     for name, (ours, kind) in COLUMNS.items():
         values = np.stack([columns[name][row] for columns, row in rows]).astype(np.int64)
         found[ours] = torch.from_numpy(values[:, :predictions] if kind == "predictions" else values)
