@@ -21,7 +21,7 @@ def _goes_down(ended: Ended, by: float = 0.5) -> None:
     assert fmean(losses[-5:]) < losses[0] - by, losses
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("ranks", [1, 4])
 def test_the_loss_goes_down(gang: Gang, ranks: int) -> None:
     ended = gang(MODULE, *MADE_UP, "--steps", 30, "--batch-size", 16 // ranks, "--output", "out", ranks=ranks)
     assert list(ended.losses) == list(range(1, 31))
