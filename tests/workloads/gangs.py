@@ -35,6 +35,7 @@ _PRELOADED = (
     "torch.distributed.tensor.parallel",
     "torch.utils.data",
     "torch.utils.tensorboard",
+    "transformers.models.bert.modeling_bert",
 )
 _LOOK_SECONDS = 0.005
 _BY_THEMSELVES_SECONDS = 60.0

@@ -51,9 +51,9 @@ EXAMPLES: Mapping[str, Example] = MappingProxyType(
                 ),
             ),
             Example(
-                "polarity",
-                f"{PACKAGE}.polarity.train",
-                "reviews told apart by BERT",
+                "text-classification",
+                f"{PACKAGE}.text_classification.train",
+                "reviews told apart by a published encoder",
                 state_gigabytes=1.3,
                 local_arguments=("--size", "tiny", *_SMALL),
             ),

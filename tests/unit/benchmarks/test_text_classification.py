@@ -1,4 +1,4 @@
-"""How benchmarks/polarity.py fills AWS' table, and which runs it takes."""
+"""How benchmarks/text_classification.py fills AWS' table, and which runs it takes."""
 
 import json
 import sys
@@ -14,10 +14,10 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
-def polarity(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def benchmark(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    monkeypatch.delitem(sys.modules, "polarity", raising=False)
-    import polarity as module  # type: ignore[import-not-found]
+    monkeypatch.delitem(sys.modules, "text_classification", raising=False)
+    import text_classification as module  # type: ignore[import-not-found]
 
     return module  # type: ignore[no-any-return]
 
@@ -28,15 +28,15 @@ def result(**changes: Any) -> dict[str, Any]:
     return {**run, **speed, "ranks": 32, "batch_size": 256, "backend": "xla", "precision": "bf16", **changes}
 
 
-def test_the_published_costs_follow_from_price_and_time(polarity: ModuleType) -> None:
-    for row in polarity.PUBLISHED:
+def test_the_published_costs_follow_from_price_and_time(benchmark: ModuleType) -> None:
+    for row in benchmark.PUBLISHED:
         assert row.cost_usd == pytest.approx(row.usd_per_hour * row.seconds / 3600, rel=0.002)
 
 
-def test_the_best_and_the_median_run_stand_beside_the_published_ones(polarity: ModuleType) -> None:
+def test_the_best_and_the_median_run_stand_beside_the_published_ones(benchmark: ModuleType) -> None:
     runs = [result(seconds=seconds, iterations_per_second=40_000 / seconds) for seconds in (8000.0, 7200.0, 9000.0)]
-    best, median = polarity.rows(runs, "trn1.32xlarge", 21.5)
-    text = polarity.table((best, median))
+    best, median = benchmark.rows(runs, "trn1.32xlarge", 21.5)
+    text = benchmark.table((best, median))
     assert [line.split(" | ")[-1] for line in text.splitlines()[2:]] == [
         "published by AWS, billable time |",
         "published by AWS, billable time |",
@@ -47,8 +47,8 @@ def test_the_best_and_the_median_run_stand_beside_the_published_ones(polarity: M
     assert median.cells[3:7] == ("5.00", "0.980", "8000", "47.78")
 
 
-def test_what_was_not_measured_is_left_empty(polarity: ModuleType) -> None:
-    best, _ = polarity.rows([result(iterations_per_second=None)], "this machine", None)
+def test_what_was_not_measured_is_left_empty(benchmark: ModuleType) -> None:
+    best, _ = benchmark.rows([result(iterations_per_second=None)], "this machine", None)
     assert best.cells[2:7] == ("", "", "0.980", "6000", "")
 
 
@@ -61,20 +61,20 @@ def test_what_was_not_measured_is_left_empty(polarity: ModuleType) -> None:
         ([result(), result(evaluated=1000)], "the runs differ in evaluated: 1000, 400000"),
     ],
 )
-def test_runs_that_are_not_alike_are_not_compared(polarity: ModuleType, runs: Any, words: str) -> None:
-    with pytest.raises(polarity.Unlike, match=words):
-        polarity.rows(runs, "x", None)
+def test_runs_that_are_not_alike_are_not_compared(benchmark: ModuleType, runs: Any, words: str) -> None:
+    with pytest.raises(benchmark.Unlike, match=words):
+        benchmark.rows(runs, "x", None)
 
 
 def test_the_price_is_the_catalogues(
-    polarity: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    benchmark: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "result.json"
     file.write_text(json.dumps(result()))
 
     def call(*options: str) -> int:
-        monkeypatch.setattr("sys.argv", ["polarity", "table", *options, str(file)])
-        return polarity.main()  # type: ignore[no-any-return]
+        monkeypatch.setattr("sys.argv", ["text_classification", "table", *options, str(file)])
+        return benchmark.main()  # type: ignore[no-any-return]
 
     assert call("--instance-type", "trn1.32xlarge", "--nodes", "2") == 0
     shown = capsys.readouterr()
@@ -93,9 +93,9 @@ def test_the_price_is_the_catalogues(
     assert call("--instance-type", "trn1.32xlarge") == 1
 
 
-def test_the_page_has_the_costs_that_follow_from_the_catalogue(polarity: ModuleType) -> None:
-    page = (ROOT / "docs" / "examples-polarity.md").read_text()
-    for row in polarity.PUBLISHED:
+def test_the_page_has_the_costs_that_follow_from_the_catalogue(benchmark: ModuleType) -> None:
+    page = (ROOT / "docs" / "examples-text-classification.md").read_text()
+    for row in benchmark.PUBLISHED:
         price = CATALOGUE[row.where.removeprefix("ml.")].hourly_usd
         assert price is not None
         assert f"${price * row.seconds / 3600:.2f}" in page

@@ -1,11 +1,13 @@
-"""Accuracy of a model on reviews."""
+"""Logits of a classifier, and its accuracy on reviews."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor
 
-from trainium_workloads.polarity.encoded import Encoded
+from trainium_workloads.model_directory import prepared_mask
+from trainium_workloads.text_classification.data import Reviews
 from trainium_workloads.training import precision
 from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.options import Options
@@ -14,9 +16,16 @@ from trainium_workloads.training.task import Batch
 _COUNTED = "counted"
 
 
-def accuracy(
-    model: nn.Module, reviews: Encoded, backend: Backend, options: Options, batch_size: int, most: int = 0
-) -> float:
+def logits(model: Any, batch: Batch) -> Tensor:
+    """Return the logits of a batch, [reviews, labels]."""
+    mask = batch["attention_mask"]
+    if model.config._attn_implementation == "eager":
+        mask = prepared_mask(mask, model)
+    found: Tensor = model(input_ids=batch["input_ids"], attention_mask=mask).logits
+    return found
+
+
+def accuracy(model: Any, reviews: Reviews, backend: Backend, options: Options, batch_size: int, most: int = 0) -> float:
     """Return the share of reviews that the model judges right, 0 to 1; each rank judges its part.
 
     Args:
@@ -35,18 +44,17 @@ def accuracy(
     with torch.no_grad():
         for batch in backend.feed(_batches(reviews, mine, batch_size)):
             with precision.autocast(options, backend.device):
-                logits = model(batch["input_ids"], batch["attention_mask"])
+                found = logits(model, batch)
             # Summed on the device: fetching each batch's number would make it wait.
-            right = right + ((logits.argmax(dim=1) == batch["labels"]) * batch[_COUNTED]).sum()
+            right = right + ((found.argmax(dim=1) == batch["labels"]) * batch[_COUNTED]).sum()
     model.train(was_training)
     total_right, total = backend.sum([float(right.item()), float(len(mine))])
     return total_right / total
 
 
-def _batches(reviews: Encoded, indices: range, size: int) -> Iterator[Batch]:
+def _batches(reviews: Reviews, indices: range, size: int) -> Iterator[Batch]:
     """Yield batches of one shape: the last is filled up with reviews that do not count."""
     for begin in range(0, len(indices), size):
         part = indices[begin : begin + size]
         filled = [*part, *[part[-1]] * (size - len(part))]
-        counted = (torch.arange(size) < len(part)).long()
-        yield {**reviews.rows(filled), _COUNTED: counted}
+        yield {**reviews.rows(filled), _COUNTED: (torch.arange(size) < len(part)).long()}

@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 import torch
 from gangs import WORKLOADS, Gang
-from trainium_workloads.bert.model import SIZES
-from trainium_workloads.polarity import make_data, sagemaker, saved
-from trainium_workloads.polarity.model import Polarity
-from trainium_workloads.polarity.train import RESULT
-from trainium_workloads.polarity.wordpieces import learn
+from trainium_workloads.model_directory import write_model
+from trainium_workloads.text_classification import make_data, sagemaker
+from trainium_workloads.text_classification.data import learn
+from trainium_workloads.text_classification.train import RESULT
 from trainium_workloads.training.refusal import EXIT_CODE, Refusal
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, DistilBertConfig, DistilBertForMaskedLM
 
-TRAIN = "trainium_workloads.polarity.train"
+TRAIN = "trainium_workloads.text_classification.train"
 TINY = ("--size", "tiny", "--length", "32", "--precision", "fp32")
 SHORT = (*TINY, "--synthetic", "160", "--steps", "8", "--checkpoint-every", "2", "--warm-up", "1")
 
@@ -44,27 +43,20 @@ def test_two_ranks_learn_it_and_write_a_model_that_transformers_loads(gang: Gang
     assert (found["evaluated"], found["reviews"], found["ranks"], found["batch_size"]) == (200, 800, 2, 32)
     assert 0 < found["train_seconds"] < found["seconds"]
     assert found["iterations_per_second"] > 0
-    [cache] = [each for each in data.iterdir() if each.is_dir()]
-    assert len([each for each in cache.iterdir() if not each.name.startswith(".")]) == 2
-    _judge(tmp_path / "out" / "model")
-
-
-def _judge(directory: Path) -> None:
-    """transformers says the same of a text as we do."""
-    texts = ["This lamp is superb and reliable. My family loves it.", "A broken kettle. I sent it back."]
-    judge, tokenizer = (
+    assert len(list((data / ".tokenized").iterdir())) == 2
+    directory = tmp_path / "out" / "model"
+    assert sorted(each.name for each in directory.iterdir()) == [
+        *("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "training.json")
+    ]
+    model, tokenizer = (
         AutoModelForSequenceClassification.from_pretrained(directory),
         AutoTokenizer.from_pretrained(directory),
     )
-    asked = tokenizer(texts, padding="max_length", max_length=32, truncation=True, return_tensors="pt")
+    assert (tokenizer.model_max_length, model.config.architectures) == (32, ["BertForSequenceClassification"])
+    texts = ["This lamp is superb and reliable. My family loves it.", "A broken kettle. I sent it back. " * 30]
     with torch.no_grad():
-        theirs = judge.eval()(**{name: asked[name] for name in ("input_ids", "attention_mask")}).logits
-    mine = saved.load(directory)
-    ids = torch.from_numpy(mine.pieces.encode(texts, mine.length))
-    with torch.no_grad():
-        ours = mine.model(ids, (ids != mine.pieces.pad_id).long())
-    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
-    assert [judge.config.id2label[each] for each in theirs.argmax(dim=1).tolist()] == ["positive", "negative"]
+        told = model(**tokenizer(texts, padding="max_length", truncation=True, return_tensors="pt")).logits
+    assert [model.config.id2label[each] for each in told.argmax(dim=1).tolist()] == ["positive", "negative"]
 
 
 def test_killed_it_goes_on_to_the_same_model(gang: Gang, tmp_path: Path) -> None:
@@ -74,44 +66,45 @@ def test_killed_it_goes_on_to_the_same_model(gang: Gang, tmp_path: Path) -> None
     again = gang(TRAIN, *SHORT, "--output", "cut")
     assert min(again.losses) > 2
     assert again.losses[8] == whole.losses[8]
-    assert (tmp_path / "cut/model/model.safetensors").read_bytes() == (
-        tmp_path / "whole/model/model.safetensors"
-    ).read_bytes()
+    weights = [tmp_path / output / "model" / "model.safetensors" for output in ("cut", "whole")]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
 
 
-def test_epochs_decide_the_steps_where_none_are_given(gang: Gang, tmp_path: Path) -> None:
-    gang(TRAIN, *TINY, "--synthetic", 100, "--epochs", 1.5, "--batch-size", 10, "--output", "out", ranks=1)
-    assert result(tmp_path / "out")["steps"] == 15
-
-
-def test_pre_trained_weights_are_begun_with(gang: Gang, tmp_path: Path) -> None:
-    """Evaluated after a step that changes next to nothing, the model is the one that was given."""
+def test_another_encoder_is_begun_with_for_as_many_epochs_as_asked(gang: Gang, tmp_path: Path) -> None:
+    """Evaluated after steps that change next to nothing, the model is the one that was given, with a new head."""
     torch.manual_seed(0)
-    given = Polarity(SIZES["tiny"])
     pieces = learn(["good bad book " * 3], 60)
-    saved.publish(given.state_dict(), given.sizes, pieces, 32, tmp_path / "given")
-    few = ("--synthetic", 40, "--steps", 1, "--learning-rate", "1e-12", "--output", "out")
+    given = DistilBertForMaskedLM(
+        DistilBertConfig(
+            vocab_size=len(pieces), dim=16, n_layers=1, n_heads=2, hidden_dim=32, max_position_embeddings=40
+        )
+    )
+    write_model(given, given.state_dict(), tmp_path / "given", pieces)
+    few = ("--synthetic", 40, "--epochs", 1.5, "--batch-size", 10, "--learning-rate", "1e-12", "--output", "out")
     gang(TRAIN, *TINY, *few, "--model-dir", tmp_path / "given", ranks=1)
-    trained = saved.load(tmp_path / "out" / "model")
-    for name, tensor in given.bert.state_dict().items():
-        torch.testing.assert_close(trained.model.bert.state_dict()[name], tensor)
-    assert trained.pieces.as_json == pieces.as_json
+    trained = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out" / "model")
+    for name, tensor in given.distilbert.state_dict().items():
+        torch.testing.assert_close(trained.distilbert.state_dict()[name], tensor)
+    assert (result(tmp_path / "out")["steps"], result(tmp_path / "out")["model"]) == (6, "given")
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("--size", "base"), "trn stage bert-base-uncased"),
-        (TINY, "give --data-dir (trn stage amazon-polarity"),
         ((*TINY, "--synthetic", "40", "--length", "4"), "--length must be 8 or more, not 4"),
         ((*TINY, "--synthetic", "40", "--length", "200"), "--length 200 is more than the model takes: 128 at most"),
-        ((*TINY, "--data-dir", "reviews"), "has no column content"),
+        ((*TINY, "--synthetic", "40", "--model-dir", "none"), "none holds no model (config.json)"),
+        ((*TINY, "--synthetic", "40", "--model-dir", "reviews", "--vocabulary", "reviews"), "tokenizer in reviews"),
+        ((*TINY, "--data-dir", "reviews"), "has no column text or content"),
     ],
 )
 def test_what_cannot_be_is_refused_for_good(gang: Gang, tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
     (tmp_path / "reviews").mkdir()
-    (tmp_path / "reviews" / "train.csv").write_text("label,text\n1,fine\n")
-    ended = gang(TRAIN, *arguments, "--output", "out", code=EXIT_CODE)
+    (tmp_path / "reviews" / "train.csv").write_text("label,body\n1,fine\n")
+    (tmp_path / "reviews" / "config.json").write_text("{")
+    ranks = 2 if "reviews" in arguments else 1
+    ended = gang(TRAIN, *arguments, "--output", "out", ranks=ranks, code=EXIT_CODE)
     # The other rank may be ended before it has said the same.
     assert words in "".join(ended.err)
 
@@ -121,23 +114,24 @@ import json, sys
 from pathlib import Path
 import torch
 import torch_xla.debug.metrics as measured
-from trainium_workloads.bert.model import Sizes
-from trainium_workloads.polarity import encoded, evaluation, synthetic, wordpieces
-from trainium_workloads.polarity.model import Polarity
+from trainium_workloads.bert.config import config_of
+from trainium_workloads.text_classification import evaluation
+from trainium_workloads.text_classification.data import ReviewSource
 from trainium_workloads.training import backends
 from trainium_workloads.training.options import Options
+from transformers import AutoModelForSequenceClassification
 
-pieces = wordpieces.learn((text for chunk in synthetic.chunks(0, 60) for text in chunk.texts), 512)
-reviews = encoded.encode(synthetic.chunks(0, 60), pieces, 16, Path("encoded"))
-torch.manual_seed(0)
-model = Polarity(Sizes(layers=1, hidden=16, heads=2, intermediate=32, vocabulary=512, positions=16))
 found = {}
 for name in ("xla", "cpu"):
     options = Options(backend=name, precision="fp32")
     backend = backends.start(options)
-    model.to(backend.device)
+    data = ReviewSource(None, None, 60, 0, 16, None, None, False, Path("output")).prepared(backend)
+    torch.manual_seed(0)
+    config = config_of("tiny", name, vocabulary=len(data.tokenizer))
+    config.num_hidden_layers = 1
+    model = AutoModelForSequenceClassification.from_config(config).to(backend.device)
     found[name] = [
-        evaluation.accuracy(model, reviews, backend, options, size, most)
+        evaluation.accuracy(model, data.train, backend, options, size, most)
         for size, most in ((8, 0), (8, 13), (8, 60))
     ]
     found.setdefault("graphs", measured.metric_data("CompileTime")[0])
@@ -215,7 +209,7 @@ def test_sagemaker_runs_the_same_script_as_one_process(
 def _check_sagemaker(ml: Path, ranks: int) -> None:
     found = result(ml / "data")
     assert (found["steps"], found["batch_size"], found["ranks"], found["backend"]) == (6, 8 * ranks, ranks, "cpu")
-    assert saved.load(ml / "model").length == 32
+    assert AutoTokenizer.from_pretrained(ml / "model").model_max_length == 32
     assert (ml / "checkpoints" / "checkpoints" / "latest").exists()
     assert len(list((ml / "cache").iterdir())) == 2
 

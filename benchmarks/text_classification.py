@@ -1,8 +1,8 @@
 """How fast and how cheaply BERT learns Amazon Polarity: AWS' comparison of Trn1 with P4d on SageMaker, rerun.
 
-    python benchmarks/polarity.py here                     a tiny BERT, as processes of this machine
-    python benchmarks/polarity.py cloud                    the same as jobs on a local cloud of its own
-    python benchmarks/polarity.py table --instance-type trn1.32xlarge a/result.json b/result.json c/result.json
+    python benchmarks/text_classification.py here     a tiny BERT, as processes of this machine
+    python benchmarks/text_classification.py cloud    the same as jobs on a local cloud of its own
+    python benchmarks/text_classification.py table --instance-type trn1.32xlarge a/result.json b/result.json
 
 ``here`` and ``cloud`` train once to warm up, which does not count, and then ``--runs`` times. ``table`` takes what jobs
 on AWS have written (``/data/output/JOB/result.json``, or SageMaker's output): three runs or more of the same training.
@@ -28,7 +28,7 @@ from cloud import local_cloud, trn
 from trainium_eks.local.images import images
 from trainium_eks.model.catalogue.instances import CATALOGUE
 
-MODULE = "trainium_workloads.polarity.train"
+MODULE = "trainium_workloads.text_classification.train"
 NAMESPACE, CLAIM = "training", "fsx-claim"
 TINY = ("--size", "tiny", "--length", "64", "--synthetic", "4000", "--steps", "150", "--checkpoint-seconds", "0")
 NOTHING = ""
@@ -149,12 +149,12 @@ def _here(asked: argparse.Namespace) -> tuple[Row, Row]:
     environment = {**os.environ, "PYTHONPATH": str(images.workloads()), "OMP_NUM_THREADS": "1"}
     results = []
     for number in range(asked.runs + 1):
-        with tempfile.TemporaryDirectory(prefix="trn-polarity-") as output, socket.socket() as free:
+        with tempfile.TemporaryDirectory(prefix="trn-reviews-") as output, socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
             free.close()
             ranks = ("--nnodes", "1", "--nproc-per-node", str(asked.ranks), "--rdzv-endpoint", f"localhost:{port}")
-            launcher = (image.programs / "python", "-m", "trainium_workloads.gang", *ranks, "--rdzv-id", "polarity")
+            launcher = (image.programs / "python", "-m", "trainium_workloads.gang", *ranks, "--rdzv-id", "reviews")
             command = [*launcher, "-m", MODULE, *TINY, *asked.arguments, "--output", output]
             done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
             if done.returncode:
@@ -165,12 +165,22 @@ def _here(asked: argparse.Namespace) -> tuple[Row, Row]:
 
 def _cloud(asked: argparse.Namespace) -> tuple[Row, Row]:
     results = []
-    with local_cloud("polarity") as project:
+    with local_cloud("reviews") as project:
         for number in range(asked.runs + 1):
-            job = f"polarity-{number}"
+            job = f"reviews-{number}"
             size = ("--nodes", str(asked.ranks), "--ranks-per-node", "1")
             trn(
-                project, "train", "--example", "polarity", "--name", job, *size, "--wait", "--", *TINY, *asked.arguments
+                project,
+                "train",
+                "--example",
+                "text-classification",
+                "--name",
+                job,
+                *size,
+                "--wait",
+                "--",
+                *TINY,
+                *asked.arguments,
             )
             file = project / f".local/local/claims/{NAMESPACE}/{CLAIM}/output/{job}/result.json"
             results.append(_told(number, json.loads(file.read_text())))
