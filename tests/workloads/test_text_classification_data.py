@@ -130,6 +130,11 @@ def test_files_are_found_as_the_hub_has_them_as_a_channel_or_in_directories(tmp_
     [
         (("label", "content"), [(1, "fine"), (2, "x")], r"train\.csv: the labels are 1, 2, .*need 1 taken off"),
         (("label", "content"), [(1, "fine"), ("", "x")], r"train\.csv: the labels are '', '1'"),
+        (
+            ("label", "content"),
+            [(1, "fine"), (0, "bad"), ("good", "x")],
+            r"train\.csv: the labels are .0., .1., .good., where names or all numbers",
+        ),
         (("label", "body"), [(1, "fine")], "has no column text or content; its columns: label, body"),
         (("stars", "body"), [(1, "fine")], "has no column label and no column text or content"),
         (("label", "content"), [], r"train\.csv has no reviews, or cannot be read as csv"),

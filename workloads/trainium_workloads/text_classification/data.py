@@ -243,7 +243,8 @@ def _labels(raw: Dataset, where: Path) -> tuple[str, ...]:
     if isinstance(raw.features["label"], ClassLabel):
         return tuple(raw.features["label"].names)
     found = raw.unique("label")
-    if all(isinstance(each, str) and each for each in found):
+    numbers = [each for each in found if not isinstance(each, str) or each.isdigit()]
+    if all(isinstance(each, str) and each for each in found) and len(numbers) in (0, len(found)):
         return tuple(sorted(found))
     if set(found) != set(range(len(found))):
         shown = ", ".join(sorted(map(repr, found))[:10])
