@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from staging_servers import FileServer, file_server
-from trainium_workloads.stage import transfer, web
+from trainium_workloads.stage import copying, web
 from trainium_workloads.stage.__main__ import main
 from trainium_workloads.stage.destination import Destination
 from waiting import SECONDS, until
@@ -36,8 +36,8 @@ def server() -> Iterator[FileServer]:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web.Web.__init__, "__kwdefaults__", {"timeout_seconds": SECONDS, "pause": no_pause})
-    monkeypatch.setattr(transfer.Transfer.__init__, "__kwdefaults__", {"chunk_bytes": CHUNK, "pause": no_pause})
+    monkeypatch.setattr(copying, "pause", no_pause)
+    monkeypatch.setattr(web, "_RETRIES", web._RETRIES.new(backoff_factor=0, total=2))
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def stage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., t
     """Runs the command in this process; its exit code and lines."""
 
     def run(source: str, *options: str, to: str = "set") -> tuple[int, Lines]:
-        code = main([source, "--to", to, "--root", str(tmp_path), "--chunk-mib", "1", *options])
+        code = main([source, "--to", to, "--root", str(tmp_path), *options])
         return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
     return run
@@ -370,7 +370,7 @@ def test_a_proxy_is_asked_for_a_tunnel_to_an_encrypted_server() -> None:
 
 def start(root: Path, *arguments: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-m", "trainium_workloads.stage", *arguments, "--root", str(root), "--chunk-mib", "1"],
+        [sys.executable, "-m", "trainium_workloads.stage", *arguments, "--root", str(root)],
         env={**os.environ, "PYTHONPATH": str(WORKLOADS)},
         stdout=subprocess.PIPE,
         text=True,

@@ -37,7 +37,7 @@ Stage = Callable[..., tuple[int, Lines]]
 @pytest.fixture
 def stage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Stage:
     def run(source: str, *options: str) -> tuple[int, Lines]:
-        code = main([source, "--to", "set", "--root", str(tmp_path), "--chunk-mib", "1", *options])
+        code = main([source, "--to", "set", "--root", str(tmp_path), *options])
         return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
     return run
