@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from trainium_workloads.stage import packages
 from trainium_workloads.stage.files import RESERVED, Interrupted, Source, StageError
 from trainium_workloads.stage.progress import Progress
 
@@ -30,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from trainium_workloads.stage.copying import stage
             from trainium_workloads.stage.destination import Destination, StageRequest
 
+            packages.provide(progress)
             directory = below(asked.root, asked.to)
             request = StageRequest(asked.source, asked.list, asked.extract, tuple(asked.include), tuple(asked.exclude))
             source = source_of(asked.source, asked.workers, is_list=asked.list)

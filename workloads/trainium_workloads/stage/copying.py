@@ -77,9 +77,7 @@ class _Copy:
         found = self._patiently(lambda: list(self._source.list_files()))
         files = chosen(found, request.include, request.exclude)
         if not files:
-            raise StageError(
-                f"of the {len(found)} files of {request.source}, --include and --exclude choose none"
-            )
+            raise StageError(f"of the {len(found)} files of {request.source}, --include and --exclude choose none")
         check_paths(files, request.source)
         archives = [file.path for file in files if request.extract and is_archive(file.path)]
         if request.extract and not archives:
