@@ -29,11 +29,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with Progress() as progress:
         try:
             from trainium_workloads.stage.copying import stage
-            from trainium_workloads.stage.destination import Destination, StageRequest
+            from trainium_workloads.stage.destination import Destination
 
-            packages.provide(progress)
+            packages.provide(asked.source.partition("://")[0], progress)
             directory = below(asked.root, asked.to)
-            request = StageRequest(asked.source, asked.list, asked.extract, tuple(asked.include), tuple(asked.exclude))
+            request = {name: getattr(asked, name) for name in ("source", "list", "extract", "include", "exclude")}
             source = source_of(asked.source, asked.workers, is_list=asked.list)
             marker, did = stage(
                 Destination(directory, request), source, progress, workers=asked.workers, replace=asked.replace

@@ -44,12 +44,10 @@ def stage(
     """
     with destination.locked(lambda text: progress.tell(text, "waiting")):
         try:
-            marker = None if replace else destination.complete()
-            if marker is not None:
+            if (marker := destination.complete(replace=replace)) is not None:
                 destination.tidy()
                 return marker, False
-            destination.check_replaceable()
-            _Copy(destination, source, progress, workers).run()
+            return _Copy(destination, source, progress, workers).run(), True
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise Interrupted(f"{error.filename or destination.directory}: {error.strerror or error}") from error
@@ -58,7 +56,6 @@ def stage(
         except StageError:
             destination.tidy(only_if_empty=True)
             raise
-        return destination.complete() or {}, True
 
 
 class _Copy:
@@ -71,25 +68,24 @@ class _Copy:
         self._workers = workers
         self._stopped = threading.Event()
 
-    def run(self) -> None:
-        """Copy all; see :func:`stage`."""
+    def run(self) -> dict[str, Any]:
+        """Copy all, and return the marker; see :func:`stage`."""
         request, tree = self._destination.request, self._destination.files
         found = self._patiently(lambda: list(self._source.list_files()))
-        files = chosen(found, request.include, request.exclude)
+        files = chosen(found, request["include"], request["exclude"])
         if not files:
-            raise StageError(f"of the {len(found)} files of {request.source}, --include and --exclude choose none")
-        check_paths(files, request.source)
-        archives = [file.path for file in files if request.extract and is_archive(file.path)]
-        if request.extract and not archives:
-            raise StageError(f"{request.source} holds no archive to unpack")
+            raise StageError(f"of the {len(found)} files of {request['source']}, --include and --exclude choose none")
+        check_paths(files, request["source"])
+        archives = [file.path for file in files if request["extract"] and is_archive(file.path)]
+        if request["extract"] and not archives:
+            raise StageError(f"{request['source']} holds no archive to unpack")
         self._fetch_all(files)
         if archives:
             read = sum((tree / path).stat().st_size for path in archives)
             self._progress.begin("unpacking", read, len(archives))
             self._progress.tell()
             tree = unpack(tree, archives, self._destination.work, self._check_room, self._progress)
-        self._destination.seal(files, self._source.revision, tree)
-        self._destination.appear(tree)
+        return self._destination.appear(tree, files, self._source.revision)
 
     def _fetch_all(self, files: list[File]) -> None:
         missing = self._destination.missing(files)

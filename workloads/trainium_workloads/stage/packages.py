@@ -12,8 +12,12 @@ from trainium_workloads.stage.progress import Progress
 _REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 
 
-def provide(progress: Progress) -> None:
-    """Install the packages into the directory that ``TRN_STAGE_PACKAGES`` names, unless they are there.
+_NEEDED = {"s3": ("boto3", "filelock"), "hf": ("huggingface_hub",), "file": ("filelock",)}
+"""Scheme of a source to its packages; web servers have others. The lock's package is one of huggingface_hub's own."""
+
+
+def provide(scheme: str, progress: Progress) -> None:
+    """Install the packages into the directory that ``TRN_STAGE_PACKAGES`` names, unless a source's own are there.
 
     Raises:
         StageError: they cannot be installed.
@@ -21,7 +25,8 @@ def provide(progress: Progress) -> None:
     target = os.environ.get("TRN_STAGE_PACKAGES", "")
     if target:
         sys.path.append(target)
-    missing = [name for name in ("boto3", "huggingface_hub") if importlib.util.find_spec(name) is None]
+    needed = _NEEDED.get(scheme, ("urllib3", "filelock"))
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if not missing:
         return
     why = "pip is not there either"

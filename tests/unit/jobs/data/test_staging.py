@@ -209,7 +209,7 @@ def test_an_image_that_cannot_be_made_is_said_with_the_way_out(monkeypatch: pyte
 def test_packages_that_no_image_has_are_installed_at_the_start_or_missed_with_a_reason(tmp_path: Path) -> None:
     """By a pip that reaches no index, in a Python that has neither package."""
     (tmp_path / "pip").symlink_to(Path(pip.__file__).parent)
-    start = [sys.executable, "-S", "-m", "trainium_workloads.stage", "file:///etc", "--to", "x"]
+    start = [sys.executable, "-S", "-m", "trainium_workloads.stage", "s3://a/b", "--to", "x"]
     target = {"TRN_STAGE_PACKAGES": str(tmp_path / "packages"), "PIP_NO_INDEX": "1"}
     for path, why in (
         (f"{workloads()}", "pip is not there either"),
@@ -218,7 +218,7 @@ def test_packages_that_no_image_has_are_installed_at_the_start_or_missed_with_a_
         done = subprocess.run(start, env={"PYTHONPATH": path, **target}, capture_output=True, text=True, check=False)
         last = json.loads(done.stdout.splitlines()[-1])
         assert (done.returncode, last["stage"]) == (1, "failed")
-        assert last["message"].startswith("the image has no boto3 and no huggingface_hub, and ")
+        assert last["message"].startswith("the image has no boto3 and no filelock, and ")
         assert why in last["message"]
         assert "--image" in last["message"]
 
