@@ -150,8 +150,14 @@ def file_server() -> Iterator[FileServer]:
         yield stub
 
 
+class Seen(list["requests.PreparedRequest"]):
+    """The requests so far, and the number of answers with bytes that are still to be cut in the middle."""
+
+    cuts = 0
+
+
 @contextmanager
-def moto_server() -> "Iterator[tuple[str, list[requests.PreparedRequest]]]":
+def moto_server() -> Iterator[tuple[str, Seen]]:
     """S3 as moto has it, over HTTP: the URL and the requests so far. moto's own server would want Flask.
 
     To be used within ``mock_aws``.
@@ -159,7 +165,7 @@ def moto_server() -> "Iterator[tuple[str, list[requests.PreparedRequest]]]":
     import requests
     from moto.core.models import botocore_stubber
 
-    seen: list[requests.PreparedRequest] = []
+    seen = Seen()
 
     class Handler(_Handler):
         def do_GET(self) -> None:
@@ -182,7 +188,10 @@ def moto_server() -> "Iterator[tuple[str, list[requests.PreparedRequest]]]":
             self.send_header("Content-Length", str(length))
             self.end_headers()
             if self.command != "HEAD":
-                self.wfile.write(data)
+                cut = seen.cuts > 0 and len(data) > 500 and "list-type" not in self.path
+                seen.cuts -= cut
+                self.wfile.write(data[: len(data) // 2] if cut else data)
+                self.close_connection = self.close_connection or cut
 
         def do_HEAD(self) -> None:
             self.do_GET()
