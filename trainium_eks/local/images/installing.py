@@ -50,8 +50,8 @@ def known_recipe(name: str) -> Recipe:
         ClusterError: the library has no recipe of that name.
     """
     if name == "stage":
-        requirements = workloads() / "trainium_workloads" / "stage" / "requirements.txt"
-        return Recipe(name, requirements.read_text(encoding="utf-8"), size="20 MB to download, half a minute, once")
+        file = workloads() / "trainium_workloads" / "stage" / "requirements.txt"
+        return Recipe(name, file.read_text(encoding="utf-8"), size="20 MB to download and 70 MB on disk, half a minute")
     if name != "torch":
         raise LocalCloudError(
             f"no requirements come with the library for {name!r}, only for torch and stage: "

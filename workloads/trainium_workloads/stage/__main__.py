@@ -28,10 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.umask(0o007)
     with Progress() as progress:
         try:
+            packages.provide(asked.source.partition("://")[0], progress)
             from trainium_workloads.stage.copying import stage
             from trainium_workloads.stage.destination import Destination
 
-            packages.provide(asked.source.partition("://")[0], progress)
             directory = below(asked.root, asked.to)
             request = {name: getattr(asked, name) for name in ("source", "list", "extract", "include", "exclude")}
             source = source_of(asked.source, asked.workers, is_list=asked.list)

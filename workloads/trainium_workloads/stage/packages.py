@@ -10,8 +10,6 @@ from trainium_workloads.stage.files import StageError
 from trainium_workloads.stage.progress import Progress
 
 _REQUIREMENTS = Path(__file__).with_name("requirements.txt")
-
-
 _NEEDED = {"s3": ("boto3", "filelock"), "hf": ("huggingface_hub",), "file": ("filelock",)}
 """Scheme of a source to its packages; web servers have others. The lock's package is one of huggingface_hub's own."""
 

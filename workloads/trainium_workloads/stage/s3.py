@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-import boto3
-from botocore import UNSIGNED
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
-from s3transfer.exceptions import RetriesExceededError
-from s3transfer.manager import TransferConfig, TransferManager
-from s3transfer.subscribers import BaseSubscriber
+import boto3  # type: ignore[import-untyped]
+from botocore import UNSIGNED  # type: ignore[import-untyped]
+from botocore.config import Config  # type: ignore[import-untyped]
+from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
+from s3transfer.exceptions import RetriesExceededError  # type: ignore[import-untyped]
+from s3transfer.manager import TransferConfig, TransferManager  # type: ignore[import-untyped]
+from s3transfer.subscribers import BaseSubscriber  # type: ignore[import-untyped]
 
 from trainium_workloads.stage.files import (
     BUFFER,
@@ -166,7 +166,7 @@ class S3:
         return StageError(f"{self._source} cannot be read: {status} {code} {text}")
 
 
-class _Known(BaseSubscriber):  # type: ignore[misc]
+class _Known(BaseSubscriber):
     """Size and version of an object, which the transfer need not ask for, and must not differ."""
 
     def __init__(self, file: File) -> None:
