@@ -59,20 +59,24 @@ def source_of(url: str, workers: int, *, is_list: bool) -> Source:
         StageError: there is no such kind of source, or the URL is none of its kind.
     """
     scheme = url.partition("://")[0]
-    if scheme == "s3":
+    if scheme == "s3" and not is_list:
         from trainium_workloads.stage.s3 import S3
 
         return S3(url, workers)
-    if scheme == "hf":
+    if scheme == "hf" and not is_list:
         from trainium_workloads.stage.hub import Hub
 
         return Hub(url)
-    from trainium_workloads.stage.web import Here, Web
-
     if scheme in ("http", "https"):
+        from trainium_workloads.stage.web import Web
+
         return Web(url, workers, is_list=is_list)
-    if scheme == "file":
+    if scheme == "file" and not is_list:
+        from trainium_workloads.stage.here import Here
+
         return Here(url)
+    if is_list:
+        raise StageError(f"the list {url} must be on a web server, http or https")
     raise StageError(f"{url!r} is no source: it must begin with s3://, https://, http://, hf://, file://")
 
 

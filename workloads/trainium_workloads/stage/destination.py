@@ -7,7 +7,9 @@ line is fetched again.
 """
 
 import contextlib
+import fcntl
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -16,8 +18,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
-
-from filelock import FileLock, Timeout
 
 from trainium_workloads.stage.files import RESERVED, File, StageError
 
@@ -48,26 +48,29 @@ class Destination:
         Raises:
             StageError: the file system has no locks, or takes no files.
         """
-        path, seconds = self.work.with_name(f"{self.work.name}.lock"), 0.0
+        path = self.work.with_name(f"{self.work.name}.lock")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(path, mode=0o660, fallback_to_soft=False)
-            while not lock.is_locked:
-                try:
-                    lock.acquire(timeout=seconds, poll_interval=0.5)
-                except Timeout:
-                    holder, seconds = path.read_text(errors="replace") or "another process", 30.0
-                    waiting(f"{self.directory} is being written by {holder}: waiting")
-            path.write_text(f"{socket.gethostname()} process {os.getpid()}")
-            self.work.mkdir(exist_ok=True)
-        except NotImplementedError:
-            raise StageError(f"{path.parent} knows no file locks: mount the file system with `flock`") from None
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o660)
         except OSError as error:
             raise StageError(f"{path.parent} cannot be written: {error.strerror}") from None
         try:
+            for tries in itertools.count():
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if tries % 60 == 0:
+                        holder = path.read_text(errors="replace") or "another process"
+                        waiting(f"{self.directory} is being written by {holder}: waiting")
+                    time.sleep(0.5)
+                except OSError:
+                    raise StageError(f"{path.parent} knows no file locks: mount the file system with `flock`") from None
+            path.write_text(f"{socket.gethostname()} process {os.getpid()}")
+            self.work.mkdir(exist_ok=True)
             yield
         finally:
-            lock.release()
+            os.close(handle)
 
     def complete(self, *, replace: bool) -> Json | None:
         """Return the marker, where the destination is whole and of this request; None where it is to be copied.
@@ -109,8 +112,11 @@ class Destination:
                 kept.add(self.part(file))
         for directory in (self.files, self._parts):
             directory.mkdir(exist_ok=True)
-            for path in directory.rglob("*"):
-                if path not in kept and not path.is_dir():
+            for path in sorted(directory.rglob("*"), reverse=True):
+                if path.is_dir():
+                    with contextlib.suppress(OSError):  # it is not empty
+                        path.rmdir()
+                elif path not in kept:
                     path.unlink()
         return missing
 

@@ -1,9 +1,7 @@
-"""Files of web servers, by urllib3, of lists of such files, and of the machine that copies."""
+"""Files of web servers, by urllib3, and of lists of such files."""
 
 import json
-import os
 import re
-import shutil
 import urllib.request
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +12,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 import urllib3
 from urllib3.exceptions import HTTPError
 
-from trainium_workloads.stage.files import BUFFER, Changed, Checksum, File, Interrupted, StageError, announced, measure
+from trainium_workloads.stage.files import BUFFER, Changed, Checksum, File, Interrupted, StageError, announced
 
 _LINE = re.compile(r"(?:(?P<sha256>[0-9a-fA-F]{64})[ \t]+\*?)?(?P<where>[^\s#].*)")
 _RETRIES = urllib3.Retry(
@@ -151,28 +149,3 @@ def _version(headers: dict[str, str]) -> str:
     """Return the ETag, unless it is a weak one (bytes may change under it), or the time of the last modification."""
     etag = headers.get("etag", "")
     return etag if etag and not etag.startswith("W/") else headers.get("last-modified", "")
-
-
-class Here:
-    """A file of the machine that copies, or the files of a directory. Links are left out: they may lead anywhere."""
-
-    revision = ""
-
-    def __init__(self, source: str) -> None:
-        self._root = Path(unquote(urlsplit(source).path))
-
-    def list_files(self) -> Iterator[File]:
-        """See :class:`trainium_workloads.stage.files.Source`."""
-        if not self._root.exists():
-            raise StageError(f"there is no {self._root} on the machine that copies")
-        below = [Path(directory, name) for directory, _, names in os.walk(self._root) for name in names]
-        for path in [self._root] if self._root.is_file() else sorted(below):
-            if path.is_file() and (path == self._root or not path.is_symlink()):
-                found = path.stat()
-                inside = path.name if path == self._root else path.relative_to(self._root).as_posix()
-                yield File(inside, str(path), found.st_size, f"{found.st_mtime_ns}-{found.st_ino}")
-
-    def fetch(self, file: File, part: Path) -> Checksum | None:
-        """See :class:`trainium_workloads.stage.files.Source`."""
-        shutil.copyfile(file.where, part)
-        return Checksum("sha256", measure(Path(file.where), None)[0])

@@ -218,7 +218,7 @@ def test_packages_that_no_image_has_are_installed_at_the_start_or_missed_with_a_
         done = subprocess.run(start, env={"PYTHONPATH": path, **target}, capture_output=True, text=True, check=False)
         last = json.loads(done.stdout.splitlines()[-1])
         assert (done.returncode, last["stage"]) == (1, "failed")
-        assert last["message"].startswith("the image has no boto3 and no filelock, and ")
+        assert last["message"].startswith("the image has no boto3, and ")
         assert why in last["message"]
         assert "--image" in last["message"]
 
