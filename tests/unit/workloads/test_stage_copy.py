@@ -418,7 +418,7 @@ def test_killed_at_any_of_fifty_moments_it_goes_on_to_the_same_content(server: F
             to, status, attempt, number = f"set{number}", -1, 0, number + 1
             while status:
                 attempt += 1
-                forks.stdin.write(f"{to} {chance.random() * 0.1 + 0.01 * attempt}\n")
+                forks.stdin.write(f"{to} {chance.random() * 0.06 + 0.006 * attempt}\n")
                 status = int(forks.stdout.readline())
                 kills += status != 0
                 assert status in (0, signal.SIGKILL)
