@@ -18,15 +18,14 @@ import torch
 
 from trainium_workloads.training.refusal import Refusal, guarded
 
-_SUBJECTS: Final = ("a node", "the queue", "each rank", "the volume", "a gradient", "the gang", "one pod", "the cache")
-_VERBS: Final = ("waits for", "starts", "sends", "holds", "reads", "ends", "follows", "finds")
+_SUBJECTS: Final = ("a node", "the queue", "each rank", "the volume", "a gradient", "the gang", "one pod")
+_VERBS: Final = ("waits for", "starts", "sends", "holds", "reads", "ends")
 _OBJECTS: Final = ("its neighbour", "the next step", "a checkpoint", "all tokens", "the first batch", "another node")
 _CHAT: Final = (
     "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 _SPECIAL: Final = ("<|end|>", "<|user|>", "<|assistant|>")
-_VOCABULARY: Final = 512
 _EXPERTS: Final = {"num_experts_per_tok": 2}
 _WINDOW: Final = {"sliding_window": 16}
 
@@ -43,30 +42,17 @@ FAMILIES: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
 """transformers' name of each family's model type, and sizes besides the common ones."""
 
 
-def configuration(family: str) -> Any:
-    """Return the configuration of a tiny model.
+_SIZES: Final = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "head_dim": 16}
+_HEADS: Final = {"num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": True}
+_TOKENS: Final = {"vocab_size": 512, "bos_token_id": None, "eos_token_id": 0, "pad_token_id": None}
 
-    Args:
-        family: of :data:`FAMILIES`.
-    """
+
+def configuration(family: str) -> Any:
+    """Return the configuration of a tiny model of :data:`FAMILIES`."""
     from transformers import AutoConfig
 
     kind, own = FAMILIES[family]
-    sizes = {
-        "vocab_size": _VOCABULARY,
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 16,
-        "max_position_embeddings": 512,
-        "tie_word_embeddings": True,
-        "bos_token_id": None,
-        "eos_token_id": 0,
-        "pad_token_id": None,
-    }
-    return AutoConfig.for_model(kind, **sizes | dict(own))
+    return AutoConfig.for_model(kind, **{"max_position_embeddings": 512, **_SIZES, **_HEADS, **_TOKENS, **own})
 
 
 def main() -> int:
@@ -84,20 +70,15 @@ def main() -> int:
 
 
 def make(directory: Path, texts: int, seed: int, family: str = "qwen3") -> None:
-    """Write model and texts.
-
-    Args:
-        directory: made where it is not there.
-        texts: how many.
-        seed: of texts and weights.
-        family: of :data:`FAMILIES`.
-    """
+    """Write a model of :data:`FAMILIES`, and so many texts."""
+    import pyarrow
+    from pyarrow import parquet
     from transformers import AutoModelForCausalLM
 
     chance = random.Random(seed)
     made = [_text(chance) for _ in range(texts)]
     (directory / "texts").mkdir(parents=True, exist_ok=True)
-    _write_parquet(directory / "texts" / "train-00000.parquet", made[::2])
+    parquet.write_table(pyarrow.table({"text": made[::2]}), directory / "texts" / "train-00000.parquet")
     talks = [
         [{"role": "user", "content": _text(chance)}, {"role": "assistant", "content": each}] for each in made[1::2]
     ]
@@ -110,18 +91,8 @@ def make(directory: Path, texts: int, seed: int, family: str = "qwen3") -> None:
 
 
 def _text(chance: random.Random) -> str:
-    sentences = (
-        f"{chance.choice(_SUBJECTS)} {chance.choice(_VERBS)} {chance.choice(_OBJECTS)}."
-        for _ in range(chance.randint(3, 12))
-    )
-    return " ".join(sentences)
-
-
-def _write_parquet(path: Path, texts: list[str]) -> None:
-    import pyarrow
-    from pyarrow import parquet
-
-    parquet.write_table(pyarrow.table({"text": texts}), path)
+    sentences = [(chance.choice(_SUBJECTS), chance.choice(_VERBS), chance.choice(_OBJECTS)) for _ in range(8)]
+    return " ".join(f"{' '.join(each)}." for each in sentences[: chance.randint(3, 8)])
 
 
 def _write_tokenizer(directory: Path, texts: list[str]) -> None:
@@ -133,7 +104,7 @@ def _write_tokenizer(directory: Path, texts: list[str]) -> None:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=_VOCABULARY,
+        vocab_size=_TOKENS["vocab_size"],
         special_tokens=list(_SPECIAL),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,

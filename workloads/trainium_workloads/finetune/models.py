@@ -1,11 +1,13 @@
 """Models of transformers: found on a volume or the Hub, read by parts, adapted by LoRA, and written as published."""
 
+import hashlib
 import json
 import os
 import shutil
+from argparse import Namespace
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import torch
@@ -16,48 +18,20 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.placement_types import Shard, _StridedShard
 
 from trainium_workloads.atomic_write import take_place
+from trainium_workloads.finetune.make_data import configuration as tiny
+from trainium_workloads.training.backends import Backend
+from trainium_workloads.training.options import Options
 from trainium_workloads.training.refusal import Refusal
-from trainium_workloads.training.task import Fact
 
 EXPORTED: Final = "trained.json"
 """File of an export with the facts of its training."""
 
-TINY: Final = "tiny"
-"""Name of a model that is made on the spot, with random weights."""
-
 _WANTED: Final = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt")
 """Files of a repository; the others are mostly the same weights in other formats."""
-_SIZES: Final = ("model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
-_UNDIVIDED: Final = ("packed_colwise", "packed_rowwise", "moe_tp_experts", "local_params")
-"""Styles of transformers' plans for tensor parallelism with which no training is exact on PyTorch 2.9: weights of
-several layers in one, and experts."""
-_FILE_SIZE: Final = "5GB"
-
-
-@dataclass(frozen=True)
-class Lora:
-    """Adapters of low rank beside frozen weights (arXiv 2106.09685)."""
-
-    rank: int
-    alpha: int
-    """Numerator of the factor of an adapter's output; the rank is the denominator."""
-    targets: str
-    """Names of layers, divided by commas; ``all-linear`` for all but the output layer."""
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Manner in which a model is read into the ranks."""
-
-    device: torch.device
-    ranks: int
-    is_sharded: bool
-    tensor_parallel: int
-    is_mixed: bool
-    """Whether a sharded model computes in BF16."""
-    dtype: torch.dtype
-    recompute: bool
-    """Whether activations are computed again in the backward pass."""
+_TOKENIZER: Final = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "*.jinja")
+_STYLES: Final = {"colwise", "rowwise", "colwise_gather_output", "embedding_rowwise", "replicated_with_grad_allreduce"}
+"""Styles of transformers' plans for tensor parallelism with which trainings are exact. Those for experts, and for
+several weights in one, fail in the backward pass or cannot be saved by PyTorch 2.9."""
 
 
 def find(model: str, output: Path, seed: int) -> Path:
@@ -71,17 +45,13 @@ def find(model: str, output: Path, seed: int) -> Path:
     Raises:
         Refusal: there is no such model, no right to it, or it has no weights that can be read.
     """
-    if model == TINY:
-        from trainium_workloads.finetune.make_data import configuration
-
-        return _random_weights(configuration("qwen3"), None, output, seed)
+    if model == "tiny":
+        return _random_weights(tiny("qwen3"), None, output, seed)
     directory = Path(model)
     if not directory.is_dir():
         if model.count("/") != 1 or model.startswith((".", "/")):
             raise Refusal(f"--model {model} is no directory; a name on the Hugging Face Hub is ORGANIZATION/NAME")
         return _download(model, output)
-    if not (directory / "config.json").is_file():
-        raise Refusal(f"--model {directory} has no config.json")
     if any(directory.glob("*.safetensors")):
         return directory
     if any(directory.glob("*.bin")):
@@ -109,95 +79,86 @@ def read_configuration(directory: Path) -> Any:
     return found
 
 
-def facts(configuration: Any) -> dict[str, Fact]:
-    """Return the sizes on which a checkpoint must agree."""
-    text = configuration.get_text_config()
-    return {name: getattr(text, name) for name in _SIZES if getattr(text, name, None) is not None}
-
-
-def longest(configuration: Any) -> int:
-    """Return the longest sequence in tokens for which a model was made; 2048 where it does not say."""
-    return int(getattr(configuration.get_text_config(), "max_position_embeddings", None) or 2048)
-
-
-def load(directory: Path, reading: Reading, lora: Lora | None, seed: int) -> nn.Module:
+def load(directory: Path, asked: Namespace, options: Options, backend: Backend) -> nn.Module:
     """Return the model. Each rank of a sharded one reads its part of each tensor from the files.
-
-    Args:
-        directory: of :func:`find`.
-        reading: see there.
-        lora: adapters to add; None to train all weights.
-        seed: of the adapters.
 
     Raises:
         Refusal: the files are damaged or of another model, or the model cannot be divided so.
     """
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
 
     configuration = read_configuration(directory)
-    settings: dict[str, Any] = {"experts_implementation": "batched_mm"} if reading.device.type == "xla" else {}
-    if reading.is_sharded:
-        settings["distributed_config"] = _division(configuration, reading)
+    settings: dict[str, Any] = {"experts_implementation": "batched_mm"} if options.backend == "xla" else {}
+    is_mixed = options.precision == "bf16"
+    if asked.sharding == "full":
+        settings["distributed_config"] = _division(configuration, asked.tensor_parallel, backend.world_size, is_mixed)
     try:
         model, told = AutoModelForCausalLM.from_pretrained(
             directory,
             config=configuration,
-            dtype=reading.dtype,
+            # Weights that are trained stay in FP32; frozen ones need no more than the computation.
+            dtype=torch.bfloat16 if asked.lora and is_mixed else torch.float32,
             local_files_only=True,
             use_safetensors=True,
+            ignore_mismatched_sizes=True,  # they are told, as missing ones are
             output_loading_info=True,
             **settings,
         )
-    except (OSError, ValueError, RuntimeError, _damage()) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise Refusal(f"{directory} cannot be read: {_first_line(error)}") from None
-    if wrong := {name: sorted(map(str, told[name])) for name in ("missing_keys", "mismatched_keys") if told[name]}:
-        shown = "; ".join(f"{name.replace('_', ' ')} {', '.join(keys[:3])}" for name, keys in wrong.items())
-        raise Refusal(f"{directory} holds another model's weights than its config.json says: {shown}")
-    if reading.is_sharded and reading.ranks == reading.tensor_parallel:
-        _shard_alone(model, reading)
-    if lora is not None:
-        _adapt(model, lora, seed)
-    if reading.recompute:
-        _recompute(model, reading)
+    if wrong := sorted(str(each) for name in ("missing_keys", "mismatched_keys") for each in told[name]):
+        raise Refusal(f"{directory} holds no weights, or others, for its config.json's {', '.join(wrong[:3])}")
+    if asked.sharding == "full" and backend.world_size == asked.tensor_parallel:
+        _shard_alone(model, backend.device, is_mixed=is_mixed)
+    if asked.lora:
+        _adapt(model, asked, options.seed)
+    if asked.activation_checkpointing:
+        model.activation_checkpointing_enable({"use_reentrant": False})
     return model
 
 
 def export(
-    model: Any, to: Path, origin: Path, told: Mapping[str, Any], *, is_first: bool, base: str | None, merged: bool
+    model: Any, to: Path, origin: Path, told: Mapping[str, Any], *, is_first: bool, adapter_of: str | None
 ) -> None:
     """Write the trained model, or its adapter, as published; all ranks call it. The directory appears when it is whole.
 
     Args:
-        model: trained, with any division.
+        model: trained, with any division; adapters are added to its weights.
         to: the directory; an earlier export there is replaced.
-        origin: directory of the tokenizer.
+        origin: directory of the model that was read.
         told: facts of the training, for ``trained.json``.
-        is_first: whether this rank writes. It then holds the whole model on its host, in the type of its published
-            weights.
-        base: name of the model that an adapter belongs to; None without adapters.
-        merged: whether adapters are added to the weights.
+        is_first: whether this rank writes. Its host then holds the whole model, in the type of the published weights.
+        adapter_of: name of the model whose adapter is written alone; None to write a whole model.
 
     Raises:
         OSError: it cannot be written, as on a full disk; an earlier export stays.
     """
+    from transformers import AutoModelForCausalLM, GenerationConfig
+
     part = to.with_name(f"{to.name}.part")
-    if is_first:
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
-    if base is not None and not merged:
-        if is_first:
-            _write_adapter(model, part, base)
+    kind = read_configuration(origin).dtype or torch.bfloat16
+    tensors = {} if adapter_of else {name: tensor for name, tensor in _whole(model, kind) if is_first}
+    if not is_first:
+        return
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    if adapter_of:
+        model.config.distributed_config = None  # nothing is gathered: each rank has the adapters whole
+        model.peft_config["default"].base_model_name_or_path = adapter_of
+        tensors = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items() if ".lora_" in name}
     else:
-        kind = read_configuration(origin).dtype or torch.bfloat16
-        tensors = {name: tensor for name, tensor in _whole(model, kind) if is_first}
-        if is_first:
-            _write_model(tensors, part, origin, kind)
-    if is_first:
-        _copy_tokenizer(origin, part)
-        (part / EXPORTED).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
-        for each in part.iterdir():
-            each.chmod(0o664)  # the package lets nobody else read weights, and a team shares a volume
-        take_place(part, to)
+        # A description alone. Weights that transformers merged when it read them, as experts, are divided again.
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(read_configuration(origin), dtype=kind)
+        if (origin / "generation_config.json").is_file():
+            model.generation_config = GenerationConfig.from_pretrained(origin)
+    model.save_pretrained(part, state_dict=tensors, max_shard_size="5GB")
+    _copy_tokenizer(origin, part)
+    (part / EXPORTED).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+    for each in part.iterdir():
+        each.chmod(0o664)  # the package lets nobody else read weights, and a team shares a volume
+    take_place(part, to)
 
 
 def check_export(to: Path) -> None:
@@ -216,9 +177,9 @@ def _download(model: str, output: Path) -> Path:
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
     name, _, revision = model.partition("@")
-    cache = Path(os.environ.get("HF_HOME") or output) / "hub"
+    where = {"cache_dir": Path(os.environ.get("HF_HOME") or output) / "hub", "endpoint": os.environ.get("HF_ENDPOINT")}
     try:
-        return Path(snapshot_download(name, revision=revision or None, cache_dir=cache, allow_patterns=list(_WANTED)))
+        return Path(snapshot_download(name, revision=revision or None, allow_patterns=list(_WANTED), **where))
     except GatedRepoError:
         raise Refusal(
             f"{name} is gated: accept its licence at https://huggingface.co/{name}, put a token of that account into "
@@ -226,17 +187,16 @@ def _download(model: str, output: Path) -> Path:
             "HF_TOKEN, or a file that HF_TOKEN_PATH names)"
         ) from None
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:
-        raise Refusal(
-            f"--model {model} is neither a directory nor on the Hugging Face Hub, or its token (HF_TOKEN, "
-            f"HF_TOKEN_PATH) may not read it: {_first_line(error)}"
-        ) from None
+        there = f"--model {model} is neither a directory nor on the Hugging Face Hub"
+        raise Refusal(f"{there}, or HF_TOKEN may not read it: {_first_line(error)}") from None
 
 
 def _random_weights(configuration: Any, origin: Path | None, output: Path, seed: int) -> Path:
     """Return a directory with random weights, which one process makes, the same for any number of ranks."""
     from transformers import AutoModelForCausalLM
 
-    directory = output / f"random-weights-{seed}"
+    digest = hashlib.sha256(f"{seed} {configuration.to_json_string()}".encode()).hexdigest()
+    directory = output / f"random-weights-{digest[:12]}"
     if directory.is_dir():
         return directory
     part = directory.with_suffix(".part")
@@ -250,38 +210,22 @@ def _random_weights(configuration: Any, origin: Path | None, output: Path, seed:
     return directory
 
 
-def _division(configuration: Any, reading: Reading) -> Any:
+def _division(configuration: Any, tensor_parallel: int, ranks: int, is_mixed: bool) -> Any:
     """Return transformers' description of the ranks."""
     from transformers import AutoModelForCausalLM
     from transformers.distributed import DistributedConfig, sharding_utils
 
-    ranks = reading.tensor_parallel
-    if ranks > 1:
+    if tensor_parallel > 1:
         with torch.device("meta"):
             plan: Mapping[str, str] = AutoModelForCausalLM.from_config(configuration).tp_plan
-        if not plan or set(plan.values()) & set(_UNDIVIDED):
-            raise Refusal(f"--tensor-parallel {ranks}: transformers cannot train a {configuration.model_type} so")
-        text = configuration.get_text_config()
-        heads = [getattr(text, name, None) or ranks for name in ("num_attention_heads", "num_key_value_heads")]
-        if wrong := [each for each in heads if each % ranks]:
-            raise Refusal(f"--tensor-parallel {ranks} does not divide the model's {wrong[0]} heads")
+        if "colwise" not in plan.values() or set(plan.values()) - _STYLES:
+            raise Refusal(f"--tensor-parallel {tensor_parallel}: no {configuration.model_type} is trained so")
+        for name in ("num_attention_heads", "num_key_value_heads"):
+            if (heads := getattr(configuration, name, None) or 0) % tensor_parallel:
+                raise Refusal(f"--tensor-parallel {tensor_parallel} does not divide the model's {heads} {name}")
         if issubclass(_StridedShard, Shard):
             _read_strided(sharding_utils.DtensorShardOperation)
-    return DistributedConfig(
-        tp_size=ranks, fsdp_size=reading.ranks // ranks, fsdp_mixed_precision=reading.is_mixed
-    )
-
-
-@dataclass(frozen=True)
-class _Strided:
-    """Rows of a tensor that FSDP divides after tensor parallelism did."""
-
-    dim: int
-    split_factor: int
-
-    def is_shard(self) -> bool:
-        """Return false, as PyTorch from 2.10 on does."""
-        return False
+    return DistributedConfig(tp_size=tensor_parallel, fsdp_size=ranks // tensor_parallel, fsdp_mixed_precision=is_mixed)
 
 
 def _read_strided(operation: Any) -> None:
@@ -290,55 +234,44 @@ def _read_strided(operation: Any) -> None:
     Its reader of files asks ``is_shard()`` to tell the two placements apart. There both say yes, and with both kinds of
     parallelism each rank silently gets other ranks' rows.
     """
-    if hasattr(operation, "trn_reads_strided"):
-        return
     made = operation.__init__
 
     def make(self: Any, param: DTensor) -> None:
         made(self, param)
         self.placements = tuple(
-            _Strided(each.dim, each.split_factor) if isinstance(each, _StridedShard) else each
+            SimpleNamespace(dim=each.dim, split_factor=each.split_factor, is_shard=bool)  # bool() is False
+            if isinstance(each, _StridedShard)
+            else each
             for each in self.placements
         )
 
-    operation.__init__, operation.trn_reads_strided = make, True
+    operation.__init__ = make
 
 
-def _shard_alone(model: Any, reading: Reading) -> None:
+def _shard_alone(model: Any, device: torch.device, *, is_mixed: bool) -> None:
     """Shard a model over a single data rank, which transformers leaves as it is: precision and checkpoints are then
     those of more."""
     manager = getattr(model, "_mesh_manager", None)
-    mesh = manager.get_mesh("fsdp") if manager else init_device_mesh(reading.device.type, (1,))
-    kind = torch.bfloat16 if reading.is_mixed else None
-    policy = MixedPrecisionPolicy(param_dtype=kind, reduce_dtype=torch.float32 if kind else None)
+    mesh = manager.get_mesh("fsdp") if manager else init_device_mesh(device.type, (1,))
+    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if is_mixed else MixedPrecisionPolicy()
     layers = set(model._no_split_modules or ())
-    model.to(reading.device)
-    for module in [each for each in model.modules() if type(each).__name__ in layers]:
+    for module in [*(each for each in model.to(device).modules() if type(each).__name__ in layers), model]:
         fully_shard(module, mesh=mesh, mp_policy=policy)
-    fully_shard(model, mesh=mesh, mp_policy=policy)
 
 
-def _adapt(model: Any, lora: Lora, seed: int) -> None:
-    """Freeze the weights and add adapters. Those are small, so each rank has all of them."""
+def _adapt(model: Any, asked: Namespace, seed: int) -> None:
+    """Freeze the weights and add adapters (arXiv 2106.09685). Those are small, so each rank has all of them."""
     from peft import LoraConfig
 
-    targets = lora.targets if lora.targets == "all-linear" else lora.targets.split(",")
+    targets = asked.lora_targets if asked.lora_targets == "all-linear" else asked.lora_targets.split(",")
+    rank, alpha = asked.lora, asked.lora_alpha
     torch.manual_seed(seed)
     try:
-        model.add_adapter(
-            LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=targets, task_type="CAUSAL_LM")
-        )
+        model.add_adapter(LoraConfig(r=rank, lora_alpha=alpha, target_modules=targets, task_type="CAUSAL_LM"))
     except ValueError as error:
-        raise Refusal(f"--lora-targets {lora.targets}: {_first_line(error)}") from None
-    for each in model.parameters():
-        if each.requires_grad:
-            each.data = each.data.float()
-
-
-def _recompute(model: Any, reading: Reading) -> None:
-    if reading.device.type == "xla":
-        raise Refusal("--activation-checkpointing: PyTorch's checkpoints of activations do not know XLA; leave it out")
-    model.activation_checkpointing_enable({"use_reentrant": False})
+        raise Refusal(f"--lora-targets {asked.lora_targets}: {_first_line(error)}") from None
+    for each in filter(lambda parameter: parameter.requires_grad, model.parameters()):
+        each.data = each.data.float()
 
 
 def _whole(model: Any, kind: torch.dtype) -> Iterator[tuple[str, Tensor]]:
@@ -349,46 +282,18 @@ def _whole(model: Any, kind: torch.dtype) -> Iterator[tuple[str, Tensor]]:
         if id(held) in seen or ".lora_" in name:
             continue
         seen.add(id(held))
-        tensor = held.detach()
         layer = adapted.get(name)
-        if layer is None:
-            tensor = tensor.to(kind)  # before it travels
+        tensor = held.detach() if layer else held.detach().to(kind)  # before it travels
         tensor = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-        if layer is not None:
+        if layer:
             tensor = tensor.float() + layer.get_delta_weight("default").detach().float()
         yield name.replace(".base_layer.", "."), tensor.to(kind).cpu().contiguous()
 
 
-def _write_model(tensors: dict[str, Tensor], part: Path, origin: Path, kind: torch.dtype) -> None:
-    from transformers import AutoModelForCausalLM, GenerationConfig
-
-    with torch.device("meta"):
-        described = AutoModelForCausalLM.from_config(read_configuration(origin), dtype=kind)
-    if (origin / "generation_config.json").is_file():
-        described.generation_config = GenerationConfig.from_pretrained(origin)
-    # Weights that transformers merges when it reads them, as experts, are divided again here.
-    described.save_pretrained(part, state_dict=tensors, max_shard_size=_FILE_SIZE)
-
-
-def _write_adapter(model: Any, part: Path, base: str) -> None:
-    model.config.distributed_config = None  # nothing is gathered: each rank has the adapters whole
-    model.peft_config["default"].base_model_name_or_path = base
-    held = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items() if ".lora_" in name}
-    model.save_pretrained(part, state_dict=held)
-
-
 def _copy_tokenizer(origin: Path, to: Path) -> None:
-    for each in origin.iterdir():
-        is_of_tokenizer = each.suffix in (".json", ".jinja", ".model", ".txt") and "config" not in each.stem
-        is_of_tokenizer = is_of_tokenizer and not each.name.endswith("index.json") and each.name != EXPORTED
-        if each.is_file() and (is_of_tokenizer or each.name == "tokenizer_config.json"):
+    for pattern in _TOKENIZER:
+        for each in origin.glob(pattern):
             shutil.copyfile(each, to / each.name)
-
-
-def _damage() -> type[Exception]:
-    from safetensors import SafetensorError
-
-    return SafetensorError
 
 
 def _first_line(error: Exception) -> str:

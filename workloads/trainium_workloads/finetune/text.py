@@ -11,8 +11,8 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +26,6 @@ from trainium_workloads.training.task import Batch, Position
 
 COLUMNS: Final = ("text", "messages", "content")
 """Looked for in this order where no column is named."""
-
 _READERS: Final[Mapping[str, Mapping[str, str]]] = {
     ".txt": {"path": "text", "sample_by": "document"},
     ".jsonl": {"path": "json"},
@@ -34,26 +33,13 @@ _READERS: Final[Mapping[str, Mapping[str, str]]] = {
     ".parquet": {"path": "parquet"},
 }
 """What ``datasets`` calls a kind of file."""
-_TOKENS: Final = "tokens.bin"
-_FACTS: Final = "tokens.json"
+_TOKENS, _FACTS = "tokens.bin", "tokens.json"
 _TOGETHER: Final = 1000
 """Texts that the tokenizer gets at a time: it has a thread for each core."""
-_SYNTHETIC_TOKENS: Final = 64
-_SYNTHETIC_NOISE: Final = 0.1
+_SYNTHETIC_VOCABULARY, _SYNTHETIC_NOISE = 64, 0.1
 
-Document = str | list[Mapping[str, Any]]
+_Document = str | list[Mapping[str, Any]]
 """A text, or the messages of a conversation: each with ``role`` and ``content``."""
-
-
-@dataclass(frozen=True)
-class TextSource:
-    """Texts and tokenizer of a training."""
-
-    data: Path
-    """A file, or a directory of files."""
-    tokenizer: Path
-    """Its directory."""
-    column: str | None = None
 
 
 class Tokens:
@@ -92,87 +78,67 @@ class Tokens:
         return {"tokens": torch.from_numpy(rows.astype(numpy.int64))}
 
 
-@dataclass(frozen=True)
-class Synthetic:
-    """Examples made from a seed: a token follows from the token before it, but for some noise, so there is
-    something to learn."""
-
-    count: int
-    length: int
-    seed: int
-
-    def __len__(self) -> int:
-        return self.count
-
-    @property
-    def digest(self) -> str:
-        """Text that identifies the examples."""
-        return f"synthetic {self.seed}"
-
-    def __getitems__(self, positions: Sequence[Position]) -> Batch:
-        """Return ``tokens``: ``[examples, length + 1]``."""
-        following = numpy.random.default_rng(self.seed).permutation(_SYNTHETIC_TOKENS)
-        rows = numpy.stack([self._row(each.index, following) for each in positions])
-        return {"tokens": torch.from_numpy(rows)}
-
-    def _row(self, index: int, following: Any) -> Any:
-        random = numpy.random.default_rng((self.seed, index))
-        row = random.integers(0, _SYNTHETIC_TOKENS, self.length + 1)
-        kept = random.random(self.length + 1) >= _SYNTHETIC_NOISE
-        for place in range(1, self.length + 1):
-            if kept[place]:
-                row[place] = following[row[place - 1]]
-        return row
-
-
-def prepare(source: TextSource, vocabulary: int, cache: Path) -> Path:
-    """Return the directory with the tokens of a data set, and make missing tokens; for one process.
+def prepare(data: Path, column: str | None, tokenizer: Path, vocabulary: int, cache: Path) -> Path:
+    """Return a directory for :class:`Tokens` with a data set's, and make missing tokens; for one process.
 
     Args:
-        source: texts and tokenizer.
+        data: a file, or a directory of files.
+        column: of the texts or conversations; None for the first of :data:`COLUMNS` that a row has.
+        tokenizer: its directory.
         vocabulary: tokens of the model that learns from it.
-        cache: directory where tokens of any source are kept. Tokens of the same files, tokenizer and settings are made
+        cache: directory where tokens of any source are kept. Tokens of the same files, tokenizer and column are made
             once.
-
-    Returns:
-        A directory for :class:`Tokens`.
 
     Raises:
         Refusal: the data or the tokenizer is not there, damaged, or not of this model.
     """
-    files = _files(source.data)
-    tokenizer = _tokenizer(source.tokenizer, vocabulary)
-    directory = cache / _key(source, files)
+    files = _files(data)
+    made = _tokenizer(tokenizer, vocabulary)
+    return _made(cache / _key(files, tokenizer, column), vocabulary, lambda: _encoded(_documents(files, column), made))
+
+
+def prepare_synthetic(count: int, length: int, seed: int, cache: Path) -> Path:
+    """Return a directory for :class:`Tokens` with made-up examples; for one process. A token follows from the token
+    before it, but for some noise, so there is something to learn."""
+
+    def rows() -> Iterator[list[int]]:
+        random = numpy.random.default_rng(seed)
+        following = random.permutation(_SYNTHETIC_VOCABULARY)
+        made = random.integers(0, _SYNTHETIC_VOCABULARY, (count, length))
+        kept = random.random((count, length)) >= _SYNTHETIC_NOISE
+        for place in range(1, length):
+            made[:, place] = numpy.where(kept[:, place], following[made[:, place - 1]], made[:, place])
+        yield from (each.tolist() for each in made)
+        yield [0]  # the last example predicts it
+
+    return _made(cache / f"synthetic-{count}-{length}-{seed}", _SYNTHETIC_VOCABULARY, rows)
+
+
+def _made(directory: Path, vocabulary: int, rows: Callable[[], Iterator[list[int]]]) -> Path:
+    """Return the directory of tokens, made where it is not there or damaged."""
     if _is_whole(directory):
         return directory
     shutil.rmtree(directory, ignore_errors=True)
-    part = cache / f"{directory.name}.{socket.gethostname()}-{os.getpid()}.part"
+    part = directory.with_name(f"{directory.name}.{socket.gethostname()}-{os.getpid()}.part")
     part.mkdir(parents=True)
     try:
-        facts = _write(part / _TOKENS, _documents(files, source.column), tokenizer, vocabulary)
+        facts = _write(part / _TOKENS, rows(), "uint16" if vocabulary <= 1 << 16 else "uint32")
         (part / _FACTS).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-        try:
+        with suppress(OSError):  # another job was faster
             part.rename(directory)
-        except OSError:
-            # Another job was faster.
-            if not _is_whole(directory):
-                raise
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    sys.stdout.write(f"{source.data}: {facts['documents']:,} texts, {facts['tokens']:,} tokens, in {directory}\n")
+    sys.stdout.write(f"{facts['documents']:,} texts, {facts['tokens']:,} tokens, in {directory}\n")
     return directory
 
 
 def _files(path: Path) -> list[Path]:
     """Return the files of a data set: itself, or all below a directory, by name. Hidden files are left out, such as the
     notes of ``trn stage``."""
-    if path.is_file():
-        files = [path]
-    elif path.is_dir():
-        inside = (each for each in path.rglob("*") if each.is_file())
-        files = sorted(each for each in inside if not any(x.startswith(".") for x in each.relative_to(path).parts))
-    else:
+    if not path.exists():
         raise Refusal(f"--data {path} is not there; trn stage SOURCE --to {path} puts it there")
+    inside = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
+    files = [each for each in inside if not any(x.startswith(".") for x in each.relative_to(path).parts)]
     chosen = [each for each in files if each.suffix in _READERS]
     if not chosen:
         held = sorted({each.suffix or each.name for each in files})
@@ -180,14 +146,14 @@ def _files(path: Path) -> list[Path]:
     return chosen
 
 
-def _documents(files: Iterable[Path], column: str | None) -> Iterator[Document]:
+def _documents(files: Iterable[Path], column: str | None) -> Iterator[_Document]:
     """Yield the texts and conversations of the files, one after the other; a ``.txt`` file is one text."""
     from datasets import load_dataset
 
     for path in files:
         number = 0
         try:
-            # By rows: a whole data set would be copied into a cache of its own first.
+            # By rows: the whole data set would be copied into a cache first.
             rows = load_dataset(**_READERS[path.suffix], data_files=str(path), split="train", streaming=True)
             for row in rows:
                 number += 1
@@ -199,7 +165,7 @@ def _documents(files: Iterable[Path], column: str | None) -> Iterator[Document]:
             raise Refusal(f"{path} is damaged, or no {path.suffix} file (after row {number}): {said}") from None
 
 
-def _document(row: Mapping[str, Any], column: str | None, place: str) -> Document:
+def _document(row: Mapping[str, Any], column: str | None, place: str) -> _Document:
     wanted = (column,) if column else COLUMNS
     name = next((each for each in wanted if row.get(each) is not None), None)
     if name is None:
@@ -209,9 +175,7 @@ def _document(row: Mapping[str, Any], column: str | None, place: str) -> Documen
         return value
     if isinstance(value, list) and value and all(isinstance(x, Mapping) and {"role", "content"} <= {*x} for x in value):
         return value
-    shown = repr(value)
-    shown = shown if len(shown) <= 60 else f"{shown[:57]}…"
-    raise Refusal(f"{place}: must be a text, or a list of messages with role and content, not {shown}")
+    raise Refusal(f"{place}: must be a text, or a list of messages with role and content, not {repr(value)[:60]}")
 
 
 def _tokenizer(directory: Path, vocabulary: int) -> Any:
@@ -223,72 +187,59 @@ def _tokenizer(directory: Path, vocabulary: int) -> Any:
         said = str(error).strip().splitlines()[0]
         raise Refusal(f"{directory} has no tokenizer ({said}): --tokenizer names the model's") from None
     if len(tokenizer) > vocabulary:
-        raise Refusal(
-            f"the tokenizer in {directory} has {len(tokenizer):,} tokens, and the model {vocabulary:,}: it is another "
-            "model's"
-        )
+        counts = f"{len(tokenizer):,} tokens, and the model {vocabulary:,}"
+        raise Refusal(f"the tokenizer in {directory} has {counts}: it is another model's")
     if tokenizer.eos_token_id is None:
         raise Refusal(f"the tokenizer in {directory} has no end token: set eos_token in its tokenizer_config.json")
     return tokenizer
 
 
-def _key(source: TextSource, files: Sequence[Path]) -> str:
+def _key(files: Sequence[Path], tokenizer: Path, column: str | None) -> str:
     """Return a digest of all that the tokens depend on. Files count by name, size and time: reading 50 GB only to
     know them takes longer than a restart should."""
     stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     kinds = (".json", ".jinja", ".model", ".txt")
-    own = [sha256(each) for each in sorted(source.tokenizer.iterdir()) if each.is_file() and each.suffix in kinds]
-    return hashlib.sha256(json.dumps([stamps, own, source.column]).encode()).hexdigest()[:16]
+    own = [sha256(each) for each in sorted(tokenizer.iterdir()) if each.is_file() and each.suffix in kinds]
+    return hashlib.sha256(json.dumps([stamps, own, column]).encode()).hexdigest()[:16]
 
 
 def _is_whole(directory: Path) -> bool:
-    try:
+    with suppress(OSError, ValueError, KeyError):
         facts = json.loads((directory / _FACTS).read_text(encoding="utf-8"))
         return sha256(directory / _TOKENS) == str(facts["sha256"])
-    except (OSError, ValueError, KeyError):
-        return False
+    return False
 
 
-def _write(path: Path, documents: Iterator[Document], tokenizer: Any, vocabulary: int) -> dict[str, int | str]:
+def _write(path: Path, rows: Iterator[list[int]], kind: str) -> dict[str, int | str]:
     """Write the tokens; return their facts."""
-    kind = "uint16" if vocabulary <= 1 << 16 else "uint32"
     count = number = 0
     digest = hashlib.sha256()
     with path.open("wb") as file:
-        while some := list(islice(documents, _TOGETHER)):
-            for ids in _encoded([each for each in some if not isinstance(each, str) or each.strip()], tokenizer):
-                data = numpy.asarray(ids, dtype=kind).tobytes()
-                digest.update(data)
-                file.write(data)
-                count += len(ids)
-                number += 1
+        for ids in rows:
+            data = numpy.asarray(ids, dtype=kind).tobytes()
+            digest.update(data)
+            file.write(data)
+            count, number = count + len(ids), number + 1
         file.flush()
         os.fsync(file.fileno())
     return {"tokens": count, "documents": number, "type": kind, "sha256": digest.hexdigest()}
 
 
-def _encoded(documents: Sequence[Document], tokenizer: Any) -> Iterator[list[int]]:
+def _encoded(documents: Iterator[_Document], tokenizer: Any) -> Iterator[list[int]]:
     """Yield each document's tokens: a text between the tokenizer's begin and end, a conversation by its template."""
-    texts = [each for each in documents if isinstance(each, str)]
-    of_texts = iter(tokenizer(texts)["input_ids"] if texts else ())
-    for each in documents:
-        if isinstance(each, str):
-            ids = next(of_texts)
-            yield ids if ids[-1:] == [tokenizer.eos_token_id] else [*ids, tokenizer.eos_token_id]
-        else:
-            yield _rendered(each, tokenizer)
+    end = tokenizer.eos_token_id
+    while some := list(islice(documents, _TOGETHER)):
+        texts = [each for each in some if isinstance(each, str) and each.strip()]
+        yield from (ids if ids[-1:] == [end] else [*ids, end] for ids in (tokenizer(texts).input_ids if texts else ()))
+        yield from (_rendered(each, tokenizer) for each in some if not isinstance(each, str))
 
 
 def _rendered(messages: Sequence[Mapping[str, Any]], tokenizer: Any) -> list[int]:
-    from jinja2 import TemplateError
-
     if not tokenizer.chat_template:
-        raise Refusal(
-            f"the data are conversations, and the tokenizer in {tokenizer.name_or_path} has no chat template: take the "
-            "tokenizer of a chat model (--tokenizer DIRECTORY), or data with a column of texts"
-        )
+        mends = "take a chat model's (--tokenizer DIRECTORY), or data with a column of texts"
+        raise Refusal(f"the data are conversations, and the tokenizer has no chat template: {mends}")
     try:
         found: list[int] = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False)
-    except TemplateError as error:
+    except Exception as error:  # noqa: BLE001 - whatever a template does
         raise Refusal(f"the chat template does not take a conversation: {error}") from None
     return found

@@ -5,27 +5,23 @@
 """
 
 import argparse
-import json
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as NotYet
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from trainium_workloads.finetune import models, text
-from trainium_workloads.finetune.models import Lora, Reading
-from trainium_workloads.finetune.text import Synthetic, TextSource, Tokens
+from trainium_workloads.finetune.text import Tokens
 from trainium_workloads.training import backends, sharding
 from trainium_workloads.training.backends import Backend
+from trainium_workloads.training.first_rank import made_by_first
 from trainium_workloads.training.layout import Layout, Replicated
 from trainium_workloads.training.loop import train
 from trainium_workloads.training.options import Options, add_options, options_of
@@ -40,54 +36,56 @@ DEFAULTS = Options(
 
 _LENGTH = 2048
 """Tokens of an example, where the model takes so many."""
-_SIGN_OF_LIFE_SECONDS = 60.0
-"""While rank 0 works alone. A group that hears nothing for half an hour takes it for dead, and billions of tokens take
-longer to make."""
+_SIZES = ("model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
+_LOSS_POSITIONS = 1024
+"""Positions whose logits are in memory in FP32 at a time: for all 4,096 of one of Qwen3's sequences, with its 151,936
+tokens, they and their gradient take 5 GB."""
 
 
 @dataclass(frozen=True)
 class FineTuning:
     """Training of a model to predict the next token."""
 
-    name: str
-    """Of the model, as it is shown."""
+    asked: argparse.Namespace
+    options: Options
+    backend: Backend
     directory: Path
     """Of the model."""
-    configuration: Any
-    """transformers' own."""
-    data: Tokens | Synthetic
-    length: int
-    """Tokens of an example."""
-    reading: Reading
-    lora: Lora | None
-    seed: int
-    """Of adapters."""
+    sizes: Mapping[str, Fact]
+    """Of the model: those on which a checkpoint must agree."""
+    data: Tokens
+    tokens_per_example: int
 
     @property
     def identity(self) -> Mapping[str, Fact]:
         """See :class:`~trainium_workloads.training.task.Task`."""
-        lora = {f"lora_{name}": value for name, value in vars(self.lora).items()} if self.lora else {}
-        own = {"model": self.name, "sequence_length": self.length, "data": self.data.digest[:16]}
-        return {**own, **models.facts(self.configuration), **lora}
-
-    @property
-    def tokens_per_example(self) -> int:
-        """See :class:`~trainium_workloads.training.task.Task`."""
-        return self.length
+        asked = self.asked
+        lora = {"lora": asked.lora, "alpha": asked.lora_alpha, "targets": asked.lora_targets} if asked.lora else {}
+        own = {"sequence_length": self.tokens_per_example, "data": self.data.digest[:16]}
+        return {"model": Path(asked.model).name, **self.sizes, **own, **lora}
 
     def model(self) -> nn.Module:
         """See :class:`~trainium_workloads.training.task.Task`; a sharded model is on its devices already."""
-        return models.load(self.directory, self.reading, self.lora, self.seed)
+        return models.load(self.directory, self.asked, self.options, self.backend)
 
-    def examples(self) -> Tokens | Synthetic:
+    def examples(self) -> Tokens:
         """See :class:`~trainium_workloads.training.task.Task`."""
         return self.data
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         """See :class:`~trainium_workloads.training.task.Task`: the mean over all tokens."""
         tokens = batch["tokens"]
-        logits = model(input_ids=tokens[:, :-1], use_cache=False).logits
-        return Loss(functional.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten()))
+        logits = model(input_ids=tokens[:, :-1], use_cache=False).logits.flatten(0, 1)
+        targets = tokens[:, 1:].flatten()
+        if self.options.backend == "xla":  # PyTorch's checkpoints do not know it
+            return Loss(_summed(logits, targets) / len(targets))
+        parts = zip(logits.split(_LOSS_POSITIONS), targets.split(_LOSS_POSITIONS), strict=True)
+        sums = [checkpoint(_summed, *part, use_reentrant=False, preserve_rng_state=False) for part in parts]
+        return Loss(torch.stack(sums).sum() / len(targets))
+
+
+def _summed(logits: Tensor, targets: Tensor) -> Tensor:
+    return functional.cross_entropy(logits.float(), targets, reduction="sum")
 
 
 def main() -> int:
@@ -99,18 +97,16 @@ def main() -> int:
     backend = backends.start(options)
     task = _task(asked, options, backend)
     layout: Layout = Replicated()
-    if task.reading.is_sharded:
+    if asked.sharding == "full":
         layout = Sharded(asked.tensor_parallel, asked.gradient_sync)
     outcome = train(task, options, backend, layout)
     if asked.export and outcome.is_complete:
         facts: dict[str, Fact] = {"model": asked.model, "step": outcome.step, "data": task.data.digest}
         if math.isfinite(outcome.loss):  # a run that only had to export made no step
             facts["loss"] = outcome.loss
-        base = asked.model if task.lora else None
+        adapter_of = asked.model if asked.lora and not asked.merge else None
         is_first = backend.rank == 0
-        models.export(
-            outcome.model, asked.export, task.directory, facts, is_first=is_first, base=base, merged=asked.merge
-        )
+        models.export(outcome.model, asked.export, task.directory, facts, is_first=is_first, adapter_of=adapter_of)
         if is_first:
             print(f"exported to {asked.export}", flush=True)
         backend.barrier()
@@ -148,6 +144,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _check(asked: argparse.Namespace, options: Options) -> None:
     """Refuse all invalid options at once, before anything is read."""
+    asked.lora_alpha = asked.lora_alpha or 2 * asked.lora
     wrong = []
     if bool(asked.data) == bool(asked.synthetic):
         wrong.append("one of --data PATH and --synthetic N is needed")
@@ -164,6 +161,8 @@ def _check(asked: argparse.Namespace, options: Options) -> None:
         wrong.append("--merge is for --lora with --export")
     if asked.sharding == "full" and options.optimizer == "lamb":
         wrong.append("--optimizer lamb is for --sharding none: use adamw")
+    if asked.activation_checkpointing and options.backend == "xla":
+        wrong.append("--activation-checkpointing is not for backend xla, which PyTorch's own does not know")
     if wrong:
         raise Refusal("; ".join(wrong))
     if asked.sharding == "full":
@@ -173,85 +172,36 @@ def _check(asked: argparse.Namespace, options: Options) -> None:
 
 
 def _prepare_libraries(options: Options) -> None:
-    """Import transformers as this training needs it."""
     # The backend brings its own client of XLA, and a second one takes the device.
     os.environ["USE_TORCH_XLA"] = "0"
     try:
         import transformers
-        from transformers import masking_utils
     except ImportError:
         raise Refusal("models are read with the package transformers, which this image lacks") from None
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     if options.backend == "xla":
         # It asks in each pass whether positions begin anew within an example, and waits for the device. They never do.
-        masking_utils.find_packed_sequence_indices = lambda position_ids: None
+        transformers.masking_utils.find_packed_sequence_indices = lambda _: None
 
 
 def _task(asked: argparse.Namespace, options: Options, backend: Backend) -> FineTuning:
-    directory = _first(backend, lambda: models.find(asked.model, options.output, options.seed))
-    configuration = models.read_configuration(directory)
-    takes = models.longest(configuration)
+    directory = made_by_first(backend, lambda: models.find(asked.model, options.output, options.seed))
+    sizes = models.read_configuration(directory).get_text_config()
+    takes = getattr(sizes, "max_position_embeddings", None) or _LENGTH
     length = asked.seq_len or min(_LENGTH, takes)
     if length > takes:
         raise Refusal(f"--seq-len {length} is longer than the {takes} tokens that {asked.model} takes")
-    is_sharded = asked.sharding == "full"
-    lora = None
-    if asked.lora:
-        lora = Lora(asked.lora, asked.lora_alpha or 2 * asked.lora, asked.lora_targets)
-    is_mixed = options.precision == "bf16"
-    return FineTuning(
-        name=Path(asked.model).name,
-        directory=directory,
-        configuration=configuration,
-        data=_data(asked, options, directory, configuration.get_text_config().vocab_size, length, backend),
-        length=length,
-        reading=Reading(
-            device=backend.device,
-            ranks=backend.world_size,
-            is_sharded=is_sharded,
-            tensor_parallel=asked.tensor_parallel,
-            is_mixed=is_mixed,
-            # Weights that are trained stay in FP32; frozen ones need no more than the computation.
-            dtype=torch.bfloat16 if lora and is_mixed else torch.float32,
-            recompute=asked.activation_checkpointing,
-        ),
-        lora=lora,
-        seed=options.seed,
-    )
-
-
-def _data(
-    asked: argparse.Namespace, options: Options, directory: Path, vocabulary: int, length: int, backend: Backend
-) -> Tokens | Synthetic:
-    if asked.synthetic:
-        return Synthetic(asked.synthetic, length, options.seed)
-    source = TextSource(asked.data, asked.tokenizer or directory, asked.column)
     cache = asked.token_cache or options.output / "tokens"
-    return Tokens(_first(backend, lambda: text.prepare(source, vocabulary, cache)), length)
 
+    def make() -> Path:
+        if asked.synthetic:
+            return text.prepare_synthetic(asked.synthetic, length, options.seed, cache)
+        return text.prepare(asked.data, asked.column, asked.tokenizer or directory, sizes.vocab_size, cache)
 
-def _first(backend: Backend, make: Callable[[], Path]) -> Path:
-    """Return rank 0's path in all ranks; its refusal, too, so that all of them end alike."""
-
-    def told() -> str:
-        try:
-            return json.dumps({"path": str(make())})
-        except Refusal as refusal:
-            return json.dumps({"refusal": str(refusal)})
-
-    with ThreadPoolExecutor(1) as pool:
-        making = pool.submit(told) if backend.rank == 0 else None
-        said = ""
-        while not said:
-            if making is not None:
-                with suppress(NotYet):
-                    said = making.result(timeout=_SIGN_OF_LIFE_SECONDS)
-            said = backend.share(said)
-    found = json.loads(said)
-    if "refusal" in found:
-        raise Refusal(found["refusal"])
-    return Path(found["path"])
+    data = Tokens(made_by_first(backend, make), length)
+    facts = {name: getattr(sizes, name) for name in _SIZES if hasattr(sizes, name)}
+    return FineTuning(asked, options, backend, directory, facts, data, length)
 
 
 if __name__ == "__main__":

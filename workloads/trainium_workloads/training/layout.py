@@ -1,6 +1,6 @@
 """Layout of a model over the ranks, and its checkpoints. Here: a whole copy in each (data parallel)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
@@ -84,7 +84,7 @@ class Replicated:
             if each.is_floating_point() and (each.requires_grad or kind is torch.bfloat16):
                 each.data = each.data.to(kind)
         model.to(backend.device)
-        if isinstance(tie := getattr(model, "tie_weights", None), Callable):
+        if callable(tie := getattr(model, "tie_weights", None)):
             tie()  # on XLA each layer has a parameter of its own after the move
         return model
 
