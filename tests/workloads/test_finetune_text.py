@@ -37,23 +37,13 @@ def test_tokens_are_those_of_the_tokenizer(made: Path, tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
     theirs = AutoTokenizer.from_pretrained(made / "model")
-    talks = [json.loads(line)["messages"] for line in (made / "texts" / "talks.jsonl").read_text().splitlines()]
     expected: list[int] = []
-    for talk in talks:
-        expected += theirs.apply_chat_template(talk, tokenize=True, return_dict=False)
     for row in pyarrow.parquet.read_table(made / "texts" / "train-00000.parquet").to_pylist():
         expected += [*theirs.encode(row["text"]), END]
-    found = tokens_of(prepare(made / "texts", made / "model", tmp_path / "cache"))
-    assert len(found) == len(expected)
-    talk_tokens = len(expected) - sum(len(theirs.encode(x)) + 1 for x in texts_of(made))
-    assert sorted(found) == sorted(expected)
-    assert {tuple(found[:20])} <= {tuple(expected[:20]), tuple(expected[talk_tokens : talk_tokens + 20])}
-
-
-def texts_of(made: Path) -> list[str]:
-    import pyarrow.parquet
-
-    return list(pyarrow.parquet.read_table(made / "texts" / "train-00000.parquet")["text"].to_pylist())
+    # The conversations of a thousand documents follow their texts.
+    for line in (made / "texts" / "talks.jsonl").read_text().splitlines():
+        expected += theirs.apply_chat_template(json.loads(line)["messages"], tokenize=True, return_dict=False)
+    assert tokens_of(prepare(made / "texts", made / "model", tmp_path / "cache")) == expected
 
 
 def test_empty_texts_are_none_and_a_txt_file_is_one(made: Path, tmp_path: Path) -> None:
@@ -84,7 +74,7 @@ def test_tokens_are_made_once_and_anew_where_they_are_damaged(
     shutil.copytree(made, tmp_path / "made")
     data, tokenizer, cache = tmp_path / "made" / "texts", tmp_path / "made" / "model", tmp_path / "cache"
     first = prepare(data, tokenizer, cache)
-    assert "40 texts" in capsys.readouterr().out
+    assert "tokens, in " in capsys.readouterr().out
     assert prepare(data, tokenizer, cache) == first
     assert not capsys.readouterr().out
     before = (first / "tokens.bin").read_bytes()

@@ -16,15 +16,12 @@ from typing import Any, Final
 
 import torch
 
-from trainium_workloads.training.refusal import Refusal, guarded
+from trainium_workloads.training.refusal import guarded
 
 _SUBJECTS: Final = ("a node", "the queue", "each rank", "the volume", "a gradient", "the gang", "one pod")
 _VERBS: Final = ("waits for", "starts", "sends", "holds", "reads", "ends")
 _OBJECTS: Final = ("its neighbour", "the next step", "a checkpoint", "all tokens", "the first batch", "another node")
-_CHAT: Final = (
-    "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}<|end|>{% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
-)
+_CHAT: Final = "{% for each in messages %}<|{{ each.role }}|>{{ each.content }}<|end|>{% endfor %}"
 _SPECIAL: Final = ("<|end|>", "<|user|>", "<|assistant|>")
 _EXPERTS: Final = {"num_experts_per_tok": 2}
 _WINDOW: Final = {"sliding_window": 16}
@@ -40,8 +37,6 @@ FAMILIES: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
     "qwen2-moe": ("qwen2_moe", _EXPERTS | {"num_experts": 4, "moe_intermediate_size": 32}),
 }
 """transformers' name of each family's model type, and sizes besides the common ones."""
-
-
 _SIZES: Final = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "head_dim": 16}
 _HEADS: Final = {"num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": True}
 _TOKENS: Final = {"vocab_size": 512, "bos_token_id": None, "eos_token_id": 0, "pad_token_id": None}
@@ -63,8 +58,6 @@ def main() -> int:
     parser.add_argument("--texts", type=int, default=400, metavar="N", help="how many (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
-    if asked.texts < 1:
-        raise Refusal(f"--texts must be 1 or more, not {asked.texts}")
     make(asked.directory, asked.texts, asked.seed, asked.family)
     return 0
 
@@ -79,9 +72,8 @@ def make(directory: Path, texts: int, seed: int, family: str = "qwen3") -> None:
     made = [_text(chance) for _ in range(texts)]
     (directory / "texts").mkdir(parents=True, exist_ok=True)
     parquet.write_table(pyarrow.table({"text": made[::2]}), directory / "texts" / "train-00000.parquet")
-    talks = [
-        [{"role": "user", "content": _text(chance)}, {"role": "assistant", "content": each}] for each in made[1::2]
-    ]
+    asks = ({"role": "user", "content": _text(chance)} for _ in made)
+    talks = [[next(asks), {"role": "assistant", "content": each}] for each in made[1::2]]
     lines = "".join(json.dumps({"messages": each}) + "\n" for each in talks)
     (directory / "texts" / "talks.jsonl").write_text(lines, encoding="utf-8")
     _write_tokenizer(directory / "model", made)
@@ -103,12 +95,8 @@ def _write_tokenizer(directory: Path, texts: list[str]) -> None:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=_TOKENS["vocab_size"],
-        special_tokens=list(_SPECIAL),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=512, special_tokens=list(_SPECIAL), initial_alphabet=alphabet)
     tokenizer.train_from_iterator(texts, trainer)
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=_SPECIAL[0], chat_template=_CHAT)
     fast.save_pretrained(directory)

@@ -129,7 +129,7 @@ def export(
         origin: directory of the model that was read.
         told: facts of the training, for ``trained.json``.
         is_first: whether this rank writes. Its host then holds the whole model, in the type of the published weights.
-        adapter_of: name of the model whose adapter is written alone; None to write a whole model.
+        adapter_of: name of the model whose adapter alone is written; None for a whole model.
 
     Raises:
         OSError: it cannot be written, as on a full disk; an earlier export stays.
@@ -162,11 +162,7 @@ def export(
 
 
 def check_export(to: Path) -> None:
-    """Check before hours of training that its export can be written.
-
-    Raises:
-        Refusal: something else is there.
-    """
+    """Raise a refusal before hours of training, if something else is where its export is to be written."""
     if to.exists() and not (to.is_dir() and ((to / EXPORTED).is_file() or not any(to.iterdir()))):
         raise Refusal(f"--export {to} exists, and was not exported by this; name a directory that is not there")
 
@@ -181,11 +177,9 @@ def _download(model: str, output: Path) -> Path:
     try:
         return Path(snapshot_download(name, revision=revision or None, allow_patterns=list(_WANTED), **where))
     except GatedRepoError:
-        raise Refusal(
-            f"{name} is gated: accept its licence at https://huggingface.co/{name}, put a token of that account into "
-            "the namespace (trn secret) and name it (trn train --hf-secret hugging-face; in a container of yours "
-            "HF_TOKEN, or a file that HF_TOKEN_PATH names)"
-        ) from None
+        mends = "put a token of that account into the namespace (trn secret) and name it (trn train --hf-secret"
+        mends += " hugging-face; in a container of yours HF_TOKEN, or a file that HF_TOKEN_PATH names)"
+        raise Refusal(f"{name} is gated: accept its licence at https://huggingface.co/{name}, {mends}") from None
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:
         there = f"--model {model} is neither a directory nor on the Hugging Face Hub"
         raise Refusal(f"{there}, or HF_TOKEN may not read it: {_first_line(error)}") from None
@@ -200,8 +194,6 @@ def _random_weights(configuration: Any, origin: Path | None, output: Path, seed:
     if directory.is_dir():
         return directory
     part = directory.with_suffix(".part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
     torch.manual_seed(seed)
     AutoModelForCausalLM.from_config(configuration, dtype=torch.float32).save_pretrained(part)
     if origin is not None:
@@ -229,11 +221,8 @@ def _division(configuration: Any, tensor_parallel: int, ranks: int, is_mixed: bo
 
 
 def _read_strided(operation: Any) -> None:
-    """Make transformers read the right rows on PyTorch up to 2.9.
-
-    Its reader of files asks ``is_shard()`` to tell the two placements apart. There both say yes, and with both kinds of
-    parallelism each rank silently gets other ranks' rows.
-    """
+    """Make transformers read the right rows on PyTorch up to 2.9. It asks ``is_shard()`` to tell two placements apart;
+    there both say yes, and with both kinds of parallelism each rank silently gets other ranks' rows."""
     made = operation.__init__
 
     def make(self: Any, param: DTensor) -> None:
@@ -251,7 +240,7 @@ def _read_strided(operation: Any) -> None:
 def _shard_alone(model: Any, device: torch.device, *, is_mixed: bool) -> None:
     """Shard a model over a single data rank, which transformers leaves as it is: precision and checkpoints are then
     those of more."""
-    manager = getattr(model, "_mesh_manager", None)
+    manager = model._mesh_manager
     mesh = manager.get_mesh("fsdp") if manager else init_device_mesh(device.type, (1,))
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if is_mixed else MixedPrecisionPolicy()
     layers = set(model._no_split_modules or ())
@@ -263,11 +252,11 @@ def _adapt(model: Any, asked: Namespace, seed: int) -> None:
     """Freeze the weights and add adapters (arXiv 2106.09685). Those are small, so each rank has all of them."""
     from peft import LoraConfig
 
-    targets = asked.lora_targets if asked.lora_targets == "all-linear" else asked.lora_targets.split(",")
-    rank, alpha = asked.lora, asked.lora_alpha
+    names = asked.lora_targets if asked.lora_targets == "all-linear" else asked.lora_targets.split(",")
+    sizes = {"r": asked.lora, "lora_alpha": asked.lora_alpha}
     torch.manual_seed(seed)
     try:
-        model.add_adapter(LoraConfig(r=rank, lora_alpha=alpha, target_modules=targets, task_type="CAUSAL_LM"))
+        model.add_adapter(LoraConfig(target_modules=names, task_type="CAUSAL_LM", **sizes))
     except ValueError as error:
         raise Refusal(f"--lora-targets {asked.lora_targets}: {_first_line(error)}") from None
     for each in filter(lambda parameter: parameter.requires_grad, model.parameters()):

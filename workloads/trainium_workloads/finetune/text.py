@@ -61,9 +61,8 @@ class Tokens:
         self.digest = str(facts["sha256"])
         """Of all tokens."""
         if self._count < 1:
-            raise Refusal(
-                f"there are {facts['tokens']} tokens, and an example of --seq-len {length} needs {length + 1}"
-            )
+            held = f"there are {facts['tokens']} tokens"
+            raise Refusal(f"{held}, and an example of --seq-len {length} needs {length + 1}")
         self._mapped: Any = None
 
     def __len__(self) -> int:
@@ -86,8 +85,7 @@ def prepare(data: Path, column: str | None, tokenizer: Path, vocabulary: int, ca
         column: of the texts or conversations; None for the first of :data:`COLUMNS` that a row has.
         tokenizer: its directory.
         vocabulary: tokens of the model that learns from it.
-        cache: directory where tokens of any source are kept. Tokens of the same files, tokenizer and column are made
-            once.
+        cache: directory of tokens; those of the same files, tokenizer and column are made once.
 
     Raises:
         Refusal: the data or the tokenizer is not there, damaged, or not of this model.
@@ -128,7 +126,7 @@ def _made(directory: Path, vocabulary: int, rows: Callable[[], Iterator[list[int
             part.rename(directory)
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    sys.stdout.write(f"{facts['documents']:,} texts, {facts['tokens']:,} tokens, in {directory}\n")
+    sys.stdout.write(f"{facts['tokens']:,} tokens, in {directory}\n")
     return directory
 
 
@@ -212,17 +210,17 @@ def _is_whole(directory: Path) -> bool:
 
 def _write(path: Path, rows: Iterator[list[int]], kind: str) -> dict[str, int | str]:
     """Write the tokens; return their facts."""
-    count = number = 0
+    count = 0
     digest = hashlib.sha256()
     with path.open("wb") as file:
         for ids in rows:
             data = numpy.asarray(ids, dtype=kind).tobytes()
             digest.update(data)
             file.write(data)
-            count, number = count + len(ids), number + 1
+            count += len(ids)
         file.flush()
         os.fsync(file.fileno())
-    return {"tokens": count, "documents": number, "type": kind, "sha256": digest.hexdigest()}
+    return {"tokens": count, "type": kind, "sha256": digest.hexdigest()}
 
 
 def _encoded(documents: Iterator[_Document], tokenizer: Any) -> Iterator[list[int]]:

@@ -145,27 +145,23 @@ def _parser() -> argparse.ArgumentParser:
 def _check(asked: argparse.Namespace, options: Options) -> None:
     """Refuse all invalid options at once, before anything is read."""
     asked.lora_alpha = asked.lora_alpha or 2 * asked.lora
-    wrong = []
-    if bool(asked.data) == bool(asked.synthetic):
-        wrong.append("one of --data PATH and --synthetic N is needed")
-    for name, least in (("synthetic", 0), ("lora", 0), ("tensor_parallel", 1)):
-        if getattr(asked, name) < least:
-            wrong.append(f"--{name.replace('_', '-')} must be {least} or more, not {getattr(asked, name)}")
-    if asked.seq_len is not None and asked.seq_len < 1:
-        wrong.append(f"--seq-len must be 1 or more, not {asked.seq_len}")
-    if asked.tensor_parallel > 1 and asked.sharding == "none":
-        wrong.append("--tensor-parallel is for --sharding full")
-    if asked.tensor_parallel > 1 and asked.lora:
-        wrong.append("--lora is for whole layers: leave --tensor-parallel out")
-    if asked.merge and not (asked.lora and asked.export):
-        wrong.append("--merge is for --lora with --export")
-    if asked.sharding == "full" and options.optimizer == "lamb":
-        wrong.append("--optimizer lamb is for --sharding none: use adamw")
-    if asked.activation_checkpointing and options.backend == "xla":
-        wrong.append("--activation-checkpointing is not for backend xla, which PyTorch's own does not know")
+    tensor, full = asked.tensor_parallel, asked.sharding == "full"
+    faults = (
+        (bool(asked.data) == bool(asked.synthetic), "one of --data PATH and --synthetic N is needed"),
+        (asked.synthetic < 0, f"--synthetic must be 1 or more, not {asked.synthetic}"),
+        (asked.seq_len is not None and asked.seq_len < 1, f"--seq-len must be 1 or more, not {asked.seq_len}"),
+        (asked.lora < 0, f"--lora must be 1 or more, not {asked.lora}"),
+        (tensor < 1, f"--tensor-parallel must be 1 or more, not {tensor}"),
+        (tensor > 1 and not full, "--tensor-parallel is for --sharding full"),
+        (tensor > 1 and asked.lora, "--lora is for whole layers: leave --tensor-parallel out"),
+        (asked.merge and not (asked.lora and asked.export), "--merge is for --lora with --export"),
+        (full and options.optimizer == "lamb", "--optimizer lamb is for --sharding none: use adamw"),
+        (asked.activation_checkpointing and options.backend == "xla", "--activation-checkpointing is not for XLA"),
+    )
+    wrong = [said for is_wrong, said in faults if is_wrong]
     if wrong:
         raise Refusal("; ".join(wrong))
-    if asked.sharding == "full":
+    if full:
         sharding.check(options)
     if asked.export:
         models.check_export(asked.export)

@@ -205,7 +205,9 @@ def _tried(write: Callable[[], Any]) -> tuple[Any, str]:
         return write(), ""
     except (OSError, CheckpointException) as error:
         causes = error.failures.values() if isinstance(error, CheckpointException) else ()
-        return None, "; ".join(sorted({str(os_error(cause) or cause) for cause, _ in causes})) or str(error)
+        # Between the ranks a failure loses its cause, and PyTorch's writer says "unexpected pos" on a full disk.
+        said = {str(os_error(cause) or f"{cause} (is the disk full?)") for cause, _ in causes}
+        return None, "; ".join(sorted(said)) or str(error)
 
 
 def _raise(fault: str) -> None:
