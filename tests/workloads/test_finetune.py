@@ -1,4 +1,4 @@
-"""Fine-tuning by several ranks: whatever the family and the division of the model, the losses are the same."""
+"""Fine-tuning by several ranks: the losses are the same for any division of a model, of each family."""
 
 import json
 import os
@@ -136,7 +136,7 @@ def test_any_number_of_ranks_begins_and_goes_on_alike(trainings: Trainings, whol
 
 
 def test_tensor_parallel_is_the_same_and_its_checkpoint_anybodys(trainings: Trainings, whole: Losses) -> None:
-    """On a grid of 2 by 2, then without a grid; and in one row, whose micro-batches sum up."""
+    """A grid of 2 by 2 ranks, then one rank; and one row of two ranks with two micro-batches a step."""
     cut_off = ("--tensor-parallel", 2, "--activation-checkpointing", "--steps-this-run", 4)
     _, grid = trainings(4, {name: trainings.arguments(name, "grid", 4, *cut_off) for name in DIVIDED})
     more = {name: trainings.arguments(name, "grid", 4, "--accumulate", 2, "--steps-this-run", 2) for name in DIVIDED}
@@ -153,7 +153,7 @@ def test_tensor_parallel_is_the_same_and_its_checkpoint_anybodys(trainings: Trai
 
 
 def test_bf16_and_a_whole_model_in_each_rank(trainings: Trainings, whole: Losses) -> None:
-    """Parameters stay in FP32, so the losses are those of FP32 but for the rounding of what is computed."""
+    """Parameters stay in FP32, so the losses differ from FP32's by the rounding of activations alone."""
     runs = {
         f"{how} {precision}": trainings.arguments(
             "qwen3", f"{how}-{precision}", 4, "--precision", precision, "--sharding", how, "--steps-this-run", 2
@@ -169,7 +169,7 @@ def test_bf16_and_a_whole_model_in_each_rank(trainings: Trainings, whole: Losses
 
 
 def test_xla_computes_the_same_with_a_constant_number_of_graphs(trainings: Trainings, whole: Losses) -> None:
-    """What there is on Trn1: small models, whose weight that two layers share must stay one when it moves there."""
+    """Trn1 trains small models. A weight that two layers share must stay one weight on the device."""
     arguments = ("--backend", "xla", "--sharding", "none", "--steps-this-run", 4)
     # XLA:CPU takes longer to make a graph fast than all its runs here take.
     quickly = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
@@ -385,7 +385,7 @@ def test_a_refusal_of_rank_0_is_that_of_all(trainings: Trainings, whole: Losses)
 
 @pytest.fixture
 def small_files() -> Iterator[None]:
-    """No file may grow beyond 16 KiB: what a full disk does, to this process alone."""
+    """Limit files to 16 KiB: a full disk, for this process alone."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (16 * 1024, before[1]))

@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def make(directory: Path, texts: int, seed: int, family: str = "qwen3") -> None:
-    """Write a model of :data:`FAMILIES`, and so many texts."""
+    """Write a model of :data:`FAMILIES`, and this number of texts."""
     import pyarrow
     from pyarrow import parquet
     from transformers import AutoModelForCausalLM

@@ -129,7 +129,7 @@ def export(
         origin: directory of the model that was read.
         told: facts of the training, for ``trained.json``.
         is_first: whether this rank writes. Its host then holds the whole model, in the type of the published weights.
-        adapter_of: name of the model whose adapter alone is written; None for a whole model.
+        adapter_of: name of the base model, to write the adapter alone; None for a whole model.
 
     Raises:
         OSError: it cannot be written, as on a full disk; an earlier export stays.
@@ -238,8 +238,8 @@ def _read_strided(operation: Any) -> None:
 
 
 def _shard_alone(model: Any, device: torch.device, *, is_mixed: bool) -> None:
-    """Shard a model over a single data rank, which transformers leaves as it is: precision and checkpoints are then
-    those of more."""
+    """Shard a model over a single data rank, which transformers leaves as it is, for the same precision and
+    checkpoints."""
     manager = model._mesh_manager
     mesh = manager.get_mesh("fsdp") if manager else init_device_mesh(device.type, (1,))
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if is_mixed else MixedPrecisionPolicy()

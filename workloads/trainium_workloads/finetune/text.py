@@ -85,7 +85,7 @@ def prepare(data: Path, column: str | None, tokenizer: Path, vocabulary: int, ca
         column: of the texts or conversations; None for the first of :data:`COLUMNS` that a row has.
         tokenizer: its directory.
         vocabulary: tokens of the model that learns from it.
-        cache: directory of tokens; those of the same files, tokenizer and column are made once.
+        cache: directory of tokens. The same files, tokenizer and column are read once.
 
     Raises:
         Refusal: the data or the tokenizer is not there, damaged, or not of this model.

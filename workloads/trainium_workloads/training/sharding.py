@@ -87,7 +87,7 @@ class Sharded:
         return nullcontext()
 
     def reduce(self, model: nn.Module, backend: Backend) -> None:
-        """Average what the backward pass of the last micro-batch did not: gradients of parameters that are whole."""
+        """Average the gradients of parameters that are whole; FSDP averaged the others in the backward pass."""
         backend.reduce_gradients(each for each in model.parameters() if not isinstance(each, DTensor))
 
     def clip(self, model: nn.Module, limit: float) -> Tensor:
