@@ -27,14 +27,15 @@ from trainium_workloads.training.refusal import Refusal
 from trainium_workloads.training.sharding import Sharded
 from waiting import SECONDS
 
-STEPS = 20
-CUT = 11
+STEPS = 12
+CUT = 7
 """Step after which the first part of a training ends."""
 DIVIDED = ("llama", "qwen3")
 """Families that are also divided by layers."""
 LORA = {"lora": ("qwen3", ["--lora", "4"]), "lora-bf16": ("gpt-oss", ["--lora", "4", "--precision", "bf16"])}
 TRAININGS: Mapping[str, tuple[str, list[str]]] = {**{each: (each, []) for each in make_data.FAMILIES}, **LORA}
-"""Family and options, by name. The last one is killed."""
+"""Family and options, by name."""
+*OTHERS, KILLED = TRAININGS
 
 Losses = Mapping[str, Mapping[int, float]]
 
@@ -69,7 +70,7 @@ class Trainings:
             "--precision": "fp32",
             "--learning-rate": 0.003,
             "--warmup-steps": 2,
-            "--checkpoint-every": 5,
+            "--checkpoint-every": 5 if name == KILLED else 0,
             "--checkpoint-seconds": 0,
             "--backend": "cpu",
         }
@@ -97,11 +98,10 @@ def whole(trainings: Trainings) -> dict[str, dict[int, float]]:
 
 @pytest.fixture(scope="module")
 def cut(trainings: Trainings) -> dict[str, dict[int, float]]:
-    """The same, but all end after some step, the last one because a rank is killed."""
-    *others, last = TRAININGS
-    runs = {name: trainings.arguments(name, "cut", 4, "--steps-this-run", CUT) for name in others}
+    """Losses of the same, but all end after some step, one because a rank is killed."""
+    runs = {name: trainings.arguments(name, "cut", 4, "--steps-this-run", CUT) for name in OTHERS}
     kill_at = random.SystemRandom().randint(CUT + 1, STEPS - 2)
-    ended, lines = trainings(2, runs | {last: trainings.arguments(last, "cut", 4)}, kill_at=kill_at, kill_rank=1)
+    ended, lines = trainings(2, runs | {KILLED: trainings.arguments(KILLED, "cut", 4)}, kill_at=kill_at, kill_rank=1)
     assert ended.codes[1] == -signal.SIGKILL, f"killed at {kill_at}"
     return losses(lines)
 
@@ -110,7 +110,7 @@ def test_the_losses_go_down(whole: Losses) -> None:
     for name, of_steps in whole.items():
         assert list(of_steps) == list(range(1, STEPS + 1)), name
         assert of_steps[1] == pytest.approx(6.24, abs=0.06)  # the logarithm of 512 tokens
-        assert of_steps[STEPS] < of_steps[1] - (0.1 if "lora" in name else 1), name
+        assert of_steps[STEPS] < of_steps[1] - (0.03 if "lora" in name else 0.7), name
 
 
 def test_cut_off_and_resumed_they_are_the_same_to_the_last_bit(
@@ -125,9 +125,9 @@ def test_cut_off_and_resumed_they_are_the_same_to_the_last_bit(
 
 def test_any_number_of_ranks_begins_and_goes_on_alike(trainings: Trainings, whole: Losses, cut: Losses) -> None:
     shutil.copytree(trainings.directory / "cut", trainings.directory / "four", symlinks=True)
-    some = ("--steps-this-run", 3)
+    some = ("--steps-this-run", 1)
     _, four = trainings(4, {name: trainings.arguments(name, "four", 2, *some) for name in TRAININGS})
-    begun = {name: trainings.arguments(name, "one", 8, "--steps-this-run", 3) for name in TRAININGS}
+    begun = {name: trainings.arguments(name, "one", 8, "--steps-this-run", 2) for name in TRAININGS}
     _, one = trainings(1, begun)
     for name, of_steps in (*losses(four).items(), *losses(one).items()):
         assert of_steps, name
@@ -170,16 +170,16 @@ def test_bf16_and_a_whole_model_in_each_rank(trainings: Trainings, whole: Losses
 
 def test_xla_computes_the_same_with_a_constant_number_of_graphs(trainings: Trainings, whole: Losses) -> None:
     """Trn1 trains small models. A weight that two layers share must stay one weight on the device."""
-    arguments = ("--backend", "xla", "--sharding", "none", "--steps-this-run", 4)
+    arguments = ("--backend", "xla", "--sharding", "none", "--steps-this-run", 3)
     # XLA:CPU takes longer to make a graph fast than all its runs here take.
     quickly = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
     runs = {"qwen3": trainings.arguments("qwen3", "xla", 8, *arguments)}
     _, lines = trainings(1, runs, environment={"PJRT_DEVICE": "CPU", "XLA_FLAGS": quickly})
-    expected = {step: whole["qwen3"][step] for step in range(1, 5)}
+    expected = {step: whole["qwen3"][step] for step in range(1, 4)}
     assert losses(lines)["qwen3"] == pytest.approx(expected, abs=1e-5)
     graphs = [int(each.split()[1]) for each in lines["qwen3"] if each.startswith("graphs")]
-    assert len(graphs) == 4
-    assert 0 < graphs[2] == graphs[3]
+    assert len(graphs) == 3
+    assert 0 < graphs[1] == graphs[2]
     assert any("106,880 parameters" in each for each in lines["qwen3"])
 
 
