@@ -10,9 +10,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
 
 from trainium_workloads.serving import model_directory
 from trainium_workloads.training.refusal import Refusal, guarded
@@ -20,7 +19,6 @@ from trainium_workloads.training.refusal import Refusal, guarded
 FIELDS = ("content", "text")
 """Default names of the field with the text."""
 SUFFIXES = (".jsonl", ".csv", ".parquet")
-_LOG_SECONDS = 10.0
 
 
 def main() -> int:
@@ -38,22 +36,49 @@ def main() -> int:
         raise Refusal(f"{options.to} is there already; --replace overwrites it")
     # A wrong input is refused before a model is loaded and compiled.
     next(texts(options.input, options.field))
-    from trainium_workloads.serving import predictor
-
-    predict, begun = predictor.load(options).predict, time.monotonic()
-    count = _write(options.to, _predictions(predict, texts(options.input, options.field)))
-    found = {"rows": count, "seconds": round(time.monotonic() - begun, 2), "output": str(options.to)}
-    print(json.dumps({"predict": "complete", **found}), flush=True)
+    part = options.to.with_name(f".{options.to.name}.part")
+    try:
+        options.to.parent.mkdir(parents=True, exist_ok=True)
+        count = _predict(options, part)
+        part.replace(options.to)
+    except PermissionError as error:
+        raise Refusal(f"{options.to} cannot be written: {error.strerror}") from None
+    finally:
+        part.unlink(missing_ok=True)
+    print(json.dumps({"predict": "complete", "rows": count, "output": str(options.to)}), flush=True)
     return 0
 
 
-def texts(file: Path, field: str = "", at_once: int = 1024) -> Iterator[list[str]]:
-    """Yield the texts of a file, some at a time, in order.
+def _predict(options: argparse.Namespace, part: Path) -> int:
+    """Write all predictions to a file of the output's form, and return their number."""
+    from trainium_workloads.serving.predictor import Predictor
+
+    predictor, row, logged = Predictor(options), 0, time.monotonic()
+    with part.open("w", encoding="utf-8", newline="") as out:
+        table = csv.writer(out) if options.to.suffix == ".csv" else None
+        if table:
+            table.writerow(("row", "label", "score"))
+        for some in texts(options.input, options.field):
+            for each in predictor.predict(some):
+                row += 1
+                if table:
+                    table.writerow((row, each["label"], each["score"]))
+                else:
+                    out.write(json.dumps({"row": row, **each}) + "\n")
+            if time.monotonic() - logged >= 10:
+                logged = time.monotonic()
+                print(json.dumps({"predict": "running", "rows": row}), flush=True)
+        out.flush()
+        os.fsync(out.fileno())
+    return row
+
+
+def texts(file: Path, field: str = "") -> Iterator[list[str]]:
+    """Yield the texts of a file, up to 1,024 at a time, in order.
 
     Args:
         file: its name ends with one of :data:`SUFFIXES`.
         field: column or key with the text; empty for the first of :data:`FIELDS` that is there.
-        at_once: how many at most.
 
     Raises:
         Refusal: the file is not there, has another shape, or holds a value that is no text.
@@ -77,7 +102,7 @@ def texts(file: Path, field: str = "", at_once: int = 1024) -> Iterator[list[str
             raise Refusal(f"{file} has no field {wanted}, only {there}; --field NAME says where the text is")
         # With a schema a text such as 5 stays a text.
         schema = pyarrow.schema([(name, pyarrow.string())])
-        for batch in dataset.dataset(file, schema=schema, format=form).to_batches(batch_size=at_once):
+        for batch in dataset.dataset(file, schema=schema, format=form).to_batches(batch_size=1024):
             found = batch.column(0).to_pylist()
             if None in found:
                 raise Refusal(f"{file}, row {rows + found.index(None) + 1}: there is no text in {name}")
@@ -88,43 +113,6 @@ def texts(file: Path, field: str = "", at_once: int = 1024) -> Iterator[list[str
         raise Refusal(f"{file} cannot be read as {file.suffix[1:]} with texts: {error}") from None
     if not rows:
         raise Refusal(f"{file} holds no rows")
-
-
-def _predictions(
-    predict: Callable[[list[str]], list[dict[str, Any]]], inputs: Iterable[list[str]]
-) -> Iterator[dict[str, Any]]:
-    row, logged = 0, time.monotonic()
-    for some in inputs:
-        for row, each in enumerate(predict(some), row + 1):
-            yield {"row": row, **each}
-        if time.monotonic() - logged >= _LOG_SECONDS:
-            logged = time.monotonic()
-            print(json.dumps({"predict": "running", "rows": row}), flush=True)
-
-
-def _write(output: Path, predictions: Iterable[dict[str, Any]]) -> int:
-    """Write all predictions beside the output, rename the file once it is on disk, and return their number."""
-    part, row = output.with_name(f".{output.name}.part"), 0
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("w", encoding="utf-8", newline="") as text:
-            write = _csv(text) if output.suffix == ".csv" else lambda each: text.write(json.dumps(each) + "\n")
-            for row, each in enumerate(predictions, 1):
-                write(each)
-            text.flush()
-            os.fsync(text.fileno())
-        part.replace(output)
-    except PermissionError as error:
-        raise Refusal(f"{output} cannot be written: {error.strerror}") from None
-    finally:
-        part.unlink(missing_ok=True)
-    return row
-
-
-def _csv(text: TextIO) -> Callable[[dict[str, Any]], Any]:
-    writer = csv.DictWriter(text, ("row", "label", "score"))
-    writer.writeheader()
-    return writer.writerow
 
 
 if __name__ == "__main__":

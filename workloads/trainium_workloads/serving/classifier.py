@@ -1,4 +1,4 @@
-"""A classifier over HTTP, by LitServe: ``POST /predict`` and ``GET /health``."""
+"""A classifier over HTTP, by LitServe."""
 
 import argparse
 import multiprocessing
@@ -15,10 +15,8 @@ from pydantic import BaseModel, Field
 
 from trainium_workloads.training.refusal import Refusal
 
-MOST_TEXTS = 256
-"""Limit of a request's texts; for more there is :mod:`.batch`."""
-LARGEST_BYTES = 1 << 20
-"""Limit of a request's body."""
+_MOST_TEXTS, _LARGEST_BYTES = 256, 1 << 20
+"""Limits of a request; for more there is :mod:`.batch`."""
 _WAIT_SECONDS = 0.004
 """Time for which the first request of a batch waits for others: less than a batch of BERT-base takes."""
 
@@ -26,7 +24,7 @@ _WAIT_SECONDS = 0.004
 class Request(BaseModel):
     """Body of ``POST /predict``; LitServe answers 422 to another one."""
 
-    texts: Annotated[list[str], Field(min_length=1, max_length=MOST_TEXTS)]
+    texts: Annotated[list[str], Field(min_length=1, max_length=_MOST_TEXTS)]
 
 
 class Classifier(litserve.LitAPI):
@@ -37,45 +35,32 @@ class Classifier(litserve.LitAPI):
         self._options = options
         self._refused = refused
 
-    def setup(self, device: str) -> None:
+    def setup(self, device: str) -> None:  # noqa: ARG002 - the backend decides
         """Load the model, and let it answer once in each shape."""
-        from trainium_workloads.serving import predictor
+        core = os.environ["LITSERVE_WORKER_ID"]
+        # Read by Neuron's runtime when it starts: the first process would take all cores.
+        os.environ.setdefault("NEURON_RT_VISIBLE_CORES", core)
+        from trainium_workloads.serving.predictor import Predictor
 
         try:
-            self._predictor = predictor.load(self._options, int(os.environ["LITSERVE_WORKER_ID"]))
-            self._predictor.warm_up()
-            self._predictor.predict(["a first question"])
+            self._predictor = Predictor(self._options, int(core))
         except Refusal as refusal:
             self._refused.write_text(str(refusal), encoding="utf-8")
             raise
+        self._predictor.warm_up()
 
     def decode_request(self, request: Request) -> list[str]:
         """Return the texts of a request."""
         return request.texts
 
-    def batch(self, inputs: list[list[str]]) -> list[list[str]]:
-        """Return the requests as they are."""
-        return inputs
-
-    def predict(self, requests: Sequence[list[str]]) -> list[list[dict[str, Any]]]:
-        """Return the predictions of all requests of a batch."""
+    def predict(self, requests: Sequence[list[str]]) -> list[dict[str, Any]]:
+        """Return the answers to the requests of a batch."""
         found = iter(self._predictor.predict(list(chain.from_iterable(requests))))
-        return [list(islice(found, len(texts))) for texts in requests]
-
-    def unbatch(self, output: list[list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
-        """Return the answers as they are."""
-        return output
-
-    def encode_response(self, output: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return the answer to a request."""
-        return {"predictions": output}
+        return [{"predictions": list(islice(found, len(texts)))} for texts in requests]
 
 
 def serve(options: argparse.Namespace) -> None:
-    """Serve a classifier until SIGTERM.
-
-    Args:
-        options: of :mod:`.server`.
+    """Serve a classifier until SIGTERM, and answer the last requests.
 
     Raises:
         Refusal: the model cannot be read, or its device is not here.
@@ -90,21 +75,14 @@ def serve(options: argparse.Namespace) -> None:
     signal.signal(signal.SIGTERM, leave)
     with tempfile.TemporaryDirectory() as place:
         refused = Path(place) / "refused"
+        api = Classifier(options, refused)
+        # The backend decides the device, which LitServe need not know.
         server = litserve.LitServer(
-            Classifier(options, refused),
-            accelerator="cpu",  # the runner chooses the device
-            workers_per_device=options.copies,
-            max_payload_size=LARGEST_BYTES,
+            api, accelerator="cpu", workers_per_device=options.copies, max_payload_size=_LARGEST_BYTES
         )
+        quiet = {"generate_client_file": False, "log_level": "warning", "access_log": False}
         try:
-            server.run(
-                host=options.host,
-                port=options.port,
-                num_api_servers=1,
-                generate_client_file=False,
-                log_level="warning",
-                access_log=False,
-            )
+            server.run(host=options.host, port=options.port, num_api_servers=1, **quiet)
         except KeyboardInterrupt:
             pass  # before it was ready
         except RuntimeError:

@@ -1,58 +1,78 @@
-"""From texts to predictions: tokenized, sorted into shapes, computed, and put back into their order."""
+"""A classifier on its device. The Neuron backends have not run yet: so far only the CPU has."""
 
 import argparse
-from collections.abc import Sequence
+import hashlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from trainium_workloads.serving import model_directory
-from trainium_workloads.serving.runners import Runner, runner
 from trainium_workloads.training.refusal import Refusal
 
-Prediction = dict[str, Any]
-"""``label``: a name of ``config.json``'s ``id2label``; ``score``: its probability, 0 to 1."""
 BATCHES = (1, 8, 32)
 """Texts that are computed at once. Shapes are few, because an accelerator compiles a graph for each."""
 
-
-def lengths(longest: int) -> tuple[int, ...]:
-    """Return the tokens of a text in each shape: 32 and its doubles, and the longest that the model takes."""
-    return *(32 << power for power in range(16) if 32 << power < longest), longest
+Runner = Callable[[Tensor, Tensor], Tensor]
+"""From ``input_ids`` and ``attention_mask`` ``[texts, tokens]`` on the CPU, in one of the shapes, to logits there."""
 
 
 class Predictor:
-    """A classifier with its tokenizer."""
+    """A classifier with its tokenizer: texts are tokenized, sorted into shapes, and computed."""
 
-    def __init__(self, run: Runner, tokenizer: Any, labels: Sequence[str], longest: int) -> None:
-        self._run = run
-        self._tokenizer = tokenizer
-        self._labels = tuple(labels)
-        self._lengths = lengths(longest)
+    def __init__(self, options: argparse.Namespace, core: int = 0) -> None:
+        """Load the model.
 
-    @property
-    def shapes(self) -> list[tuple[int, int]]:
-        """Each number of texts with each length."""
-        return [(batch, length) for batch in BATCHES for length in self._lengths]
+        Args:
+            options: of :mod:`.model_directory`.
+            core: number of this process among those that serve the model.
+
+        Raises:
+            Refusal: the model cannot be read or cannot classify, or its device is not here.
+        """
+        if not model_directory.is_classifier(options.model):
+            raise Refusal(f"{options.model} generates text, and predictions need a classifier; trn serve serves it")
+        if options.threads:
+            torch.set_num_threads(options.threads)
+        try:
+            model = AutoModelForSequenceClassification.from_pretrained(options.model, dtype=torch.float32).eval()
+            self._tokenizer = AutoTokenizer.from_pretrained(options.model)
+        except (OSError, ValueError) as error:
+            raise Refusal(f"{options.model} cannot be read: {error}") from None
+        if model.num_labels < 2 or model.config.problem_type == "multi_label_classification":
+            raise Refusal(f"{options.model} does not choose one label of several, as a classifier must to be served")
+        if self._tokenizer.pad_token is None:
+            raise Refusal(f"the tokenizer in {options.model} has no pad_token: set one, and save the tokenizer again")
+        self._labels = [model.config.id2label[number] for number in range(model.num_labels)]
+        # The tokenizer of a model without a limit has 10^30.
+        longest = min(self._tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", 512))
+        self.lengths = (*(32 << power for power in range(16) if 32 << power < longest), longest)
+        self.shapes = [(batch, length) for batch in BATCHES for length in self.lengths]
+        self._run = _runner(_Logits(model), options, self.shapes, core)
 
     def warm_up(self) -> None:
         """Compute every shape once, which compiles missing graphs."""
         for shape in self.shapes:
             self._run(torch.zeros(shape, dtype=torch.long), torch.ones(shape, dtype=torch.long))
 
-    def predict(self, texts: Sequence[str]) -> list[Prediction]:
-        """Return one prediction for each text, in the same order; texts are cut off at the longest length."""
-        tokens = self._tokenizer(list(texts), truncation=True, max_length=self._lengths[-1])["input_ids"]
+    def predict(self, texts: Sequence[str]) -> list[dict[str, Any]]:
+        """Return ``label`` and ``score`` (0 to 1) of each text, in order; longer texts than the model's are cut off."""
+        tokens = self._tokenizer(list(texts), truncation=True, max_length=self.lengths[-1])["input_ids"]
         # Texts of like length together: the longest of a batch decides the cost of all.
         order = sorted(range(len(tokens)), key=lambda index: len(tokens[index]))
-        found = dict[int, Prediction]()
+        found = dict[int, dict[str, Any]]()
         for begin in range(0, len(order), BATCHES[-1]):
             part = order[begin : begin + BATCHES[-1]]
             found |= zip(part, self._computed([tokens[index] for index in part]), strict=True)
-        return [found[index] for index in range(len(texts))]
+        return [found[index] for index in range(len(tokens))]
 
-    def _computed(self, tokens: list[list[int]]) -> list[Prediction]:
-        length = next(each for each in self._lengths if each >= len(tokens[-1]))
+    def _computed(self, tokens: list[list[int]]) -> list[dict[str, Any]]:
+        length = next(each for each in self.lengths if each >= len(tokens[-1]))
         missing = next(each for each in BATCHES if each >= len(tokens)) - len(tokens)
         ids = {"input_ids": tokens + tokens[:1] * missing}
         padded = self._tokenizer.pad(ids, padding="max_length", max_length=length, return_tensors="pt")
@@ -62,35 +82,56 @@ class Predictor:
         return [{"label": self._labels[number], "score": round(score, 6)} for number, score in found]
 
 
-def load(options: argparse.Namespace, core: int = 0) -> Predictor:
-    """Return the predictor for the options of :mod:`.model_directory`.
+class _Logits(torch.nn.Module):
+    """Model with tensors for input and output, as tracing needs it."""
 
-    Args:
-        options: the model and its device.
-        core: number of this process among those that serve the model.
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
 
-    Raises:
-        Refusal: the model cannot be read or cannot classify, or its device is not here.
-    """
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        return self.model(input_ids=ids, attention_mask=mask).logits
 
-    if not model_directory.is_classifier(options.model):
-        raise Refusal(f"{options.model} generates text, and predictions need a classifier; trn serve serves it")
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    try:
-        found = AutoModelForSequenceClassification.from_pretrained(options.model, dtype=torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(options.model)
-    except (OSError, ValueError) as error:
-        raise Refusal(f"{options.model} cannot be read: {error}") from None
-    if found.num_labels < 2 or found.config.problem_type == "multi_label_classification":
-        raise Refusal(f"{options.model} does not choose one label of several, and only such a classifier can be served")
-    if tokenizer.pad_token is None:
-        raise Refusal(f"the tokenizer in {options.model} has no pad_token: set one, and save the tokenizer again")
-    # The tokenizer of a model without a limit has 10^30.
-    longest = min(tokenizer.model_max_length, getattr(found.config, "max_position_embeddings", 512))
-    labels = [found.config.id2label[number] for number in range(found.num_labels)]
-    made = Predictor(lambda ids, mask: ids, tokenizer, labels, longest)
-    graphs = options.graphs or options.model.parent / "graphs"
-    made._run = runner(found.eval(), options.backend, made.shapes, graphs, core)
-    return made
+
+def _runner(model: _Logits, options: argparse.Namespace, shapes: Sequence[tuple[int, int]], core: int) -> Runner:
+    if options.backend in ("xla", "neuron"):
+        try:
+            import torch_neuronx
+        except ImportError:
+            raise Refusal(f"backend {options.backend} needs an --image with AWS' package torch_neuronx") from None
+    if options.backend == "xla":
+        graphs = options.graphs or options.model.parent / "graphs"
+        return _traced(model, shapes, graphs, core, torch_neuronx)
+    if options.backend == "cuda" and not torch.cuda.is_available():
+        raise Refusal("there is no GPU here; --backend cpu does without")
+    device = torch.device(options.backend)
+    called: Callable[..., Tensor] = model.to(device)
+    if options.backend == "neuron":
+        # Static shapes: the backend has no others, and compiles again for each new one.
+        called = torch.compile(called, backend="neuron", dynamic=False)
+
+    def run(ids: Tensor, mask: Tensor) -> Tensor:
+        with torch.inference_mode():
+            return called(ids.to(device), mask.to(device)).float().cpu()
+
+    return run
+
+
+def _traced(model: _Logits, shapes: Sequence[tuple[int, int]], graphs: Path, core: int, neuron: Any) -> Runner:
+    """Return a runner of graphs on one core; they are kept in files, and the process of core 0 makes missing ones."""
+    digest = hashlib.sha256(f"{torch.__version__} {neuron.__version__} {model.model.config.to_json_string()}".encode())
+    for name, tensor in model.state_dict().items():
+        digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
+    graphs.mkdir(parents=True, exist_ok=True)
+    loaded: dict[tuple[int, int], Any] = {}
+    for shape in shapes:
+        file = graphs / f"{digest.hexdigest()[:16]}-{shape[0]}x{shape[1]}.pt"
+        if core == 0 and not file.is_file():
+            mask = torch.ones(shape, dtype=torch.long)
+            part = file.with_suffix(f".{time.time_ns()}-{os.getpid()}")  # pods may trace at once
+            torch.jit.save(neuron.trace(model, (mask.clone(), mask)), str(part))
+            part.replace(file)
+        while not file.is_file():
+            time.sleep(1)
+        loaded[shape] = torch.jit.load(str(file))
+    return lambda ids, mask: loaded[ids.shape[0], ids.shape[1]](ids, mask).float()

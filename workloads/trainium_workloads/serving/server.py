@@ -2,8 +2,8 @@
 
 A classifier is served by LitServe: ``POST /predict`` takes ``{"texts": ["…"]}`` and answers ``{"predictions":
 [{"label": "positive", "score": 0.98}]}``. A model that generates text is served by ``transformers serve``, with OpenAI's
-API: ``POST /v1/chat/completions``. Both listen once the model has answered, ``GET /health`` is 200 from then on, and
-SIGTERM ends them when all requests are answered.
+``POST /v1/chat/completions``. Both listen once the model has answered, ``GET /health`` is 200 from then on, and SIGTERM
+ends them when all requests are answered.
 """
 
 import argparse
