@@ -325,6 +325,8 @@ def _container(where: ServingNodes, image: str) -> Json:
         "LOGNAME": "serving",
         "OMP_NUM_THREADS": str(_LOCAL_THREADS if where.is_local else _THREADS),
         "TOKENIZERS_PARALLELISM": "false",
+        # transformers would import it, which takes a third of the start: neither server computes with it.
+        "USE_TORCH_XLA": "0",
     }
     if where.backend == "neuron":
         env["TORCH_NEURONX_NEFF_CACHE_DIR"] = GRAPHS

@@ -1,9 +1,9 @@
 """Answers of a trained model over HTTP: ``python -m trainium_workloads.serving.server MODEL --port 8080``.
 
-A classifier is served by LitServe: ``POST /predict`` takes ``{"texts": ["…"]}`` and answers ``{"predictions":
-[{"label": "positive", "score": 0.98}]}``. A model that generates text is served by ``transformers serve``, with OpenAI's
-``POST /v1/chat/completions``. Both listen once the model has answered, ``GET /health`` is 200 from then on, and SIGTERM
-ends them when all requests are answered.
+LitServe serves a classifier: ``POST /predict`` takes ``{"texts": ["…"]}`` and answers ``{"predictions": [{"label":
+"positive", "score": 0.98}]}``. ``transformers serve`` serves a model that generates text, by OpenAI's API: ``POST
+/v1/chat/completions``. Both listen once the model has answered, ``GET /health`` is 200 from then on, and SIGTERM ends
+them when all requests are answered.
 """
 
 import argparse

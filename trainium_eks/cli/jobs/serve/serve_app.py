@@ -25,8 +25,8 @@ Engines = Annotated[
     Engine,
     typer.Option(
         "--engine",
-        help="LitServe for a classifier; transformers (CPU, GPU) or vllm (GPU, Trn2 and later; its own image) to generate "
-        "text, with OpenAI's API; auto: the first or the second, by the model.",
+        help="LitServe for a classifier; transformers (CPU, GPU) or vllm (GPU, Trn2 and later; its own image) for text "
+        "by OpenAI's API; auto: the first or the second, by the model.",
     ),
 ]
 Queue = Annotated[str | None, typer.Option("--queue", help="Of pods with accelerators; default: the namespace's.")]
