@@ -17,55 +17,25 @@ from typing import Any
 
 import pyarrow
 import pytest
+import tiny_models
 import torch
 from gangs import WORKLOADS, free_port
 from pyarrow import parquet
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from trainium_workloads.serving import batch, generator, server
 from trainium_workloads.serving.predictor import BATCHES, Predictor
 from trainium_workloads.training.refusal import EXIT_CODE, Refusal, guarded
-from transformers import (
-    AutoModelForCausalLM,
-    BertConfig,
-    BertForSequenceClassification,
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedTokenizerFast,
-)
+from transformers import AutoModelForCausalLM
 from waiting import SECONDS, until
 
 TEXTS = [f"This {thing} is {word}. " * (1 + 7 * (number % 3)) for number in range(4) for thing, word in
          (("lamp", "superb"), ("kettle", "broken"), ("chair", "fine"))] + ["", "short"]  # fmt: skip
-CHAT = "{% for each in messages %}{{ each['role'] }}: {{ each['content'] }}\n{% endfor %}"
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Directories ``classifier`` and ``generator`` with models that know nothing yet."""
     place = tmp_path_factory.mktemp("models")
-    torch.manual_seed(0)
-    pieces = Tokenizer(models.BPE())
-    pieces.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    pieces.decoder = decoders.ByteLevel()
-    special = ["<pad>", "<s>", "</s>"]
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    pieces.train_from_iterator(TEXTS, trainers.BpeTrainer(special_tokens=special, initial_alphabet=alphabet))
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=pieces, pad_token="<pad>", bos_token="<s>", eos_token="</s>", model_max_length=40
-    )
-    tokenizer.chat_template = CHAT
-    small = {"vocab_size": len(tokenizer), "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
-    small |= {"num_attention_heads": 2, "max_position_embeddings": 64, "pad_token_id": 0}
-    labels = {0: "negative", 1: "positive"}
-    classifier = BertForSequenceClassification(
-        BertConfig(**small, id2label=labels, label2id={"negative": 0, "positive": 1})
-    )
-    # A model without training gives all texts nearly the same score.
-    torch.nn.init.normal_(classifier.bert.embeddings.word_embeddings.weight)
-    torch.nn.init.normal_(classifier.classifier.weight)
-    for name, model in (("classifier", classifier), ("generator", LlamaForCausalLM(LlamaConfig(**small)))):
-        model.save_pretrained(place / name)
-        tokenizer.save_pretrained(place / name)
+    tiny_models.make(place)
     return place
 
 
@@ -131,7 +101,7 @@ def test_a_directory_without_a_classifier_is_refused(made: Path, tmp_path: Path)
     config = json.loads((made / "classifier/config.json").read_text())
     assert "no model's directory: config.json: No such file" in words()
     for content, expected in (
-        ("{", "config.json is no JSON"),
+        ("{", "config.json is no JSON object"),
         (
             json.dumps({**config, "architectures": ["BertForPreTraining"]}),
             "holds BertForPreTraining by its config.json",
@@ -329,7 +299,7 @@ def test_an_adapter_is_served_with_its_base(made: Path, tmp_path: Path) -> None:
     base = AutoModelForCausalLM.from_pretrained(made / "generator")
     adapted = get_peft_model(base, LoraConfig(r=2, init_lora_weights=False, task_type="CAUSAL_LM"))
     adapted.save_pretrained(tmp_path / "adapter")
-    merged = generator._merged(tmp_path / "adapter", tmp_path / "merged")
+    merged = generator.merged(tmp_path / "adapter", tmp_path / "merged")
     ids = torch.arange(10)[None]
     found = AutoModelForCausalLM.from_pretrained(merged)(ids).logits
     torch.testing.assert_close(found, adapted.eval()(ids).logits, rtol=1e-4, atol=1e-5)
@@ -337,7 +307,7 @@ def test_an_adapter_is_served_with_its_base(made: Path, tmp_path: Path) -> None:
     config = tmp_path / "adapter/adapter_config.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), "base_model_name_or_path": "/data/gone"}))
     with pytest.raises(Refusal, match=r"its base /data/gone is not there: fine-tune with --merge"):
-        generator._merged(tmp_path / "adapter", tmp_path / "again")
+        generator.merged(tmp_path / "adapter", tmp_path / "again")
 
 
 # --- In batches -------------------------------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from trainium_workloads.serving import model_directory
 from trainium_workloads.training.refusal import Refusal, guarded
@@ -55,16 +56,16 @@ def _predict(options: argparse.Namespace, part: Path) -> int:
 
     predictor, row, logged = Predictor(options), 0, time.monotonic()
     with part.open("w", encoding="utf-8", newline="") as out:
-        table = csv.writer(out) if options.to.suffix == ".csv" else None
-        if table:
-            table.writerow(("row", "label", "score"))
+        table = csv.DictWriter(out, ("row", "label", "score"))
+        write: Callable[[dict[str, Any]], object] = table.writerow
+        if options.to.suffix == ".csv":
+            table.writeheader()
+        else:
+            write = lambda each: out.write(json.dumps(each) + "\n")  # noqa: E731
         for some in texts(options.input, options.field):
             for each in predictor.predict(some):
                 row += 1
-                if table:
-                    table.writerow((row, each["label"], each["score"]))
-                else:
-                    out.write(json.dumps({"row": row, **each}) + "\n")
+                write({"row": row, **each})
             if time.monotonic() - logged >= 10:
                 logged = time.monotonic()
                 print(json.dumps({"predict": "running", "rows": row}), flush=True)
@@ -74,14 +75,11 @@ def _predict(options: argparse.Namespace, part: Path) -> int:
 
 
 def texts(file: Path, field: str = "") -> Iterator[list[str]]:
-    """Yield the texts of a file, up to 1,024 at a time, in order.
+    """Yield the texts of a file, up to 1,024 at a time, in order; refuse a file without them.
 
     Args:
         file: its name ends with one of :data:`SUFFIXES`.
         field: column or key with the text; empty for the first of :data:`FIELDS` that is there.
-
-    Raises:
-        Refusal: the file is not there, has another shape, or holds a value that is no text.
     """
     if file.suffix not in SUFFIXES:
         raise Refusal(f"{file.name} must end with {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")

@@ -15,8 +15,8 @@ from pydantic import BaseModel, Field
 
 from trainium_workloads.training.refusal import Refusal
 
-_MOST_TEXTS, _LARGEST_BYTES = 256, 1 << 20
-"""Limits of a request; for more there is :mod:`.batch`."""
+_LARGEST_BYTES = 1 << 20
+"""Limit of a request; for more there is :mod:`.batch`."""
 _WAIT_SECONDS = 0.004
 """Time for which the first request of a batch waits for others: less than a batch of BERT-base takes."""
 
@@ -24,7 +24,7 @@ _WAIT_SECONDS = 0.004
 class Request(BaseModel):
     """Body of ``POST /predict``; LitServe answers 422 to another one."""
 
-    texts: Annotated[list[str], Field(min_length=1, max_length=_MOST_TEXTS)]
+    texts: Annotated[list[str], Field(min_length=1, max_length=256)]
 
 
 class Classifier(litserve.LitAPI):
@@ -38,8 +38,7 @@ class Classifier(litserve.LitAPI):
     def setup(self, device: str) -> None:  # noqa: ARG002 - the backend decides
         """Load the model, and let it answer once in each shape."""
         core = os.environ["LITSERVE_WORKER_ID"]
-        # Read by Neuron's runtime when it starts: the first process would take all cores.
-        os.environ.setdefault("NEURON_RT_VISIBLE_CORES", core)
+        os.environ.setdefault("NEURON_RT_VISIBLE_CORES", core)  # else the first process takes all cores
         from trainium_workloads.serving.predictor import Predictor
 
         try:
@@ -60,11 +59,7 @@ class Classifier(litserve.LitAPI):
 
 
 def serve(options: argparse.Namespace) -> None:
-    """Serve a classifier until SIGTERM, and answer the last requests.
-
-    Raises:
-        Refusal: the model cannot be read, or its device is not here.
-    """
+    """Serve a classifier until SIGTERM; refuse one that cannot be read, or without its device."""
     main = os.getpid()
 
     def leave(_number: int, _frame: object) -> None:
@@ -75,11 +70,9 @@ def serve(options: argparse.Namespace) -> None:
     signal.signal(signal.SIGTERM, leave)
     with tempfile.TemporaryDirectory() as place:
         refused = Path(place) / "refused"
-        api = Classifier(options, refused)
-        # The backend decides the device, which LitServe need not know.
-        server = litserve.LitServer(
-            api, accelerator="cpu", workers_per_device=options.copies, max_payload_size=_LARGEST_BYTES
-        )
+        # The device is the backend's, whatever LitServe finds here.
+        workers = {"accelerator": "cpu", "workers_per_device": options.copies, "max_payload_size": _LARGEST_BYTES}
+        server = litserve.LitServer(Classifier(options, refused), **workers)
         quiet = {"generate_client_file": False, "log_level": "warning", "access_log": False}
         try:
             server.run(host=options.host, port=options.port, num_api_servers=1, **quiet)

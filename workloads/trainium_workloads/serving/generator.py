@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -10,43 +11,39 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import torch
+from transformers import AutoTokenizer
+from transformers.cli.serve import Serve
+from transformers.cli.serving.model_manager import ModelManager
+
 from trainium_workloads.serving import model_directory
 from trainium_workloads.training.refusal import Refusal
 
 
+class _Server(Serve):
+    def start_server(self) -> None:
+        """Leave the start to the caller."""
+
+
 def serve(options: argparse.Namespace) -> None:
-    """Serve a model until SIGTERM.
-
-    Args:
-        options: of :mod:`.server`.
-
-    Raises:
-        Refusal: the model cannot be read.
-    """
+    """Serve a model until SIGTERM; refuse one that cannot be read."""
     # uvicorn answers what it was asked, and raises the signal again.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with tempfile.TemporaryDirectory() as place:
         # Requests must name the model by the words with which the server was started.
-        (Path(place) / options.name).symlink_to(_merged(options.model.absolute(), Path(place) / "merged"))
+        (Path(place) / options.name).symlink_to(merged(options.model.absolute(), Path(place) / "merged"))
         os.chdir(place)
         server = _answering(options)
         # The server has one model for all: nobody may unload it, or let it load others.
         routes = server.config.app.router.routes
         routes[:] = [each for each in routes if each.path not in ("/load_model", "/reset")]
         logging.disable(logging.INFO)  # a line for each request, and each probe
+        gc.freeze()  # else the end takes 5 s, to collect PyTorch
         server.run()
 
 
 def _answering(options: argparse.Namespace) -> Any:
     """Return uvicorn's server with a model that has answered once; it does not listen yet."""
-    import torch
-    from transformers.cli.serve import Serve
-    from transformers.cli.serving.model_manager import ModelManager
-
-    class Prepared(Serve):
-        def start_server(self) -> None:
-            """Leave the start to the caller."""
-
     if options.threads:
         torch.set_num_threads(options.threads)
     listed = {"id": options.name, "object": "model", "created": 0, "owned_by": "trn"}
@@ -54,7 +51,7 @@ def _answering(options: argparse.Namespace) -> Any:
     ModelManager.get_gen_models = staticmethod(lambda: [listed])
     where = {"device": options.backend, "host": options.host, "port": options.port}
     try:
-        found = Prepared(options.name, **where, log_level="error", non_blocking=True)
+        found = _Server(options.name, **where, log_level="error", non_blocking=True)
     except (OSError, ValueError) as error:
         raise Refusal(f"{options.model} cannot be read: {error}") from None
     question = {"prompt": "a first question", "max_tokens": 1}
@@ -62,12 +59,11 @@ def _answering(options: argparse.Namespace) -> Any:
     return found.server
 
 
-def _merged(model: Path, target: Path) -> Path:
-    """Return a model's directory; a LoRA adapter is merged with its base model into the target."""
+def merged(model: Path, target: Path) -> Path:
+    """Return a model's directory: the target for a LoRA adapter, which is merged there with its base model."""
     if not (model / model_directory.ADAPTER).is_file():
         return model
     from peft import AutoPeftModelForCausalLM
-    from transformers import AutoTokenizer
 
     base = model_directory.read(model / model_directory.ADAPTER).get("base_model_name_or_path")
     if not base or not Path(base).is_dir():

@@ -9,45 +9,34 @@ from typing import Any
 from trainium_workloads.training.refusal import Refusal
 
 ADAPTER = "adapter_config.json"
-BACKENDS = ("cpu", "cuda", "xla", "neuron")
+_SERVED = ("ForSequenceClassification", "ForCausalLM", "ForConditionalGeneration")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for the model and its device."""
     parser.add_argument("model", type=Path, help="a model's directory, as transformers writes it")
     backend = os.environ.get("TRN_BACKEND", "cpu")
-    parser.add_argument("--backend", choices=BACKENDS, default=backend, help="default: TRN_BACKEND, else cpu")
+    backends = ("cpu", "cuda", "xla", "neuron")
+    parser.add_argument("--backend", choices=backends, default=backend, help="default: TRN_BACKEND, else cpu")
     parser.add_argument("--threads", type=int, default=0, help="of a CPU; default: PyTorch's own choice")
     parser.add_argument("--graphs", type=Path, help="keeps traced graphs (xla); default: graphs beside the model")
 
 
 def is_classifier(directory: Path) -> bool:
-    """Return whether a model classifies texts; one that does not generates text.
-
-    Raises:
-        Refusal: there is no model in the directory, or one of another kind.
-    """
+    """Return whether a model classifies texts, not generates them; refuse any other directory."""
     if (directory / ADAPTER).is_file():
         return False
     name = (read(directory / "config.json").get("architectures") or ["no architecture"])[0]
-    if not name.endswith(("ForSequenceClassification", "ForCausalLM", "ForConditionalGeneration")):
-        served = "a ForSequenceClassification or a ForCausalLM"
-        raise Refusal(f"{directory} holds {name} by its config.json, and only {served} can be served")
-    return bool(name.endswith("ForSequenceClassification"))
+    if not name.endswith(_SERVED):
+        raise Refusal(f"{directory} holds {name} by its config.json, and only …{', …'.join(_SERVED)} can be served")
+    return bool(name.endswith(_SERVED[0]))
 
 
 def read(file: Path) -> dict[str, Any]:
-    """Return the JSON object of a file of the directory.
-
-    Raises:
-        Refusal: the file is not there, or holds something else.
-    """
+    """Return the JSON object of a file of the directory; refuse a missing or other one."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        return dict(json.loads(file.read_text(encoding="utf-8")))
     except OSError as error:
         raise Refusal(f"{file.parent} is no model's directory: {file.name}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise Refusal(f"{file} is no JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise Refusal(f"{file} must hold a JSON object, not {type(found).__name__}")
-    return found
+    except (ValueError, TypeError) as error:
+        raise Refusal(f"{file} is no JSON object: {error}") from None

@@ -26,14 +26,11 @@ class Predictor:
     """A classifier with its tokenizer: texts are tokenized, sorted into shapes, and computed."""
 
     def __init__(self, options: argparse.Namespace, core: int = 0) -> None:
-        """Load the model.
+        """Load the model; refuse one that cannot be read or cannot classify, or whose device is not here.
 
         Args:
             options: of :mod:`.model_directory`.
             core: number of this process among those that serve the model.
-
-        Raises:
-            Refusal: the model cannot be read or cannot classify, or its device is not here.
         """
         if not model_directory.is_classifier(options.model):
             raise Refusal(f"{options.model} generates text, and predictions need a classifier; trn serve serves it")
@@ -78,8 +75,10 @@ class Predictor:
         padded = self._tokenizer.pad(ids, padding="max_length", max_length=length, return_tensors="pt")
         logits = self._run(padded["input_ids"], padded["attention_mask"])
         scores, numbers = torch.softmax(logits[: len(tokens)], dim=1).max(dim=1)
-        found = zip(numbers.tolist(), scores.tolist(), strict=True)
-        return [{"label": self._labels[number], "score": round(score, 6)} for number, score in found]
+        return [
+            {"label": self._labels[number], "score": round(score, 6)}
+            for number, score in zip(numbers.tolist(), scores.tolist(), strict=True)
+        ]
 
 
 class _Logits(torch.nn.Module):
@@ -99,10 +98,9 @@ def _runner(model: _Logits, options: argparse.Namespace, shapes: Sequence[tuple[
             import torch_neuronx
         except ImportError:
             raise Refusal(f"backend {options.backend} needs an --image with AWS' package torch_neuronx") from None
-    if options.backend == "xla":
-        graphs = options.graphs or options.model.parent / "graphs"
-        return _traced(model, shapes, graphs, core, torch_neuronx)
-    if options.backend == "cuda" and not torch.cuda.is_available():
+        if options.backend == "xla":
+            return _traced(model, shapes, options.graphs or options.model.parent / "graphs", core, torch_neuronx)
+    elif options.backend == "cuda" and not torch.cuda.is_available():
         raise Refusal("there is no GPU here; --backend cpu does without")
     device = torch.device(options.backend)
     called: Callable[..., Tensor] = model.to(device)

@@ -12,47 +12,42 @@ import sys
 from trainium_workloads.serving import model_directory
 from trainium_workloads.training.refusal import Refusal, guarded
 
-ENGINES = ("auto", "classifier", "transformers")
+_REMEDIES = {
+    "cuda": "serve it with --engine vllm, or slower with --engine transformers",
+    "neuron": "serve it with --engine vllm and an --image with vLLM for Neuron",
+    "xla": "there is no vLLM for Inferentia2 and Trn1; serve it on GPUs, on Trn2 or later, or on CPUs",
+}
 
 
 def main() -> int:
     """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     model_directory.add_options(parser)
-    parser.add_argument("--engine", choices=ENGINES, default="auto", help="default: by the model's config.json")
+    engines = ("auto", "classifier", "transformers")
+    parser.add_argument("--engine", choices=engines, default="auto", help="default: by the model's config.json")
     parser.add_argument("--name", default="model", help="of a model that generates text, in requests")
     parser.add_argument("--copies", type=int, default=1, help="processes, each with a core (xla); default: 1")
     parser.add_argument("--host", default="0.0.0.0", choices=("0.0.0.0", "127.0.0.1"), help="default: all addresses")
     parser.add_argument("--port", type=int, default=8080, help="default: %(default)s")
     options = parser.parse_args()
+    model, engine = options.model, options.engine
     if options.copies < 1 or (options.copies > 1 and options.backend != "xla"):
         raise Refusal(f"--copies must be 1, or with --backend xla more, not {options.copies}")
-    if model_directory.is_classifier(options.model):
-        if options.engine == "transformers":
-            raise Refusal(f"{options.model} is a classifier: serve it with --engine classifier")
+    if model_directory.is_classifier(model):
+        if engine == "transformers":
+            raise Refusal(f"{model} is a classifier: serve it with --engine classifier")
         from trainium_workloads.serving import classifier
 
         classifier.serve(options)
-    else:
-        _refuse_generator(options)
-        from trainium_workloads.serving import generator
+        return 0
+    if engine == "classifier":
+        raise Refusal(f"{model} generates text: serve it with --engine transformers or vllm")
+    if options.backend != "cpu" and (options.backend, engine) != ("cuda", "transformers"):
+        raise Refusal(f"{model} generates text, which needs another server here: {_REMEDIES[options.backend]}")
+    from trainium_workloads.serving import generator
 
-        generator.serve(options)
+    generator.serve(options)
     return 0
-
-
-def _refuse_generator(options: argparse.Namespace) -> None:
-    """Raise a refusal for a model that generates text, unless this image can serve it on its devices."""
-    if options.engine == "classifier":
-        raise Refusal(f"{options.model} generates text: serve it with --engine transformers or vllm")
-    remedies = {
-        "cuda": "serve it with --engine vllm, or slower with --engine transformers",
-        "neuron": "serve it with --engine vllm and an --image with vLLM for Neuron",
-        "xla": "there is no vLLM for Inferentia2 and Trn1; serve it on GPUs, on Trn2 or later, or on CPUs",
-    }
-    if options.backend == "cpu" or (options.backend == "cuda" and options.engine == "transformers"):
-        return
-    raise Refusal(f"{options.model} generates text, which needs another server here: {remedies[options.backend]}")
 
 
 if __name__ == "__main__":
