@@ -123,7 +123,7 @@ class Server:
         self.port = free_port()
         command = [sys.executable, "-m", "trainium_workloads.serving.server", model, "--host", "127.0.0.1"]
         environment = {**os.environ, "PYTHONPATH": str(WORKLOADS), "USE_TORCH_XLA": "0"}
-        command += ["--port", str(self.port), "--threads", "1", *words]
+        command += ["--port", str(self.port), "--threads", "1", "--linger", "1", *words]
         self.process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
 
     def connection(self) -> http.client.HTTPConnection:
@@ -249,18 +249,21 @@ def test_a_classifier_loses_no_request_when_it_ends(classifier: Server) -> None:
             if len(statuses) > 100:
                 is_busy.set()
 
-    with ThreadPoolExecutor(8) as pool:
+    with ThreadPoolExecutor(9) as pool:
         asking = [pool.submit(ask, text) for text in TEXTS[:8]]
         assert is_busy.wait(SECONDS)
-        assert classifier.end() == 0
+        pool.submit(classifier.ask, "GET", "/drain")
         for each in asking:
             each.result(SECONDS)
+        # New connections are answered, too, until SIGTERM.
+        assert classifier.predict("late")[0] == 200
+        assert classifier.end() == 0
     assert set(statuses) == {200}
 
 
 def test_a_generator_finishes_its_answer_when_it_ends(chat: Server) -> None:
-    connection = chat.connection()
     question = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 40, "stream": True}
+    connection = chat.connection()
     connection.request("POST", "/v1/chat/completions", json.dumps(question), {"Content-Type": "application/json"})
     answer = connection.getresponse()
     first = answer.readline()

@@ -45,8 +45,8 @@ RETRIES = 6
 KEPT_SECONDS = 7 * 24 * 3600
 """Time that a finished batch is kept to be looked at."""
 GRACE_SECONDS = 60
-"""Time to answer the last requests: LitServe's uvicorn takes 30 s for them, after :data:`_LINGER_SECONDS`."""
-_LINGER_SECONDS = 5
+"""Time to answer the last requests: LitServe's uvicorn takes 30 s for them, after :data:`LINGER_SECONDS`."""
+LINGER_SECONDS = 5
 """Time of service after a pod's end was decided: requests come until all nodes know of it."""
 _HEALTH = "/health"
 """Path that all three engines have."""
@@ -178,8 +178,12 @@ def objects(served: Served, namespace: NamespaceOutput) -> tuple[Json, Json]:
     container |= _vllm(served, container) if served.engine == "vllm" else _server(served)
     container["ports"] = [{"name": "http", "containerPort": PORT}]
     container |= _probes(_DEVICE_START_SECONDS if on_devices else _CPU_START_SECONDS)
-    # The server goes on for a while; then SIGTERM ends it with the requests that it has.
-    container["lifecycle"] = {"preStop": {"sleep": {"seconds": _LINGER_SECONDS}}}
+    # The server goes on for a while, and ours tell clients to open another connection; then SIGTERM ends it with the
+    # requests that it has.
+    linger = {"sleep": {"seconds": LINGER_SECONDS}}
+    container["lifecycle"] = {
+        "preStop": linger if served.engine == "vllm" else {"httpGet": {"path": "/drain", "port": PORT}}
+    }
     spec = _pod_spec(served.place, namespace, container, restart="Always", read_only=not on_devices)
     if served.engine == "vllm":
         # Its processes, one a device, share tensors there; a container's own has 64 MiB.
@@ -226,7 +230,7 @@ def objects(served: Served, namespace: NamespaceOutput) -> tuple[Json, Json]:
 
 def _server(served: Served) -> Json:
     """Return the command of our server, which finds out which of its engines serves the model."""
-    words = ["--name", served.name, "--port", str(PORT)]
+    words = ["--name", served.name, "--port", str(PORT), "--linger", str(LINGER_SECONDS)]
     if served.engine != "auto":
         words += ["--engine", served.engine]
     if served.place.backend == "xla":

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import litserve
 from pydantic import BaseModel, Field
 
+from trainium_workloads.serving.draining import Draining
 from trainium_workloads.training.refusal import Refusal
 
 _LARGEST_BYTES = 1 << 20
@@ -72,7 +73,8 @@ def serve(options: argparse.Namespace) -> None:
         refused = Path(place) / "refused"
         # The device is the backend's, whatever LitServe finds here.
         workers = {"accelerator": "cpu", "workers_per_device": options.copies, "max_payload_size": _LARGEST_BYTES}
-        server = litserve.LitServer(Classifier(options, refused), **workers)
+        draining = [(Draining, {"seconds": options.linger})]
+        server = litserve.LitServer(Classifier(options, refused), middlewares=draining, **workers)
         quiet = {"generate_client_file": False, "log_level": "warning", "access_log": False}
         try:
             server.run(host=options.host, port=options.port, num_api_servers=1, **quiet)

@@ -17,6 +17,7 @@ from transformers.cli.serve import Serve
 from transformers.cli.serving.model_manager import ModelManager
 
 from trainium_workloads.serving import model_directory
+from trainium_workloads.serving.draining import Draining
 from trainium_workloads.training.refusal import Refusal
 
 
@@ -34,9 +35,10 @@ def serve(options: argparse.Namespace) -> None:
         (Path(place) / options.name).symlink_to(merged(options.model.absolute(), Path(place) / "merged"))
         os.chdir(place)
         server = _answering(options)
+        app = server.config.app
         # The server has one model for all: nobody may unload it, or let it load others.
-        routes = server.config.app.router.routes
-        routes[:] = [each for each in routes if each.path not in ("/load_model", "/reset")]
+        app.router.routes[:] = [each for each in app.router.routes if each.path not in ("/load_model", "/reset")]
+        app.add_middleware(Draining, seconds=options.linger)
         logging.disable(logging.INFO)  # a line for each request, and each probe
         gc.freeze()  # else the end takes 5 s, to collect PyTorch
         server.run()

@@ -45,12 +45,13 @@ class Predictor:
             raise Refusal(f"{options.model} does not choose one label of several, as a classifier must to be served")
         if self._tokenizer.pad_token is None:
             raise Refusal(f"the tokenizer in {options.model} has no pad_token: set one, and save the tokenizer again")
+        model.config.return_dict = False  # tracing takes tuples
         self._labels = [model.config.id2label[number] for number in range(model.num_labels)]
         # The tokenizer of a model without a limit has 10^30.
         longest = min(self._tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", 512))
         self.lengths = (*(32 << power for power in range(16) if 32 << power < longest), longest)
         self.shapes = [(batch, length) for batch in BATCHES for length in self.lengths]
-        self._run = _runner(_Logits(model), options, self.shapes, core)
+        self._run = _runner(model, options, self.shapes, core)
 
     def warm_up(self) -> None:
         """Compute every shape once, which compiles missing graphs."""
@@ -81,18 +82,7 @@ class Predictor:
         ]
 
 
-class _Logits(torch.nn.Module):
-    """Model with tensors for input and output, as tracing needs it."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        return self.model(input_ids=ids, attention_mask=mask).logits
-
-
-def _runner(model: _Logits, options: argparse.Namespace, shapes: Sequence[tuple[int, int]], core: int) -> Runner:
+def _runner(model: Any, options: argparse.Namespace, shapes: Sequence[tuple[int, int]], core: int) -> Runner:
     if options.backend in ("xla", "neuron"):
         try:
             import torch_neuronx
@@ -103,21 +93,21 @@ def _runner(model: _Logits, options: argparse.Namespace, shapes: Sequence[tuple[
     elif options.backend == "cuda" and not torch.cuda.is_available():
         raise Refusal("there is no GPU here; --backend cpu does without")
     device = torch.device(options.backend)
-    called: Callable[..., Tensor] = model.to(device)
+    called: Callable[..., tuple[Tensor]] = model.to(device)
     if options.backend == "neuron":
         # Static shapes: the backend has no others, and compiles again for each new one.
         called = torch.compile(called, backend="neuron", dynamic=False)
 
     def run(ids: Tensor, mask: Tensor) -> Tensor:
         with torch.inference_mode():
-            return called(ids.to(device), mask.to(device)).float().cpu()
+            return called(ids.to(device), mask.to(device))[0].float().cpu()
 
     return run
 
 
-def _traced(model: _Logits, shapes: Sequence[tuple[int, int]], graphs: Path, core: int, neuron: Any) -> Runner:
+def _traced(model: Any, shapes: Sequence[tuple[int, int]], graphs: Path, core: int, neuron: Any) -> Runner:
     """Return a runner of graphs on one core; they are kept in files, and the process of core 0 makes missing ones."""
-    digest = hashlib.sha256(f"{torch.__version__} {neuron.__version__} {model.model.config.to_json_string()}".encode())
+    digest = hashlib.sha256(f"{torch.__version__} {neuron.__version__} {model.config.to_json_string()}".encode())
     for name, tensor in model.state_dict().items():
         digest.update(name.encode() + tensor.contiguous().numpy().tobytes())
     graphs.mkdir(parents=True, exist_ok=True)
@@ -125,11 +115,12 @@ def _traced(model: _Logits, shapes: Sequence[tuple[int, int]], graphs: Path, cor
     for shape in shapes:
         file = graphs / f"{digest.hexdigest()[:16]}-{shape[0]}x{shape[1]}.pt"
         if core == 0 and not file.is_file():
-            mask = torch.ones(shape, dtype=torch.long)
+            ids, mask = torch.ones(shape, dtype=torch.long), torch.ones(shape, dtype=torch.long)
+            mask[:, -1] = 0  # a graph without padding might have no mask
             part = file.with_suffix(f".{time.time_ns()}-{os.getpid()}")  # pods may trace at once
-            torch.jit.save(neuron.trace(model, (mask.clone(), mask)), str(part))
+            torch.jit.save(neuron.trace(model, (ids, mask)), str(part))
             part.replace(file)
         while not file.is_file():
             time.sleep(1)
         loaded[shape] = torch.jit.load(str(file))
-    return lambda ids, mask: loaded[ids.shape[0], ids.shape[1]](ids, mask).float()
+    return lambda ids, mask: loaded[ids.shape[0], ids.shape[1]](ids, mask)[0].float()

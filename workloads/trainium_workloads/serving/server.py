@@ -2,8 +2,8 @@
 
 LitServe serves a classifier: ``POST /predict`` takes ``{"texts": ["…"]}`` and answers ``{"predictions": [{"label":
 "positive", "score": 0.98}]}``. ``transformers serve`` serves a model that generates text, by OpenAI's API: ``POST
-/v1/chat/completions``. Both listen once the model has answered, ``GET /health`` is 200 from then on, and SIGTERM ends
-them when all requests are answered.
+/v1/chat/completions``. Both listen once the model has answered, ``GET /health`` is 200 from then on. ``GET
+/drain`` announces the end, and SIGTERM ends them when all requests are answered.
 """
 
 import argparse
@@ -29,6 +29,7 @@ def main() -> int:
     parser.add_argument("--copies", type=int, default=1, help="processes, each with a core (xla); default: 1")
     parser.add_argument("--host", default="0.0.0.0", choices=("0.0.0.0", "127.0.0.1"), help="default: all addresses")
     parser.add_argument("--port", type=int, default=8080, help="default: %(default)s")
+    parser.add_argument("--linger", type=float, default=5.0, help="seconds that GET /drain takes; default: %(default)s")
     options = parser.parse_args()
     model, engine = options.model, options.engine
     if options.copies < 1 or (options.copies > 1 and options.backend != "xla"):

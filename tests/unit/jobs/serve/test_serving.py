@@ -86,8 +86,11 @@ def test_it_is_ready_when_the_model_answers_and_judged_well_from_then_on() -> No
     assert container["readinessProbe"]["httpGet"] == container["startupProbe"]["httpGet"]
     assert container["readinessProbe"]["httpGet"]["path"] == "/health" == container["livenessProbe"]["httpGet"]["path"]
     # A pod that ends goes on until all nodes know of it, and has time left for its last answers.
-    seconds = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert container["lifecycle"] == {"preStop": {"httpGet": {"path": "/drain", "port": 8080}}}
+    seconds = int(container["args"][container["args"].index("--linger") + 1])
     assert 0 < seconds <= pod_of(deployment)["terminationGracePeriodSeconds"] - 35
+    vllm = container_of(serving.objects(served(engine="vllm"), TEAM)[0])
+    assert vllm["lifecycle"] == {"preStop": {"sleep": {"seconds": seconds}}}
     (port,) = service["spec"]["ports"]
     assert port["port"] == port["targetPort"] == container["ports"][0]["containerPort"]
     assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
@@ -167,7 +170,7 @@ def test_each_engine_is_its_own_program() -> None:
     auto = container_of(serving.objects(served(), TEAM)[0])
     assert auto["command"] == ["python3", "-m", "trainium_workloads.serving.server"]
     assert auto["args"][:5] == ["/data/output/x/model", "--backend", "cpu", "--threads", "2"]
-    assert auto["args"][5:] == ["--name", "serve-x", "--port", "8080"]
+    assert auto["args"][5:] == ["--name", "serve-x", "--port", "8080", "--linger", "5"]
     named = container_of(serving.objects(served(engine="transformers"), TEAM)[0])
     assert named["args"] == [*auto["args"], "--engine", "transformers"]
     copies = container_of(serving.objects(served(PLACES["inferentia"]), TEAM)[0])["args"]
