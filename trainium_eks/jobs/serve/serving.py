@@ -1,8 +1,8 @@
 """A trained model in use, as Kubernetes objects: a Deployment with a Service that answers, or a Job for a file.
 
-The pods run ``trainium_workloads.serving`` from a training image, or vLLM from an image of its own, as the team's user,
-and read the model on the team's volume. On nodes with accelerators they go through the team's queue like all that asks
-for devices: Volcano schedules them, one pod at a time.
+The pods run ``trainium_workloads.serving`` from a training image, or vLLM from vLLM's image. They are the team's user, and
+read the model on the team's volume. On nodes with accelerators they go through the team's queue like all that asks for
+devices: Volcano schedules them, one pod at a time.
 """
 
 import hashlib
@@ -229,7 +229,7 @@ def objects(served: Served, namespace: NamespaceOutput) -> tuple[Json, Json]:
 
 
 def _server(served: Served) -> Json:
-    """Return the command of our server, which finds out which of its engines serves the model."""
+    """Return the command of our server, with its arguments."""
     words = ["--name", served.name, "--port", str(PORT), "--linger", str(LINGER_SECONDS)]
     if served.engine != "auto":
         words += ["--engine", served.engine]
@@ -242,7 +242,7 @@ def _server(served: Served) -> Json:
 
 
 def _vllm(served: Served, container: Json) -> Json:
-    """Return what vLLM's container has of its own."""
+    """Return the fields of vLLM's container that differ from the other containers'."""
     devices = served.place.devices
     words = ["--served-model-name", served.name, "--port", str(PORT)]
     if devices > 1:

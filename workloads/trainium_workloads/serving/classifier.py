@@ -16,11 +16,6 @@ from pydantic import BaseModel, Field
 from trainium_workloads.serving.draining import Draining
 from trainium_workloads.training.refusal import Refusal
 
-_LARGEST_BYTES = 1 << 20
-"""Limit of a request; for more there is :mod:`.batch`."""
-_WAIT_SECONDS = 0.004
-"""Time for which the first request of a batch waits for others: less than a batch of BERT-base takes."""
-
 
 class Request(BaseModel):
     """Body of ``POST /predict``; LitServe answers 422 to another one."""
@@ -32,7 +27,8 @@ class Classifier(litserve.LitAPI):
     """LitServe's interface to a model, in each of its processes."""
 
     def __init__(self, options: argparse.Namespace, refused: Path) -> None:
-        super().__init__(max_batch_size=32, batch_timeout=_WAIT_SECONDS)
+        # The first request of a batch waits for others, for less time than a batch of BERT-base takes.
+        super().__init__(max_batch_size=32, batch_timeout=0.004)
         self._options = options
         self._refused = refused
 
@@ -60,7 +56,7 @@ class Classifier(litserve.LitAPI):
 
 
 def serve(options: argparse.Namespace) -> None:
-    """Serve a classifier until SIGTERM; refuse one that cannot be read, or without its device."""
+    """Serve a classifier until SIGTERM; refuse an unreadable model, or a missing device."""
     main = os.getpid()
 
     def leave(_number: int, _frame: object) -> None:
@@ -72,7 +68,7 @@ def serve(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as place:
         refused = Path(place) / "refused"
         # The device is the backend's, whatever LitServe finds here.
-        workers = {"accelerator": "cpu", "workers_per_device": options.copies, "max_payload_size": _LARGEST_BYTES}
+        workers = {"accelerator": "cpu", "workers_per_device": options.copies, "max_payload_size": 1 << 20}
         draining = [(Draining, {"seconds": options.linger})]
         server = litserve.LitServer(Classifier(options, refused), middlewares=draining, **workers)
         quiet = {"generate_client_file": False, "log_level": "warning", "access_log": False}

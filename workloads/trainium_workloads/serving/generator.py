@@ -27,7 +27,7 @@ class _Server(Serve):
 
 
 def serve(options: argparse.Namespace) -> None:
-    """Serve a model until SIGTERM; refuse one that cannot be read."""
+    """Serve a model until SIGTERM; refuse an unreadable model."""
     # uvicorn answers what it was asked, and raises the signal again.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with tempfile.TemporaryDirectory() as place:

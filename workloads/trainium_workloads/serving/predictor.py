@@ -26,11 +26,11 @@ class Predictor:
     """A classifier with its tokenizer: texts are tokenized, sorted into shapes, and computed."""
 
     def __init__(self, options: argparse.Namespace, core: int = 0) -> None:
-        """Load the model; refuse one that cannot be read or cannot classify, or whose device is not here.
+        """Load the model; refuse an unreadable model, another kind, or a missing device.
 
         Args:
             options: of :mod:`.model_directory`.
-            core: number of this process among those that serve the model.
+            core: number of this process among the server's processes.
         """
         if not model_directory.is_classifier(options.model):
             raise Refusal(f"{options.model} generates text, and predictions need a classifier; trn serve serves it")
