@@ -1,7 +1,7 @@
 """A trained model in use, as Kubernetes objects: a Deployment with a Service that answers, or a Job for a file.
 
-The pods run ``trainium_workloads.serving`` from a training image, or vLLM from vLLM's image. They are the team's user, and
-read the model on the team's volume. On nodes with accelerators they go through the team's queue like all that asks for
+The pods run ``trainium_workloads.serving`` from a training image, or vLLM from vLLM's image. They read the model on the
+team's volume, as the team's user. On nodes with accelerators they go through the team's queue like all that asks for
 devices: Volcano schedules them, one pod at a time.
 """
 
