@@ -239,7 +239,7 @@ def test_a_classifier_loses_no_request_when_it_ends(classifier: Server) -> None:
     def ask(text: str) -> None:
         connection = classifier.connection()
         body = json.dumps({"texts": [text]})
-        while True:
+        for _ in range(1000):
             connection.request("POST", "/predict", body, {"Content-Type": "application/json"})
             answer = connection.getresponse()
             answer.read()
@@ -248,6 +248,7 @@ def test_a_classifier_loses_no_request_when_it_ends(classifier: Server) -> None:
                 return
             if len(statuses) > 100:
                 is_busy.set()
+        raise AssertionError("no answer ended the connection")
 
     with ThreadPoolExecutor(9) as pool:
         asking = [pool.submit(ask, text) for text in TEXTS[:8]]
