@@ -239,7 +239,7 @@ def test_a_classifier_loses_no_request_when_it_ends(classifier: Server) -> None:
     def ask(text: str) -> None:
         connection = classifier.connection()
         body = json.dumps({"texts": [text]})
-        for _ in range(1000):
+        for _ in range(300):
             connection.request("POST", "/predict", body, {"Content-Type": "application/json"})
             answer = connection.getresponse()
             answer.read()
