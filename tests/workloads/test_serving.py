@@ -12,6 +12,7 @@ import types
 from argparse import Namespace
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,9 @@ class Server:
         command = [sys.executable, "-m", "trainium_workloads.serving.server", model, "--host", "127.0.0.1"]
         environment = {**os.environ, "PYTHONPATH": str(WORKLOADS), "USE_TORCH_XLA": "0"}
         command += ["--port", str(self.port), "--threads", "1", "--linger", "1", *words]
-        self.process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
 
     def connection(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
@@ -171,7 +174,8 @@ def servers(made: Path) -> Iterator[dict[str, Server]]:
         yield found
     finally:
         for each in found.values():
-            each.process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(each.process.pid, signal.SIGKILL)  # with the processes that LitServe started
             each.process.communicate()
 
 
