@@ -247,7 +247,7 @@ def run_here(trainings: Trainings, monkeypatch: pytest.MonkeyPatch, *arguments: 
         (("--tensor-parallel", 2), "--tensor-parallel 2 does not divide the 1 ranks"),
         (("--tensor-parallel", 2, "--sharding", "none"), "--tensor-parallel is for --sharding full"),
         (("--tensor-parallel", 2, "--lora", 2), "--lora is for whole layers"),
-        (("--merge", "--export", "new"), "--merge is for --lora with --export"),
+        (("--merge",), "--merge is for --lora"),
         (("--lora", 2, "--lora-targets", "nothing"), "--lora-targets nothing: "),
         (("--stochastic-rounding", "--precision", "bf16"), "keeps its parameters in FP32"),
         (("--backend", "xla"), "FSDP2, which PyTorch/XLA has not: use Trn2 or later"),

@@ -56,15 +56,21 @@ def parse(document: object, stack: str) -> Preview:
     """
     if not isinstance(document, Mapping) or not isinstance(document.get("steps"), list):
         raise ValueError("it has no list `steps`: give the output of `pulumi preview --json --show-sames`")
+    if not _steps(document):  # nothing changes, and the resources that stay are not shown
+        raise ValueError("none of its `steps` names the project: give the output of `pulumi preview --json --show-sames`")
     try:
         return _parsed(document, stack)
     except MISSHAPEN as error:
         raise ValueError(f"it has another form than `pulumi preview --json` prints: {error!r}") from None
 
 
+def _steps(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [step for step in document["steps"] if isinstance(step, Mapping) and "urn" in step]
+
+
 def _parsed(document: Mapping[str, Any], stack: str) -> Preview:
-    steps = [step for step in document["steps"] if isinstance(step, Mapping) and "urn" in step]
-    project = next((step["urn"].split("::")[1] for step in steps), "")
+    steps = _steps(document)
+    project = steps[0]["urn"].split("::")[1]
     config = _config(document.get("config") or {}, project)
     before = Graph(project, stack, tuple(_states(steps, "oldState")), {}, config)
     after = Graph(project, stack, tuple(_standing(steps, before)), {}, config)

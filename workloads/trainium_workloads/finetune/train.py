@@ -1,7 +1,7 @@
 """Fine-tuning of a causal language model of transformers, sharded over the ranks.
 
     torchrun --nproc-per-node 8 -m trainium_workloads.finetune.train --model Qwen/Qwen3-8B \\
-        --data /data/texts --activation-checkpointing --export /data/tuned
+        --data /data/texts --activation-checkpointing
 """
 
 import argparse
@@ -25,6 +25,7 @@ from trainium_workloads.training.first_rank import made_by_first
 from trainium_workloads.training.layout import Layout, Replicated
 from trainium_workloads.training.loop import train
 from trainium_workloads.training.options import Options, add_options, options_of
+from trainium_workloads.training.progress import ONLY_COMPILES
 from trainium_workloads.training.refusal import Refusal, guarded
 from trainium_workloads.training.sharding import Sharded
 from trainium_workloads.training.task import Batch, Fact, Loss
@@ -92,6 +93,7 @@ def main() -> int:
     """Run the training and return the exit code."""
     asked = _parser().parse_args()
     options = options_of(asked)
+    asked.export = asked.export or options.output / "model"  # where `trn serve JOB` looks
     _check(asked, options)
     _prepare_libraries(options)
     backend = backends.start(options)
@@ -100,7 +102,7 @@ def main() -> int:
     if asked.sharding == "full":
         layout = Sharded(asked.tensor_parallel, asked.gradient_sync)
     outcome = train(task, options, backend, layout)
-    if asked.export and outcome.is_complete:
+    if outcome.is_complete and os.environ.get(ONLY_COMPILES) != "1":
         facts: dict[str, Fact] = {"model": asked.model, "step": outcome.step, "data": task.data.digest}
         if math.isfinite(outcome.loss):  # a run that only had to export made no step
             facts["loss"] = outcome.loss
@@ -119,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     model = parser.add_argument_group("model")
     names = "directory, ORGANIZATION/NAME[@REVISION] on the Hugging Face Hub, or tiny"
     model.add_argument("--model", default="Qwen/Qwen3-8B", help=f"{names} (default: %(default)s)")
-    model.add_argument("--export", type=Path, metavar="DIR", help="write the trained model there, as it is published")
+    model.add_argument("--export", type=Path, metavar="DIR", help="of the trained model; default: OUTPUT/model")
     lora = parser.add_argument_group("LoRA")
     lora.add_argument("--lora", type=int, default=0, metavar="RANK", help="train adapters of this rank alone")
     lora.add_argument("--lora-alpha", type=int, metavar="N", help="default: twice the rank")
@@ -154,7 +156,7 @@ def _check(asked: argparse.Namespace, options: Options) -> None:
         (tensor < 1, f"--tensor-parallel must be 1 or more, not {tensor}"),
         (tensor > 1 and not full, "--tensor-parallel is for --sharding full"),
         (tensor > 1 and asked.lora, "--lora is for whole layers: leave --tensor-parallel out"),
-        (asked.merge and not (asked.lora and asked.export), "--merge is for --lora with --export"),
+        (asked.merge and not asked.lora, "--merge is for --lora"),
         (full and options.optimizer == "lamb", "--optimizer lamb is for --sharding none: use adamw"),
         (asked.activation_checkpointing and options.backend == "xla", "--activation-checkpointing is not for XLA"),
     )
@@ -163,8 +165,7 @@ def _check(asked: argparse.Namespace, options: Options) -> None:
         raise Refusal("; ".join(wrong))
     if full:
         sharding.check(options)
-    if asked.export:
-        models.check_export(asked.export)
+    models.check_export(asked.export)
 
 
 def _prepare_libraries(options: Options) -> None:

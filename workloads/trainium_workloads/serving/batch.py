@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from trainium_workloads.serving import model_directory
+from trainium_workloads.serving import served_model
 from trainium_workloads.training.refusal import Refusal, guarded
 
 FIELDS = ("content", "text")
@@ -25,7 +25,7 @@ SUFFIXES = (".jsonl", ".csv", ".parquet")
 def main() -> int:
     """Run the command and return its exit code: 0; 78 where another try would end the same way."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    model_directory.add_options(parser)
+    served_model.add_options(parser)
     parser.add_argument("input", type=Path, help="ends with .jsonl, .csv or .parquet")
     parser.add_argument("--to", type=Path, required=True, metavar="OUTPUT", help="ends with .jsonl or .csv")
     parser.add_argument("--field", default="", help=f"with the text; default: {' or '.join(FIELDS)}")

@@ -16,7 +16,7 @@ from transformers import AutoTokenizer
 from transformers.cli.serve import Serve
 from transformers.cli.serving.model_manager import ModelManager
 
-from trainium_workloads.serving import model_directory
+from trainium_workloads.serving import served_model
 from trainium_workloads.serving.draining import Draining
 from trainium_workloads.training.refusal import Refusal
 
@@ -63,11 +63,11 @@ def _answering(options: argparse.Namespace) -> Any:
 
 def merged(model: Path, target: Path) -> Path:
     """Return a model's directory: the target for a LoRA adapter, which is merged there with its base model."""
-    if not (model / model_directory.ADAPTER).is_file():
+    if not (model / served_model.ADAPTER).is_file():
         return model
     from peft import AutoPeftModelForCausalLM
 
-    base = model_directory.read(model / model_directory.ADAPTER).get("base_model_name_or_path")
+    base = served_model.read(model / served_model.ADAPTER).get("base_model_name_or_path")
     if not base or not Path(base).is_dir():
         raise Refusal(f"{model} is a LoRA adapter, and its base {base} is not there: fine-tune with --merge")
     tokenizer = AutoTokenizer.from_pretrained(model if (model / "tokenizer_config.json").is_file() else base)

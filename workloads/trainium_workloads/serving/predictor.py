@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from trainium_workloads.serving import model_directory
+from trainium_workloads.serving import served_model
 from trainium_workloads.training.refusal import Refusal
 
 BATCHES = (1, 8, 32)
@@ -29,10 +29,10 @@ class Predictor:
         """Load the model; refuse an unreadable model, another kind, or a missing device.
 
         Args:
-            options: of :mod:`.model_directory`.
+            options: of :mod:`.served_model`.
             core: number of this process among the server's processes.
         """
-        if not model_directory.is_classifier(options.model):
+        if not served_model.is_classifier(options.model):
             raise Refusal(f"{options.model} generates text, and predictions need a classifier; trn serve serves it")
         if options.threads:
             torch.set_num_threads(options.threads)

@@ -9,7 +9,7 @@ LitServe serves a classifier: ``POST /predict`` takes ``{"texts": ["…"]}`` and
 import argparse
 import sys
 
-from trainium_workloads.serving import model_directory
+from trainium_workloads.serving import served_model
 from trainium_workloads.training.refusal import Refusal, guarded
 
 _REMEDIES = {
@@ -22,7 +22,7 @@ _REMEDIES = {
 def main() -> int:
     """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    model_directory.add_options(parser)
+    served_model.add_options(parser)
     engines = ("auto", "classifier", "transformers")
     parser.add_argument("--engine", choices=engines, default="auto", help="default: by the model's config.json")
     parser.add_argument("--name", default="model", help="of a model that generates text, in requests")
@@ -34,7 +34,7 @@ def main() -> int:
     model, engine = options.model, options.engine
     if options.copies < 1 or (options.copies > 1 and options.backend != "xla"):
         raise Refusal(f"--copies must be 1, or with --backend xla more, not {options.copies}")
-    if model_directory.is_classifier(model):
+    if served_model.is_classifier(model):
         if engine == "transformers":
             raise Refusal(f"{model} is a classifier: serve it with --engine classifier")
         from trainium_workloads.serving import classifier
