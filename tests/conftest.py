@@ -1,5 +1,6 @@
 """Fixtures for all tests."""
 
+import functools
 import gc
 import os
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 import botocore.loaders
 import botocore.session
 import pytest
+import typer.testing
 from hypothesis import HealthCheck, settings
 from messages import fault_of
 
@@ -35,6 +37,10 @@ settings.load_profile("suite")
 # Importing the SDKs makes a million objects that stay. Going through them again and again, looking for garbage, would
 # take a quarter of the tests' time.
 gc.disable()
+
+
+# Typer's runner makes the whole tree of commands anew for each call: 60 ms, which most commands do not take.
+typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 
 def pytest_collection_finish() -> None:

@@ -62,11 +62,21 @@ class TrainOptions:
         str,
         Option(
             "--example",
-            about="A training that comes with trn: gradient-sum, bert, finetune, polarity.",
+            about="A training that comes with trn: gradient-sum, bert, finetune, text-classification.",
             panel=_WHAT,
             metavar="NAME",
         ),
     ] = ""
+    titan: Annotated[
+        str,
+        Option(
+            "--titan",
+            about="TorchTitan's training by this config; its own options after --.",
+            panel=_WHAT,
+            metavar="[MODULE:]CONFIG",
+        ),
+    ] = ""
+    """Needs TorchTitan in the image, and Trainium2 or GPUs: [TorchTitan](torchtitan.md)."""
     script_args: Annotated[
         str, Option("--script-args", about="Arguments for the script, as one text; or after --.", panel=_WHAT)
     ] = ""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from trainium_eks.operate.review import sections
-from trainium_eks.operate.review.platforms import Platform, marker
+from trainium_eks.operate.review.platforms import NAME, Platform, marker
 from trainium_eks.operate.review.review import Comparison, Review
 from trainium_eks.operate.review.safe_text import cut
 from trainium_eks.operate.review.scrubbing import Scrubber
@@ -20,8 +20,6 @@ _FOR_DETAILS = 4000
 
 _LINE_LENGTH = 400
 
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
-
 
 def render(review: Review, platform: Platform, scrubber: Scrubber, link: str = "") -> str:
     """Return the whole comment; the same review gives the same text.
@@ -36,7 +34,7 @@ def render(review: Review, platform: Platform, scrubber: Scrubber, link: str = "
         ValueError: for names of the project or the stack that Pulumi does not take: the marker would not be found.
     """
     for name in (review.project, review.stack):
-        if not _NAME.fullmatch(name):
+        if not NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name of a project or a stack")
     words = Words(scrubber)
     first, footer = [marker(platform, review.project, review.stack), ""], _footer(review, words, link)

@@ -1,7 +1,11 @@
 """Platforms of pull requests: the limits of a comment, its marker, and its folding."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+"""A project's or a stack's name, as Pulumi takes it."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from trainium_eks.model.config.stack_config import decode
 from trainium_eks.model.validation.parsing import MISSHAPEN
+from trainium_eks.operate.review.platforms import NAME
 from trainium_eks.plan.differences import diff
 from trainium_eks.plan.differences.changes import Changes, Kind, PathChange, ResourceChange
 from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph, Options, Resource
@@ -56,15 +57,25 @@ def parse(document: object, stack: str) -> Preview:
     """
     if not isinstance(document, Mapping) or not isinstance(document.get("steps"), list):
         raise ValueError("it has no list `steps`: give the output of `pulumi preview --json --show-sames`")
+    if not _named_steps(document):  # nothing changes, and the resources that stay are not shown
+        raise ValueError(
+            "none of its `steps` names the project: give the output of `pulumi preview --json --show-sames`"
+        )
     try:
         return _parsed(document, stack)
     except MISSHAPEN as error:
         raise ValueError(f"it has another form than `pulumi preview --json` prints: {error!r}") from None
 
 
+def _named_steps(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [step for step in document["steps"] if isinstance(step, Mapping) and "urn" in step]
+
+
 def _parsed(document: Mapping[str, Any], stack: str) -> Preview:
-    steps = [step for step in document["steps"] if isinstance(step, Mapping) and "urn" in step]
-    project = next((step["urn"].split("::")[1] for step in steps), "")
+    steps = _named_steps(document)
+    project = steps[0]["urn"].split("::")[1]
+    if not NAME.fullmatch(project):
+        raise ValueError(f"its project is called {project!r}")
     config = _config(document.get("config") or {}, project)
     before = Graph(project, stack, tuple(_states(steps, "oldState")), {}, config)
     after = Graph(project, stack, tuple(_standing(steps, before)), {}, config)

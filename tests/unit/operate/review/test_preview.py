@@ -143,7 +143,7 @@ def test_objects_of_a_cluster_that_is_replaced_are_really_replaced() -> None:
     assert "`PersistentVolumeClaim trn-dev-training-claim` | REPLACED" in text
 
 
-@pytest.mark.parametrize("document", [None, [], {}, {"steps": 1}, {"resources": []}])
+@pytest.mark.parametrize("document", [None, [], {}, {"steps": 1}, {"steps": []}, {"resources": []}])
 def test_what_is_no_preview_is_refused(document: object) -> None:
     with pytest.raises(ValueError, match="--show-sames"):
         preview.parse(document, "dev")
