@@ -17,7 +17,8 @@ from typing import Any
 
 from trainium_eks.plan.graph import STACK_TYPE, Graph, Resource
 from trainium_eks.plan.recording.process import record
-from trainium_eks.plan.resource_types.replacements import replacing_values
+from trainium_eks.plan.resource_types.paths import value_at
+from trainium_eks.plan.resource_types.replacements import replacing_paths
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests" / "golden_plans"
@@ -64,15 +65,19 @@ def _shown(old: Any, new: Any) -> str:
     return f"{json.dumps(old)} -> {json.dumps(new)}"
 
 
+def _replacing(resource: Resource) -> dict[str, Any]:
+    """Return path to value for the set paths that replace the resource when they change."""
+    values = {path: value_at(resource.inputs, path) for path in sorted(set(replacing_paths(resource)))}
+    return {path: _short(value) for path, value in values.items() if value is not None}
+
+
 def _entry(graph: Graph, resource: Resource) -> Entry:
     """Its parts by name. Those of options are spelled as Pulumi does."""
     parent, options = graph.by_urn.get(resource.parent), resource.options
     made_from = {name: urns for name, urns in resource.property_dependencies.items() if urns}
     inputs_wait_for = {urn for urns in made_from.values() for urn in urns}
     held = {
-        "replaces": {name: _short(value) for name, value in replacing_values(resource).items()}
-        if resource.custom
-        else {},
+        "replaces": _replacing(resource) if resource.custom else {},
         "made from": {name: sorted(_called(graph, urn) for urn in urns) for name, urns in made_from.items()},
         "waits for": sorted(_called(graph, urn) for urn in resource.dependencies if urn not in inputs_wait_for),
         "parent": _called(graph, parent.urn) if parent and parent.type != STACK_TYPE else "",

@@ -14,7 +14,6 @@ from trainium_eks.jobs.objects import resources, volcano_job
 from trainium_eks.jobs.objects.job import Program
 from trainium_eks.kube.api import Api
 from trainium_eks.local.control_plane import ports
-from trainium_eks.local.network.network import SHARED_ADDRESS
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.runtime.isolation import Chosen
 from trainium_eks.local.spec.plan import Isolation
@@ -63,7 +62,7 @@ def _scraped(pods: Pods, name: str, *, apart: bool, step: int) -> dict[str, Samp
     [port] = [x["containerPort"] for x in pod["spec"]["containers"][0]["ports"] if x["name"] == "trn-metrics"]
     # Said before it is measured; of the one before, both are true.
     pods.said(name, f'"step": {step + 1},')
-    host = pod["status"]["podIP"] if apart else SHARED_ADDRESS
+    host = pod["status"]["podIP"] if apart else "127.0.0.1"
     address = f"http://{host}:{port}/metrics"
     return parse(pods.outcome(command=["python3", "-c", _ASK % address]).removesuffix("\n"))
 

@@ -35,8 +35,8 @@ from trainium_workloads.lease import Lost
 NOT_COMPILED = 6
 """Exit code of ``run``: the command ended well and left graphs that it did not compile."""
 
-_VARIABLES = ("NEURON_COMPILE_CACHE_URL", "TORCH_NEURONX_NEFF_CACHE_DIR")
-"""Variables with the cache of the SDK's frameworks. The second only where it is set: not all have it."""
+_XLA, _TORCH_NEURON = "NEURON_COMPILE_CACHE_URL", "TORCH_NEURONX_NEFF_CACHE_DIR"
+"""Variables with the cache of the SDK's two frameworks; a job with TorchNeuron has the second."""
 _FLAGS = "NEURON_CC_FLAGS"
 _CACHE_FLAG = re.compile(r"(--cache_dir[= ])(\S+)")
 """Wins over the variables (SDK documentation, persistent cache)."""
@@ -173,9 +173,8 @@ class Compilation:
 
 
 def surroundings(environment: Mapping[str, str], directory: Path) -> dict[str, str]:
-    """Return the environment in which the SDK's frameworks use that directory as their cache."""
-    ours = {**environment, _VARIABLES[0]: str(directory)}
-    ours |= {name: str(directory) for name in _VARIABLES if name in environment}
+    """Return the environment in which the job's framework uses that directory as its cache."""
+    ours = {**environment, _TORCH_NEURON if _TORCH_NEURON in environment else _XLA: str(directory)}
     if _FLAGS in environment:
         ours[_FLAGS] = _CACHE_FLAG.sub(lambda match: f"{match[1]}{shlex.quote(str(directory))}", environment[_FLAGS])
     return ours

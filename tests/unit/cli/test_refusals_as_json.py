@@ -1,4 +1,4 @@
-"""With --json, what stops a researcher's command is one JSON document on standard output, too."""
+"""With --json, what stops a command is one JSON document on standard output, too."""
 
 import json
 
@@ -8,6 +8,8 @@ from typer.testing import CliRunner
 from trainium_eks.cli.app import app
 
 COMMANDS = (
+    ("verify",),
+    ("doctor",),
     ("jobs",),
     ("status", "job"),
     ("logs", "job"),

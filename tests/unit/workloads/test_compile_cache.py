@@ -223,11 +223,10 @@ def test_without_devices_there_is_nothing_to_compile_and_that_is_said(
     assert cache(tmp_path).check(OPTIONS).code == COMPLETE
 
 
-def test_every_framework_is_led_to_the_directory() -> None:
+def test_the_framework_of_the_job_is_led_to_the_directory() -> None:
     flags = "--model-type transformer --cache_dir=/data/neuron_cache/bert_0 -O1"
     ours = surroundings({"NEURON_CC_FLAGS": flags, "TORCH_NEURONX_NEFF_CACHE_DIR": "/x", "A": "b"}, Path("/staging/a"))
     assert ours == {
-        "NEURON_COMPILE_CACHE_URL": "/staging/a",
         "TORCH_NEURONX_NEFF_CACHE_DIR": "/staging/a",
         "NEURON_CC_FLAGS": "--model-type transformer --cache_dir=/staging/a -O1",
         "A": "b",

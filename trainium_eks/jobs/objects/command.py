@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from trainium_eks.jobs.objects.job import C10D, DATA, REFUSED, CompileCache, TrainingJob
+from trainium_eks.jobs.objects.job import C10D, DATA, REFUSED, TITAN_MODULE, CompileCache, TrainingJob
 
 PORT = 29500
 """Port of the rendezvous, on node 0: the default of torchrun and of TorchX."""
@@ -145,7 +145,20 @@ def _checks(job: TrainingJob) -> list[str]:
     if job.program.script:
         script = shlex.quote(job.program.script)
         tests.append((f"[ -f {script} ]", f"there is no script {job.program.script} in {job.image}"))
+    if job.program.module == TITAN_MODULE:
+        message = f"there is no torchtitan in {job.image}; --image names one with it"
+        tests.append((_looks_for("torchtitan", True), message))
+    if job.backend == "neuron":
+        # transformers' TrainingArguments, for one, sets its devices up by torch_xla wherever that can be imported.
+        message = f"{job.image} has torch_xla, which libraries prefer to TorchNeuron; --image names one without it"
+        tests.append((_looks_for("torch_xla", False), message))
     return [f"{test} || {{ echo {shlex.quote(message)} >&2; exit {REFUSED}; }}" for test, message in tests]
+
+
+def _looks_for(package: str, found: bool) -> str:
+    """Return a shell test that the image's Python has a package or lacks it; imports of such packages take seconds."""
+    ends = "is" if found else "is not"
+    return f"""python3 -c 'import importlib.util as util; exit(util.find_spec("{package}") {ends} None)'"""
 
 
 def _launch(job: TrainingJob, place: RankWords) -> str:

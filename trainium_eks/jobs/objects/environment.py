@@ -77,9 +77,13 @@ def _ours(job: TrainingJob) -> dict[str, str]:
 
 
 def _cache(job: TrainingJob) -> dict[str, str]:
-    """Return variables of the compiled graphs' directory: the persistent cache of PyTorch NeuronX, and TorchNeuron's
-    own."""
-    if job.cache is None:
-        return {}
-    found = {"NEURON_COMPILE_CACHE_URL": job.cache.directory}
-    return found | ({"TORCH_NEURONX_NEFF_CACHE_DIR": job.cache.directory} if job.backend == "neuron" else {})
+    """Return the variable of the compiled graphs' directory: TorchNeuron's, or that of PyTorch NeuronX's persistent
+    cache.
+
+    TorchNeuron names graphs by their content and writes them by a rename, so all jobs of a team may share a directory;
+    its default is lost with the pod. Its locks stay in ``/tmp`` of the container: they hold within a node.
+    """
+    if job.backend == "neuron":
+        directory = job.cache.directory if job.cache else f"{DATA}/neff-cache"
+        return {"TORCH_NEURONX_NEFF_CACHE_DIR": directory} if job.claim or job.cache else {}
+    return {"NEURON_COMPILE_CACHE_URL": job.cache.directory} if job.cache else {}

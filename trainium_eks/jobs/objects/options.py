@@ -67,6 +67,16 @@ class TrainOptions:
             metavar="NAME",
         ),
     ] = ""
+    titan: Annotated[
+        str,
+        Option(
+            "--titan",
+            about="TorchTitan's training by this config; its own options after --.",
+            panel=_WHAT,
+            metavar="[MODULE:]CONFIG",
+        ),
+    ] = ""
+    """Needs TorchTitan in the image, and Trainium2 or GPUs: [TorchTitan](torchtitan.md)."""
     script_args: Annotated[
         str, Option("--script-args", about="Arguments for the script, as one text; or after --.", panel=_WHAT)
     ] = ""

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import cast
 
 from trainium_eks.jobs.objects import resources
-from trainium_eks.jobs.objects.job import C10D, CompileCache, Precision, Program, Topology, TrainingJob, backend_of
-from trainium_eks.jobs.submit import refusals, saving
+from trainium_eks.jobs.objects.job import C10D, CompileCache, Precision, Topology, TrainingJob, backend_of
+from trainium_eks.jobs.submit import refusals, saving, titan
 from trainium_eks.jobs.submit.compile_key import cache_key, compiler_of, graph_options
 from trainium_eks.jobs.submit.examples import example_of
 from trainium_eks.jobs.submit.requests import Facts, JobRequest, Plan
@@ -86,7 +86,7 @@ def _job(
     group: NodeGroupOutput,
     instance: InstanceType,
 ) -> TrainingJob:
-    app = request.name or _app_name(request.program)
+    app = request.name or _app_name(request)
     backend = request.backend or ("cpu" if facts.is_local else backend_of(instance))
     whole = not facts.is_local
     nodes = request.nodes if request.nodes is not None else _default_nodes(group, instance)
@@ -99,7 +99,7 @@ def _job(
     retries = request.retries
     if retries is None:
         retries = COMPILE_RETRIES if request.kind == "compile" else RETRIES
-    return TrainingJob(
+    job = TrainingJob(
         name=request.name or f"{app}-{facts.unique}",
         app=app,
         program=request.program,
@@ -119,7 +119,7 @@ def _job(
         options=request,
         env=request.variables,
         retries=retries,
-        metrics_port=facts.metrics_port if request.has_metrics and request.kind == "train" else 0,
+        metrics_port=facts.metrics_port if _serves_metrics(request) else 0,
         submission=facts.unique,
         namespace=namespace.name,
         queue=request.queue if request.queue is not None else namespace.queues[0],
@@ -130,14 +130,22 @@ def _job(
         user_id=namespace.training_user_id,
         capacity_ends=facts.capacity_ends.get(group.reservation, ""),
     )
+    return titan.with_arguments(job) if request.titan else job
 
 
-def _app_name(program: Program) -> str:
-    """Return a name for the program: an example's name; else ``train`` for ``src/Train.py``, and ``pretrain`` for
-    ``team.models.pretrain``."""
+def _serves_metrics(request: JobRequest) -> bool:
+    """Return whether rank 0 is to serve metrics. TorchTitan serves none, and compilations have none."""
+    return request.has_metrics and request.kind == "train" and not request.titan
+
+
+def _app_name(request: JobRequest) -> str:
+    """Return a name for the program: an example's name, that of TorchTitan's config; else ``train`` for
+    ``src/Train.py``, and ``pretrain`` for ``team.models.pretrain``."""
+    program = request.program
     if example := example_of(program.module):
         return example.name
     stem = program.script.rpartition("/")[2].removesuffix(".py") or program.module.rpartition(".")[2]
+    stem = titan.config_of(request.titan) or stem
     name = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:32].strip("-")
     return name if refusals.NAME.fullmatch(name) else "train"
 

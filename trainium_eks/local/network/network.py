@@ -22,9 +22,6 @@ RANGE = ipaddress.ip_network("100.127.0.0/16")
 GATEWAY = str(RANGE[1])
 """The bridge's address."""
 
-SHARED_ADDRESS = "127.0.0.1"
-"""Address of a pod that is on the machine's network."""
-
 _BRIDGE = "pods"
 
 

@@ -170,24 +170,8 @@ def useful_fraction(run: Run, interval_seconds: float) -> float:
     return interval_seconds / needed
 
 
-def young_seconds(run: Run) -> float:
-    """Return Young's interval (1974), ``sqrt(2 C M)``: the first-order optimum, good where C is far below M."""
-    _check(run)
-    return math.sqrt(2 * run.checkpoint_seconds * run.seconds_between_faults) if run.checkpoint_seconds else 0.0
-
-
-def daly_seconds(run: Run) -> float:
-    """Return Daly's higher-order estimate (2006) of the optimum: within 1 % for C up to M / 2, 2 % up to M; M from C =
-    2 M on."""
-    young, cost, mean = young_seconds(run), run.checkpoint_seconds, run.seconds_between_faults
-    if cost >= 2 * mean:
-        return mean
-    ratio = cost / (2 * mean)
-    return young * (1 + math.sqrt(ratio) / 3 + ratio / 9) - cost if math.isfinite(young) else young
-
-
 def best_seconds(run: Run) -> float:
-    """Return the interval with the largest useful share, the exact solution to the estimates of Young and Daly.
+    """Return the interval with the largest useful share, which the formulas of Young (1974) and Daly (2006) estimate.
 
     The optimum x = T / M has ``(1 - x) exp(x + C / M) = 1``; waits and restarts do not affect it. 0 where a checkpoint
     costs nothing, infinite where there are no faults.

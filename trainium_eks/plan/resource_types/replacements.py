@@ -4,11 +4,9 @@ The AWS rows' ``replaced_by`` is the ForceNew list of the Terraform AWS provider
 ``tests/unit/plan/resource_types/test_schema.py`` compares them with a schema when it is given one.
 """
 
-from typing import Any
-
 from trainium_eks.plan.graph import UNKNOWN, Resource
 from trainium_eks.plan.resource_types import registry
-from trainium_eks.plan.resource_types.paths import covers, value_at
+from trainium_eks.plan.resource_types.paths import covers
 from trainium_eks.plan.resource_types.resource_type import When
 
 
@@ -33,16 +31,6 @@ def replaced_with(resource: Resource) -> tuple[str, ...]:
         if any(covers(path, name) for path in paths)
         for urn in urns
     )
-
-
-def replacing_values(resource: Resource) -> dict[str, Any]:
-    """Return path to value for the set paths that replace the resource when they change."""
-    found = {}
-    for path in sorted(set(replacing_paths(resource))):
-        value = value_at(resource.inputs, path)
-        if value is not None:
-            found[path] = value
-    return found
 
 
 def replaces(resource: Resource, path: str, before: object, after: object) -> bool:

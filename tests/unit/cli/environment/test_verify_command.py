@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from cluster_snapshots import objects, outputs, the, without
+from exit_codes import exit_code
 from small_project import Project
 from stub_api import StubApi, serving
 
@@ -52,7 +53,7 @@ def _outputs(api: StubApi, **changes: Any) -> dict[str, Any]:
 @pytest.fixture
 def trn_verify(capsys: pytest.CaptureFixture[str]) -> Verify:
     def call(stack: str = "dev", **options: Any) -> Answer:
-        code = run(VerifyOptions(stack, **options))
+        code = exit_code(lambda: run(VerifyOptions(stack, **options)))
         shown = capsys.readouterr()
         return code, shown.out, shown.err
 
@@ -278,12 +279,6 @@ def test_unusable_outputs_are_wrong_usage(trn_verify: Verify, tmp_path: Path, te
 
 def test_a_missing_kubeconfig_is_wrong_usage(trn_verify: Verify, file: Path, tmp_path: Path) -> None:
     assert trn_verify(outputs=file, kubeconfig=tmp_path / "none")[0] == 2
-
-
-def test_a_failure_before_the_first_look_is_json_where_json_is_asked(trn_verify: Verify, tmp_path: Path) -> None:
-    code, out, err = trn_verify(outputs=tmp_path / "none", as_json=True)
-    assert (code, err) == (2, "")
-    assert "cannot read" in json.loads(out)["problems"][0]["reason"]
 
 
 def test_waiting_ends_when_nothing_fails_any_more(trn_verify: Verify, file: Path, api: StubApi) -> None:

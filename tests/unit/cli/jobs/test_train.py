@@ -37,7 +37,11 @@ from trainium_eks.operate.verify.local_report import LocalReport
 
 IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/train:sdk2.30.0"
 STACK = outputs(
-    nodeGroups=[group("ng1", NEURON, 8, 2), {**group("free", NEURON, 8, None), "minSize": 1}],
+    nodeGroups=[
+        group("ng1", NEURON, 8, 2),
+        {**group("free", NEURON, 8, None), "minSize": 1},
+        {**group("trn2", NEURON, 16, 0), "instanceType": "trn2.48xlarge"},
+    ],
     queues={"test": {NEURON: 64, EFA: 32}},
     imageRepository="123456789012.dkr.ecr.us-west-2.amazonaws.com/train",
 )
@@ -256,6 +260,15 @@ def test_precision_by_either_option(api: RememberingApi, options: str, precision
     document = _document(_trn(f"train --module train --dry-run --json {options}"))
     env = document["job"]["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["env"]
     assert {"name": "TRN_PRECISION", "value": precision} in env
+
+
+def test_torchtitan_is_launched_with_its_own_options_behind_ours(api: RememberingApi) -> None:
+    result = _trn("train --titan qwen3_8b --group trn2 --nodes 1 --name one --dry-run --json -- --training.steps 9")
+    container = _container(_document(result)["job"])
+    theirs = "--module torchtitan_neuron.models.qwen3 --config qwen3_8b --dump_folder /data/output/one"
+    launch = f"--nproc_per_node 64 --max_restarts 0 --tee 3 --role '' -m torchtitan.train {theirs}"
+    assert f"{launch} --checkpoint.enable --training.steps 9 &" in container["command"][-1]
+    assert {"name": "TORCH_NEURONX_NEFF_CACHE_DIR", "value": "/data/neff-cache"} in container["env"]
 
 
 def test_a_script_travels_with_its_job(api: RememberingApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

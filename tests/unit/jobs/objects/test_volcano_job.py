@@ -270,10 +270,17 @@ def test_fp32_does_not_round_stochastically() -> None:
 
 
 def test_the_compile_cache_is_where_each_framework_looks() -> None:
+    def directories(instance_type: str, **changes: Any) -> dict[str, str]:
+        made = environment(job(instance_type, **changes))
+        return {name: value for name, value in made.items() if "CACHE" in name}
+
     cache = CompileCache("bert-64x-bf16")
-    assert environment(job(cache=cache))["NEURON_COMPILE_CACHE_URL"] == "/data/compile-cache/bert-64x-bf16"
-    neuron = environment(job("trn2.48xlarge", cache=cache))
-    assert neuron["TORCH_NEURONX_NEFF_CACHE_DIR"] == "/data/compile-cache/bert-64x-bf16"
+    at = "/data/compile-cache/bert-64x-bf16"
+    assert directories("trn1.32xlarge", cache=cache) == {"NEURON_COMPILE_CACHE_URL": at}
+    assert directories("trn2.48xlarge", cache=cache) == {"TORCH_NEURONX_NEFF_CACHE_DIR": at}
+    # Without a name for its cache a job of TorchNeuron shares the team's directory.
+    assert directories("trn2.48xlarge") == {"TORCH_NEURONX_NEFF_CACHE_DIR": "/data/neff-cache"}
+    assert [directories("trn1.32xlarge"), directories("trn2.48xlarge", claim="")] == [{}, {}]
 
 
 # --- Command: the script runs in a real shell, with stand-ins for the programs that it becomes ------------------------
@@ -345,6 +352,35 @@ def test_missing_script_and_data_end_the_job_with_a_line_each() -> None:
     result = _run(_module(data=("no/such 'set",)), 0)
     assert result.returncode == REFUSED
     assert result.stderr.startswith("no/such 'set is not on the shared volume; bring it: trn stage")
+
+
+@pytest.mark.parametrize(
+    ("program", "good", "bad", "words"),
+    [
+        ("torchtitan.train", ["torchtitan"], [], "there is no torchtitan in repo/train:1"),
+        ("m", [], ["torch_xla"], "repo/train:1 has torch_xla, which libraries prefer to TorchNeuron"),
+    ],
+)
+def test_packages_of_the_image_are_looked_for_before_the_launch(
+    tmp_path: Path, program: str, good: list[str], bad: list[str], words: str
+) -> None:
+    wanted = job("trn2.48xlarge", program=Program(module=program))
+    script = f"torchrun() {{ echo launched; }}\n{shell(wanted, place_of_task(0))}"
+
+    def ends(packages: list[str]) -> tuple[int, str, str]:
+        image = tmp_path / "-".join(["image", *packages])
+        for name in packages:
+            (image / name).mkdir(parents=True)
+            (image / name / "__init__.py").write_text("raise SystemExit('imported, which takes seconds')")
+        path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+        environment = {"PATH": path, "PYTHONPATH": str(image), "TORCHX_RANK0_HOST": "localhost"}
+        ran = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=False)
+        return ran.returncode, ran.stdout, ran.stderr
+
+    assert ends(good) == (0, "launched\n", "")
+    code, printed, said = ends(bad)
+    assert (code, printed) == (REFUSED, "")
+    assert said.startswith(words)
 
 
 def test_training_waits_for_a_whole_cache_where_the_image_can_look() -> None:

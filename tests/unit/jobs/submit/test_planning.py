@@ -8,7 +8,7 @@ from cluster_snapshots import EFA, GPU, NEURON, group, outputs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainium_eks.jobs.objects.job import Program, TrainingJob
+from trainium_eks.jobs.objects.job import TITAN_MODULE, Program, TrainingJob
 from trainium_eks.jobs.submit import planning, refusals
 from trainium_eks.jobs.submit.compile_key import cache_key, compiler_of, graph_options
 from trainium_eks.jobs.submit.requests import Facts, JobRequest, Plan
@@ -150,6 +150,74 @@ def test_the_end_of_the_capacity_block_comes_from_ec2() -> None:
 )
 def test_a_job_is_called_after_what_it_runs(program: Program, app: str) -> None:
     assert _job(program=program).app == app
+
+
+# --- TorchTitan -------------------------------------------------------------------------------------------------------
+
+ASSETS = ("--hf_assets_path", "/data/models/Qwen3-8B")
+
+
+def _titan(**changes: Any) -> dict[str, Any]:
+    return {"program": Program(module=TITAN_MODULE, arguments=ASSETS), "group": "trn2", "nodes": 1, **changes}
+
+
+@pytest.mark.parametrize(
+    ("group", "titan", "module", "ranks"),
+    [
+        ("trn2", "qwen3_8b_tp4_fsdp16_sac", "torchtitan_neuron.models.qwen3", 64),
+        ("gpu", "deepseek_v3_16b", "deepseek_v3", 8),
+        ("gpu", "team.models:qwen35_9b", "team.models", 8),
+    ],
+)
+def test_torchtitan_gets_its_config_its_folder_and_a_rank_for_each_device(
+    group: str, titan: str, module: str, ranks: int
+) -> None:
+    job = _job(**_titan(group=group, titan=titan))
+    config = titan.rpartition(":")[2]
+    assert (job.name, job.program.module) == (f"{config.replace('_', '-')}-x7k2f", "torchtitan.train")
+    ours = ("--module", module, "--config", config, "--dump_folder", f"/data/output/{job.name}", "--checkpoint.enable")
+    assert job.program.arguments == (*ours, *ASSETS), "the researcher's last: the last one given counts"
+    assert (job.ranks_per_node, job.launcher, job.metrics_port) == (ranks, "torchrun", 0)
+
+
+def test_torchtitan_without_a_volume_saves_nothing() -> None:
+    stack = outputs(nodeGroups=GROUPS, namespaces=[{**NAMESPACE, "claim": ""}])
+    made = _plan(replace(REQUEST, **_titan(titan="qwen3_8b")), stack=stack)
+    assert made.job is not None
+    assert made.job.program.arguments[4:] == ASSETS
+
+
+def test_torchtitan_without_a_tokenizer_on_the_volume_is_warned_of() -> None:
+    plain = _plan(replace(REQUEST, **_titan(titan="qwen3_8b", program=Program(module=TITAN_MODULE))))
+    assert [(each.path, each.severity) for each in plain.problems] == [("--titan", Severity.WARN)]
+    joined = Program(module=TITAN_MODULE, arguments=("--hf-assets-path=/data/models/x",))
+    assert _plan(replace(REQUEST, **_titan(titan="qwen3_8b", program=joined))).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "words"),
+    [
+        ({"titan": "qwen35_9b"}, "--titan", "name it: --titan MODULE:qwen35_9b"),
+        ({"titan": "qwen3-8b"}, "--titan", "the name of a config function"),
+        ({"titan": "a-b:c"}, "--titan", "the name of a config function"),
+        ({"group": "ng1"}, "--titan", "trn1.32xlarge has PyTorch/XLA alone"),
+        ({"group": "ng1", "backend": "neuron"}, "--titan", "trn1.32xlarge has PyTorch/XLA alone"),
+        ({"backend": "xla"}, "--titan", "needs TorchNeuron or CUDA"),
+        ({"backend": "cpu"}, "--titan", "on accelerators alone"),
+        ({"script": "train.py"}, "--script", "leave one of them out"),
+        ({"module": "m"}, "--module", "leave one of them out"),
+        ({"example": "bert"}, "--example", "leave one of them out"),
+        ({"precompile": True}, "--precompile", "compiles while TorchTitan trains"),
+        ({"cache_set": "qwen"}, "--cache-set", "compiles while TorchTitan trains"),
+        ({"precision": "fp32"}, "--precision", "--training.mixed_precision_param float32"),
+        ({"checkpoint_seconds": 600.0}, "--checkpoint-seconds", "--checkpoint.interval STEPS"),
+        ({"state_gigabytes": 10.0}, "--state-gb", "--checkpoint.interval STEPS"),
+    ],
+)
+def test_combinations_that_torchtitan_cannot_run(changes: dict[str, Any], path: str, words: str) -> None:
+    problem = _refused(**_titan(**{"titan": "qwen3_8b", **changes}))
+    assert problem.path == path
+    assert words in f"{problem.reason}; {problem.fix}"
 
 
 # --- What is refused, each with what mends it -------------------------------------------------------------------------

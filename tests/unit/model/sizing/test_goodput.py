@@ -53,11 +53,11 @@ def test_the_closed_form_agrees_with_a_simulation(run: Run, interval_seconds: fl
 
 
 @pytest.mark.parametrize(("mean_minutes", "interval_minutes"), [(24 * 60, 117), (6 * 60, 57), (15, 9.1)])
-def test_dalys_interval_is_that_of_his_paper(mean_minutes: float, interval_minutes: float) -> None:
+def test_the_best_interval_is_that_of_dalys_paper(mean_minutes: float, interval_minutes: float) -> None:
     """Figures 3 to 5 of the paper: a restart of 10 minutes, a checkpoint of 5."""
     run = Run(mean_minutes * MINUTE, 5 * MINUTE, 0, 10 * MINUTE)
-    # Printed with two or three digits.
-    assert goodput.daly_seconds(run) / MINUTE == pytest.approx(interval_minutes, rel=0.006)
+    # His figures are estimates, within 1 % of the optimum and printed with two or three digits.
+    assert goodput.best_seconds(run) / MINUTE == pytest.approx(interval_minutes, rel=0.011)
 
 
 def test_the_llama_3_run_is_useful_for_more_than_nine_tenths() -> None:
@@ -108,14 +108,6 @@ def test_no_other_interval_is_better_than_the_best(run: Run, factor: float) -> N
         assert goodput.useful_fraction(run, best * factor) <= most * (1 + 1e-9)
 
 
-@given(st.floats(1e-9, 1.0), st.floats(10, 1e9))
-def test_dalys_estimate_is_near_the_best(share: float, mean_seconds: float) -> None:
-    """Within 1 % while a checkpoint takes less than half the time between faults, within 2 % up to all of it."""
-    run = Run(mean_seconds, share * mean_seconds, 0, 0)
-    near = 0.01 if share <= 0.5 else 0.02
-    assert goodput.daly_seconds(run) == pytest.approx(goodput.best_seconds(run), rel=near)
-
-
 @given(_runs())
 def test_a_proposal_holds_for_any_run(run: Run) -> None:
     found = goodput.expect(run)
@@ -143,14 +135,13 @@ def test_a_small_gang_saves_as_often_as_is_cheap() -> None:
 
 def test_a_checkpoint_that_costs_nothing_is_taken_each_minute() -> None:
     run = Run(DAY, 0, 0, 0)
-    assert (goodput.young_seconds(run), goodput.daly_seconds(run), goodput.best_seconds(run)) == (0, 0, 0)
+    assert goodput.best_seconds(run) == 0
     assert goodput.expect(run).interval_seconds == 60
     assert goodput.useful_fraction(run, 60) == pytest.approx(1 - 30 / DAY, abs=1e-6)
 
 
 def test_a_checkpoint_longer_than_the_time_between_faults_gets_nearly_nothing_done() -> None:
     run = Run(HOUR, 10 * HOUR, 0, 0)
-    assert goodput.daly_seconds(run) == HOUR
     assert goodput.best_seconds(run) == pytest.approx(HOUR, rel=1e-4)
     assert goodput.useful_fraction(run, HOUR) < 1e-4
     assert goodput.useful_fraction(Run(1, 1e6, 0, 0), 60) == 0

@@ -116,6 +116,13 @@ def test_what_is_protected_cannot_go(token: str) -> None:
     assert accepted.outcome is Outcome.BLOCKED, "a label does not unprotect"
 
 
+def test_a_protected_resource_without_data_cannot_go_either() -> None:
+    role = _resource("aws:iam/role:Role", Options(protect=True))
+    _, judged, text = _reviewed(_graph(role), _graph())
+    assert "to be deleted, but protected: Pulumi refuses" in _table(text)
+    assert replace(judged, losses_accepted=True).outcome is Outcome.BLOCKED, "a label does not unprotect"
+
+
 def test_a_group_without_nodes_loses_nothing() -> None:
     token = "aws:eks/nodeGroup:NodeGroup"
     before = _with(_resource(token), "scalingConfig.desiredSize", 0)

@@ -9,7 +9,6 @@ from hand_built import Builder, changed, environment, optioned, urn, without
 from trainium_eks.plan.differences import diff
 from trainium_eks.plan.differences.changes import Changes, ResourceChange
 from trainium_eks.plan.graph import UNKNOWN, Graph, Options
-from trainium_eks.plan.resource_types import replacements
 
 
 def _compare(after: Graph, before: Graph | None = None) -> Changes:
@@ -361,7 +360,9 @@ def test_a_group_without_nodes_is_no_loss() -> None:
 def test_loss_is_judged_by_what_stands_today() -> None:
     """Scaling to zero and replacing in one change still takes the running nodes away."""
     sizes = {"minSize": 0, "desiredSize": 0, "maxSize": 4}
-    assert _of(_compare(changed(environment(), "trn1", amiType="x", scalingConfig=sizes)), "trn1").stateful
+    change = _of(_compare(changed(environment(), "trn1", amiType="x", scalingConfig=sizes)), "trn1")
+    # ``stateful`` is true by the smaller size alone.
+    assert (change.kind, change.lost) == ("replace", "what runs on its nodes")
 
 
 def test_protect_blocks_a_replacement() -> None:
@@ -496,10 +497,3 @@ def test_json_says_the_same() -> None:
 def test_json_says_which_groups_are_rolled() -> None:
     items = _compare(changed(environment(), "trn1-template", userData="bmV3")).to_json()["items"]
     assert {item["name"]: item["rollsNodes"] for item in items} == {"trn1": True, "trn1-template": False}
-
-
-def test_the_values_that_replace_are_given_by_path() -> None:
-    [group] = [each for each in environment().resources if each.name == "trn1"]
-    values = replacements.replacing_values(group)
-    assert values["launchTemplate.id"] == "sim-template"
-    assert "launchTemplate" not in values

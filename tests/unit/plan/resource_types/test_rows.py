@@ -181,4 +181,3 @@ def test_a_kubeconfig_replaces_a_provider_that_does_not_know_its_cluster() -> No
 def test_what_the_program_says_replaces_too() -> None:
     template = resource(ROWS["aws:ec2/launchTemplate:LaunchTemplate"], ("userData",), userData="a")
     assert replacements.replaces(template, "userData", "a", "b")
-    assert replacements.replacing_values(template) == {"userData": "a"}

@@ -26,18 +26,15 @@ class CheckOptions:
 
 def run(asked: CheckOptions) -> int:
     """Show the findings on AWS; return the exit code: 0, 1 when something fails, 2 when nothing could be asked."""
-    try:
-        project = recording.find_project(asked.directory)
-        recording.check_stack(project, asked.stack)
-        found = look(recording.record(project, asked.stack), quiet=asked.as_json)
-        if asked.as_json:
-            output.write_json(found.to_json())
-        else:
-            from trainium_eks.cli.environment.check import render_check
+    project = recording.find_project(asked.directory)
+    recording.check_stack(project, asked.stack)
+    found = look(recording.record(project, asked.stack), quiet=asked.as_json)
+    if asked.as_json:
+        output.write_json(found.to_json())
+    else:
+        from trainium_eks.cli.environment.check import render_check
 
-            render_check.show(found, no_color=asked.no_color)
-    except Failure as failure:
-        return output.tell(failure, as_json=asked.as_json)
+        render_check.show(found, no_color=asked.no_color)
     if not found.account:
         return WRONG_USAGE  # no credentials: nothing was asked, so nothing is well
     return FAILED if found.failed else 0

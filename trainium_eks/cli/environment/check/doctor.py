@@ -26,12 +26,9 @@ def run(cluster: ClusterOptions, alert: str | None) -> int:
         cluster: options of the stack to query; without a stack and outputs none is queried.
         alert: name of the alert to show.
     """
-    try:
-        if alert is not None:
-            return _page(cluster, alert)
-        return _firing(cluster) if cluster.stack or cluster.outputs else _list(cluster)
-    except Failure as failure:
-        return output.tell(failure, as_json=cluster.as_json)
+    if alert is not None:
+        return _page(cluster, alert)
+    return _firing(cluster) if cluster.stack or cluster.outputs else _list(cluster)
 
 
 def _page(cluster: ClusterOptions, name: str) -> int:

@@ -72,21 +72,18 @@ class Row:
 def run(asked: PricesOptions) -> int:
     """Show old and new prices and write the new ones; return the exit code: 0, 1 when a price could not be asked for,
     or 2."""
-    try:
-        directory = recording.find_project(asked.directory)
-        recording.check_stack(directory, asked.stack)
-        rows = look(recording.record(directory, asked.stack))
-        path = _file(load_project(directory), asked.stack)
-        changed = [row for row in rows if row.changes]
-        if changed and not asked.dry_run:
-            _write(path, load_project(directory).name, changed)
-        written = path.name if changed and not asked.dry_run else ""
-        if asked.as_json:
-            output.write_json({"schemaVersion": 1, "written": written, "prices": [row.to_json() for row in rows]})
-        else:
-            show_sections([_table(rows), _summary(rows, path.name, written)], no_color=asked.no_color)
-    except Failure as failure:
-        return output.tell(failure, as_json=asked.as_json)
+    directory = recording.find_project(asked.directory)
+    recording.check_stack(directory, asked.stack)
+    rows = look(recording.record(directory, asked.stack))
+    path = _file(load_project(directory), asked.stack)
+    changed = [row for row in rows if row.changes]
+    if changed and not asked.dry_run:
+        _write(path, load_project(directory).name, changed)
+    written = path.name if changed and not asked.dry_run else ""
+    if asked.as_json:
+        output.write_json({"schemaVersion": 1, "written": written, "prices": [row.to_json() for row in rows]})
+    else:
+        show_sections([_table(rows), _summary(rows, path.name, written)], no_color=asked.no_color)
     return FAILED if any(row.problem for row in rows) else 0
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from trainium_eks.cli.shared.cluster_access import StackAccess, find_source, open_kubeconfig
 from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.shared.output import tell
 from trainium_eks.kube.cluster import ReadError
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.operate.verify.check import CheckStatus
@@ -49,11 +48,8 @@ Raises:
 
 def run(asked: VerifyOptions) -> int:
     """Show passed and failed checks; return the exit code: 0, 1 when a check failed, 2 for wrong usage."""
-    try:
-        with _progress(asked) as say:
-            found = verification(asked, say)
-    except Failure as failure:
-        return tell(failure, as_json=asked.as_json)
+    with _progress(asked) as say:
+        found = verification(asked, say)
     if asked.as_json:
         sys.stdout.write(json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n")
     else:

@@ -28,16 +28,13 @@ class OrphansOptions:
 
 def run(asked: OrphansOptions) -> int:
     """Show the left-over resources; return the exit code."""
-    try:
-        found = look(asked)
-        if asked.as_json:
-            output.write_json(found.to_json())
-        else:
-            from trainium_eks.cli.environment.cleanup import render_orphans
+    found = look(asked)
+    if asked.as_json:
+        output.write_json(found.to_json())
+    else:
+        from trainium_eks.cli.environment.cleanup import render_orphans
 
-            render_orphans.show(found, no_color=asked.no_color)
-    except Failure as failure:
-        return output.tell(failure, as_json=asked.as_json)
+        render_orphans.show(found, no_color=asked.no_color)
     return 0 if found.clean else FAILED
 
 

@@ -34,15 +34,12 @@ def run(asked: RecoverOptions) -> int:
     """Show the advice; return the exit code."""
     from trainium_eks.operate.cleanup import recovery
 
-    try:
-        advice = look(asked)
-        steps = recovery.commands(asked.stack, advice)
-        if asked.as_json:
-            output.write_json(to_json(advice, steps))
-        else:
-            show(advice, steps, asked.stack, no_color=asked.no_color)
-    except Failure as failure:
-        return output.tell(failure, as_json=asked.as_json)
+    advice = look(asked)
+    steps = recovery.commands(asked.stack, advice)
+    if asked.as_json:
+        output.write_json(to_json(advice, steps))
+    else:
+        show(advice, steps, asked.stack, no_color=asked.no_color)
     return FAILED if any(each.action == "look" for each in advice) else 0
 
 

@@ -8,7 +8,7 @@ from typing import get_args, get_type_hints
 from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure
 from trainium_eks.cli.shared.options_class import words
 from trainium_eks.jobs.data.workspace import Workspace, pack
-from trainium_eks.jobs.objects.job import Program
+from trainium_eks.jobs.objects.job import TITAN_MODULE, Program
 from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.submit.examples import EXAMPLES
 from trainium_eks.jobs.submit.requests import JobRequest
@@ -55,6 +55,8 @@ def _program(asked: TrainOptions) -> tuple[Program, Workspace | None, Problem | 
     """Return a script of this machine with the files that travel with it; or an absolute path, or a script for TorchX,
     without files, as a file of the image."""
     arguments = (*_words(asked.script_args), *asked.arguments)
+    if asked.titan:
+        return Program(module=TITAN_MODULE, arguments=arguments), None, None
     module = asked.module or _example(asked.example)
     script, is_images = asked.script.removeprefix(IMAGE_PREFIX), asked.script.startswith(IMAGE_PREFIX)
     if not script or is_images or asked.torchx:
