@@ -102,8 +102,16 @@ class SageMakerTraining(pulumi.ComponentResource):
 
         self.role_arn = role.arn
         self.researcher_policy = pulumi.Output.all(
-            role.arn, bucket_arn, args.kms_key_arn, self.security_group_id, *args.subnet_ids
-        ).apply(lambda known: _iam.policy(researcher_statements(args.region, args.prefix, *known[:4], known[4:])))
+            role.arn,
+            bucket_arn,
+            args.kms_key_arn if args.bucket_key_arn is None else text(args.bucket_key_arn),
+            self.security_group_id,
+            *args.subnet_ids,
+        ).apply(
+            lambda known: _iam.policy(
+                researcher_statements(args.region, args.prefix, known[0], known[1], known[2], known[3], known[4:])
+            )
+        )
         self.register_outputs(
             {
                 "role_arn": self.role_arn,
@@ -199,10 +207,10 @@ class SageMakerTraining(pulumi.ComponentResource):
             tags=args.tags,
             parent=self,
         )
-        keys = [args.kms_key_arn, *([] if args.bucket_key_arn is None else [text(args.bucket_key_arn)])]
         repository = args.repository_arn if args.repository_arn is not None else ""
-        policy = pulumi.Output.all(bucket_arn, repository, *keys).apply(
-            lambda known: _iam.policy(execution_statements(args.region, args.prefix, known[0], known[1], known[2:]))
+        bucket_key = "" if args.bucket_key_arn is None else text(args.bucket_key_arn)
+        policy = pulumi.Output.all(bucket_arn, repository, args.kms_key_arn, bucket_key).apply(
+            lambda known: _iam.policy(execution_statements(args.region, args.prefix, *known))
         )
         aws.iam.RolePolicy(
             f"{self._name}-execution", role=role.name, policy=policy, opts=pulumi.ResourceOptions(parent=self)
@@ -211,7 +219,7 @@ class SageMakerTraining(pulumi.ComponentResource):
 
 
 def execution_statements(
-    region: str, prefix: str, bucket_arn: str, repository_arn: str, key_arns: Iterable[str]
+    region: str, prefix: str, bucket_arn: str, repository_arn: str, key_arn: str, bucket_key_arn: str
 ) -> list[Statement]:
     """Return the execution role's rights.
 
@@ -220,9 +228,10 @@ def execution_statements(
         prefix: key prefix that the role may write.
         bucket_arn: bucket that the role may read.
         repository_arn: repository of images; empty for none.
-        key_arns: keys of volumes, bucket and models; the first is the key of volumes.
+        key_arn: key of volumes and models.
+        bucket_key_arn: key of the bucket's objects, used through S3 alone; empty where that is the first key.
     """
-    keys, partition = list(key_arns), regions.partition(region)
+    partition = regions.partition(region)
     logs = f"arn:{partition}:logs:{region}:*:log-group:{LOG_GROUP}"
     made_by_service = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
     found: list[Statement] = [
@@ -233,8 +242,8 @@ def execution_statements(
             "Action": ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:PutObject"],
             "Resource": f"{bucket_arn}/{prefix}/*",
         },
-        {"Effect": "Allow", "Action": ["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"], "Resource": keys},
-        {"Effect": "Allow", "Action": "kms:CreateGrant", "Resource": keys[0], "Condition": made_by_service},
+        {"Effect": "Allow", "Action": ["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"], "Resource": key_arn},
+        {"Effect": "Allow", "Action": "kms:CreateGrant", "Resource": key_arn, "Condition": made_by_service},
         {
             "Effect": "Allow",
             "Action": ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
@@ -250,6 +259,10 @@ def execution_statements(
         {"Effect": "Allow", "Action": [*NETWORK_ACTIONS, "fsx:DescribeFileSystems"], "Resource": "*"},
         {"Effect": "Allow", "Action": "ecr:GetAuthorizationToken", "Resource": "*"},
     ]
+    if bucket_key_arn:
+        through_s3 = {"StringEquals": {"kms:ViaService": f"s3.{region}.{regions.dns_suffix(region)}"}}
+        uses = ["kms:Decrypt", "kms:GenerateDataKey"]
+        found.append({"Effect": "Allow", "Action": uses, "Resource": bucket_key_arn, "Condition": through_s3})
     images = repository_arn or f"arn:{partition}:ecr:{region}:*:repository/*"
     return [*found, {"Effect": "Allow", "Action": list(PULL_ACTIONS), "Resource": images}]
 

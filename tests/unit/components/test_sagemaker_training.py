@@ -79,9 +79,10 @@ def test_everything_is_allowed_only_for_actions_that_know_no_resource(record: Re
 
 def test_another_key_of_the_bucket_is_the_role_s_too_but_not_for_volumes(record: Record) -> None:
     other = KEY.replace("/k", "/other")
-    uses, grants = [each for each in statements(made(record, bucket_key_arn=other)) if "kms:" in str(each["Action"])]
-    assert uses["Resource"] == [KEY, other]
-    assert (grants["Resource"], grants["Condition"]) == (KEY, {"Bool": {"kms:GrantIsForAWSResource": "true"}})
+    found = [each for each in statements(made(record, bucket_key_arn=other)) if "kms:" in str(each["Action"])]
+    assert [each["Resource"] for each in found] == [KEY, KEY, other]
+    assert found[1]["Condition"] == {"Bool": {"kms:GrantIsForAWSResource": "true"}}
+    assert found[2]["Condition"] == {"StringEquals": {"kms:ViaService": "s3.us-west-2.amazonaws.com"}}
 
 
 def test_nobody_reaches_the_instances_but_they_and_the_file_system(record: Record) -> None:

@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from trainium_eks.cli.environment.plan.render import show_sections
-from trainium_eks.cli.jobs.watch import reading, render_watch
+from trainium_eks.cli.jobs.watch import reading, render_watch, sagemaker_watch
 from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.console import Console
@@ -80,7 +80,10 @@ def _look(session: Session, everything: bool) -> Listing:
     now = reading.now()
     shown = [job for job in found if everything or job.ended is None or _is_recent(job, now)]
     progress = reading.progress_of_all(session, shown)
-    return Listing(session.namespace.name, tuple(shown), len(found) - len(shown), progress, now)
+    hidden = len(found) - len(shown)
+    shown += sagemaker_watch.listed(session, now, everything=everything, recent_seconds=RECENTLY_SECONDS)
+    shown.sort(key=lambda job: (job.created, job.name), reverse=True)
+    return Listing(session.namespace.name, tuple(shown), hidden, progress, now)
 
 
 def _is_recent(job: WatchedJob, now: datetime) -> bool:
