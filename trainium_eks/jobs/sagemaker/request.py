@@ -31,7 +31,7 @@ def training_request(made: SageMakerJob) -> dict[str, Any]:
     job, where, options = made.job, made.where, made.job.options
     seconds = round(options.max_hours * 3600)
     stops = {"MaxRuntimeInSeconds": seconds} | ({"MaxWaitTimeInSeconds": SPOT_WAIT * seconds} if made.spot else {})
-    code = {CODE_CHANNEL: made.uri("code", job.name)}
+    code = {CODE_CHANNEL: f"{made.uri('code', job.name)}/"}
     return {
         "TrainingJobName": job.name,
         "AlgorithmSpecification": {

@@ -24,7 +24,8 @@ class SageMakerConfig(ConfigModel):
     """Key prefix of checkpoints and models, without slashes at its ends; the role may write nowhere else."""
     log_retention_days: formats.RetentionDays | None = None
     """Days that logs of training jobs are kept: the stack makes the log group ``/aws/sagemaker/TrainingJobs``, which
-    all jobs of an account and region share. Unset: SageMaker makes it, without an end and without the stack's key."""
+    all jobs of an account and region share. 365 or more (rule R08). Unset: SageMaker makes it, without an end and
+    without the stack's key."""
 
 
 def validate(section: SageMakerConfig) -> list[Problem]:

@@ -170,6 +170,7 @@ def test_data_comes_from_s3_or_from_the_team_s_directory_of_the_file_system() ->
         ({"channel": ("a=s3://payroll/x",)}, "--channel"),
         ({"channel": ("a=/data/../research",)}, "--channel"),
         ({"program": Program()}, ""),
+        ({"variables": {"HF_TOKEN": "hf_x"}}, "--env"),
     ],
 )
 def test_a_job_that_cannot_run_is_refused_by_its_option(options: dict[str, Any], path: str) -> None:
