@@ -270,12 +270,12 @@ def execution_statements(
 def researcher_statements(
     region: str, prefix: str, role_arn: str, bucket_arn: str, key_arn: str, group_id: str, subnet_ids: Iterable[str]
 ) -> list[Statement]:
-    """Return the rights of people who submit, watch and stop training jobs.
+    """Return the rights to submit, watch and stop training jobs.
 
     Args:
         region: AWS region.
         prefix: key prefix of job files.
-        role_arn: execution role, the only one that a job may take.
+        role_arn: the jobs' execution role.
         bucket_arn: bucket of data and job files.
         key_arn: key of the bucket.
         group_id: security group that a job must have.

@@ -1,1 +1,1 @@
-"""Trainings as SageMaker training jobs: their requests, and what AWS answers about them."""
+"""Trainings as SageMaker training jobs: their requests, and their states at AWS."""

@@ -94,7 +94,7 @@ print(hosts.index(found["current_host"]), hosts[0], found.get("network_interface
 def launch_script(made: SageMakerJob, root: str = ROOT) -> str:
     """Return the script of each container: SageMaker's settings as variables, the workspace, then torchrun.
 
-    The variables are those of SageMaker's training toolkit, which our images lack: a script reads the same names.
+    SageMaker's training toolkit, which our images lack, sets the same variables.
 
     Args:
         made: the job.

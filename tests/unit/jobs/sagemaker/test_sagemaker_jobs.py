@@ -110,6 +110,7 @@ def test_a_job_is_isolated_in_the_private_subnets_under_the_stack_s_role_and_key
         "VolumeSizeInGB": 500,
     }
     assert request["RetryStrategy"] == {"MaximumRetryAttempts": 3}
+    assert training_request(made(keep_alive=900))["ResourceConfig"]["KeepAlivePeriodInSeconds"] == 900
 
 
 def test_spot_saves_checkpoints_where_the_next_job_of_the_name_goes_on() -> None:
@@ -124,10 +125,6 @@ def test_spot_saves_checkpoints_where_the_next_job_of_the_name_goes_on() -> None
     assert training_request(again)["CheckpointConfig"] == request["CheckpointConfig"]
     assert "TRN_CHECKPOINT_SECONDS=600" in launch_script(first)
     assert made().uri("checkpoints") != made(name="other").uri("checkpoints")
-
-
-def test_a_warm_pool_stays_as_long_as_asked() -> None:
-    assert training_request(made(keep_alive=900))["ResourceConfig"]["KeepAlivePeriodInSeconds"] == 900
 
 
 def test_data_comes_from_s3_or_from_the_team_s_directory_of_the_file_system() -> None:

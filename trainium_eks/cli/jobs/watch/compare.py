@@ -14,7 +14,10 @@ from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure
 from trainium_eks.model.catalogue.instances import UnknownInstanceType
 from trainium_eks.model.sizing import training_cost
-from trainium_eks.model.sizing.training_cost import Claim, HourlyPrice, PublishedRun, Run
+from trainium_eks.model.sizing.training_cost import HourlyPrice, PublishedRun, Run, less_percent
+
+Row = dict[str, Any]
+"""A row as plain data, which JSON and tables show."""
 
 
 @dataclass(frozen=True)
@@ -38,21 +41,23 @@ def run(asked: CompareOptions) -> int:
         Failure: a run, a price or the jobs' file cannot be read, or no price is known for a run's instance type.
     """
     given = _prices(asked.prices)
-    own = [(each, _price_of(each.instance_type, given)) for each in _runs(asked)]
-    published = [(each, _ec2_price(each, given)) for each in training_cost.PUBLISHED]
-    claims = training_cost.claims()
+    own = [_own(each, _price_of(each.instance_type, given)) for each in _runs(asked)]
+    published = [_published(each, given) for each in training_cost.PUBLISHED]
+    claims = [
+        {
+            "claim": each.subject,
+            "textPercent": each.said_percent,
+            "tablePercent": round(each.found_percent, 1),
+            "follows": each.follows,
+            "reason": each.reason,
+        }
+        for each in training_cost.claims()
+    ]
     if asked.as_json:
-        output.write_json(
-            {
-                "schemaVersion": 1,
-                "benchmark": [_published_json(each, price) for each, price in published],
-                "claims": [_claim_json(each) for each in claims],
-                "runs": [_run_json(each, price) for each, price in own],
-            }
-        )
-        return 0
-    sections = [_benchmark(published), _now(published), _claims(claims)]
-    show_sections([*sections, *([_own(own)] if own else [])], no_color=asked.no_color)
+        output.write_json({"schemaVersion": 1, "benchmark": published, "claims": claims, "runs": own})
+    else:
+        tables = [*_benchmark_tables(published), _claim_table(claims), *([_own_table(own)] if own else [])]
+        show_sections(tables, no_color=asked.no_color)
     return 0
 
 
@@ -95,113 +100,26 @@ def _price_of(instance_type: str, given: Mapping[str, float]) -> HourlyPrice:
     return price
 
 
-def _ec2_price(each: Run, given: Mapping[str, float]) -> HourlyPrice:
-    """Return the present price of a published run's instance in EC2, or the price that was given for SageMaker's."""
+def _published(each: PublishedRun, given: Mapping[str, float]) -> Row:
+    """Return a published run with the present price of EC2's type, or a given price of SageMaker's."""
     name = each.instance_type if each.instance_type in given else training_cost.ec2_name(each.instance_type)
-    return _price_of(name, given)
-
-
-def _benchmark(rows: Sequence[tuple[PublishedRun, HourlyPrice]]) -> Table:
-    table = _table(
-        "AWS' benchmark: BERT base on Amazon Polarity, SageMaker's prices of 2023",
-        *("instance type", "$ an hour", "iterations/s", "accuracy", "seconds", "cost, $", "price x time, $"),
-    )
-    for each, _ in rows:
-        table.add_row(
-            each.instance_type,
-            f"{each.hourly_usd:.3f}",
-            f"{each.iterations_per_second:.2f}",
-            f"{each.accuracy:.3f}",
-            f"{each.hours * 3600:,.0f}",
-            f"{each.published_usd:.2f}",
-            f"{each.cost_usd(each.hourly_usd):.2f}",
-        )
-    return table
-
-
-def _now(rows: Sequence[tuple[PublishedRun, HourlyPrice]]) -> Table:
-    table = _table("The same seconds at present prices", "instance type", "$ an hour", "cost, $", "price of")
-    for each, price in rows:
-        name = each.instance_type.removeprefix(training_cost.SAGEMAKER_PREFIX)
-        table.add_row(name, f"{price.usd:.3f}", f"{each.cost_usd(price.usd):.2f}", price.source)
-    (trn1, p4d) = (each.cost_usd(price.usd) for each, price in rows)
-    less = training_cost.less_percent(trn1, p4d)
-    table.caption = f"Trn1 is {abs(less):.1f} % {'cheaper' if less >= 0 else 'dearer'} than P4d."
-    return table
-
-
-def _claims(claims: Sequence[Claim]) -> Table:
-    table = _table("The text's claims about Trn1, and the table", "claim", "text", "table", "", "reason")
-    for each in claims:
-        verdict = Text("follows", "green") if each.follows else Text("does not follow", "yellow")
-        table.add_row(each.subject, f"{each.said_percent:g} %", f"{each.found_percent:.1f} %", verdict, each.reason)
-    return table
-
-
-def _own(rows: Sequence[tuple[Run, HourlyPrice]]) -> Table:
-    table = _table(
-        "Your runs; percentages are against the first",
-        *("run", "instance type", "count", "hours", "$ an hour", "cost, $", "less time", "less cost", "price of"),
-    )
-    first, first_price = rows[0]
-    for each, price in rows:
-        cost = each.cost_usd(price.usd)
-        time = training_cost.less_percent(each.hours, first.hours)
-        money = training_cost.less_percent(cost, first.cost_usd(first_price.usd))
-        own = ("", "") if each is first else (f"{time:.1f} %", f"{money:.1f} %")
-        table.add_row(
-            each.name,
-            each.instance_type,
-            str(each.count),
-            f"{each.hours:.3f}",
-            f"{price.usd:.3f}",
-            f"{cost:.2f}",
-            *own,
-            price.source,
-        )
-    return table
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(
-        title=Text(title, "bold"),
-        title_justify="left",
-        caption_justify="left",
-        box=None,
-        pad_edge=False,
-        padding=(0, 2, 0, 0),
-    )
-    for name in columns:
-        table.add_column(name, overflow="fold")
-    return table
-
-
-def _published_json(each: PublishedRun, price: HourlyPrice) -> dict[str, Any]:
+    price = _price_of(name, given)
     return {
         "instanceType": each.instance_type,
-        "seconds": round(each.hours * 3600),
+        "publishedHourlyUsd": each.hourly_usd,
         "iterationsPerSecond": each.iterations_per_second,
         "accuracy": each.accuracy,
-        "publishedHourlyUsd": each.hourly_usd,
+        "seconds": round(each.hours * 3600),
         "publishedUsd": each.published_usd,
-        "computedUsd": round(each.cost_usd(each.hourly_usd), 4),
+        "computedUsd": round(each.cost_usd(each.hourly_usd), 6),
+        "nowInstanceType": name,
         "nowHourlyUsd": round(price.usd, 5),
         "nowUsd": round(each.cost_usd(price.usd), 4),
         "priceSource": price.source,
     }
 
 
-def _claim_json(each: Claim) -> dict[str, Any]:
-    return {
-        "claim": each.subject,
-        "textPercent": each.said_percent,
-        "tablePercent": round(each.found_percent, 1),
-        "follows": each.follows,
-        "reason": each.reason,
-    }
-
-
-def _run_json(each: Run, price: HourlyPrice) -> dict[str, Any]:
+def _own(each: Run, price: HourlyPrice) -> Row:
     return {
         "name": each.name,
         "instanceType": each.instance_type,
@@ -211,3 +129,50 @@ def _run_json(each: Run, price: HourlyPrice) -> dict[str, Any]:
         "usd": round(each.cost_usd(price.usd), 4),
         "priceSource": price.source,
     }
+
+
+def _benchmark_tables(rows: Sequence[Row]) -> tuple[Table, Table]:
+    then = _table(
+        "AWS' benchmark: BERT base on Amazon Polarity, SageMaker's prices of 2023",
+        *("instance type", "$ an hour", "iterations/s", "accuracy", "seconds", "cost, $", "price x time, $"),
+    )
+    now = _table("The same seconds at present prices", "instance type", "$ an hour", "cost, $", "price of")
+    for row in rows:
+        *words, usd, computed = list(row.values())[:7]
+        then.add_row(*map(str, words), f"{usd:.2f}", f"{computed:.2f}")
+        now.add_row(
+            row["nowInstanceType"], f"{row['nowHourlyUsd']:.3f}", f"{row['nowUsd']:.2f}", str(row["priceSource"])
+        )
+    less = less_percent(rows[0]["nowUsd"], rows[1]["nowUsd"])
+    now.caption = f"Trn1 is {abs(less):.1f} % {'cheaper' if less >= 0 else 'dearer'} than P4d."
+    return then, now
+
+
+def _claim_table(rows: Sequence[Row]) -> Table:
+    table = _table("The text's claims about Trn1, and the table", "claim", "text", "table", "", "reason")
+    for row in rows:
+        verdict = Text("follows", "green") if row["follows"] else Text("does not follow", "yellow")
+        table.add_row(row["claim"], f"{row['textPercent']} %", f"{row['tablePercent']} %", verdict, row["reason"])
+    return table
+
+
+def _own_table(rows: Sequence[Row]) -> Table:
+    table = _table(
+        "Your runs; percentages are against the first",
+        *("run", "instance type", "count", "hours", "$ an hour", "cost, $", "less time", "less cost", "price of"),
+    )
+    for row in rows:
+        less = (
+            f"{less_percent(row[key], rows[0][key]):.1f} %" if row is not rows[0] else "" for key in ("hours", "usd")
+        )
+        figures = (f"{row['hours']:.3f}", f"{row['hourlyUsd']:.3f}", f"{row['usd']:.2f}")
+        table.add_row(row["name"], row["instanceType"], str(row["count"]), *figures, *less, row["priceSource"])
+    return table
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title=Text(title, "bold"), title_justify="left")
+    table.caption_justify = "left"
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    return table

@@ -144,7 +144,7 @@ class _Seen:
 
 
 def _local_rank(options: LogOptions) -> int | None:
-    """Return the rank whose lines are shown: rank 0's, if neither a node nor all are asked for."""
+    """Return the rank to show: 0, without a request for a node or for all; None for all ranks."""
     return None if options.everything or options.node is not None else 0
 
 
