@@ -10,13 +10,15 @@ from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure
 from trainium_eks.cli.shared.session import Session
-from trainium_eks.jobs.explain.watched import WatchedJob
-from trainium_eks.jobs.sagemaker.service import LISTED_DAYS, SageMakerJobs, SageMakerTraining
+from trainium_eks.jobs.sagemaker.service import SageMakerJobs, SageMakerTraining
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.pod_text import printable
 
 LOOK_SECONDS = 5.0
 """Seconds between two reads of a job: SageMaker's requests are limited for the whole account."""
+
+LIST_SECONDS = 15.0
+"""Seconds between two lists of jobs in a live view."""
 
 LATE_MS = 30_000
 """Milliseconds by which CloudWatch may show a line after a later one."""
@@ -30,18 +32,29 @@ def of_session(session: Session) -> SageMakerJobs | None:
     return SageMakerJobs(session.outputs.region, where, session.namespace.name)
 
 
-def listed(session: Session, now: datetime, *, everything: bool, recent_seconds: float) -> list[WatchedJob]:
-    """Return the jobs that go on or ended recently, with ``everything`` of 30 days. Where AWS does not answer, a notice
-    says so: the cluster's jobs are shown all the same."""
-    jobs = of_session(session)
-    if jobs is None:
-        return []
-    age = timedelta(days=LISTED_DAYS) if everything else timedelta(seconds=recent_seconds)
-    try:
-        return [*jobs.jobs(now - age)]
-    except ClusterError as error:
-        output.notice(f"SageMaker's jobs are not shown: {error}")
-        return []
+class ListedJobs:
+    """The jobs of SageMaker in a table of all jobs, read again every :data:`LIST_SECONDS`.
+
+    Args:
+        session: of the caller.
+        age: of the listed jobs' end, at most.
+    """
+
+    def __init__(self, session: Session, age: timedelta) -> None:
+        self._jobs, self._age = of_session(session), age
+        self._read = -LIST_SECONDS
+        self._found: list[SageMakerTraining] = []
+
+    def at(self, now: datetime) -> list[SageMakerTraining]:
+        """Return the jobs that go on or ended recently. Where AWS does not answer, a notice says so: the cluster's jobs
+        are shown all the same."""
+        if self._jobs is not None and time.monotonic() - self._read >= LIST_SECONDS:
+            self._read = time.monotonic()
+            try:
+                self._found = self._jobs.jobs(now - self._age)
+            except ClusterError as error:
+                output.notice(f"SageMaker's jobs are not shown: {error}")
+        return self._found
 
 
 def find(session: Session, name: str) -> tuple[SageMakerJobs, SageMakerTraining] | None:
