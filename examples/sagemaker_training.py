@@ -14,7 +14,7 @@ training = SageMakerTraining(
         "region": "us-west-2",
         "vpc_id": network.require_output("vpcId"),
         "subnet_ids": [network.require_output("privateSubnetId")],
-        "kms_key_arn": network.require_output("keyArn"),
+        "kms_key_arn": "arn:aws:kms:us-west-2:111122223333:key/0a1b2c3d-1111-2222-3333-444455556666",
         "bucket": "acme-training-data",
         "prefix": "sagemaker",
     },

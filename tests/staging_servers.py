@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
-import requests
+if TYPE_CHECKING:
+    import requests
 
 
 @contextmanager
@@ -149,15 +150,22 @@ def file_server() -> Iterator[FileServer]:
         yield stub
 
 
+class Seen(list["requests.PreparedRequest"]):
+    """The requests so far, and the number of answers with bytes that are still to be cut in the middle."""
+
+    cuts = 0
+
+
 @contextmanager
-def moto_server() -> Iterator[tuple[str, list[requests.PreparedRequest]]]:
+def moto_server() -> Iterator[tuple[str, Seen]]:
     """S3 as moto has it, over HTTP: the URL and the requests so far. moto's own server would want Flask.
 
     To be used within ``mock_aws``.
     """
+    import requests
     from moto.core.models import botocore_stubber
 
-    seen: list[requests.PreparedRequest] = []
+    seen = Seen()
 
     class Handler(_Handler):
         def do_GET(self) -> None:
@@ -180,7 +188,10 @@ def moto_server() -> Iterator[tuple[str, list[requests.PreparedRequest]]]:
             self.send_header("Content-Length", str(length))
             self.end_headers()
             if self.command != "HEAD":
-                self.wfile.write(data)
+                cut = seen.cuts > 0 and len(data) > 500 and "list-type" not in self.path
+                seen.cuts -= cut
+                self.wfile.write(data[: len(data) // 2] if cut else data)
+                self.close_connection = self.close_connection or cut
 
         def do_HEAD(self) -> None:
             self.do_GET()
@@ -203,6 +214,12 @@ class Hub:
     """Wanted in every request but those of the bytes, when not empty."""
     page: int = 2
     """Entries of one page of the list."""
+    spoiled: frozenset[str] = frozenset()
+    """Paths whose bytes come wrong."""
+    breaks: int = 0
+    """Number of answers with bytes that are cut in the middle."""
+    status: int = 200
+    """Status of every answer of the API."""
     tokens_at_the_bytes: list[str] = field(default_factory=list)
     """Authorization headers that came to where the bytes are, which must not learn any."""
 
@@ -223,29 +240,39 @@ def hub() -> Iterator[Hub]:
             "oid": "f" * 40,
             "size": len(content),
             "lfs": pointer,
-            "xetHash": "0" * 64,
             "path": path,
         }
+
+    def content_of(path: str) -> bytes:
+        return stub.files[path][:-1] + b"?" if path in stub.spoiled else stub.files[path]
+
+    def send(handler: BaseHTTPRequestHandler, content: bytes) -> None:
+        wanted = handler.headers.get("Range", "").removeprefix("bytes=")
+        first, _, last = wanted.partition("-")
+        piece = content[int(first or 0) : int(last) + 1 if last else len(content)]
+        handler.send_response(206 if wanted else 200)
+        if wanted:
+            handler.send_header("Content-Range", f"bytes {first}-{int(first) + len(piece) - 1}/{len(content)}")
+        handler.send_header("Content-Length", str(len(piece)))
+        handler.end_headers()
+        cut, stub.breaks = stub.breaks > 0, max(0, stub.breaks - 1)
+        handler.wfile.write(piece[: len(piece) // 2] if cut else piece)
+        handler.close_connection = handler.close_connection or cut
 
     class Storage(_Handler):
         def do_GET(self) -> None:
             stub.tokens_at_the_bytes.append(self.headers.get("Authorization", ""))
-            content = stub.files[unquote(self.path.lstrip("/"))]
-            wanted = self.headers.get("Range", "").removeprefix("bytes=")
-            first, _, last = wanted.partition("-")
-            start, stop = int(first or 0), int(last) + 1 if last else len(content)
-            self.send_response(206 if wanted else 200)
-            if wanted:
-                self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(content)}")
-            self.send_header("ETag", '"of-the-storage"')
-            self.send_header("Content-Length", str(len(content[start:stop])))
-            self.end_headers()
-            self.wfile.write(content[start:stop])
+            send(self, content_of(unquote(self.path.lstrip("/"))))
 
     class Handler(_Handler):
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
-            if stub.token and self.headers.get("Authorization") != f"Bearer {stub.token}":
+            if stub.status != 200:
+                self._json({"error": "busy"}, stub.status)
+            elif stub.token and self.headers.get("Authorization") != f"Bearer {stub.token}":
                 self._json({"error": "Invalid username or password."}, 401)
             elif parts.path == f"/api/{stub.name}/revision/main":
                 self._json({"id": "org/name", "sha": stub.commit, "siblings": []})
@@ -254,7 +281,8 @@ def hub() -> Iterator[Hub]:
             elif parts.path.startswith(prefix := f"/{stub.name.removeprefix('models/')}/resolve/{stub.commit}/"):
                 self._resolve(unquote(parts.path.removeprefix(prefix)))
             else:
-                self._json({"error": "Repository or revision not found"}, 404)
+                what = "RevisionNotFound" if parts.path.startswith(f"/api/{stub.name}/") else "RepoNotFound"
+                self._json({"error": "not found"}, 404, {"X-Error-Code": what})
 
         def _list(self, start: int) -> None:
             folders = [{"type": "directory", "oid": "0" * 40, "size": 0, "path": "a-directory"}]
@@ -267,24 +295,25 @@ def hub() -> Iterator[Hub]:
             self._json(entries[start:after], 200, link)
 
         def _resolve(self, path: str) -> None:
-            if path in stub.large:
-                self.send_response(302)
-                self.send_header("Location", f"{storage}/{quote(path)}")
-                self.send_header("Content-Length", "0")
-                self.end_headers()
+            known = entry(path)
+            if self.command == "GET" and path not in stub.large:
+                send(self, content_of(path))
                 return
-            content = stub.files[path]
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+            headers = {"X-Repo-Commit": stub.commit, "ETag": f'"{known["oid"]}"'}
+            if path in stub.large:
+                headers |= {"Location": f"{storage}/{quote(path)}", "X-Linked-Size": str(known["size"])}
+                headers |= {"X-Linked-ETag": f'"{known["lfs"]["oid"]}"'}
+            self._answer(302 if path in stub.large else 200, headers, 0 if path in stub.large else known["size"], b"")
 
         def _json(self, data: object, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
             body = json.dumps(data).encode()
+            self._answer(status, headers or {}, len(body), b"" if self.command == "HEAD" else body)
+
+        def _answer(self, status: int, headers: Mapping[str, str], length: int, body: bytes) -> None:
             self.send_response(status)
-            for name, value in (headers or {}).items():
+            for name, value in headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Length", str(length))
             self.end_headers()
             self.wfile.write(body)
 

@@ -1,8 +1,8 @@
-"""Polarity as a SageMaker training job: the script that its estimator names (docs/examples-polarity.md)."""
+"""Text classification as a SageMaker training job; docs/examples-text-classification.md has its estimator."""
 
 import sys
 
-from trainium_workloads.polarity.train import main
+from trainium_workloads.text_classification.train import main
 from trainium_workloads.training.refusal import guarded
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """`trn serve` and `trn predict` on the local cloud, as a team's researcher: pods run here, and really answer."""
 
 import json
-import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tiny_models
 from cluster_snapshots import outputs
 from running_pods import Pods, await_right, cpu_nodes, failures_of, team_objects
 from typer.testing import CliRunner
@@ -16,7 +17,7 @@ from waiting import until
 from trainium_eks.cli.app import app
 from trainium_eks.kube.api import Api, ObjectReference
 from trainium_eks.local.images import images
-from trainium_eks.local.images.images import LocalImage, workloads
+from trainium_eks.local.images.images import LocalImage
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.policies import researchers
 
@@ -35,9 +36,9 @@ Trn = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture(scope="module")
 def torch_image() -> LocalImage:
-    """With all that the example needs."""
+    """With all that the servers need."""
     found = images.find("torch")
-    needed = ("torch", "tokenizers", "safetensors")
+    needed = ("torch", "transformers", "litserve")
     if found is None or not all(any(found.path.glob(f"lib*/python*/site-packages/{name}")) for name in needed):
         pytest.skip("local/torch is not made: trn local images make torch")
     return found
@@ -45,24 +46,19 @@ def torch_image() -> LocalImage:
 
 @pytest.fixture(scope="module")
 def volume(api: Api, paths: Paths, torch_image: LocalImage) -> Iterator[Path]:
-    """The team's volume, as this machine has it, with the output of a training."""
+    """The team's volume, as this machine has it, with models, and one as a training writes it."""
     made = team_objects(TEAM, RULES)
     with cpu_nodes(api, labels={"trainium-eks/pool": "cpu"}):
         for each in made:
             api.create(each)
         await_right(api, f"{TEAM}:researchers", TEAM, "create", "jobs.batch")
         volume = paths.claims / TEAM / "fsx-claim"
-        _train(torch_image, volume / "output" / JOB)
+        subprocess.run([torch_image.programs / "python", tiny_models.__file__, volume / "models"], check=True)
+        (volume / "output" / JOB).mkdir(parents=True)
+        shutil.copytree(volume / "models/positive", volume / "output" / JOB / "model")
         yield volume
         for each in reversed(made):
             api.delete(api.reference(each), propagation="Background")
-
-
-def _train(image: LocalImage, output: Path) -> None:
-    small = ("--size", "tiny", "--length", "32", "--precision", "fp32", "--synthetic", "400", "--steps", "50")
-    command = [image.programs / "python", "-m", "trainium_workloads.polarity.train", *small, "--output", output]
-    environment = {**os.environ, "PYTHONPATH": str(workloads()), "OMP_NUM_THREADS": "1"}
-    subprocess.run(command, env=environment, check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")
@@ -83,33 +79,76 @@ def trn(volume: Path, paths: Paths) -> Iterator[Trn]:
     paths.report.unlink()
 
 
-def test_a_trained_model_answers_over_its_service_and_is_ended(trn: Trn, api: Api) -> None:
+ASK = """
+import http.client, json, socket, sys, time, urllib.parse
+url, body, wanted = urllib.parse.urlsplit(sys.argv[1]), sys.argv[2], sys.argv[3]
+asked, lost, answer, connection = 0, [], "", None
+while wanted not in answer:
+    try:
+        connection = connection or http.client.HTTPConnection(url.hostname, url.port, timeout=120)
+        connection.request("POST", url.path, body, {"Content-Type": "application/json"})
+        got = connection.getresponse()
+        answer, asked = got.read().decode(), asked + 1
+        if got.status != 200:
+            lost.append(answer)
+        if got.will_close:
+            connection = None
+        if asked == 1:
+            print("begun", flush=True)
+    except socket.gaierror:  # a pod that does not answer its probe in time has no name for a while
+        connection = None
+        time.sleep(0.1)
+    except (OSError, http.client.HTTPException) as error:
+        connection = lost.append(repr(error))
+print(json.dumps({"asked": asked, "lost": lost, "answer": json.loads(answer)}))
+"""
+"""Asks one request after the other, on connections that it keeps, until an answer has a text in it."""
+
+
+def asking(api: Api, url: str, body: dict[str, Any], wanted: str) -> str:
+    """A pod of the team that was answered, and asks on until an answer has what is wanted; its name."""
+    pod = Pods(api, TEAM).make(command=["python3", "-c", ASK, url, json.dumps(body), wanted])
+    Pods(api, TEAM).said(pod, "begun")
+    return pod
+
+
+def told(api: Api, pod: str) -> dict[str, Any]:
+    """What the pod has to say at its end."""
+    Pods(api, TEAM).ended(pod)
+    found: dict[str, Any] = json.loads(Pods(api, TEAM).log(pod).splitlines()[-1])
+    return found
+
+
+def test_a_classifier_answers_and_gives_way_to_another_without_a_lost_request(trn: Trn, api: Api) -> None:
     code, out, err = trn("serve", JOB, "--json")
     assert code == 0, err
     served: dict[str, Any] = json.loads(out)
     assert (served["name"], served["state"]) == (SERVICE, "ready")
-    # A pod that does not answer its probe in time has no name for a while.
-    ask = (
-        "import json, time, urllib.request as web\n"
-        f"body = json.dumps({{'texts': [{GOOD!r}, {BAD!r}]}}).encode()\n"
-        "opener = web.build_opener(web.ProxyHandler({}))\n"
-        "for _ in range(1000):\n"
-        f"  try: answer = json.load(opener.open({served['url']!r}, body)); break\n"
-        "  except OSError: time.sleep(0.1)\n"
-        "print([each['label'] for each in answer['predictions']])"
-    )
-    pods = Pods(api, TEAM)
-    asking = pods.make(command=["python3", "-c", ask])
-    pods.ended(asking)
-    assert pods.log(asking).strip() == "['positive', 'negative']"
+    clients = [asking(api, f"{served['url']}/predict", {"texts": [GOOD, BAD]}, "negative") for _ in range(2)]
     # The same again is there already.
     assert trn("serve", JOB)[0] == 0
+    assert trn("serve", "models/negative", "--name", SERVICE)[0] == 0
+    for each in clients:
+        found = told(api, each)
+        assert [each["label"] for each in found["answer"]["predictions"]] == ["negative", "negative"]
+        assert found["lost"] == []
+        assert found["asked"] > 10
     code, out, err = trn("serve", "--stop", SERVICE)
     assert (code, out) == (0, f"{SERVICE} is ended\n"), err
     for kind, api_version in (("Deployment", "apps/v1"), ("Service", "v1")):
         reference = ObjectReference(api_version, kind, TEAM, SERVICE)
         until(lambda reference=reference: api.get(reference) is None, f"the {kind} goes")
     assert "there is none" in trn("serve", "--stop", SERVICE)[2]
+
+
+def test_a_model_that_generates_text_answers_a_chat(trn: Trn, api: Api) -> None:
+    code, out, err = trn("serve", "/data/models/generator", "--json")
+    assert code == 0, err
+    question = {"model": "serve-generator", "messages": [{"role": "user", "content": "a lamp"}], "max_tokens": 4}
+    found = told(api, asking(api, f"{json.loads(out)['url']}/v1/chat/completions", question, "choices"))
+    assert found["answer"]["choices"][0]["message"]["role"] == "assistant"
+    assert found["answer"]["usage"]["completion_tokens"] <= 4
+    assert trn("serve", "--stop", "serve-generator")[0] == 0
 
 
 def test_a_file_is_predicted_by_a_job(trn: Trn, volume: Path, api: Api) -> None:
@@ -119,7 +158,7 @@ def test_a_file_is_predicted_by_a_job(trn: Trn, volume: Path, api: Api) -> None:
     assert (code, out) == (0, "/data/predicted/reviews.csv: 2 predictions\n"), err
     header, *rows = (volume / "predicted/reviews.csv").read_text().splitlines()
     assert header == "row,label,score"
-    assert [row.split(",")[1] for row in rows] == ["positive", "negative"]
+    assert [row.split(",")[1] for row in rows] == ["positive", "positive"]
     # What another try would not mend ends the Job at once, with the reason.
     code, _, err = trn("predict", JOB, "in/reviews.jsonl", "--to", "predicted/reviews.csv")
     assert code == 1
@@ -137,8 +176,8 @@ def test_a_model_that_is_not_there_is_known_before_anything_is_made(trn: Trn, ap
 
 def test_a_model_that_cannot_be_read_says_why_and_is_not_waited_for(trn: Trn, volume: Path) -> None:
     (volume / "models/other").mkdir(parents=True, exist_ok=True)
-    (volume / "models/other/config.json").write_text('{"model_type": "llama"}')
+    (volume / "models/other/config.json").write_text('{"architectures": ["BertForPreTraining"]}')
     code, _, err = trn("serve", "/data/models/other")
     assert code == 1
-    assert "is of a model of the type llama, not bert" in err
+    assert "/data/models/other holds BertForPreTraining" in err
     assert trn("serve", "--stop", "serve-other")[0] == 0

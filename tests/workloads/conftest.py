@@ -10,6 +10,8 @@ import pytest
 os.environ["OMP_NUM_THREADS"] = "1"
 # torch-xla asks for a device when it is imported.
 os.environ.setdefault("PJRT_DEVICE", "CPU")
+# Otherwise transformers' accelerate imports it in every rank.
+os.environ.setdefault("USE_TORCH_XLA", "0")
 
 if find_spec("torch") is None:
     # In the library's own environment, where `pytest tests` comes by here.

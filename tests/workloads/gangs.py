@@ -26,7 +26,11 @@ import pytest
 
 WORKLOADS = Path(__file__).resolve().parents[2] / "workloads"
 
-# What the trainings import of PyTorch; torch._dynamo by the first optimizer. None of it starts a thread (pyarrow does).
+# As the trainings have it; read when transformers is imported.
+os.environ["USE_TORCH_XLA"] = "0"
+
+# What the trainings import; torch._dynamo by the first optimizer. None of it starts a thread (pyarrow does, so not
+# datasets).
 _PRELOADED = (
     "torch",
     "torch._dynamo",
@@ -35,6 +39,14 @@ _PRELOADED = (
     "torch.distributed.tensor.parallel",
     "torch.utils.data",
     "torch.utils.tensorboard",
+    "transformers.models.bert.modeling_bert",
+    "transformers.distributed",
+    "transformers.generation",
+    "transformers.masking_utils",
+    "transformers.models.auto.modeling_auto",
+    "transformers.models.qwen3.modeling_qwen3",
+    "transformers.trainer",
+    "peft",
 )
 _LOOK_SECONDS = 0.005
 _BY_THEMSELVES_SECONDS = 60.0

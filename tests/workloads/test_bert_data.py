@@ -91,7 +91,9 @@ def test_shards_are_read_once_an_epoch_and_ahead(
     read: list[Path] = []
     content = wikicorpus._content
     monkeypatch.setattr(wikicorpus, "_TOGETHER", together)
-    monkeypatch.setattr(wikicorpus, "_content", lambda path: (read.append(path), content(path))[1])
+    monkeypatch.setattr(
+        wikicorpus, "_content", lambda path, vocabulary: (read.append(path), content(path, vocabulary))[1]
+    )
     corpus._read.clear()
     at_once: list[int] = []
     for epoch in range(3):
@@ -104,7 +106,7 @@ def test_shards_are_read_once_an_epoch_and_ahead(
     assert 3 <= len(read) <= 3 * 3 + len(corpus._next.shards)
 
 
-def test_no_more_hidden_words_are_taken_than_asked_for(directory: Path) -> None:
+def test_no_more_masked_words_are_taken_than_asked_for(directory: Path) -> None:
     batch = _open(directory, predictions=3).__getitems__([Position(0, 0)])
     assert batch["positions"].shape == batch["answers"].shape == (1, 3)
 
@@ -195,7 +197,7 @@ def _garbled(path: Path) -> None:
         (lambda path: path.write_text("not HDF5"), r"_0\.hdf5: cannot be read"),
         (_with("input_ids", data=np.zeros((30, 32))), r"input_ids is float64\[30, 32\], not integers \[examples, seq"),
         (_with("input_ids", data=np.zeros(30, "i4")), r"input_ids is int32\[30\], not integers \[examples, sequence\]"),
-        (_with("input_ids", data=np.zeros((30, 16), "i4")), r"input_mask has 32 columns where others have 16"),
+        (_with("input_ids", data=np.zeros((30, 16), "i4")), r"its columns have 16 and 32 sequence"),
         (_with("segment_ids", data=np.zeros((29, 32), "i1")), r"its columns have 29 and 30 examples"),
         (_with("input_ids", data=np.full((30, 32), 160)), r"input_ids has 160 to 160, where 0 to 159 is allowed"),
         (_with("masked_lm_positions", data=np.full((30, 5), 32)), r"masked_lm_positions has 32 to 32, where 0 to 31"),
@@ -215,7 +217,7 @@ def test_all_that_is_wrong_is_said_at_once(directory: Path) -> None:
         _open(directory, predictions=6)
     assert str(refused.value).count("wiki_training_") >= 3
     assert "64 tokens, not 32 (--seq-len)" in str(refused.value)
-    assert "5 hidden words, not 6: give --max-pred-len 5" in str(refused.value)
+    assert "5 masked words, not 6: give --max-pred-len 5" in str(refused.value)
     with pytest.raises(Refusal, match=r"has 32 tokens, not 128|have 32 tokens, not 128 \(--seq-len\)"):
         _open(directory, sequence=128)
 

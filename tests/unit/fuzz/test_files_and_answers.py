@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trainium_workloads.graph_cache import Cache
 from trainium_workloads.lease import Lease
-from trainium_workloads.stage import destination, hugging_face, listing
+from trainium_workloads.stage import destination, web
 from trainium_workloads.stage.files import StageError
 from typer.testing import CliRunner
 
@@ -90,7 +90,6 @@ PRICE = {
 }
 ALERT = {"labels": {"alertname": "A", "severity": "critical"}, "state": "firing", "activeAt": "2026-11-22T05:33:00Z"}
 MARK = {"files": {"a": {"bytes": 1, "sha256": "0"}}, "compilations": [{"options": {}, "command": [], "time": ""}]}
-HUB = [{"path": "a/b", "type": "file", "size": 3, "oid": "0", "lfs": {"oid": "1", "size": 3}}]
 
 
 def _connect(file: Path) -> object:
@@ -140,8 +139,9 @@ def _staged(file: Path) -> object:
     place = file.parent / "staged"
     place.mkdir(exist_ok=True)
     (place / destination.MARKER).write_bytes(file.read_bytes())
-    list(destination._lines(file))
-    return destination.read_marker(place)
+    (place / destination.MANIFEST).write_bytes(file.read_bytes())
+    request = {"source": "s3://a/b", "list": False, "extract": False, "include": [], "exclude": []}
+    return destination.Destination(place, request).complete(replace=False)
 
 
 def _edit(file: Path) -> object:
@@ -181,7 +181,7 @@ FILES: Mapping[str, tuple[Any, Callable[[Path], object]]] = {
     "state of a pod": ({"containers": {"c": {"state": "running", "pid": 1}}}, pod_files.read),
     "compile cache": (MARK, _cache),
     "lease": ({"who": "w", "job": "j"}, _lease),
-    "staged data": ({"schemaVersion": 1, "path": "a", "size": 1, "bytes": 1}, _staged),
+    "staged data": ({"schemaVersion": 1, "path": "a", "size": 1, "sha256": "0", "checksum": ""}, _staged),
 }
 
 ANSWERS: Mapping[str, tuple[Any, Callable[[Any], object]]] = {
@@ -200,10 +200,9 @@ ANSWERS: Mapping[str, tuple[Any, Callable[[Any], object]]] = {
         {"checks": [{"id": "a", "outcome": "fail"}]},
         lambda document: _or_value_error(lambda: preflight.parse(document)),
     ),
-    "Hugging Face": (HUB, lambda entries: list(_hub(entries).files("c", ""))),
     "list of files": (
         [{"url": "https://a/b", "path": "b", "sha256": "0" * 64, "size": 1}],
-        lambda document: list(listing._json_entries("source", as_text(document))),
+        lambda document: list(web.entries("https://a/list", as_text(document))),
     ),
 }
 
@@ -227,12 +226,6 @@ def _or_value_error(read: Callable[[], object]) -> object:
 def _price(text: str) -> object:
     account = types.SimpleNamespace(partition="aws", region="us-west-2", call=lambda *_, **__: {"PriceList": [text]})
     return price_list.on_demand(account, "trn1.32xlarge")  # type: ignore[arg-type]
-
-
-def _hub(entries: Any) -> Any:
-    repository = hugging_face._Repository("hf:a/b", "models/", "a/b", None, {})  # type: ignore[arg-type]
-    repository._ask = lambda *_: (entries, "")  # type: ignore[method-assign]
-    return repository
 
 
 @pytest.mark.parametrize("name", FILES)

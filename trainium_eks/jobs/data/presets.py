@@ -48,13 +48,13 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         "amazon-polarity": Preset(
             "hf://datasets/fancyzhx/amazon_polarity/amazon_polarity",
             "amazon-polarity",
-            "Amazon reviews, good or bad, for the example polarity",
+            "Amazon reviews, good or bad, for the example text-classification",
             include=("*.parquet",),
         ),
         "bert-base-uncased": Preset(
             "hf://google-bert/bert-base-uncased",
             "models/bert-base-uncased",
-            "BERT-base and its vocabulary, which the example polarity begins with",
+            "BERT-base and its vocabulary, which the example text-classification begins with",
             include=("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt"),
             size="0.4 GB",
         ),

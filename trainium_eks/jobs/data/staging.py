@@ -1,7 +1,7 @@
 """Staging as Kubernetes objects: the Job that copies a data set to a team's volume, and the code that it runs.
 
-The code travels in a ConfigMap and runs in a plain Python image, so that data can be staged before any image of one's
-own is pushed.
+The code travels in a ConfigMap, and installs its packages where its image has none of them, so that data can be staged
+before any image of one's own is pushed.
 """
 
 import hashlib
@@ -36,9 +36,9 @@ CPU_POOL = "cpu"
 DATA = "/data"
 """Mount path of the claim."""
 CODE = "/code"
+SCRATCH = "/scratch"
+"""Mount path of a directory that ends with the pod, for packages and for the libraries' own files."""
 CONTAINER = "stage"
-LOCAL_IMAGE = "local/python"
-"""On the local cloud: its pods run on this machine."""
 
 RETRIES = 20
 """Pods that may fail for a passing reason. Each continues where the last one stopped, after a longer pause."""
@@ -49,8 +49,10 @@ FOR_GOOD = (1, 2)
 
 _SCHEMES = ("s3", "https", "http", "hf", "file")
 _REQUESTS = {"cpu": "1", "memory": "1Gi"}
-_LIMITS = {"memory": "2Gi"}
-"""The copier holds a mebibyte for each of its workers, and the list of files: a million of them are half a gibibyte."""
+_LIMITS = {"memory": "4Gi"}
+"""boto3's pieces on their way, the Hub's chunks, and the list of files: a million of them are a gibibyte."""
+_SCRATCH_SIZE = "2Gi"
+"""Twelve times the installed packages."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class StageRequest:
     token_secret: str = ""
     """Secret with the Hub's token, ``NAME`` or ``NAME:KEY``."""
     image: str = ""
-    """Image in place of the plain Python image."""
+    """Image with boto3 and huggingface_hub, or with pip; empty for the public Python image."""
 
     @property
     def arguments(self) -> list[str]:
@@ -139,7 +141,7 @@ def _file_problems(path: Path, source: str) -> list[Problem]:
     directories in the place of some."""
     if not path.exists():
         return [Problem("SOURCE", "there is no such file or directory on this machine", "give its path", value=source)]
-    for hidden in (DATA, CODE, "/dev", "/proc", "/sys"):
+    for hidden in (DATA, CODE, SCRATCH, "/dev", "/proc", "/sys"):
         if path.is_relative_to(hidden):
             reason = f"it is below {hidden}, in whose place a pod has something else"
             return [Problem("SOURCE", reason, "copy it to another directory of this machine first", value=source)]
@@ -172,7 +174,6 @@ def objects(
     *,
     region: str,
     code: Mapping[str, str],
-    is_local: bool,
 ) -> tuple[Json, Json]:
     """Return the ConfigMap with the code, and the Job.
 
@@ -182,7 +183,6 @@ def objects(
         name: of both.
         region: of the stack.
         code: of :func:`code_files`.
-        is_local: whether it runs on the local cloud.
     """
     keys = {path: path.replace("/", "__") for path in code}
     labels = {KIND_LABEL: KIND, "app.kubernetes.io/managed-by": "trn", "app.kubernetes.io/name": name}
@@ -205,8 +205,8 @@ def objects(
             "name": "code",
             "configMap": {"name": name, "items": [{"key": key, "path": path} for path, key in keys.items()]},
         },
+        {"name": "scratch", "emptyDir": {"sizeLimit": _SCRATCH_SIZE}},
     ]
-    image = request.image or (LOCAL_IMAGE if is_local else IMAGES["python"])
     spec = {
         "restartPolicy": "Never",
         "serviceAccountName": namespace.service_account,
@@ -215,7 +215,7 @@ def objects(
         "nodeSelector": {POOL_LABEL: CPU_POOL},
         "terminationGracePeriodSeconds": 10,
         "securityContext": pod_security(namespace),
-        "containers": [_container(request, image, region)],
+        "containers": [_container(request, region)],
         "volumes": volumes,
     }
     pod_metadata: Json = {"labels": labels}
@@ -248,8 +248,18 @@ def _job(metadata: Json, pod_metadata: Json, spec: Json) -> Json:
     }
 
 
-def _container(request: StageRequest, image: str, region: str) -> Json:
-    env = {"PYTHONPATH": CODE, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", "AWS_REGION": region}
+def _container(request: StageRequest, region: str) -> Json:
+    env = {
+        "PYTHONPATH": CODE,
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HOME": SCRATCH,
+        "TMPDIR": SCRATCH,
+        "TRN_STAGE_PACKAGES": f"{SCRATCH}/packages",
+        "AWS_REGION": region,
+        # The node's role is none of the team's.
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
     if request.endpoint:
         env["HF_ENDPOINT" if request.source.startswith("hf:") else "AWS_ENDPOINT_URL_S3"] = request.endpoint
     variables: list[Json] = [{"name": name, "value": value} for name, value in env.items()]
@@ -257,7 +267,7 @@ def _container(request: StageRequest, image: str, region: str) -> Json:
         variables.append(token_variable(request.token_secret))
     return {
         "name": CONTAINER,
-        "image": image,
+        "image": request.image or IMAGES["python"],
         "command": ["python3", "-m", "trainium_workloads.stage"],
         "args": request.arguments,
         "env": variables,
@@ -271,6 +281,7 @@ def _container(request: StageRequest, image: str, region: str) -> Json:
         "volumeMounts": [
             {"name": "data", "mountPath": DATA},
             {"name": "code", "mountPath": CODE, "readOnly": True},
+            {"name": "scratch", "mountPath": SCRATCH},
         ],
     }
 
@@ -288,11 +299,11 @@ def pod_security(namespace: NamespaceOutput) -> Json:
 
 
 def code_files(workloads: Path) -> dict[str, str]:
-    """Return the copier's modules: path below the directory on ``PYTHONPATH`` to text.
+    """Return the copier's modules and requirements: path below the directory on ``PYTHONPATH`` to text.
 
     Args:
         workloads: the directory that ``trainium_workloads`` is in.
     """
     package = workloads / "trainium_workloads"
-    files = [package / "__init__.py", *sorted((package / "stage").glob("*.py"))]
+    files = [package / "__init__.py", *sorted((package / "stage").glob("*.py")), package / "stage" / "requirements.txt"]
     return {file.relative_to(workloads).as_posix(): file.read_text(encoding="utf-8") for file in files}

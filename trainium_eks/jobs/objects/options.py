@@ -64,7 +64,7 @@ class TrainOptions:
         str,
         Option(
             "--example",
-            about="A training that comes with trn: gradient-sum, bert, finetune, polarity.",
+            about="A training that comes with trn: gradient-sum, bert, finetune, text-classification.",
             panel=_WHAT,
             metavar="NAME",
         ),

@@ -1,8 +1,8 @@
 """A trained model in use, as Kubernetes objects: a Deployment with a Service that answers, or a Job for a file.
 
-The pods run ``trainium_workloads.serving`` from a training image, as the team's user, and read the model on the team's
-volume. On nodes with accelerators they go through the team's queue like all that asks for devices: Volcano schedules
-them, one pod at a time.
+The pods run ``trainium_workloads.serving`` from a training image, or vLLM from vLLM's image. They read the model on the
+team's volume, as the team's user. On nodes with accelerators they go through the team's queue like all that asks for
+devices: Volcano schedules them, one pod at a time.
 """
 
 import hashlib
@@ -16,6 +16,7 @@ from trainium_eks.jobs.data.staging import CPU_POOL, pod_security
 from trainium_eks.jobs.objects.identity import KIND_LABEL
 from trainium_eks.jobs.objects.job import DATA, REFUSED, backend_of
 from trainium_eks.jobs.objects.options import Backend
+from trainium_eks.jobs.serve.engines import Engine
 from trainium_eks.kube.cluster import GROUP_LABEL
 from trainium_eks.model.catalogue.instances import InstanceType
 from trainium_eks.model.config.node_groups import POOL_LABEL
@@ -35,7 +36,7 @@ PORT = 8080
 """Port of the Service and of its pods: the local cloud leads names of services straight to pods."""
 CONTAINER = "model"
 MODEL = "model"
-"""Directory of the trained model, below a job's output (``trainium_workloads.polarity.saved``)."""
+"""Directory of the trained model, below a job's output."""
 GRAPHS = f"{DATA}/compile-cache/serving"
 """Directory of the graphs traced for a model, for its next pod."""
 
@@ -44,16 +45,23 @@ RETRIES = 6
 KEPT_SECONDS = 7 * 24 * 3600
 """Time that a finished batch is kept to be looked at."""
 GRACE_SECONDS = 60
+"""Time to answer the last requests: LitServe's uvicorn takes 30 s for them, after :data:`LINGER_SECONDS`."""
+LINGER_SECONDS = 5
+"""Time of service after a pod's end was decided: requests come until all nodes know of it."""
+_HEALTH = "/health"
+"""Path that all three engines have."""
 _PROBE_SECONDS = 5
 _CPU_START_SECONDS, _DEVICE_START_SECONDS = 600, 3600
 """Time that the first answer may take: reading the image and the model, and on Neuron compiling each shape."""
 
 _REQUESTS = {"cpu": "2", "memory": "2Gi"}
-_LIMITS = {"memory": "4Gi"}
-"""BERT-base is 0.4 GB in FP32, PyTorch as much again; BERT-large three times the first."""
+_LIMITS = {"memory": "8Gi"}
+"""BERT-base is 0.4 GB in FP32, PyTorch as much again; a generator of 1.5 billion parameters is 3 GB in BF16."""
 _DEVICE_REQUESTS = {"cpu": "2", "memory": "8Gi"}
 _DEVICE_LIMITS = {"memory": "12Gi"}
 """neuronx-cc takes some GB; an inf2.xlarge has 4 vCPUs and 16 GiB."""
+_VLLM_GIB = 32
+"""Limit of a device's share: vLLM reads the weights through the CPU's memory."""
 _LOCAL_REQUESTS = {"cpu": "500m", "memory": "512Mi"}
 _LOCAL_LIMITS = {"memory": "3Gi"}
 _THREADS, _LOCAL_THREADS = 2, 1
@@ -113,16 +121,17 @@ class Served:
     place: ServingNodes
     queue: str
     replicas: int = 1
+    engine: Engine = "auto"
 
     @property
     def digest(self) -> str:
         """Return the digest of all fields that decide the pods."""
-        deciding = [self.model, self.image, _described(self.place), self.queue]
+        deciding = [self.model, self.image, _described(self.place), self.queue, self.engine]
         return hashlib.sha256(json.dumps(deciding).encode()).hexdigest()[:16]
 
     def url(self, namespace: str) -> str:
         """Return the URL in the cluster."""
-        return f"http://{self.name}.{namespace}.svc:{PORT}/predict"
+        return f"http://{self.name}.{namespace}.svc:{PORT}"
 
 
 @dataclass(frozen=True)
@@ -166,11 +175,19 @@ def objects(served: Served, namespace: NamespaceOutput) -> tuple[Json, Json]:
     annotations = {MODEL_ANNOTATION: served.model, REQUEST_ANNOTATION: served.digest}
     on_devices = served.place.devices > 0
     container = _container(served.place, served.image)
-    container["command"] = ["python3", "-m", "trainium_workloads.serving.server"]
-    container["args"] = [f"{DATA}/{served.model}", *_device_arguments(served.place), "--port", str(PORT)]
+    container |= _vllm(served, container) if served.engine == "vllm" else _server(served)
     container["ports"] = [{"name": "http", "containerPort": PORT}]
     container |= _probes(_DEVICE_START_SECONDS if on_devices else _CPU_START_SECONDS)
+    # The server goes on for a while, and ours tell clients to open another connection; then SIGTERM ends it with the
+    # requests that it has.
+    linger = {"sleep": {"seconds": LINGER_SECONDS}}
+    container["lifecycle"] = {
+        "preStop": linger if served.engine == "vllm" else {"httpGet": {"path": "/drain", "port": PORT}}
+    }
     spec = _pod_spec(served.place, namespace, container, restart="Always", read_only=not on_devices)
+    if served.engine == "vllm":
+        # Its processes, one a device, share tensors there; a container's own has 64 MiB.
+        spec["volumes"].append({"name": "shared", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}})
     spec["topologySpreadConstraints"] = [
         {
             "maxSkew": 1,
@@ -209,6 +226,37 @@ def objects(served: Served, namespace: NamespaceOutput) -> tuple[Json, Json]:
         },
     }
     return deployment, service
+
+
+def _server(served: Served) -> Json:
+    """Return the command of our server, with its arguments."""
+    words = ["--name", served.name, "--port", str(PORT), "--linger", str(LINGER_SECONDS)]
+    if served.engine != "auto":
+        words += ["--engine", served.engine]
+    if served.place.backend == "xla":
+        words += ["--copies", str(served.place.copies)]
+    return {
+        "command": ["python3", "-m", "trainium_workloads.serving.server"],
+        "args": [f"{DATA}/{served.model}", *_device_arguments(served.place), *words],
+    }
+
+
+def _vllm(served: Served, container: Json) -> Json:
+    """Return the fields of vLLM's container that differ from the other containers'."""
+    devices = served.place.devices
+    words = ["--served-model-name", served.name, "--port", str(PORT)]
+    if devices > 1:
+        words += ["--tensor-parallel-size", str(devices)]
+    resources = container["resources"]
+    limits = {**resources["limits"], "memory": f"{_VLLM_GIB * max(devices, 1)}Gi"}
+    mounts = [*container["volumeMounts"], {"name": "shared", "mountPath": "/dev/shm"}]
+    return {
+        "command": ["vllm", "serve"],
+        "args": [f"{DATA}/{served.model}", *words],
+        "env": [*container["env"], *({"name": each, "value": "1"} for each in ("HF_HUB_OFFLINE", "DO_NOT_TRACK"))],
+        "resources": {**resources, "limits": limits},
+        "volumeMounts": mounts,
+    }
 
 
 def job(batch: Batch, namespace: NamespaceOutput) -> Json:
@@ -269,7 +317,7 @@ def _device_arguments(where: ServingNodes) -> list[str]:
     if where.backend == "cpu":
         words += ["--threads", str(threads)]
     if where.backend == "xla":
-        words += ["--copies", str(where.copies), "--graphs", GRAPHS]
+        words += ["--graphs", GRAPHS]
     return words
 
 
@@ -281,6 +329,8 @@ def _container(where: ServingNodes, image: str) -> Json:
         "LOGNAME": "serving",
         "OMP_NUM_THREADS": str(_LOCAL_THREADS if where.is_local else _THREADS),
         "TOKENIZERS_PARALLELISM": "false",
+        # transformers would import it, which takes a third of the start: neither server computes with it.
+        "USE_TORCH_XLA": "0",
     }
     if where.backend == "neuron":
         env["TORCH_NEURONX_NEFF_CACHE_DIR"] = GRAPHS
@@ -303,18 +353,18 @@ def _container(where: ServingNodes, image: str) -> Json:
 
 
 def _probes(start_seconds: int) -> Json:
-    """Return probes of readiness, when the model has answered, and of liveness only after that: a compiler may keep the
-    process from answering for minutes."""
-    ready = {"httpGet": {"path": "/ready", "port": PORT}, "periodSeconds": _PROBE_SECONDS, "timeoutSeconds": 3}
+    """Return probes of one path, which is there once the model has answered: our servers listen after a first answer,
+    and vLLM after it has computed with the model to measure its memory."""
+    asked = {"httpGet": {"path": _HEALTH, "port": PORT}}
     return {
-        "startupProbe": {**ready, "failureThreshold": start_seconds // _PROBE_SECONDS},
-        "readinessProbe": {**ready, "failureThreshold": 2},
-        "livenessProbe": {
-            "httpGet": {"path": "/healthz", "port": PORT},
-            "periodSeconds": 10,
-            "timeoutSeconds": 5,
-            "failureThreshold": 6,
+        "startupProbe": {
+            **asked,
+            "periodSeconds": _PROBE_SECONDS,
+            "timeoutSeconds": 3,
+            "failureThreshold": start_seconds // _PROBE_SECONDS,
         },
+        "readinessProbe": {**asked, "periodSeconds": _PROBE_SECONDS, "timeoutSeconds": 3, "failureThreshold": 2},
+        "livenessProbe": {**asked, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 6},
     }
 
 

@@ -4,6 +4,7 @@ import posixpath
 import re
 
 from trainium_eks.jobs.objects.job import DATA
+from trainium_eks.jobs.serve.engines import Engine
 from trainium_eks.jobs.serve.serving import MODEL, ServingNodes
 from trainium_eks.model.catalogue.instances import InstanceType
 from trainium_eks.model.outputs import NamespaceOutput
@@ -96,6 +97,36 @@ def _device_problems(where: ServingNodes, instance: InstanceType | None, devices
         reason = f"a node of {where.group.name if where.group else ''} has {instance.accelerators}"
         return [Problem("--devices", reason, value=devices, good=min(max(devices, 1), instance.accelerators))]
     return []
+
+
+def engine_problems(engine: Engine, where: ServingNodes, *, has_image: bool) -> list[Problem]:
+    """Return the problems of an engine on its nodes.
+
+    Args:
+        engine: as requested.
+        where: the pods run.
+        has_image: whether the request names an image.
+    """
+    backend = where.backend
+    reason, fix = "", ""
+    if engine == "vllm":
+        if where.is_local:
+            reason, fix = "the local cloud has no vLLM", "give --engine transformers, which has the same API"
+        elif backend == "xla":
+            reason = "there is no vLLM for Inferentia2 and Trn1"
+            fix = "give a --group of GPUs, of Trn2 or later, or --engine transformers on the CPU pool"
+        elif backend == "neuron" and not has_image:
+            reason, fix = (
+                "no public image has vLLM for Neuron",
+                "build one from AWS' vLLM image and name it with --image",
+            )
+        elif backend == "cpu" and not has_image:
+            reason = "vLLM's public image needs GPUs"
+            fix = "give a --group of GPUs, --engine transformers, or an --image with vLLM for CPUs"
+    elif engine == "transformers" and backend in ("xla", "neuron"):
+        reason = "transformers serve computes on CPUs and GPUs"
+        fix = "leave --group out, or give --engine vllm (Trn2 and later)"
+    return [Problem("--engine", reason, fix, value=engine)] if reason else []
 
 
 def model_of(model: str, output: str) -> str:

@@ -41,8 +41,8 @@ EXAMPLES: Mapping[str, Example] = MappingProxyType(
             ),
             Example(
                 "finetune",
-                f"{PACKAGE}.decoder.finetune",
-                "Llama 2 and Qwen3, fully sharded",
+                f"{PACKAGE}.finetune.train",
+                "any causal language model of transformers, fully sharded",
                 state_gigabytes=98.0,
                 # It begins with random weights there, not with published ones, which want a hundredth of the rate.
                 local_arguments=(
@@ -51,9 +51,9 @@ EXAMPLES: Mapping[str, Example] = MappingProxyType(
                 ),
             ),
             Example(
-                "polarity",
-                f"{PACKAGE}.polarity.train",
-                "reviews told apart by BERT",
+                "text-classification",
+                f"{PACKAGE}.text_classification.train",
+                "reviews told apart by a published encoder",
                 state_gigabytes=1.3,
                 local_arguments=("--size", "tiny", *_SMALL),
             ),

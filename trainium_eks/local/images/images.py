@@ -25,6 +25,7 @@ from filelock import FileLock
 from trainium_eks.fetched import cache
 from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.images.installing import Progress, Recipe, adds_to, environment, install, take_over, unwritable
+from trainium_eks.local.images.installing import workloads as workloads
 from trainium_eks.model.catalogue.versions import IMAGES
 from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
 
@@ -115,7 +116,7 @@ def how_to_make(reference: str) -> str:
     name, _, tag = reference.removeprefix(PREFIX).partition(":")
     if tag and find(name) is not None:
         return f"an image with another tag is here: use {PREFIX}{name}"
-    known = "" if name == "torch" else " --requirements FILE"
+    known = "" if name in ("torch", "stage") else " --requirements FILE"
     return f"make it with `trn local images make {name}{known}`"
 
 
@@ -198,13 +199,6 @@ def digest(requirements: str) -> str:
     """Return the tag of an image made from these requirements by this interpreter."""
     interpreter = f"{sys.implementation.cache_tag} {platform.python_version()} {platform.machine()} {sys.base_prefix}"
     return hashlib.sha256(f"{interpreter}\n{requirements}".encode()).hexdigest()[:_DIGEST_LENGTH]
-
-
-def workloads() -> Path:
-    """Return the directory from which ``trainium_workloads`` is imported: in the wheel or in the repository."""
-    package = Path(__file__).resolve().parents[2]
-    inside = package / "workloads"
-    return inside if inside.is_dir() else package.parent / "workloads"
 
 
 def _home() -> Path:

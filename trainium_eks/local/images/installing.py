@@ -44,14 +44,17 @@ class Recipe:
 
 
 def known_recipe(name: str) -> Recipe:
-    """Return the recipe of an image that comes with the library: ``torch``.
+    """Return the recipe of an image that comes with the library: ``torch``, or ``stage`` for copies of data.
 
     Raises:
         ClusterError: the library has no recipe of that name.
     """
+    if name == "stage":
+        file = workloads() / "trainium_workloads" / "stage" / "requirements.txt"
+        return Recipe(name, file.read_text(encoding="utf-8"), size="20 MB to download and 70 MB on disk, half a minute")
     if name != "torch":
         raise LocalCloudError(
-            f"no requirements come with the library for {name!r}, only for torch: "
+            f"no requirements come with the library for {name!r}, only for torch and stage: "
             f"give a file, `trn local images make {name} --requirements FILE`"
         )
     requirements = _TORCH_REQUIREMENTS.read_text(encoding="utf-8")
@@ -60,6 +63,13 @@ def known_recipe(name: str) -> Recipe:
     from_pypi = "; where that is not reachable, 4.3 GB from PyPI (the CUDA build) and 7.2 GB" if is_cuda_build else ""
     size = f"about 400 MB to download and 1.6 GB on disk, two minutes{from_pypi}"
     return Recipe(name, requirements, torch, TORCH_INDEX, size)
+
+
+def workloads() -> Path:
+    """Return the directory from which ``trainium_workloads`` is imported: in the wheel or in the repository."""
+    package = Path(__file__).resolve().parents[2]
+    inside = package / "workloads"
+    return inside if inside.is_dir() else package.parent / "workloads"
 
 
 def environment(place: Path) -> None:

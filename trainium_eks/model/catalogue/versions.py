@@ -166,6 +166,8 @@ IMAGES: Mapping[str, str] = MappingProxyType(
         "@sha256:c0ee1f4edca5c01cb8d5611124f92f3cc47196ecab68aee5d0f90834e00574d5",
         # Stages data: Docker's official image, from AWS' mirror. The tag is from memory.
         "python": "public.ecr.aws/docker/library/python:3.13.7-slim-bookworm",
+        # Serves models that generate text, on GPUs. PyPI has 0.33.0; this tag is the newest in use in public projects.
+        "vllm": "docker.io/vllm/vllm-openai:v0.30.0",
         # Ends the instances that the idle guard names. The tag is in use in public projects.
         "aws-cli": "public.ecr.aws/aws-cli/aws-cli:2.36.44",
     }

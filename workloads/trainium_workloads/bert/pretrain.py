@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from trainium_workloads.bert import synthetic, weights
-from trainium_workloads.bert.model import SIZES, Sizes
+from trainium_workloads.bert import synthetic
+from trainium_workloads.bert.config import SIZES, config_of
 from trainium_workloads.bert.task import MadeUp, Pretraining
 from trainium_workloads.bert.wikicorpus import Corpus, open_corpus
+from trainium_workloads.model_directory import NAME, write_model
 from trainium_workloads.training import backends
 from trainium_workloads.training.loop import train
 from trainium_workloads.training.options import Options, add_options, options_of
-from trainium_workloads.training.progress import ONLY_COMPILES
+from trainium_workloads.training.progress import ONLY_COMPILES, say
 from trainium_workloads.training.refusal import Refusal, guarded
 
 # Of AWS' script (aws-neuron-samples, dp_bert_hf_pretrain), with the batches of the EKS guide: 64 ranks take 32,768
@@ -40,7 +41,7 @@ _ALIASES = {
 
 
 def main() -> int:
-    """Train; once all steps are made, write the model for ``transformers`` into the output directory."""
+    """Train; once all steps are made, write the model for ``transformers`` below the output directory."""
     asked = _parser(sys.argv[1:]).parse_args()
     options = options_of(asked)
     task = task_of(asked, options)
@@ -50,7 +51,8 @@ def main() -> int:
         if outcome.is_complete and os.environ.get(ONLY_COMPILES) != "1":
             state = backend.to_host(outcome.model.state_dict())
             if backend.rank == 0:
-                print(f"the model is {weights.export(state, task.sizes, options.output)}", flush=True)
+                write_model(outcome.model, state, options.output / NAME)
+                say(f"the model is {options.output / NAME}")
         return outcome.exit_code
     finally:
         backend.close()
@@ -62,99 +64,64 @@ def task_of(asked: argparse.Namespace, options: Options) -> Pretraining:
     Raises:
         Refusal: the data is not there or has not the form that the model needs.
     """
-    sizes = SIZES[asked.size]
-    sizes = replace(sizes, vocabulary=asked.vocab_size or sizes.vocabulary, dropout=asked.dropout)
-    sequence = asked.seq_len or (512 if asked.phase2 else None)
     wrong = []
     if (asked.data_dir is None) == (asked.synthetic is None):
         wrong.append(
             "give either --data-dir DIR ('trn stage wikicorpus-bert-128' brings one) or --synthetic N, "
             "to train on N made-up examples"
         )
-    for name, given, least in (
-        ("--synthetic", asked.synthetic, 1),
-        ("--seq-len", sequence, synthetic.SHORTEST),
-        ("--max-pred-len", asked.max_pred_len, 1),
-        ("--vocab-size", sizes.vocabulary, synthetic.SMALLEST_VOCABULARY),
-    ):
-        if given is not None and given < least:
-            wrong.append(f"{name} must be {least} or more, not {given}")
-    if not 0 <= sizes.dropout < 1:
-        wrong.append(f"--dropout must be 0 or more and less than 1, not {sizes.dropout}")
-    if sequence and sequence > sizes.positions:
-        wrong.append(f"--seq-len must be at most {sizes.positions} with --size {asked.size}, not {sequence}")
+    wrong += [
+        f"{name} must be {least} or more, not {given}"
+        for name, given, least in (
+            ("--synthetic", asked.synthetic, 1),
+            ("--seq-len", asked.seq_len, synthetic.SHORTEST),
+            ("--max-pred-len", asked.max_pred_len, 1),
+            ("--vocab-size", asked.vocab_size, synthetic.SMALLEST_VOCABULARY),
+        )
+        if given is not None and given < least
+    ]
+    if not 0 <= asked.dropout < 1:
+        wrong.append(f"--dropout must be 0 or more and less than 1, not {asked.dropout}")
     if asked.phase2 and asked.begin_with is None:
         wrong.append("--phase2 needs --from DIR, the output directory of the first phase")
     if wrong:
         raise Refusal("; ".join(wrong))
-    return Pretraining(sizes, _data(asked, options, sizes, sequence), asked.begin_with)
-
-
-def _data(asked: argparse.Namespace, options: Options, sizes: Sizes, sequence: int | None) -> Corpus | MadeUp:
-    if asked.synthetic is not None:
+    config = config_of(asked.size, options.backend, vocabulary=asked.vocab_size, dropout=asked.dropout)
+    sequence, predictions = asked.seq_len or (512 if asked.phase2 else None), asked.max_pred_len
+    common = {"vocabulary": config.vocab_size, "seed": options.seed}
+    if asked.synthetic is None:
+        data: Corpus | MadeUp = open_corpus(asked.data_dir, sequence=sequence, predictions=predictions, **common)
+    else:
         sequence = sequence or (32 if asked.size == "tiny" else 128)
-        return MadeUp(
-            asked.synthetic,
-            sequence=sequence,
-            predictions=asked.max_pred_len or synthetic.predictions_of(sequence),
-            vocabulary=sizes.vocabulary,
-            seed=options.seed,
-        )
-    corpus = open_corpus(
-        asked.data_dir,
-        sequence=sequence,
-        predictions=asked.max_pred_len,
-        vocabulary=sizes.vocabulary,
-        seed=options.seed,
-    )
-    if corpus.sequence > sizes.positions:
-        raise Refusal(
-            f"{asked.data_dir} has examples of {corpus.sequence} tokens, "
-            f"more than the {sizes.positions} of --size {asked.size}"
-        )
-    return corpus
+        predictions = predictions or synthetic.predictions_of(sequence)
+        data = MadeUp(asked.synthetic, sequence=sequence, predictions=predictions, **common)
+    if data.sequence > config.max_position_embeddings:
+        most = config.max_position_embeddings
+        raise Refusal(f"examples have {data.sequence} tokens (--seq-len); --size {asked.size} takes at most {most}")
+    return Pretraining(config, data, asked.begin_with)
 
 
 def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     """Return the script's parser; defaults depend on the given ``--size`` and ``--phase2``."""
     parser = argparse.ArgumentParser(prog="pretrain", description=__doc__.partition("\n")[0])
-    parser.add_argument(
-        "--size",
-        "--model-size",
-        "--model_size",
-        choices=tuple(SIZES),
-        default="large",
-        help="default: %(default)s",
-    )
-    parser.add_argument(
-        "--phase2", action="store_true", help="512 tokens an example, from what the first phase has learnt"
-    )
+
+    def add(name: str, text: str, kind: type = int, *more: str) -> None:
+        names = dict.fromkeys([f"--{name}", f"--{name.replace('-', '_')}", *more])
+        parser.add_argument(*names, type=kind, metavar="DIR" if kind is Path else "N", help=text)
+
+    sizes = ("--size", "--model-size", "--model_size")
+    parser.add_argument(*sizes, choices=SIZES, default="large", help="default: %(default)s")
+    parser.add_argument("--phase2", action="store_true", help="512 tokens an example, from the first phase's model")
     first, _ = parser.parse_known_args([each for each in given if each not in ("-h", "--help")])
-    parser.add_argument("--data-dir", "--data_dir", type=Path, metavar="DIR", help="the HDF5 files of the data set")
-    parser.add_argument("--synthetic", type=int, metavar="N", help="train on N made-up examples instead")
-    parser.add_argument(
-        "--from",
-        dest="begin_with",
-        type=Path,
-        metavar="DIR",
-        help="begin with these weights: an earlier training's output directory, or a .safetensors file",
-    )
-    parser.add_argument(
-        "--seq-len", "--seq_len", type=int, metavar="N", help="tokens of an example; default: as the data set has"
-    )
-    parser.add_argument(
-        "--max-pred-len",
-        "--max_pred_len",
-        type=int,
-        metavar="N",
-        help="hidden words of an example; default: as the data set has",
-    )
-    parser.add_argument(
-        "--vocab-size", "--vocab_size", type=int, metavar="N", help="default: 30522, 256 of --size tiny"
-    )
+    add("data-dir", "the HDF5 files of the data set", Path)
+    add("synthetic", "train on N made-up examples instead")
+    begin = "begin with this model: a directory of transformers', or the output of an earlier training"
+    parser.add_argument("--from", dest="begin_with", type=Path, metavar="DIR", help=begin)
+    add("seq-len", "tokens of an example; default: as the data set has")
+    add("max-pred-len", "masked words of an example; default: as the data set has")
+    add("vocab-size", "default: 30522, 256 of --size tiny")
     parser.add_argument("--dropout", type=float, default=0.1, metavar="X", help="default: %(default)s")
-    defaults = PHASE_2 if first.phase2 else TINY if first.size == "tiny" else PHASE_1
-    add_options(parser, defaults, _ALIASES)
+    add_options(parser, PHASE_2 if first.phase2 else TINY if first.size == "tiny" else PHASE_1, _ALIASES)
     return parser
 
 

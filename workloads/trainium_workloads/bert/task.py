@@ -1,36 +1,74 @@
-"""Training of BERT: the model, its examples and their loss."""
+"""BERT of ``transformers``, with examples of WikiCorpus or made-up ones, and the loss of its pre-training."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+import transformers
 from torch import Tensor, nn
 from torch.nn import functional
+from transformers import BertConfig
 
-from trainium_workloads.bert import synthetic, weights
-from trainium_workloads.bert.model import BertForPreTraining, Sizes
+from trainium_workloads.bert import synthetic
 from trainium_workloads.bert.wikicorpus import Corpus, batch_of
+from trainium_workloads.model_directory import prepared_mask, read_model
 from trainium_workloads.training.task import Batch, Examples, Fact, Loss, Position
+
+
+class BertForPreTraining(transformers.BertForPreTraining):
+    """BERT with a word head at the masked positions alone: no logits [batch, sequence, vocabulary] are computed.
+
+    Parameters, configuration and files are the same as the base class has.
+    """
+
+    def forward(self, tokens: Tensor, segments: Tensor, mask: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits of the words at the positions, and of the two answers about the second sentence.
+
+        Args:
+            tokens: [batch, sequence], integers below the vocabulary's size.
+            segments: [batch, sequence], 0 for the first sentence, 1 for the second.
+            mask: [batch, sequence], 1 for tokens, 0 for padding.
+            positions: [batch, predictions], of the tokens to predict.
+
+        Returns:
+            [batch, predictions, vocabulary] and [batch, 2].
+        """
+        found = self.bert(tokens, prepared_mask(mask, self), segments)
+        # A product with ones and zeros instead of a gather: the gather's gradient is a scatter, which accelerators do
+        # slowly and CUDA in an order that changes from run to run. The product costs a thousandth of a layer.
+        hidden = found.last_hidden_state
+        places = torch.arange(hidden.shape[1], device=hidden.device)
+        chosen = (positions[:, :, None] == places).to(hidden.dtype) @ hidden
+        words, follows = self.cls(chosen, found.pooler_output)
+        return words, follows
+
+    def _apply(self, *arguments: object, **named: object) -> nn.Module:
+        """Convert or move the model. A move to an XLA device makes two parameters of a tied one, so both are tied again
+        before the optimizer sees them; ``tie_weights`` would leave an operation to compile."""
+        super()._apply(*arguments, **named)
+        head = self.cls.predictions
+        head.decoder.weight, head.decoder.bias = self.bert.embeddings.word_embeddings.weight, head.bias
+        return self
 
 
 @dataclass(frozen=True)
 class Pretraining:
-    """BERT, its examples and their loss."""
+    """Training of BERT on masked words and next sentences."""
 
-    sizes: Sizes
+    config: BertConfig
     data: "Corpus | MadeUp"
     begin_with: Path | None = None
-    """Weights to begin with; None for new ones."""
+    """Directory of a model to begin with; None for new weights."""
 
     @property
     def identity(self) -> Mapping[str, Fact]:
-        """Facts on which a checkpoint must agree."""
-        sizes = self.sizes
+        """Facts on which a checkpoint must agree. Our BERT of earlier versions had the name ``bert``."""
         return {
-            "model": "bert",
-            "layers": sizes.layers,
-            "hidden": sizes.hidden,
-            "vocabulary": sizes.vocabulary,
+            "model": "BertForPreTraining",
+            "layers": self.config.num_hidden_layers,
+            "hidden": self.config.hidden_size,
+            "vocabulary": self.config.vocab_size,
             "sequence": self.data.sequence,
         }
 
@@ -41,10 +79,9 @@ class Pretraining:
 
     def model(self) -> nn.Module:
         """Return a model with new weights, or with the given ones."""
-        model = BertForPreTraining(self.sizes)
-        if self.begin_with is not None:
-            weights.load(model, self.begin_with)
-        return model
+        if self.begin_with is None:
+            return BertForPreTraining(self.config)
+        return read_model(BertForPreTraining, self.begin_with, self.config)
 
     def examples(self) -> Examples:
         """Return the examples."""
@@ -53,34 +90,26 @@ class Pretraining:
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         """Return the sum of both losses, as in the paper."""
         words, follows = model(batch["tokens"], batch["segments"], batch["mask"], batch["positions"])
-        hidden = masked_loss(words, batch["answers"], batch["positions"] > 0)
-        followed = functional.cross_entropy(follows.float(), batch["labels"])
-        return Loss(hidden + followed, {"masked_loss": hidden, "next_sentence_loss": followed})
+        masked = masked_loss(words, batch["answers"], batch["positions"] > 0)
+        next_sentence = functional.cross_entropy(follows.float(), batch["labels"])
+        return Loss(masked + next_sentence, {"masked_loss": masked, "next_sentence_loss": next_sentence})
 
 
-def masked_loss(words: Tensor, answers: Tensor, is_hidden: Tensor) -> Tensor:
-    """Return the mean cross entropy of the hidden words; places without a hidden word count nothing.
+def masked_loss(words: Tensor, answers: Tensor, is_masked: Tensor) -> Tensor:
+    """Return the mean cross entropy of the masked words; other places count nothing.
 
     Args:
         words: logits, [batch, predictions, vocabulary].
         answers: [batch, predictions].
-        is_hidden: [batch, predictions].
+        is_masked: [batch, predictions].
     """
     each = functional.cross_entropy(words.flatten(0, 1).float(), answers.flatten(), reduction="none")
-    counts = is_hidden.flatten().to(each.dtype)
+    counts = is_masked.flatten().to(each.dtype)
     return (each * counts).sum() / counts.sum().clamp(min=1.0)
 
 
 class MadeUp:
-    """Examples from a seed, in memory.
-
-    Args:
-        count: of examples.
-        sequence: tokens of each.
-        predictions: hidden words of each, at most.
-        vocabulary: of the model.
-        seed: of the examples.
-    """
+    """Examples from a seed, in memory, with the arguments of :func:`~.synthetic.make`."""
 
     def __init__(self, count: int, *, sequence: int, predictions: int, vocabulary: int, seed: int) -> None:
         self.sequence, self.predictions, self._count = sequence, predictions, count

@@ -6,8 +6,8 @@ DeepLearningExamples write them and AWS offers them (``trn stage wikicorpus-bert
     input_ids             [examples, sequence]     tokens, 0 is padding
     input_mask            [examples, sequence]     1 for tokens, 0 for padding
     segment_ids           [examples, sequence]     0 for the first sentence, 1 for the second
-    masked_lm_positions   [examples, predictions]  positions of hidden tokens, ascending; 0 is padding
-    masked_lm_ids         [examples, predictions]  the hidden tokens
+    masked_lm_positions   [examples, predictions]  positions of masked tokens, ascending; 0 is padding
+    masked_lm_ids         [examples, predictions]  the masked tokens
     next_sentence_labels  [examples]               0: the second sentence followed the first; 1: it did not
 
 Columns are compressed in chunks that cut rows into many pieces: to read one example takes 17 ms, a whole shard of
@@ -15,13 +15,13 @@ Columns are compressed in chunks that cut rows into many pieces: to read one exa
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import h5py
 import numpy as np
 import torch
 
@@ -32,14 +32,14 @@ Columns = dict[str, Any]
 """Arrays by column; the first dimension is the examples."""
 
 COLUMNS = {
-    "input_ids": "sequence",
-    "input_mask": "sequence",
-    "segment_ids": "sequence",
-    "masked_lm_positions": "predictions",
-    "masked_lm_ids": "predictions",
-    "next_sentence_labels": "",
+    "input_ids": ("tokens", "sequence"),
+    "input_mask": ("mask", "sequence"),
+    "segment_ids": ("segments", "sequence"),
+    "masked_lm_positions": ("positions", "predictions"),
+    "masked_lm_ids": ("answers", "predictions"),
+    "next_sentence_labels": ("labels", ""),
 }
-"""Second dimension of each column, by name."""
+"""By the column's name: its name in a batch, and its second dimension."""
 
 _TOGETHER = 200_000
 """Examples that are shuffled among each other, at least: some global batches of 32,768. 120 MB with 128 tokens each,
@@ -48,21 +48,21 @@ _SHOWN = 5
 """Problems that a refusal lists."""
 
 
-@dataclass(frozen=True)
-class Shard:
-    """A file of a data set."""
+class _Turn(NamedTuple):
+    """Group of shards with examples that are shuffled among each other, and their places in the epoch."""
 
-    path: Path
-    examples: int
+    epoch: int
+    places: range
+    shards: tuple[int, ...]
 
 
 class Corpus:
     """The examples of a data set, in an order by the seed.
 
     Args:
-        shards: in any order; each with one example or more.
+        shards: number of examples of each file, 1 or more.
         sequence: tokens of an example.
-        predictions: number of hidden words taken of each example; further ones are not.
+        predictions: number of masked words taken of each example; further ones are not.
         vocabulary: tokens are below it.
         seed: of the order.
     """
@@ -71,9 +71,11 @@ class Corpus:
     """The index is a turn in the epoch, whose order is ours: an order by chance over all shards would read all of
     them again and again."""
 
-    def __init__(self, shards: Sequence[Shard], *, sequence: int, predictions: int, vocabulary: int, seed: int) -> None:
-        self._shards = tuple(sorted(shards, key=lambda each: each.path))
-        self._length = sum(each.examples for each in shards)
+    def __init__(
+        self, shards: Mapping[Path, int], *, sequence: int, predictions: int, vocabulary: int, seed: int
+    ) -> None:
+        self._shards = tuple(sorted(shards.items()))
+        self._length = sum(shards.values())
         self.sequence, self.predictions = sequence, predictions
         self._vocabulary, self._seed = vocabulary, seed
         self._turn = self._next = _Turn(-1, range(0), ())
@@ -94,17 +96,9 @@ class Corpus:
             Refusal: a shard cannot be read, or holds invalid values.
         """
         rows = [self._where(each) for each in positions]
-        batch = batch_of([(self._columns(shard), row) for shard, row in rows], self.predictions)
+        batch = batch_of([(self.columns(shard), row) for shard, row in rows], self.predictions)
         self._read_ahead(positions[-1])
         return batch
-
-    def check(self) -> None:
-        """Read the first shard.
-
-        Raises:
-            Refusal: it holds invalid values, such as tokens beyond the vocabulary.
-        """
-        self._columns(0)
 
     def _where(self, position: Position) -> tuple[int, int]:
         """Return shard and row of an example."""
@@ -115,18 +109,18 @@ class Corpus:
             self._rows = np.random.default_rng(seed).permutation(len(self._turn.places))
         row = int(self._rows[position.index - self._turn.places.start])
         for shard in self._turn.shards:
-            if row < self._shards[shard].examples:
+            if row < self._shards[shard][1]:
                 return shard, row
-            row -= self._shards[shard].examples
+            row -= self._shards[shard][1]
         raise AssertionError("a turn has as many places as its shards have examples")
 
-    def _turns(self, epoch: int) -> list["_Turn"]:
+    def _turns(self, epoch: int) -> list[_Turn]:
         """Return the turns of an epoch: all shards in an order by chance, in groups that are in memory together."""
         turns: list[_Turn] = []
         first, count, shards = 0, 0, []
         for shard in np.random.default_rng([self._seed, epoch]).permutation(len(self._shards)).tolist():
             shards.append(shard)
-            count += self._shards[shard].examples
+            count += self._shards[shard][1]
             if count >= _TOGETHER or first + count == len(self):
                 turns.append(_Turn(epoch, range(first, first + count), tuple(shards)))
                 first, count, shards = first + count, 0, []
@@ -138,53 +132,41 @@ class Corpus:
         done = (position.index - self._turn.places.start) / len(self._turn.places)
         due = self._next.shards[: int(done * (len(self._next.shards) + 1))]
         if missing := [shard for shard in due if shard not in self._read]:
-            self._columns(missing[0])
+            self.columns(missing[0])
 
-    def _columns(self, shard: int) -> Columns:
+    def columns(self, shard: int) -> Columns:
+        """Return a shard's columns; the shards of this turn and of the next stay in memory.
+
+        Raises:
+            Refusal: the shard cannot be read, or holds invalid values, such as tokens beyond the vocabulary.
+        """
         if shard in self._read:
             self._read.move_to_end(shard)
         else:
             while len(self._read) >= max(len({*self._turn.shards, *self._next.shards}), 1):
                 self._read.popitem(last=False)
-            self._read[shard] = _checked(_content(self._shards[shard].path), self._shards[shard].path, self._vocabulary)
+            self._read[shard] = _content(self._shards[shard][0], self._vocabulary)
         return self._read[shard]
-
-
-@dataclass(frozen=True)
-class _Turn:
-    """Group of shards with examples that are shuffled among each other."""
-
-    epoch: int
-    places: range
-    """Of the epoch, that they take."""
-    shards: tuple[int, ...]
 
 
 def batch_of(rows: Sequence[tuple[Columns, int]], predictions: int) -> Batch:
     """Return a micro-batch of rows of columns, as the model takes them."""
-
-    def column(name: str, width: int | None = None) -> torch.Tensor:
-        return torch.from_numpy(np.stack([columns[name][row][..., :width] for columns, row in rows]).astype(np.int64))
-
-    return {
-        "tokens": column("input_ids"),
-        "segments": column("segment_ids"),
-        "mask": column("input_mask"),
-        "positions": column("masked_lm_positions", predictions),
-        "answers": column("masked_lm_ids", predictions),
-        "labels": torch.tensor([int(columns["next_sentence_labels"][row]) for columns, row in rows]),
-    }
+    found: Batch = {}
+    for name, (ours, kind) in COLUMNS.items():
+        values = np.stack([columns[name][row] for columns, row in rows]).astype(np.int64)
+        found[ours] = torch.from_numpy(values[:, :predictions] if kind == "predictions" else values)
+    return found
 
 
 def open_corpus(
     directory: Path, *, sequence: int | None, predictions: int | None, vocabulary: int, seed: int
 ) -> Corpus:
-    """Return a complete data set.
+    """Return a complete data set, with the form of all shards and the content of the first one checked.
 
     Args:
         directory: of shards, at any depth; shards with ``_test_`` in their names are for tests.
         sequence: tokens that an example must have; None for the first shard's number.
-        predictions: number of hidden words taken of each example; None for the first shard's number.
+        predictions: number of masked words taken of each example; None for the first shard's number.
         vocabulary: of the model.
         seed: of the order.
 
@@ -200,81 +182,61 @@ def open_corpus(
     if not paths:
         raise Refusal(f"{directory} holds no .hdf5 files to train from. '{stage}' brings them")
     problems: list[str] = []
-    shards: list[Shard] = []
+    shards: dict[Path, int] = {}
     for path in paths:
         try:
-            widths, examples = _form(path)
-            sequence, predictions = sequence or widths["sequence"], predictions or widths["predictions"]
-            problems += _misfits(path, widths, sequence, predictions)
-            shards.append(Shard(path, examples))
-        except _Misshapen as error:
-            problems.append(f"{path}: {error}")
+            shards[path], tokens, masked = _form(path)
+        except Refusal as refusal:
+            problems.append(str(refusal))
+            continue
+        sequence, predictions = sequence or tokens, predictions or masked
+        if tokens != sequence:
+            problems.append(f"{path}: its examples have {tokens} tokens, not {sequence} (--seq-len)")
+        if masked < predictions:
+            problems.append(
+                f"{path}: its examples have {masked} masked words, not {predictions}: give --max-pred-len {masked}"
+            )
     if problems:
         more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         raise Refusal("; ".join(problems[:_SHOWN]) + more)
     assert sequence
     assert predictions
     corpus = Corpus(shards, sequence=sequence, predictions=predictions, vocabulary=vocabulary, seed=seed)
-    corpus.check()
+    corpus.columns(0)
     return corpus
 
 
-class _Misshapen(Exception):  # noqa: N818 - what a file is, beside Refusal
-    """A file that is not of this form."""
-
-
-def _form(path: Path) -> tuple[dict[str, int], int]:
-    """Return the sizes of a file's second dimensions, and the number of its examples."""
+def _form(path: Path) -> tuple[int, int, int]:
+    """Return the number of a file's examples, of their tokens and of their masked words."""
     with _opened(path) as file:
         missing = [name for name in COLUMNS if not hasattr(file.get(name), "dtype")]
         if missing:
-            raise _Misshapen(f"has no {', '.join(missing)}")
-        counts = {len(file[name]) for name in COLUMNS if file[name].ndim}
-        if len(counts) != 1 or 0 in counts:
-            raise _Misshapen(f"its columns have {' and '.join(map(str, sorted(counts)))} examples")
-        wrong = [
-            f"{name} is {file[name].dtype}{list(file[name].shape)}, not integers [examples{kind and ', ' + kind}]"
-            for name, kind in COLUMNS.items()
-            if file[name].dtype.kind not in "iu" or file[name].ndim != (2 if kind else 1)
-        ]
-        if wrong:
-            raise _Misshapen("; ".join(wrong))
-        widths: dict[str, int] = {}
-        for name, kind in COLUMNS.items():
-            if kind and widths.setdefault(kind, file[name].shape[1]) != file[name].shape[1]:
-                raise _Misshapen(f"{name} has {file[name].shape[1]} columns where others have {widths[kind]}")
-        return widths, counts.pop()
+            raise Refusal(f"{path}: has no {', '.join(missing)}")
+        sizes: dict[str, set[int]] = {}
+        for name, (_, kind) in COLUMNS.items():
+            column, dimensions = file[name], ["examples", kind] if kind else ["examples"]
+            if column.dtype.kind not in "iu" or column.ndim != len(dimensions):
+                shape = f"{column.dtype}{list(column.shape)}"
+                raise Refusal(f"{path}: {name} is {shape}, not integers [{', '.join(dimensions)}]")
+            for dimension, size in zip(dimensions, column.shape, strict=True):
+                sizes.setdefault(dimension, set()).add(size)
+        for dimension, found in sizes.items():
+            if len(found) != 1 or 0 in found:
+                raise Refusal(f"{path}: its columns have {' and '.join(map(str, sorted(found)))} {dimension}")
+        return sizes["examples"].pop(), sizes["sequence"].pop(), sizes["predictions"].pop()
 
 
-def _misfits(path: Path, widths: dict[str, int], sequence: int, predictions: int) -> list[str]:
-    wrong = []
-    if widths["sequence"] != sequence:
-        wrong.append(f"{path}: its examples have {widths['sequence']} tokens, not {sequence} (--seq-len)")
-    if widths["predictions"] < predictions:
-        wrong.append(
-            f"{path}: its examples have {widths['predictions']} hidden words, not {predictions}: "
-            f"give --max-pred-len {widths['predictions']}"
-        )
-    return wrong
-
-
-def _content(path: Path) -> Columns:
-    try:
-        with _opened(path) as file:
-            return {name: file[name][:] for name in COLUMNS}
-    except _Misshapen as error:
-        raise Refusal(f"{path}: {error}") from error
-
-
-def _checked(columns: Columns, path: Path, vocabulary: int) -> Columns:
-    """Return the columns in the smallest types that hold them."""
+def _content(path: Path, vocabulary: int) -> Columns:
+    """Return a file's columns, in the smallest types that hold them."""
+    with _opened(path) as file:
+        columns = {name: file[name][:] for name in COLUMNS}
     sequence = columns["input_ids"].shape[1]
     limits = {"input_ids": vocabulary, "masked_lm_ids": vocabulary, "masked_lm_positions": sequence}
-    wrong = []
-    for name, values in columns.items():
-        limit = limits.get(name, 2)
-        if values.size and (values.min() < 0 or values.max() >= limit):
-            wrong.append(f"{name} has {values.min()} to {values.max()}, where 0 to {limit - 1} is allowed")
+    wrong = [
+        f"{name} has {values.min()} to {values.max()}, where 0 to {limits.get(name, 2) - 1} is allowed"
+        for name, values in columns.items()
+        if values.min() < 0 or values.max() >= limits.get(name, 2)
+    ]
     if wrong:
         raise Refusal(f"{path} is no data set for this model: {'; '.join(wrong)}")
     return {name: values.astype(np.min_scalar_type(limits.get(name, 2) - 1)) for name, values in columns.items()}
@@ -282,25 +244,16 @@ def _checked(columns: Columns, path: Path, vocabulary: int) -> Columns:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """Open an HDF5 file; raise :class:`_Misshapen` for an unreadable one, now or later."""
     try:
-        with _h5py()(path, "r") as file:
+        with h5py.File(path, "r") as file:
             yield file
     except OSError as error:
-        raise _Misshapen(f"cannot be read ({error}): stage it again") from error
-
-
-def _h5py() -> Callable[[Path, str], Any]:
-    try:
-        import h5py
-    except ImportError as error:
-        raise Refusal("reading HDF5 needs the package h5py: add it to the image") from error
-    return h5py.File
+        raise Refusal(f"{path}: cannot be read ({error}): stage it again") from error
 
 
 def write_shard(path: Path, columns: Columns) -> None:
     """Write a shard as NVIDIA's preparation does: tokens and positions of 32 bits, the others of 8, compressed."""
     wide = ("input_ids", "masked_lm_positions", "masked_lm_ids")
-    with _h5py()(path, "w") as file:
+    with h5py.File(path, "w") as file:
         for name in COLUMNS:
             file.create_dataset(name, data=columns[name], dtype="i4" if name in wide else "i1", compression="gzip")

@@ -1,1 +1,1 @@
-"""Predictions of a trained model: :mod:`.server` answers over HTTP, :mod:`.batch` works through a file."""
+"""Answers of a trained model: :mod:`.server` over HTTP, :mod:`.batch` for a file."""

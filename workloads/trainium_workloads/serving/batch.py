@@ -2,8 +2,6 @@
 
 INPUT is JSON lines, CSV or Parquet. OUTPUT is JSON lines or, if its name says so, CSV: ``row`` (from 1), ``label``,
 ``score``. It appears only when it is complete.
-
-Exit code: 0; 78 where another try would end the same way; another one where it may help.
 """
 
 import argparse
@@ -12,82 +10,107 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import Any
 
-from trainium_workloads.serving import inputs, loading
-from trainium_workloads.serving.predictor import Prediction, Predictor
+from trainium_workloads.serving import model_directory
 from trainium_workloads.training.refusal import Refusal, guarded
 
-NAMES = ("row", "label", "score")
-_TOLD_SECONDS = 10.0
+FIELDS = ("content", "text")
+"""Default names of the field with the text."""
+SUFFIXES = (".jsonl", ".csv", ".parquet")
 
 
 def main() -> int:
-    """Run the command and return its exit code."""
+    """Run the command and return its exit code: 0; 78 where another try would end the same way."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    loading.add_options(parser)
+    model_directory.add_options(parser)
     parser.add_argument("input", type=Path, help="ends with .jsonl, .csv or .parquet")
     parser.add_argument("--to", type=Path, required=True, metavar="OUTPUT", help="ends with .jsonl or .csv")
-    parser.add_argument("--field", default="", help=f"with the text; default: {' or '.join(inputs.FIELDS)}")
+    parser.add_argument("--field", default="", help=f"with the text; default: {' or '.join(FIELDS)}")
     parser.add_argument("--replace", action="store_true", help="even if OUTPUT is there")
-    asked = parser.parse_args()
-    if asked.to.suffix not in (".jsonl", ".csv"):
-        raise Refusal(f"--to must end with .jsonl or .csv, not {asked.to.name}")
-    if asked.to.exists() and not asked.replace:
-        raise Refusal(f"{asked.to} is there already; --replace overwrites it")
+    options = parser.parse_args()
+    if options.to.suffix not in (".jsonl", ".csv"):
+        raise Refusal(f"--to must end with .jsonl or .csv, not {options.to.name}")
+    if options.to.exists() and not options.replace:
+        raise Refusal(f"{options.to} is there already; --replace overwrites it")
     # A wrong input is refused before a model is loaded and compiled.
-    next(inputs.texts(asked.input, asked.field, at_once=1))
-    predictor = loading.predictor(asked)
-    begun = time.monotonic()
-    count = _write(asked.to, _predictions(predictor, asked.input, asked.field))
-    seconds = time.monotonic() - begun
-    told = {"predict": "complete", "rows": count, "seconds": round(seconds, 2), "output": str(asked.to)}
-    print(json.dumps(told), flush=True)
+    next(texts(options.input, options.field))
+    part = options.to.with_name(f".{options.to.name}.part")
+    try:
+        options.to.parent.mkdir(parents=True, exist_ok=True)
+        count = _predict(options, part)
+        part.replace(options.to)
+    except PermissionError as error:
+        raise Refusal(f"{options.to} cannot be written: {error.strerror}") from None
+    finally:
+        part.unlink(missing_ok=True)
+    print(json.dumps({"predict": "complete", "rows": count, "output": str(options.to)}), flush=True)
     return 0
 
 
-def _predictions(predictor: Predictor, file: Path, field: str) -> Iterator[Prediction]:
-    count, told = 0, time.monotonic()
-    for some in inputs.texts(file, field):
-        yield from predictor.predict(some)
-        count += len(some)
-        if time.monotonic() - told >= _TOLD_SECONDS:
-            told = time.monotonic()
-            print(json.dumps({"predict": "running", "rows": count}), flush=True)
+def _predict(options: argparse.Namespace, part: Path) -> int:
+    """Write all predictions to a file of the output's form, and return their number."""
+    from trainium_workloads.serving.predictor import Predictor
+
+    predictor, row, logged = Predictor(options), 0, time.monotonic()
+    with part.open("w", encoding="utf-8", newline="") as out:
+        table = csv.DictWriter(out, ("row", "label", "score"))
+        write: Callable[[dict[str, Any]], object] = table.writerow
+        if options.to.suffix == ".csv":
+            table.writeheader()
+        else:
+            write = lambda each: out.write(json.dumps(each) + "\n")  # noqa: E731
+        for some in texts(options.input, options.field):
+            for each in predictor.predict(some):
+                row += 1
+                write({"row": row, **each})
+            if time.monotonic() - logged >= 10:
+                logged = time.monotonic()
+                print(json.dumps({"predict": "running", "rows": row}), flush=True)
+        out.flush()
+        os.fsync(out.fileno())
+    return row
 
 
-def _write(output: Path, predictions: Iterable[Prediction]) -> int:
-    """Write all predictions beside the output, rename the file once it is on disk, and return their number."""
-    part = output.with_name(f".{output.name}.part")
+def texts(file: Path, field: str = "") -> Iterator[list[str]]:
+    """Yield the texts of a file, up to 1,024 at a time, in order; refuse a file without them.
+
+    Args:
+        file: its name ends with one of :data:`SUFFIXES`.
+        field: column or key with the text; empty for the first of :data:`FIELDS` that is there.
+    """
+    if file.suffix not in SUFFIXES:
+        raise Refusal(f"{file.name} must end with {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
+    if not file.is_file():
+        raise Refusal(f"there is no {file}")
+    import pyarrow
+    from pyarrow import csv as arrow_csv
+    from pyarrow import dataset
+
+    of_csv = dataset.CsvFileFormat(parse_options=arrow_csv.ParseOptions(newlines_in_values=True))
+    form = {".jsonl": "json", ".csv": of_csv, ".parquet": "parquet"}[file.suffix]
+    rows = 0
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("w", encoding="utf-8", newline="") as text:
-            count = (_csv if output.suffix == ".csv" else _json_lines)(text, predictions)
-            text.flush()
-            os.fsync(text.fileno())
-        part.replace(output)
-    except PermissionError as error:
-        raise Refusal(f"{output} cannot be written: {error.strerror}") from None
-    finally:
-        part.unlink(missing_ok=True)
-    return count
-
-
-def _json_lines(text: TextIO, predictions: Iterable[Prediction]) -> int:
-    row = 0
-    for row, each in enumerate(predictions, 1):
-        text.write(json.dumps({"row": row, "label": each.label, "score": each.score}) + "\n")
-    return row
-
-
-def _csv(text: TextIO, predictions: Iterable[Prediction]) -> int:
-    writer, row = csv.writer(text), 0
-    writer.writerow(NAMES)
-    for row, each in enumerate(predictions, 1):
-        writer.writerow((row, each.label, each.score))
-    return row
+        names = dataset.dataset(file, format=form).schema.names
+        name = field or next((each for each in FIELDS if each in names), "")
+        if name not in names:
+            wanted, there = name or " or ".join(FIELDS), ", ".join(names)[:120] or "none"
+            raise Refusal(f"{file} has no field {wanted}, only {there}; --field NAME says where the text is")
+        # With a schema a text such as 5 stays a text.
+        schema = pyarrow.schema([(name, pyarrow.string())])
+        for batch in dataset.dataset(file, schema=schema, format=form).to_batches(batch_size=1024):
+            found = batch.column(0).to_pylist()
+            if None in found:
+                raise Refusal(f"{file}, row {rows + found.index(None) + 1}: there is no text in {name}")
+            rows += len(found)
+            if found:
+                yield found
+    except (pyarrow.ArrowException, OSError) as error:
+        raise Refusal(f"{file} cannot be read as {file.suffix[1:]} with texts: {error}") from None
+    if not rows:
+        raise Refusal(f"{file} holds no rows")
 
 
 if __name__ == "__main__":

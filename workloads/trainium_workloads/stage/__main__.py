@@ -10,14 +10,10 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 
-from trainium_workloads.stage.copying import WORKERS, Settings, stage
-from trainium_workloads.stage.destination import Destination, StageRequest
-from trainium_workloads.stage.files import RESERVED, Interrupted, StageError
+from trainium_workloads.stage import packages
+from trainium_workloads.stage.files import RESERVED, Interrupted, Source, StageError
 from trainium_workloads.stage.progress import Progress
-from trainium_workloads.stage.transfer import CHUNK_BYTES
-from trainium_workloads.stage.web import Web
 
 FAILED = 1
 TRY_AGAIN = 75
@@ -30,27 +26,65 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _end)
     # The team's group reads and writes the data sets of each member.
     os.umask(0o007)
-    request = StageRequest(asked.source, asked.list, asked.extract, tuple(asked.include), tuple(asked.exclude))
-    settings = Settings(max(1, asked.workers), asked.chunk_mib * 1024 * 1024, asked.replace)
     with Progress() as progress:
         try:
+            packages.provide(asked.source.partition("://")[0], progress)
+            from trainium_workloads.stage.copying import stage
+            from trainium_workloads.stage.destination import Destination
+
             directory = below(asked.root, asked.to)
-            marker, did = stage(Destination(directory, request), Web(), progress, settings)
+            request = {name: getattr(asked, name) for name in ("source", "list", "extract", "include", "exclude")}
+            source = source_of(asked.source, asked.workers, is_list=asked.list)
+            marker, did = stage(
+                Destination(directory, request), source, progress, workers=asked.workers, replace=asked.replace
+            )
         except StageError as error:
             progress.tell(str(error), "failed")
             return FAILED
         except Interrupted as error:
             progress.tell(str(error), "interrupted")
             return TRY_AGAIN
-        progress.tell(_summary(directory, marker, did=did), "complete" if did else "unchanged")
+        state = "is complete" if did else f"was complete already (staged {marker['finished']})"
+        text = f"{directory} {state}: {marker['files']:,} files, {marker['bytes']:,} bytes"
+        if marker["unverified"]:
+            text += f"; of {marker['unverified']:,} the source tells no checksum, and sizes were compared"
+        progress.tell(text, "complete" if did else "unchanged")
     return 0
+
+
+def source_of(url: str, workers: int, *, is_list: bool) -> Source:
+    """Return the source of a URL. Each library is imported for its own sources alone.
+
+    Raises:
+        StageError: there is no such kind of source, or the URL is none of its kind.
+    """
+    scheme = url.partition("://")[0]
+    if scheme == "s3" and not is_list:
+        from trainium_workloads.stage.s3 import S3
+
+        return S3(url, workers)
+    if scheme == "hf" and not is_list:
+        from trainium_workloads.stage.hub import Hub
+
+        return Hub(url)
+    if scheme in ("http", "https"):
+        from trainium_workloads.stage.web import Web
+
+        return Web(url, workers, is_list=is_list)
+    if scheme == "file" and not is_list:
+        from trainium_workloads.stage.here import Here
+
+        return Here(url)
+    if is_list:
+        raise StageError(f"the list {url} must be on a web server, http or https")
+    raise StageError(f"{url!r} is no source: it must begin with s3://, https://, http://, hf://, file://")
 
 
 def below(root: Path, to: str) -> Path:
     """Return the directory ``to`` below the volume's root; ``to`` may begin with the root.
 
     Raises:
-        StageError: it is the root itself, outside it, or one of the copier's own.
+        StageError: the directory is the root itself, outside it, or one of the copier's own.
     """
     inside = os.path.relpath(to, root) if os.path.isabs(to) else os.path.normpath(to)
     parts = Path(inside).parts
@@ -63,13 +97,6 @@ def below(root: Path, to: str) -> Path:
     return directory
 
 
-def _summary(directory: Path, marker: dict[str, object], *, did: bool) -> str:
-    began = f"{directory} is complete" if did else f"{directory} was complete already (staged {marker['finished']})"
-    text = f"{began}: {marker['files']:,} files, {marker['bytes']:,} bytes"
-    without = int(str(marker["unverified"]))
-    return f"{text}; of {without:,} the source tells no checksum, and sizes were compared" if without else text
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="stage", description="Copies a data set to a directory, whole or not at all.")
     parser.add_argument("source", help="s3://…, https://…, hf://datasets/ORG/NAME[@rev] or file:///…")
@@ -80,17 +107,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--include", action="append", default=[], metavar="PATTERN")
     parser.add_argument("--exclude", action="append", default=[], metavar="PATTERN")
     parser.add_argument("--replace", action="store_true", help="copy anew what was staged there")
-    parser.add_argument("--workers", type=int, default=WORKERS)
-    parser.add_argument("--chunk-mib", type=int, default=CHUNK_BYTES // 1024**2)
+    parser.add_argument("--workers", type=int, default=16, help="files or pieces that are fetched at once")
     return parser
 
 
-def _end(number: int, frame: FrameType | None) -> None:
-    del frame
+def _end(*_: object) -> None:
     # At once: an interrupted copy loses nothing that is noted, and the grace period is for others.
     sys.stdout.write('{"stage": "interrupted", "message": "asked to end; the next try goes on from here"}\n')
     sys.stdout.flush()
-    os._exit(128 + number)
+    os._exit(128 + signal.SIGTERM)
 
 
 if __name__ == "__main__":

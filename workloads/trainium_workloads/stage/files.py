@@ -1,51 +1,52 @@
-"""Files of a source, and errors of copying them."""
+"""Files of a source, their checksums, and errors of copying.
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+S3's rules (user guide, "Checking object integrity"): the ETag of an object that was uploaded in one part, and not
+encrypted with KMS or a customer's key, is the MD5 of its bytes; the ETag of a multipart upload is the MD5 of the
+parts' MD5s, and the number of parts. ``x-amz-checksum-<name>`` is base64, of the whole object unless its type is
+``COMPOSITE``.
+"""
 
-from trainium_workloads.stage.checksums import Checksum
+import base64
+import binascii
+import fnmatch
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol
 
 RESERVED = ".stage"
-"""Prefix of the names at the top of a destination that are the copier's."""
-LONGEST_NAME = 255
-"""Bytes of one name in a path, on Lustre as on ext4."""
+"""Prefix of the copier's own names at the top of a destination."""
+BUFFER = 1024 * 1024
+"""Bytes of one read."""
 
 
 class StageError(Exception):
     """Error that another try would repeat: the message has the reason and the remedy."""
 
 
-@contextmanager
-def as_expected(what: str) -> Iterator[None]:
-    """Raise StageError where an answer or a file has another form than the code that reads it expects.
-
-    Args:
-        what: the answer or the file, for the message.
-    """
-    try:
-        yield
-    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
-        raise StageError(f"{what} has another form than expected: {error!r}") from None
-
-
 class Interrupted(Exception):  # noqa: N818 - what happened, where it is raised
-    """Error that another try may not have: it resumes where this try was."""
+    """Error that another try may not have: another try resumes the copy."""
 
 
-class Access:
-    """Authentication of requests to one source. This class adds none, as is right for a public web server."""
+class Changed(Interrupted):
+    """Error of a file that is another than the listed one: the next try needs a new listing."""
 
-    def headers(self, method: str, url: str) -> dict[str, str]:
-        """Return the headers of one request, made anew for each: signatures and tokens end."""
-        del method, url
-        return {}
 
-    def checksum(self, file: "File") -> Checksum | None:
-        """Return a file's checksum where its source gives it only in a request for this file; None without one."""
-        del file
-        return None
+@dataclass(frozen=True)
+class Checksum:
+    """Expected checksum of a file."""
+
+    kind: str
+    """``sha256``, ``sha1``, ``md5``, ``git`` (SHA-1 of git's blob) or ``parts`` (S3's ETag of several parts)."""
+    value: str
+    """Hexadecimal, lower case; for ``parts`` with ``-<number of parts>``."""
+    part_size: int = 0
+    """Bytes of each part but the last; for ``parts`` alone."""
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.value}"
 
 
 @dataclass(frozen=True)
@@ -54,47 +55,59 @@ class File:
 
     path: str
     """Path below the destination, with slashes."""
-    url: str
-    """``https://``, ``http://`` or ``file://``."""
+    where: str
+    """URL, or path in a repository."""
     size: int | None
     """Bytes; None where the server does not say."""
+    version: str = ""
+    """Server's mark of the content's version; empty where the server sends none, or the address has one version."""
     checksum: Checksum | None = None
-    """Expected checksum; None where it is unknown before the request of the file."""
-    validator: str = ""
-    """Server's mark of the content's version (see :func:`validator_of`); empty where the server sends none, or
-    the URL always means the same bytes."""
-    access: Access = field(default_factory=Access, compare=False, repr=False)
+    """Expected checksum; None where the listing has none."""
 
     @property
     def identity(self) -> dict[str, object]:
-        """Facts that must be the same for a copy, or a part of one, to be of use."""
-        return {"path": self.path, "size": self.size, "validator": self.validator, "checksum": str(self.checksum or "")}
+        """Return the facts that decide whether an earlier copy of the file is of use."""
+        return {**self.__dict__, "checksum": str(self.checksum or "")}
 
 
-@dataclass(frozen=True)
-class Listing:
-    """All files of a source."""
+class Source(Protocol):
+    """A source: its listing, and its files, which several threads fetch."""
 
-    files: tuple[File, ...]
-    revision: str = ""
-    """The state of the source that was listed, where it has a name for it (a commit)."""
+    revision: str
+    """Commit of a repository; empty for other sources."""
+
+    def list_files(self) -> Iterable[File]:
+        """Return all files. Raises StageError and Interrupted."""
+
+    def fetch(self, file: File, part: Path) -> Checksum | None:
+        """Write a whole file to a path; return the checksum in the source's answer, None without one.
+
+        Raises:
+            StageError: refused, or not there.
+            Interrupted: the connection ends early, or the file has changed.
+            OSError: the disk takes no more.
+        """
+
+
+def chosen(files: Iterable[File], include: Iterable[str], exclude: Iterable[str]) -> list[File]:
+    """Return the files whose paths match a pattern of ``include``, if it has any, and none of ``exclude``."""
+
+    def matches(path: str, patterns: Iterable[str]) -> bool:
+        return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
+
+    return [each for each in files if matches(each.path, include or ("*",)) and not matches(each.path, exclude)]
 
 
 def safe_path(text: str, source: str) -> str:
     """Return a path below a destination, from a source.
 
     Raises:
-        StageError: it would leave the destination, or cannot be a file's name.
+        StageError: the path leaves the destination, or is no file's name.
     """
     parts = text.split("/")
-    bad = (
-        not text
-        or text.startswith("/")
-        or any(part in ("", ".", "..") for part in parts)
-        or any(ord(letter) < 32 for letter in text)
-        or any(len(part.encode(errors="surrogateescape")) > LONGEST_NAME for part in parts)
-    )
-    if bad:
+    if any(part in ("", ".", "..") or len(part.encode(errors="surrogateescape")) > 255 for part in parts) or any(
+        ord(letter) < 32 for letter in text
+    ):
         raise StageError(f"{source} names a file {text!r}, which is no path below a directory")
     if parts[0].startswith(RESERVED):
         raise StageError(f"{source} names a file {text!r}; names that begin with {RESERVED} are the copier's own")
@@ -102,38 +115,72 @@ def safe_path(text: str, source: str) -> str:
 
 
 def check_paths(files: Iterable[File], source: str) -> None:
-    """Check that all files can lie in one directory.
-
-    Raises:
-        StageError: two have the same path, or one lies below another, as keys in S3 may.
-    """
-    seen: dict[str, str] = {}
+    """Raise StageError where two files have one path, or one lies below another, as keys in S3 may."""
+    seen: set[str] = set()
     for file in files:
-        if file.path in seen:
-            raise StageError(f"{source} names {file.path!r} twice ({seen[file.path]}, {file.url})")
-        seen[file.path] = file.url
+        if safe_path(file.path, source) in seen:
+            raise StageError(f"{source} names {file.path!r} twice")
+        seen.add(file.path)
     for path in seen:
         for above in PurePosixPath(path).parents:
             if str(above) in seen:
                 raise StageError(f"{source} has both a file {str(above)!r} and files below it; copy a narrower prefix")
 
 
-def total_bytes(files: Iterable[File]) -> int:
-    """Return the sum of all known sizes."""
-    return sum(file.size or 0 for file in files)
+def measure(path: Path, wanted: Checksum | None) -> tuple[str, str]:
+    """Return a file's SHA-256, and its checksum of the wanted kind: empty for None. The file is read once."""
+    hashes: dict[str, Any] = {"sha256": hashlib.sha256()}
+    if wanted and wanted.kind != "sha256":
+        blob = b"blob %d\0" % path.stat().st_size if wanted.kind == "git" else b""
+        name = {"git": "sha1", "parts": "md5"}.get(wanted.kind, wanted.kind)
+        hashes[wanted.kind] = _Parts(wanted.part_size) if wanted.part_size else hashlib.new(name, blob)
+    with path.open("rb") as file:
+        while piece := file.read(BUFFER):
+            for each in hashes.values():
+                each.update(piece)
+    return hashes["sha256"].hexdigest(), hashes[wanted.kind].hexdigest() if wanted else ""
 
 
-def lowered(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers with their names in lower case."""
-    return {name.lower(): value for name, value in headers.items()}
+class _Parts:
+    """S3's ETag of parts of one size, with the methods of hashlib's objects."""
+
+    def __init__(self, part_size: int) -> None:
+        self._part_size = part_size
+        self._parts: list[Any] = []
+        self._left = 0
+
+    def update(self, piece: bytes) -> None:
+        while piece:
+            if not self._left:
+                self._parts.append(hashlib.md5())
+                self._left = self._part_size
+            now, piece = piece[: self._left], piece[self._left :]
+            self._parts[-1].update(now)
+            self._left -= len(now)
+
+    def hexdigest(self) -> str:
+        return f"{hashlib.md5(b''.join(each.digest() for each in self._parts)).hexdigest()}-{len(self._parts)}"
 
 
-def validator_of(headers: Mapping[str, str]) -> str:
-    """Return the ETag without quotes, unless it is a weak one, or the time of the last modification.
+def announced(headers: Mapping[str, str]) -> Checksum | None:
+    """Return the checksum of the whole file in the headers of an answer, by S3's rules; None without a trustworthy one.
 
     Args:
-        headers: of an answer, with names in lower case.
+        headers: with names in lower case.
     """
-    etag = headers.get("etag", "")
-    # A weak one (W/) may stay while bytes change.
-    return etag.strip('"') if etag and not etag.startswith("W/") else headers.get("last-modified", "")
+    if headers.get("x-amz-checksum-type", "FULL_OBJECT") == "FULL_OBJECT":
+        for kind in ("sha256", "sha1"):
+            try:
+                if value := base64.b64decode(headers.get(f"x-amz-checksum-{kind}", ""), validate=True).hex():
+                    return Checksum(kind, value)
+            except binascii.Error:  # of the parts' checksums: a dash and their number follow
+                continue
+    etag = headers.get("etag", "").strip('"')
+    is_md5 = "x-amz-request-id" in headers and re.fullmatch(r"[0-9a-f]{32}", etag) and not is_encrypted(headers)
+    return Checksum("md5", etag) if is_md5 else None
+
+
+def is_encrypted(headers: Mapping[str, str]) -> bool:
+    """Return whether an object's ETag tells nothing: a key of KMS or of a customer encrypts the object."""
+    by_customer = "x-amz-server-side-encryption-customer-algorithm" in headers
+    return by_customer or headers.get("x-amz-server-side-encryption", "AES256") != "AES256"

@@ -5,12 +5,11 @@ import sys
 import threading
 import time
 from collections import deque
-from types import TracebackType
-from typing import TextIO
+from collections.abc import Callable
 
-INTERVAL_SECONDS = 2.0
-_RATE_SECONDS = 20.0
-"""Period of the average rate."""
+_SECONDS = 2.0
+_RATE_LINES = 10
+"""Lines over which the rate is an average."""
 
 
 class Progress:
@@ -22,73 +21,53 @@ class Progress:
     ``message``.
     """
 
-    def __init__(self, out: TextIO | None = None, interval_seconds: float = INTERVAL_SECONDS) -> None:
-        self._out = out or sys.stdout
-        self._interval_seconds = interval_seconds
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._stage = "listing"
-        self._done_bytes = self._done_files = 0
-        self._total_bytes = self._total_files = 0
-        self._moved = 0
-        self._points: deque[tuple[float, int]] = deque([(time.monotonic(), 0)])
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._tell_again_and_again, daemon=True)
+        self.begin("listing")
 
     def __enter__(self) -> "Progress":
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
 
-    def begin(self, stage: str, *, total_bytes: int = 0, total_files: int = 0, bytes: int = 0, files: int = 0) -> None:
-        """Begin a new stage, of which some may be done already."""
+    def begin(self, stage: str, all_bytes: int = 0, all_files: int = 0, partial: Callable[[], int] = lambda: 0) -> None:
+        """Begin a stage with all of its bytes and files; ``partial`` returns the bytes of files that are not done."""
         with self._lock:
-            self._stage = stage
-            self._total_bytes, self._total_files = total_bytes, total_files
-            self._done_bytes, self._done_files = bytes, files
-        self.tell()
+            self._stage, self._partial = stage, partial
+            self._all_bytes, self._all_files, self._bytes, self._files = all_bytes, all_files, 0, 0
+            self._points: deque[tuple[float, int]] = deque(maxlen=_RATE_LINES)
 
-    def add(self, bytes: int) -> None:
-        """Add a number of bytes; less than 0 where some are done again."""
+    def add(self, size: int, files: int = 1) -> None:
+        """Count complete files, of a number of bytes together."""
         with self._lock:
-            self._done_bytes += bytes
-            self._moved += max(bytes, 0)
-
-    def finish_file(self) -> None:
-        """Count one more complete file."""
-        with self._lock:
-            self._done_files += 1
+            self._files += files
+            self._bytes += size
 
     def tell(self, message: str = "", stage: str = "") -> None:
-        """Write a line now.
-
-        Args:
-            message: for people.
-            stage: of this line alone.
-        """
-        now = time.monotonic()
+        """Write a line now, with a message for people, and a stage of this line alone."""
         with self._lock:
-            self._points.append((now, self._moved))
-            while len(self._points) > 2 and now - self._points[0][0] > _RATE_SECONDS:
-                self._points.popleft()
+            now, done = time.monotonic(), self._bytes + self._partial()
+            self._points.append((now, done))
             began, before = self._points[0]
             line = {
                 "stage": stage or self._stage,
-                "bytes": self._done_bytes,
-                "total_bytes": self._total_bytes,
-                "files": self._done_files,
-                "total_files": self._total_files,
-                "rate": round((self._moved - before) / max(now - began, 0.1)),
+                # A part's last block on the disk is longer than its bytes.
+                "bytes": min(done, self._all_bytes or done),
+                "total_bytes": self._all_bytes,
+                "files": self._files,
+                "total_files": self._all_files,
+                "rate": max(0, round((done - before) / max(now - began, 0.1))),
                 "time": round(time.time(), 1),
                 **({"message": message} if message else {}),
             }
-            self._out.write(json.dumps(line) + "\n")
-            self._out.flush()
+            sys.stdout.write(json.dumps(line) + "\n")
+            sys.stdout.flush()
 
     def _tell_again_and_again(self) -> None:
-        while not self._ended.wait(self._interval_seconds):
+        while not self._ended.wait(_SECONDS):
             self.tell()

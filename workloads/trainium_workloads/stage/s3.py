@@ -1,178 +1,182 @@
-"""Files of an S3 bucket: asked for without credentials first, as a public bucket wants, then signed.
+"""Files of an S3 bucket, by boto3: asked for without credentials first, as a public bucket wants, then signed.
 
 A signed request to another account's public bucket is refused where the signer's own policy does not name the bucket,
 and the role of a team names its own alone: so signing comes second.
 """
 
 import os
-import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Mapping
-from urllib.parse import quote, urlencode, urlsplit
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
-from trainium_workloads.stage import web as webs
-from trainium_workloads.stage.checksums import Checksum, announced, number_of_parts
-from trainium_workloads.stage.files import Access, File, Listing, StageError, safe_path
-from trainium_workloads.stage.sigv4 import CredentialSource, sign
-from trainium_workloads.stage.web import Web
+import boto3  # type: ignore[import-untyped]
+from botocore import UNSIGNED  # type: ignore[import-untyped]
+from botocore.config import Config  # type: ignore[import-untyped]
+from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
+from s3transfer.exceptions import RetriesExceededError  # type: ignore[import-untyped]
+from s3transfer.manager import TransferConfig, TransferManager  # type: ignore[import-untyped]
+from s3transfer.subscribers import BaseSubscriber  # type: ignore[import-untyped]
 
-_CHECKSUMS = {"x-amz-checksum-mode": "ENABLED"}
-"""Asks for the object's checksums in the answer's headers; without it S3 keeps them to itself."""
+from trainium_workloads.stage.files import (
+    BUFFER,
+    Changed,
+    Checksum,
+    File,
+    Interrupted,
+    StageError,
+    announced,
+    is_encrypted,
+)
+
+PIECE_BYTES = 16 * BUFFER
+"""Size of the pieces in which a larger object is fetched."""
+
+_T = TypeVar("_T")
 
 
-def list_files(source: str, web: Web, environment: Mapping[str, str] = os.environ) -> Listing:
-    """Return the object, or all objects below a prefix.
+class S3:
+    """The object ``s3://bucket/key``, or all objects below ``s3://bucket/prefix/``.
 
-    Args:
-        source: ``s3://bucket/key`` or ``s3://bucket/prefix/``; a key that is an object is taken as that.
-        web: connections.
-        environment: credentials, ``AWS_ENDPOINT_URL_S3`` and ``AWS_ENDPOINT_URL``.
-
-    Raises:
-        StageError: no such bucket, nothing there, or no right to it.
-        Interrupted: S3 does not answer.
+    ``AWS_ENDPOINT_URL_S3`` names an S3-compatible store. Credentials are boto3's, of the environment or Pod Identity.
     """
-    parts = urlsplit(source, allow_fragments=False)
-    name, prefix = parts.netloc, parts.path.lstrip("/") + (f"?{parts.query}" if parts.query else "")
-    if not name:
-        raise StageError(f"{source} names no bucket: s3://<bucket>/<key or prefix>")
-    bucket = _Bucket(name, web, environment)
-    if prefix and not prefix.endswith("/"):
-        single = bucket.object(prefix)
-        if single is not None:
-            return Listing((single,))
-        prefix += "/"
-    found = tuple(bucket.below(prefix))
-    if not found:
-        raise StageError(f"there is nothing at {source}: no object of this key, and none below it")
-    return Listing(found)
 
+    revision = ""
 
-class _Bucket(Access):
-    """Access to one bucket."""
+    def __init__(self, source: str, workers: int) -> None:
+        parts = urlsplit(source, allow_fragments=False)
+        self._bucket, self._key = parts.netloc, parts.path.lstrip("/") + (f"?{parts.query}" if parts.query else "")
+        if not self._bucket:
+            raise StageError(f"{source} names no bucket: s3://<bucket>/<key or prefix>")
+        self._source, self._workers = source, workers
+        self._is_signed = False
+        self._connect(UNSIGNED)
 
-    def __init__(self, name: str, web: Web, environment: Mapping[str, str]) -> None:
-        self._name = name
-        self._web = web
-        self._credentials = CredentialSource(environment)
-        self._signs = False
-        endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL", "")
-        if endpoint:
-            self._region = environment.get("AWS_REGION") or "us-east-1"
-            self._root = f"{endpoint.rstrip('/')}/{name}"
-        else:
-            self._region = self._find_region(environment.get("AWS_REGION", ""))
-            self._root = _address(name, self._region)
+    def _connect(self, signature: Any) -> None:
+        own = "AWS_ENDPOINT_URL_S3" in os.environ or "AWS_ENDPOINT_URL" in os.environ
+        config = Config(
+            signature_version=signature,
+            max_pool_connections=2 * self._workers,
+            retries={"mode": "standard", "total_max_attempts": 4},
+            s3={"addressing_style": "path"} if own else None,
+        )
+        region = os.environ.get("AWS_REGION") or "us-east-1"
+        self._client = boto3.Session().client("s3", region_name=region, config=config)
+        # A queue of 256 KiB pieces between the network and the disk.
+        settings = TransferConfig(
+            multipart_threshold=PIECE_BYTES,
+            multipart_chunksize=PIECE_BYTES,
+            max_request_concurrency=self._workers,
+            max_io_queue_size=200,
+        )
+        self._manager = TransferManager(self._client, settings)
 
-    def headers(self, method: str, url: str) -> dict[str, str]:
-        """See :meth:`Access.headers`."""
-        credentials = self._credentials.get() if self._signs else None
-        if credentials is None:
-            return dict(_CHECKSUMS)
-        return sign(method, url, _CHECKSUMS, credentials, self._region)
+    def list_files(self) -> Iterator[File]:
+        """See :class:`trainium_workloads.stage.files.Source`."""
+        prefix = self._key
+        if prefix and not prefix.endswith("/"):
+            try:
+                head = self._ask(lambda s3: s3.head_object(Bucket=self._bucket, Key=prefix))
+                return iter([self._file(prefix.rpartition("/")[2], prefix, head["ContentLength"], head["ETag"])])
+            except StageError:
+                # Without the right to list a bucket a missing key is refused, too: the list then shows the reason.
+                prefix += "/"
+        pages = self._ask(
+            lambda s3: list(s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix))
+        )
+        # Consoles show a directory by an empty object.
+        objects = [x for page in pages for x in page.get("Contents", ()) if x["Size"] or not x["Key"].endswith("/")]
+        if not objects:
+            raise StageError(f"there is nothing at {self._source}: no object of this key, and none below it")
+        return (self._file(x["Key"].removeprefix(prefix), x["Key"], x["Size"], x["ETag"]) for x in objects)
 
-    def checksum(self, file: File) -> Checksum | None:
-        """See :meth:`Access.checksum`. For an object in several parts: its ETag, if the parts' size is known."""
-        _, headers = self._head(file.url)
-        known = announced(headers)
-        etag = headers.get("etag", "").strip('"')
-        if known is not None or not number_of_parts(etag):
-            return known
-        if headers.get("x-amz-server-side-encryption", "AES256") != "AES256":
-            return None
-        status, first = self._head(f"{file.url}?partNumber=1")
-        size = first.get("content-length", "")
-        if status not in (200, 206) or not size.isdigit() or file.size is None:
-            return None
-        part_size, parts = int(size), number_of_parts(etag)
-        # Parts may differ in size (few tools make such); then the ETag cannot be computed from here.
-        even = part_size and -(-file.size // part_size) == parts
-        return Checksum("parts", etag, part_size) if even else None
+    def _file(self, path: str, key: str, size: int, etag: str) -> File:
+        return File(path, f"s3://{self._bucket}/{key}", size, etag)
 
-    def object(self, key: str) -> File | None:
-        """Return the object of this key; None without one."""
-        url = self._url(key)
-        status, headers = self._head(url)
-        if status == 403 and self._may_sign():
-            status, headers = self._head(url)
-        # Without the right to list a bucket, a missing key gives 403, too; the list then shows the reason.
-        if status != 200:
-            return None
-        path = safe_path(key.rpartition("/")[2], f"s3://{self._name}")
-        etag = headers.get("etag", "").strip('"')
-        return File(path, url, int(headers["content-length"]), announced(headers), etag, self)
+    def fetch(self, file: File, part: Path) -> Checksum | None:
+        """See :class:`trainium_workloads.stage.files.Source`. An object of several pieces begins anew after a kill."""
+        which = {"Bucket": self._bucket, "Key": file.where.removeprefix(f"s3://{self._bucket}/")}
+        if (file.size or 0) > PIECE_BYTES:
+            head = self._ask(lambda s3: s3.head_object(**which, IfMatch=file.version, ChecksumMode="ENABLED"))
+            self._ask(lambda _: self._manager.download(*which.values(), str(part), subscribers=[_Known(file)]).result())
+            return self._checksum(file, which, head["ResponseMetadata"]["HTTPHeaders"])
 
-    def below(self, prefix: str) -> Iterator[File]:
-        """Yield all objects below a prefix, without the empty objects by which consoles show a directory."""
-        after = ""
-        while True:
-            page = self._page(prefix, after)
-            space = page.tag.partition("}")[0] + "}" if page.tag.startswith("{") else ""
-            for each in page.iter(f"{space}Contents"):
-                key = each.findtext(f"{space}Key", "")
-                size = int(each.findtext(f"{space}Size", "0"))
-                if key.endswith("/") and not size:
-                    continue
-                path = safe_path(key.removeprefix(prefix), f"s3://{self._name}/{prefix}")
-                etag = each.findtext(f"{space}ETag", "").strip('"')
-                yield File(path, self._url(key), size, None, etag, self)
-            after = page.findtext(f"{space}NextContinuationToken", "")
-            if not after:
-                return
+        def get(s3: Any) -> Any:
+            answer = s3.get_object(**which, IfMatch=file.version, ChecksumMode="ENABLED")
+            with part.open("wb") as out:
+                for piece in answer["Body"].iter_chunks(BUFFER):
+                    out.write(piece)
+            return answer["ResponseMetadata"]["HTTPHeaders"]
 
-    def _page(self, prefix: str, after: str) -> ElementTree.Element:
-        query = {"list-type": "2", "prefix": prefix, **({"continuation-token": after} if after else {})}
-        url = f"{self._root}?{urlencode(query, quote_via=quote)}"
-        status, _, body = webs.text(self._web, url, self.headers)
-        if status == 403 and self._may_sign():
-            status, _, body = webs.text(self._web, url, self.headers)
-        if status != 200:
-            raise StageError(self._refused(status, body, prefix))
-        try:
-            return ElementTree.fromstring(body)
-        except ElementTree.ParseError as error:
-            raise StageError(f"s3://{self._name} is listed as something other than XML: {error}") from None
+        return self._checksum(file, which, self._ask(get))
 
-    def _refused(self, status: int, body: str, prefix: str) -> str:
-        what = f"s3://{self._name}/{prefix}"
-        if status == 404:
-            return f"there is no bucket {self._name}"
-        if status == 403 and not self._signs:
-            return f"{what} is not public, and here are no AWS credentials: the namespace has no role for S3"
-        if status == 403:
-            return (
-                f"{what} is not public, and the namespace's role may not list it: a team's role reaches its own prefix "
-                "of the stack's bucket and of the `data_bucket` in the stack's config"
+    def _checksum(self, file: File, which: Any, headers: Any) -> Checksum | None:
+        """Return the checksum of an answer, or the ETag of several parts where all but the last have one size."""
+        parts = re.fullmatch(r"[0-9a-f]{32}-(\d+)", etag := file.version.strip('"'))
+        if (found := announced(headers)) or not parts or is_encrypted(headers) or not file.size:
+            return found
+        size = int(self._ask(lambda s3: s3.head_object(**which, PartNumber=1))["ContentLength"])
+        return Checksum("parts", etag, size) if size and -(-file.size // size) == int(parts[1]) else None
+
+    def _ask(self, call: Callable[[Any], _T]) -> _T:
+        """Return the answer to a request; sign all requests from the first refusal on, where there are credentials."""
+        for _ in range(2):
+            was_signed = self._is_signed
+            try:
+                return call(self._client)
+            except ClientError as error:
+                if was_signed or not _wants_signature(error) or not self._sign():
+                    raise self._said(error) from None
+            except (BotoCoreError, RetriesExceededError) as error:
+                raise Interrupted(f"{self._source}: {error}") from None
+        raise Interrupted(f"{self._source}: refused without a signature")
+
+    def _sign(self) -> bool:
+        if not self._is_signed and boto3.Session().get_credentials() is not None:
+            self._is_signed = True
+            self._connect(None)
+        return self._is_signed
+
+    def _said(self, error: ClientError) -> Exception:
+        """Return the copier's error for one of S3."""
+        status, code = error.response["ResponseMetadata"]["HTTPStatusCode"], error.response["Error"]["Code"]
+        text = error.response["Error"].get("Message", "")
+        if status == 412:
+            return Changed(f"{self._source} changed after it was listed")
+        if status >= 500 or status == 429 or code in ("SlowDown", "RequestTimeout", "RequestTimeTooSkewed"):
+            return Interrupted(f"{self._source}: {code}: {text}")
+        if code == "NoSuchBucket" or (status == 404 and not self._key):
+            return StageError(f"there is no bucket {self._bucket}")
+        if code == "InvalidObjectState":
+            return StageError(f"{self._source} holds an archived object, which must be restored first: {text}")
+        if "kms" in text.lower():
+            return StageError(
+                f"{self._source} is encrypted with a KMS key that the namespace's role may not use: {text}"
             )
-        return f"{what} cannot be listed: {status} {' '.join(body.split())[:200]}"
-
-    def _may_sign(self) -> bool:
-        """Sign requests from now on; return whether this is new and there are credentials."""
-        if self._signs or self._credentials.get() is None:
-            return False
-        self._signs = True
-        return True
-
-    def _head(self, url: str) -> tuple[int, Mapping[str, str]]:
-        with self._web.open("HEAD", url, self.headers) as answer:
-            answer.read(1)
-            return answer.status, answer.headers
-
-    def _url(self, key: str) -> str:
-        return f"{self._root}/{quote(key, safe='/-_.~')}"
-
-    def _find_region(self, own: str) -> str:
-        """Return the bucket's region, which S3 tells everybody, also in a refusal (API reference, HeadBucket)."""
-        china = own.startswith("cn-")
-        address = f"https://s3.{own}.amazonaws.com.cn/{self._name}" if china else _address(self._name, "us-east-1")
-        with self._web.open("HEAD", address, lambda *_: {}) as answer:
-            answer.read(1)
-            region = answer.headers.get("x-amz-bucket-region", "")
-            if answer.status == 404:
-                raise StageError(f"there is no bucket {self._name}")
-        return region or own or "us-east-1"
+        if status == 403 and not self._is_signed:
+            return StageError(
+                f"{self._source} is not public, and here are no AWS credentials: the namespace has no role for S3"
+            )
+        if status == 403:
+            return StageError(
+                f"{self._source} is not public, and the namespace's role may not read it: a team's role reaches its "
+                "own prefix of the stack's bucket and of the `data_bucket` in the stack's config"
+            )
+        return StageError(f"{self._source} cannot be read: {status} {code} {text}")
 
 
-def _address(bucket: str, region: str) -> str:
-    """Return the URL of a bucket. A name with dots fits no certificate and goes into the path."""
-    host = f"s3.{region}.amazonaws.com" + (".cn" if region.startswith("cn-") else "")
-    return f"https://{host}/{bucket}" if "." in bucket else f"https://{bucket}.{host}"
+class _Known(BaseSubscriber):
+    """Size and version of an object, which the transfer need not ask for, and must not differ."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+
+    def on_queued(self, future: Any, **_: Any) -> None:
+        future.meta.provide_transfer_size(self._file.size)
+        future.meta.provide_object_etag(self._file.version)
+
+
+def _wants_signature(error: ClientError) -> bool:
+    refused = error.response["ResponseMetadata"]["HTTPStatusCode"] == 403
+    return refused or "Signature Version 4" in error.response["Error"].get("Message", "")

@@ -1,156 +1,90 @@
-"""Unpacking of archives in their place; the archives are deleted afterwards.
+"""Unpacking of archives in their place, into a new tree without the archives.
 
-An archive is unpacked whole beside the files and then renamed, so that a kill leaves nothing half unpacked. Members are
-taken by tarfile's ``data`` filter (PEP 706): none leaves the directory, by name or by link, and none is a device.
+A kill leaves the archives as they are, and the next try unpacks them anew. Members are taken by tarfile's ``data``
+filter (PEP 706): none leaves the directory, by name or by link, and none is a device.
 """
 
-import io
 import os
 import shutil
-import stat
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from trainium_workloads.stage.checksums import BUFFER
 from trainium_workloads.stage.files import RESERVED, StageError, safe_path
+from trainium_workloads.stage.progress import Progress
 
-TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
-ZIP = (".zip",)
-ENDINGS = (*TAR, *ZIP)
-"""Endings of archives' names."""
-
-Progress = Callable[[int], object]
-"""Receives the number of further bytes read from the archive."""
+_ENDINGS = (".tar.gz", ".tar.bz2", ".tar.xz", ".tar", ".tgz", ".zip")
 
 
 def is_archive(path: str) -> bool:
     """Return whether a file is an archive, by its name."""
-    return path.lower().endswith(ENDINGS)
+    return path.lower().endswith(_ENDINGS)
 
 
-class Unpacking:
-    """The archives of one destination while it is made, in separate directories until all are unpacked."""
+def unpack(
+    files: Path, archives: Iterable[str], work: Path, check_room: Callable[[int], None], progress: Progress
+) -> Path:
+    """Return a new tree of all files, with each archive's content in the place of the archive.
 
-    def __init__(self, work: Path, files: Path) -> None:
-        self._files = files
-        self._unpacked = work / "unpacked"
-        self._scratch = work / "unpacking"
-        self._merging = work / "merging"
+    Args:
+        files: directory of all files; the tree's files are hard links to them.
+        archives: paths below that directory.
+        work: directory for the tree, on the same file system.
+        check_room: called before each member; raises StageError where there is no room for its bytes.
+        progress: of the archives.
 
-    @property
-    def is_merging(self) -> bool:
-        """Whether all archives are unpacked, and their content is being moved to its place."""
-        return self._merging.exists()
-
-    def unpack(self, archives: Iterable[str], free_bytes: Callable[[], int], progress: Progress) -> None:
-        """Unpack the remaining archives, and move all content to its place.
-
-        Args:
-            archives: paths below the files.
-            free_bytes: returns the free bytes of the file system.
-            progress: of reading them.
-
-        Raises:
-            StageError: an archive is broken, reaches outside, or holds a file of another.
-        """
-        self._unpacked.mkdir(exist_ok=True)
-        names = list(archives)
-        if not self.is_merging:
-            for number, name in enumerate(names):
-                place = self._unpacked / str(number)
-                if place.exists():
-                    progress((self._files / name).stat().st_size)
-                    continue
-                shutil.rmtree(self._scratch, ignore_errors=True)
-                self._scratch.mkdir()
-                self._unpack(self._files / name, "/" not in name, free_bytes, progress)
-                os.rename(_without_own_directory(self._scratch, name), place)
-            self._merging.touch()
-        for number, name in enumerate(names):
-            archive = self._files / name
-            archive.unlink(missing_ok=True)
-            _merge(self._unpacked / str(number), archive.parent, name)
-
-    def _unpack(self, archive: Path, at_top: bool, free_bytes: Callable[[], int], progress: Progress) -> None:
+    Raises:
+        StageError: an archive is broken, reaches outside, or holds a file of another.
+    """
+    tree, scratch = work / "unpacked", work / "unpacking"
+    packed = {files / path for path in archives}
+    shutil.rmtree(tree, ignore_errors=True)
+    shutil.copytree(
+        files,
+        tree,
+        copy_function=os.link,
+        ignore=lambda at, names: [name for name in names if Path(at, name) in packed],
+    )
+    for archive in sorted(packed):
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir()
+        at = archive.parent.relative_to(files)
         try:
-            if archive.name.lower().endswith(ZIP):
-                self._unzip(archive, at_top, free_bytes, progress)
-            else:
-                self._untar(archive, at_top, free_bytes, progress)
+            _extract(archive, scratch, check_room, is_at_top=at == Path())
         except (tarfile.TarError, zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
             raise StageError(f"{archive.name} cannot be unpacked: {error}") from None
-
-    def _untar(self, archive: Path, at_top: bool, free_bytes: Callable[[], int], progress: Progress) -> None:
-        if not hasattr(tarfile, "data_filter"):
-            raise StageError("this Python cannot unpack safely: it takes 3.12, or a late 3.10 or 3.11 (PEP 706)")
-        if archive.name.lower().endswith(".tar"):
-            _check_room(archive, archive.stat().st_size, free_bytes())
-        with _Counted(archive, progress) as file, tarfile.open(fileobj=file, mode="r|*") as tar:
-            for member in tar:
-                _check_name(member.name, at_top, archive)
-                tar.extract(member, self._scratch, filter="data")
-
-    def _unzip(self, archive: Path, at_top: bool, free_bytes: Callable[[], int], progress: Progress) -> None:
-        with zipfile.ZipFile(archive) as found:
-            members = found.infolist()
-            _check_room(archive, sum(member.file_size for member in members), free_bytes())
-            for member in members:
-                name = member.filename.rstrip("/")
-                _check_name(name, at_top, archive)
-                target = self._scratch / safe_path(name, archive.name)
-                if stat.S_ISLNK(member.external_attr >> 16):
-                    raise StageError(f"{archive.name} holds a link, {name}, which is not unpacked from zip files")
-                if member.is_dir():
-                    target.mkdir(parents=True, exist_ok=True)
-                    continue
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with found.open(member) as source, target.open("wb") as out:
-                    shutil.copyfileobj(source, out, BUFFER)
-                progress(member.compress_size)
+        # Of an archive set.tar with a directory set alone, its content, so that the copy has no set/set.
+        stem = next(archive.name[: -len(each)] for each in _ENDINGS if archive.name.lower().endswith(each))
+        own = scratch / stem
+        is_own = [own] == list(scratch.iterdir()) and own.is_dir() and not own.is_symlink()
+        _merge(own if is_own else scratch, tree / at, archive.name)
+        progress.add(archive.stat().st_size)
+    return tree
 
 
-def _without_own_directory(unpacked: Path, archive: str) -> Path:
-    """Return the directory with the content: for an archive ``set.tar`` that holds only a directory ``set``, that
-    directory, so that the copy has no ``set/set``."""
-    entries = list(unpacked.iterdir())
-    name = archive.rpartition("/")[2]
-    stem = next(
-        name[: -len(ending)] for ending in sorted(ENDINGS, key=len, reverse=True) if name.lower().endswith(ending)
-    )
-    is_own = len(entries) == 1 and entries[0].name == stem and entries[0].is_dir() and not entries[0].is_symlink()
-    return entries[0] if is_own else unpacked
+def _extract(archive: Path, scratch: Path, check_room: Callable[[int], None], *, is_at_top: bool) -> None:
+    def check(name: str, size: int) -> None:
+        check_room(size)
+        if is_at_top and os.path.normpath(name).lstrip("/").startswith(RESERVED):
+            raise StageError(f"{archive.name} holds {name!r}; names that begin with {RESERVED} are the copier's own")
 
+    def filtered(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo:
+        check(member.name, member.size)
+        return tarfile.data_filter(member, path)
 
-class _Counted(io.FileIO):
-    """File that reports the bytes read from it."""
-
-    def __init__(self, path: Path, progress: Progress) -> None:
-        super().__init__(path)
-        self._progress = progress
-
-    def read(self, amount: int | None = -1) -> bytes:
-        piece = super().read(-1 if amount is None else amount) or b""
-        self._progress(len(piece))
-        return piece
-
-
-def _check_name(name: str, at_top: bool, archive: Path) -> None:
-    first = next((part for part in name.split("/") if part not in ("", ".")), "")
-    if at_top and first.startswith(RESERVED):
-        raise StageError(f"{archive.name} holds {name!r}; names that begin with {RESERVED} are the copier's own")
-
-
-def _check_room(archive: Path, needed: int, free: int) -> None:
-    if needed > free:
-        raise StageError(f"{archive.name} unpacks to {needed:,} bytes, and the file system takes {free:,} more")
+    if archive.name.lower().endswith(".zip"):
+        with zipfile.ZipFile(archive) as zipped:
+            for member in zipped.infolist():
+                check(safe_path(member.filename.rstrip("/"), archive.name), member.file_size)
+                zipped.extract(member, scratch)  # a link becomes a file with its target's name in it
+    else:
+        with tarfile.open(archive) as tar:
+            tar.extractall(scratch, filter=filtered)
 
 
 def _merge(source: Path, target: Path, archive: str) -> None:
-    """Move everything in one directory into another; a repeated call skips moved files."""
-    if not source.exists():
-        return
+    """Move everything in one directory into another."""
     for each in source.iterdir():
         place = target / each.name
         if not os.path.lexists(place):
@@ -159,4 +93,3 @@ def _merge(source: Path, target: Path, archive: str) -> None:
             _merge(each, place, archive)
         else:
             raise StageError(f"{archive} holds {each.name!r}, which another file or archive of the source is already")
-    source.rmdir()

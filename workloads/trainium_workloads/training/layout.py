@@ -78,7 +78,15 @@ class Replicated:
     """A whole model in each rank; gradients are averaged between them."""
 
     def place(self, model: nn.Module, backend: Backend, options: Options) -> nn.Module:
-        return model.to(device=backend.device, dtype=parameter_type(options))
+        kind = parameter_type(options)
+        for each in model.parameters():
+            # Buffers stay: in BF16 the frequencies of rotary positions would lose five digits.
+            if each.is_floating_point() and (each.requires_grad or kind is torch.bfloat16):
+                each.data = each.data.to(kind)
+        model.to(backend.device)
+        if callable(tie := getattr(model, "tie_weights", None)):
+            tie()  # on XLA each layer has a parameter of its own after the move
+        return model
 
     def data_ranks(self, backend: Backend) -> tuple[int, int]:
         return backend.rank, backend.world_size

@@ -7,10 +7,10 @@ in FP32. A block's parameters are gathered when it runs, in the precision of the
 
 import json
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 import torch
 import torch.distributed as dist
@@ -18,9 +18,8 @@ import torch.distributed.checkpoint as distributed_checkpoint
 from torch import Tensor, nn
 from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from trainium_workloads.checkpoint import Checkpoint, Checkpoints, os_error, sha256
@@ -33,44 +32,28 @@ GradientSync = Literal["last", "each"]
 """After which micro-batches of a step gradients travel. ``last``: once, and between them each rank holds gradients of
 the whole model in FP32. ``each``: after every one, and a rank holds its part only."""
 
-Region = tuple[slice, ...]
-"""Region of a tensor: a slice for each dimension."""
-
 _FACTS: Final = "facts.json"
 
 
-class Shardable(Protocol):
-    """Model that can be divided."""
-
-    def blocks(self) -> Iterator[nn.Module]:
-        """Yield the units of gathering, in the order of the forward pass; the rest is gathered all the time."""
-        ...
-
-    def divide(self, mesh: DeviceMesh) -> None:
-        """Make every parameter a tensor on the mesh, which has one dimension, for tensor parallelism.
-
-        Raises:
-            Refusal: the model cannot be divided by the number of ranks.
-        """
-        ...
+_LEARNT: Final = StateDictOptions(ignore_frozen_params=True, strict=False)
+"""Frozen weights are in no checkpoint: they are read anew from the model."""
 
 
 class Sharded:
     """A part of the model in each rank.
 
+    The model comes divided, as it was made: no process ever holds a whole one. Parameters that are no distributed
+    tensors, such as small adapters, are the same in all ranks.
+
     Args:
-        fill: gives the parameters of a placed model their first values. A placed model had none: it was made without
-            memory, so that no process ever holds a whole one.
         tensor_parallel: ranks that divide each layer; 1 for none. They should be on one node.
-        gradient_sync: when gradients travel.
+        gradient_sync: when gradients travel. Where layers are divided it is ``each``: transformers sums the gradients
+            of norms over a layer's ranks after each backward pass, sums of earlier passes included.
     """
 
-    def __init__(
-        self, fill: Callable[[nn.Module], None], tensor_parallel: int = 1, gradient_sync: GradientSync = "last"
-    ) -> None:
-        self._fill = fill
+    def __init__(self, tensor_parallel: int = 1, gradient_sync: GradientSync = "last") -> None:
         self._tensor_parallel = tensor_parallel
-        self._gradient_sync = gradient_sync
+        self._gradient_sync = gradient_sync if tensor_parallel == 1 else "each"
         self._hosts: dist.ProcessGroup | None = None
 
     def data_ranks(self, backend: Backend) -> tuple[int, int]:
@@ -88,28 +71,13 @@ class Sharded:
         """See :class:`~.layout.Layout`.
 
         Args:
-            model: :class:`Shardable`, made on the device ``meta``.
+            model: divided by FSDP2, on its devices.
             backend: of this rank.
             options: of the training.
         """
         check(options)
-        _, rows = self.data_ranks(backend)
         # Between the hosts, for all kinds of devices: for files of checkpoints.
         self._hosts = dist.new_group(backend="gloo")
-        if self._tensor_parallel > 1:
-            grid = (rows, self._tensor_parallel)
-            mesh = init_device_mesh(backend.device.type, grid, mesh_dim_names=("data", "tensor"))
-            model.divide(mesh["tensor"])
-        else:
-            mesh = init_device_mesh(backend.device.type, (rows,), mesh_dim_names=("data",))
-        policy = MixedPrecisionPolicy()
-        if options.precision == "bf16":
-            policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-        for module in (*model.blocks(), model):
-            fully_shard(module, mesh=mesh["data"], mp_policy=policy)
-        model.to_empty(device=backend.device)
-        with torch.no_grad():
-            self._fill(model)
         return model
 
     def micro_batch(self, model: nn.Module, *, is_last: bool) -> AbstractContextManager[object]:
@@ -119,7 +87,8 @@ class Sharded:
         return nullcontext()
 
     def reduce(self, model: nn.Module, backend: Backend) -> None:
-        """Do nothing: the backward pass of the last micro-batch did it."""
+        """Average the gradients of parameters that are whole; FSDP averaged the others in the backward pass."""
+        backend.reduce_gradients(each for each in model.parameters() if not isinstance(each, DTensor))
 
     def clip(self, model: nn.Module, limit: float) -> Tensor:
         """See :class:`~.layout.Layout`. One sum over all ranks, of their parts' squares."""
@@ -165,7 +134,7 @@ class Sharded:
         self, part: Path, model: nn.Module, optimizer: torch.optim.Optimizer, facts: Facts | None, rank: int
     ) -> dict[str, str]:
         """Write this rank's files, with facts also the common files; return the SHA-256 of each."""
-        own_model, own_optimizer = get_state_dict(model, optimizer)
+        own_model, own_optimizer = get_state_dict(model, optimizer, options=_LEARNT)
         with warnings.catch_warnings():
             # PyTorch's writer warns of itself, in each rank.
             warnings.filterwarnings("ignore", message="TypedStorage is deprecated")
@@ -188,10 +157,12 @@ class Sharded:
 
     def load(self, checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer, backend: Backend) -> None:
         """See :class:`~.layout.Layout`. It may be of any number of ranks: each reads the overlap with its part."""
-        own_model, own_optimizer = get_state_dict(model, optimizer)
+        own_model, own_optimizer = get_state_dict(model, optimizer, options=_LEARNT)
         state = {"model": own_model, "optimizer": own_optimizer}
         distributed_checkpoint.load(state, storage_reader=FileSystemReader(checkpoint), process_group=self._hosts)
-        set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+        set_state_dict(
+            model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"], options=_LEARNT
+        )
 
 
 def check(options: Options) -> None:
@@ -219,34 +190,13 @@ def local_part(tensor: Tensor) -> Tensor:
     return local
 
 
-def region_of(tensor: Tensor) -> Region:
-    """Return the region of this rank's part in the whole tensor."""
-    if not isinstance(tensor, DTensor):
-        return tuple(slice(0, size) for size in tensor.shape)
-    mesh, coordinate = tensor.device_mesh, tensor.device_mesh.get_coordinate()
-    assert coordinate is not None
-    spans = [(0, size) for size in tensor.shape]
-    # Rows divided a layer before FSDP divided each row's part, so the inner dimension of the mesh comes first.
-    for number in reversed(range(mesh.ndim)):
-        dimension = getattr(tensor.placements[number], "dim", None)
-        if dimension is None:
-            continue
-        start, length = spans[dimension]
-        share = -(-length // mesh.size(number))  # as torch.chunk does: the last ones may get less, or nothing
-        before = min(share * coordinate[number], length)
-        spans[dimension] = (start + before, min(share, length - before))
-    found = tuple(size for _, size in spans)
-    assert found == tuple(tensor.to_local().shape), f"{found} is not this rank's {tuple(tensor.to_local().shape)}"
-    return tuple(slice(start, start + size) for start, size in spans)
-
-
 def _copies(tensor: Tensor) -> int:
     """Return the number of ranks with the same part."""
-    copies = 1
+    parts = 1
     if isinstance(tensor, DTensor):
         for number, placement in enumerate(tensor.placements):
-            copies *= tensor.device_mesh.size(number) if placement.is_replicate() else 1
-    return copies
+            parts *= 1 if placement.is_replicate() else tensor.device_mesh.size(number)
+    return dist.get_world_size() // parts
 
 
 def _tried(write: Callable[[], Any]) -> tuple[Any, str]:
@@ -255,7 +205,9 @@ def _tried(write: Callable[[], Any]) -> tuple[Any, str]:
         return write(), ""
     except (OSError, CheckpointException) as error:
         causes = error.failures.values() if isinstance(error, CheckpointException) else ()
-        return None, "; ".join(sorted({str(os_error(cause) or cause) for cause, _ in causes})) or str(error)
+        # Between the ranks a failure loses its cause, and PyTorch's writer says "unexpected pos" on a full disk.
+        said = {str(os_error(cause) or f"{cause} (is the disk full?)") for cause, _ in causes}
+        return None, "; ".join(sorted(said)) or str(error)
 
 
 def _raise(fault: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_snapshots import NEURON, group, outputs
+from cluster_snapshots import GPU, NEURON, group, outputs
 from typer.testing import CliRunner, Result
 
 from trainium_eks.aws.sessions import Aws
@@ -21,10 +21,17 @@ from trainium_eks.kube.types import Kind, NoSuchKind, ObjectReference
 from trainium_eks.local.images import images
 from trainium_eks.local.images.images import LocalImage
 from trainium_eks.local.paths import Paths
+from trainium_eks.model.catalogue import versions
 from trainium_eks.operate.verify.local_report import LocalReport
 
 IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/train:sdk2.30.0"
-STACK = outputs(nodeGroups=[group("inf", NEURON, 0, 1, instanceType="inf2.xlarge"), group("ng1", NEURON, 8, 2)])
+STACK = outputs(
+    nodeGroups=[
+        group("inf", NEURON, 0, 1, instanceType="inf2.xlarge"),
+        group("ng1", NEURON, 8, 2),
+        group("gpu", GPU, 4, 1),
+    ]
+)
 
 Json = dict[str, Any]
 
@@ -136,8 +143,22 @@ def test_one_command_makes_a_deployment_and_its_service(cluster: Cluster) -> Non
     assert (container["image"], container["args"][0]) == (IMAGE, "/data/output/polarity-1/model")
     # It goes with the Deployment, whoever deletes that.
     assert service["metadata"]["ownerReferences"][0]["uid"] == deployment["metadata"]["uid"]
-    assert "answers in the namespace at http://serve-polarity-1.training.svc:8080/predict" in done.stdout
+    assert "answers in the namespace at http://serve-polarity-1.training.svc:8080\n" in done.stdout
     assert "kubectl port-forward service/serve-polarity-1 8080" in done.stdout
+    assert """curl --json '{"texts": ["…"]}' http://127.0.0.1:8080/predict""" in done.stdout
+    assert '"model": "serve-polarity-1", "messages": [' in done.stdout
+
+
+def test_vllm_comes_from_its_public_image_unless_another_is_named(cluster: Cluster) -> None:
+    def image(command: str) -> str:
+        done = trn(f"serve one --engine vllm {command} --dry-run")
+        assert done.exit_code == 0, done.stderr
+        found: str = json.loads(done.stdout)["items"][0]["spec"]["template"]["spec"]["containers"][0]["image"]
+        return found
+
+    assert image("--group gpu") == versions.IMAGES["vllm"]
+    assert image(f"--group gpu --image {IMAGE}") == IMAGE
+    assert "/predict" not in trn("serve one --engine vllm --group gpu").stdout
 
 
 def test_a_dry_run_makes_nothing(cluster: Cluster) -> None:
@@ -197,7 +218,7 @@ def test_json_is_all_that_is_printed(cluster: Cluster) -> None:
         "name": "serve-one",
         "namespace": "training",
         "state": "submitted",
-        "url": "http://serve-one.training.svc:8080/predict",
+        "url": "http://serve-one.training.svc:8080",
         "model": "output/one/model",
         "image": IMAGE,
         "replicas": 1,
@@ -220,6 +241,8 @@ def test_json_is_all_that_is_printed(cluster: Cluster) -> None:
         ("serve one --instance-type trn2.48xlarge", "no node group has this type"),
         ("serve one --devices 2", "the CPU pool has none"),
         ("serve one --group inf --devices 2", "a node of inf has 1"),
+        ("serve one --engine vllm --group inf", "there is no vLLM for Inferentia2"),
+        ("serve one --engine vllm", "vLLM's public image needs GPUs"),
         ("serve one --queue other", "none of the queues of training"),
         ("serve one --name A", "must be lower-case letters"),
         ("predict one /data/a.txt --to b.csv", "the name does not say which format it is"),
@@ -251,7 +274,7 @@ def test_on_the_local_cloud_the_model_and_the_image_are_looked_for(
     assert "there is no model at /data/output/one/model" in done.stderr
     model = paths.claims / "training" / "fsx-claim" / "output" / "one" / "model"
     model.mkdir(parents=True)
-    (model / "config.json").touch()
+    (model / "adapter_config.json").touch()
     torch = LocalImage("torch", "0" * 12, Path("/nowhere"), has_torch=True)
     monkeypatch.setattr(images, "find", {"torch": torch}.get)
     done = trn("serve one --group ng1")

@@ -2,11 +2,16 @@
 
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import kubernetes_validate
+import pip
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
@@ -21,7 +26,9 @@ from trainium_eks.jobs.data.staging import StageRequest
 from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.kube.api import ApiError, Kind, ObjectReference
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local.images.images import workloads
+from trainium_eks.local.images import images
+from trainium_eks.local.images.images import LocalImage, workloads
+from trainium_eks.local.images.installing import Recipe, known_recipe
 from trainium_eks.model.annotations import MACHINE_PATH
 from trainium_eks.model.catalogue.versions import KUBERNETES
 from trainium_eks.model.outputs import NamespaceOutput
@@ -34,9 +41,9 @@ REQUEST = StageRequest("s3://bucket/set/", "data/set")
 Json = dict[str, Any]
 
 
-def objects(request: StageRequest = REQUEST, *, is_local: bool = False) -> tuple[Json, Json]:
+def objects(request: StageRequest = REQUEST) -> tuple[Json, Json]:
     code = staging.code_files(workloads())
-    return staging.objects(request, TEAM, "stage-set-1", region="us-west-2", code=code, is_local=is_local)
+    return staging.objects(request, TEAM, "stage-set-1", region="us-west-2", code=code)
 
 
 def pod_of(job: Json) -> Json:
@@ -47,12 +54,11 @@ def pod_of(job: Json) -> Json:
 # --- Objects ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_local", [False, True])
-def test_the_objects_are_valid(is_local: bool) -> None:
+def test_the_objects_are_valid() -> None:
     request = StageRequest(
         "hf://datasets/a/b", "x", True, True, ("*.x",), ("y",), True, 4, "https://mirror", "hugging-face"
     )
-    for each in objects(request, is_local=is_local):
+    for each in objects(request):
         kubernetes_validate.validate(each, KUBERNETES, strict=True)
 
 
@@ -71,7 +77,7 @@ def test_the_job_runs_on_the_cpu_pool_as_the_teams_user_with_no_right_it_does_no
 
 def test_a_team_whose_user_is_not_known_has_the_default_one() -> None:
     team = TEAM.model_copy(update={"training_user_id": None})
-    _, job = staging.objects(REQUEST, team, "n", region="r", code={}, is_local=False)
+    _, job = staging.objects(REQUEST, team, "n", region="r", code={})
     assert pod_of(job)["securityContext"]["runAsUser"] == 1000
 
 
@@ -96,9 +102,6 @@ def test_the_arguments_are_the_copiers() -> None:
 
 
 def test_the_code_in_the_config_map_is_all_that_the_copier_imports(tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
     config_map, job = objects()
     (volume,) = [each for each in pod_of(job)["volumes"] if each["name"] == "code"]
     for item in volume["configMap"]["items"]:
@@ -130,16 +133,89 @@ def test_endpoint_and_token_go_to_the_kind_of_source_that_they_are_for() -> None
     assert "HF_TOKEN" not in env(REQUEST)
 
 
-def test_on_the_local_cloud_it_is_an_image_that_runs_there() -> None:
-    (container,) = pod_of(objects(is_local=True)[1])["containers"]
-    assert container["image"] == "local/python"
+def test_the_libraries_write_where_a_read_only_image_lets_them() -> None:
+    pod = pod_of(objects()[1])
+    (container,) = pod["containers"]
+    env = {each["name"]: each["value"] for each in container["env"]}
+    (scratch,) = [each["mountPath"] for each in container["volumeMounts"] if each["name"] == "scratch"]
+    assert {"name": "scratch", "emptyDir": {"sizeLimit": "2Gi"}} in pod["volumes"]
+    assert env["HOME"] == env["TMPDIR"] == scratch
+    assert env["TRN_STAGE_PACKAGES"].startswith(f"{scratch}/")
+
+
+# --- The image --------------------------------------------------------------------------------------------------------
+
+
+def session(is_local: bool) -> Any:
+    return SimpleNamespace(is_local=is_local)
+
+
+def test_on_aws_a_named_image_comes_before_the_public_one() -> None:
+    def image(request: StageRequest) -> str:
+        return command._with_image(request, session(False), make=True).image
+
+    assert image(replace(REQUEST, image="mine")) == "mine"
+    assert image(REQUEST) == ""
+
+
+def test_on_the_local_cloud_it_is_local_torch_with_the_packages_or_else_local_stage_made_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there: dict[str, LocalImage] = {}
+    recipe = known_recipe("stage")
+    tag = images.digest(recipe.requirements)
+    monkeypatch.setattr(images, "find", there.get)
+
+    def make(recipe: Recipe, progress: Any) -> LocalImage:
+        progress("Making it")
+        there[f"stage:{tag}"] = LocalImage("stage", tag, Path("/x"), False, requirements=recipe.requirements)
+        return there[f"stage:{tag}"]
+
+    def image(*, make: bool = True) -> str:
+        return command._with_image(REQUEST, session(True), make=make).image
+
+    monkeypatch.setattr(images, "make", make)
+    assert image(make=False) == "local/stage"
+    assert [image(), image()] == [f"local/stage:{tag}"] * 2
+    assert capsys.readouterr().err == "Making it\n"
+    there["torch"] = LocalImage("torch", "old", Path("/x"), True, requirements="torch==2.9.1\n")
+    assert image() == f"local/stage:{tag}"
+    there["torch"] = LocalImage("torch", "new", Path("/x"), True, requirements=f"torch==2.9.1\n{recipe.requirements}")
+    assert image() == "local/torch:new"
+
+
+def test_an_image_that_cannot_be_made_is_said_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(*_: object) -> LocalImage:
+        raise ClusterError("local/stage could not be made: pip ended with 1")
+
+    monkeypatch.setattr(images, "find", lambda _: None)
+    monkeypatch.setattr(images, "make", make)
+    with pytest.raises(Failure, match=r"(?s)pip ended with 1.*set PIP_INDEX_URL"):
+        command._with_image(REQUEST, session(True), make=True)
+
+
+def test_packages_that_no_image_has_are_installed_at_the_start_or_missed_with_a_reason(tmp_path: Path) -> None:
+    """By a pip that reaches no index, in a Python that has neither package."""
+    (tmp_path / "pip").symlink_to(Path(pip.__file__).parent)
+    start = [sys.executable, "-S", "-m", "trainium_workloads.stage", "s3://a/b", "--to", "x"]
+    target = {"TRN_STAGE_PACKAGES": str(tmp_path / "packages"), "PIP_NO_INDEX": "1"}
+    for path, why in (
+        (f"{workloads()}", "pip is not there either"),
+        (f"{workloads()}:{tmp_path}", "No matching distribution found for boto3=="),
+    ):
+        done = subprocess.run(start, env={"PYTHONPATH": path, **target}, capture_output=True, text=True, check=False)
+        last = json.loads(done.stdout.splitlines()[-1])
+        assert (done.returncode, last["stage"]) == (1, "failed")
+        assert last["message"].startswith("the image has no boto3, and ")
+        assert why in last["message"]
+        assert "--image" in last["message"]
 
 
 @pytest.mark.parametrize("to", ["x", "a/B_c.d", "a/" + "y" * 200, "ä/ö"])
 def test_the_jobs_name_leaves_room_for_its_pods(to: str) -> None:
     name = staging.job_name(StageRequest("s3://b/k", to), "abc123")
     assert len(name) <= 63 - len("-abcde")
-    _, job = staging.objects(REQUEST, TEAM, name, region="r", code={}, is_local=False)
+    _, job = staging.objects(REQUEST, TEAM, name, region="r", code={})
     kubernetes_validate.validate(job, KUBERNETES, strict=True)
 
 
@@ -200,7 +276,7 @@ def test_the_pod_is_told_which_path_of_the_machine_it_may_read(tmp_path: Path) -
     place.mkdir()
     request = StageRequest(place.as_uri(), "x")
     assert staging.problems(request, TEAM, is_local=True) == []
-    _, job = staging.objects(request, TEAM, "n", region="r", code={}, is_local=True)
+    _, job = staging.objects(request, TEAM, "n", region="r", code={})
     assert job["spec"]["template"]["metadata"]["annotations"] == {MACHINE_PATH: str(place)}
 
 

@@ -20,6 +20,7 @@ from botocore.stub import Stubber  # type: ignore[import-untyped]
 from botocore.validate import ParamValidator  # type: ignore[import-untyped]
 from cluster_snapshots import outputs as stack_outputs
 from moto import mock_aws
+from trainium_workloads.text_classification import sagemaker
 
 from trainium_eks.aws.sessions import AwsError
 from trainium_eks.jobs.objects.job import Program
@@ -229,6 +230,10 @@ def test_a_container_gets_sagemaker_s_variables_and_its_place_in_the_gang(tmp_pa
     assert (seen["SM_CHECKPOINT"], seen["SM_NUM_NEURONS"]) == (f"{root}/checkpoints", "32")
     assert (seen["CCOM_SOCKET_IFNAME"], seen["TRN_BACKEND"], seen["MINE"]) == ("eth7", "xla", "a 'b'")
     assert (seen["FI_PROVIDER"], seen["PJRT_DEVICE"]) == ("efa", "NEURON")
+    read = sagemaker.arguments(seen, ["--epochs", "2"])
+    pairs = dict(zip(read[::2], read[1::2], strict=True))
+    assert pairs["--train-data"] == f"{root}/input/data/train"
+    assert (pairs["--output"], pairs["--model-out"]) == (f"{root}/checkpoints", f"{root}/model")
 
 
 def test_the_workspace_is_unpacked_and_the_script_found_there(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """A model that is served, and a file that is predicted: what the objects ask for, and what is refused before."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import kubernetes_validate
 import pytest
@@ -9,6 +9,7 @@ from cluster_snapshots import NEURON, group
 
 from trainium_eks.jobs.objects.job import REFUSED
 from trainium_eks.jobs.serve import serving, serving_refusals
+from trainium_eks.jobs.serve.engines import Engine
 from trainium_eks.jobs.serve.serving import Batch, Served, ServingNodes
 from trainium_eks.local.images.images import workloads
 from trainium_eks.model.catalogue.instances import CATALOGUE
@@ -60,7 +61,8 @@ PLACES = {
 @pytest.mark.parametrize("name", PLACES)
 def test_the_objects_are_valid(name: str) -> None:
     place = PLACES[name]
-    for each in (*serving.objects(served(place), TEAM), serving.job(batch(place, field="body", replace=True), TEAM)):
+    made = [each for engine in get_args(Engine) for each in serving.objects(served(place, engine=engine), TEAM)]
+    for each in (*made, serving.job(batch(place, field="body", replace=True), TEAM)):
         kubernetes_validate.validate(each, KUBERNETES, strict=True)
 
 
@@ -82,8 +84,13 @@ def test_it_is_ready_when_the_model_answers_and_judged_well_from_then_on() -> No
     deployment, service = serving.objects(served(), TEAM)
     container = container_of(deployment)
     assert container["readinessProbe"]["httpGet"] == container["startupProbe"]["httpGet"]
-    assert container["readinessProbe"]["httpGet"]["path"] == "/ready"
-    assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
+    assert container["readinessProbe"]["httpGet"]["path"] == "/health" == container["livenessProbe"]["httpGet"]["path"]
+    # A pod that ends goes on until all nodes know of it, and has time left for its last answers.
+    assert container["lifecycle"] == {"preStop": {"httpGet": {"path": "/drain", "port": 8080}}}
+    seconds = int(container["args"][container["args"].index("--linger") + 1])
+    assert 0 < seconds <= pod_of(deployment)["terminationGracePeriodSeconds"] - 35
+    vllm = container_of(serving.objects(served(engine="vllm"), TEAM)[0])
+    assert vllm["lifecycle"] == {"preStop": {"sleep": {"seconds": seconds}}}
     (port,) = service["spec"]["ports"]
     assert port["port"] == port["targetPort"] == container["ports"][0]["containerPort"]
     assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
@@ -150,13 +157,40 @@ def test_a_batch_that_would_end_the_same_way_is_not_tried_again() -> None:
 def test_the_programs_know_their_arguments(name: str) -> None:
     """Without PyTorch their parsers cannot run here: their sources must name each option."""
     package = workloads() / "trainium_workloads" / "serving"
-    known = "".join((package / f"{each}.py").read_text() for each in ("server", "batch", "loading"))
+    known = "".join((package / f"{each}.py").read_text() for each in ("server", "batch", "model_directory"))
     place = PLACES[name]
     for each in (serving.objects(served(place), TEAM)[0], serving.job(batch(place, field="f", replace=True), TEAM)):
         module = container_of(each)["command"][-1].rpartition(".")[2]
         assert (package / f"{module}.py").is_file()
         for option in (word for word in container_of(each)["args"] if word.startswith("--")):
             assert f'"{option}"' in known
+
+
+def test_each_engine_is_its_own_program() -> None:
+    auto = container_of(serving.objects(served(), TEAM)[0])
+    assert auto["command"] == ["python3", "-m", "trainium_workloads.serving.server"]
+    assert auto["args"][:5] == ["/data/output/x/model", "--backend", "cpu", "--threads", "2"]
+    assert auto["args"][5:] == ["--name", "serve-x", "--port", "8080", "--linger", "5"]
+    named = container_of(serving.objects(served(engine="transformers"), TEAM)[0])
+    assert named["args"] == [*auto["args"], "--engine", "transformers"]
+    copies = container_of(serving.objects(served(PLACES["inferentia"]), TEAM)[0])["args"]
+    assert copies[copies.index("--copies") + 1] == "2"
+
+
+@pytest.mark.parametrize(
+    ("devices", "memory", "parallel"), [(1, "32Gi", []), (4, "128Gi", ["--tensor-parallel-size", "4"])]
+)
+def test_vllm_has_its_own_image_and_shares_a_model_among_its_devices(
+    devices: int, memory: str, parallel: list[str]
+) -> None:
+    deployment, _ = serving.objects(served(on("p4d.24xlarge", devices), engine="vllm"), TEAM)
+    container = container_of(deployment)
+    assert container["command"] == ["vllm", "serve"]
+    named = ["--served-model-name", "serve-x", "--port", "8080"]
+    assert container["args"] == ["/data/output/x/model", *named, *parallel]
+    assert container["resources"]["limits"] == {"memory": memory, "nvidia.com/gpu": str(devices)}
+    assert {"name": "shared", "mountPath": "/dev/shm"} in container["volumeMounts"]
+    assert "shared" in [each["name"] for each in pod_of(deployment)["volumes"]]
 
 
 def test_names_say_of_what_they_are_and_fit() -> None:
@@ -170,8 +204,8 @@ def test_names_say_of_what_they_are_and_fit() -> None:
 def test_the_digest_changes_with_what_the_pods_are() -> None:
     base = served().digest
     assert served(replicas=5, name="other").digest == base
-    others = (served(model="y"), served(image="y"), served(PLACES["gpu"]), served(queue="ears"))
-    assert len({base, *(each.digest for each in others)}) == 5
+    others = (served(model="y"), served(image="y"), served(PLACES["gpu"]), served(queue="ears"), served(engine="vllm"))
+    assert len({base, *(each.digest for each in others)}) == 6
 
 
 # --- Refusals ---------------------------------------------------------------------------------------------------------
@@ -209,6 +243,27 @@ def test_what_cannot_run_is_refused_with_what_mends_it(changes: Json, words: str
 
 
 @pytest.mark.parametrize(
+    ("engine", "name", "has_image", "words"),
+    [
+        ("vllm", "gpu", False, ""),
+        ("vllm", "trainium2", True, ""),
+        ("vllm", "cpu", True, ""),
+        ("transformers", "gpu", False, ""),
+        ("classifier", "inferentia", False, ""),
+        ("vllm", "trainium2", False, "build one from AWS' vLLM image and name it with --image"),
+        ("vllm", "inferentia", True, "there is no vLLM for Inferentia2 and Trn1"),
+        ("vllm", "cpu", False, "vLLM's public image needs GPUs"),
+        ("vllm", "local", True, "--engine transformers, which has the same API"),
+        ("transformers", "trainium2", False, "computes on CPUs and GPUs"),
+    ],
+)
+def test_an_engine_that_has_no_such_devices_is_refused(engine: Engine, name: str, has_image: bool, words: str) -> None:
+    found = [str(each) for each in serving_refusals.engine_problems(engine, PLACES[name], has_image=has_image)]
+    assert len(found) == bool(words)
+    assert words in "".join(found)
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("/data/in/a.csv", "in/a.csv"),
@@ -229,7 +284,7 @@ def test_the_format_of_a_file_is_in_its_name() -> None:
     (problem,) = serving_refusals.path_problems("--to", "out.parquet", serving_refusals.OUTPUTS)
     assert problem.allowed == ("….jsonl", "….csv")
     package = workloads() / "trainium_workloads" / "serving"
-    assert f"SUFFIXES = {serving_refusals.INPUTS!s}".replace("'", '"') in (package / "inputs.py").read_text()
+    assert f"SUFFIXES = {serving_refusals.INPUTS!s}".replace("'", '"') in (package / "batch.py").read_text()
 
 
 def test_a_jobs_model_is_where_the_job_wrote_it() -> None:

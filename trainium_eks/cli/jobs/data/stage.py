@@ -1,6 +1,7 @@
 """``trn stage``: submit the Job that copies a data set, or find the running one, and follow it."""
 
 import secrets
+import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from trainium_eks.jobs.data.staging import StageRequest
 from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.jobs.objects.token_reference import DEFAULT_SECRET, missing_secret
 from trainium_eks.kube.api import ApiError
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.pod_text import LINE_CHARACTERS, printable
 from trainium_eks.model.validation.problems import Problem, nearest
 
@@ -55,6 +57,7 @@ def run(options: StageOptions) -> int:
             raise Failure(FAILED, f"{options.source} cannot be staged", found, spell=str)
         if options.dry_run:
             name = staging.job_name(request, secrets.token_hex(3))
+            request = _with_image(request, session, make=False)
             listed = {"apiVersion": "v1", "kind": "List", "items": list(_objects(session, request, name))}
             write_json(listed)
             return 0
@@ -127,8 +130,38 @@ def _objects(session: Session, request: StageRequest, name: str) -> tuple[dict[s
         name,
         region=session.outputs.region,
         code=staging.code_files(workloads()),
-        is_local=session.is_local,
     )
+
+
+def _with_image(request: StageRequest, session: Session, *, make: bool) -> StageRequest:
+    """Return the request with its image: the named one; on the local cloud ``local/torch`` where it has the packages,
+    else ``local/stage``. On AWS the public Python image, into which a pod installs 70 MB: a training image is 15 GB.
+
+    Args:
+        request: perhaps with an image.
+        session: in which it is to run.
+        make: whether ``local/stage`` is made where it is missing.
+    """
+    if request.image or not session.is_local:
+        return request
+    return replace(request, image=_local_image(make=make))
+
+
+def _local_image(*, make: bool) -> str:
+    from trainium_eks.local.images import images
+    from trainium_eks.local.images.installing import known_recipe
+
+    torch, recipe = images.find("torch"), known_recipe("stage")
+    if torch and all(f"{package}==" in torch.requirements for package in ("boto3", "huggingface_hub")):
+        return torch.reference
+    found = images.find(f"{recipe.name}:{images.digest(recipe.requirements)}")
+    if found is None and make:
+        try:
+            found = images.make(recipe, _say)
+        except ClusterError as error:
+            fix = "set PIP_INDEX_URL to an index that has them, or name an image of this machine with --image"
+            raise Failure(FAILED, f"{error}\n{fix}") from None
+    return found.reference if found else f"{images.PREFIX}{recipe.name}"
 
 
 def _job(session: Session, request: StageRequest) -> tuple[str, bool]:
@@ -148,7 +181,7 @@ def _job(session: Session, request: StageRequest) -> tuple[str, bool]:
             FAILED, f"{request.to} is being staged from {source} by the Job {name}: wait, or trn cancel {name}"
         )
     name = staging.job_name(request, secrets.token_hex(3))
-    config_map, job = _objects(session, request, name)
+    config_map, job = _objects(session, _with_image(request, session, make=True), name)
     try:
         batch_jobs.submit(session.api, job, (config_map,))
     except ApiError as error:
@@ -198,3 +231,7 @@ def _follow(options: StageOptions, session: Session, request: StageRequest, name
 def _write_json(session: Session, name: str, result: dict[str, Any]) -> None:
     data = {"schemaVersion": SCHEMA_VERSION, "namespace": session.namespace.name, "job": name, **result}
     write_json(data)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")

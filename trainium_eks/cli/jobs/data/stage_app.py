@@ -56,10 +56,10 @@ def stage(
         str, typer.Option("--endpoint", metavar="URL", help="An S3-compatible store, or a mirror of the Hub.")
     ] = "",
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, max=256, help="Files or chunks fetched at once; default: 16.")
+        int | None, typer.Option("--workers", min=1, max=256, help="Files or pieces fetched at once; default: 16.")
     ] = None,
     image: Annotated[
-        str, typer.Option("--image", help="Image with Python 3.12 or later, for clusters without egress.")
+        str, typer.Option("--image", help="Image with boto3 and huggingface_hub, for clusters without egress.")
     ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the objects and submit nothing.")] = False,
     *,

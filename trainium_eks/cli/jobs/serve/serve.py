@@ -33,7 +33,7 @@ def run(cluster: ClusterOptions, wanted: ServingOptions, *, replicas: int, wait:
     """Serve a model; return the exit code."""
     with open_session(cluster) as session:
         found = find(session, wanted, serving.SERVE)
-        served = Served(found.name, found.model, found.image, found.place, found.queue, replicas)
+        served = Served(found.name, found.model, found.image, found.place, found.queue, replicas, wanted.engine)
         objects = serving.objects(served, session.namespace)
         if dry_run:
             write_json({"apiVersion": "v1", "kind": "List", "items": list(objects)})
@@ -170,10 +170,15 @@ def _tell(session: Session, cluster: ClusterOptions, served: Served, state: str)
     if session.is_local:
         # kubectl port-forward is refused there, and pods' addresses are not of this machine.
         pod = next((name_of(pod) for pod in _pods(session, served.name) if is_running(pod)), "POD")
-        asked = f'curl -d \'{{"texts": ["…"]}}\' {url}'
-        lines.append(f"  from here: trn local exec {pod} --namespace {session.namespace.name} -- {asked}")
+        before = f"trn local exec {pod} --namespace {session.namespace.name} -- "
     else:
         lines.append(f"  from here: kubectl port-forward service/{served.name} {serving.PORT}")
+        before, url = "", f"http://127.0.0.1:{serving.PORT}"
+    if served.engine in ("auto", "classifier"):
+        lines.append(f'  a classifier: {before}curl --json \'{{"texts": ["…"]}}\' {url}/predict')
+    if served.engine != "classifier":
+        said = f'{{"model": "{served.name}", "messages": [{{"role": "user", "content": "…"}}], "max_tokens": 50}}'
+        lines.append(f"  a chat: {before}curl --json '{said}' {url}/v1/chat/completions")
     lines.append(f"  its end: trn serve --stop {served.name}")
     write(as_typed("\n".join(lines)) + "\n")
     return 0

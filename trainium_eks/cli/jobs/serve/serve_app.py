@@ -7,10 +7,11 @@ import typer
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.command import JOBS, App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
+from trainium_eks.jobs.serve.engines import Engine
 
 app = App(panel=JOBS)
 
-_MODEL = "A job of `trn train --example polarity`, or a model's directory on the team's volume."
+_MODEL = "A job of `trn train`, or a model's directory on the team's volume."
 
 Group = Annotated[str | None, typer.Option("--group", help="Node group with accelerators; default: the CPU pool.")]
 InstanceType = Annotated[str | None, typer.Option("--instance-type", help="Or the group of this EC2 type.")]
@@ -20,11 +21,19 @@ Devices = Annotated[
 Image = Annotated[
     str | None, typer.Option("--image", help="With PyTorch and trainium_workloads; default: as of `trn train`.")
 ]
+Engines = Annotated[
+    Engine,
+    typer.Option(
+        "--engine",
+        help="LitServe for a classifier; transformers (CPU, GPU) or vllm (GPU, Trn2 and later; its own image) for text "
+        "by OpenAI's API; auto: the first or the second, by the model.",
+    ),
+]
 Queue = Annotated[str | None, typer.Option("--queue", help="Of pods with accelerators; default: the namespace's.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the objects and make nothing.")]
 
 
-@app.command(example="trn serve polarity --replicas 2")
+@app.command(example="trn serve reviews --replicas 2")
 @with_cluster_options
 def serve(
     model: Annotated[str | None, typer.Argument(help=_MODEL)] = None,
@@ -34,6 +43,7 @@ def serve(
     devices: Devices = None,
     queue: Queue = None,
     image: Image = None,
+    engine: Engines = "auto",
     name: Annotated[str, typer.Option("--name", help="Of the service; default: serve-<job>.")] = "",
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the model answers.")] = True,
     stop: Annotated[
@@ -45,7 +55,8 @@ def serve(
 ) -> None:
     """Let a trained model answer over HTTP: a Deployment and a Service in your namespace, ready once it has answered.
 
-    The same command again with another model changes the service without a gap.
+    A classifier answers POST /predict, a model that generates text OpenAI's POST /v1/chat/completions. The same command
+    again with another model changes the service without a gap.
 
     Exit code: 0; 1 when the model does not answer; 2 for a request that cannot run.
     """
@@ -54,11 +65,11 @@ def serve(
 
     if stop is not None:
         raise typer.Exit(command.stop(cluster, stop, is_also_asked=model is not None))
-    wanted = ServingOptions(model or "", name, group, instance_type, devices, queue, image)
+    wanted = ServingOptions(model or "", name, group, instance_type, devices, queue, image, engine)
     raise typer.Exit(command.run(cluster, wanted, replicas=replicas, wait=wait, dry_run=dry_run))
 
 
-@app.command(example="trn predict polarity /data/reviews.jsonl --to /data/predictions.jsonl")
+@app.command(example="trn predict reviews /data/reviews.jsonl --to /data/predictions.jsonl")
 @with_cluster_options
 def predict(
     model: Annotated[str, typer.Argument(help=_MODEL)],
@@ -77,7 +88,7 @@ def predict(
     *,
     cluster: ClusterOptions,
 ) -> None:
-    """Predict all texts of a file with a trained model: a Job that writes the whole output, or none.
+    """Predict all texts of a file with a trained classifier: a Job that writes the whole output, or none.
 
     Exit code: the Job's: 0 when the predictions are there, 1 when not; 2 for a request that cannot run.
     """

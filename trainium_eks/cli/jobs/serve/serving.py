@@ -10,11 +10,13 @@ from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure, as_typed
 from trainium_eks.cli.shared.session import Session
 from trainium_eks.jobs.data.staging import CPU_POOL, DATA
 from trainium_eks.jobs.serve import serving, serving_refusals
+from trainium_eks.jobs.serve.engines import Engine
 from trainium_eks.jobs.serve.serving import ServingNodes
 from trainium_eks.jobs.submit import cluster_facts, planning
 from trainium_eks.jobs.watch.profiling import output_of
 from trainium_eks.local.runtime import beneath
 from trainium_eks.model.catalogue.instances import InstanceType
+from trainium_eks.model.catalogue.versions import IMAGES
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.validation.problems import Problem, nearest
 
@@ -34,6 +36,7 @@ class ServingOptions:
     devices: int | None = None
     queue: str | None = None
     image: str | None = None
+    engine: Engine = "auto"
 
 
 @dataclass(frozen=True)
@@ -69,11 +72,8 @@ def find(session: Session, wanted: ServingOptions, kind: str, more: tuple[Proble
     suffix = secrets.token_hex(3) if kind == serving.PREDICT else ""
     name = wanted.name or serving.default_name(kind, model, suffix)
     queue = wanted.queue if wanted.queue is not None else namespace.queues[0]
-    image, missing, has_torch = train_facts.image_of(wanted.image, session)
-    problems += [*model_problems, *([missing] if missing else [])]
-    if missing is None and not has_torch:
-        fix = "make one: trn local images make torch"
-        problems.append(Problem("--image", "a model needs an image with PyTorch", fix, value=image))
+    image, image_problems = _image(session, wanted, where)
+    problems += [*model_problems, *image_problems]
     may_create = cluster_facts.may_create(session.api, namespace.name, *_KINDS[kind])
     problems += serving_refusals.problems(
         namespace,
@@ -90,6 +90,20 @@ def find(session: Session, wanted: ServingOptions, kind: str, more: tuple[Proble
         done = "served" if kind == serving.SERVE else "used"
         raise Failure(WRONG_USAGE, f"{wanted.model or 'the model'} cannot be {done}", problems, spell=str)
     return Found(name, model, where, queue, image)
+
+
+def _image(session: Session, wanted: ServingOptions, where: ServingNodes) -> tuple[str, list[Problem]]:
+    """Return the image for the engine, and the problems of both."""
+    found = serving_refusals.engine_problems(wanted.engine, where, has_image=wanted.image is not None)
+    if found or (wanted.engine == "vllm" and wanted.image is None):
+        return IMAGES["vllm"], found
+    image, missing, has_torch = train_facts.image_of(wanted.image, session)
+    if missing is not None:
+        return image, [missing]
+    if not has_torch:
+        fix = "make one: trn local images make torch"
+        return image, [Problem("--image", "a model needs an image with PyTorch", fix, value=image)]
+    return image, []
 
 
 def warn_of_no_nodes(session: Session, where: ServingNodes) -> None:
@@ -149,8 +163,9 @@ def _missing(session: Session, directory: str) -> list[Problem]:
     if paths is None or not session.namespace.claim:
         return []
     claim = paths.claims / session.namespace.name / session.namespace.claim
-    config = beneath.real_path(claim, f"{directory}/config.json")
-    if config is not None and config.is_file():
-        return []
+    for name in ("config.json", "adapter_config.json"):
+        config = beneath.real_path(claim, f"{directory}/{name}")
+        if config is not None and config.is_file():
+            return []
     reason = f"there is no model at {DATA}/{directory}"
-    return [Problem("MODEL", reason, "train one: trn train --example polarity")]
+    return [Problem("MODEL", reason, "train one: trn train --example finetune")]

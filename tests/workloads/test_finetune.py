@@ -1,0 +1,440 @@
+"""Fine-tuning by several ranks: the losses are the same for any division of a model, of each family."""
+
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from finetune_hub import hub
+from gangs import Ended, Gang, step_lines
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from trainium_workloads.checkpoint import Checkpoints
+from trainium_workloads.finetune import make_data, models, train
+from trainium_workloads.training import backends, first_rank, sharding
+from trainium_workloads.training.options import Options
+from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.sharding import Sharded
+from waiting import SECONDS
+
+STEPS = 12
+CUT = 7
+"""Step after which the first part of a training ends."""
+DIVIDED = ("llama", "qwen3")
+"""Families that are also divided by layers."""
+LORA = {"lora": ("qwen3", ["--lora", "4"]), "lora-bf16": ("gpt-oss", ["--lora", "4", "--precision", "bf16"])}
+TRAININGS: Mapping[str, tuple[str, list[str]]] = {**{each: (each, []) for each in make_data.FAMILIES}, **LORA}
+"""Family and options, by name."""
+*OTHERS, KILLED = TRAININGS
+
+Losses = Mapping[str, Mapping[int, float]]
+
+
+class Trainings:
+    """Starts trainings, several in each gang."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._gang = Gang(directory)
+        for family in make_data.FAMILIES:
+            make_data.make(directory / family, texts=4, seed=0, family=family)
+
+    def __call__(self, ranks: int, runs: Mapping[str, list[str]], **how: Any) -> tuple[Ended, dict[str, list[str]]]:
+        """Return the end, and rank 0's lines by run."""
+        file = self.directory / "runs.json"
+        file.write_text(json.dumps(runs))
+        ended = self._gang("finetune_script", file, ranks=ranks, **how)
+        parts = [each.partition("\n") for each in ended.out[0].split("run ")[1:]]
+        return ended, {name: lines.splitlines() for name, _, lines in parts}
+
+    def arguments(self, name: str, output: str, batch_size: int, *more: str | int | Path) -> list[str]:
+        family, own = TRAININGS[name]
+        common = {
+            "--model": self.directory / family / "model",
+            "--synthetic": 64,
+            "--token-cache": self.directory / "cache",
+            "--output": self.directory / output / name,
+            "--batch-size": batch_size,
+            "--seq-len": 32,
+            "--steps": STEPS,
+            "--precision": "fp32",
+            "--learning-rate": 0.003,
+            "--warmup-steps": 2,
+            "--checkpoint-every": 5 if name == KILLED else 0,
+            "--checkpoint-seconds": 0,
+            "--backend": "cpu",
+        }
+        return [*(str(each) for pair in common.items() for each in pair), *own, *map(str, more)]
+
+
+def losses(lines: Mapping[str, list[str]]) -> dict[str, dict[int, float]]:
+    return {name: {x["step"]: x["loss"] for x in step_lines("\n".join(each))} for name, each in lines.items()}
+
+
+@pytest.fixture(scope="module")
+def trainings(tmp_path_factory: pytest.TempPathFactory) -> Trainings:
+    return Trainings(tmp_path_factory.mktemp("finetune"))
+
+
+@pytest.fixture(scope="module")
+def whole(trainings: Trainings) -> dict[str, dict[int, float]]:
+    """Losses of two ranks, from the beginning to the end, with an export."""
+    to = trainings.directory / "export"
+    runs = {name: trainings.arguments(name, "whole", 4, "--export", to / name) for name in TRAININGS}
+    _, lines = trainings(2, runs)
+    assert "exported to" in lines["llama"][-1]
+    return losses(lines)
+
+
+@pytest.fixture(scope="module")
+def cut(trainings: Trainings) -> dict[str, dict[int, float]]:
+    """Losses of the same, but all end after some step, one because a rank is killed."""
+    runs = {name: trainings.arguments(name, "cut", 4, "--steps-this-run", CUT) for name in OTHERS}
+    kill_at = random.SystemRandom().randint(CUT + 1, STEPS - 2)
+    ended, lines = trainings(2, runs | {KILLED: trainings.arguments(KILLED, "cut", 4)}, kill_at=kill_at, kill_rank=1)
+    assert ended.codes[1] == -signal.SIGKILL, f"killed at {kill_at}"
+    return losses(lines)
+
+
+def test_the_losses_go_down(whole: Losses) -> None:
+    for name, of_steps in whole.items():
+        assert list(of_steps) == list(range(1, STEPS + 1)), name
+        assert of_steps[1] == pytest.approx(6.24, abs=0.06)  # the logarithm of 512 tokens
+        assert of_steps[STEPS] < of_steps[1] - (0.03 if "lora" in name else 0.7), name
+
+
+def test_cut_off_and_resumed_they_are_the_same_to_the_last_bit(
+    trainings: Trainings, whole: Losses, cut: Losses
+) -> None:
+    shutil.copytree(trainings.directory / "cut", trainings.directory / "resumed", symlinks=True)
+    _, lines = trainings(2, {name: trainings.arguments(name, "resumed", 4) for name in TRAININGS})
+    for name, of_steps in losses(lines).items():
+        assert 1 < min(of_steps) <= STEPS - 1, name
+        assert {**cut[name], **of_steps} == whole[name], name
+
+
+def test_any_number_of_ranks_begins_and_goes_on_alike(trainings: Trainings, whole: Losses, cut: Losses) -> None:
+    shutil.copytree(trainings.directory / "cut", trainings.directory / "four", symlinks=True)
+    some = ("--steps-this-run", 1)
+    # Half of them: four ranks take twice the time.
+    _, four = trainings(4, {name: trainings.arguments(name, "four", 2, *some) for name in [*TRAININGS][::2]})
+    begun = {name: trainings.arguments(name, "one", 8, "--steps-this-run", 2) for name in TRAININGS}
+    _, one = trainings(1, begun)
+    for name, of_steps in (*losses(four).items(), *losses(one).items()):
+        assert of_steps, name
+        bound = 0.01 if "bf16" in name else 1e-5
+        assert of_steps == pytest.approx({step: whole[name][step] for step in of_steps}, abs=bound), name
+
+
+def test_tensor_parallel_is_the_same_and_its_checkpoint_anybodys(trainings: Trainings, whole: Losses) -> None:
+    """A grid of 2 by 2 ranks, then one rank; and one row of two ranks with two micro-batches a step."""
+    cut_off = ("--tensor-parallel", 2, "--activation-checkpointing", "--steps-this-run", 4)
+    _, grid = trainings(4, {name: trainings.arguments(name, "grid", 4, *cut_off) for name in DIVIDED})
+    more = {name: trainings.arguments(name, "grid", 4, "--accumulate", 2, "--steps-this-run", 2) for name in DIVIDED}
+    _, alone = trainings(1, more)
+    row = ("--tensor-parallel", 2, "--accumulate", 2, "--steps-this-run", 4)
+    _, rows = trainings(2, {name: trainings.arguments(name, "row", 4, *row) for name in DIVIDED})
+    for name in DIVIDED:
+        found = {**losses(grid)[name], **losses(alone)[name]}
+        assert list(found) == list(range(1, 7))
+        assert found == pytest.approx({step: whole[name][step] for step in found}, abs=2e-6), name
+        assert losses(rows)[name] == pytest.approx({step: whole[name][step] for step in range(1, 5)}, abs=2e-6), name
+        norms = [[line["gradient_norm"] for line in step_lines("\n".join(lines[name]))] for lines in (grid, rows)]
+        assert norms[0] == pytest.approx(norms[1], rel=1e-5)
+
+
+def test_bf16_and_a_whole_model_in_each_rank(trainings: Trainings, whole: Losses) -> None:
+    """Parameters stay in FP32, so the losses differ from FP32's by the rounding of activations alone."""
+    runs = {
+        f"{how} {precision}": trainings.arguments(
+            "qwen3", f"{how}-{precision}", 4, "--precision", precision, "--sharding", how, "--steps-this-run", 2
+        )
+        for how, precision in (("full", "bf16"), ("none", "bf16"), ("none", "fp32"))
+    }
+    _, lines = trainings(2, runs)
+    found = losses(lines)
+    assert found["none fp32"][2] == pytest.approx(whole["qwen3"][2], abs=1e-5)
+    for name in ("full bf16", "none bf16"):
+        assert found[name][2] == pytest.approx(whole["qwen3"][2], abs=0.02)
+        assert found[name][2] != whole["qwen3"][2]
+
+
+def test_xla_computes_the_same_with_a_constant_number_of_graphs(trainings: Trainings, whole: Losses) -> None:
+    """Trn1 trains small models. A weight that two layers share must stay one weight on the device."""
+    arguments = ("--backend", "xla", "--sharding", "none", "--steps-this-run", 3)
+    # XLA:CPU takes longer to make a graph fast than all its runs here take.
+    quickly = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    runs = {"qwen3": trainings.arguments("qwen3", "xla", 8, *arguments)}
+    _, lines = trainings(1, runs, environment={"PJRT_DEVICE": "CPU", "XLA_FLAGS": quickly})
+    expected = {step: whole["qwen3"][step] for step in range(1, 4)}
+    assert losses(lines)["qwen3"] == pytest.approx(expected, abs=1e-5)
+    graphs = [int(each.split()[1]) for each in lines["qwen3"] if each.startswith("graphs")]
+    assert len(graphs) == 3
+    assert 0 < graphs[1] == graphs[2]
+    assert any("106,880 parameters" in each for each in lines["qwen3"])
+
+
+def learnt(trainings: Trainings, name: str) -> dict[str, torch.Tensor]:
+    """Return the weights in the last checkpoint."""
+    from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+
+    newest = sorted((trainings.directory / "whole" / name / "checkpoints").glob("step-*.ckpt"))[-1]
+    dcp_to_torch_save(newest, trainings.directory / "learnt.pt")
+    found: dict[str, torch.Tensor] = torch.load(trainings.directory / "learnt.pt", weights_only=True)["model"]
+    return found
+
+
+@pytest.mark.parametrize("family", make_data.FAMILIES)
+def test_the_export_is_a_model_of_transformers(trainings: Trainings, whole: Losses, family: str) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    directory = trainings.directory / "export" / family
+    theirs = AutoModelForCausalLM.from_pretrained(directory)
+    held = theirs.state_dict()
+    expected = learnt(trainings, family)
+    assert expected.keys() <= held.keys()
+    assert all(torch.equal(tensor, held[name]) for name, tensor in expected.items())
+    assert AutoTokenizer.from_pretrained(directory).chat_template
+    of_origin = {each.name for each in (trainings.directory / family / "model").glob("*.json")}
+    assert of_origin - {"model.safetensors.index.json"} <= {each.name for each in directory.iterdir()}
+
+
+def test_an_adapter_is_peft_s_and_merged_it_is_the_same(trainings: Trainings, whole: Losses) -> None:
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    to = trainings.directory / "merged"
+    # A gang that is restarted after its last step, because a node was lost while it exported.
+    _, lines = trainings(2, {"lora": trainings.arguments("lora", "whole", 4, "--merge", "--export", to)})
+    assert not losses(lines)["lora"]
+    assert json.loads((to / models.EXPORTED).read_text())["step"] == STEPS
+    tokens = torch.arange(20)[None]
+    merged = AutoModelForCausalLM.from_pretrained(to)(tokens).logits
+    base = AutoModelForCausalLM.from_pretrained(trainings.directory / "qwen3" / "model")
+    untaught = base(tokens).logits
+    adapted = PeftModel.from_pretrained(base, trainings.directory / "export" / "lora")(tokens).logits
+    torch.testing.assert_close(merged, adapted)
+    assert (merged - untaught).abs().max() > 0.01
+    config = json.loads((trainings.directory / "export" / "lora" / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == str(trainings.directory / "qwen3" / "model")
+
+
+def run_here(trainings: Trainings, monkeypatch: pytest.MonkeyPatch, *arguments: str | int | Path) -> None:
+    monkeypatch.chdir(trainings.directory)
+    monkeypatch.setattr(sys, "argv", ["finetune", *trainings.arguments("llama", "refused", 4, *arguments)])
+    try:
+        train.main()
+    finally:
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--data", "texts"), "one of --data PATH and --synthetic N is needed"),
+        (("--seq-len", 513), "--seq-len 513 is longer than the 512 tokens"),
+        (("--tensor-parallel", 2), "--tensor-parallel 2 does not divide the 1 ranks"),
+        (("--tensor-parallel", 2, "--sharding", "none"), "--tensor-parallel is for --sharding full"),
+        (("--tensor-parallel", 2, "--lora", 2), "--lora is for whole layers"),
+        (("--merge", "--export", "new"), "--merge is for --lora with --export"),
+        (("--lora", 2, "--lora-targets", "nothing"), "--lora-targets nothing: "),
+        (("--stochastic-rounding", "--precision", "bf16"), "keeps its parameters in FP32"),
+        (("--backend", "xla"), "FSDP2, which PyTorch/XLA has not: use Trn2 or later"),
+        (
+            ("--model", "nowhere"),
+            "--model nowhere is no directory; a name on the Hugging Face Hub is ORGANIZATION/NAME",
+        ),
+        (("--model", "."), "./config.json cannot be read"),
+        (("--export", "qwen3"), "--export qwen3 exists, and was not exported by this"),
+    ],
+)
+def test_what_cannot_run_is_refused(
+    trainings: Trainings, arguments: tuple[str | int, ...], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Refusal, match=re.escape(said)):
+        run_here(trainings, monkeypatch, *arguments)
+
+
+def test_layers_that_no_plan_divides_are_refused() -> None:
+    for family, said in (("gpt-oss", "no gpt_oss is trained so"), ("phi3", "no phi3 is trained so")):
+        with pytest.raises(Refusal, match=f"--tensor-parallel 2: {said}"):
+            models._division(make_data.configuration(family), 2, 2, is_mixed=False)
+    with pytest.raises(Refusal, match="--tensor-parallel 4 does not divide the model's 2 num_key_value_heads"):
+        models._division(make_data.configuration("llama"), 4, 4, is_mixed=False)
+
+
+def _damage(directory: Path) -> None:
+    (path,) = directory.glob("*1-of-*.safetensors")
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def _lose_part(directory: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    (path,) = directory.glob("*2-of-*.safetensors")
+    held = load_file(path)
+    held.pop("model.norm.weight")
+    save_file(held, path, metadata={"format": "pt"})
+
+
+def _make_larger(directory: Path) -> None:
+    _configure(directory, intermediate_size=256)
+
+
+def _quantize(directory: Path) -> None:
+    _configure(directory, quantization_config={"quant_method": "mxfp4"})
+
+
+def _keep_pickles(directory: Path) -> None:
+    for each in directory.glob("*.safetensors"):
+        each.rename(each.with_suffix(".bin"))
+
+
+def _cut_configuration(directory: Path) -> None:
+    (directory / "config.json").write_text("{")
+
+
+def _configure(directory: Path, **settings: object) -> None:
+    path = directory / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (_damage, "cannot be read"),
+        (_lose_part, "holds no weights, or others, for its config.json's model.norm.weight"),
+        (_make_larger, "for its config.json's .*mlp"),
+        (_quantize, "are quantized: take the model's version in BF16"),
+        (_keep_pickles, r"holds weights in \.bin files"),
+        (_cut_configuration, r"config\.json cannot be read"),
+    ],
+)
+def test_damaged_models_are_refused(
+    trainings: Trainings, harm: Any, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shutil.copytree(trainings.directory / "llama" / "model", tmp_path / "model")
+    harm(tmp_path / "model")
+    with pytest.raises(Refusal, match=said):
+        run_here(trainings, monkeypatch, "--model", tmp_path / "model")
+
+
+def test_random_weights_follow_from_the_seed(trainings: Trainings, tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    (tmp_path / "bare").mkdir()
+    shutil.copy(trainings.directory / "llama" / "model" / "config.json", tmp_path / "bare")
+    made = [models.find(str(tmp_path / "bare"), tmp_path / str(seed), seed) for seed in (1, 1, 2)]
+    first, other = (load_file(made[number] / "model.safetensors")["lm_head.weight"] for number in (0, 2))
+    assert made[0] == made[1]
+    assert not torch.equal(first, other)
+
+
+def test_a_model_of_the_hub_is_fetched_once_and_a_gated_one_needs_a_token(
+    trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from huggingface_hub import constants
+
+    files = {each.name: each.read_bytes() for each in (trainings.directory / "llama" / "model").iterdir()}
+    with hub("team/model", files | {"pytorch_model.bin": b"once more"}) as served:
+        monkeypatch.setenv("HF_ENDPOINT", served.url)
+        monkeypatch.setenv("HF_HOME", str(tmp_path))
+        monkeypatch.delenv("HF_TOKEN", raising=False)
+        found = models.find("team/model", tmp_path / "output", 0)
+        assert {each.name for each in found.iterdir()} == files.keys()
+        assert tmp_path in found.parents
+        served.asked.clear()
+        assert models.find("team/model", tmp_path / "output", 0) == found
+        assert not [each for each in served.asked if each.startswith("GET") and "resolve" in each]
+        with pytest.raises(Refusal, match="neither a directory nor on the Hugging Face Hub"):
+            models.find("team/other", tmp_path, 0)
+        served.token = "secret"
+        with pytest.raises(Refusal, match=r"team/model is gated: accept its licence at .* \(trn secret\)"):
+            models.find("team/model@v2", tmp_path, 0)
+        (tmp_path / "token").write_text("secret\n")
+        monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+        assert models.find("team/model@v2", tmp_path, 0).is_dir()
+
+
+def test_what_fsdp_takes_of_precisions() -> None:
+    for precision in ("fp16", "fp8"):
+        with pytest.raises(Refusal, match=f"no --precision {precision}: use bf16"):
+            sharding.check(Options(backend="cuda", precision=precision))  # type: ignore[arg-type]
+    # The launcher sets the variable behind it for every job on Trainium.
+    sharding.check(Options(backend="neuron", precision="bf16", stochastic_rounding=True))
+
+
+def test_a_refusal_of_rank_0_is_that_of_all(trainings: Trainings, whole: Losses) -> None:
+    runs = {"llama": trainings.arguments("llama", "refused", 4, "--synthetic", 0, "--data", "nowhere")}
+    refused, _ = trainings(2, runs, code=78)
+    assert set(refused.codes) == {78}
+    assert all("--data nowhere is not there" in each for each in refused.err)
+    refused, _ = trainings(1, {"llama": trainings.arguments("llama", "whole", 8, "--sharding", "none")}, code=78)
+    assert "is of a sharded training" in refused.err[0]
+
+
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    """Limit files to 16 KiB: a full disk, for this process alone."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16 * 1024, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, ignored)
+
+
+def test_a_full_disk_leaves_the_checkpoint_before(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    options = Options(precision="fp32", output=tmp_path)
+    for name in ("RANK", "WORLD_SIZE"):
+        assert name not in os.environ
+    backend = backends.start(options)
+    try:
+        layout = Sharded()
+        model = layout.place(fully_shard(nn.Linear(300, 300, bias=False)), backend, options)
+        optimizer = torch.optim.AdamW(model.parameters())
+        checkpoints = Checkpoints(tmp_path)
+        first = layout.save(checkpoints, 1, model, optimizer, {"step": 1}, backend)
+        assert first is not None
+        request.getfixturevalue("small_files")
+        with pytest.raises(OSError, match=r"the checkpoint cannot be written: .*is the disk full"):
+            layout.save(checkpoints, 2, model, optimizer, {"step": 2}, backend)
+        assert checkpoints.latest() == first
+        assert layout.facts(first.path) == {"step": 1}
+    finally:
+        backend.close()
+
+
+def test_the_others_hear_of_rank_0_while_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_rank, "_SIGN_OF_LIFE_SECONDS", 0.01)
+    shared: list[str] = []
+
+    class Backend:
+        rank = 0
+
+        def share(self, text: str) -> str:
+            shared.append(text)
+            if len(shared) == 3:
+                done.set()
+            return text
+
+    done = threading.Event()
+
+    def make() -> Path:
+        assert done.wait(SECONDS)
+        return Path("made")
+
+    assert first_rank.made_by_first(Backend(), make) == Path("made")  # type: ignore[arg-type]
+    assert shared[:3] == [""] * 3
+    assert "made" in shared[-1]

@@ -1,0 +1,174 @@
+"""Texts become examples, once; what is no text is refused."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy
+import pytest
+from trainium_workloads.finetune import make_data, text
+from trainium_workloads.finetune.text import Tokens
+from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.task import Position
+
+VOCABULARY = 512
+END = 0
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("made")
+    make_data.make(directory, texts=40, seed=0)
+    return directory
+
+
+def prepare(data: Path, tokenizer: Path, cache: Path, column: str | None = None) -> Path:
+    return text.prepare(data, column, tokenizer, VOCABULARY, cache)
+
+
+def tokens_of(directory: Path) -> list[int]:
+    facts = json.loads((directory / "tokens.json").read_text())
+    return [int(each) for each in numpy.fromfile(directory / "tokens.bin", dtype=facts["type"])]
+
+
+def test_tokens_are_those_of_the_tokenizer(made: Path, tmp_path: Path) -> None:
+    import pyarrow.parquet
+    from transformers import AutoTokenizer
+
+    theirs = AutoTokenizer.from_pretrained(made / "model")
+    expected: list[int] = []
+    for row in pyarrow.parquet.read_table(made / "texts" / "train-00000.parquet").to_pylist():
+        expected += [*theirs.encode(row["text"]), END]
+    # The conversations of a thousand documents follow their texts.
+    for line in (made / "texts" / "talks.jsonl").read_text().splitlines():
+        expected += theirs.apply_chat_template(json.loads(line)["messages"], tokenize=True, return_dict=False)
+    assert tokens_of(prepare(made / "texts", made / "model", tmp_path / "cache")) == expected
+
+
+def test_empty_texts_are_none_and_a_txt_file_is_one(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n\n{"text": " "}\n{"text": "one"}\n')
+    row = tokens_of(prepare(tmp_path / "a.jsonl", made / "model", tmp_path / "cache"))
+    assert row.count(END) == 2
+    assert row[: len(row) // 2] == row[len(row) // 2 :]
+    (tmp_path / "b.txt").write_text("one\n\none\n")
+    assert tokens_of(prepare(tmp_path / "b.txt", made / "model", tmp_path / "cache")).count(END) == 1
+    (tmp_path / "c.json").write_text('[{"content": "one"}, {"content": "one"}]')
+    assert tokens_of(prepare(tmp_path / "c.json", made / "model", tmp_path / "cache")) == row
+
+
+def test_examples_are_pieces_of_one_row(made: Path, tmp_path: Path) -> None:
+    directory = prepare(made / "texts", made / "model", tmp_path / "cache")
+    row = tokens_of(directory)
+    examples = Tokens(directory, 32)
+    assert len(examples) == (len(row) - 1) // 32
+    batch = examples.__getitems__([Position(0, 3), Position(5, 0)])["tokens"]
+    assert batch.tolist() == [row[96:129], row[:33]]
+    with pytest.raises(Refusal, match=f"there are {len(row)} tokens, and an example of --seq-len {len(row)} needs"):
+        Tokens(directory, len(row))
+
+
+def test_tokens_are_made_once_and_anew_where_they_are_damaged(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(made, tmp_path / "made")
+    data, tokenizer, cache = tmp_path / "made" / "texts", tmp_path / "made" / "model", tmp_path / "cache"
+    first = prepare(data, tokenizer, cache)
+    assert "tokens, in " in capsys.readouterr().out
+    assert prepare(data, tokenizer, cache) == first
+    assert not capsys.readouterr().out
+    before = (first / "tokens.bin").read_bytes()
+    (first / "tokens.bin").write_bytes(before[:-1] + b"\xff")
+    assert prepare(data, tokenizer, cache) == first
+    assert (first / "tokens.bin").read_bytes() == before
+    # Whatever they depend on makes others: a file, the template.
+    with (data / "talks.jsonl").open("a") as file:
+        file.write(json.dumps({"messages": [{"role": "user", "content": "one more"}]}) + "\n")
+    others = {first, prepare(data, tokenizer, cache)}
+    (tokenizer / "chat_template.jinja").write_text("{{ messages[0].content }}")
+    others.add(prepare(data, tokenizer, cache))
+    assert len(others) == 3
+    assert {each.name for each in cache.iterdir()} == {each.name for each in others}
+
+
+def test_many_tokens_need_wide_numbers(made: Path, tmp_path: Path) -> None:
+    wide = text.prepare(made / "texts", None, made / "model", 151_936, tmp_path)
+    assert json.loads((wide / "tokens.json").read_text())["type"] == "uint32"
+
+
+def test_synthetic_examples_follow_from_the_seed(tmp_path: Path) -> None:
+    made = [text.prepare_synthetic(10, 16, seed, tmp_path) for seed in (1, 2)]
+    first, other = (Tokens(each, 16) for each in made)
+    assert len(first) == 10
+    assert first.digest != other.digest
+    assert text.prepare_synthetic(10, 16, 1, tmp_path) == made[0]
+
+
+def written(name: str, content: str | bytes) -> Callable[[Path], Path]:
+    def write(directory: Path) -> Path:
+        (directory / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        return directory
+
+    return write
+
+
+def parquet_of(**columns: list[object]) -> Callable[[Path], Path]:
+    def write(directory: Path) -> Path:
+        import pyarrow
+        from pyarrow import parquet
+
+        parquet.write_table(pyarrow.table(columns), directory / "a.parquet")
+        return directory
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("write", "said"),
+    [
+        (lambda directory: directory / "nowhere", "is not there; trn stage SOURCE --to"),
+        (lambda directory: directory, "it holds none"),
+        (written("a.csv", "text\n"), r"must hold .txt, .jsonl, .json, .parquet files; it holds .csv"),
+        (written("a.jsonl", '{"text": "a"}\n{"text": \n'), r"a\.jsonl is damaged, or no \.jsonl file"),
+        (written("a.jsonl", '{"body": "a"}\n'), "has no column text or messages or content; --column is to be one of"),
+        (written("a.jsonl", '{"text": 3}\n'), "must be a text, or a list of messages with role and content, not 3"),
+        (written("a.jsonl", '{"messages": [{"role": "user"}]}\n'), "must be a text, or a list of messages"),
+        (written("a.json", '[{"text": "a"}'), r"a\.json is damaged, or no \.json file"),
+        (written("a.txt", b"\xff\xfe"), r"a\.txt is damaged, or no \.txt file"),
+        (written("a.jsonl", b'{"text": "\xff"}'), r"a\.jsonl is damaged"),
+        (written("a.parquet", b"PAR1 no"), r"a\.parquet is damaged, or no \.parquet file"),
+        (parquet_of(text=[1, 2], label=[0, 1]), "a.parquet, row 1: must be a text"),
+        (parquet_of(review=["good"], label=[1]), "--column is to be one of review, label"),
+    ],
+)
+def test_what_is_no_text_is_refused(write: Callable[[Path], Path], said: str, made: Path, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    with pytest.raises(Refusal, match=said):
+        prepare(write(tmp_path / "data"), made / "model", tmp_path / "cache")
+    assert not list((tmp_path / "cache").glob("*"))
+
+
+def test_a_column_can_be_named(made: Path, tmp_path: Path) -> None:
+    parquet_of(review=["good"], label=[1])(tmp_path)
+    assert prepare(tmp_path, made / "model", tmp_path / "cache", "review").is_dir()
+
+
+def test_a_tokenizer_must_be_the_models(made: Path, tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="has no tokenizer"):
+        prepare(made / "texts", made / "texts", tmp_path)
+    with pytest.raises(Refusal, match="tokens, and the model 100: it is another model's"):
+        text.prepare(made / "texts", None, made / "model", 100, tmp_path)
+
+
+def test_conversations_need_a_template(made: Path, tmp_path: Path) -> None:
+    tokenizer = tmp_path / "tokenizer"
+    shutil.copytree(made / "model", tokenizer)
+    for template, said in (
+        ("", "has no chat template"),
+        ("{{ raise_exception('roles must alternate') }}", "does not take a conversation: roles must alternate"),
+        # A template is part of a download: it cannot reach out of Jinja's sandbox.
+        ("{{ messages.__class__.__mro__ }}", "unsafe"),
+    ):
+        (tokenizer / "chat_template.jinja").write_text(template)
+        with pytest.raises(Refusal, match=said):
+            prepare(made / "texts", tokenizer, tmp_path / "cache")

@@ -1,0 +1,390 @@
+"""A trained model at work: over HTTP and in batches, what is refused, how it ends."""
+
+import csv
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import types
+from argparse import Namespace
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+import tiny_models
+import torch
+from gangs import WORKLOADS, free_port
+from pyarrow import parquet
+from trainium_workloads.serving import batch, generator, server
+from trainium_workloads.serving.predictor import BATCHES, Predictor
+from trainium_workloads.training.refusal import EXIT_CODE, Refusal, guarded
+from transformers import AutoModelForCausalLM
+from waiting import SECONDS, until
+
+TEXTS = [f"This {thing} is {word}. " * (1 + 7 * (number % 3)) for number in range(4) for thing, word in
+         (("lamp", "superb"), ("kettle", "broken"), ("chair", "fine"))] + ["", "short"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directories ``classifier`` and ``generator`` with models that know nothing yet."""
+    place = tmp_path_factory.mktemp("models")
+    tiny_models.make(place)
+    return place
+
+
+def options(model: Path, **changed: Any) -> Namespace:
+    return Namespace(**{"model": model, "backend": "cpu", "threads": 0, "graphs": None, **changed})
+
+
+@pytest.fixture(scope="module")
+def predictor(made: Path) -> Predictor:
+    return Predictor(options(made / "classifier"))
+
+
+# --- Predictions ------------------------------------------------------------------------------------------------------
+
+
+def test_predictions_keep_their_order_and_do_not_depend_on_their_company(predictor: Predictor) -> None:
+    together = predictor.predict(TEXTS)
+    alone = [predictor.predict([text])[0] for text in TEXTS]
+    assert len({each["score"] for each in together}) > 3
+    assert [each["label"] for each in together] == [each["label"] for each in alone]
+    assert [each["score"] for each in together] == pytest.approx([each["score"] for each in alone], abs=1e-4)
+
+
+def test_only_the_shapes_that_were_compiled_are_computed(predictor: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    run = predictor._run
+    monkeypatch.setattr(predictor, "_run", lambda ids, mask: seen.append((*ids.shape,)) or run(ids, mask))
+    predictor.warm_up()
+    assert seen == [(number, length) for number in BATCHES for length in (32, 40)] == predictor.shapes
+    seen.clear()
+    predictor.predict(["lamp"] * 6 + ["lamp " * 70] * 31)
+    # The shorter texts first; the longest are cut off where the tokenizer says.
+    assert seen == [(32, 40), (8, 40)]
+
+
+def test_traced_graphs_are_kept(made: Path, predictor: Predictor, tmp_path: Path, monkeypatch: Any) -> None:
+    """With PyTorch's own tracing in the place of Neuron's, which makes the same kind of module."""
+    traced = []
+
+    def trace(module: torch.nn.Module, example: tuple[torch.Tensor, ...]) -> Any:
+        traced.append(tuple(example[0].shape))
+        return torch.jit.trace(module, example)
+
+    neuron = types.SimpleNamespace(__version__="2.9", trace=trace)
+    monkeypatch.setitem(sys.modules, "torch_neuronx", neuron)
+    monkeypatch.setattr("trainium_workloads.serving.predictor.BATCHES", (1, 32))
+    asked = options(made / "classifier", backend="xla", graphs=tmp_path / "graphs")
+    first = Predictor(asked)
+    assert traced == first.shapes
+    second = Predictor(asked, core=1)
+    assert traced == first.shapes, "what was kept is taken"
+    expected = [each["score"] for each in predictor.predict(TEXTS)]
+    for each in (first, second):
+        assert [found["score"] for found in each.predict(TEXTS)] == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_directory_without_a_classifier_is_refused(made: Path, tmp_path: Path) -> None:
+    def words() -> str:
+        with pytest.raises(Refusal) as refused:
+            Predictor(options(tmp_path))
+        return str(refused.value)
+
+    config = json.loads((made / "classifier/config.json").read_text())
+    assert "no model's directory: config.json: No such file" in words()
+    for content, expected in (
+        ("{", "config.json is no JSON object"),
+        (
+            json.dumps({**config, "architectures": ["BertForPreTraining"]}),
+            "holds BertForPreTraining by its config.json",
+        ),
+        (json.dumps({**config, "architectures": ["LlamaForCausalLM"]}), "generates text, and predictions need"),
+        (json.dumps(config), "cannot be read"),
+    ):
+        (tmp_path / "config.json").write_text(content)
+        assert expected in words()
+
+
+# --- Over HTTP --------------------------------------------------------------------------------------------------------
+
+
+class Server:
+    """A process that serves a model."""
+
+    def __init__(self, model: Path, *words: str) -> None:
+        self.port = free_port()
+        command = [sys.executable, "-m", "trainium_workloads.serving.server", model, "--host", "127.0.0.1"]
+        environment = {**os.environ, "PYTHONPATH": str(WORKLOADS), "USE_TORCH_XLA": "0"}
+        command += ["--port", str(self.port), "--threads", "1", "--linger", "1", *words]
+        self.process = subprocess.Popen(
+            command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def connection(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
+
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        connection = self.connection()
+        try:
+            content = body if isinstance(body, bytes) else json.dumps(body).encode()
+            connection.request(method, path, content, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read() or "null")
+        finally:
+            connection.close()
+
+    def predict(self, *texts: str) -> tuple[int, Any]:
+        return self.ask("POST", "/predict", {"texts": texts})
+
+    def is_ready(self) -> bool:
+        assert self.process.poll() is None, self.process.stderr and self.process.stderr.read()
+        try:
+            connection = self.connection()
+            connection.request("GET", "/health")
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(SECONDS)
+
+
+@pytest.fixture(scope="module")
+def servers(made: Path) -> Iterator[dict[str, Server]]:
+    """One of each kind, and one with a model whose weights are not there; they start side by side."""
+    broken = made / "broken"
+    broken.mkdir()
+    (broken / "config.json").write_text((made / "classifier/config.json").read_text())
+    found = {
+        "broken": Server(broken),
+        "classifier": Server(made / "classifier"),
+        "generator": Server(made / "generator", "--name", "serve-tiny"),
+    }
+    try:
+        yield found
+    finally:
+        for each in found.values():
+            with suppress(ProcessLookupError):
+                os.killpg(each.process.pid, signal.SIGKILL)  # with the processes that LitServe started
+            each.process.communicate()
+
+
+@pytest.fixture(scope="module")
+def classifier(servers: dict[str, Server]) -> Server:
+    until(servers["classifier"].is_ready, "the classifier's first answer")
+    return servers["classifier"]
+
+
+@pytest.fixture(scope="module")
+def chat(servers: dict[str, Server]) -> Server:
+    until(servers["generator"].is_ready, "the generator's first answer")
+    return servers["generator"]
+
+
+def test_a_classifier_answers_all_that_ask_at_once(classifier: Server, predictor: Predictor) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(classifier.predict, TEXTS, reversed(TEXTS)))
+    assert {status for status, _ in answers} == {200}
+    scores = [[each["score"] for each in answer["predictions"]] for _, answer in answers]
+    expected = [each["score"] for each in predictor.predict(TEXTS)]
+    assert [score for score, _ in scores] == pytest.approx(expected, abs=1e-4)
+    assert [score for _, score in scores] == pytest.approx(expected[::-1], abs=1e-4)
+    assert answers[0][1]["predictions"][0].keys() == {"label", "score"}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        (b"no json", 422, "JSON"),
+        ({"text": "a"}, 422, "texts"),
+        ({"texts": []}, 422, "at least 1 item"),
+        ({"texts": ["a", 1]}, 422, "valid string"),
+        ({"texts": ["a"] * 257}, 422, "at most 256 items"),
+        (b" " * (2 << 20), 413, "too large"),
+    ],
+)
+def test_a_wrong_request_is_answered_with_its_error(classifier: Server, body: Any, status: int, words: str) -> None:
+    found, answer = classifier.ask("POST", "/predict", body)
+    assert (found, words in json.dumps(answer)) == (status, True), answer
+
+
+def test_a_chat_is_answered_with_openais_api(chat: Server) -> None:
+    question = {"messages": [{"role": "user", "content": "a lamp"}], "max_tokens": 5, "temperature": 0}
+    status, answer = chat.ask("POST", "/v1/chat/completions", {"model": "serve-tiny", **question})
+    assert status == 200, answer
+    assert answer["choices"][0]["message"]["role"] == "assistant"
+    assert answer["usage"]["completion_tokens"] == 5
+    assert [each["id"] for each in chat.ask("GET", "/v1/models")[1]["data"]] == ["serve-tiny"]
+    assert chat.ask("POST", "/v1/chat/completions", {"model": "other", **question})[0] == 400
+    assert chat.ask("POST", "/reset", {})[0] == 404, "anyone in the namespace could unload the model"
+
+
+def test_a_model_that_cannot_be_read_ends_the_server_with_its_reason(servers: dict[str, Server]) -> None:
+    _, said = servers["broken"].process.communicate(timeout=SECONDS)
+    assert servers["broken"].process.returncode == EXIT_CODE
+    assert "broken cannot be read" in said.splitlines()[-1] or "refused: " in said
+
+
+def test_a_classifier_loses_no_request_when_it_ends(classifier: Server) -> None:
+    """Clients that keep their connections ask without a pause, until an answer says that its connection ends."""
+    statuses: list[int] = []
+    is_busy = threading.Event()
+
+    def ask(text: str) -> None:
+        connection = classifier.connection()
+        body = json.dumps({"texts": [text]})
+        for _ in range(300):
+            connection.request("POST", "/predict", body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            answer.read()
+            statuses.append(answer.status)
+            if answer.will_close:
+                return
+            if len(statuses) > 100:
+                is_busy.set()
+        raise AssertionError("no answer ended the connection")
+
+    with ThreadPoolExecutor(9) as pool:
+        asking = [pool.submit(ask, text) for text in TEXTS[:8]]
+        assert is_busy.wait(SECONDS)
+        pool.submit(classifier.ask, "GET", "/drain")
+        for each in asking:
+            each.result(SECONDS)
+        # New connections are answered, too, until SIGTERM.
+        assert classifier.predict("late")[0] == 200
+        assert classifier.end() == 0
+    assert set(statuses) == {200}
+
+
+def test_a_generator_finishes_its_answer_when_it_ends(chat: Server) -> None:
+    question = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 40, "stream": True}
+    connection = chat.connection()
+    connection.request("POST", "/v1/chat/completions", json.dumps(question), {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    first = answer.readline()
+    chat.process.send_signal(signal.SIGTERM)
+    rest = answer.read()
+    assert first.startswith(b"data: ")
+    assert b'"finish_reason":"' in rest
+    assert chat.process.wait(SECONDS) == 0
+
+
+# --- Engines and adapters ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "words", "expected"),
+    [
+        ("classifier", ("--engine", "transformers"), "is a classifier: serve it with --engine classifier"),
+        ("generator", ("--engine", "classifier"), "serve it with --engine transformers or vllm"),
+        ("generator", ("--backend", "cuda"), "--engine vllm, or slower with --engine transformers"),
+        ("generator", ("--backend", "neuron", "--engine", "transformers"), "an --image with vLLM for Neuron"),
+        ("generator", ("--backend", "xla"), "no vLLM for Inferentia2 and Trn1"),
+        ("generator", ("--copies", "2"), "--copies must be 1"),
+    ],
+)
+def test_a_model_that_an_engine_cannot_serve_is_refused(
+    made: Path, monkeypatch: pytest.MonkeyPatch, model: str, words: tuple[str, ...], expected: str
+) -> None:
+    monkeypatch.setattr("sys.argv", ["server", str(made / model), *words])
+    with pytest.raises(Refusal, match=expected):
+        server.main()
+
+
+def test_an_adapter_is_served_with_its_base(made: Path, tmp_path: Path) -> None:
+    from peft import LoraConfig, get_peft_model
+
+    base = AutoModelForCausalLM.from_pretrained(made / "generator")
+    adapted = get_peft_model(base, LoraConfig(r=2, init_lora_weights=False, task_type="CAUSAL_LM"))
+    adapted.save_pretrained(tmp_path / "adapter")
+    merged = generator.merged(tmp_path / "adapter", tmp_path / "merged")
+    ids = torch.arange(10)[None]
+    found = AutoModelForCausalLM.from_pretrained(merged)(ids).logits
+    torch.testing.assert_close(found, adapted.eval()(ids).logits, rtol=1e-4, atol=1e-5)
+    assert (merged / "tokenizer.json").is_file()
+    config = tmp_path / "adapter/adapter_config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "base_model_name_or_path": "/data/gone"}))
+    with pytest.raises(Refusal, match=r"its base /data/gone is not there: fine-tune with --merge"):
+        generator.merged(tmp_path / "adapter", tmp_path / "again")
+
+
+# --- In batches -------------------------------------------------------------------------------------------------------
+
+REVIEWS = [(number % 2, "title, quoted", text + "\nsecond line") for number, text in enumerate(TEXTS)]
+
+
+def write_input(directory: Path, suffix: str) -> Path:
+    file = directory / f"reviews{suffix}"
+    names = ("label", "title", "content")
+    if suffix == ".jsonl":
+        file.write_text("\n".join(json.dumps(dict(zip(names, each, strict=True))) for each in REVIEWS) + "\n\n")
+    elif suffix == ".csv":
+        with file.open("w", newline="") as text:
+            csv.writer(text).writerows([names, *REVIEWS])
+    else:
+        columns = zip(*REVIEWS, strict=True)
+        parquet.write_table(pyarrow.table(dict(zip(names, columns, strict=True))), file)
+    return file
+
+
+def run_batch(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
+    monkeypatch.setattr("sys.argv", ["batch", *map(str, arguments)])
+    return batch.main()
+
+
+@pytest.mark.parametrize("suffix", batch.SUFFIXES)
+def test_each_format_is_predicted(
+    made: Path, predictor: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    output = tmp_path / "new" / "predictions.jsonl"
+    assert run_batch(monkeypatch, made / "classifier", write_input(tmp_path, suffix), "--to", output) == 0
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    expected = predictor.predict([text for _, _, text in REVIEWS])
+    assert rows == [{"row": number, **each} for number, each in enumerate(expected, 1)]
+    assert [each.name for each in output.parent.iterdir()] == ["predictions.jsonl"]
+    with pytest.raises(Refusal, match=r"is there already; --replace"):
+        run_batch(monkeypatch, made / "classifier", write_input(tmp_path, suffix), "--to", output)
+
+
+def test_predictions_are_written_as_csv_too(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "in.csv").write_text("body\nfine\n7\n")
+    output = tmp_path / "out.csv"
+    assert run_batch(monkeypatch, made / "classifier", tmp_path / "in.csv", "--to", output, "--field", "body") == 0
+    rows = list(csv.DictReader(output.open()))
+    assert [row["row"] for row in rows] == ["1", "2"]
+    assert rows[0].keys() == {"row", "label", "score"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.txt", "x", r"must end with \.jsonl, \.csv or \.parquet"),
+        ("a.jsonl", "{}\n", "has no field content or text, only none; --field"),
+        ("a.jsonl", '{"body": "x"}\n', "has no field content or text, only body"),
+        ("a.jsonl", '{"text": "x"}\n{"text": 3}\n', "changed from string to number"),
+        ("a.jsonl", '{"text": "x"}\n{"body": "y"}\n', "row 2: there is no text in text"),
+        ("a.jsonl", "x\n", "JSON parse error: Invalid value"),
+        ("a.csv", "text\n", "holds no rows"),
+        ("a.parquet", "x", "cannot be read as parquet"),
+    ],
+)
+def test_a_wrong_input_is_refused_and_leaves_nothing(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, name: str, content: str, words: str
+) -> None:
+    (tmp_path / name).write_text(content)
+    monkeypatch.setattr(
+        "sys.argv", ["batch", str(made / "classifier"), str(tmp_path / name), "--to", str(tmp_path / "out.jsonl")]
+    )
+    assert guarded(batch.main) == EXIT_CODE
+    assert words.replace("\\", "") in capsys.readouterr().err
+    assert [each.name for each in tmp_path.iterdir()] == [name]

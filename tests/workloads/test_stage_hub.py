@@ -1,0 +1,104 @@
+"""Data sets and models of the Hugging Face Hub are staged by huggingface_hub, from a stub of the Hub."""
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from staging_servers import Hub, hub
+from trainium_workloads.stage import copying
+from trainium_workloads.stage.__main__ import main
+
+Stage = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def stage(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Stage:
+    """Runs the command; its exit code and last message."""
+    monkeypatch.setattr(copying, "pause", lambda _: None)
+
+    def run(source: str, *options: str) -> tuple[int, str]:
+        code = main([source, "--to", "set", "--root", str(tmp_path), *options])
+        return code, json.loads(capsys.readouterr().out.splitlines()[-1])["message"]
+
+    return run
+
+
+@pytest.fixture
+def the_hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    with hub() as stub:
+        stub.files = {
+            "README.md": b"# A data set",
+            "data/a b.parquet": random.Random(1).randbytes(2_500_000),
+            "data/c.json": b"{}",
+            "other/d.json": b"[]",
+        }
+        stub.large = frozenset({"data/a b.parquet"})
+        monkeypatch.setenv("HF_ENDPOINT", stub.url)
+        monkeypatch.delenv("HF_TOKEN", raising=False)
+        yield stub
+
+
+def content_of(directory: Path) -> dict[str, bytes]:
+    found = {path.relative_to(directory).as_posix(): path for path in directory.rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in found.items() if not name.startswith(".stage")}
+
+
+def test_a_data_set_comes_from_one_commit_verified(the_hub: Hub, stage: Stage, tmp_path: Path) -> None:
+    assert stage("hf://datasets/org/name")[0] == 0
+    assert content_of(tmp_path / "set") == the_hub.files
+    lines: list[Any] = list(map(json.loads, (tmp_path / "set/.stage-files.jsonl").read_text().splitlines()))
+    kinds = {line["path"]: line["checksum"].partition(":")[0] for line in lines}
+    assert kinds == {path: "sha256" if path in the_hub.large else "git" for path in the_hub.files}
+    assert json.loads((tmp_path / "set/.stage.json").read_text())["revision"] == the_hub.commit
+
+
+@pytest.mark.parametrize(("below", "wanted"), [("data/", {"a b.parquet", "c.json"}), ("data/c.json", {"c.json"})])
+def test_a_part_of_a_model(the_hub: Hub, stage: Stage, tmp_path: Path, below: str, wanted: set[str]) -> None:
+    the_hub.name = "models/org/name"
+    assert stage(f"hf://org/name@main/{below}")[0] == 0
+    assert set(content_of(tmp_path / "set")) == wanted
+
+
+def test_the_token_goes_to_the_hub_and_to_nobody_else(
+    the_hub: Hub, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    the_hub.token = "hf_secret"
+    code, message = stage("hf://datasets/org/name")
+    assert (code, "a private or gated one needs a token" in message) == (1, True)
+    monkeypatch.setenv("HF_TOKEN", "hf_secret\n")
+    assert stage("hf://datasets/org/name")[0] == 0
+    assert set(the_hub.tokens_at_the_bytes) == {""}
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("hf://datasets/org/name@v9", "revision 'v9' is not there"),
+        ("hf://datasets/org/none", "there is no such repository"),
+        ("hf://datasets/org", "is none of the Hub's"),
+        ("hf://datasets/org/name/none", "holds no files below none"),
+    ],
+)
+def test_a_data_set_that_is_not_there(the_hub: Hub, stage: Stage, source: str, said: str) -> None:
+    code, message = stage(source)
+    assert (code, said in message) == (1, True), message
+
+
+@pytest.mark.parametrize("path", ["data/a b.parquet", "data/c.json"])
+def test_wrong_bytes_are_not_placed(the_hub: Hub, stage: Stage, tmp_path: Path, path: str) -> None:
+    the_hub.spoiled = frozenset({path})
+    code, message = stage("hf://datasets/org/name")
+    assert (code, f"{path} came twice with wrong bytes" in message) == (1, True), message
+    assert not (tmp_path / "set").exists()
+
+
+def test_cut_connections_and_a_busy_hub(the_hub: Hub, stage: Stage, tmp_path: Path) -> None:
+    the_hub.breaks = 3
+    assert stage("hf://datasets/org/name/data")[0] == 0
+    the_hub.status = 501  # the library itself waits a minute at 500, 502, 503 and 504
+    code, message = stage("hf://datasets/org/name", "--replace")
+    assert (code, "501" in message) == (75, True)
+    assert content_of(tmp_path / "set").keys() == {"a b.parquet", "c.json"}

@@ -1,0 +1,201 @@
+"""Reviews from their files to numbers: what is read, what is refused, what is kept."""
+
+import csv
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from datasets import ClassLabel, Dataset, Features, Value
+from pyarrow import parquet
+from trainium_workloads.text_classification import make_data
+from trainium_workloads.text_classification.data import Data, ReviewSource, learn, read_tokenizer, split_files
+from trainium_workloads.text_classification.synthetic import review
+from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.task import Position
+
+
+class OneRank:
+    """A backend without others."""
+
+    rank = local_rank = 0
+
+    def any(self, flag: bool) -> bool:
+        return flag
+
+    def share(self, text: str) -> str:
+        return text
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("vocabulary")
+    learn((str(review(0, number)["content"]) for number in range(300)), 512).save_pretrained(directory)
+    return directory
+
+
+@pytest.fixture
+def prepared(tmp_path: Path, vocabulary: Path) -> Callable[..., Data]:
+    """Tokenizes the reviews of a directory."""
+
+    def prepare(directory: Path, **other: Any) -> Data:
+        settings: dict[str, Any] = {
+            "train": directory,
+            "test": directory,
+            "synthetic": 0,
+            "seed": 0,
+            "length": 16,
+            "vocabulary": vocabulary,
+            "cache": None,
+            "each_node": False,
+            "output": tmp_path / "output",
+        }
+        return ReviewSource(**(settings | other)).prepared(OneRank())  # type: ignore[arg-type]
+
+    return prepare
+
+
+def write_csv(file: Path, *rows: tuple[object, ...], names: tuple[str, ...] = ("label", "title", "content")) -> Path:
+    with file.open("w", newline="") as text:
+        csv.writer(text).writerows([names, *rows])
+    return file
+
+
+@pytest.mark.parametrize("as_csv", [False, True])
+def test_both_kinds_of_files_give_the_numbers_of_transformers(
+    tmp_path: Path, prepared: Callable[..., Data], vocabulary: Path, as_csv: bool
+) -> None:
+    for split, numbers in (("train", range(40)), ("test", range(40, 50))):
+        make_data.write(tmp_path / "data", split, seed=3, numbers=numbers, as_csv=as_csv)
+    data = prepared(tmp_path / "data")
+    expected = [review(3, number) for number in range(50)]
+    assert (len(data.train), len(data.test), data.train.labels) == (40, 10, ("negative", "positive"))
+    batch = data.test.__getitems__([Position(0, 3), Position(2, 0)])
+    assert batch["labels"].tolist() == [expected[43]["label"], expected[40]["label"]]
+    texts = [expected[43]["content"], expected[40]["content"]]
+    judge = read_tokenizer(vocabulary, 16)
+    told = judge(texts, padding="max_length", truncation=True, max_length=16, return_tensors="pt")
+    assert batch["input_ids"].tolist() == told["input_ids"].tolist()
+    assert batch["attention_mask"].tolist() == told["attention_mask"].tolist()
+    # A worker of a DataLoader gets a copy: of the paths, not of gigabytes.
+    assert len(pickle.dumps(data.train)) < 20_000
+    assert pickle.loads(pickle.dumps(data.train)).rows([3])["labels"] == data.train.rows([3])["labels"]
+
+
+def test_labels_have_the_names_of_the_data(tmp_path: Path, prepared: Callable[..., Data]) -> None:
+    file = tmp_path / "train.parquet"
+    Dataset.from_dict(
+        {"text": ["a", "NA"], "label": [2, 0]},
+        Features(text=Value("string"), label=ClassLabel(names=["world", "sports", "business"])),
+    ).to_parquet(file)
+    data = prepared(file)
+    assert (data.train.labels, data.test.rows([0, 1])["labels"].tolist()) == (("world", "sports", "business"), [2, 0])
+    data = prepared(write_csv(tmp_path / "names.csv", ("spam", "NA"), ("ham", "b"), names=("label", "text")))
+    assert (data.train.labels, data.test.rows([0, 1])["labels"].tolist()) == (("ham", "spam"), [1, 0])
+    data = prepared(write_csv(tmp_path / "stars.csv", (2, "a"), (0, "b"), (1, "c"), names=("label", "text")))
+    assert (data.train.labels, data.test.rows([0])["labels"].tolist()) == (("0", "1", "2"), [2])
+    rows = [(number, "a") for number in range(11, -1, -1)]
+    assert len(prepared(write_csv(tmp_path / "many.csv", *rows, names=("label", "text"))).train.labels) == 12
+
+
+def test_files_are_found_as_the_hub_has_them_as_a_channel_or_in_directories(tmp_path: Path) -> None:
+    for name in ("train-00001-of-00002.parquet", "train-00000-of-00002.parquet", "test.csv", "README.md", ".x.csv"):
+        (tmp_path / name).touch()
+    names = [each.name for each in split_files(tmp_path, "train")]
+    assert names == ["train-00000-of-00002.parquet", "train-00001-of-00002.parquet"]
+    assert [each.name for each in split_files(tmp_path, "test")] == ["test.csv"]
+    channel = tmp_path / "channel"
+    channel.mkdir()
+    (channel / "part-1.csv").touch()
+    assert [each.name for each in split_files(channel, "train")] == ["part-1.csv"]
+    (tmp_path / "split" / "train").mkdir(parents=True)
+    (tmp_path / "split" / "train" / "0.parquet").touch()
+    assert [each.name for each in split_files(tmp_path / "split", "train")] == ["0.parquet"]
+    assert split_files(tmp_path / "test.csv", "train") == (tmp_path / "test.csv",)
+    with pytest.raises(Refusal, match="trn stage amazon-polarity"):
+        split_files(tmp_path / "none", "train")
+    (channel / "train.csv").touch()
+    with pytest.raises(Refusal, match=r"no test reviews: test\*\.parquet"):
+        split_files(channel, "test")
+    (tmp_path / "test.parquet").touch()
+    with pytest.raises(Refusal, match="as Parquet and as CSV"):
+        split_files(tmp_path, "test")
+
+
+@pytest.mark.parametrize(
+    ("names", "rows", "words"),
+    [
+        (("label", "content"), [(1, "fine"), (2, "x")], r"train\.csv: the labels are 1, 2, .*need 1 taken off"),
+        (("label", "content"), [(1, "fine"), ("", "x")], r"train\.csv: the labels are '', '1'"),
+        (
+            ("label", "content"),
+            [(1, "fine"), (0, "bad"), ("good", "x")],
+            r"train\.csv: the labels are .0., .1., .good., where names or all numbers",
+        ),
+        (("label", "body"), [(1, "fine")], "has no column text or content; its columns: label, body"),
+        (("stars", "body"), [(1, "fine")], "has no column label and no column text or content"),
+        (("label", "content"), [], r"train\.csv has no reviews, or cannot be read as csv"),
+        ((), [], r"train\.csv has no reviews, or cannot be read as csv"),
+    ],
+)
+def test_a_wrong_shape_is_refused(
+    tmp_path: Path, prepared: Callable[..., Data], names: tuple[str, ...], rows: list[Any], words: str
+) -> None:
+    file = write_csv(tmp_path / "train.csv", *rows, names=names)
+    with pytest.raises(Refusal, match=words):
+        prepared(file)
+    assert not list(tmp_path.glob(".tokenized/*"))
+
+
+def test_wrong_parquet_is_refused_with_its_place(tmp_path: Path, prepared: Callable[..., Data]) -> None:
+    file, test = tmp_path / "train.parquet", tmp_path / "test.parquet"
+    parquet.write_table(pyarrow.table({"label": [0, 1], "text": ["a", None]}), file)
+    with pytest.raises(Refusal, match=r"train\.parquet, review 2: text is None, no text"):
+        prepared(file)
+    parquet.write_table(pyarrow.table({"label": [0, 1], "text": ["a", "b"]}), file)
+    parquet.write_table(pyarrow.table({"label": [1, 2], "text": ["a", "b"]}), test)
+    with pytest.raises(Refusal, match=r"review 2: label 2 is none of 0 \(negative\), 1 \(positive\)"):
+        prepared(file, test=test)
+    file.write_bytes(file.read_bytes()[:-20])
+    with pytest.raises(Refusal, match=r"train\.parquet has no reviews, or cannot be read as parquet.*--replace"):
+        prepared(file)
+
+
+def test_tokenized_reviews_are_kept_and_found_again(
+    tmp_path: Path, prepared: Callable[..., Data], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = make_data.write(tmp_path / "data", "train", 0, range(12), as_csv=True)
+    prepared(file)
+    cached = sorted((tmp_path / "data" / ".tokenized").iterdir())
+    assert [each.name.partition("-")[0] for each in cached] == ["test", "train"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Dataset, "map", None)  # nothing is tokenized again
+        prepared(file)
+    cached[1].write_bytes(cached[1].read_bytes()[:500])  # not whole: made again
+    assert len(prepared(file).train) == 12
+    prepared(file, length=24)
+    make_data.write(tmp_path / "data", "train", 1, range(12), as_csv=True)
+    prepared(file)
+    assert len(list((tmp_path / "data" / ".tokenized").iterdir())) == 6  # another length and other reviews
+    (tmp_path / "file").touch()
+    with pytest.raises(Refusal, match="--cache-dir"):
+        prepared(file, cache=tmp_path / "file" / "cache")
+
+
+def test_a_learnt_vocabulary_is_the_same_each_time_and_in_lower_case() -> None:
+    texts = ["Good kettle, good LAMP.", "bad lamp"]
+    first = learn(texts, 60)
+    assert first.backend_tokenizer.to_str() == learn(texts, 60).backend_tokenizer.to_str()
+    assert first.tokenize("GOOD kettle, lama") == ["good", "kettle", ",", "l", "##a", "##m", "##a"]
+
+
+def test_googles_vocabulary_cuts_as_it_does(tmp_path: Path) -> None:
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "##ness", "bad", "."]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    assert read_tokenizer(tmp_path, 7)("Goodness bad.")["input_ids"] == [2, 5, 6, 7, 8, 3]
+    with pytest.raises(Refusal, match="cannot be read"):
+        read_tokenizer(tmp_path / "nothing", 7)

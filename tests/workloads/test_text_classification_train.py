@@ -1,0 +1,234 @@
+"""BERT-tiny learns which reviews are good: in a gang, killed and resumed, and as SageMaker would run it."""
+
+import json
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from gangs import WORKLOADS, Gang
+from trainium_workloads.model_directory import write_model
+from trainium_workloads.text_classification import make_data, sagemaker
+from trainium_workloads.text_classification.data import learn
+from trainium_workloads.text_classification.train import RESULT
+from trainium_workloads.training.refusal import EXIT_CODE, Refusal
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, DistilBertConfig, DistilBertForMaskedLM
+
+TRAIN = "trainium_workloads.text_classification.train"
+TINY = ("--size", "tiny", "--length", "32", "--precision", "fp32")
+SHORT = (*TINY, "--synthetic", "160", "--steps", "8", "--checkpoint-every", "2", "--warm-up", "1")
+
+
+def result(output: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((output / RESULT).read_text())
+    return found
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Reviews as they lie on the Hub."""
+    directory = tmp_path_factory.mktemp("reviews")
+    make_data.write(directory, "train", 0, range(800))
+    make_data.write(directory, "test", 0, range(800, 1000))
+    return directory
+
+
+def test_two_ranks_learn_it_and_write_a_model_that_transformers_loads(gang: Gang, data: Path, tmp_path: Path) -> None:
+    ended = gang(TRAIN, *TINY, "--data-dir", data, "--steps", 40, "--warm-up", 5, "--output", "out")
+    losses = ended.losses
+    assert losses[40] < 0.5 * losses[1]
+    found = result(tmp_path / "out")
+    assert found["accuracy"] > 0.9  # of reviews that it has not seen; chance is one half
+    assert (found["evaluated"], found["reviews"], found["ranks"], found["batch_size"]) == (200, 800, 2, 32)
+    assert 0 < found["train_seconds"] < found["seconds"]
+    assert found["iterations_per_second"] > 0
+    assert len(list((data / ".tokenized").iterdir())) == 2
+    directory = tmp_path / "out" / "model"
+    assert sorted(each.name for each in directory.iterdir()) == [
+        *("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "training.json")
+    ]
+    model, tokenizer = (
+        AutoModelForSequenceClassification.from_pretrained(directory),
+        AutoTokenizer.from_pretrained(directory),
+    )
+    assert (tokenizer.model_max_length, model.config.architectures) == (32, ["BertForSequenceClassification"])
+    texts = ["This lamp is superb and reliable. My family loves it.", "A broken kettle. I sent it back. " * 30]
+    with torch.no_grad():
+        told = model(**tokenizer(texts, padding="max_length", truncation=True, return_tensors="pt")).logits
+    assert [model.config.id2label[each] for each in told.argmax(dim=1).tolist()] == ["positive", "negative"]
+
+
+def test_killed_it_goes_on_to_the_same_model(gang: Gang, tmp_path: Path) -> None:
+    whole = gang(TRAIN, *SHORT, "--output", "whole")
+    gang(TRAIN, *SHORT, "--output", "cut", kill_at=5)
+    assert not (tmp_path / "cut" / "model").exists()
+    again = gang(TRAIN, *SHORT, "--output", "cut")
+    assert min(again.losses) > 2
+    assert again.losses[8] == whole.losses[8]
+    weights = [tmp_path / output / "model" / "model.safetensors" for output in ("cut", "whole")]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+
+
+def test_another_encoder_is_begun_with_for_as_many_epochs_as_asked(gang: Gang, tmp_path: Path) -> None:
+    """Evaluated after steps that change next to nothing, the model is the one that was given, with a new head."""
+    torch.manual_seed(0)
+    pieces = learn(["good bad book " * 3], 60)
+    given = DistilBertForMaskedLM(
+        DistilBertConfig(
+            vocab_size=len(pieces), dim=16, n_layers=1, n_heads=2, hidden_dim=32, max_position_embeddings=40
+        )
+    )
+    write_model(given, given.state_dict(), tmp_path / "given", pieces)
+    few = ("--synthetic", 40, "--epochs", 1.5, "--batch-size", 10, "--learning-rate", "1e-12", "--output", "out")
+    gang(TRAIN, *TINY, *few, "--model-dir", tmp_path / "given", ranks=1)
+    trained = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out" / "model")
+    for name, tensor in given.distilbert.state_dict().items():
+        torch.testing.assert_close(trained.distilbert.state_dict()[name], tensor)
+    assert (result(tmp_path / "out")["steps"], result(tmp_path / "out")["model"]) == (6, "given")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--size", "base"), "trn stage bert-base-uncased"),
+        ((*TINY, "--synthetic", "40", "--length", "4"), "--length must be 8 or more, not 4"),
+        ((*TINY, "--synthetic", "40", "--length", "200"), "--length 200 is more than the model takes: 128 at most"),
+        ((*TINY, "--synthetic", "40", "--model-dir", "none"), "none holds no model (config.json)"),
+        ((*TINY, "--synthetic", "40", "--model-dir", "reviews", "--vocabulary", "reviews"), "tokenizer in reviews"),
+        ((*TINY, "--data-dir", "reviews"), "has no column text or content"),
+    ],
+)
+def test_what_cannot_be_is_refused_for_good(gang: Gang, tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    (tmp_path / "reviews").mkdir()
+    (tmp_path / "reviews" / "train.csv").write_text("label,body\n1,fine\n")
+    (tmp_path / "reviews" / "config.json").write_text("{")
+    ranks = 2 if "reviews" in arguments else 1
+    ended = gang(TRAIN, *arguments, "--output", "out", ranks=ranks, code=EXIT_CODE)
+    # The other rank may be ended before it has said the same.
+    assert words in "".join(ended.err)
+
+
+JUDGED = """
+import json, sys
+from pathlib import Path
+import torch
+import torch_xla.debug.metrics as measured
+from trainium_workloads.bert.config import config_of
+from trainium_workloads.text_classification import evaluation
+from trainium_workloads.text_classification.data import ReviewSource
+from trainium_workloads.training import backends
+from trainium_workloads.training.options import Options
+from transformers import AutoModelForSequenceClassification
+
+found = {}
+for name in ("xla", "cpu"):
+    options = Options(backend=name, precision="fp32")
+    backend = backends.start(options)
+    data = ReviewSource(None, None, 60, 0, 16, None, None, False, Path("output")).prepared(backend)
+    torch.manual_seed(0)
+    config = config_of("tiny", name, vocabulary=len(data.tokenizer))
+    config.num_hidden_layers = 1
+    model = AutoModelForSequenceClassification.from_config(config).to(backend.device)
+    found[name] = [
+        evaluation.accuracy(model, data.train, backend, options, size, most)
+        for size, most in ((8, 0), (8, 13), (8, 60))
+    ]
+    found.setdefault("graphs", measured.metric_data("CompileTime")[0])
+    backend.close()
+print(json.dumps(found))
+"""
+
+
+def test_xla_judges_the_same_with_two_graphs_however_many_reviews(gang: Gang, tmp_path: Path) -> None:
+    (tmp_path / "judged.py").write_text(JUDGED)
+    quickly = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    ended = gang("judged", ranks=1, environment={"PJRT_DEVICE": "CPU", "XLA_FLAGS": quickly})
+    found = json.loads(ended.out[0].splitlines()[-1])
+    assert found["xla"] == found["cpu"]
+    assert found["xla"][0] == found["xla"][2] != found["xla"][1]
+    assert found["graphs"] == 2
+
+
+# --- SageMaker --------------------------------------------------------------------------------------------------------
+
+
+def channels(data: Path, root: Path) -> dict[str, str]:
+    """What SageMaker's training toolkit sets."""
+    places = {name: root / name for name in ("model", "data", "checkpoints")}
+    for each in places.values():
+        each.mkdir(parents=True)  # mounted before the script begins
+    return {
+        "SM_CHANNEL_TRAIN": str(data),
+        "SM_CHANNEL_TEST": str(data),
+        "SM_MODEL_DIR": str(places["model"]),
+        "SM_OUTPUT_DATA_DIR": str(places["data"]),
+        "SM_CHECKPOINT": str(places["checkpoints"]),
+        "SM_NUM_NEURONS": "0",
+        "SM_NUM_GPUS": "0",
+        "SM_HPS": json.dumps(
+            {
+                "size": "tiny",
+                "max_length": 32,
+                "per_device_train_batch_size": 8,
+                "max_train_steps": 6,
+                "resume": True,
+                "cache_dir": str(root / "cache"),
+            }
+        ),
+        "TRN_PRECISION": "fp32",
+    }
+
+
+# The toolkit also appends the hyper-parameters to the command.
+APPENDED = ("--max_train_steps", "6", "--resume", "True", "--warm-up", "1")
+
+
+def test_sagemaker_runs_the_same_script_by_torchrun(gang: Gang, data: Path, tmp_path: Path) -> None:
+    ml = tmp_path / "ml"
+    environment = channels(data, ml)
+    gang(TRAIN, *APPENDED, environment=environment)
+    _check_sagemaker(ml, ranks=2)
+    # A job that SageMaker starts again finds its checkpoints, and the encoded reviews of the node.
+    again = gang(TRAIN, *APPENDED, environment=environment)
+    assert "resumed from step 6" in again.out[0]
+
+
+def test_sagemaker_runs_the_same_script_as_one_process(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in channels(data, tmp_path / "ml").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.argv", ["train.py", *APPENDED])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(WORKLOADS.parent / "examples" / "sagemaker" / "train.py"), run_name="__main__")
+    assert ended.value.code == 0
+    _check_sagemaker(tmp_path / "ml", ranks=1)
+
+
+def _check_sagemaker(ml: Path, ranks: int) -> None:
+    found = result(ml / "data")
+    assert (found["steps"], found["batch_size"], found["ranks"], found["backend"]) == (6, 8 * ranks, ranks, "cpu")
+    assert AutoTokenizer.from_pretrained(ml / "model").model_max_length == 32
+    assert (ml / "checkpoints" / "checkpoints" / "latest").exists()
+    assert len(list((ml / "cache").iterdir())) == 2
+
+
+def test_what_sagemaker_says_becomes_options() -> None:
+    environment = {
+        "SM_MODEL_DIR": "/opt/ml/model",
+        "SM_CHANNEL_TRAINING": "/opt/ml/input/data/training",
+        "SM_CHANNEL_VAL": "/opt/ml/input/data/val",
+        "SM_CHANNEL_MODEL": "/opt/ml/input/data/model",
+        "SM_NUM_NEURONS": "32",
+        "SM_HPS": json.dumps({"learning_rate": 5e-5, "compile": False, "sagemaker_program": "train.py"}),
+    }
+    assert sagemaker.arguments(environment, ["--seed", "1"]) == [
+        *("--output", "/opt/ml/checkpoints", "--backend", "xla"),
+        *("--train-data", "/opt/ml/input/data/training", "--test-data", "/opt/ml/input/data/val"),
+        *("--model-dir", "/opt/ml/input/data/model", "--model-out", "/opt/ml/model"),
+        *("--learning_rate", "5e-05", "--no-compile", "--seed", "1"),
+    ]
+    assert sagemaker.arguments({}, ["--flag", "True"]) == ["--flag", "True"]
+    with pytest.raises(Refusal, match="SM_HPS is no JSON"):
+        sagemaker.arguments({"SM_MODEL_DIR": "x", "SM_HPS": "{"}, [])

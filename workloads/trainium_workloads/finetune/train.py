@@ -1,0 +1,204 @@
+"""Fine-tuning of a causal language model of transformers, sharded over the ranks.
+
+    torchrun --nproc-per-node 8 -m trainium_workloads.finetune.train --model Qwen/Qwen3-8B \\
+        --data /data/texts --activation-checkpointing --export /data/tuned
+"""
+
+import argparse
+import math
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from trainium_workloads.finetune import models, text
+from trainium_workloads.finetune.text import Tokens
+from trainium_workloads.training import backends, sharding
+from trainium_workloads.training.backends import Backend
+from trainium_workloads.training.first_rank import made_by_first
+from trainium_workloads.training.layout import Layout, Replicated
+from trainium_workloads.training.loop import train
+from trainium_workloads.training.options import Options, add_options, options_of
+from trainium_workloads.training.refusal import Refusal, guarded
+from trainium_workloads.training.sharding import Sharded
+from trainium_workloads.training.task import Batch, Fact, Loss
+
+DEFAULTS = Options(
+    steps=1000, batch_size=1, learning_rate=1e-5, warmup_steps=50, schedule="cosine", weight_decay=0.1, precision="bf16"
+)
+"""The rates that Llama 2 was tuned with are of this size (arXiv 2307.09288, section 3.1: 2e-5, cosine, decay 0.1)."""
+
+_LENGTH = 2048
+"""Tokens of an example, where the model takes so many."""
+_SIZES = ("model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
+_LOSS_POSITIONS = 1024
+"""Positions whose logits are in memory in FP32 at a time: for all 4,096 of one of Qwen3's sequences, with its 151,936
+tokens, they and their gradient take 5 GB."""
+
+
+@dataclass(frozen=True)
+class FineTuning:
+    """Training of a model to predict the next token."""
+
+    asked: argparse.Namespace
+    options: Options
+    backend: Backend
+    directory: Path
+    """Of the model."""
+    sizes: Mapping[str, Fact]
+    """Of the model: those on which a checkpoint must agree."""
+    data: Tokens
+    tokens_per_example: int
+
+    @property
+    def identity(self) -> Mapping[str, Fact]:
+        """See :class:`~trainium_workloads.training.task.Task`."""
+        asked = self.asked
+        lora = {"lora": asked.lora, "alpha": asked.lora_alpha, "targets": asked.lora_targets} if asked.lora else {}
+        own = {"sequence_length": self.tokens_per_example, "data": self.data.digest[:16]}
+        return {"model": Path(asked.model).name, **self.sizes, **own, **lora}
+
+    def model(self) -> nn.Module:
+        """See :class:`~trainium_workloads.training.task.Task`; a sharded model is on its devices already."""
+        return models.load(self.directory, self.asked, self.options, self.backend)
+
+    def examples(self) -> Tokens:
+        """See :class:`~trainium_workloads.training.task.Task`."""
+        return self.data
+
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+        """See :class:`~trainium_workloads.training.task.Task`: the mean over all tokens."""
+        tokens = batch["tokens"]
+        logits = model(input_ids=tokens[:, :-1], use_cache=False).logits.flatten(0, 1)
+        targets = tokens[:, 1:].flatten()
+        if self.options.backend == "xla":  # PyTorch's checkpoints do not know it
+            return Loss(_summed(logits, targets) / len(targets))
+        parts = zip(logits.split(_LOSS_POSITIONS), targets.split(_LOSS_POSITIONS), strict=True)
+        sums = [checkpoint(_summed, *part, use_reentrant=False, preserve_rng_state=False) for part in parts]
+        return Loss(torch.stack(sums).sum() / len(targets))
+
+
+def _summed(logits: Tensor, targets: Tensor) -> Tensor:
+    return functional.cross_entropy(logits.float(), targets, reduction="sum")
+
+
+def main() -> int:
+    """Run the training and return the exit code."""
+    asked = _parser().parse_args()
+    options = options_of(asked)
+    _check(asked, options)
+    _prepare_libraries(options)
+    backend = backends.start(options)
+    task = _task(asked, options, backend)
+    layout: Layout = Replicated()
+    if asked.sharding == "full":
+        layout = Sharded(asked.tensor_parallel, asked.gradient_sync)
+    outcome = train(task, options, backend, layout)
+    if asked.export and outcome.is_complete:
+        facts: dict[str, Fact] = {"model": asked.model, "step": outcome.step, "data": task.data.digest}
+        if math.isfinite(outcome.loss):  # a run that only had to export made no step
+            facts["loss"] = outcome.loss
+        adapter_of = asked.model if asked.lora and not asked.merge else None
+        is_first = backend.rank == 0
+        models.export(outcome.model, asked.export, task.directory, facts, is_first=is_first, adapter_of=adapter_of)
+        if is_first:
+            print(f"exported to {asked.export}", flush=True)
+        backend.barrier()
+    backend.close()
+    return outcome.exit_code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="finetune", description=__doc__.partition("\n")[0])
+    model = parser.add_argument_group("model")
+    names = "directory, ORGANIZATION/NAME[@REVISION] on the Hugging Face Hub, or tiny"
+    model.add_argument("--model", default="Qwen/Qwen3-8B", help=f"{names} (default: %(default)s)")
+    model.add_argument("--export", type=Path, metavar="DIR", help="write the trained model there, as it is published")
+    lora = parser.add_argument_group("LoRA")
+    lora.add_argument("--lora", type=int, default=0, metavar="RANK", help="train adapters of this rank alone")
+    lora.add_argument("--lora-alpha", type=int, metavar="N", help="default: twice the rank")
+    lora.add_argument("--lora-targets", default="all-linear", metavar="NAMES", help="of layers (default: %(default)s)")
+    lora.add_argument("--merge", action="store_true", help="export the model with the adapters added, not them alone")
+    data = parser.add_argument_group("data")
+    data.add_argument("--data", "--data-dir", "--data_dir", type=Path, metavar="PATH", help="texts or conversations")
+    data.add_argument("--synthetic", type=int, default=0, metavar="N", help="so many examples made from the seed")
+    data.add_argument("--column", help="of the texts or messages (default: text, messages or content)")
+    data.add_argument("--tokenizer", type=Path, metavar="DIR", help="default: the model's")
+    data.add_argument("--token-cache", type=Path, metavar="DIR", help="default: tokens, in the output directory")
+    longest = "default: what the model takes, at most 2048"
+    data.add_argument("--seq-len", "--seq_len", type=int, metavar="N", help=f"tokens of an example; {longest}")
+    lying = parser.add_argument_group("parallelism")
+    lying.add_argument("--sharding", choices=("full", "none"), default="full", help="none: a whole model in each rank")
+    lying.add_argument("--tensor-parallel", "--tensor_parallel", type=int, default=1, metavar="N")
+    lying.add_argument("--gradient-sync", choices=("last", "each"), default="last", help="micro-batches of a step")
+    lying.add_argument("--activation-checkpointing", action=argparse.BooleanOptionalAction, default=False)
+    add_options(parser, DEFAULTS)
+    return parser
+
+
+def _check(asked: argparse.Namespace, options: Options) -> None:
+    """Refuse all invalid options at once, before anything is read."""
+    asked.lora_alpha = asked.lora_alpha or 2 * asked.lora
+    tensor, full = asked.tensor_parallel, asked.sharding == "full"
+    faults = (
+        (bool(asked.data) == bool(asked.synthetic), "one of --data PATH and --synthetic N is needed"),
+        (asked.synthetic < 0, f"--synthetic must be 1 or more, not {asked.synthetic}"),
+        (asked.seq_len is not None and asked.seq_len < 1, f"--seq-len must be 1 or more, not {asked.seq_len}"),
+        (asked.lora < 0, f"--lora must be 1 or more, not {asked.lora}"),
+        (tensor < 1, f"--tensor-parallel must be 1 or more, not {tensor}"),
+        (tensor > 1 and not full, "--tensor-parallel is for --sharding full"),
+        (tensor > 1 and asked.lora, "--lora is for whole layers: leave --tensor-parallel out"),
+        (asked.merge and not (asked.lora and asked.export), "--merge is for --lora with --export"),
+        (full and options.optimizer == "lamb", "--optimizer lamb is for --sharding none: use adamw"),
+        (asked.activation_checkpointing and options.backend == "xla", "--activation-checkpointing is not for XLA"),
+    )
+    wrong = [said for is_wrong, said in faults if is_wrong]
+    if wrong:
+        raise Refusal("; ".join(wrong))
+    if full:
+        sharding.check(options)
+    if asked.export:
+        models.check_export(asked.export)
+
+
+def _prepare_libraries(options: Options) -> None:
+    # The backend brings its own client of XLA, and a second one takes the device.
+    os.environ["USE_TORCH_XLA"] = "0"
+    try:
+        import transformers
+    except ImportError:
+        raise Refusal("models are read with the package transformers, which this image lacks") from None
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    if options.backend == "xla":
+        # It asks in each pass whether positions begin anew within an example, and waits for the device. They never do.
+        transformers.masking_utils.find_packed_sequence_indices = lambda _: None
+
+
+def _task(asked: argparse.Namespace, options: Options, backend: Backend) -> FineTuning:
+    directory = made_by_first(backend, lambda: models.find(asked.model, options.output, options.seed))
+    sizes = models.read_configuration(directory).get_text_config()
+    takes = getattr(sizes, "max_position_embeddings", None) or _LENGTH
+    length = asked.seq_len or min(_LENGTH, takes)
+    if length > takes:
+        raise Refusal(f"--seq-len {length} is longer than the {takes} tokens that {asked.model} takes")
+    cache = asked.token_cache or options.output / "tokens"
+
+    def make() -> Path:
+        if asked.synthetic:
+            return text.prepare_synthetic(asked.synthetic, length, options.seed, cache)
+        return text.prepare(asked.data, asked.column, asked.tokenizer or directory, sizes.vocab_size, cache)
+
+    data = Tokens(made_by_first(backend, make), length)
+    facts = {name: getattr(sizes, name) for name in _SIZES if hasattr(sizes, name)}
+    return FineTuning(asked, options, backend, directory, facts, data, length)
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))

@@ -1,0 +1,159 @@
+"""Directories of models in the format of ``transformers``: a model that does not fit is refused, and a directory is
+written whole or not at all."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging
+
+from trainium_workloads.atomic_write import take_place
+from trainium_workloads.training.refusal import Refusal
+
+NAME = "model"
+"""Name of the directory, below a training's output."""
+
+_CONFIG = "config.json"
+_SHOWN = 3
+"""Problems that a refusal lists."""
+
+# The report of each weight is for a terminal; a refusal has what matters of it.
+logging.set_verbosity_error()
+logging.disable_progress_bar()
+
+
+def attention_of(backend: str) -> str:
+    """Return the implementation of attention: PyTorch has kernels for CPUs and GPUs; compilers fuse the plain form."""
+    return "sdpa" if backend in ("cpu", "cuda") else "eager"
+
+
+def prepared_mask(mask: Tensor, model: PreTrainedModel) -> Tensor:
+    """Return an encoder's attention mask, [batch, 1, 1, sequence], in the form that its layers take.
+
+    ``transformers`` would look whether a mask hides anything, for which a device has to be waited for, and make
+    another graph where it does not.
+
+    Args:
+        mask: [batch, sequence], 1 for tokens, 0 for padding.
+        model: the encoder.
+    """
+    seen = mask[:, None, None, :].bool()
+    if model.config._attn_implementation == "sdpa":
+        return seen
+    # Not -inf: a sequence of nothing but padding would give NaN.
+    return torch.zeros_like(seen, dtype=model.dtype).masked_fill(~seen, torch.finfo(model.dtype).min)
+
+
+def model_in(directory: Path) -> Path:
+    """Return the directory of a model: the given one, or ``model`` in the output of a training.
+
+    Raises:
+        Refusal: neither has a ``config.json``.
+    """
+    for each in (directory, directory / NAME):
+        if (each / _CONFIG).is_file():
+            return each
+    raise Refusal(
+        f"{directory} holds no model ({_CONFIG}): give a directory that trn stage brings, or the output of a training, "
+        "which writes its model once its last step is done"
+    )
+
+
+def read_config(directory: Path, backend: str) -> Any:
+    """Return the configuration of a model, for a backend.
+
+    Raises:
+        Refusal: it cannot be read.
+    """
+    found = model_in(directory)
+    try:
+        return AutoConfig.from_pretrained(found, attn_implementation=attention_of(backend), local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise Refusal(f"{found / _CONFIG} cannot be read: {error}") from None
+
+
+def read_model(kind: Any, directory: Path, config: Any) -> Any:
+    """Return a model on the CPU in FP32; a head or a pooler that the directory lacks is new.
+
+    Args:
+        kind: class or auto class of ``transformers``.
+        directory: of a model, or the output of a training.
+        config: of the wanted model, with ``attn_implementation``.
+
+    Raises:
+        Refusal: files are missing or damaged, or they are of another model.
+    """
+    found = model_in(directory)
+    try:
+        model, told = kind.from_pretrained(
+            found,
+            config=config,
+            attn_implementation=config._attn_implementation,
+            dtype=torch.float32,
+            local_files_only=True,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+        )
+    except Exception as error:  # noqa: BLE001 - safetensors and transformers raise errors of their own
+        raise Refusal(f"{found} cannot be read as a model: {error}") from None
+    encoder = f"{model.base_model_prefix}."
+    wrong = [
+        f"{name} is not in it" for name in told["missing_keys"] if name.startswith(encoder) and ".pooler." not in name
+    ]
+    wrong += [
+        f"{name} has the shape {list(there)}, not {list(wanted)}"
+        for name, there, wanted in told["mismatched_keys"]
+        if name.startswith(encoder)
+    ]
+    if wrong:
+        more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+        raise Refusal(f"{found} is of another model: {'; '.join(sorted(wrong)[:_SHOWN])}{more}; give its own --size")
+    return model
+
+
+def write_model(
+    model: PreTrainedModel,
+    state: Mapping[str, Tensor],
+    directory: Path,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    facts: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a model's directory; an earlier one goes once the new one is whole.
+
+    Args:
+        model: of which class and configuration are taken; its weights may be on a device.
+        state: its weights, on the CPU in any type; they are written in FP32.
+        directory: target. In a directory that exists and is no model's (SageMaker's ``/opt/ml/model``) the files are
+            put one by one, ``config.json`` last.
+        tokenizer: to write beside the model.
+        facts: of the training; they go into ``training.json``.
+    """
+    stays = directory.is_dir() and (os.path.ismount(directory) or not (directory / _CONFIG).is_file())
+    above = directory if stays else directory.parent
+    above.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=above))
+    try:
+        copy = type(model)(model.config)
+        copy.load_state_dict(state)
+        copy.save_pretrained(part)
+        if tokenizer is not None:
+            tokenizer.save_pretrained(part)
+        if facts is not None:
+            (part / "training.json").write_text(json.dumps(dict(facts), indent=2) + "\n", encoding="utf-8")
+        for file in part.iterdir():
+            file.chmod(0o644)  # safetensors makes files that only their owner reads
+        if stays:
+            for file in sorted(part.iterdir(), key=lambda each: each.name == _CONFIG):
+                os.replace(file, directory / file.name)
+        else:
+            part.chmod(0o755)
+            take_place(part, directory)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)

@@ -1,0 +1,109 @@
+"""Files of a data set or a model on the Hugging Face Hub, by huggingface_hub."""
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+# Before the import, which reads them: progress is the copier's, and nothing is written outside the destination.
+os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+
+from huggingface_hub import HfApi, hf_hub_download
+from huggingface_hub.errors import (
+    EntryNotFoundError,
+    FileMetadataError,
+    HfHubHTTPError,
+    HTTPError,
+    LocalEntryNotFoundError,
+    RevisionNotFoundError,
+    XetDownloadError,
+)
+
+from trainium_workloads.stage.files import Checksum, File, Interrupted, StageError
+
+_SOURCE = re.compile(
+    r"hf://(?P<kind>datasets/|models/)?(?P<name>(?!datasets/|models/)[\w.-]+/[\w.-]+)(?:@(?P<revision>[^/]+))?(?:/(?P<below>.+?)/?)?"
+)
+
+_T = TypeVar("_T")
+
+
+class Hub:
+    """All files of one commit: ``hf://datasets/ORG/NAME``, with ``@revision`` (a slash in it is ``%2F``) and
+    ``/directory or file`` if wanted; ``hf://ORG/NAME`` is a model.
+
+    ``HF_TOKEN`` opens private and gated repositories; ``HF_ENDPOINT`` names a mirror.
+    """
+
+    def __init__(self, source: str) -> None:
+        found = _SOURCE.fullmatch(source)
+        if not found:
+            raise StageError(
+                f"{source} is none of the Hub's: hf://datasets/<organization>/<name>[@<revision>][/<directory>]"
+            )
+        self._source, self._below = source, found["below"] or ""
+        kind = "dataset" if found["kind"] == "datasets/" else "model"
+        self._repository = {"repo_id": found["name"], "repo_type": kind}
+        self._token = os.environ.get("HF_TOKEN", "").strip() or False
+        self._endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
+        self._api = HfApi(endpoint=self._endpoint, token=self._token)
+        self.revision = (found["revision"] or "main").replace("%2F", "/")
+
+    def list_files(self) -> Iterator[File]:
+        """See :class:`trainium_workloads.stage.files.Source`."""
+        info = self._ask(lambda: self._api.repo_info(**self._repository, revision=self.revision))
+        self.revision = str(info.sha)
+        tree = self._ask(
+            lambda: list(self._api.list_repo_tree(**self._repository, revision=self.revision, recursive=True))
+        )
+        found = [file for entry in tree if (file := self._file(entry)) is not None]
+        if not found:
+            raise StageError(f"{self._source} holds no files" + (f" below {self._below}" if self._below else ""))
+        return iter(found)
+
+    def _file(self, entry: Any) -> File | None:
+        path, below = entry.path, self._below
+        if not hasattr(entry, "blob_id") or not (not below or path == below or path.startswith(f"{below}/")):
+            return None
+        inside = path.rpartition("/")[2] if path == below else path.removeprefix(f"{below}/" if below else "")
+        checksum = Checksum("sha256", entry.lfs.sha256) if entry.lfs else Checksum("git", entry.blob_id)
+        return File(inside, path, entry.lfs.size if entry.lfs else entry.size, self.revision, checksum)
+
+    def fetch(self, file: File, part: Path) -> None:
+        """See :class:`trainium_workloads.stage.files.Source`."""
+        # The library keeps its notes beside the file.
+        scratch = part.with_name(f"{part.name}.hub")
+        options = {"token": self._token, "endpoint": self._endpoint, "local_dir": scratch}
+        got = self._ask(
+            lambda: hf_hub_download(**self._repository, filename=file.where, revision=self.revision, **options)
+        )
+        os.replace(got, part)
+        shutil.rmtree(scratch)
+
+    def _ask(self, call: Callable[[], _T]) -> _T:
+        try:
+            return call()
+        except RevisionNotFoundError:
+            raise StageError(f"{self._source}: revision {self.revision!r} is not there") from None
+        except (LocalEntryNotFoundError, FileMetadataError) as error:  # the Hub did not answer as it should
+            raise Interrupted(f"{self._source}: {error.__cause__ or error}") from None
+        except HfHubHTTPError as error:
+            status = error.response.status_code
+            if status >= 500 or status in (408, 429):
+                raise Interrupted(f"{self._source}: {status} {error.server_message or ''}") from None
+            # The Hub answers 401 for a missing repository, too, so as not to reveal private ones.
+            hint = "a private or gated one needs a token: trn secret hugging-face"
+            if self._token:
+                hint = "its token may not read it (a gated one: accept its terms on the Hub first)"
+            raise StageError(f"{self._source} is refused ({status}): there is no such repository, or {hint}") from None
+        except EntryNotFoundError as error:
+            raise StageError(f"{self._source}: {error}") from None
+        except (HTTPError, OSError, RuntimeError, XetDownloadError) as error:
+            if isinstance(error, OSError) and error.errno:  # of the disk
+                raise
+            raise Interrupted(f"{self._source}: {error}") from None
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise StageError(f"{self._source}: the server does not answer as the Hub does: {error!r}") from None

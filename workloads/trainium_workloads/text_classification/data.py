@@ -1,0 +1,321 @@
+"""Reviews of a training: read by ``datasets`` or made from a seed, tokenized once for all ranks.
+
+Files are Parquet or CSV with the columns ``label`` and ``text``, or with the columns of Amazon Polarity on the Hub:
+``label`` (0 or 1), ``title`` and ``content``. The title is not used, as in AWS' own fine-tuning of BERT-base.
+"""
+
+import contextlib
+import errno
+import hashlib
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow
+from datasets import ClassLabel, Dataset, Features, List, Value
+from transformers import AutoTokenizer, BertTokenizer
+
+from trainium_workloads.atomic_write import take_place
+from trainium_workloads.text_classification.synthetic import review
+from trainium_workloads.training.backends import Backend
+from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.task import Batch, Position
+
+TEXTS = ("text", "content")
+"""Names of the column with the texts: the first that is there."""
+LEARNT_PIECES = 4096
+"""Pieces of a vocabulary that is learnt from the reviews, at most."""
+_LEARNT_FROM = 20_000
+"""Reviews that a vocabulary is learnt from."""
+_CACHE = ".tokenized"
+"""Below the reviews' own directory: other trainings with the same settings find it."""
+_FOR_GOOD = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOTDIR, errno.EEXIST)
+"""Errors that another try would meet again."""
+_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+datasets.disable_progress_bars()
+
+
+class Reviews:
+    """Tokenized reviews, mapped into memory; the examples of a training.
+
+    Args:
+        tokenized: with the columns ``input_ids`` and ``attention_mask``, [length], and ``labels``.
+    """
+
+    def __init__(self, tokenized: Dataset) -> None:
+        self._tokenized = tokenized.with_format("torch")
+        self.labels: tuple[str, ...] = tuple(tokenized.features["labels"].names)
+
+    def __len__(self) -> int:
+        return len(self._tokenized)
+
+    def __getitems__(self, positions: Sequence[Position]) -> Batch:
+        """Return ``input_ids`` and ``attention_mask`` [reviews, length], ``labels`` [reviews]; all int64."""
+        return self.rows([each.index for each in positions])
+
+    def rows(self, indices: Sequence[int]) -> Batch:
+        """Return the reviews of these numbers, as :meth:`__getitems__` gives them."""
+        return dict(self._tokenized[list(indices)])
+
+
+@dataclass(frozen=True)
+class Data:
+    """Data of a training."""
+
+    train: Reviews
+    test: Reviews
+    tokenizer: Any
+    """Of ``transformers``; its ``model_max_length`` is the length of the reviews."""
+
+
+@dataclass(frozen=True)
+class ReviewSource:
+    """Source of the reviews."""
+
+    train: Path | None
+    """A file or a directory; see :func:`split_files`."""
+    test: Path | None
+    synthetic: int
+    """Number of made-up reviews; 0 for those of the files. A fifth as many are made to test with."""
+    seed: int
+    """Seed of synthetic reviews."""
+    length: int
+    """Pieces of a review, padding included; longer reviews are cut off."""
+    vocabulary: Path | None
+    """Directory of a tokenizer; None to learn a vocabulary from the reviews."""
+    cache: Path | None
+    """Directory of tokenized reviews; None for one beside the reviews."""
+    each_node: bool
+    """Whether the nodes share no directory, so that each tokenizes for itself."""
+    output: Path
+    """Of the training; keeps a vocabulary that is learnt."""
+
+    def prepared(self, backend: Backend) -> Data:
+        """Tokenize new reviews in one rank; the others wait, and map the files.
+
+        Raises:
+            Refusal: in all ranks, if the reviews or the vocabulary are not as they must be.
+        """
+        makes = backend.local_rank == 0 if self.each_node else backend.rank == 0
+        found: Data | None = None
+        for turn in (True, False):
+            refused = ""
+            if makes is turn:
+                try:
+                    found = self._made()
+                except Refusal as refusal:
+                    refused = str(refusal)
+            if backend.any(bool(refused)):
+                said = backend.share(refused)
+                raise Refusal(refused or said or "another rank was refused; its line says why")
+        assert found is not None, "each rank has had its turn"
+        return found
+
+    def _made(self) -> Data:
+        tokenizer = self._tokenizer()
+        # Now: a call changes the tokenizer's own text.
+        written = tokenizer.backend_tokenizer.to_str()
+        train = self._reviews("train", tokenizer, written)
+        return Data(train, self._reviews("test", tokenizer, written, train.labels), tokenizer)
+
+    def _tokenizer(self) -> Any:
+        directory = self.vocabulary or self.output / "vocabulary"
+        if self.vocabulary is None and not directory.is_dir():
+            with self._room_for(self.output), self._raw("train") as raw:
+                learnt = learn(raw[:_LEARNT_FROM][_text_column(raw, self._path("train"))], LEARNT_PIECES)
+                part = directory.with_name(".vocabulary")
+                learnt.save_pretrained(part)
+                take_place(part, directory)
+        return read_tokenizer(directory, self.length)
+
+    def _reviews(self, split: str, tokenizer: Any, written: str, labels: Sequence[str] = ()) -> Reviews:
+        """Return the tokenized reviews of a split, from the cache if possible. Without names of the labels the reviews
+        name them."""
+        sources: list[Any] = [split, self.seed, self.synthetic]
+        if not self.synthetic:
+            sources = [(each.name, (found := each.stat()).st_size, found.st_mtime_ns) for each in self._files(split)]
+        identity = json.dumps([sources, written, tokenizer.pad_token_id, self.length, labels])
+        name = f"{split}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.arrow"
+        file = self._cache(split) / name
+        if file.is_file():
+            with contextlib.suppress(OSError, pyarrow.ArrowException):  # otherwise not whole: its disk was full
+                return Reviews(Dataset.from_file(str(file)))
+        with self._room_for(file.parent) as part, self._raw(split) as raw:
+            kept = {"cache_file_name": str(part / name), "new_fingerprint": name.removesuffix(".arrow")}
+            _tokenized(raw, self._path(split), tokenizer, labels, **kept)
+            (part / name).replace(file)
+        return Reviews(Dataset.from_file(str(file)))
+
+    @contextlib.contextmanager
+    def _room_for(self, directory: Path) -> Iterator[Path]:
+        """Yield a new directory inside the given one, for the time of the context."""
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=".", dir=directory) as part:
+                yield Path(part)
+        except OSError as error:
+            if error.errno not in _FOR_GOOD:
+                raise
+            raise Refusal(f"{directory} takes no tokenized reviews: {error.strerror}; give --cache-dir") from None
+
+    @contextlib.contextmanager
+    def _raw(self, split: str) -> Iterator[Dataset]:
+        """Yield the reviews of a split as they lie in their files."""
+        if self.synthetic:
+            first, count = (0, self.synthetic) if split == "train" else (self.synthetic, max(self.synthetic // 5, 1))
+            yield Dataset.from_list([review(self.seed, number) for number in range(first, first + count)])
+            return
+        files = self._files(split)
+        kind = files[0].suffix.removeprefix(".")
+        # Otherwise "NA" is no text.
+        options: dict[str, Any] = {"keep_default_na": False} if kind == "csv" else {}
+        with self._room_for(self._cache(split)) as part:
+            try:
+                found = datasets.load_dataset(
+                    kind, data_files=[str(each) for each in files], split="train", cache_dir=str(part), **options
+                )
+            except (datasets.exceptions.DatasetGenerationError, ValueError) as error:
+                cause = error.__cause__ or error
+                if isinstance(cause, OSError) and cause.errno:
+                    raise cause from None
+                where = files[0] if len(files) == 1 else files[0].parent
+                raise Refusal(
+                    f"{where} has no reviews, or cannot be read as {kind}: {cause}; stage it again with --replace"
+                ) from None
+            yield found
+
+    def _files(self, split: str) -> tuple[Path, ...]:
+        return split_files(self._path(split), split)
+
+    def _path(self, split: str) -> Path:
+        path = self.train if split == "train" else self.test
+        if path is None and not self.synthetic:
+            raise Refusal(
+                f"there are no reviews to {split} with: give --data-dir (trn stage amazon-polarity brings them to "
+                f"/data/amazon-polarity), --{split}-data, or --synthetic N to make some up"
+            )
+        return path or Path("synthetic reviews")
+
+    def _cache(self, split: str) -> Path:
+        path = self._path(split)
+        return self.cache or (self.output if self.synthetic else path if path.is_dir() else path.parent) / _CACHE
+
+
+def _tokenized(raw: Dataset, where: Path, tokenizer: Any, labels: Sequence[str], **settings: Any) -> Dataset:
+    """Return raw reviews in the columns of :class:`Reviews`."""
+    text = _text_column(raw, where)
+    names = list(labels or _labels(raw, where))
+    known = ", ".join(f"{number} ({name})" for number, name in enumerate(names))
+
+    def convert(batch: Mapping[str, list[Any]], indices: Sequence[int]) -> dict[str, Any]:
+        for index, content, label in zip(indices, batch[text], batch["label"], strict=True):
+            if not isinstance(content, str):
+                raise Refusal(f"{where}, review {index + 1}: {text} is {content!r}, no text")
+            if label not in names and label not in range(len(names)):
+                raise Refusal(f"{where}, review {index + 1}: label {label!r} is none of {known}")
+        told = tokenizer(batch[text], padding="max_length", truncation=True, return_token_type_ids=False)
+        numbers = [names.index(each) if isinstance(each, str) else each for each in batch["label"]]
+        return {**told, "labels": numbers}
+
+    pieces, mask = (List(Value(kind), length=tokenizer.model_max_length) for kind in ("int32", "int8"))
+    features = Features(input_ids=pieces, attention_mask=mask, labels=ClassLabel(names=names))
+    settings |= {"remove_columns": raw.column_names, "features": features}
+    return raw.map(convert, batched=True, with_indices=True, **settings)
+
+
+def _text_column(raw: Dataset, where: Path) -> str:
+    names = raw.column_names
+    text = next((each for each in TEXTS if each in names), None)
+    missing = ["label"] * ("label" not in names) + [" or ".join(TEXTS)] * (text is None)
+    if missing or text is None:
+        raise Refusal(f"{where} has no column {' and no column '.join(missing)}; its columns: {', '.join(names)}")
+    return text
+
+
+def _labels(raw: Dataset, where: Path) -> tuple[str, ...]:
+    """Return the names of the labels, by their numbers."""
+    if isinstance(raw.features["label"], ClassLabel):
+        return tuple(raw.features["label"].names)
+    found = raw.unique("label")
+    numbers = [each for each in found if not isinstance(each, str) or each.isdigit()]
+    if all(isinstance(each, str) and each for each in found) and len(numbers) in (0, len(found)):
+        return tuple(sorted(found))
+    if set(found) != set(range(len(found))):
+        shown = ", ".join(sorted(map(repr, found))[:10])
+        raise Refusal(
+            f"{where}: the labels are {shown}, where names or all numbers from 0 on are expected; "
+            "files that count from 1 need 1 taken off"
+        )
+    return ("negative", "positive") if len(found) == 2 else tuple(map(str, range(len(found))))
+
+
+def split_files(data: Path, split: str) -> tuple[Path, ...]:
+    """Return the files of one split, by name.
+
+    Args:
+        data: a file; or a directory with ``train-….parquet`` and ``test-….parquet`` as on the Hub, with ``train.csv``
+            and ``test.csv``, or with a directory for each split; or the directory of a SageMaker channel, with files of
+            the split alone.
+        split: ``train`` or ``test``.
+
+    Raises:
+        Refusal: there are none, or files of two kinds.
+    """
+    if data.is_file():
+        return (data,)
+    if not data.is_dir():
+        raise Refusal(f"there is no {data}; bring the reviews: trn stage amazon-polarity, and give --data-dir")
+    below = data / split if (data / split).is_dir() else data
+    found = sorted(each for each in below.iterdir() if each.suffix in (".parquet", ".csv") and each.name[0] != ".")
+    # A channel's files may have any name; where other splits lie beside, the name has to tell.
+    if any(each.name.startswith(("train", "test")) for each in found):
+        found = [each for each in found if each.name.startswith(split)]
+    if not found:
+        raise Refusal(
+            f"{data} has no {split} reviews: {split}*.parquet, {split}*.csv or a directory {split} with such files"
+        )
+    if len({each.suffix for each in found}) > 1:
+        raise Refusal(f"{below} has {split} reviews as Parquet and as CSV: remove one of them")
+    return tuple(found)
+
+
+def read_tokenizer(directory: Path, length: int) -> Any:
+    """Return the tokenizer in a directory, for texts of a length.
+
+    Raises:
+        Refusal: there is none, or one without a token for padding.
+    """
+    try:
+        found = AutoTokenizer.from_pretrained(directory, local_files_only=True, model_max_length=length)
+    except Exception as error:  # noqa: BLE001 - tokenizers and transformers raise errors of their own
+        raise Refusal(f"the tokenizer in {directory} cannot be read: {error}") from None
+    if not found.is_fast or found.pad_token is None:
+        raise Refusal(f"the tokenizer in {directory} has no tokenizer.json, or no token for padding")
+    return found
+
+
+def learn(texts: Iterable[str], size: int) -> BertTokenizer:
+    """Return a tokenizer with a vocabulary of these texts: their characters, then their words, the frequent ones first.
+
+    The trainer of ``tokenizers`` gives another vocabulary each time it runs; by this one a training can be repeated.
+
+    Args:
+        texts: to learn from; they are taken in lower case.
+        size: pieces at most.
+    """
+    cutter = BertTokenizer().backend_tokenizer
+    words = Counter(
+        word
+        for text in texts
+        for word, _ in cutter.pre_tokenizer.pre_tokenize_str(cutter.normalizer.normalize_str(text))
+    )
+    letters = sorted(set("".join(words)))
+    by_frequency = sorted(words, key=lambda word: (-words[word], word))
+    pieces = dict.fromkeys([*_SPECIAL, *letters, *(f"##{letter}" for letter in letters), *by_frequency])
+    return BertTokenizer(vocab={piece: number for number, piece in enumerate(list(pieces)[:size])})

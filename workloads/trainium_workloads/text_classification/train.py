@@ -1,0 +1,266 @@
+"""Fine-tunes a classifier of texts: ``python -m trainium_workloads.text_classification.train``, on a cluster or in
+SageMaker.
+
+The settings are those with which AWS compared ml.trn1.32xlarge with ml.p4d.24xlarge on Amazon Polarity (the sample
+beside "Maximize performance and reduce your deep learning training cost with AWS Trainium and Amazon SageMaker"):
+BERT-base, text cut to 128 pieces, 8 reviews in each rank, AdamW at a constant 5e-5, two epochs, seed 100.
+
+At the end it evaluates on the test reviews and writes, below its output, ``model`` (which transformers loads and
+``trn serve`` serves) and ``result.json`` (accuracy, time, iterations a second).
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from torch.nn import functional
+from transformers import AutoModelForSequenceClassification
+
+from trainium_workloads.bert.config import config_of
+from trainium_workloads.model_directory import NAME, model_in, read_config, read_model, write_model
+from trainium_workloads.text_classification import sagemaker
+from trainium_workloads.text_classification.data import Data, Reviews, ReviewSource
+from trainium_workloads.text_classification.evaluation import accuracy, logits
+from trainium_workloads.training import backends, loop
+from trainium_workloads.training.backends import Backend
+from trainium_workloads.training.options import Options, add_options, options_of
+from trainium_workloads.training.progress import ONLY_COMPILES, say
+from trainium_workloads.training.refusal import Refusal, guarded
+from trainium_workloads.training.task import Batch, Fact, Loss
+
+RESULT = "result.json"
+"""Name of the file with a training's result, in its output."""
+
+_DEFAULTS = {
+    "base": Options(
+        steps=0, batch_size=8, learning_rate=5e-5, schedule="constant", clip=0.0, seed=100, log_every=10, workers=1
+    ),
+    "tiny": Options(steps=0, batch_size=16, learning_rate=2e-3, schedule="linear", warmup_steps=10, seed=100),
+}
+_BEGUN = time.monotonic()
+
+
+class Classification:
+    """Training of a classifier.
+
+    Args:
+        data: the reviews.
+        config: of the model, by ``transformers``.
+        begin_with: directory of a model to begin with; None for new weights.
+    """
+
+    def __init__(self, data: Data, config: Any, begin_with: Path | None) -> None:
+        self.data, self.config, self._begin_with = data, config, begin_with
+        self.begun: list[float] = []
+        """Times at which micro-batches began."""
+
+    @property
+    def identity(self) -> Mapping[str, Fact]:
+        """Facts on which a checkpoint must agree."""
+        names = {"layers": "num_hidden_layers", "hidden": "hidden_size", "heads": "num_attention_heads"}
+        sizes = {ours: getattr(self.config, theirs, 0) for ours, theirs in names.items()}
+        labels, length = self.config.num_labels, self.tokens_per_example
+        model = f"{self.config.model_type} for text classification"
+        return {"model": model, **sizes, "vocabulary": self.config.vocab_size, "labels": labels, "length": length}
+
+    @property
+    def tokens_per_example(self) -> int:
+        """Padding included."""
+        return int(self.data.tokenizer.model_max_length)
+
+    def model(self) -> nn.Module:
+        """Return the pre-trained model with a new head, or a new model.
+
+        Raises:
+            Refusal: it is a decoder, and the backend needs the same graph for every batch.
+        """
+        if self._begin_with is None:
+            model = AutoModelForSequenceClassification.from_config(self.config)
+        else:
+            model = read_model(AutoModelForSequenceClassification, self._begin_with, self.config)
+        eager = model.config._attn_implementation == "eager"
+        if eager and any(getattr(each, "is_causal", False) for each in model.modules()):
+            raise Refusal(f"{self.config.model_type} is a decoder: on Trainium an encoder is needed, such as BERT")
+        return model
+
+    def examples(self) -> Reviews:
+        """Return the reviews to train with."""
+        return self.data.train
+
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+        """Return the cross entropy of the labels."""
+        self.begun.append(time.monotonic())
+        found = logits(model, batch).float()
+        right = (found.argmax(dim=1) == batch["labels"]).float().mean()
+        return Loss(functional.cross_entropy(found, batch["labels"]), {"accuracy": right})
+
+    def rate(self, warm_up: int) -> float | None:
+        """Return the micro-batches a second, without the first ones: those compile, and fill caches. None where there
+        were too few to tell."""
+        counted = len(self.begun) - warm_up - 1
+        return counted / (self.begun[-1] - self.begun[warm_up]) if counted > 0 else None
+
+
+def main() -> int:
+    """Run the command and return the exit code."""
+    arguments = sagemaker.arguments(os.environ, sys.argv[1:])
+    asked = _parser(arguments).parse_args(arguments)
+    # Steps follow from the epochs once the reviews are counted.
+    wanted, asked.steps = asked.steps, asked.steps or 1
+    options = options_of(asked)
+    _check(asked)
+    source = _source(asked, options)
+    backend = backends.start(options)
+    try:
+        data = source.prepared(backend)
+        batch = options.batch_size * options.accumulate * backend.world_size
+        steps = wanted or max(int(asked.epochs * len(data.train) / batch), 1)
+        return _train(asked, dataclasses.replace(options, steps=steps), data, backend)
+    finally:
+        backend.close()
+
+
+def _train(asked: argparse.Namespace, options: Options, data: Data, backend: Backend) -> int:
+    task = Classification(data, _config(asked, options, data), asked.model_dir)
+    begun = time.monotonic()
+    outcome = loop.train(task, options, backend)
+    trained = time.monotonic()
+    if not outcome.is_complete:
+        return outcome.exit_code
+    only_compiles = os.environ.get(ONLY_COMPILES) == "1"
+    # Two batches in each rank have all the graphs.
+    most = 2 * asked.eval_batch_size * backend.world_size if only_compiles else asked.evaluate
+    right = accuracy(outcome.model, data.test, backend, options, asked.eval_batch_size, most)
+    if only_compiles:
+        return 0
+    rate = task.rate(asked.warm_up * options.accumulate)
+    result = {
+        "model": asked.model_dir.name if asked.model_dir else f"BERT {asked.size}",
+        "accuracy": round(right, 5),
+        "evaluated": min(asked.evaluate or len(data.test), len(data.test)),
+        "reviews": len(data.train),
+        "steps": options.steps,
+        "steps_of_run": len(task.begun) // options.accumulate,
+        "iterations_per_second": round(rate / options.accumulate, 4) if rate else None,
+        "warm_up_steps": asked.warm_up,
+        "train_seconds": round(trained - begun, 2),
+        "evaluate_seconds": round(time.monotonic() - trained, 2),
+        "ranks": backend.world_size,
+        "batch_size": options.batch_size * options.accumulate * backend.world_size,
+        "backend": options.backend,
+        "precision": options.precision,
+    }
+    state = backend.to_host(outcome.model.state_dict())
+    if backend.rank == 0:
+        write_model(outcome.model, state, asked.model_out or options.output / NAME, data.tokenizer, result)
+        result["seconds"] = round(time.monotonic() - _BEGUN, 2)
+        file = (asked.results or options.output) / RESULT
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part = file.with_name(f".{RESULT}.part")
+        part.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        part.replace(file)
+        say(json.dumps({"text-classification": "complete", **result}))
+    backend.barrier()
+    return 0
+
+
+def _config(asked: argparse.Namespace, options: Options, data: Data) -> Any:
+    """Return the configuration of the model.
+
+    Raises:
+        Refusal: the model does not take the vocabulary, or the length of the reviews.
+    """
+    if asked.model_dir is None:
+        config: Any = config_of(asked.size, options.backend, vocabulary=len(data.tokenizer))
+    else:
+        config = read_config(asked.model_dir, options.backend)
+    if config.pad_token_id is None:
+        config.pad_token_id = data.tokenizer.pad_token_id
+    names = dict(enumerate(data.train.labels))
+    config.num_labels = len(names)
+    config.id2label, config.label2id = names, {name: number for number, name in names.items()}
+    config.problem_type = "single_label_classification"
+    if len(data.tokenizer) > config.vocab_size:
+        raise Refusal(f"the vocabulary has {len(data.tokenizer)} pieces, and the model takes {config.vocab_size}")
+    longest = getattr(config, "max_position_embeddings", asked.length)
+    if asked.length > longest:
+        raise Refusal(f"--length {asked.length} is more than the model takes: {longest} at most")
+    return config
+
+
+def _check(asked: argparse.Namespace) -> None:
+    """Refuse invalid options that need no other rank and no data to be known."""
+    wrong = [
+        f"--{name.replace('_', '-')} must be {least} or more, not {getattr(asked, name)}"
+        for name, least in (("length", 8), ("eval_batch_size", 1), ("evaluate", 0), ("warm_up", 0), ("synthetic", 0))
+        if getattr(asked, name) < least
+    ]
+    if not asked.epochs > 0:
+        wrong.append(f"--epochs must be more than 0, not {asked.epochs}")
+    if asked.size == "base" and asked.model_dir is None:
+        wrong.append(
+            "BERT-base is fine-tuned, not trained from nothing: give --model-dir, a directory with its weights "
+            "(trn stage bert-base-uncased brings it to /data/models/bert-base-uncased; in SageMaker a channel `model`)"
+        )
+    if wrong:
+        raise Refusal("; ".join(wrong))
+
+
+def _source(asked: argparse.Namespace, options: Options) -> ReviewSource:
+    own = sagemaker.is_here(os.environ)
+    return ReviewSource(
+        train=asked.train_data or asked.data_dir,
+        test=asked.test_data or asked.data_dir,
+        synthetic=asked.synthetic,
+        seed=options.seed,
+        length=asked.length,
+        vocabulary=asked.vocabulary or (model_in(asked.model_dir) if asked.model_dir else None),
+        # SageMaker's hosts share no directory, and all of the output is copied to S3.
+        cache=asked.cache_dir or (Path(tempfile.gettempdir(), "trainium-workloads") if own else None),
+        each_node=own,
+        output=options.output,
+    )
+
+
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """Return the script's parser; defaults depend on the given ``--size``."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0], allow_abbrev=False)
+    parser.add_argument("--size", choices=tuple(_DEFAULTS), default="base", help="default: %(default)s")
+    size = parser.parse_known_args([each for each in arguments if each not in ("-h", "--help")])[0].size
+
+    def add(name: str, text: str, default: Any = None, *more: str) -> None:
+        kind, metavar = {int: (int, "N"), float: (float, "X")}.get(type(default), (Path, "PATH"))
+        names = dict.fromkeys([f"--{name}", *more, f"--{name.replace('-', '_')}"])
+        shown = "" if default is None else " (default: %(default)s)"
+        parser.add_argument(*names, type=kind, default=default, metavar=metavar, help=text + shown)
+
+    add("model-dir", "weights and vocabulary to begin with, of any encoder")
+    add("vocabulary", "default: the one in --model-dir")
+    add("data-dir", "train and test files, Parquet or CSV")
+    add("train-data", "instead: those to train with")
+    add("test-data", "instead: those to test with")
+    add("synthetic", "make N reviews to train with instead", 0)
+    add("length", "pieces of a review; longer ones are cut off", 128, "--max-length", "--max_length")
+    add("epochs", "how often all reviews are seen, where no --steps are given", 2.0, "--num_train_epochs")
+    at_once = 8 if size == "base" else 64
+    add("eval-batch-size", "reviews of a rank that are tested at once", at_once, "--per_device_eval_batch_size")
+    add("evaluate", "test with so many; 0: all", 0)
+    add("cache-dir", "of tokenized reviews")
+    add("model-out", f"default: OUTPUT/{NAME}")
+    add("results", f"directory of {RESULT}; default: OUTPUT")
+    add("warm-up", "steps that the rate leaves out", 10)
+    aliases = {"batch_size": "--per_device_train_batch_size", "steps": "--max_train_steps"}
+    add_options(parser, _DEFAULTS[size], aliases)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main))
