@@ -283,6 +283,8 @@ def test_sigterm_reaches_the_launcher_which_may_save(tmp_path: Path) -> None:
 
 @pytest.fixture
 def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[SageMakerJobs]:
+    # boto3's own session would keep these credentials for later tests.
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     with mock_aws():
