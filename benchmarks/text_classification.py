@@ -27,6 +27,7 @@ from cloud import local_cloud, trn
 
 from trainium_eks.local.images import images
 from trainium_eks.model.catalogue.instances import CATALOGUE
+from trainium_eks.model.sizing import training_cost
 
 MODULE = "trainium_workloads.text_classification.train"
 NAMESPACE, CLAIM = "training", "fsx-claim"
@@ -70,9 +71,12 @@ class Row:
 
 
 HEAD = ("model", "instance type", "$ an hour", "iterations/s", "accuracy", "seconds", "cost, $", "source")
-PUBLISHED = (
-    Row("BERT base", "ml.trn1.32xlarge", 24.725, 6.64, 0.984, 6033, "published by AWS, billable time", 41.47),
-    Row("BERT base", "ml.p4d.24xlarge", 37.69, 5.44, 0.984, 6553, "published by AWS, billable time", 68.6),
+PUBLISHED = tuple(
+    Row(
+        *("BERT base", each.instance_type, each.hourly_usd, each.iterations_per_second, each.accuracy),
+        *(round(each.hours * 3600), "published by AWS, billable time", each.published_usd),
+    )
+    for each in training_cost.PUBLISHED
 )
 """The table in "Maximize performance and reduce your deep learning training cost with AWS Trainium and Amazon
 SageMaker": best of several runs, at SageMaker's prices of then."""

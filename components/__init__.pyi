@@ -35,6 +35,8 @@ from .neuron_addons import NeuronAddons as NeuronAddons
 from .neuron_addons import NeuronAddonsArgs as NeuronAddonsArgs
 from .node_group import AcceleratorNodeGroup as AcceleratorNodeGroup
 from .node_group import AcceleratorNodeGroupArgs as AcceleratorNodeGroupArgs
+from .sagemaker_training import SageMakerTraining as SageMakerTraining
+from .sagemaker_training import SageMakerTrainingArgs as SageMakerTrainingArgs
 from .training_namespace import TrainingNamespace as TrainingNamespace
 from .training_namespace import TrainingNamespaceArgs as TrainingNamespaceArgs
 from .training_stack import TrainingStack as TrainingStack
@@ -73,6 +75,8 @@ __all__ = [
     "NetworkArgs",
     "NeuronAddons",
     "NeuronAddonsArgs",
+    "SageMakerTraining",
+    "SageMakerTrainingArgs",
     "TrainingNamespace",
     "TrainingNamespaceArgs",
     "TrainingStack",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         ObservabilityConfig,
     )
     from trainium_eks.model.config.repository import ImageRepositoryConfig
+    from trainium_eks.model.config.sagemaker import SageMakerConfig
     from trainium_eks.model.config.storage import BackupDurability, FileSystemConfig, NoDurability, S3Durability
     from trainium_eks.model.config.training import TrainingConfig
     from trainium_eks.model.config.waivers import WaiverConfig
@@ -437,6 +438,24 @@ class NeuronAddonsArgsDict(TypedDict):
     efa_instance_types: NotRequired[Sequence[str] | None]
 
 
+class SageMakerTrainingArgsDict(TypedDict):
+    """:class:`SageMakerTrainingArgs` as a dictionary."""
+
+    bucket: NotRequired[str | pulumi.Output[str] | None]
+    bucket_key_arn: NotRequired[str | pulumi.Output[str] | None]
+    prefix: NotRequired[str]
+    log_retention_days: NotRequired[int | None]
+    region: str
+    vpc_id: str | pulumi.Output[str]
+    subnet_ids: Sequence[str | pulumi.Output[str]]
+    kms_key_arn: str | pulumi.Output[str]
+    repository_arn: NotRequired[str | pulumi.Output[str] | None]
+    file_system_security_group_id: NotRequired[str | pulumi.Output[str] | None]
+    protect: NotRequired[bool]
+    permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
+    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
+
+
 class TrainingNamespaceArgsDict(TypedDict):
     """:class:`TrainingNamespaceArgs` as a dictionary."""
 
@@ -779,6 +798,15 @@ class IdleGuardConfigDict(TypedDict):
     remove_after_minutes: NotRequired[float | None]
 
 
+class SageMakerConfigDict(TypedDict):
+    """:class:`SageMakerConfig` as a dictionary."""
+
+    bucket: NotRequired[str | pulumi.Output[str] | None]
+    bucket_key_arn: NotRequired[str | pulumi.Output[str] | None]
+    prefix: NotRequired[str]
+    log_retention_days: NotRequired[int | None]
+
+
 class WaiverConfigDict(TypedDict):
     """:class:`WaiverConfig` as a dictionary."""
 
@@ -814,4 +842,5 @@ class StackConfigDict(TypedDict):
     observability: NotRequired[ObservabilityConfig | ObservabilityConfigDict]
     budget: NotRequired[BudgetConfig | BudgetConfigDict]
     idle_guard: NotRequired[IdleGuardConfig | IdleGuardConfigDict | None]
+    sage_maker: NotRequired[SageMakerConfig | SageMakerConfigDict | None]
     waivers: NotRequired[Mapping[str, WaiverConfig | WaiverConfigDict]]

@@ -8,7 +8,7 @@ import pulumi
 from trainium_eks.model.config import stack_config as model
 from trainium_eks.model.config import storage
 from trainium_eks.model.config.storage import FileSystemConfig, S3Durability
-from trainium_eks.model.validation.config_model import mark_validated
+from trainium_eks.model.validation.config_model import OutputText, mark_validated
 
 from . import _iam
 from ._args import merge_args, text, waivers_of
@@ -45,6 +45,15 @@ class SharedStorage:
         arn = self.file_system.bucket_arn if given is None else _iam.bucket_arn(region, text(given))
         own_key = {} if durability.bucket_key_arn is None else {"kms_key_arn": durability.bucket_key_arn}
         return {"bucket_arn": arn, "bucket_prefix": durability.prefix, **own_key}
+
+    def bucket(self) -> tuple[pulumi.Output[str], OutputText | None]:
+        """Return the name of the bucket behind the file system, and the key of its objects if the stack's is not.
+
+        Only where :attr:`exports_to_s3` holds.
+        """
+        durability = self.config.durability
+        key = durability.bucket_key_arn if isinstance(durability, S3Durability) else None
+        return self.file_system.bucket_name, key
 
     def output(self) -> dict[str, pulumi.Input[Any]]:
         """Return the stack's output ``sharedVolume``."""

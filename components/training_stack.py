@@ -20,6 +20,7 @@ from ._spending_alert import make_spending_alert
 from ._stack_config import name_problems
 from ._stack_nodes import make_autoscaling, make_device_addons, make_idle_guard
 from ._stack_observability import make_logs, make_metrics
+from ._stack_sagemaker import make_sagemaker
 from ._stack_storage import make_storage, make_volumes
 from .image_repository import ImageRepository, ImageRepositoryArgs
 from .training_namespace import TrainingNamespace, TrainingNamespaceArgs
@@ -72,6 +73,7 @@ class TrainingStack(pulumi.ComponentResource):
         make_metrics(self._base, self._shared)
         self._logs = make_logs(self._base)
         make_idle_guard(self._base)
+        self._sagemaker = make_sagemaker(self._base, self._shared, self._repository)
         self._make_spending_alert()
 
         self.cluster_name = self._base.cluster.cluster_name
@@ -104,6 +106,7 @@ class TrainingStack(pulumi.ComponentResource):
             "instanceTypes": dict(config.instance_types),
             "training": config.training.model_dump(by_alias=True),
             "logGroup": self._logs.log_group if self._logs else None,
+            **({"sageMaker": self._sagemaker.output()} if self._sagemaker else {}),
             "hourlyUsd": round(bill.of_config(config).hourly_usd, 4),
             "otherHourlyUsd": round(bill.of_config(config.model_copy(update={"node_groups": ()})).hourly_usd, 4),
         }

@@ -72,6 +72,7 @@ OF_EACH: Mapping[str, Mapping[str, Any]] = {
         ],
         "autoscaling": {"clusterAutoscaler": {"acceleratorGroups": ["p4d"]}},
         "fileSystem": {"durability": {"type": "s3", "bucket": DATA_BUCKET, "bucketKeyArn": DATA_KEY}},
+        "sageMaker": {"logRetentionDays": 365},
     },
 }
 

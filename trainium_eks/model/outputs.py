@@ -77,6 +77,25 @@ class SharedVolumeOutput(ConfigModel):
     """Its sustained write throughput, MB/s; null from a stack of an earlier release."""
 
 
+class SageMakerOutput(ConfigModel):
+    """SageMaker training jobs of the stack."""
+
+    role_arn: str
+    """Execution role."""
+    bucket: str
+    """Bucket of data, checkpoints and models."""
+    prefix: str
+    """Key prefix of checkpoints and models."""
+    kms_key_arn: str
+    """Key of volumes and models."""
+    security_group_ids: tuple[str, ...]
+    """Security groups of the instances."""
+    subnet_ids: tuple[str, ...]
+    """Private subnets of the instances."""
+    researcher_policy: str = ""
+    """IAM policy of people who submit jobs, as JSON."""
+
+
 class StackOutputs(ConfigModel):
     """Everything the stack exports, in camelCase."""
 
@@ -116,6 +135,8 @@ class StackOutputs(ConfigModel):
     log_group: str | None = None
     """CloudWatch log group of the containers' logs, with streams ``<namespace>/<pod>/<container>``; null where the
     stack keeps none."""
+    sage_maker: SageMakerOutput | None = None
+    """SageMaker training jobs; null where the stack has none."""
     hourly_usd: float
     """Estimated cost an hour at desired sizes, USD; resources without a known price are left out."""
     other_hourly_usd: float | None = None

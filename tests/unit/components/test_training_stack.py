@@ -9,6 +9,7 @@ import pytest
 
 from components import ArgumentError, TrainingStack, read_config
 from trainium_eks.model.config import node_groups
+from trainium_eks.model.outputs import SageMakerOutput
 from trainium_eks.model.validation.problems import Problem
 from trainium_eks.plan.graph import Graph, Resource
 
@@ -89,6 +90,25 @@ def test_the_tools_are_told_no_size_that_is_managed_elsewhere(record: Record) ->
     sizes = {each["name"]: each["desiredSize"] for each in record(program).outputs["nodeGroups"]}
     assert sizes["scaled"] is None
     assert sizes["fixed"] is not None
+
+
+@pytest.mark.parametrize(("durability", "makes_bucket"), [({"type": "backup"}, True), ({"type": "s3"}, False)])
+def test_sagemaker_has_the_stack_s_network_key_and_bucket_and_the_tools_read_it(
+    record: Record, durability: dict[str, str], makes_bucket: bool
+) -> None:
+    config = {**CONFIG, "file_system": {"durability": durability}, "sage_maker": {}}
+
+    def program() -> None:
+        pulumi.export("sageMaker", TrainingStack("trn-dev", config).exports()["sageMaker"])
+
+    graph = record(program)
+    found = SageMakerOutput.model_validate(graph.outputs["sageMaker"])
+    [bucket] = graph.of_type("aws:s3/bucket:Bucket")
+    assert (found.bucket, "sagemaker" in bucket.name) == (bucket.outputs["bucket"], makes_bucket)
+    private = {each.outputs["id"] for each in graph.of_type("aws:ec2/subnet:Subnet") if "private" in each.name}
+    assert set(found.subnet_ids) == private
+    [key] = graph.of_type("aws:kms/key:Key")
+    assert found.kms_key_arn == key.outputs["arn"]
 
 
 def test_a_first_mount_waits_for_the_rules_that_let_the_nodes_in_and_claims_for_the_directories(record: Record) -> None:

@@ -25,7 +25,8 @@ TRACEBACK = "TRN_TRACEBACK"
 
 _LONGEST_SAID = 500
 _COMMANDS = (
-    *("cancel", "check", "comment", "compile", "deploy", "doctor", "image", "jobs", "kubeconfig", "local", "logs"),
+    *("cancel", "check", "comment", "compare", "compile", "deploy", "doctor", "image", "jobs", "kubeconfig"),
+    *("local", "logs"),
     *("orphans", "plan", "predict", "prices", "profile", "scale", "secret", "serve", "stage"),
     *("status", "tensorboard", "top", "train", "upgrade", "verify"),
 )

@@ -11,6 +11,7 @@ from trainium_eks.jobs.objects.identity import JOB_API, JOB_NAME_LABEL, KIND_LAB
 from trainium_eks.kube.cluster import Object, labels_of, name_of
 from trainium_eks.kube.pod_text import whole
 from trainium_eks.model.annotations import annotation
+from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL
 from trainium_eks.model.policies.admission import QUEUE_ANNOTATION
 
 _TORCHX_LABEL = "app.kubernetes.io/managed-by"
@@ -73,6 +74,13 @@ class WatchedJob:
         """Return whether it is a job of Volcano, with a queue and ranks."""
         return self.source.get("apiVersion") == JOB_API
 
+    @property
+    def instance_type(self) -> str:
+        """Return the instance type that its pods select; empty where they name none."""
+        specs = [template["spec"] for template in templates(self.source)]
+        found = (str((spec.get("nodeSelector") or {}).get(INSTANCE_TYPE_LABEL, "")) for spec in specs)
+        return next(filter(None, found), "")
+
     def seconds(self, now: datetime) -> float:
         """Return the seconds that it took, or has been there."""
         return max(((self.ended or now) - self.created).total_seconds(), 0.0)
@@ -84,6 +92,7 @@ class WatchedJob:
             "kind": self.kind,
             "queue": self.queue or None,
             "state": self.state,
+            "instanceType": self.instance_type or None,
             "nodes": self.nodes,
             "ranksPerNode": self.ranks_per_node,
             "running": self.running,

@@ -86,14 +86,14 @@ def shell(job: TrainingJob, place: RankWords) -> str:
         lines += [*place.finding, *([at_home] if place.finding and job.launcher == "torchrun" else [])]
     lines += _compile(job, place) if job.kind == "compile" else [_launch(job, place)]
     faults = _faults(job, place) if job.form == "pytorchjob" else []
-    ends = [*_WAIT, *_refusal(job), *faults, 'exit "$code"']
-    return "\n".join([*_SIGNALS, *named, *lines[:-1], f"{lines[-1]} &", *ends])
+    ends = [*WAIT, *_refusal(job), *faults, 'exit "$code"']
+    return "\n".join([*SIGNALS, *named, *lines[:-1], f"{lines[-1]} &", *ends])
 
 
 # `$!` is the launcher, and nothing before it begins. A variable would be set by the next command, and a signal may come
 # between the two: bash would end, and leave the launcher behind.
-_SIGNALS = ["""trap '[ -n "$!" ] || exit 143; again=1; asked=1; kill -TERM "$!" 2>/dev/null' TERM"""]
-_WAIT = [
+SIGNALS = ["""trap '[ -n "$!" ] || exit 143; again=1; asked=1; kill -TERM "$!" 2>/dev/null' TERM"""]
+WAIT = [
     "again=1",
     # A signal ends `wait` before the child has ended: it runs once more.
     'while [ -n "$again" ]; do again=; wait "$!"; code=$?; done',

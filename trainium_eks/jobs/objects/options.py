@@ -12,6 +12,8 @@ Kind = Literal["train", "compile"]
 Backend = Literal["xla", "neuron", "cuda", "cpu"]
 """Software that runs the tensors: PyTorch/XLA on Trn1, TorchNeuron on Trn2 and later, CUDA, or none of them."""
 TopologyMode = Literal["hard", "soft"]
+Service = Literal["eks", "sagemaker"]
+"""Service that runs a job."""
 Form = Literal["volcano", "pytorchjob", "trainjob"]
 """Kind of the job's object: Volcano's Job, the Training Operator's PyTorchJob, Trainer v2's TrainJob."""
 
@@ -114,6 +116,34 @@ class TrainOptions:
         ),
     ] = ""
 
+    on: Annotated[
+        Service,
+        Option("--on", about="Service that runs the job; docs/sagemaker.md.", panel=_WHERE, metavar="eks|sagemaker"),
+    ] = "eks"
+    """`sagemaker` needs `sageMaker` in the stack's config, and refuses options about groups, queues and volumes."""
+    spot: Annotated[
+        bool, Option("--spot", about="SageMaker: Spot instances, with checkpoints in S3.", panel=_WHERE)
+    ] = False
+    keep_alive: Annotated[
+        int,
+        Option(
+            "--keep-alive",
+            about="SageMaker: instances stay for the next job of the kind.",
+            panel=_WHERE,
+            metavar="SECONDS",
+        ),
+    ] = 0
+    max_hours: Annotated[float, Option("--max-hours", about="SageMaker: longest run.", panel=_WHERE)] = 24.0
+    channel: Annotated[
+        tuple[str, ...],
+        Option(
+            "--channel",
+            about="SageMaker: data, from s3:// or a path on the shared volume.",
+            panel=_WHERE,
+            metavar="NAME=SOURCE",
+        ),
+    ] = ()
+    """The script finds it in `SM_CHANNEL_<NAME>`, `/opt/ml/input/data/<name>`."""
     group: Annotated[
         str | None, Option("--group", "-g", about="Node group; default: the stack's first.", panel=_WHERE)
     ] = None

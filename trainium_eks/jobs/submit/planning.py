@@ -86,7 +86,7 @@ def _job(
     group: NodeGroupOutput,
     instance: InstanceType,
 ) -> TrainingJob:
-    app = request.name or _app_name(request)
+    app = request.name or app_name(request)
     backend = request.backend or ("cpu" if facts.is_local else backend_of(instance))
     whole = not facts.is_local
     nodes = request.nodes if request.nodes is not None else _default_nodes(group, instance)
@@ -138,7 +138,7 @@ def _serves_metrics(request: JobRequest) -> bool:
     return request.has_metrics and request.kind == "train" and not request.titan
 
 
-def _app_name(request: JobRequest) -> str:
+def app_name(request: JobRequest) -> str:
     """Return a name for the program: an example's name, that of TorchTitan's config; else ``train`` for
     ``src/Train.py``, and ``pretrain`` for ``team.models.pretrain``."""
     program = request.program

@@ -26,6 +26,7 @@ from trainium_eks.model.config import (
     node_groups,
     observability,
     repository,
+    sagemaker,
     storage,
     waivers,
 )
@@ -39,6 +40,7 @@ from trainium_eks.model.config.network import ExistingNetworkConfig, NetworkConf
 from trainium_eks.model.config.node_groups import NodeGroupConfig
 from trainium_eks.model.config.observability import ObservabilityConfig
 from trainium_eks.model.config.repository import ImageRepositoryConfig
+from trainium_eks.model.config.sagemaker import SageMakerConfig
 from trainium_eks.model.config.storage import FileSystemConfig
 from trainium_eks.model.config.training import TrainingConfig
 from trainium_eks.model.config.waivers import WaiverConfig
@@ -110,6 +112,8 @@ class StackConfig(ConfigModel):
     its cost."""
     idle_guard: IdleGuardConfig | None = None
     """Guard that warns of idle accelerators and removes them; null for none."""
+    sage_maker: SageMakerConfig | None = None
+    """SageMaker training jobs beside the cluster (docs/sagemaker.md); null for none."""
     waivers: dict[str, WaiverConfig] = pydantic.Field(default_factory=dict)
     """Rules that this environment breaks on purpose, each with its reason and its last day:
     ``{R06: {reason: torn down every night, expires: 2027-03-31}}``."""
@@ -465,6 +469,10 @@ def _idle_guard_problems(config: StackConfig) -> list[Problem]:
     return under("idle_guard", found)
 
 
+def _sagemaker_problems(config: StackConfig) -> list[Problem]:
+    return [] if config.sage_maker is None else under("sage_maker", sagemaker.validate(config.sage_maker))
+
+
 def _guarantee_problems(config: StackConfig) -> list[Problem]:
     present = queues.present(config.node_groups, _catalogue_or_default(config))
     return under("queues", queues.guarantee_problems(config.queues, present=present))
@@ -508,6 +516,7 @@ _JUDGES: tuple[Callable[[StackConfig], list[Problem]], ...] = (
         observability.validate(config.observability, region=config.region, production=config.production),
     ),
     _idle_guard_problems,
+    _sagemaker_problems,
     lambda config: under("neuron_addons", device_addons.neuron_problems(config.neuron_addons)),
     _zone_problems,
     _address_problems,

@@ -170,6 +170,7 @@ GIVEN: dict[str, Any] = {
     },
     "budget": {"hourlyUsd": 500, "nodes": 64, "alert": {"monthlyUsd": 9000, "emails": ["ops@example.com"]}},
     "idleGuard": {"warnAfterMinutes": 10, "removeAfterMinutes": 20},
+    "sageMaker": {"bucket": "my-jobs", "bucketKeyArn": KEY, "prefix": "runs", "logRetentionDays": 30},
     "waivers": {"R06": {"reason": "torn down every night", "expires": "2027-03-31"}},
 }
 """Keys whose type does not say which values are good, each with one that is not its default, and nothing wrong."""
@@ -499,6 +500,9 @@ BAD: list[tuple[str, Any]] = [
     ("nodeGroups[0].capacity.zoneId", "use1-az1"),
     ("instanceTypes", {"trn3.48xlarge": {"like": "trn9.48xlarge"}}),
     ("fileSystem.storageCapacityGib", 5000),
+    ("sageMaker.bucket", "My_Bucket"),
+    ("sageMaker.bucketKeyArn", "alias/data"),
+    ("sageMaker.prefix", "runs/"),
     ("fileSystem.durability.bucket", "My_Bucket"),
     ("fileSystem.durability.bucketKeyArn", "alias/data"),
     ("fileSystem.durability.prefix", "/set"),

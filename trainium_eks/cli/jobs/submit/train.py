@@ -54,6 +54,10 @@ class Prepared:
 
 def run(asked: TrainOptions, cluster: ClusterOptions) -> int:
     """Run ``trn train`` or ``trn compile``; return the exit code, without ``--detach`` the job's."""
+    if asked.on == "sagemaker":
+        from trainium_eks.cli.jobs.submit import train_sagemaker
+
+        return train_sagemaker.run(asked, cluster)
     with open_session(cluster) as session:
         prepared = prepare(asked, session)
         _warn(prepared, session)

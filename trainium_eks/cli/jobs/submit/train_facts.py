@@ -17,7 +17,7 @@ from trainium_eks.local.images import images
 from trainium_eks.local.runtime.isolation import Chosen
 from trainium_eks.local.spec.plan import Isolation
 from trainium_eks.model import scraping
-from trainium_eks.model.outputs import NodeGroupOutput
+from trainium_eks.model.outputs import NodeGroupOutput, StackOutputs
 from trainium_eks.model.validation.problems import Problem
 
 _LETTERS = "bcdfghjklmnpqrstvwxz"
@@ -70,7 +70,7 @@ def image_of(wanted: str | None, session: Session) -> tuple[str, Problem | None,
         wanted: by the command; None for the stack's default.
         session: in which it is to run.
     """
-    return _local_image(wanted) if session.is_local else _image(wanted, session)
+    return _local_image(wanted) if session.is_local else registry_image(wanted, session.outputs)
 
 
 def _has_secret(asked: TrainOptions, session: Session) -> bool:
@@ -94,9 +94,9 @@ def _local_image(wanted: str | None) -> tuple[str, Problem | None, bool]:
     return wanted, None, found.has_torch
 
 
-def _image(wanted: str | None, session: Session) -> tuple[str, Problem | None, bool]:
-    """Return the requested image, else the newest one in the stack's repository."""
-    aws, repository = Aws(session.outputs.region), session.outputs.image_repository or ""
+def registry_image(wanted: str | None, outputs: StackOutputs) -> tuple[str, Problem | None, bool]:
+    """Return the requested image, else the newest one in the stack's repository, as :func:`image_of` does."""
+    aws, repository = Aws(outputs.region), outputs.image_repository or ""
     try:
         if wanted is not None:
             return wanted, aws.image_problem(wanted), True

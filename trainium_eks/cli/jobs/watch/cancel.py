@@ -11,13 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainium_eks.cli.jobs.watch import reading
+from trainium_eks.cli.jobs.watch import reading, sagemaker_watch
 from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.shared.session import Session
 from trainium_eks.jobs.explain.room import some
 from trainium_eks.jobs.explain.watched import WatchedJob, templates
+from trainium_eks.jobs.sagemaker.job import STOP_SECONDS
+from trainium_eks.jobs.sagemaker.service import SageMakerJobs, SageMakerTraining
 from trainium_eks.kube.cluster import Object
 from trainium_eks.kube.pod_text import printable
 from trainium_eks.local.runtime import beneath
@@ -48,6 +50,8 @@ class Ended:
     """Step of the last checkpoint in its log."""
     files: tuple[str, ...]
     """Files in that directory; only on the local cloud, where the volume can be read."""
+    stopping: bool = False
+    """Whether SageMaker was told to stop it, and goes on for its grace period."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -58,6 +62,7 @@ class Ended:
             "output": self.output or None,
             "checkpointStep": self.checkpoint,
             "files": [*self.files],
+            "stopping": self.stopping,
         }
 
 
@@ -74,11 +79,18 @@ def run(cluster: ClusterOptions, name: str | None, *, everything: bool, agreed: 
     def work(session: Session) -> int:
         if (name is None) == (not everything):
             raise Failure(WRONG_USAGE, "give the name of a job, or --all")
+        managed = sagemaker_watch.of_session(session)
         found = reading.jobs(session)
+        if managed is not None:
+            one = managed.find(name) if name is not None else None
+            found = [*found, *(managed.jobs(None) if everything else [one] if one is not None else [])]
         wanted = [job for job in found if job.name == name or (everything and job.ended is None)]
         if everything and wanted and not agreed:
             _agree(cluster, session, wanted)
-        done = [_end(session, job, cluster) for job in wanted]
+        done = [
+            _stop(managed, job) if managed and isinstance(job, SageMakerTraining) else _end(session, job, cluster)
+            for job in wanted
+        ]
         if name is not None and not done:
             done = [Ended(name, was_there=False, pods_left=0, output="", checkpoint=None, files=())]
         _tell(cluster, done, [job.name for job in found])
@@ -96,6 +108,13 @@ def _agree(cluster: ClusterOptions, session: Session, wanted: Sequence[WatchedJo
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Failure(WRONG_USAGE, "Nothing was ended.")
+
+
+def _stop(managed: SageMakerJobs, job: SageMakerTraining) -> Ended:
+    """Stop a training job of SageMaker, unless it has ended; SageMaker keeps its name."""
+    if job.ended is None:
+        managed.stop(job.name)
+    return Ended(job.name, True, 0, job.checkpoints, None, (), stopping=job.ended is None)
 
 
 def _end(session: Session, job: WatchedJob, cluster: ClusterOptions) -> Ended:
@@ -179,6 +198,9 @@ def _lines(each: Ended, names: Sequence[str]) -> list[str]:
             f"{each.name} is deleted, but {each.pods_left} of its pods are still there after their grace period: "
             "their node may not answer (kubectl get pods -o wide)"
         ]
+    if each.output.startswith("s3://"):
+        how = f"is being stopped: SIGTERM, and SIGKILL after {STOP_SECONDS} s" if each.stopping else "has ended already"
+        return [f"{each.name} {how}.", f"  checkpoints: {each.output}"]
     lines = [f"{each.name} has ended and is removed."]
     if each.output:
         step = f", checkpoint of step {each.checkpoint}" if each.checkpoint is not None else ""

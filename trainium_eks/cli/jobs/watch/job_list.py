@@ -5,20 +5,21 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from trainium_eks.cli.environment.plan.render import show_sections
-from trainium_eks.cli.jobs.watch import reading, render_watch
+from trainium_eks.cli.jobs.watch import reading, render_watch, sagemaker_watch
 from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.console import Console
 from trainium_eks.cli.shared.failure import INTERRUPTED
 from trainium_eks.cli.shared.session import Session
 from trainium_eks.jobs.explain.watched import WatchedJob
+from trainium_eks.jobs.sagemaker.service import LISTED_DAYS
 from trainium_eks.jobs.watch.steps import Progress
 from trainium_eks.kube.errors import ClusterError
 
@@ -64,23 +65,28 @@ def run(cluster: ClusterOptions, *, everything: bool, watch: bool) -> int:
     """
 
     def work(session: Session) -> int:
+        age = timedelta(days=LISTED_DAYS) if everything else timedelta(seconds=RECENTLY_SECONDS)
+        managed = sagemaker_watch.ListedJobs(session, age)
         if not watch:
-            _show(cluster, _look(session, everything))
+            _show(cluster, _look(session, everything, managed))
             return 0
         try:
-            return _live(cluster, session, everything)
+            return _live(cluster, session, everything, managed)
         except KeyboardInterrupt:
             return INTERRUPTED  # that is how it is ended
 
     return reading.run(cluster, work)
 
 
-def _look(session: Session, everything: bool) -> Listing:
+def _look(session: Session, everything: bool, managed: sagemaker_watch.ListedJobs) -> Listing:
     found = reading.jobs(session)
     now = reading.now()
     shown = [job for job in found if everything or job.ended is None or _is_recent(job, now)]
     progress = reading.progress_of_all(session, shown)
-    return Listing(session.namespace.name, tuple(shown), len(found) - len(shown), progress, now)
+    hidden = len(found) - len(shown)
+    shown += managed.at(now)
+    shown.sort(key=lambda job: (job.created, job.name), reverse=True)
+    return Listing(session.namespace.name, tuple(shown), hidden, progress, now)
 
 
 def _is_recent(job: WatchedJob, now: datetime) -> bool:
@@ -125,13 +131,13 @@ def screen(no_color: bool) -> Iterator[Screen | None]:
         yield Refreshing()
 
 
-def _live(cluster: ClusterOptions, session: Session, everything: bool) -> int:
+def _live(cluster: ClusterOptions, session: Session, everything: bool, managed: sagemaker_watch.ListedJobs) -> int:
     """Show the jobs until Ctrl-C; in a pipe, each new state. An unreachable server is retried."""
     last: Sequence[object] = ()
     with screen(cluster.no_color) as shown:
         while True:
             try:
-                listing = _look(session, everything)
+                listing = _look(session, everything, managed)
                 note = ""
             except ClusterError as error:
                 listing, note = None, str(error).partition("\n")[0]

@@ -2,7 +2,7 @@
 
 import heapq
 
-from trainium_eks.cli.jobs.watch import follow, kept_logs, reading
+from trainium_eks.cli.jobs.watch import follow, kept_logs, reading, sagemaker_watch
 from trainium_eks.cli.jobs.watch.live_logs import (
     LogOptions,
     PodFilter,
@@ -25,6 +25,9 @@ def run(cluster: ClusterOptions, name: str, options: LogOptions) -> int:
     succeeds."""
 
     def work(session: Session) -> int:
+        managed = sagemaker_watch.find(session, name)
+        if managed is not None:
+            return sagemaker_watch.logs(*managed, options, cluster)
         if options.since is not None and not options.follow and not options.previous:
             return kept_logs.run(session, cluster, name, options)
         found = reading.jobs(session)

@@ -1,12 +1,13 @@
-"""Commands that watch and their options: jobs, status, logs, top, tensorboard, profile, cancel."""
+"""Commands that watch and their options: jobs, status, logs, top, tensorboard, profile, cancel, compare."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.command import JOBS, App
-from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
+from trainium_eks.cli.shared.with_cluster_options import Json, NoColor, with_cluster_options
 
 app = App(panel=JOBS)
 
@@ -162,3 +163,31 @@ def profile(
     from trainium_eks.cli.jobs.watch import profile
 
     raise typer.Exit(profile.run(cluster, job, rank=rank, steps=steps))
+
+
+@app.command(example="trn compare --run mine=1.7:trn1.32xlarge --run theirs=1.9:p4d.24xlarge")
+def compare(
+    own: Annotated[
+        list[str] | None,
+        typer.Option("--run", metavar="NAME=HOURS:INSTANCE[:COUNT]", help="A run of yours; may be repeated."),
+    ] = None,
+    jobs: Annotated[
+        Path | None, typer.Option("--jobs", metavar="FILE", help="Output of `trn jobs --all --json`: completed jobs.")
+    ] = None,
+    price: Annotated[
+        list[str] | None,
+        typer.Option("--price", metavar="INSTANCE=USD", help="Price of an hour, in place of the catalogue's."),
+    ] = None,
+    as_json: Json = False,
+    no_color: NoColor = False,
+) -> None:
+    """Compare costs of trainings: AWS' benchmark of Trn1 against P4d, then and now, its claims, and your runs.
+
+    Prices of EC2 are the catalogue's; for ml.* types an estimate with SageMaker's surcharge, if --price names none.
+
+    Exit code: 0; 2 for a run or a price that cannot be read.
+    """
+    from trainium_eks.cli.jobs.watch import compare
+
+    asked = compare.CompareOptions(tuple(own or ()), jobs, tuple(price or ()), as_json=as_json, no_color=no_color)
+    raise typer.Exit(compare.run(asked))

@@ -1,0 +1,1 @@
+"""Trainings as SageMaker training jobs: their requests, and their states at AWS."""
