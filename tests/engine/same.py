@@ -9,7 +9,7 @@ from engine.simulated_aws.checked import name_path
 from pulumi.runtime import rpc
 
 from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph, Resource
-from trainium_eks.plan.resource_types.replacements import value_at
+from trainium_eks.plan.resource_types.paths import value_at
 
 # Added by the engine to the inputs of providers, and not by the program.
 _ENGINES_OWN = ("__internal", "version")

@@ -157,7 +157,7 @@ def test_a_batch_that_would_end_the_same_way_is_not_tried_again() -> None:
 def test_the_programs_know_their_arguments(name: str) -> None:
     """Without PyTorch their parsers cannot run here: their sources must name each option."""
     package = workloads() / "trainium_workloads" / "serving"
-    known = "".join((package / f"{each}.py").read_text() for each in ("server", "batch", "model_directory"))
+    known = "".join((package / f"{each}.py").read_text() for each in ("server", "batch", "served_model"))
     place = PLACES[name]
     for each in (serving.objects(served(place), TEAM)[0], serving.job(batch(place, field="f", replace=True), TEAM)):
         module = container_of(each)["command"][-1].rpartition(".")[2]
