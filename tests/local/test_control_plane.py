@@ -546,7 +546,7 @@ def test_a_disk_that_is_full_for_etcd_is_said_in_etcds_words(own, binaries):
     with start_elsewhere(own, binaries, limit) as limited:
         _, told = limited.communicate(timeout=SECONDS)
     assert limited.returncode == 1
-    assert "ClusterError: etcd ended while starting" in told
+    assert "LocalCloudError: etcd ended while starting" in told
     assert "etcd.log:" in told
     assert pids(own) == {}
     assert ControlPlane(own, binaries).start().started == ALL  # space was freed
