@@ -16,6 +16,7 @@ from trainium_eks.model.policies.admission import QUEUE_ANNOTATION
 
 _TORCHX_LABEL = "app.kubernetes.io/managed-by"
 _PROCESSES = re.compile(r"--nproc[_-]per[_-]node[= ]{1,9}(\d{1,9})")
+_INSTANCE_TYPE = re.compile(r"[a-z0-9.-]{1,63}")
 _PYTORCH_STATES = {"Succeeded": "Completed", "Created": "Pending"}
 _TRAINER_STATES = {"Complete": "Completed", "Failed": "Failed", "Suspended": "Pending"}
 _POD_LABELS = {
@@ -76,10 +77,10 @@ class WatchedJob:
 
     @property
     def instance_type(self) -> str:
-        """Return the instance type that its pods select; empty where they name none."""
+        """Return the instance type that its pods select; empty where they name none, or write something else there."""
         specs = [template["spec"] for template in templates(self.source)]
         found = (str((spec.get("nodeSelector") or {}).get(INSTANCE_TYPE_LABEL, "")) for spec in specs)
-        return next(filter(None, found), "")
+        return next(filter(_INSTANCE_TYPE.fullmatch, found), "")
 
     def seconds(self, now: datetime) -> float:
         """Return the seconds that it took, or has been there."""
