@@ -67,7 +67,9 @@ def make(directory: Path, texts: int, seed: int, family: str = "qwen3") -> None:
     import pyarrow
     from pyarrow import parquet
     from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     chance = random.Random(seed)
     made = [_text(chance) for _ in range(texts)]
     (directory / "texts").mkdir(parents=True, exist_ok=True)

@@ -78,14 +78,14 @@ class Replicated:
     """A whole model in each rank; gradients are averaged between them."""
 
     def place(self, model: nn.Module, backend: Backend, options: Options) -> nn.Module:
-        kind = parameter_type(options)
-        for each in model.parameters():
+        kind, parameters = parameter_type(options), list(model.parameters())
+        for each in parameters:
             # Buffers stay: in BF16 the frequencies of rotary positions would lose five digits.
             if each.is_floating_point() and (each.requires_grad or kind is torch.bfloat16):
                 each.data = each.data.to(kind)
         model.to(backend.device)
-        if callable(tie := getattr(model, "tie_weights", None)):
-            tie()  # on XLA each layer has a parameter of its own after the move
+        if len(list(model.parameters())) > len(parameters):
+            model.tie_weights()  # a move to XLA gave each layer a parameter of its own
         return model
 
     def data_ranks(self, backend: Backend) -> tuple[int, int]:
