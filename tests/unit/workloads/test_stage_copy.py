@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -457,3 +459,20 @@ def test_of_two_at_once_one_writes_and_the_other_finds_it_done(server: FileServe
     assert [process.returncode for process in (writes, waits)] == [0, 0]
     assert [json.loads(line)["stage"] for line in last] == ["complete", "unchanged"]
     assert server.sent_bytes == 3 * CHUNK
+
+
+def test_a_directory_that_goes_while_its_bytes_are_counted_ends_nothing(tmp_path: Path) -> None:
+    counted, ended = SimpleNamespace(_parts=tmp_path), threading.Event()
+
+    def come_and_go() -> None:
+        while not ended.is_set():
+            (tmp_path / "x.hub" / "notes").mkdir(parents=True)
+            shutil.rmtree(tmp_path / "x.hub")
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    try:
+        assert {Destination.part_bytes(counted) for _ in range(1000)} == {0}  # type: ignore[arg-type]
+    finally:
+        ended.set()
+        thread.join()

@@ -127,9 +127,10 @@ class Destination:
     def part_bytes(self) -> int:
         """Return the bytes on the disk of all incomplete files."""
         total = 0
-        for path in self._parts.rglob("*"):
-            with contextlib.suppress(OSError):  # the file has become whole
-                total += path.stat().st_blocks * 512
+        for directory, _, names in os.walk(self._parts):  # passes over a directory that goes meanwhile
+            for name in names:
+                with contextlib.suppress(OSError):  # the file has become whole
+                    total += os.stat(os.path.join(directory, name)).st_blocks * 512
         return total
 
     def place(self, file: File, sha256: str, checksum: str) -> None:
