@@ -103,7 +103,7 @@ test-upgrade: $(VENV)/.dev ## Upgrade the local cloud by a minor version under a
 	@$(BIN)/python -m trainium_eks.local.toolchain --kubernetes 1.34
 	@$(BIN)/pytest -n 0 -rsP tests/local/test_upgrade.py $(ARGS)
 
-fuzz: $(VENV)/.dev ## Give each reader of files, answers and logs 10,000 damaged inputs, new ones each time (most of an hour)
+fuzz: $(VENV)/.dev ## Give each reader of files, answers and logs 10,000 damaged inputs, new ones each time (one to two hours)
 	@TRN_FUZZ=$${TRN_FUZZ:-10000} $(BIN)/pytest -n 2 tests/unit/fuzz $(ARGS)
 
 mutants: $(VENV)/.dev ## Check that the tests notice each fault of tests/mutants (almost half an hour)
