@@ -57,22 +57,18 @@ def parse(document: object, stack: str) -> Preview:
     """
     if not isinstance(document, Mapping) or not isinstance(document.get("steps"), list):
         raise ValueError("it has no list `steps`: give the output of `pulumi preview --json --show-sames`")
-    if not _named_steps(document):  # nothing changes, and the resources that stay are not shown
+    steps = [step for step in document["steps"] if isinstance(step, Mapping) and "urn" in step]
+    if not steps:  # nothing changes, and the resources that stay are not shown
         raise ValueError(
             "none of its `steps` names the project: give the output of `pulumi preview --json --show-sames`"
         )
     try:
-        return _parsed(document, stack)
+        return _parsed(document, steps, stack)
     except MISSHAPEN as error:
         raise ValueError(f"it has another form than `pulumi preview --json` prints: {error!r}") from None
 
 
-def _named_steps(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [step for step in document["steps"] if isinstance(step, Mapping) and "urn" in step]
-
-
-def _parsed(document: Mapping[str, Any], stack: str) -> Preview:
-    steps = _named_steps(document)
+def _parsed(document: Mapping[str, Any], steps: list[Mapping[str, Any]], stack: str) -> Preview:
     project = steps[0]["urn"].split("::")[1]
     if not NAME.fullmatch(project):
         raise ValueError(f"its project is called {project!r}")

@@ -2,5 +2,5 @@
 
 import os
 
-# accelerate, which transformers imports, would load torch_xla in every training, and so choose a device for it.
-os.environ.setdefault("USE_TORCH_XLA", "0")
+# accelerate, which transformers imports, would load torch_xla in every training, and take the device of the backend.
+os.environ["USE_TORCH_XLA"] = "0"

@@ -21,7 +21,7 @@ from trainium_workloads.atomic_write import take_place
 from trainium_workloads.finetune.make_data import configuration as tiny
 from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.options import Options
-from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.refusal import Refusal, first_line
 
 EXPORTED: Final = "trained.json"
 """File of an export with the facts of its training."""
@@ -71,7 +71,7 @@ def read_configuration(directory: Path) -> Any:
     try:
         found = AutoConfig.from_pretrained(directory, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
-        raise Refusal(f"{directory}/config.json cannot be read: {_first_line(error)}") from None
+        raise Refusal(f"{directory}/config.json cannot be read: {first_line(error)}") from None
     if type(found) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise Refusal(f"{directory} holds a {found.model_type}, which is no causal language model of transformers")
     if getattr(found, "quantization_config", None):
@@ -106,7 +106,7 @@ def load(directory: Path, asked: Namespace, options: Options, backend: Backend) 
             **settings,
         )
     except (OSError, ValueError, SafetensorError) as error:
-        raise Refusal(f"{directory} cannot be read: {_first_line(error)}") from None
+        raise Refusal(f"{directory} cannot be read: {first_line(error)}") from None
     if wrong := sorted(str(each) for name in ("missing_keys", "mismatched_keys") for each in told[name]):
         raise Refusal(f"{directory} holds no weights, or others, for its config.json's {', '.join(wrong[:3])}")
     if asked.sharding == "full" and backend.world_size == asked.tensor_parallel:
@@ -182,7 +182,7 @@ def _download(model: str, output: Path) -> Path:
         raise Refusal(f"{name} is gated: accept its licence at https://huggingface.co/{name}, {mends}") from None
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:
         there = f"--model {model} is neither a directory nor on the Hugging Face Hub"
-        raise Refusal(f"{there}, or HF_TOKEN may not read it: {_first_line(error)}") from None
+        raise Refusal(f"{there}, or HF_TOKEN may not read it: {first_line(error)}") from None
 
 
 def _random_weights(configuration: Any, origin: Path | None, output: Path, seed: int) -> Path:
@@ -258,7 +258,7 @@ def _adapt(model: Any, asked: Namespace, seed: int) -> None:
     try:
         model.add_adapter(LoraConfig(target_modules=names, task_type="CAUSAL_LM", **sizes))
     except ValueError as error:
-        raise Refusal(f"--lora-targets {asked.lora_targets}: {_first_line(error)}") from None
+        raise Refusal(f"--lora-targets {asked.lora_targets}: {first_line(error)}") from None
     for each in filter(lambda parameter: parameter.requires_grad, model.parameters()):
         each.data = each.data.float()
 
@@ -283,7 +283,3 @@ def _copy_tokenizer(origin: Path, to: Path) -> None:
     for pattern in _TOKENIZER:
         for each in origin.glob(pattern):
             shutil.copyfile(each, to / each.name)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

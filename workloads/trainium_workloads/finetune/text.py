@@ -21,7 +21,7 @@ import numpy
 import torch
 
 from trainium_workloads.checkpoint import sha256
-from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.refusal import Refusal, first_line
 from trainium_workloads.training.task import Batch, Position
 
 COLUMNS: Final = ("text", "messages", "content")
@@ -159,7 +159,7 @@ def _documents(files: Iterable[Path], column: str | None) -> Iterator[_Document]
         except Refusal:
             raise
         except Exception as error:  # noqa: BLE001 - pyarrow's, pandas' and the package's own, which share no class
-            said = (str(error.__cause__ or error).strip() or type(error).__name__).splitlines()[0]
+            said = first_line(error.__cause__ or error)
             raise Refusal(f"{path} is damaged, or no {path.suffix} file (after row {number}): {said}") from None
 
 
@@ -182,8 +182,7 @@ def _tokenizer(directory: Path, vocabulary: int) -> Any:
     try:
         tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
     except Exception as error:  # noqa: BLE001 - of several packages, which share no class
-        said = str(error).strip().splitlines()[0]
-        raise Refusal(f"{directory} has no tokenizer ({said}): --tokenizer names the model's") from None
+        raise Refusal(f"{directory} has no tokenizer ({first_line(error)}): --tokenizer names the model's") from None
     if len(tokenizer) > vocabulary:
         counts = f"{len(tokenizer):,} tokens, and the model {vocabulary:,}"
         raise Refusal(f"the tokenizer in {directory} has {counts}: it is another model's")

@@ -169,8 +169,6 @@ def _check(asked: argparse.Namespace, options: Options) -> None:
 
 
 def _prepare_libraries(options: Options) -> None:
-    # The backend brings its own client of XLA, and a second one takes the device.
-    os.environ["USE_TORCH_XLA"] = "0"
     try:
         import transformers
     except ImportError:

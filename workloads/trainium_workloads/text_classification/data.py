@@ -23,6 +23,7 @@ from transformers import AutoTokenizer, BertTokenizer
 from trainium_workloads.atomic_write import take_place
 from trainium_workloads.text_classification.synthetic import review
 from trainium_workloads.training.backends import Backend
+from trainium_workloads.training.first_rank import made_by
 from trainium_workloads.training.refusal import Refusal
 from trainium_workloads.training.task import Batch, Position
 
@@ -103,17 +104,8 @@ class ReviewSource:
             Refusal: in all ranks, if the reviews or the vocabulary are not as they must be.
         """
         makes = backend.local_rank == 0 if self.each_node else backend.rank == 0
-        found: Data | None = None
-        for turn in (True, False):
-            refused = ""
-            if makes is turn:
-                try:
-                    found = self._made()
-                except Refusal as refusal:
-                    refused = str(refusal)
-            if backend.any(bool(refused)):
-                said = backend.share(refused)
-                raise Refusal(refused or said or "another rank was refused; its line says why")
+        made, read = (made_by(backend, turn, self._made) for turn in (makes, not makes))
+        found = made or read
         assert found is not None, "each rank has had its turn"
         return found
 

@@ -1,42 +1,45 @@
-"""Work of rank 0 alone, for which the other ranks wait: a download, tokens."""
+"""Work of some ranks, for which the others wait: a download, tokens."""
 
-import json
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as NotYet
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import TypeVar
 
 from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.refusal import Refusal
 
 _SIGN_OF_LIFE_SECONDS = 60.0
-"""While rank 0 works. A group that hears nothing for half an hour takes it for dead, and billions of tokens take longer
+"""While a rank works. A group that hears nothing for half an hour takes it for dead, and billions of tokens take longer
 to make."""
+
+_Made = TypeVar("_Made")
+
+
+def made_by(backend: Backend, makes: bool, make: Callable[[], _Made]) -> _Made | None:
+    """Return the result in the ranks that make it, and None in the others, once all of the first are done.
+
+    Raises:
+        Refusal: in all ranks, so that all of them end alike.
+    """
+    found, refused = None, ""
+    with ThreadPoolExecutor(1) as pool:
+        making = [pool.submit(make)] if makes else []
+        while backend.any(bool(wait(making, _SIGN_OF_LIFE_SECONDS).not_done)):
+            pass
+        try:
+            found = making[0].result() if making else None
+        except Refusal as refusal:
+            refused = str(refusal)
+    if backend.any(bool(refused)):
+        said = backend.share(refused)
+        raise Refusal(refused or said or "another rank was refused; its line says why")
+    return found
 
 
 def made_by_first(backend: Backend, make: Callable[[], Path]) -> Path:
     """Return rank 0's path in all ranks.
 
     Raises:
-        Refusal: rank 0's, in all ranks, so that all of them end alike.
+        Refusal: rank 0's, in all ranks.
     """
-
-    def told() -> str:
-        try:
-            return json.dumps({"path": str(make())})
-        except Refusal as refusal:
-            return json.dumps({"refusal": str(refusal)})
-
-    with ThreadPoolExecutor(1) as pool:
-        making = pool.submit(told) if backend.rank == 0 else None
-        said = ""
-        while not said:
-            if making is not None:
-                with suppress(NotYet):
-                    said = making.result(timeout=_SIGN_OF_LIFE_SECONDS)
-            said = backend.share(said)
-    found = json.loads(said)
-    if "refusal" in found:
-        raise Refusal(found["refusal"])
-    return Path(found["path"])
+    return Path(backend.share(str(made_by(backend, backend.rank == 0, make) or "")))

@@ -21,6 +21,11 @@ class NotSaved(Exception):  # noqa: N818 - reads as what it is where it is raise
     """The last checkpoint could not be written: the job starts again from the checkpoint before it."""
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text, or the name of its class where it has none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def guarded(main: Callable[[], int]) -> int:
     """Run a script; a refusal becomes its line on standard error and exit code 78."""
     try:
