@@ -25,8 +25,9 @@ from trainium_eks.aws.sessions import AwsError
 from trainium_eks.cli.app import app
 from trainium_eks.cli.environment.plan import report
 from trainium_eks.cli.jobs.submit import kubeconfig
-from trainium_eks.cli.shared import cluster_access, kubeconfig_variable, stack_file_edit
-from trainium_eks.cli.shared.failure import TRACEBACK, Failure
+from trainium_eks.cli.shared import stack_file_edit
+from trainium_eks.client import cluster_access, kubeconfig_variable
+from trainium_eks.client.failure import TRACEBACK, Failure
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.requests import Requests
 from trainium_eks.kube.types import ApiError

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.command import JOBS, App
 from trainium_eks.cli.shared.options_class import Fixed
 from trainium_eks.cli.shared.with_cluster_options import (
@@ -18,6 +17,7 @@ from trainium_eks.cli.shared.with_cluster_options import (
     Stack,
     with_cluster_options,
 )
+from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.jobs.objects.options import TrainOptions
 
 app = App(panel=JOBS)
