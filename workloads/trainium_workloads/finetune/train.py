@@ -22,7 +22,7 @@ from trainium_workloads.finetune.text import Tokens
 from trainium_workloads.training import backends, sharding
 from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.first_rank import made_by_first
-from trainium_workloads.training.layout import Layout, Replicated
+from trainium_workloads.training.layout import Layout
 from trainium_workloads.training.loop import train
 from trainium_workloads.training.options import Options, add_options, options_of
 from trainium_workloads.training.progress import ONLY_COMPILES
@@ -98,9 +98,7 @@ def main() -> int:
     _prepare_libraries(options)
     backend = backends.start(options)
     task = _task(asked, options, backend)
-    layout: Layout = Replicated()
-    if asked.sharding == "full":
-        layout = Sharded(asked.tensor_parallel, asked.gradient_sync)
+    layout = Sharded(asked.tensor_parallel, asked.gradient_sync) if asked.sharding == "full" else Layout()
     outcome = train(task, options, backend, layout)
     if outcome.is_complete and os.environ.get(ONLY_COMPILES) != "1":
         facts: dict[str, Fact] = {"model": asked.model, "step": outcome.step, "data": task.data.digest}
