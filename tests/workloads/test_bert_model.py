@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers
 from torch.nn import functional
-from trainium_workloads.bert import synthetic
+from trainium_workloads.bert import make_data
 from trainium_workloads.bert.config import config_of
 from trainium_workloads.bert.task import BertForPreTraining, MadeUp, Pretraining, masked_loss
 from trainium_workloads.bert.wikicorpus import batch_of
@@ -29,7 +29,7 @@ def test_loss_and_gradients_are_those_of_transformers(backend: str) -> None:
     ours = BertForPreTraining(_small(backend))
     theirs = transformers.BertForPreTraining(_small())
     theirs.load_state_dict(ours.state_dict())
-    columns = synthetic.make(6, sequence=32, predictions=5, vocabulary=160, seed=1)
+    columns = make_data.make(6, sequence=32, predictions=5, vocabulary=160, seed=1)
     batch = batch_of([(columns, row) for row in range(6)], 5)
     everywhere = torch.full_like(batch["tokens"], -100)
     row, at = batch["positions"].nonzero(as_tuple=True)

@@ -1,10 +1,10 @@
 """Checkpoints on a shared volume that are whole or not there, also when the process that writes them is killed.
 
-A checkpoint is a directory ``step-00000120-<first 16 digits of a SHA-256>.ckpt``: its files, and ``SHA256SUMS`` with the
-SHA-256 of each; the digits are of that list. The directory is written under another name and renamed once all of it is
-on disk, so its name says both that it is complete and which digest it must have. An interrupted checkpoint has another
-name and is removed by the next save. ``latest`` is a link to the newest complete checkpoint, for people and for programs
-that use the model.
+A checkpoint is a directory ``step-00000120-<first 16 digits of a SHA-256>.ckpt``: its files, and ``SHA256SUMS`` with
+the SHA-256 of each; the digits are of that list. The directory is written under another name and renamed once all of it
+is on disk, so its name says both that it is complete and which digest it must have. An interrupted checkpoint has
+another name and is removed by the next save. ``latest`` is a link to the newest complete checkpoint, for people and for
+programs that use the model.
 """
 
 import hashlib

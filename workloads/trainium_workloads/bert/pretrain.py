@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from trainium_workloads.bert import synthetic
+from trainium_workloads.bert import make_data
 from trainium_workloads.bert.config import SIZES, config_of
 from trainium_workloads.bert.task import MadeUp, Pretraining
 from trainium_workloads.bert.wikicorpus import Corpus, open_corpus
@@ -74,9 +74,9 @@ def task_of(asked: argparse.Namespace, options: Options) -> Pretraining:
         f"{name} must be {least} or more, not {given}"
         for name, given, least in (
             ("--synthetic", asked.synthetic, 1),
-            ("--seq-len", asked.seq_len, synthetic.SHORTEST),
+            ("--seq-len", asked.seq_len, make_data.SHORTEST),
             ("--max-pred-len", asked.max_pred_len, 1),
-            ("--vocab-size", asked.vocab_size, synthetic.SMALLEST_VOCABULARY),
+            ("--vocab-size", asked.vocab_size, make_data.SMALLEST_VOCABULARY),
         )
         if given is not None and given < least
     ]
@@ -93,7 +93,7 @@ def task_of(asked: argparse.Namespace, options: Options) -> Pretraining:
         data: Corpus | MadeUp = open_corpus(asked.data_dir, sequence=sequence, predictions=predictions, **common)
     else:
         sequence = sequence or (32 if asked.size == "tiny" else 128)
-        predictions = predictions or synthetic.predictions_of(sequence)
+        predictions = predictions or make_data.predictions_of(sequence)
         data = MadeUp(asked.synthetic, sequence=sequence, predictions=predictions, **common)
     if data.sequence > config.max_position_embeddings:
         most = config.max_position_embeddings

@@ -18,7 +18,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from trainium_workloads.finetune import models, text
-from trainium_workloads.finetune.text import Tokens
+from trainium_workloads.tokenized import Rows
 from trainium_workloads.training import backends, sharding
 from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.first_rank import made_by_first
@@ -54,7 +54,7 @@ class FineTuning:
     """Of the model."""
     sizes: Mapping[str, Fact]
     """Of the model: those on which a checkpoint must agree."""
-    data: Tokens
+    data: Rows
     tokens_per_example: int
 
     @property
@@ -62,14 +62,14 @@ class FineTuning:
         """See :class:`~trainium_workloads.training.task.Task`."""
         asked = self.asked
         lora = {"lora": asked.lora, "alpha": asked.lora_alpha, "targets": asked.lora_targets} if asked.lora else {}
-        own = {"sequence_length": self.tokens_per_example, "data": self.data.digest[:16]}
+        own = {"sequence_length": self.tokens_per_example, "data": self.data.digest}
         return {"model": Path(asked.model).name, **self.sizes, **own, **lora}
 
     def model(self) -> nn.Module:
         """See :class:`~trainium_workloads.training.task.Task`; a sharded model is on its devices already."""
         return models.load(self.directory, self.asked, self.options, self.backend)
 
-    def examples(self) -> Tokens:
+    def examples(self) -> Rows:
         """See :class:`~trainium_workloads.training.task.Task`."""
         return self.data
 
@@ -190,9 +190,9 @@ def _task(asked: argparse.Namespace, options: Options, backend: Backend) -> Fine
     def make() -> Path:
         if asked.synthetic:
             return text.prepare_synthetic(asked.synthetic, length, options.seed, cache)
-        return text.prepare(asked.data, asked.column, asked.tokenizer or directory, sizes.vocab_size, cache)
+        return text.prepare(asked.data, asked.column, asked.tokenizer or directory, sizes.vocab_size, length, cache)
 
-    data = Tokens(made_by_first(backend, make), length)
+    data = Rows(made_by_first(backend, make))
     facts = {name: getattr(sizes, name) for name in _SIZES if hasattr(sizes, name)}
     return FineTuning(asked, options, backend, directory, facts, data, length)
 

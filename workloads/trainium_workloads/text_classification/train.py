@@ -27,8 +27,9 @@ from transformers import AutoModelForSequenceClassification
 from trainium_workloads.bert.config import config_of
 from trainium_workloads.model_directory import NAME, model_in, read_config, read_model, write_model
 from trainium_workloads.text_classification import sagemaker
-from trainium_workloads.text_classification.data import Data, Reviews, ReviewSource
+from trainium_workloads.text_classification.data import Data, ReviewSource
 from trainium_workloads.text_classification.evaluation import accuracy, logits
+from trainium_workloads.tokenized import Rows
 from trainium_workloads.training import backends, loop
 from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.options import Options, add_options, options_of
@@ -64,7 +65,7 @@ class Classification:
 
     @property
     def identity(self) -> Mapping[str, Fact]:
-        """Facts on which a checkpoint must agree."""
+        """See :class:`~trainium_workloads.training.task.Task`."""
         names = {"layers": "num_hidden_layers", "hidden": "hidden_size", "heads": "num_attention_heads"}
         sizes = {ours: getattr(self.config, theirs, 0) for ours, theirs in names.items()}
         labels, length = self.config.num_labels, self.tokens_per_example
@@ -91,8 +92,8 @@ class Classification:
             raise Refusal(f"{self.config.model_type} is a decoder: on Trainium an encoder is needed, such as BERT")
         return model
 
-    def examples(self) -> Reviews:
-        """Return the reviews to train with."""
+    def examples(self) -> Rows:
+        """See :class:`~trainium_workloads.training.task.Task`."""
         return self.data.train
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
@@ -111,13 +112,25 @@ class Classification:
 
 def main() -> int:
     """Run the command and return the exit code."""
+    in_sagemaker = sagemaker.is_here(os.environ)
     arguments = sagemaker.arguments(os.environ, sys.argv[1:])
     asked = _parser(arguments).parse_args(arguments)
     # Steps follow from the epochs once the reviews are counted.
     wanted, asked.steps = asked.steps, asked.steps or 1
     options = options_of(asked)
     _check(asked)
-    source = _source(asked, options)
+    source = ReviewSource(
+        train=asked.train_data or asked.data_dir,
+        test=asked.test_data or asked.data_dir,
+        synthetic=asked.synthetic,
+        seed=options.seed,
+        length=asked.length,
+        vocabulary=asked.vocabulary or (model_in(asked.model_dir) if asked.model_dir else None),
+        # SageMaker's hosts share no directory, and all of the output is copied to S3.
+        cache=asked.cache_dir or (Path(tempfile.gettempdir(), "trainium-workloads") if in_sagemaker else None),
+        each_node=in_sagemaker,
+        output=options.output,
+    )
     backend = backends.start(options)
     try:
         data = source.prepared(backend)
@@ -137,8 +150,8 @@ def _train(asked: argparse.Namespace, options: Options, data: Data, backend: Bac
         return outcome.exit_code
     only_compiles = os.environ.get(ONLY_COMPILES) == "1"
     # Two batches in each rank have all the graphs.
-    most = 2 * asked.eval_batch_size * backend.world_size if only_compiles else asked.evaluate
-    right = accuracy(outcome.model, data.test, backend, options, asked.eval_batch_size, most)
+    most = 2 * options.batch_size * backend.world_size if only_compiles else asked.evaluate
+    right = accuracy(outcome.model, data.test, backend, options, most)
     if only_compiles:
         return 0
     rate = task.rate(asked.warm_up * options.accumulate)
@@ -184,7 +197,7 @@ def _config(asked: argparse.Namespace, options: Options, data: Data) -> Any:
         config = read_config(asked.model_dir, options.backend)
     if config.pad_token_id is None:
         config.pad_token_id = data.tokenizer.pad_token_id
-    names = dict(enumerate(data.train.labels))
+    names = dict(enumerate(data.labels))
     config.num_labels = len(names)
     config.id2label, config.label2id = names, {name: number for number, name in names.items()}
     config.problem_type = "single_label_classification"
@@ -200,7 +213,7 @@ def _check(asked: argparse.Namespace) -> None:
     """Refuse invalid options that need no other rank and no data to be known."""
     wrong = [
         f"--{name.replace('_', '-')} must be {least} or more, not {getattr(asked, name)}"
-        for name, least in (("length", 8), ("eval_batch_size", 1), ("evaluate", 0), ("warm_up", 0), ("synthetic", 0))
+        for name, least in (("length", 8), ("evaluate", 0), ("warm_up", 0), ("synthetic", 0))
         if getattr(asked, name) < least
     ]
     if not asked.epochs > 0:
@@ -212,22 +225,6 @@ def _check(asked: argparse.Namespace) -> None:
         )
     if wrong:
         raise Refusal("; ".join(wrong))
-
-
-def _source(asked: argparse.Namespace, options: Options) -> ReviewSource:
-    own = sagemaker.is_here(os.environ)
-    return ReviewSource(
-        train=asked.train_data or asked.data_dir,
-        test=asked.test_data or asked.data_dir,
-        synthetic=asked.synthetic,
-        seed=options.seed,
-        length=asked.length,
-        vocabulary=asked.vocabulary or (model_in(asked.model_dir) if asked.model_dir else None),
-        # SageMaker's hosts share no directory, and all of the output is copied to S3.
-        cache=asked.cache_dir or (Path(tempfile.gettempdir(), "trainium-workloads") if own else None),
-        each_node=own,
-        output=options.output,
-    )
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
@@ -250,8 +247,6 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     add("synthetic", "make N reviews to train with instead", 0)
     add("length", "pieces of a review; longer ones are cut off", 128, "--max-length", "--max_length")
     add("epochs", "how often all reviews are seen, where no --steps are given", 2.0, "--num_train_epochs")
-    at_once = 8 if size == "base" else 64
-    add("eval-batch-size", "reviews of a rank that are tested at once", at_once, "--per_device_eval_batch_size")
     add("evaluate", "test with so many; 0: all", 0)
     add("cache-dir", "of tokenized reviews")
     add("model-out", f"default: OUTPUT/{NAME}")

@@ -39,7 +39,7 @@ class Lamb(torch.optim.Optimizer):
         super().__init__(groups, {"lr": lr, "betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 0.0})
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
-    def step(self, closure: None = None) -> None:
+    def step(self) -> None:  # type: ignore[override]
         """Make one update."""
         for group in self.param_groups:
             first_beta, second_beta = group["betas"]

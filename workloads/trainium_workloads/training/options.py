@@ -10,6 +10,8 @@ from typing import Any, Literal, get_args
 
 from trainium_workloads.training.refusal import Refusal
 
+# ruff: noqa: RUF009 - the calls make fields
+
 BackendName = Literal["cpu", "cuda", "xla", "neuron"]
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
 
@@ -21,6 +23,7 @@ PRECISIONS: Mapping[str, tuple[Precision, ...]] = {
     "neuron": ("fp32", "bf16"),
 }
 """Precisions of each backend."""
+
 
 def _option(default: Any, help: str = "", least: float | None = None) -> Any:
     """Return a field with its text for ``--help``, and the least number that is allowed."""

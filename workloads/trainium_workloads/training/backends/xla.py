@@ -43,7 +43,7 @@ class XlaBackend(Backend):
         try:
             import torch_xla
             import torch_xla.core.xla_model as xla_model
-            import torch_xla.distributed.xla_backend  # noqa: F401 - registers the backend
+            import torch_xla.distributed.xla_backend
         except ImportError:
             raise needs("torch_xla", "xla", "AWS' image of PyTorch NeuronX") from None
         if options.eager:
