@@ -10,7 +10,7 @@ is the job's business (Volcano restarts the whole gang).
 import argparse
 import json
 import os
-import selectors
+import select
 import signal
 import socket
 import subprocess
@@ -207,13 +207,12 @@ class _Ranks:
             )
             for local in range(count)
         ]
-        self._readers = [
-            threading.Thread(target=_pass_on, args=(source, sink, f"[default{local}]:".encode()), daemon=True)
-            for local, each in enumerate(self._processes)
-            for source, sink in ((each.stdout, sys.stdout), (each.stderr, sys.stderr))
-        ]
-        for reader in self._readers:
-            reader.start()
+        self._readers = []
+        for local, each in enumerate(self._processes):
+            for source, sink in ((each.stdout, sys.stdout), (each.stderr, sys.stderr)):
+                words = (source, sink, f"[default{local}]:".encode())
+                self._readers.append(threading.Thread(target=_pass_on, args=words, daemon=True))
+                self._readers[-1].start()
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         """Pass SIGTERM on: the ranks save and end by themselves."""
@@ -237,25 +236,21 @@ class _Ranks:
 
     def _watch(self) -> int:
         """Wait for all ranks here, or for the first failure anywhere, and return the exit code."""
-        with selectors.DefaultSelector() as selector:
-            for peer in self._node.peers:
-                peer.setblocking(False)
-                selector.register(peer, selectors.EVENT_READ)
-            while True:
+        peers = list(self._node.peers)
+        while True:
+            if code := self._failed():
+                return code
+            if all(each.poll() == 0 for each in self._processes):
+                return 0
+            for peer in select.select(peers, [], [], _LOOK_SECONDS)[0]:
+                peers.remove(peer)
+                if _left_well(peer) or self._terminated:
+                    continue
+                # A rank that failed here is the cause, and the other node only faster to say so.
                 if code := self._failed():
                     return code
-                if all(each.poll() == 0 for each in self._processes):
-                    return 0
-                for key, _ in selector.select(_LOOK_SECONDS) if self._node.peers else ():
-                    if not _left_well(key.fileobj) and not self._terminated:  # type: ignore[arg-type]
-                        # A rank that failed here is the cause, and the other node only faster to say so.
-                        if code := self._failed():
-                            return code
-                        sys.stderr.write("another node failed or is gone: ending the ranks of this one\n")
-                        return 1
-                    selector.unregister(key.fileobj)
-                if not self._node.peers:
-                    time.sleep(_LOOK_SECONDS)
+                sys.stderr.write("another node failed or is gone: ending the ranks of this one\n")
+                return 1
 
     def _failed(self) -> int:
         """Return the exit code of a rank here that failed, as a shell has it; 0 while there is none."""

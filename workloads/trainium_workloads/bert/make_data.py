@@ -1,5 +1,5 @@
-"""Examples made from a seed instead of text: of the form of the real ones, and learnable, so that a loss goes down. As a
-command it writes them as a data set, for trials of staging and reading:
+"""Examples made from a seed instead of text: of the form of the real ones, and learnable, so that a loss goes down.
+As a command, which writes them as a data set for trials of staging and reading:
 
 python -m trainium_workloads.bert.make_data --to my-wikicorpus --examples 20000 --seq-len 32 --vocab-size 256
 """
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from trainium_workloads.bert import wikicorpus
+from trainium_workloads.training.options import add_option, too_small
 from trainium_workloads.training.refusal import Refusal, guarded
 
 _SHARDS = 4
@@ -108,17 +109,12 @@ def main() -> int:
     """Write the shards of a data set."""
     parser = argparse.ArgumentParser(prog="make_data", description="Writes a data set of made-up examples.")
     parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="is made if need be")
-    parser.add_argument("--examples", type=int, default=20_000, help="default: %(default)s")
-    parser.add_argument("--seq-len", type=int, default=128, help="tokens of an example; default: %(default)s")
-    parser.add_argument("--vocab-size", type=int, default=30522, help="default: %(default)s")
+    add_option(parser, "examples", 20_000, "number of all")
+    add_option(parser, "seq-len", 128, "tokens of an example")
+    add_option(parser, "vocab-size", 30522, "tokens are below it")
     asked = parser.parse_args()
     least = {"examples": _SHARDS, "seq_len": SHORTEST, "vocab_size": SMALLEST_VOCABULARY}
-    wrong = [
-        f"--{name.replace('_', '-')} must be {smallest} or more, not {getattr(asked, name)}"
-        for name, smallest in least.items()
-        if getattr(asked, name) < smallest
-    ]
-    if wrong:
+    if wrong := too_small(asked, least):
         raise Refusal("; ".join(wrong))
     asked.to.mkdir(parents=True, exist_ok=True)
     sizes = {"sequence": asked.seq_len, "predictions": predictions_of(asked.seq_len), "vocabulary": asked.vocab_size}

@@ -74,17 +74,14 @@ class Pretraining:
 
     @property
     def tokens_per_example(self) -> int:
-        """Padding included."""
         return self.data.sequence
 
     def model(self) -> nn.Module:
-        """Return a model with new weights, or with the given ones."""
         if self.begin_with is None:
             return BertForPreTraining(self.config)
         return read_model(BertForPreTraining, self.begin_with, self.config)
 
     def examples(self) -> Examples:
-        """Return the examples."""
         return self.data
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
@@ -121,5 +118,4 @@ class MadeUp:
         return self._count
 
     def __getitems__(self, positions: Sequence[Position]) -> Batch:
-        """Return a micro-batch."""
         return batch_of([(self._columns, each.index) for each in positions], self.predictions)

@@ -11,6 +11,7 @@ At the end it evaluates on the test reviews and writes, below its output, ``mode
 
 import argparse
 import dataclasses
+import functools
 import json
 import os
 import sys
@@ -32,7 +33,7 @@ from trainium_workloads.text_classification.evaluation import accuracy, logits
 from trainium_workloads.tokenized import Rows
 from trainium_workloads.training import backends, loop
 from trainium_workloads.training.backends import Backend
-from trainium_workloads.training.options import Options, add_options, options_of
+from trainium_workloads.training.options import Options, add_option, add_options, options_of, too_small
 from trainium_workloads.training.progress import ONLY_COMPILES, say
 from trainium_workloads.training.refusal import Refusal, guarded
 from trainium_workloads.training.task import Batch, Fact, Loss
@@ -65,7 +66,6 @@ class Classification:
 
     @property
     def identity(self) -> Mapping[str, Fact]:
-        """See :class:`~trainium_workloads.training.task.Task`."""
         names = {"layers": "num_hidden_layers", "hidden": "hidden_size", "heads": "num_attention_heads"}
         sizes = {ours: getattr(self.config, theirs, 0) for ours, theirs in names.items()}
         labels, length = self.config.num_labels, self.tokens_per_example
@@ -74,7 +74,6 @@ class Classification:
 
     @property
     def tokens_per_example(self) -> int:
-        """Padding included."""
         return int(self.data.tokenizer.model_max_length)
 
     def model(self) -> nn.Module:
@@ -93,7 +92,6 @@ class Classification:
         return model
 
     def examples(self) -> Rows:
-        """See :class:`~trainium_workloads.training.task.Task`."""
         return self.data.train
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
@@ -211,11 +209,7 @@ def _config(asked: argparse.Namespace, options: Options, data: Data) -> Any:
 
 def _check(asked: argparse.Namespace) -> None:
     """Refuse invalid options that need no other rank and no data to be known."""
-    wrong = [
-        f"--{name.replace('_', '-')} must be {least} or more, not {getattr(asked, name)}"
-        for name, least in (("length", 8), ("evaluate", 0), ("warm_up", 0), ("synthetic", 0))
-        if getattr(asked, name) < least
-    ]
+    wrong = too_small(asked, {"length": 8, "evaluate": 0, "warm_up": 0, "synthetic": 0})
     if not asked.epochs > 0:
         wrong.append(f"--epochs must be more than 0, not {asked.epochs}")
     if asked.size == "base" and asked.model_dir is None:
@@ -232,26 +226,20 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0], allow_abbrev=False)
     parser.add_argument("--size", choices=tuple(_DEFAULTS), default="base", help="default: %(default)s")
     size = parser.parse_known_args([each for each in arguments if each not in ("-h", "--help")])[0].size
-
-    def add(name: str, text: str, default: Any = None, *more: str) -> None:
-        kind, metavar = {int: (int, "N"), float: (float, "X")}.get(type(default), (Path, "PATH"))
-        names = dict.fromkeys([f"--{name}", *more, f"--{name.replace('-', '_')}"])
-        shown = "" if default is None else " (default: %(default)s)"
-        parser.add_argument(*names, type=kind, default=default, metavar=metavar, help=text + shown)
-
-    add("model-dir", "weights and vocabulary to begin with, of any encoder")
-    add("vocabulary", "default: the one in --model-dir")
-    add("data-dir", "train and test files, Parquet or CSV")
-    add("train-data", "instead: those to train with")
-    add("test-data", "instead: those to test with")
-    add("synthetic", "make N reviews to train with instead", 0)
-    add("length", "pieces of a review; longer ones are cut off", 128, "--max-length", "--max_length")
-    add("epochs", "how often all reviews are seen, where no --steps are given", 2.0, "--num_train_epochs")
-    add("evaluate", "test with so many; 0: all", 0)
-    add("cache-dir", "of tokenized reviews")
-    add("model-out", f"default: OUTPUT/{NAME}")
-    add("results", f"directory of {RESULT}; default: OUTPUT")
-    add("warm-up", "steps that the rate leaves out", 10)
+    add = functools.partial(add_option, parser)
+    add("model-dir", Path, "weights and vocabulary to begin with, of any encoder")
+    add("vocabulary", Path, "default: the one in --model-dir")
+    add("data-dir", Path, "train and test files, Parquet or CSV")
+    add("train-data", Path, "instead: those to train with")
+    add("test-data", Path, "instead: those to test with")
+    add("synthetic", 0, "make N reviews to train with instead")
+    add("length", 128, "pieces of a review; longer ones are cut off", "--max-length", "--max_length")
+    add("epochs", 2.0, "how often all reviews are seen, where no --steps are given", "--num_train_epochs")
+    add("evaluate", 0, "test with so many; 0: all")
+    add("cache-dir", Path, "of tokenized reviews")
+    add("model-out", Path, f"default: OUTPUT/{NAME}")
+    add("results", Path, f"directory of {RESULT}; default: OUTPUT")
+    add("warm-up", 10, "steps that the rate leaves out")
     aliases = {"batch_size": "--per_device_train_batch_size", "steps": "--max_train_steps"}
     add_options(parser, _DEFAULTS[size], aliases)
     return parser

@@ -39,7 +39,7 @@ class Lamb(torch.optim.Optimizer):
         super().__init__(groups, {"lr": lr, "betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 0.0})
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
-    def step(self) -> None:  # type: ignore[override]
+    def step(self) -> None:
         """Make one update."""
         for group in self.param_groups:
             first_beta, second_beta = group["betas"]
@@ -83,15 +83,12 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
             group["lr"] = rate
 
 
-def clip(parameters: Iterable[Tensor], limit: float) -> Tensor:
+def clip(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:
     """Scale the gradients down to a norm of at most ``limit`` (0: leave them); return their norm before, in FP32.
     It is a tensor on the device, and no branch depends on its value: it is not waited for."""
-    gradients = [each.grad for each in parameters if each.grad is not None]
-    norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(each.float()) for each in gradients]))
-    if limit:
-        factor = torch.clamp(limit / (norm + 1e-6), max=1.0)
-        for gradient in gradients:
-            gradient.mul_(factor.to(gradient.dtype))
+    learnt = [each for each in parameters if each.grad is not None]
+    norm = nn.utils.get_total_norm([each.grad.float() for each in learnt if each.grad is not None])
+    nn.utils.clip_grads_with_norm_(learnt, limit or math.inf, norm)
     return norm
 
 

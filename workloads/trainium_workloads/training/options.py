@@ -25,6 +25,9 @@ PRECISIONS: Mapping[str, tuple[Precision, ...]] = {
 """Precisions of each backend."""
 
 
+_METAVARS: Mapping[Any, str] = {int: "N", float: "X", str: "NAME", Path: "PATH"}
+
+
 def _option(default: Any, help: str = "", least: float | None = None) -> Any:
     """Return a field with its text for ``--help``, and the least number that is allowed."""
     return field(default=default, metadata={"help": help, "least": least})
@@ -80,7 +83,7 @@ def add_options(parser: argparse.ArgumentParser, defaults: Options, aliases: Map
         elif choices:
             settings["choices"] = choices
         else:
-            settings |= {"type": kind, "metavar": {int: "N", float: "X", Path: "DIR"}[kind]}
+            settings |= {"type": kind, "metavar": _METAVARS[kind]}
         group.add_argument(*names, help=f"{each.metadata['help']} (default: %(default)s)", **settings)
 
 
@@ -91,12 +94,8 @@ def options_of(arguments: argparse.Namespace) -> Options:
         Refusal: with all invalid values.
     """
     options = Options(**{each.name: getattr(arguments, each.name) for each in fields(Options)})
-    wrong = [
-        f"{_spelling(each.name)} must be {least} or more, not {getattr(options, each.name)}"
-        for each in fields(Options)
-        # "not >=": a float that is no number is wrong, too.
-        if (least := each.metadata["least"]) is not None and not getattr(options, each.name) >= least
-    ]
+    least = {each.name: each.metadata["least"] for each in fields(Options)}
+    wrong = too_small(options, {name: bound for name, bound in least.items() if bound is not None})
     if not (math.isfinite(options.learning_rate) and options.learning_rate > 0):
         wrong.append(f"--learning-rate must be greater than 0, not {options.learning_rate}")
     allowed = PRECISIONS[options.backend]
@@ -111,6 +110,32 @@ def options_of(arguments: argparse.Namespace) -> Options:
     if wrong:
         raise Refusal("; ".join(wrong))
     return options
+
+
+def add_option(parser: Any, name: str, kind: Any, text: str, *more: str) -> None:
+    """Add an option of a script's own, which also takes underscores for its hyphens.
+
+    Args:
+        parser: or a group of one.
+        name: ``batch-size``.
+        kind: ``int``, ``float``, ``str`` or ``Path``; or the option's default.
+        text: for ``--help``.
+        more: further names, with their hyphens.
+    """
+    kind, default = (kind, None) if isinstance(kind, type) else (type(kind), kind)
+    names = dict.fromkeys([f"--{name}", *more, f"--{name.replace('-', '_')}"])
+    shown = "" if default is None else " (default: %(default)s)"
+    parser.add_argument(*names, type=kind, default=default, metavar=_METAVARS[kind], help=text + shown)
+
+
+def too_small(values: object, least: Mapping[str, float]) -> list[str]:
+    """Return a sentence for each option that is less than its least value; options that are None are left out."""
+    return [
+        f"{_spelling(name)} must be {bound} or more, not {value}"
+        for name, bound in least.items()
+        # "not >=": a float that is no number is wrong, too.
+        if (value := getattr(values, name)) is not None and not value >= bound
+    ]
 
 
 def _environment() -> dict[str, Any]:
