@@ -93,7 +93,7 @@ class Checkpoints:
         return saved
 
     def latest(self, complain: Callable[[str], None] = lambda _: None) -> Checkpoint | None:
-        """Return the newest checkpoint whose files have their digests; None without one.
+        """Return the newest checkpoint that is not damaged; None without one.
 
         Args:
             complain: receives a line for each checkpoint that is passed over.

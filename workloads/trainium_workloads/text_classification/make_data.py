@@ -1,5 +1,5 @@
-"""Reviews that nobody wrote, made from a seed, whose labels can be learnt. As a command it writes them in the Hub's
-layout: ``python -m trainium_workloads.text_classification.make_data DIR``.
+"""Reviews made from a seed; a model can learn their labels. As a command, which writes the reviews in the Hub's layout:
+``python -m trainium_workloads.text_classification.make_data DIR``.
 
 With it ``trn stage DIR --to data/amazon-polarity`` and ``--data-dir`` can be tried without a network.
 """

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed.checkpoint.api import CheckpointException
 
 from trainium_workloads.checkpoint import Checkpoint, Checkpoints, os_error, sealed
@@ -54,10 +54,6 @@ class Layout:
     def reduce(self, model: nn.Module, backend: Backend) -> None:
         """Average the gradients over all ranks, where that has not happened in the backward pass."""
         backend.reduce_gradients(model.parameters())
-
-    def clip(self, model: nn.Module, limit: float) -> Tensor:
-        """Limit the norm of all gradients together (0: no limit); return their norm before."""
-        return optimizing.clip(model.parameters(), limit)
 
     def save(
         self,

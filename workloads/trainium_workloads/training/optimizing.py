@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from trainium_workloads.training.options import Options
 
@@ -87,8 +88,12 @@ def clip(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:
     """Scale the gradients down to a norm of at most ``limit`` (0: leave them); return their norm before, in FP32.
     It is a tensor on the device, and no branch depends on its value: it is not waited for."""
     learnt = [each for each in parameters if each.grad is not None]
-    norm = nn.utils.get_total_norm([each.grad.float() for each in learnt if each.grad is not None])
-    nn.utils.clip_grads_with_norm_(learnt, limit or math.inf, norm)
+    by_mesh: dict[object, list[Tensor]] = {}  # PyTorch adds up the norms of one mesh at a time
+    for gradient in (each.grad for each in learnt if each.grad is not None):
+        by_mesh.setdefault(getattr(gradient, "device_mesh", None), []).append(gradient.float())
+    norms = [nn.utils.get_total_norm(gradients) for gradients in by_mesh.values()]
+    norm = nn.utils.get_total_norm([each.full_tensor() if isinstance(each, DTensor) else each for each in norms])
+    nn.utils.clip_grads_with_norm_(learnt, limit or math.inf, norm, foreach=False)
     return norm
 
 

@@ -163,5 +163,5 @@ def _one_of(kind: Any) -> Callable[[str], str]:
 
 
 def _spelling(name: str) -> str:
-    """Return an option's name; the one with underscores, as older scripts have it, is taken, too."""
+    """Return an option's name; options are also taken with underscores, as older scripts have them."""
     return f"--{name.replace('_', '-')}"

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as distributed_checkpoint
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 from torch.distributed.fsdp import FSDPModule
@@ -76,19 +76,6 @@ class Sharded(Layout):
         """Average the gradients of parameters that are whole; FSDP averaged the others in the backward pass."""
         backend.reduce_gradients(each for each in model.parameters() if not isinstance(each, DTensor))
 
-    def clip(self, model: nn.Module, limit: float) -> Tensor:
-        """See :class:`~.layout.Layout`. One sum over all ranks, of their parts' squares."""
-        gradients = [each.grad for each in model.parameters() if each.grad is not None]
-        squares = [_local_part(each).float().square().sum() / _copies(each) for each in gradients]
-        total = torch.stack(squares).sum()
-        dist.all_reduce(total)
-        norm = total.sqrt()
-        if limit:
-            factor = torch.clamp(limit / (norm + 1e-6), max=1.0)
-            for each in gradients:
-                _local_part(each).mul_(factor)
-        return norm
-
     def _write_state(
         self, part: Path, model: nn.Module, optimizer: torch.optim.Optimizer, backend: Backend
     ) -> list[Path]:
@@ -131,19 +118,3 @@ def check(options: Options) -> None:
 def _state_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     own_model, own_optimizer = get_state_dict(model, optimizer, options=_LEARNT)
     return {"model": own_model, "optimizer": own_optimizer}
-
-
-def _local_part(tensor: Tensor) -> Tensor:
-    """Return this rank's part of a tensor; changes to it are changes to the tensor."""
-    data = tensor.detach()
-    local: Tensor = data.to_local() if isinstance(data, DTensor) else data
-    return local
-
-
-def _copies(tensor: Tensor) -> int:
-    """Return the number of ranks with the same part."""
-    parts = 1
-    if isinstance(tensor, DTensor):
-        for number, placement in enumerate(tensor.placements):
-            parts *= 1 if placement.is_replicate() else tensor.device_mesh.size(number)
-    return dist.get_world_size() // parts

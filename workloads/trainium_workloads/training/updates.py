@@ -47,7 +47,7 @@ class Updates:
         self._layout.reduce(model, self._backend)
         if self._scaler.is_enabled():
             self._scaler.unscale_(self._optimizer)
-        values["gradient_norm"] = self._layout.clip(model, options.clip)
+        values["gradient_norm"] = optimizing.clip(model.parameters(), options.clip)
         self.rate = options.learning_rate * optimizing.rate_factor(step, options)
         optimizing.set_rate(self._optimizer, self.rate)
         # Ranks have to round alike: each of them updates a whole model.
