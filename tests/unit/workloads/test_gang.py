@@ -62,9 +62,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
         each.process.wait()
 
 
-def _started(
-    output: Path, port: int, nodes: int, ranks: int, job: str, number: int, program: Sequence[str]
-) -> _Node:
+def _started(output: Path, port: int, nodes: int, ranks: int, job: str, number: int, program: Sequence[str]) -> _Node:
     where = ["--nnodes", str(nodes), "--nproc_per_node", str(ranks), "--rdzv_endpoint", f"127.0.0.1:{port}"]
     where += ["--node_rank", str(number)]
     with output.open("wb") as sink:
