@@ -149,7 +149,7 @@ def test_a_server_without_ranges_is_read_from_the_beginning(
 ) -> None:
     content = random_bytes(3 * CHUNK)
     server.files["/set.bin"] = content
-    server.ranges, server.head, server.lengths = False, lengths, lengths
+    server.ranges, server.lengths = False, lengths
     server.breaks_after = lambda _, number: 100_000 if lengths and number in (0, 1, 2, 3) else None
     assert stage(f"{server.url}/set.bin")[0] == 0
     assert content_of(tmp_path / "set") == {"set.bin": content}
