@@ -27,8 +27,6 @@ BEAT_SECONDS = 10.0
 DEAD_SECONDS = 60.0
 """Silence after which a holder is dead: its machine is gone, or as good as gone."""
 
-_HOLDER = re.compile(r"(\d+)\.json")
-
 
 @dataclass(frozen=True)
 class Holder:
@@ -56,28 +54,28 @@ class Lease:
     """
 
     def __init__(self, directory: Path, beat_seconds: float = BEAT_SECONDS, dead_seconds: float = DEAD_SECONDS) -> None:
-        self._directory = directory
-        self._beat_seconds = beat_seconds
-        self._dead_seconds = dead_seconds
+        self._directory, self._beat_seconds, self._dead_seconds = directory, beat_seconds, dead_seconds
         self._held = 0
         self._stopped = threading.Event()
-        self._beating: threading.Thread | None = None
+        self._beating = threading.Thread(target=self._keep_beating, daemon=True)
 
     def holder(self) -> Holder | None:
         """Return the holder, dead or alive; None when the lease was given back."""
         newest = self._newest()
         if newest == 0 or (self._directory / f"{newest}.ended").exists():
             return None
-        return Holder(newest, self._told(newest))
+        try:
+            told = json.loads((self._directory / f"{newest}.json").read_text())
+        except (OSError, ValueError, RecursionError):
+            told = {}
+        return Holder(newest, told if isinstance(told, dict) else {})
 
     def is_alive(self, holder: Holder) -> bool:
-        """Watch a holder until it beats, gives the lease back or loses it, or is silent for too long.
+        """Watch a holder until it beats, gives the lease back or loses it, or is silent for too long; return whether
+        it was seen to beat.
 
         Silence is counted in looks, not by the clock: while this process itself stands still (a machine with other
         work, a file system that fails over) it sees no beat, and no holder is dead for that.
-
-        Returns:
-            Whether it was seen to beat.
         """
         before = self._beats(holder.generation)
         pause = min(0.2, self._dead_seconds / 10)
@@ -90,74 +88,68 @@ class Lease:
                 return True
         return False
 
-    def take(self, told: Mapping[str, Any], over: Holder | None = None) -> int:
-        """Take the lease, which is free or has a dead holder.
+    def take(self, told: Mapping[str, Any]) -> int:
+        """Take the lease where it is free or its holder is dead.
 
         Args:
             told: description of the new holder.
-            over: the dead holder.
 
         Returns:
             The generation that is held from now on.
 
         Raises:
-            Lost: another process was faster.
+            Lost: another process holds it, or was faster.
         """
+        generation, holder = self._newest() + 1, self.holder()
+        if holder is not None and self.is_alive(holder):
+            raise Lost(str(holder))
         self._directory.mkdir(parents=True, exist_ok=True)
-        generation = self._newest() + 1
-        if over is not None and over.generation != generation - 1:
-            raise Lost(str(self.holder() or "somebody who is done"))
         part = self._directory / f"{uuid.uuid4().hex}.part"
         write_whole(part, json.dumps(told, indent=2).encode() + b"\n")
         try:
             os.link(part, self._directory / f"{generation}.json")
         except (FileExistsError, FileNotFoundError):
             # The second: a faster process has swept ours away.
-            raise Lost(str(self.holder() or "somebody who is done")) from None
+            raise self._lost() from None
         finally:
             part.unlink(missing_ok=True)
         self._held = generation
         self._beat()
-        self._sweep()
-        self._beating = threading.Thread(target=self._keep_beating, daemon=True)
         self._beating.start()
+        # Files of generations before the last two, and of takers that were killed. The newest must stay: its number
+        # counts.
+        for file in self._directory.iterdir():
+            number = re.match(r"(\d+)\.", file.name)
+            if file.suffix == ".part" or (number and int(number[1]) < generation - 1):
+                file.unlink(missing_ok=True)
         return generation
 
     def check(self) -> None:
-        """Check that no process has taken over the lease of this object.
-
-        Raises:
-            Lost: a process has.
-        """
+        """Raise Lost where another process has taken over the lease of this object."""
         if self._newest() != self._held:
-            raise Lost(str(self.holder() or "somebody who is done"))
+            raise self._lost()
 
     def give_back(self) -> None:
         """End the generation that is held; a lost lease keeps its new holder."""
         self._stopped.set()
-        if self._beating is not None:
-            self._beating.join()
         if self._held:
+            self._beating.join()
             # On a full disk nobody hears it, and it is over when it has been silent for a while.
             with contextlib.suppress(OSError):
                 write_whole(self._directory / f"{self._held}.ended", b"")
         self._held = 0
 
+    def _lost(self) -> Lost:
+        return Lost(str(self.holder() or "somebody who is done"))
+
     def _keep_beating(self) -> None:
         while not self._stopped.wait(self._beat_seconds):
-            try:
+            with contextlib.suppress(OSError):  # a full disk; :meth:`check` shows a process that takes over for it
                 self._beat()
-            except OSError:
-                continue  # a full disk; :meth:`check` shows a process that takes over for it
 
     def _beat(self) -> None:
-        descriptor = os.open(
-            self._directory / f"{self._held}.beats", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o664
-        )
-        try:
-            os.write(descriptor, b".")
-        finally:
-            os.close(descriptor)
+        with (self._directory / f"{self._held}.beats").open("ab") as beats:
+            beats.write(b".")
 
     def _beats(self, generation: int) -> int:
         try:
@@ -166,31 +158,15 @@ class Lease:
             return 0
 
     def _newest(self) -> int:
-        try:
-            names = os.listdir(self._directory)
-        except FileNotFoundError:
-            return 0
-        return max((int(match[1]) for name in names if (match := _HOLDER.fullmatch(name))), default=0)
-
-    def _told(self, generation: int) -> Mapping[str, Any]:
-        try:
-            told = json.loads((self._directory / f"{generation}.json").read_text())
-        except (OSError, ValueError, RecursionError):
-            return {}
-        return told if isinstance(told, dict) else {}
-
-    def _sweep(self) -> None:
-        """Remove files of generations before the last two, and of takers that were killed. The newest must stay,
-        for its number counts."""
-        for file in self._directory.iterdir():
-            number = re.match(r"(\d+)\.", file.name)
-            if file.suffix == ".part" or (number and int(number[1]) < self._held - 1):
-                file.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            found = (re.fullmatch(r"(\d+)\.json", name) for name in os.listdir(self._directory))
+            return max((int(each[1]) for each in found if each), default=0)
+        return 0
 
 
 def write_whole(file: Path, content: bytes) -> None:
     """Write a file, and wait until it is on disk."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o664)
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o664)
     try:
         left = memoryview(content)
         while left:

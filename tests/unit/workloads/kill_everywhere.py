@@ -14,7 +14,7 @@ from pathlib import Path
 
 from trainium_workloads import compile_cache
 from trainium_workloads.compile_cache import Compilation
-from trainium_workloads.graph_cache import Cache
+from trainium_workloads.graph_cache import COMPLETE, Cache
 
 OPTIONS = {"batch": "16"}
 QUIET = 0.01
@@ -169,8 +169,7 @@ def _begun_by_a_dead_one(place: Path) -> None:
 
 def _sound(place: Path, when: str) -> None:
     """Complete or not, but never complete with anything missing; and what was complete stays."""
-    complete = _cache(place).complete(OPTIONS)
-    if complete is not None:
+    if _cache(place).state(OPTIONS).code == COMPLETE:
         _whole(place, when)
     if place.parent.name == "other options":
         kept = json.loads((place / "k" / "complete.json").read_text())

@@ -21,8 +21,6 @@ from trainium_workloads.graph_cache import COMPLETE, IN_USE, NOT_THERE, OTHER_OP
 from trainium_workloads.lease import Holder, Lease, Lost
 from waiting import SECONDS, until
 
-from trainium_eks.jobs.submit.compile_key import cache_key
-
 WORKLOADS = Path(module.__file__).parents[1]
 OPTIONS = {"batch_size": "16", "seq_len": "128"}
 
@@ -93,18 +91,6 @@ def processes() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
 
 
 # --- Names --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("model", "world", "precision", "compiler"),
-    [("bert-large", 64, "bf16", "sdk2.30.0"), ("org/Llama 3.1", 8, "fp32", "2.21.33363.0+82129205"), ("m", 2, "", "")],
-)
-def test_the_name_is_the_launchers(
-    model: str, world: int, precision: str, compiler: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked = ["--model", model, "--world-size", str(world), "--precision", precision, "--compiler", compiler]
-    assert main(["key", *asked]) == 0
-    assert capsys.readouterr().out.strip() == cache_key(model, world, precision, compiler)
 
 
 @pytest.mark.parametrize("name", ["", "..", ".leases", "a/b", "-x", "x" * 201])
@@ -241,24 +227,20 @@ HELD = "n=0; until [ -e {root}/go ] || [ $((n += 1)) -gt 30000 ]; do sleep 0.02;
 """Goes on when the test says so, or, if there is no test any more, after ten minutes."""
 
 
-def test_of_two_one_compiles_and_the_other_waits_or_says_who(
+def test_of_two_one_compiles_and_the_other_says_who(
     tmp_path: Path, processes: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
     script = (AGAIN + HELD).format(root=tmp_path) + COMPILE
     first = processes(tmp_path, "run", "--job", "compile-1", script=script)
     until((tmp_path / "compiled").exists)
-    waits = processes(tmp_path, "run", "--job", "compile-2", "--wait", script=script)
     asks = processes(tmp_path, "run", "--job", "compile-3", script=script)
     assert "is being compiled by compile-1 (" in asks.communicate()[1]
     assert asks.returncode == IN_USE
     verdict = cache(tmp_path).check(OPTIONS)
     assert verdict.code == IN_USE
     assert "is being compiled by compile-1 (" in verdict.message
-    assert waits.stderr is not None
-    assert waits.stderr.readline().endswith("; waiting\n")
     (tmp_path / "go").touch()
     assert first.wait() == 0
-    assert waits.wait() == 0
     assert (tmp_path / "compiled").read_text() == "again\n"
 
 
@@ -266,8 +248,9 @@ def test_of_many_that_begin_at_once_one_compiles(
     tmp_path: Path, processes: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
     script = f"{AGAIN.format(root=tmp_path)} {COMPILE} sleep 0.5"
-    for each in [processes(tmp_path, "run", "--wait", script=script) for _ in range(4)]:
-        assert each.wait() == 0
+    codes = [each.wait() for each in [processes(tmp_path, "run", script=script) for _ in range(4)]]
+    assert set(codes) <= {0, IN_USE}
+    assert 0 in codes
     assert (tmp_path / "compiled").read_text() == "again\n"
 
 
@@ -299,7 +282,7 @@ def test_a_dead_writers_lease_is_taken_over_with_what_it_compiled(
     # Its locks are there, and the script ends with 8 at the first one that it finds.
     assert list((tmp_path / ".staging").rglob("*.lock"))
     takes = processes(tmp_path, "run", "--job", "b", script=COMPILE, dead_seconds=IS_DEAD)
-    assert "is silent for too long, taking over" in takes.communicate()[1]
+    assert "was begun by a (" in takes.communicate()[1]
     assert takes.returncode == 0
     assert cache(tmp_path).check({}).code == COMPLETE
 
@@ -332,6 +315,7 @@ def test_who_lost_the_lease_stops_its_command(
     thread = threading.Thread(target=lambda: codes.append(slow.run()))
     thread.start()
     until((tmp_path / "begun").exists)
+    monkeypatch.setattr(Lease, "is_alive", lambda *_: False)
     Lease(tmp_path / ".leases" / "k", 0.05, LIVES).take({"who": "another one"})
     thread.join(SECONDS)
     assert codes == [IN_USE]
@@ -419,16 +403,14 @@ def test_of_many_takers_one_has_it(tmp_path: Path) -> None:
 
 
 def test_a_lease_is_not_taken_over_twice(tmp_path: Path) -> None:
-    first, second, third = (Lease(tmp_path / "l", 60, 0.1) for _ in range(3))
+    first, second, third = (Lease(tmp_path / "l", beat, 0.5) for beat in (60, 0.01, 60))
     first.take({"who": "a"})
-    dead = second.holder()
-    assert dead is not None
-    assert not second.is_alive(dead)
-    assert second.take({"who": "b"}, dead) == 2
+    assert second.take({"who": "b"}) == 2
     with pytest.raises(Lost, match="b since"):
-        third.take({"who": "c"}, dead)
+        third.take({"who": "c"})
     with pytest.raises(Lost, match="b since"):
         first.check()
+    second.give_back()
 
 
 def test_who_stood_still_itself_takes_nobody_for_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
