@@ -4,12 +4,12 @@ A Neuron graph takes minutes to compile and every process of a job needs the sam
 by a directory, with two dangers on many machines: a compilation that is killed leaves a lock for which everybody after
 it waits for ever, and a job with another option finds nothing and compiles on all its processes at once.
 
-So one process compiles, under a lease, into a directory that training does not read; its graphs appear by one rename
+So one process compiles, under a lock, into a directory that training does not read; its graphs appear by one rename
 under the name that training reads; and training asks first whether the graphs of its very options are there.
 
     check  whether the graphs are there; training starts with it
     run    compiles, as the only one, and publishes
-    join   compiles beside the process of the same job that has the lease, on the job's other nodes
+    join   compiles beside the process of the same job that runs it, on the job's other nodes
 """
 
 import argparse
@@ -22,13 +22,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainium_workloads.file_lock import InUse
 from trainium_workloads.graph_cache import COMPLETE, IN_USE, NOT_THERE, OTHER_OPTIONS, Cache, Incomplete
-from trainium_workloads.lease import Lost
 
 NOT_COMPILED = 6
 """Exit code of ``run``: the command ended well and left graphs that it did not compile."""
@@ -50,50 +50,42 @@ class Compilation:
     job: str = ""
     """Name of the job: its other nodes join by it."""
     patience_seconds: float = 600.0
-    """Longest wait of a joining node for the holder of the lease."""
+    """Longest wait of a joining node for the process that compiles."""
 
     def run(self) -> int:
-        """Compile under the lease and publish; return at once where the cache is complete already.
+        """Compile as the only process and publish; return at once where the cache is complete already.
 
         Returns:
             0; the command's exit code; :data:`IN_USE` or :data:`NOT_COMPILED`.
         """
-        cache = self.cache
         if self._is_complete():
             return 0
-        if (holder := cache.lease.holder()) is not None:
-            _say(f"compile cache {cache.name} was begun by {holder}: looking whether that process is alive")
+        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        who = f"{self.job or 'a process'} ({socket.gethostname()}, process {os.getpid()}) since {since}"
         try:
-            generation = cache.lease.take(self._told())
-            # The previous holder of the lease may have done it.
-            return 0 if self._is_complete() else self._compile(generation)
-        except Lost as lost:
-            return _said(f"compile cache {cache.name} is being compiled by {lost}", IN_USE)
-        finally:
-            cache.lease.give_back()
+            with self.cache.compiling(who, self.job) as directory:
+                # The process that compiled before may have done it.
+                return 0 if self._is_complete() else self._compile(directory)
+        except InUse as note:
+            by = str(note).partition("\n")[0]
+            return _said(f"compile cache {self.cache.name} is being compiled by {by}", IN_USE)
 
     def join(self) -> int:
-        """Run the command beside the job's process that has the lease, with the same directory.
+        """Run the command beside the job's process that compiles, in the same directory.
 
         Returns:
-            0 where nothing is left to compile; the command's exit code; :data:`IN_USE` when no holder came.
+            0 where nothing is left to compile; the command's exit code; :data:`IN_USE` when no such process came.
         """
-        cache, deadline = self.cache, time.monotonic() + self.patience_seconds
+        deadline = time.monotonic() + self.patience_seconds
         while time.monotonic() < deadline:
             if self._is_complete():
                 return 0
-            holder = cache.lease.holder()
-            # The same job's holder of an earlier attempt does not beat any more.
-            if holder is not None and holder.told.get("job") == self.job and cache.lease.is_alive(holder):
-                helper = cache.helper(holder.generation, f"{socket.gethostname()}.{os.getpid()}")
-                helper.take(self._told())
-                try:
-                    if cache.is_open(holder.generation):
-                        return self._command(cache.staging(holder.generation), lambda: None)
-                finally:
-                    helper.give_back()
-            time.sleep(0.2)
-        return _said(f"nobody of job {self.job} compiles {cache.name} after {self.patience_seconds:.0f} s", IN_USE)
+            with self.cache.helping(self.job) as directory:
+                if directory is not None:
+                    return self._command(directory)
+            time.sleep(0.5)
+        waited = f"after {self.patience_seconds:.0f} s"
+        return _said(f"nobody of job {self.job} compiles {self.cache.name} {waited}", IN_USE)
 
     def _is_complete(self) -> bool:
         state = self.cache.state(self.options)
@@ -101,39 +93,24 @@ class Compilation:
             _say(state.message)
         return state.code == COMPLETE
 
-    def _told(self) -> dict[str, str]:
-        who = f"{self.job or 'a process'} ({socket.gethostname()}, process {os.getpid()})"
-        return {"who": who, "job": self.job, "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-
-    def _compile(self, generation: int) -> int:
+    def _compile(self, directory: Path) -> int:
         cache = self.cache
-        if code := self._command(cache.prepare(generation), cache.lease.check):
+        if code := self._command(directory):
             return _said(f"the command ended with {code}; what it compiled is kept for the next attempt", code)
-        cache.await_helpers(generation)
+        cache.await_helpers(directory)
         try:
-            graphs = cache.publish(generation, self.options, self.command)
+            graphs = cache.publish(directory, self.options, self.command)
         except Incomplete as error:
             return _said(str(error), NOT_COMPILED)
         what = f"{graphs} graphs" if graphs else "no graph (without Neuron devices there is nothing to compile)"
         return _said(f"compile cache {cache.name} is complete: {what}", 0)
 
-    def _command(self, directory: Path, look: Callable[[], None]) -> int:
+    def _command(self, directory: Path) -> int:
         """Run the command to its end; pass SIGTERM on."""
         process = subprocess.Popen(self.command, env=surroundings(os.environ, directory))
-        before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
-        try:
-            while True:
-                try:
-                    code = process.wait(timeout=1.0)
-                    return code if code >= 0 else 128 - code
-                except subprocess.TimeoutExpired:
-                    look()
-        except BaseException:
-            process.kill()
-            process.wait()
-            raise
-        finally:
-            signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+        code = process.wait()
+        return code if code >= 0 else 128 - code
 
 
 def surroundings(environment: Mapping[str, str], directory: Path) -> dict[str, str]:

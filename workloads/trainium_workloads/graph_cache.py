@@ -4,27 +4,28 @@ Layout below the root, which lies on the shared file system:
 
 ``<key>/``              graphs for training, and ``complete.json``, written last: files with size and SHA-256, and
 options
-``.leases/<key>/``      leases of the compiling process and its helpers; see :mod:`trainium_workloads.lease`
-``.staging/<key>/<n>/`` files that the holder of generation n has compiled so far
+``.locks/<key>/``       locks of the compiling process and its helpers; see :mod:`trainium_workloads.file_lock`
+``.staging/<key>/``     a directory with the files that the compiling process has compiled so far
 
 The SDK's files are ``<compiler>/MODULE_<graph>+<flags>/``: the graph, ``model.neff`` when it is compiled,
 ``model.done`` in newer versions, and ``*.lock`` while a process compiles, or was killed while compiling.
 """
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainium_workloads import lease as leases
-from trainium_workloads.lease import Lease, write_whole
+from trainium_workloads import file_lock
 
 COMPLETE, NOT_THERE, OTHER_OPTIONS, IN_USE = 0, 3, 4, 5
 """Exit codes of ``check``; ``run`` and ``join`` have the last as well, or their command's."""
@@ -57,35 +58,26 @@ class Cache:
     Args:
         root: directory of all caches, on the shared file system.
         name: of model, ranks, precision and compiler.
-        beat_seconds: see :class:`~trainium_workloads.lease.Lease`.
-        dead_seconds: the same.
     """
 
-    def __init__(
-        self,
-        root: Path,
-        name: str,
-        beat_seconds: float = leases.BEAT_SECONDS,
-        dead_seconds: float = leases.DEAD_SECONDS,
-    ) -> None:
+    def __init__(self, root: Path, name: str) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}", name):
             allowed = "at most 200 letters, digits, dots, dashes and underscores, no dot or dash first"
             raise ValueError(f"{name!r} is no name of a cache: {allowed}")
         self.name = name
         self.directory = root / name
-        self._leases, self._staging = root / ".leases" / name, root / ".staging" / name
-        self._times = (beat_seconds, dead_seconds)
-        self.lease = Lease(self._leases, *self._times)
+        self._staging = root / ".staging" / name
+        self._lock, self._helpers = (root / ".locks" / name / each for each in ("writer", "helpers"))
 
     def check(self, options: Mapping[str, Any]) -> Verdict:
         """Return the verdict whether training with these options would find its graphs."""
         found = self.state(options)
         if found.code == COMPLETE:
             return found
-        holder = self.lease.holder()
-        if holder is not None and self.lease.is_alive(holder):
-            return Verdict(IN_USE, f"compile cache {self.name} is being compiled by {holder}")
-        # A holder that is done by now has published meanwhile.
+        if (note := file_lock.holder(self._lock)) is not None:
+            by = note.partition("\n")[0]
+            return Verdict(IN_USE, f"compile cache {self.name} is being compiled by {by}")
+        # A process that is done by now has published meanwhile.
         return self.state(options)
 
     def state(self, options: Mapping[str, Any]) -> Verdict:
@@ -106,91 +98,86 @@ class Cache:
 
     # --- Compiling ------------------------------------------------------------------------------------------------
 
-    def staging(self, generation: int) -> Path:
-        """Return the directory in which the holder of a generation compiles."""
-        return self._staging / str(generation)
+    @contextlib.contextmanager
+    def compiling(self, who: str, job: str) -> Iterator[Path]:
+        """Hold the right to write, and yield the directory to compile in, with the files of a killed writer.
 
-    def prepare(self, generation: int) -> Path:
-        """Return the directory to compile in, with the files that a dead holder had compiled already.
+        Its name is new, so that a machine that lost the lock, because it was away from the file system, finds its
+        directory gone, and cannot publish it.
 
-        Its name has the generation, so that a holder wrongly taken for dead finds its directory gone, and cannot
-        publish it.
+        Args:
+            who: words for other processes.
+            job: by which helpers find the directory.
+
+        Raises:
+            InUse: another process compiles; the first line of the message says which.
         """
-        ours = self.staging(generation)
+        ours = self._staging / uuid.uuid4().hex
         self._staging.mkdir(parents=True, exist_ok=True)
-        left = [int(each.name) for each in self._staging.iterdir() if each.name.isdigit()]
-        if left:
-            self.staging(max(left)).rename(ours)
-        for each in self._staging.iterdir():
-            if each != ours:
-                shutil.rmtree(each, ignore_errors=True)
-        ours.mkdir(exist_ok=True)
-        (ours / MARK).unlink(missing_ok=True)
-        _unlock(_modules(ours))
-        write_whole(self._open(generation), b"")
-        return ours
+        with file_lock.held(self._lock, f"{who}\n{job}\n{ours.name}"):
+            for left in sorted(self._staging.iterdir()):
+                if left.suffix or ours.exists():
+                    shutil.rmtree(left) if left.is_dir() else left.unlink()
+                else:
+                    left.rename(ours)
+            ours.mkdir(exist_ok=True)
+            (ours / MARK).unlink(missing_ok=True)
+            _unlock(_modules(ours))
+            self._open(ours).touch()
+            yield ours
 
-    def helper(self, generation: int, who: str) -> Lease:
-        """Return the lease of a process that compiles beside the holder of a generation."""
-        return Lease(self._leases / "helpers" / f"{generation}.{who}", *self._times)
+    @contextlib.contextmanager
+    def helping(self, job: str) -> Iterator[Path | None]:
+        """Yield the directory in which a process of the job compiles, and which waits for this one; None without it."""
+        with file_lock.held(self._helpers, shared=True, waiting=lambda _: None):
+            # The writer closes the directory before it waits: either it waits for this process, or this is too late.
+            _, its_job, name = (*(file_lock.holder(self._lock) or "").split("\n"), "", "")[:3]
+            directory = self._staging / name
+            yield directory if name and its_job == job and self._open(directory).exists() else None
 
-    def is_open(self, generation: int) -> bool:
-        """Return whether the directory of a generation accepts helpers. A helper asks after taking its lease:
-        then either the holder finds the lease and waits, or the helper finds that it is too late."""
-        return self._open(generation).exists()
+    def await_helpers(self, ours: Path) -> None:
+        """Wait until every process that compiles beside this one has ended. No process may join any more."""
+        self._open(ours).unlink(missing_ok=True)
+        with file_lock.held(self._helpers, waiting=lambda _: None):
+            pass
 
-    def await_helpers(self, generation: int) -> None:
-        """Wait until every process that compiles beside the holder is done or dead. No process may join any more."""
-        self._open(generation).unlink(missing_ok=True)
-        for place in sorted((self._leases / "helpers").glob(f"{generation}.*")):
-            helper = Lease(place, *self._times)
-            while (holder := helper.holder()) is not None and helper.is_alive(holder):
-                time.sleep(0.05)
+    def _open(self, ours: Path) -> Path:
+        return ours.with_suffix(".open")
 
-    def _open(self, generation: int) -> Path:
-        return self._leases / f"{generation}.open"
-
-    def publish(self, generation: int, options: Mapping[str, Any], command: Sequence[str]) -> int:
-        """Publish the compiled graphs to training, and remove the leftovers of the compilation.
+    def publish(self, ours: Path, options: Mapping[str, Any], command: Sequence[str]) -> int:
+        """Publish the compiled graphs of a directory to training, and remove the leftovers of the compilation.
 
         Returns:
             The number of graphs.
 
         Raises:
-            Lost: somebody else compiles it now.
             Incomplete: not every graph was compiled.
-            OSError: it cannot be written; the published graphs stay as they were.
+            OSError: it cannot be written, or another process has taken over; the published graphs stay as they were.
         """
-        ours = self.staging(generation)
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         compilation = {"options": dict(options), "command": list(command), "time": now}
-        try:
-            modules = _modules(ours)
-            if missing := [each.name for each in modules if not _is_compiled(each)]:
-                shown = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
-                raise Incomplete(f"{len(missing)} graphs were not compiled: {shown}")
-            _unlock(modules)
-            found = [each for each in sorted(ours.rglob("*")) if each.is_file() and each.name != MARK]
-            with ThreadPoolExecutor(_READERS) as pool:
-                names = [file.relative_to(ours).as_posix() for file in found]
-                files: dict[str, Part] = dict(zip(names, pool.map(_part, found), strict=True))
-            self.lease.check()
-            if self.directory.exists():
-                self._merge(ours, files, compilation)
-            else:
-                _write_mark(ours, files, [compilation])
-                _sync(*ours.rglob("*"), ours)
-                ours.rename(self.directory)
-                _sync(self.directory.parent)
-        except FileNotFoundError:
-            self.lease.check()
-            raise
-        for left in (ours, self._old(ours), self._leases / "helpers"):
+        modules = _modules(ours)
+        if missing := [each.name for each in modules if not _is_compiled(each)]:
+            shown = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
+            raise Incomplete(f"{len(missing)} graphs were not compiled: {shown}")
+        _unlock(modules)
+        found = [each for each in sorted(ours.rglob("*")) if each.is_file() and each.name != MARK]
+        with ThreadPoolExecutor(_READERS) as pool:
+            names = [file.relative_to(ours).as_posix() for file in found]
+            files: dict[str, Part] = dict(zip(names, pool.map(_part, found), strict=True))
+        if self.directory.exists():
+            self._merge(ours, files, compilation)
+        else:
+            _write_mark(ours, files, [compilation])
+            _sync(*ours.rglob("*"), ours)
+            ours.rename(self.directory)
+            _sync(self.directory.parent)
+        for left in (ours, self._old(ours)):
             shutil.rmtree(left, ignore_errors=True)
         return len(modules)
 
     def _merge(self, ours: Path, files: dict[str, Part], compilation: dict[str, Any]) -> None:
-        """Add to an existing cache: it has graphs of other options, or graphs compiled there without a lease.
+        """Add to an existing cache: it has graphs of other options, or graphs compiled there without the lock.
 
         Each graph is moved by a rename, so that readers find their graphs all the time; the mark comes last.
         """
@@ -218,7 +205,7 @@ class Cache:
         _sync(self.directory)
 
     def _old(self, ours: Path) -> Path:
-        return ours.with_name(f"{ours.name}.old")
+        return ours.with_suffix(".old")
 
     # --- The mark -------------------------------------------------------------------------------------------------
 
@@ -254,7 +241,10 @@ class Cache:
 
 def _write_mark(directory: Path, files: Mapping[str, Part], compilations: Sequence[Mapping[str, Any]]) -> None:
     mark = json.dumps({"files": files, "compilations": compilations}, indent=1, sort_keys=True)
-    write_whole(directory / MARK, mark.encode() + b"\n")
+    with (directory / MARK).open("w", encoding="utf-8") as file:
+        file.write(f"{mark}\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _part(file: Path) -> Part:

@@ -7,7 +7,6 @@ line is fetched again.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -18,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from trainium_workloads.file_lock import held
 from trainium_workloads.stage.files import RESERVED, File, StageError
 
 MARKER = f"{RESERVED}.json"
@@ -44,28 +44,21 @@ class Destination:
 
     @contextlib.contextmanager
     def locked(self, waiting: Callable[[str], object]) -> Iterator[None]:
-        """Hold the lock of this destination; tell ``waiting`` where another process holds it. The lock ends with its
-        process, a killed one too.
+        """Hold the lock of this destination; tell ``waiting`` where another process holds it.
 
         Raises:
             StageError: the file system has no locks, or takes no files.
         """
-        path = self.work.with_name(f"{self.work.name}.lock")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle = path.open("a+")
-        except OSError as error:
-            raise StageError(f"{path.parent} cannot be written: {error.strerror}") from None
-        with handle:
+        path, note = self.work.with_name(f"{self.work.name}.lock"), f"{socket.gethostname()} process {os.getpid()}"
+        with contextlib.ExitStack() as stack:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                waiting(f"{self.directory} is being written by {path.read_text(errors='replace')}: waiting")
-                fcntl.flock(handle, fcntl.LOCK_EX)
-            except OSError:
-                raise StageError(f"{path.parent} knows no file locks: mount the file system with `flock`") from None
-            path.write_text(f"{socket.gethostname()} process {os.getpid()}")
-            self.work.mkdir(exist_ok=True)
+                lock = held(
+                    path, note, waiting=lambda by: waiting(f"{self.directory} is being written by {by}: waiting")
+                )
+                stack.enter_context(lock)
+                self.work.mkdir(exist_ok=True)
+            except OSError as error:
+                raise StageError(f"{path.parent} cannot be written: {error.strerror}") from None
             yield
 
     def complete(self, *, replace: bool) -> Json | None:
