@@ -173,7 +173,9 @@ def test_bytes_that_are_always_wrong_never_appear(
     server.spoils = lambda path, _: path == "/set.bin"
     code, lines = stage(url, "--list")
     assert (code, lines[-1]["stage"]) == (1, "failed")
-    assert re.search(r"came twice with wrong bytes: its sha256 is \w{64}, and should be \w{64}", lines[-1]["message"])
+    assert re.search(
+        r"came twice with wrong bytes: its checksum is sha256:\w{64}, and should be sha256:\w{64}", lines[-1]["message"]
+    )
     assert not (tmp_path / "set").exists()
 
 

@@ -10,16 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trainium_workloads.stage.destination import Destination
-from trainium_workloads.stage.files import (
-    Changed,
-    Checksum,
-    File,
-    Interrupted,
-    Source,
-    StageError,
-    check_paths,
-    measure,
-)
+from trainium_workloads.stage.files import Changed, File, Interrupted, Source, StageError, check_paths, measure
 from trainium_workloads.stage.progress import Progress
 from trainium_workloads.stage.unpacking import ENDINGS, unpack
 
@@ -114,13 +105,13 @@ class Copy:
         for is_last in (False, True):
             answered = self._bytes(file, part)
             size, expected = part.stat().st_size, file.checksum or answered
-            sha256, got = measure(part, expected)
+            sha256, got = measure(part, expected.partition(":")[0] or "sha256")
             if file.size not in (None, size):
                 wrong = f"it has {size:,} bytes, and should have {file.size:,}"
-            elif expected and expected.value != got:
-                wrong = f"its {expected.kind} is {got}, and should be {expected.value}"
+            elif expected and expected != got:
+                wrong = f"its checksum is {got}, and should be {expected}"
             else:
-                self._destination.place(file, sha256, str(expected or ""))
+                self._destination.place(file, sha256.removeprefix("sha256:"), expected)
                 self._progress.add(size)
                 return
             part.unlink()
@@ -128,7 +119,7 @@ class Copy:
                 raise StageError(f"{file.where} came twice with wrong bytes: {wrong}")
             self._progress.tell(f"{file.path} came with wrong bytes ({wrong}): fetched again")
 
-    def _bytes(self, file: File, part: Path) -> Checksum | None:
+    def _bytes(self, file: File, part: Path) -> str:
         """Fetch a file, again within limits where it is interrupted. A try that adds to its part is none in vain."""
         vain = 0
         while True:

@@ -91,7 +91,7 @@ class Destination:
         missing, kept = [], set()
         for file in files:
             line = known.get(file.path, {})
-            if line.get("file") == file.identity and _size(self.files / file.path) == line["size"]:
+            if line.get("file") == vars(file) and _size(self.files / file.path) == line["size"]:
                 kept.add(self.files / file.path)
             else:
                 missing.append(file)
@@ -108,7 +108,7 @@ class Destination:
 
     def part(self, file: File) -> Path:
         """Return the path of a file while it is not whole; another one for each version of the file."""
-        return self._parts / hashlib.sha256(json.dumps(file.identity).encode()).hexdigest()[:24]
+        return self._parts / hashlib.sha256(json.dumps(vars(file)).encode()).hexdigest()[:24]
 
     def part_bytes(self) -> int:
         """Return the bytes on the disk of all incomplete files."""
@@ -124,7 +124,7 @@ class Destination:
         part, target = self.part(file), self.files / file.path
         with part.open("rb+") as written:
             os.fsync(written)
-        line = {"path": file.path, "size": _size(part), "sha256": sha256, "checksum": checksum, "file": file.identity}
+        line = {"path": file.path, "size": _size(part), "sha256": sha256, "checksum": checksum, "file": vars(file)}
         target.parent.mkdir(parents=True, exist_ok=True)
         os.replace(part, target)
         # One write, so that lines of several threads stay whole, after the end of a line that a kill cut off.

@@ -25,21 +25,6 @@ class Changed(Interrupted):
 
 
 @dataclass(frozen=True)
-class Checksum:
-    """Expected checksum of a file."""
-
-    kind: str
-    """``sha256``, ``sha1``, ``md5``, ``git`` (SHA-1 of git's blob) or ``parts`` (S3's ETag of several parts)."""
-    value: str
-    """Hexadecimal, lower case; for ``parts`` with ``-<number of parts>``."""
-    part_size: int = 0
-    """Bytes of each part but the last; for ``parts`` alone."""
-
-    def __str__(self) -> str:
-        return f"{self.kind}:{self.value}"
-
-
-@dataclass(frozen=True)
 class File:
     """One file of a source."""
 
@@ -51,13 +36,9 @@ class File:
     """Bytes; None where the server does not say."""
     version: str = ""
     """Server's mark of the content's version; empty where the server sends none, or the address has one version."""
-    checksum: Checksum | None = None
-    """Expected checksum; None where the listing has none."""
-
-    @property
-    def identity(self) -> dict[str, object]:
-        """Return the facts that decide whether an earlier copy of the file is of use."""
-        return {**self.__dict__, "checksum": str(self.checksum or "")}
+    checksum: str = ""
+    """Expected checksum, ``sha256:<hexadecimal>``; empty where the listing has none. Other kinds are ``sha1``, ``md5``,
+    ``git`` (SHA-1 of git's blob) and ``parts/<bytes>`` (S3's ETag of parts of that size, the last may be shorter)."""
 
 
 class Source(Protocol):
@@ -69,8 +50,8 @@ class Source(Protocol):
     def list_files(self) -> Iterable[File]:
         """Return all files. Raises StageError and Interrupted."""
 
-    def fetch(self, file: File, part: Path) -> Checksum | None:
-        """Write a whole file to a path; return the checksum in the source's answer, None without one.
+    def fetch(self, file: File, part: Path) -> str:
+        """Write a whole file to a path; return the checksum in the source's answer, empty without one.
 
         Raises:
             StageError: refused, or not there.
@@ -101,23 +82,24 @@ def check_paths(files: Iterable[File], source: str) -> None:
         raise StageError(f"{source} has both a file {above!r} and files below it; copy a narrower prefix")
 
 
-def measure(path: Path, wanted: Checksum | None) -> tuple[str, str]:
-    """Return a file's SHA-256, and its checksum of the wanted kind: empty for None. The file is read once.
+def measure(path: Path, kind: str) -> tuple[str, str]:
+    """Return a file's checksums ``sha256:…`` and ``kind:…``; the file is read once.
 
     S3's ETag of an upload in parts is the MD5 of the parts' MD5s, and their number (user guide, "Checking object
     integrity").
     """
-    kind, size = wanted.kind if wanted else "sha256", path.stat().st_size
-    algorithm = {"git": "sha1", "parts": "md5"}.get(kind, kind)
-    part_size = (wanted and wanted.part_size) or size or 1
+    size, (name, _, part_size) = path.stat().st_size, kind.partition("/")
+    algorithm = {"git": "sha1", "parts": "md5"}.get(name, name)
+    bytes_of_part = int(part_size or size or 1)
     sha256, parts = hashlib.sha256(), list[Any]()
     with path.open("rb") as file:
-        for start in range(0, size or 1, part_size):
+        for start in range(0, size or 1, bytes_of_part):
             parts.append(hashlib.new(algorithm, b"blob %d\0" % size if kind == "git" else b""))
             hashes = [sha256] if kind == "sha256" else [sha256, parts[-1]]
-            while piece := file.read(min(BUFFER, start + part_size - file.tell())):
+            while piece := file.read(min(BUFFER, start + bytes_of_part - file.tell())):
                 for each in hashes:
                     each.update(piece)
-    if kind == "parts":
-        return sha256.hexdigest(), f"{hashlib.md5(b''.join(each.digest() for each in parts)).hexdigest()}-{len(parts)}"
-    return sha256.hexdigest(), (sha256 if kind == "sha256" else parts[0]).hexdigest()
+    found = (sha256 if kind == "sha256" else parts[0]).hexdigest()
+    if part_size:
+        found = f"{hashlib.md5(b''.join(each.digest() for each in parts)).hexdigest()}-{len(parts)}"
+    return f"sha256:{sha256.hexdigest()}", f"{kind}:{found}"

@@ -21,7 +21,7 @@ from huggingface_hub.errors import (
     XetDownloadError,
 )
 
-from trainium_workloads.stage.files import Checksum, File, Interrupted, StageError
+from trainium_workloads.stage.files import File, Interrupted, StageError
 
 _SOURCE = re.compile(
     r"hf://(?P<kind>datasets/|models/)?(?P<name>(?!datasets/|models/)[\w.-]+/[\w.-]+)(?:@(?P<revision>[^/]+))?(?:/(?P<below>.+?)/?)?"
@@ -65,16 +65,17 @@ class Hub:
         if not chosen:
             raise StageError(f"{self._source} holds no files" + (f" below {self._below}" if self._below else ""))
         for path, entry in chosen.items():
-            checksum = Checksum("sha256", entry.lfs.sha256) if entry.lfs else Checksum("git", entry.blob_id)
+            checksum = f"sha256:{entry.lfs.sha256}" if entry.lfs else f"git:{entry.blob_id}"
             yield File(path, entry.path, entry.size, self.revision, checksum)
 
-    def fetch(self, file: File, part: Path) -> None:
+    def fetch(self, file: File, part: Path) -> str:
         """See :class:`trainium_workloads.stage.files.Source`."""
         # The library keeps its notes beside the file.
         scratch = part.with_name(f"{part.name}.hub")
         options = {**self._repository, "revision": self.revision, "local_dir": scratch}
         os.replace(self._ask(lambda: self._api.hf_hub_download(filename=file.where, **options)), part)
         shutil.rmtree(scratch)
+        return ""
 
     def _ask(self, call: Callable[[], _T]) -> _T:
         try:

@@ -20,7 +20,7 @@ from botocore import UNSIGNED  # type: ignore[import-untyped]
 from botocore.config import Config  # type: ignore[import-untyped]
 from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
 
-from trainium_workloads.stage.files import BUFFER, Changed, Checksum, File, Interrupted, StageError
+from trainium_workloads.stage.files import BUFFER, Changed, File, Interrupted, StageError
 
 PIECE_BYTES = 16 * BUFFER
 """Size of the pieces in which a larger object is fetched."""
@@ -81,7 +81,7 @@ class S3:
     def _file(self, path: str, key: str, size: int, etag: str) -> File:
         return File(path, f"s3://{self._bucket}/{key}", size, etag)
 
-    def fetch(self, file: File, part: Path) -> Checksum | None:
+    def fetch(self, file: File, part: Path) -> str:
         """See :class:`trainium_workloads.stage.files.Source`. An object of several pieces begins anew after a kill."""
         which = {"Bucket": self._bucket, "Key": file.where.removeprefix(f"s3://{self._bucket}/")}
         same = {**which, "IfMatch": file.version, "ChecksumMode": "ENABLED"}
@@ -104,7 +104,8 @@ class S3:
         size = int(self._ask(lambda: self._client.head_object(**which, PartNumber=1))["ContentLength"])
         # The ETag tells nothing where parts before the last differ in size.
         is_even = size and -(-file.size // size) == int(several[1])
-        return Checksum("parts", file.version.strip('"'), size) if is_even else None
+        etag = file.version.strip('"')
+        return f"parts/{size}:{etag}" if is_even else ""
 
     def _ask(self, call: Callable[[], _T]) -> _T:
         """Return the answer to a request; sign all requests from the first refusal on, where there are credentials."""
@@ -149,8 +150,8 @@ def _wants_signature(error: ClientError) -> bool:
     return refused or "Signature Version 4" in error.response["Error"].get("Message", "")
 
 
-def checksum_of(headers: Mapping[str, str]) -> Checksum | None:
-    """Return the checksum of the whole object in the headers of an answer; None without a trustworthy one.
+def checksum_of(headers: Mapping[str, str]) -> str:
+    """Return the checksum of the whole object in the headers of an answer; empty without a trustworthy one.
 
     The ETag of an object that was uploaded in one part, and that no key of KMS or of a customer encrypts, is the MD5 of
     its bytes. ``x-amz-checksum-<name>`` is base64, of the whole object unless its type is ``COMPOSITE`` (user guide,
@@ -163,11 +164,11 @@ def checksum_of(headers: Mapping[str, str]) -> Checksum | None:
         for kind in ("sha256", "sha1"):
             try:
                 if value := base64.b64decode(headers.get(f"x-amz-checksum-{kind}", ""), validate=True).hex():
-                    return Checksum(kind, value)
+                    return f"{kind}:{value}"
             except binascii.Error:  # of the parts' checksums: a dash and their number follow
                 continue
     etag = headers.get("etag", "").strip('"')
-    return Checksum("md5", etag) if re.fullmatch(r"[0-9a-f]{32}", etag) and not _is_encrypted(headers) else None
+    return f"md5:{etag}" if re.fullmatch(r"[0-9a-f]{32}", etag) and not _is_encrypted(headers) else ""
 
 
 def _is_encrypted(headers: Mapping[str, str]) -> bool:

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 import urllib3
 from urllib3.exceptions import HTTPError
 
-from trainium_workloads.stage.files import BUFFER, Changed, Checksum, File, Interrupted, StageError
+from trainium_workloads.stage.files import BUFFER, Changed, File, Interrupted, StageError
 
 _LINE = re.compile(r"(?:(?P<sha256>[0-9a-fA-F]{64})[ \t]+\*?)?(?P<where>[^\s#].*)")
 _RETRIES = urllib3.Retry(
@@ -71,11 +71,11 @@ class Web:
         size = int(length) if length.isdigit() and not answer.headers.get("Content-Encoding") else None
         return replace(file, size=size, version=_version(answer))
 
-    def fetch(self, file: File, part: Path) -> None:
+    def fetch(self, file: File, part: Path) -> str:
         """See :class:`trainium_workloads.stage.files.Source`. A part of the same version is continued."""
         there = part.stat().st_size if part.exists() and (file.version or file.checksum) else 0
         if there and there == file.size:
-            return
+            return ""
         answer = self._open(file.where, f"bytes={there}-" if there else "", file.version)
         try:
             if file.version and _version(answer) not in ("", file.version):
@@ -89,6 +89,7 @@ class Web:
             raise Interrupted(f"{file.where} breaks off: {error}") from None
         finally:
             answer.release_conn()
+        return ""
 
     def _open(self, url: str, span: str = "", version: str = "") -> urllib3.BaseHTTPResponse:
         """Return the answer to a request, with its body unread.
@@ -128,7 +129,7 @@ def entries(source: str, body: str) -> Iterator[File]:
             if urlsplit(target).scheme not in ("https", urlsplit(source).scheme):
                 raise StageError(f"the list {source} names {target}, which is no https URL")
             path = str(each.get("path") or "") or unquote(urlsplit(target).path).rpartition("/")[2]
-            checksum = Checksum("sha256", sum_) if sum_ else None
+            checksum = f"sha256:{sum_}" if sum_ else ""
             yield File(path.removeprefix("./"), target, None if size is None else int(size), "", checksum)
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise StageError(
