@@ -10,7 +10,6 @@ import struct
 import time
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Protocol
 
 CONNECT_SECONDS = 300.0
 """Longest wait for the other ranks: their nodes pull an image of gigabytes."""
@@ -18,23 +17,7 @@ SILENT_SECONDS = 600.0
 """Silence after which a rank is taken for dead."""
 
 
-class Reduction(Protocol):
-    """Sums over the ranks of a gang, for one rank."""
-
-    rank: int
-    world_size: int
-    backend: str
-    """Name of the implementation, in a word or two."""
-
-    def sum(self, values: Sequence[float]) -> list[float]:
-        """Return each value's sum over all ranks, equal in each rank to the bit. All ranks give the same number
-        of values."""
-
-    def close(self) -> None:
-        """Leave the gang; all ranks do."""
-
-
-def join() -> Reduction:
+def join() -> "Reduction":
     """Join the gang that the environment describes.
 
     Raises:
@@ -45,7 +28,10 @@ def join() -> Reduction:
 
 
 class _Gloo:
-    """Sums by PyTorch's process group."""
+    """Sums by PyTorch's process group.
+
+    Both kinds have ``rank``, ``world_size``, ``backend`` (the name of the kind, in a word or two) and two methods.
+    """
 
     def __init__(self) -> None:
         import torch
@@ -57,11 +43,13 @@ class _Gloo:
         self.rank, self.world_size = int(dist.get_rank()), int(dist.get_world_size())
 
     def sum(self, values: Sequence[float]) -> list[float]:
+        """Return each value's sum over all ranks, equal in each rank to the bit; all give the same number of values."""
         tensor = self._torch.tensor(list(values), dtype=self._torch.float64)
         self._dist.all_reduce(tensor)
         return [float(each) for each in tensor.tolist()]
 
     def close(self) -> None:
+        """Leave the gang; all ranks do."""
         self._dist.destroy_process_group()
 
 
@@ -128,3 +116,7 @@ def _received(peer: socket.socket, size: int) -> bytes:
         if len(data) == size:
             return data
     raise ConnectionError("a rank has left the gang")
+
+
+Reduction = _Gloo | _Tcp
+"""Sums over the ranks of a gang, for one rank."""

@@ -187,19 +187,17 @@ class Cache:
         _sync(*ours.rglob("*"), ours)
         for unit in sorted({_unit(file) for file in files}):
             target = self.directory / unit
-            own = {file for file in files if _unit(file) == unit}
-            if target.exists() and own <= kept.keys():
-                files = {file: part for file, part in files.items() if file not in own}
+            if target.exists() and {file for file in files if _unit(file) == unit} <= kept.keys():
                 continue
+            kept = {file: part for file, part in kept.items() if _unit(file) != unit}
             target.parent.mkdir(parents=True, exist_ok=True)
             if target.exists():
                 old = self._old(ours) / unit
                 old.parent.mkdir(parents=True, exist_ok=True)
                 target.rename(old)
-                kept = {file: part for file, part in kept.items() if _unit(file) != unit}
             (ours / unit).rename(target)
         others = [each for each in known["compilations"] if each["options"] != compilation["options"]]
-        _write_mark(ours, {**kept, **files}, [*others, compilation])
+        _write_mark(ours, {**files, **kept}, [*others, compilation])
         _sync(self.directory)
         (ours / MARK).rename(self.directory / MARK)
         _sync(self.directory)
