@@ -19,6 +19,7 @@ from boto3.s3.transfer import S3Transfer, TransferConfig  # type: ignore[import-
 from botocore import UNSIGNED  # type: ignore[import-untyped]
 from botocore.config import Config  # type: ignore[import-untyped]
 from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
+from s3transfer.exceptions import S3DownloadFailedError, S3ValidationError  # type: ignore[import-untyped]
 
 from trainium_workloads.stage.files import BUFFER, Changed, File, Interrupted, StageError
 
@@ -115,7 +116,7 @@ class S3:
         except ClientError as error:
             if was_signed or not _wants_signature(error) or boto3.Session().get_credentials() is None:
                 raise self._said(error) from None
-        except (BotoCoreError, RetriesExceededError) as error:
+        except (BotoCoreError, RetriesExceededError, S3DownloadFailedError, S3ValidationError) as error:
             raise Interrupted(f"{self._source}: {error}") from None
         self._connect(None)
         return self._ask(call)
