@@ -61,21 +61,24 @@ def install(scheme: str, progress: Progress) -> None:
     Raises:
         StageError: they cannot be installed.
     """
-    target, missing = os.environ.get("TRN_STAGE_PACKAGES", "packages"), _PACKAGES.get(scheme)
-    sys.path.append(target)
+    target, missing = os.environ.get("TRN_STAGE_PACKAGES", ""), _PACKAGES.get(scheme)
+    sys.path += [target] if target else []
     if missing is None or importlib.util.find_spec(missing):
         return
-    progress.tell(f"installing {missing}, which this image does not have", "waiting")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--disable-pip-version-check"]
-    command += ["--target", target, "--requirement", str(Path(__file__).with_name("requirements.txt"))]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        raise StageError(
-            f"the image has no {missing}, and pip cannot install it: {done.stderr.strip().rpartition(chr(10))[2]}. "
-            "Name an image that has it with --image (trn image push makes one), or let pods reach a package index on "
-            "port 443"
-        )
-    importlib.invalidate_caches()
+    why = "TRN_STAGE_PACKAGES names no directory to install it in"
+    if target:
+        progress.tell(f"installing {missing}, which this image does not have", "waiting")
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--disable-pip-version-check"]
+        command += ["--target", target, "--requirement", str(Path(__file__).with_name("requirements.txt"))]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+        if not done.returncode:
+            importlib.invalidate_caches()
+            return
+        why = f"pip cannot install it: {done.stderr.strip().rpartition(chr(10))[2]}"
+    raise StageError(
+        f"the image has no {missing}, and {why}. Name an image that has it with --image (trn image push makes one), or "
+        "let pods reach a package index on port 443"
+    )
 
 
 def source_of(url: str, workers: int, *, is_list: bool) -> Source:

@@ -198,14 +198,18 @@ def test_packages_that_no_image_has_are_installed_at_the_start_or_missed_with_a_
     """By a pip that reaches no index, in a Python that has neither package."""
     (tmp_path / "pip").symlink_to(Path(pip.__file__).parent)
     start = [sys.executable, "-S", "-m", "trainium_workloads.stage", "s3://a/b", "--to", "x"]
-    target = {"TRN_STAGE_PACKAGES": str(tmp_path / "packages"), "PIP_NO_INDEX": "1"}
     path = f"{workloads()}:{tmp_path}"
-    done = subprocess.run(start, env={"PYTHONPATH": path, **target}, capture_output=True, text=True, check=False)
-    last = json.loads(done.stdout.splitlines()[-1])
-    assert (done.returncode, last["stage"]) == (1, "failed")
-    assert last["message"].startswith("the image has no boto3, and pip cannot install it: ")
-    assert "No matching distribution found for boto3==" in last["message"]
-    assert "--image" in last["message"]
+    for target, why in (
+        ({"TRN_STAGE_PACKAGES": str(tmp_path / "packages")}, "No matching distribution found for boto3=="),
+        ({}, "TRN_STAGE_PACKAGES names no directory"),
+    ):
+        environment = {"PYTHONPATH": path, "PIP_NO_INDEX": "1", **target}
+        done = subprocess.run(start, env=environment, capture_output=True, text=True, check=False)
+        last = json.loads(done.stdout.splitlines()[-1])
+        assert (done.returncode, last["stage"]) == (1, "failed")
+        assert last["message"].startswith("the image has no boto3, and ")
+        assert why in last["message"]
+        assert "--image" in last["message"]
 
 
 @pytest.mark.parametrize("to", ["x", "a/B_c.d", "a/" + "y" * 200, "ä/ö"])
