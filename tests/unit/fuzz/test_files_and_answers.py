@@ -13,7 +13,6 @@ from hostile import JSON, NASTY, TEXT, as_text, budget, damaged
 from hypothesis import given
 from hypothesis import strategies as st
 from trainium_workloads.graph_cache import Cache
-from trainium_workloads.lease import Lease
 from trainium_workloads.stage import destination, web
 from trainium_workloads.stage.files import StageError
 from typer.testing import CliRunner
@@ -129,13 +128,6 @@ def _cache(file: Path) -> object:
     return Cache(file.parent / "caches", "key").check({"batch": 1})
 
 
-def _lease(file: Path) -> object:
-    place = file.parent / "lease"
-    place.mkdir(exist_ok=True)
-    (place / "1.json").write_bytes(file.read_bytes())
-    return str(Lease(place).holder())
-
-
 def _staged(file: Path) -> object:
     place = file.parent / "staged"
     place.mkdir(exist_ok=True)
@@ -181,7 +173,6 @@ FILES: Mapping[str, tuple[Any, Callable[[Path], object]]] = {
     "isolation": ({"isolation": "net", "refused": {}}, lambda file: Chosen.load(file.parent)),
     "state of a pod": ({"containers": {"c": {"state": "running", "pid": 1}}}, pod_files.read),
     "compile cache": (MARK, _cache),
-    "lease": ({"who": "w", "job": "j"}, _lease),
     "staged data": ({"schemaVersion": 1, "path": "a", "size": 1, "sha256": "0", "checksum": ""}, _staged),
 }
 
