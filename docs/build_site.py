@@ -1,5 +1,5 @@
-"""Builds the pages, and the API from the docstrings, as a web site (`make site`). Links between pages need no rewriting:
-the site has the folders of the repository.
+"""Builder of the web site: the pages, and the API from the docstrings (`make site`). The site has the folders of the
+repository, so links between pages need no rewriting.
 
 .venv/site/bin/python docs/build_site.py [FOLDER]
 """
@@ -39,7 +39,8 @@ def main() -> int:
         target = pages / "api" / f"{title}.md"
         target.parent.mkdir(exist_ok=True)
         target.write_text(f"# {title}\n\n" + "".join(f"::: {name}\n\n" for name in names))
-    config = (ROOT / "zensical.toml").read_text().replace('"docs/docstring_marks.py"', f'"{ROOT}/docs/docstring_marks.py"')
+    marks = "docs/docstring_marks.py"
+    config = (ROOT / "zensical.toml").read_text().replace(f'"{marks}"', f'"{ROOT / marks}"')
     (folder / "zensical.toml").write_text(re.sub(r'"([\w/]+)/\*\.md"', _pages_in(pages), config))
     # Modules are found there and read, never imported.
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'workloads'}"}
