@@ -24,7 +24,7 @@ SESSION = ("train --example gradient-sum --name demo", "status demo")
 
 
 def run(command: str) -> str:
-    """Return what a ``trn`` command writes on a terminal, with its colours."""
+    """Return the output of a ``trn`` command on a terminal, with its colours."""
     ours, its = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(WIDTH), "TERM": "xterm-256color", "PYTHONPATH": str(ROOT)}
     line = [sys.executable, "-m", "trainium_eks.cli", *command.split()]
