@@ -38,7 +38,7 @@ def run(command: str) -> str:
         pass
     if process.wait():
         sys.exit(f"trn {command}:\n{shown.decode()}")
-    return shown.decode().replace("\r\n", "\n")
+    return shown.decode().replace("\r\n", "\n").rstrip()
 
 
 def main() -> None:
