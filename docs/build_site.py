@@ -47,7 +47,8 @@ def main() -> int:
     command = [sys.executable, "-m", "zensical", "build", "--strict"]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     shown = re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr).partition("Traceback")[0]
-    sys.stdout.write(f"{folder}/html/index.html\n" if done.returncode == 0 else shown)
+    served = f"with search: python3 -m http.server --bind 127.0.0.1 --directory {folder}/html"
+    sys.stdout.write(f"{folder}/html/index.html; {served}\n" if done.returncode == 0 else shown)
     return done.returncode
 
 
