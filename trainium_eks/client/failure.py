@@ -23,6 +23,9 @@ INTERRUPTED = 130
 TRACEBACK = "TRN_TRACEBACK"
 """Environment variable that shows the traceback of an error that no command has foreseen."""
 
+LOCAL_PACKAGES = frozenset({"boto3", "botocore", "cryptography", "filelock", "kubernetes", "psutil", "urllib3"})
+"""Packages of the extra ``local``, by the names of their modules; the extra ``cli`` lacks them."""
+
 _LONGEST_SAID = 500
 _COMMANDS = (
     *("cancel", "check", "comment", "compare", "compile", "deploy", "doctor", "image", "jobs", "kubeconfig"),
@@ -80,6 +83,10 @@ def failure_of(error: Exception) -> Failure | None:
     """Return the failure that an error of a command is; None for an error that no command has foreseen."""
     if isinstance(error, ClusterError):
         return Failure(WRONG_USAGE if isinstance(error, MissingError) else FAILED, str(error))
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in LOCAL_PACKAGES:
+        return Failure(
+            WRONG_USAGE, f"the Python package {error.name} is missing: pip install 'trainium-eks[local]' brings it"
+        )
     return error if isinstance(error, Failure) else None
 
 

@@ -48,11 +48,8 @@ def open_session(cluster: ClusterOptions) -> Iterator[Session]:
         Failure: no stack, no such namespace, or no way to the cluster.
         ClusterError: the local cloud does not answer.
     """
-    try:
-        from trainium_eks.kube.api import Api
-    except ModuleNotFoundError as error:
-        title = f"the Python package {error.name} is missing: pip install 'trainium-eks[local]'"
-        raise Failure(WRONG_USAGE, title) from None
+    from trainium_eks.kube.api import Api
+
     source = find_source(cluster.stack, cluster.outputs, cluster.kubeconfig, cluster.directory)
     if source.paths is not None and source.has_own_kubeconfig:
         namespace = find_namespace(source.outputs, cluster.namespace, cluster.outputs)

@@ -5,7 +5,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -206,7 +205,6 @@ def _tail(file: Path, lines: int, *, follow: bool) -> None:
 def _told(target: Target, act: Callable[[], int]) -> int:
     """Run a command and report its errors in their own words, without a traceback; return the exit code."""
     try:
-        _check_libraries()
         return act()
     except Failure as failure:
         return complain(failure)
@@ -240,11 +238,3 @@ def _failed(error: ClusterError) -> Failure:
         parts.append(f"  {urn}\n    {indented}")
     detail = "\n".join([*parts, error.detail.strip()]).rstrip()
     return Failure(FAILED, str(error), detail=detail)
-
-
-def _check_libraries() -> None:
-    missing = [
-        name for name in ("cryptography", "filelock", "kubernetes", "platformdirs", "psutil") if find_spec(name) is None
-    ]
-    if missing:
-        raise Failure(WRONG_USAGE, f"trn local needs {', '.join(missing)}: pip install 'trainium-eks[local]'")

@@ -77,15 +77,11 @@ def verification(asked: VerifyOptions, say: Callable[[str], None]) -> Verificati
 def _looks(source: StackAccess, kubeconfig: Path) -> Look:
     """Return a function that reads and checks the cluster."""
     from trainium_eks.kube import cluster
+    from trainium_eks.kube.api import Api
+    from trainium_eks.kube.api_reader import ApiReader
     from trainium_eks.operate.verify import verify
     from trainium_eks.operate.verify.examined import Examined
 
-    try:
-        from trainium_eks.kube.api import Api
-        from trainium_eks.kube.api_reader import ApiReader
-    except ModuleNotFoundError as error:
-        title = f"the Python package {error.name} is missing; `make local` installs it"
-        raise Failure(WRONG_USAGE, title) from None
     try:
         api = Api.connect(kubeconfig)
     except ClusterError as error:
