@@ -157,10 +157,7 @@ def _enum(name: str, values: tuple[str, ...], written: _Written) -> str:
 
 
 def _doc(text: str) -> str:
-    """Return a docstring in Markdown with the fields' names in camelCase, as other languages show it."""
-    marked = re.sub(r":\w+:`~?(?:[\w.]+\.)?(\w+)`", r"`\1`", inspect.cleandoc(text)).replace("``", "`")
-    marked = re.sub(r"`([a-z]\w*_\w+)(?=[`.=:])", lambda found: f"`{to_camel(found[1])}", marked)
-    lines = [part for line in marked.splitlines() for part in (textwrap.wrap(line, 115) or [""])]
+    lines = [part for line in inspect.cleandoc(text).splitlines() for part in (textwrap.wrap(line, 112) or [""])]
     closing = '\n"""' if len(lines) > 1 else '"""'
     return textwrap.indent("\n".join(['"""' + lines[0], *lines[1:]]) + closing, "    ")
 

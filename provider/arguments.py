@@ -19,28 +19,29 @@ class CapacityType(StrEnum):
 class Capacity(TypedDict):
     """One of 4 kinds.
 
-    `on-demand`: On-Demand capacity that EC2 has free when the group grows. Only with it is a placement group made by
-    default.
-    `spot`: Spare capacity that EC2 takes back with two minutes' notice; a gang dies whole, so rule R29 must be waived.
-    `reservation`: An On-Demand Capacity Reservation: paid from the moment it is made, used or not.
-    `capacity-block`: A Capacity Block for ML: bought ahead for fixed days, all or nothing, drained 40 minutes before
-    its end.
+    ``on-demand``: On-Demand capacity that EC2 has free when the group grows. Only with it is a placement group made
+    by default.
+    ``spot``: Spare capacity that EC2 takes back with two minutes' notice; a gang dies whole, so rule R29 must be
+    waived.
+    ``reservation``: An On-Demand Capacity Reservation: paid from the moment it is made, used or not.
+    ``capacity-block``: A Capacity Block for ML: bought ahead for fixed days, all or nothing, drained 40 minutes
+    before its end.
     """
 
     type: CapacityType
     """Which of them."""
     id: NotRequired[pulumi.Input[str]]
-    """Of `reservation`: The reservation, `cr-` and 17 hexadecimal digits.
-    Of `capacity-block`: The block's reservation, `cr-` and 17 hexadecimal digits.
+    """Of ``reservation``: The reservation, ``cr-`` and 17 hexadecimal digits.
+    Of ``capacity-block``: The block's reservation, ``cr-`` and 17 hexadecimal digits.
     """
     zoneId: NotRequired[str]
-    """Of `reservation`: Zone id of the reservation (`usw2-az4`); the group's nodes go there.
-    Of `capacity-block`: Zone id of the block.
+    """Of ``reservation``: Zone id of the reservation (``usw2-az4``); the group's nodes go there.
+    Of ``capacity-block``: Zone id of the block.
     """
     placementGroup: NotRequired[pulumi.Input[str]]
-    """Of `reservation`: Name of the cluster placement group the reservation was made in; None when it was made without
-    one. With a group that the reservation was not made in, EC2 returns InsufficientInstanceCapacity (terraform-aws-
-    eks#3730).
+    """Of ``reservation``: Name of the cluster placement group the reservation was made in; None when it was made
+    without one. With a group that the reservation was not made in, EC2 returns InsufficientInstanceCapacity
+    (terraform-aws-eks#3730).
     """
 
 
@@ -61,51 +62,51 @@ class LocalStorage(StrEnum):
 
 
 class AcceleratorNodeGroupArgs(TypedDict):
-    """Args of `AcceleratorNodeGroup`: an entry of the config's node groups, and its wiring."""
+    """Args of :class:`AcceleratorNodeGroup`: an entry of the config's node groups, and its wiring."""
 
     name: str
-    """Name of the group within the stack (`trn1-32xl-ng1`): lower-case letters, digits and dashes."""
+    """Name of the group within the stack (``trn1-32xl-ng1``): lower-case letters, digits and dashes."""
     instanceType: str
-    """A type of the catalogue (`trn1.32xlarge`) or of `instanceTypes` in the stack's config."""
+    """A type of the catalogue (``trn1.32xlarge``) or of ``instance_types`` in the stack's config."""
     minSize: NotRequired[int]
     """Fewest nodes; 0 lets the group rest."""
     maxSize: NotRequired[int]
     """Most nodes, 1 to 450."""
     desiredSize: NotRequired[int]
-    """Number of nodes. With `ignoreDesiredSize` only at first."""
+    """Number of nodes. With ``ignore_desired_size`` only at first."""
     capacity: NotRequired[Capacity]
-    """How EC2 provides the instances: `{type: on-demand}`, `{type: spot}`,
-    `{type: reservation, id: cr-…, zoneId: usw2-az4}` or `{type: capacity-block, id: cr-…, zoneId: usw2-az4}`.
+    """How EC2 provides the instances: ``{type: on-demand}``, ``{type: spot}``,
+    ``{type: reservation, id: cr-…, zoneId: usw2-az4}`` or ``{type: capacity-block, id: cr-…, zoneId: usw2-az4}``.
     """
     zoneId: NotRequired[str]
     """Zone of the nodes. Unset: the capacity's zone, else the network's accelerator zone."""
     interfaceLayout: NotRequired[InterfaceLayout]
-    """How EFA interfaces are laid out over the network cards. `efa-only`: card 0 `efa`, further cards `efa-only`
-    (one address a node, needs vpc-cni 1.18.5). `ena`: card 0 `interface`, EFA beside it. `efa`: every card
-    `efa` (one address a card).
+    """How EFA interfaces are laid out over the network cards. ``efa-only``: card 0 ``efa``, further cards ``efa-only``
+    (one address a node, needs vpc-cni 1.18.5). ``ena``: card 0 ``interface``, EFA beside it. ``efa``: every card
+    ``efa`` (one address a card).
     """
     placementGroup: NotRequired[pulumi.Input[str]]
-    """`auto`: a cluster placement group for plain On-Demand, none (or the reservation's own) otherwise.
-    `none`: never. Anything else: the name of an existing group.
+    """``auto``: a cluster placement group for plain On-Demand, none (or the reservation's own) otherwise.
+    ``none``: never. Anything else: the name of an existing group.
     """
     rootVolumeGib: NotRequired[int]
     """Size of the encrypted gp3 root volume, GiB. Unset: 100 where containers live on local NVMe, 500 otherwise."""
     localStorage: NotRequired[LocalStorage]
-    """`raid0`: local NVMe disks become one volume that holds containers and images. `none`: left alone."""
+    """``raid0``: local NVMe disks become one volume that holds containers and images. ``none``: left alone."""
     labels: NotRequired[Mapping[str, str]]
     """Further node labels."""
     maxUnavailable: NotRequired[int]
     """Nodes an update may take down at a time."""
     ignoreDesiredSize: NotRequired[bool]
-    """True leaves `desiredSize` to an autoscaler or to manual scaling: later changes to it here are ignored."""
+    """True leaves ``desired_size`` to an autoscaler or to manual scaling: later changes to it here are ignored."""
     hugepages2Mi: NotRequired[int]
     """2 MiB hugepages that user data reserves on each node. Unset: the catalogue's number (0 on Trainium)."""
     installLustreClient: NotRequired[bool]
     """True installs the Lustre client at boot, for an AMI that comes without one (amazon-eks-ami#2696)."""
     releaseVersion: NotRequired[str]
-    """AMI release (`1.35.0-20260723`). Unset: the pinned one for the Kubernetes version and AMI type."""
+    """AMI release (``1.35.0-20260723``). Unset: the pinned one for the Kubernetes version and AMI type."""
     kubernetesVersion: NotRequired[str]
-    """Minor version of the nodes, `1.35`; at most the cluster's."""
+    """Minor version of the nodes, ``1.35``; at most the cluster's."""
     region: str
     """AWS region."""
     clusterName: pulumi.Input[str]
@@ -145,34 +146,35 @@ class AutoscaledGroup(TypedDict):
     instanceType: str
     """EC2 type of its nodes."""
     autoscalingGroup: pulumi.Input[str]
-    """Name of its Auto Scaling group (`eks-…`)."""
+    """Name of its Auto Scaling group (``eks-…``)."""
     labels: NotRequired[Mapping[str, str]]
     """Labels of its nodes, in addition to the labels of Kubernetes and EKS."""
     resources: NotRequired[Mapping[str, str]]
-    """Resources of a node beside CPU and memory (`{ephemeral-storage: 85Gi}`), over its type's resources: devices,
+    """Resources of a node beside CPU and memory (``{ephemeral-storage: 85Gi}``), over its type's resources: devices,
     EFA, huge pages. An empty group never grows for a pod that requests any other resource.
     """
 
 
 class ClusterAutoscalerArgs(TypedDict):
-    """Args of `ClusterAutoscaler`, the config section with its wiring."""
+    """Args of :class:`ClusterAutoscaler`, the config section with its wiring."""
 
     acceleratorGroups: NotRequired[Sequence[str]]
     """Names of accelerator groups that it scales too, from zero where their `minSize` is 0. It knows no gangs: read
-    docs/autoscaling.md first. Each needs `ignoreDesiredSize: true`.
+    docs/autoscaling.md first. Each needs ``ignoreDesiredSize: true``.
     """
     expander: NotRequired[Expander]
-    """Choice of the group that grows when several would do. `least-waste`: the group that leaves least CPU idle."""
+    """Choice of the group that grows when several would do. ``least-waste``: the group that leaves least CPU idle."""
     scaleDownMinutes: NotRequired[int]
     """Minutes that a CPU node is hardly used before it goes."""
     acceleratorScaleDownMinutes: NotRequired[int]
-    """Minutes that an accelerator node is empty before it goes: a gang that starts again finds its nodes still there. A
+    """Minutes that an accelerator node is empty before it goes: a gang that starts again finds its nodes still there.
+    A
     node with any pod that is not a DaemonSet's is never removed.
     """
     maxNodeProvisionMinutes: NotRequired[int]
     """Minutes that a node may take to join before its group is given up for a while."""
     evictLocalStorage: NotRequired[bool]
-    """True lets CPU nodes go although pods keep files in an `emptyDir`; the files are lost."""
+    """True lets CPU nodes go although pods keep files in an ``emptyDir``; the files are lost."""
     replicas: NotRequired[int]
     """Copies; one is active."""
     region: str
@@ -192,7 +194,7 @@ class ClusterAutoscalerArgs(TypedDict):
 
 
 class EncryptionKeyArgs(TypedDict):
-    """Args of `EncryptionKey`."""
+    """Args of :class:`EncryptionKey`."""
 
     region: str
     """AWS region; the key serves the services of this region alone."""
@@ -201,11 +203,13 @@ class EncryptionKeyArgs(TypedDict):
     deletionWindowDays: NotRequired[int]
     """Days before a deletion takes effect; until then it can be cancelled."""
     retainOnDelete: NotRequired[bool]
-    """True keeps the key (1 USD a month) when the stack is destroyed. Backups and buckets outlive a stack and can never
+    """True keeps the key (1 USD a month) when the stack is destroyed. Backups and buckets outlive a stack and can
+    never
     be read again without it. False deletes it with the stack, after the deletion window.
     """
     keptKeyArn: NotRequired[pulumi.Input[str]]
-    """ARN of the key that an earlier component of this name kept, to be used again: it gets this component's policy and
+    """ARN of the key that an earlier component of this name kept, to be used again: it gets this component's policy
+    and
     alias, and nothing else of it is managed. None makes a key.
     """
     tags: NotRequired[Mapping[str, pulumi.Input[str]]]
@@ -216,18 +220,18 @@ class ExistingSubnet(TypedDict):
     """One subnet of an existing VPC."""
 
     id: str
-    """`subnet-` and 8 or 17 hexadecimal digits."""
+    """``subnet-`` and 8 or 17 hexadecimal digits."""
     zoneId: str
-    """Zone id of the subnet (`usw2-az4`), not its name: names differ between accounts."""
+    """Zone id of the subnet (``usw2-az4``), not its name: names differ between accounts."""
     cidrBlock: str
     """The subnet's address range; the address budget is counted against it."""
 
 
 class ExistingNetworkArgs(TypedDict):
-    """Args of `ExistingNetwork`: the config's existing-network section, and its region."""
+    """Args of :class:`ExistingNetwork`: the config's existing-network section, and its region."""
 
     vpcId: str
-    """`vpc-` and 8 or 17 hexadecimal digits."""
+    """``vpc-`` and 8 or 17 hexadecimal digits."""
     cidrBlock: str
     """Primary address range of the VPC."""
     privateSubnets: Sequence[ExistingSubnet]
@@ -258,39 +262,40 @@ class DurabilityType(StrEnum):
 class Durability(TypedDict):
     """One of 3 kinds.
 
-    `backup`: Daily backups, and a last one when the file system is deleted. Excludes a link to S3 (FSx CreateBackup).
-    `s3`: A data repository association: the S3 bucket holds the data, the file system is its fast copy.
-    `none`: No backup and no link; only for SCRATCH_2 and only outside production.
+    ``backup``: Daily backups, and a last one when the file system is deleted. Excludes a link to S3 (FSx
+    CreateBackup).
+    ``s3``: A data repository association: the S3 bucket holds the data, the file system is its fast copy.
+    ``none``: No backup and no link; only for SCRATCH_2 and only outside production.
     """
 
     type: DurabilityType
     """Which of them."""
     retentionDays: NotRequired[int]
-    """Of `backup`: Days a daily backup is kept."""
+    """Of ``backup``: Days a daily backup is kept."""
     bucket: NotRequired[pulumi.Input[str]]
-    """Of `s3`: Name of an existing bucket in the same region. Unset: the stack makes one, versioned and retained."""
+    """Of ``s3``: Name of an existing bucket in the same region. Unset: the stack makes one, versioned and retained."""
     bucketKeyArn: NotRequired[pulumi.Input[str]]
-    """Of `s3`: ARN of the KMS key that encrypts the existing bucket. Jobs get its use through S3; its key policy lets
-    FSx' role `AWSServiceRoleForFSxS3Access_*` use it, too. Unset: the bucket has no key of its own.
+    """Of ``s3``: ARN of the KMS key that encrypts the existing bucket. Jobs get its use through S3; its key policy
+    lets FSx' role ``AWSServiceRoleForFSxS3Access_*`` use it, too. Unset: the bucket has no key of its own.
     """
     prefix: NotRequired[str]
-    """Of `s3`: Key prefix within the bucket, without leading slash."""
+    """Of ``s3``: Key prefix within the bucket, without leading slash."""
     fileSystemPath: NotRequired[str]
-    """Of `s3`: Directory of the file system that is linked."""
+    """Of ``s3``: Directory of the file system that is linked."""
 
 
 class FsxLustreArgs(TypedDict):
-    """Args of `FsxLustre`: the config's file-system section, and its wiring."""
+    """Args of :class:`FsxLustre`: the config's file-system section, and its wiring."""
 
     storageCapacityGib: NotRequired[int]
-    """SSD size, GiB: 1200, 2400, then multiples of 2400 (with `efaEnabled` larger steps)."""
+    """SSD size, GiB: 1200, 2400, then multiples of 2400 (with ``efa_enabled`` larger steps)."""
     deploymentType: NotRequired[DeploymentType]
     """PERSISTENT_2 replicates within the zone; SCRATCH_2 loses data on a server's failure."""
     throughputPerTib: NotRequired[int]
     """MB/s for each TiB, PERSISTENT_2 only."""
     durability: NotRequired[Durability]
-    """Copy of the data that survives the file system: `{type: backup, retentionDays: 7}`, `{type: s3, bucket: …}`
-    or `{type: none}`. FSx takes no backups of a file system linked to S3, so it is one or the other.
+    """Copy of the data that survives the file system: ``{type: backup, retentionDays: 7}``, ``{type: s3, bucket: …}``
+    or ``{type: none}``. FSx takes no backups of a file system linked to S3, so it is one or the other.
     """
     metadataIops: NotRequired[int]
     """Provisioned metadata IOPS. Unset: automatic."""
@@ -299,13 +304,14 @@ class FsxLustreArgs(TypedDict):
     zoneId: NotRequired[str]
     """Zone of the file system. Unset: the accelerator zone; another zone is slower, and traffic to it costs money."""
     onDemand: NotRequired[bool]
-    """Adds a storage class `fsx`, which creates a file system for each claim (from 1200 GiB, hundreds of dollars a
-    month), and lets the driver make and delete these. A namespace's `resourceQuota` says how many it may have
-    (`fsx.storageclass.storage.k8s.io/persistentvolumeclaims`, by default none). Delete those claims before you switch
+    """Adds a storage class ``fsx``, which creates a file system for each claim (from 1200 GiB, hundreds of dollars a
+    month), and lets the driver make and delete these. A namespace's ``resource_quota`` says how many it may have
+    (``fsx.storageclass.storage.k8s.io/persistentvolumeclaims``, by default none). Delete those claims before you
+    switch
     this off again: without the permission, the driver leaves the file systems behind.
     """
     importPath: NotRequired[str]
-    """Not with PERSISTENT_2: use `durability`. It exists only so that the error can say this."""
+    """Not with PERSISTENT_2: use ``durability``. It exists only so that the error can say this."""
     protect: NotRequired[bool]
     """Pulumi refuses to delete or replace it while true. Unset: on in production."""
     region: str
@@ -317,9 +323,9 @@ class FsxLustreArgs(TypedDict):
     kmsKeyArn: NotRequired[pulumi.Input[str]]
     """Key for data, bucket and logs. None makes one."""
     clientSecurityGroupIds: NotRequired[Mapping[str, pulumi.Input[str]]]
-    """Security groups that may mount it, each under a key that stays the same (`{cluster: sg-…}`)."""
+    """Security groups that may mount it, each under a key that stays the same (``{cluster: sg-…}``)."""
     production: NotRequired[bool]
-    """Applies the production rules and, where `protect` is unset, protects the resources with data: the file system
+    """Applies the production rules and, where ``protect`` is unset, protects the resources with data: the file system
     and its bucket. Their settings, the rules and the log group may change.
     """
     tags: NotRequired[Mapping[str, pulumi.Input[str]]]
@@ -329,12 +335,14 @@ class FsxLustreArgs(TypedDict):
 
 
 class GpuAddonsArgs(TypedDict):
-    """Args of `GpuAddons`, the config section with its wiring."""
+    """Args of :class:`GpuAddons`, the config section with its wiring."""
 
     trainers: NotRequired[Sequence[str]]
-    """Kubeflow's controllers. `v1`: Training Operator v1.9.3 (PyTorchJob, MPIJob); its jobs run as Volcano gangs and
-    name their queue in `runPolicy.schedulingPolicy.queue`. `v2`: Kubeflow Trainer 2.3 (TrainJob over JobSet) with
-    its runtimes, for new work; a runtime for a team's namespace names Volcano in `podGroupPolicy`. Both side by side
+    """Kubeflow's controllers. ``v1``: Training Operator v1.9.3 (PyTorchJob, MPIJob); its jobs run as Volcano gangs and
+    name their queue in ``runPolicy.schedulingPolicy.queue``. ``v2``: Kubeflow Trainer 2.3 (TrainJob over JobSet)
+    with
+    its runtimes, for new work; a runtime for a team's namespace names Volcano in ``podGroupPolicy``. Both side by
+    side
     while jobs move over; empty for neither.
     """
     dcgmExporter: NotRequired[bool]
@@ -345,11 +353,12 @@ class GpuAddonsArgs(TypedDict):
     """AWS region; decides which registry the EFA plugin's image comes from."""
     instanceTypes: Sequence[str]
     """Types of the GPU node groups: the nodes that get device plugin and exporter. On nodes that no
-    `AcceleratorNodeGroup` made, NVIDIA's runtime must accept device lists as volume mounts, or `nvidiaValues` must
-    name another `deviceListStrategy`.
+    ``AcceleratorNodeGroup`` made, NVIDIA's runtime must accept device lists as volume mounts, or ``nvidia_values``
+    must
+    name another ``deviceListStrategy``.
     """
     efaInstanceTypes: NotRequired[Sequence[str]]
-    """Types that get the EFA plugin. Unset: the types in `instanceTypes` with EFA. Empty: no plugin here, because
+    """Types that get the EFA plugin. Unset: the types in ``instance_types`` with EFA. Empty: no plugin here, because
     another component of the cluster installs it; a cluster has exactly one.
     """
 
@@ -360,7 +369,7 @@ class GuardedGroup(TypedDict):
     eksName: pulumi.Input[str]
     """Its name in EKS."""
     devices: Sequence[str]
-    """Resources of its nodes that jobs request: `(aws.amazon.com/neuron, …)`."""
+    """Resources of its nodes that jobs request: ``(aws.amazon.com/neuron, …)``."""
     minimum: NotRequired[int]
     """Nodes that stay."""
     removes: NotRequired[bool]
@@ -368,7 +377,7 @@ class GuardedGroup(TypedDict):
 
 
 class IdleGuardArgs(TypedDict):
-    """Args of `IdleGuard`: the config's section, and its wiring."""
+    """Args of :class:`IdleGuard`: the config's section, and its wiring."""
 
     warnAfterMinutes: NotRequired[float]
     """Minutes without work after which it is reported: an event of the node, a line in the guard's log."""
@@ -387,10 +396,10 @@ class IdleGuardArgs(TypedDict):
 
 
 class ImageRepositoryArgs(TypedDict):
-    """Args of `ImageRepository`: the config's section, and its wiring."""
+    """Args of :class:`ImageRepository`: the config's section, and its wiring."""
 
     name: NotRequired[str]
-    """Repository name. Unset: `<project>-<stack>/training`."""
+    """Repository name. Unset: ``<project>-<stack>/training``."""
     keptImages: NotRequired[int]
     """Tagged images kept; older ones expire."""
     untaggedDays: NotRequired[int]
@@ -415,17 +424,17 @@ class KarpenterPoolConfig(TypedDict):
     name: str
     """Name of the NodePool: lower-case letters, digits and dashes."""
     instanceType: str
-    """A type of the catalogue (`trn1.32xlarge`) that no node group has."""
+    """A type of the catalogue (``trn1.32xlarge``) that no node group has."""
     maxNodes: NotRequired[int]
     """Most nodes: the largest gang."""
     zoneId: NotRequired[str]
     """Zone of the nodes. Unset: the accelerator zone."""
     capacityReservationIds: NotRequired[Sequence[str]]
-    """Capacity Reservations or Blocks (`cr-…`) to start in, and nowhere else. Empty: On-Demand."""
+    """Capacity Reservations or Blocks (``cr-…``) to start in, and nowhere else. Empty: On-Demand."""
 
 
 class KarpenterArgs(TypedDict):
-    """Args of `Karpenter`, the config section with its wiring."""
+    """Args of :class:`Karpenter`, the config section with its wiring."""
 
     cpuLimit: NotRequired[int]
     """Most vCPUs of its CPU nodes together; 0 for accelerator pools alone."""
@@ -466,12 +475,12 @@ class KarpenterArgs(TypedDict):
 
 
 class LogShippingArgs(TypedDict):
-    """Args of `LogShipping`, the config section with its wiring."""
+    """Args of :class:`LogShipping`, the config section with its wiring."""
 
     retentionDays: NotRequired[int]
     """Days that logs are kept."""
     system: NotRequired[bool]
-    """True ships the logs of `kube-system` too, which are large and seldom read."""
+    """True ships the logs of ``kube-system`` too, which are large and seldom read."""
     region: str
     """AWS region."""
     clusterName: pulumi.Input[str]
@@ -482,19 +491,19 @@ class LogShippingArgs(TypedDict):
     """Tags of its AWS resources, in addition to the provider's."""
     kmsKeyArn: NotRequired[pulumi.Input[str]]
     """Key of the log group; None for a key of AWS' own. Its policy must let CloudWatch Logs of the region use it, as
-    the policy of `EncryptionKey` does.
+    the policy of ``EncryptionKey`` does.
     """
     production: NotRequired[bool]
     """Holds the retention to the production rules."""
     waivers: NotRequired[Mapping[str, str]]
-    """Rules broken on purpose, each with its reason: `R84` for logs that production keeps for less than a month."""
+    """Rules broken on purpose, each with its reason: ``R84`` for logs that production keeps for less than a month."""
 
 
 class LustreVolumesArgs(TypedDict):
-    """Args of `LustreVolumes`."""
+    """Args of :class:`LustreVolumes`."""
 
     fileSystemId: pulumi.Input[str]
-    """`fs-…`."""
+    """``fs-…``."""
     dnsName: pulumi.Input[str]
     """Host to mount."""
     mountName: pulumi.Input[str]
@@ -508,7 +517,7 @@ class LustreVolumesArgs(TypedDict):
     kmsKeyArn: NotRequired[pulumi.Input[str]]
     """Key of those volumes; None leaves them to FSx's own."""
     root: NotRequired[str]
-    """Parent of the namespaces' directories in the file system: `/`, or the directory linked to S3."""
+    """Parent of the namespaces' directories in the file system: ``/``, or the directory linked to S3."""
     namespaces: NotRequired[Mapping[str, int]]
     """Namespaces that mount the file system, each with the UID and GID that own its directories. A later change of a
     UID does not change the owner of existing directories.
@@ -533,12 +542,12 @@ class Authentication(StrEnum):
 
 
 class ManagedGrafanaArgs(TypedDict):
-    """Args of `ManagedGrafana`, the config section with its wiring."""
+    """Args of :class:`ManagedGrafana`, the config section with its wiring."""
 
     authentication: NotRequired[Authentication]
     """Identity provider that decides on logins: IAM Identity Center (AWS_SSO), or your own (SAML)."""
     workspaceArn: pulumi.Input[str]
-    """ARN of the workspace of Amazon Managed Prometheus (`MetricsStack.workspace_arn`)."""
+    """ARN of the workspace of Amazon Managed Prometheus (``MetricsStack.workspace_arn``)."""
     permissionsBoundary: NotRequired[pulumi.Input[str]]
     """ARN of the IAM policy that bounds the role made here; None for no bound."""
     tags: NotRequired[Mapping[str, pulumi.Input[str]]]
@@ -566,7 +575,7 @@ class AlertSettings(TypedDict):
     firstStepMinutes: NotRequired[int]
     """How long a training may take until its first step. Compiling for Neuron comes before it."""
     checkpointHours: NotRequired[int]
-    """How old a running training's newest checkpoint may be. `trn train` proposes to save every four hours at the
+    """How old a running training's newest checkpoint may be. ``trn train`` proposes to save every four hours at the
     latest.
     """
     idleMinutes: NotRequired[int]
@@ -594,7 +603,7 @@ class AlertSettings(TypedDict):
     hardwareXids: NotRequired[Sequence[int]]
     """NVIDIA's XIDs that mean a broken GPU."""
     runbookUrl: NotRequired[str]
-    """Where docs/alerts.md is read: each alert links to `<runbook_url>#<its name in lower case>`. Empty: alerts name
+    """Where docs/alerts.md is read: each alert links to ``<runbook_url>#<its name in lower case>``. Empty: alerts name
     `trn doctor` only.
     """
 
@@ -618,7 +627,7 @@ class GrafanaConfig(TypedDict):
 
 
 class MetricsStackArgs(TypedDict):
-    """Args of `MetricsStack`, the config section with its wiring."""
+    """Args of :class:`MetricsStack`, the config section with its wiring."""
 
     retentionDays: NotRequired[int]
     """Days that the cluster's own Prometheus keeps; Amazon Managed Prometheus keeps its own 150."""
@@ -660,7 +669,7 @@ class MetricsStackArgs(TypedDict):
     """Whether that file system exports to S3 automatically, so that its export lag is read."""
     kmsKeyArn: NotRequired[pulumi.Input[str]]
     """Key of the workspace of Amazon Managed Prometheus; None for a key of AWS' own. Its policy must let the service
-    use it for its callers, as the policy of `EncryptionKey` does. Another key is another workspace.
+    use it for its callers, as the policy of ``EncryptionKey`` does. Another key is another workspace.
     """
 
 
@@ -672,18 +681,18 @@ class NatGateways(StrEnum):
 
 
 class NetworkArgs(TypedDict):
-    """Args of `Network`: the config's network section, and its wiring."""
+    """Args of :class:`Network`: the config's network section, and its wiring."""
 
     cidrBlock: NotRequired[str]
     """Address range of the VPC, /16 to /28. Private subnets take its larger part: EFA nodes use many addresses."""
     zoneIds: NotRequired[Sequence[str]]
-    """Zones by id (`usw2-az4`), at least two; the first is the accelerator zone. Empty: the region's default
+    """Zones by id (``usw2-az4``), at least two; the first is the accelerator zone. Empty: the region's default
     pair from the catalogue, where trn1.32xlarge and trn1n.32xlarge are offered.
     """
     natGateways: NotRequired[NatGateways]
-    """`single`: one, in the accelerator zone (if that zone fails, the others are cut off). `per-zone`: one each."""
+    """``single``: one, in the accelerator zone (if that zone fails, the others are cut off). ``per-zone``: one each."""
     interfaceEndpoints: NotRequired[Sequence[str]]
-    """Interface endpoints by service name without prefix (`ecr.api`, `sts`); each costs money per zone and hour."""
+    """Interface endpoints by service name without prefix (``ecr.api``, ``sts``); each costs money per zone and hour."""
     flowLogRetentionDays: NotRequired[int]
     """Days that flow logs are kept in CloudWatch."""
     peerCidrBlocks: NotRequired[Sequence[str]]
@@ -701,7 +710,7 @@ class NetworkArgs(TypedDict):
 
 
 class NeuronAddonsArgs(TypedDict):
-    """Args of `NeuronAddons`, the config section with its wiring."""
+    """Args of :class:`NeuronAddons`, the config section with its wiring."""
 
     schedulerExtension: NotRequired[bool]
     """Neuron's scheduler extension: only for pods that take part of a node, and never with Volcano's scheduler."""
@@ -714,16 +723,17 @@ class NeuronAddonsArgs(TypedDict):
     instanceTypes: Sequence[str]
     """Types of the Neuron node groups: the nodes that get the device plugin."""
     efaInstanceTypes: NotRequired[Sequence[str]]
-    """Types that get the EFA plugin. Unset: the types in `instanceTypes` with EFA. Empty: no plugin here, because
+    """Types that get the EFA plugin. Unset: the types in ``instance_types`` with EFA. Empty: no plugin here, because
     another component of the cluster installs it; a cluster has exactly one.
     """
 
 
 class SageMakerTrainingArgs(TypedDict):
-    """Args of `SageMakerTraining`: the config's section, and its wiring."""
+    """Args of :class:`SageMakerTraining`: the config's section, and its wiring."""
 
     bucket: NotRequired[pulumi.Input[str]]
-    """Name of an existing bucket for data, checkpoints and models. Unset: the bucket behind the file system, else a new
+    """Name of an existing bucket for data, checkpoints and models. Unset: the bucket behind the file system, else a
+    new
     one.
     """
     bucketKeyArn: NotRequired[pulumi.Input[str]]
@@ -731,7 +741,7 @@ class SageMakerTrainingArgs(TypedDict):
     prefix: NotRequired[str]
     """Key prefix of checkpoints and models, without slashes at its ends; the role may write nowhere else."""
     logRetentionDays: NotRequired[int]
-    """Days that logs of training jobs are kept: the stack makes the log group `/aws/sagemaker/TrainingJobs`, which
+    """Days that logs of training jobs are kept: the stack makes the log group ``/aws/sagemaker/TrainingJobs``, which
     all jobs of an account and region share. 365 or more (rule R08). Unset: SageMaker makes it, without an end and
     without the stack's key.
     """
@@ -763,7 +773,7 @@ class Rendezvous(StrEnum):
 
 
 class TrainingNamespaceArgs(TypedDict):
-    """Args of `TrainingNamespace`: one entry of the config's namespaces, and its wiring."""
+    """Args of :class:`TrainingNamespace`: one entry of the config's namespaces, and its wiring."""
 
     name: str
     """Name of the namespace."""
@@ -772,18 +782,19 @@ class TrainingNamespaceArgs(TypedDict):
     principals: NotRequired[Sequence[str]]
     """IAM role ARNs of its researchers; each gets an access entry in the namespace's Kubernetes group."""
     resourceQuota: NotRequired[Mapping[str, str]]
-    """ResourceQuota `hard` values (`{requests.aws.amazon.com/neuron: "64", pods: "200"}`), merged over the default:
+    """ResourceQuota ``hard`` values (``{requests.aws.amazon.com/neuron: "64", pods: "200"}``), merged over the
+    default:
     ten times what the queues may run and the nodes have (because waiting jobs count too), the pods that the nodes
     hold,
     1 TiB of EBS volumes, and no file systems made for claims.
     """
     priorityClasses: NotRequired[Sequence[str]]
-    """PriorityClasses that its jobs may name. Kubernetes' own (`system-…`) are refused: they end other teams'
+    """PriorityClasses that its jobs may name. Kubernetes' own (``system-…``) are refused: they end other teams'
     jobs.
     """
     dataBucket: NotRequired[pulumi.Input[str]]
     """Name of an S3 bucket, besides the stack's, in which its jobs may read and write below the prefix
-    `<namespace>/`.
+    ``<namespace>/``.
     """
     dataBucketKeyArn: NotRequired[pulumi.Input[str]]
     """ARN of the KMS key that encrypts that bucket. Unset: it has no key of its own."""
@@ -794,7 +805,7 @@ class TrainingNamespaceArgs(TypedDict):
     clusterName: pulumi.Input[str]
     """EKS cluster."""
     queueCapability: NotRequired[Mapping[str, int]]
-    """Resources that its queues may use at once, in total (`{aws.amazon.com/neuron: 64}`); the default quota comes
+    """Resources that its queues may use at once, in total (``{aws.amazon.com/neuron: 64}``); the default quota comes
     from it.
     """
     room: NotRequired[Mapping[str, str]]
@@ -810,16 +821,17 @@ class TrainingNamespaceArgs(TypedDict):
     bucketArn: NotRequired[pulumi.Input[str]]
     """The stack's own bucket; None without one."""
     bucketPrefix: NotRequired[str]
-    """Prefix of the file system's root in that bucket; the team's prefix is `<namespace>/` below it."""
+    """Prefix of the file system's root in that bucket; the team's prefix is ``<namespace>/`` below it."""
     kmsKeyArn: NotRequired[pulumi.Input[str]]
     """Key of the objects in the stack's bucket; None where S3's default key is used."""
     permissionsBoundary: NotRequired[pulumi.Input[str]]
     """ARN of the IAM policy that bounds the role made here; None for no bound."""
     rendezvous: NotRequired[Rendezvous]
-    """`etcd` lets its pods reach the stack's etcd."""
+    """``etcd`` lets its pods reach the stack's etcd."""
     principalArns: NotRequired[Mapping[str, pulumi.Input[str]]]
-    """IAM roles of further researchers with ARNs that may be known later, each under a key that stays the same (`{ops:
-    role.arn}`).
+    """IAM roles of further researchers with ARNs that may be known later, each under a key that stays the same
+    (``{ops:
+    role.arn}``).
     """
     tags: NotRequired[Mapping[str, pulumi.Input[str]]]
     """Tags of its AWS resources, in addition to the provider's."""
@@ -837,13 +849,13 @@ class EndpointConfig(TypedDict):
 
     publicAccessCidrs: NotRequired[Sequence[str]]
     """Ranges that reach the public endpoint. Empty turns it off: the private endpoint alone remains.
-    `0.0.0.0/0` needs a waiver of R02 (and of R03 in production).
+    ``0.0.0.0/0`` needs a waiver of R02 (and of R03 in production).
     """
     privateAccessVia: NotRequired[PrivateAccessVia]
-    """Location of the machine that runs `pulumi up`, when the public endpoint does not admit it: `vpc`, in the VPC
-    (a runner, CodeBuild), or `peers`, in a range of the network's `peerCidrBlocks` (VPN, transit gateway,
+    """Location of the machine that runs ``pulumi up``, when the public endpoint does not admit it: ``vpc``, in the VPC
+    (a runner, CodeBuild), or ``peers``, in a range of the network's ``peer_cidr_blocks`` (VPN, transit gateway,
     peering). Opens port 443 of the private endpoint to the VPC and to those ranges, as does an empty
-    `publicAccessCidrs`.
+    ``public_access_cidrs``.
     """
 
 
@@ -883,7 +895,7 @@ class CpuPoolConfig(TypedDict):
     rootVolumeGib: NotRequired[int]
     """Size of the encrypted gp3 root volume, GiB."""
     ignoreDesiredSize: NotRequired[bool]
-    """True leaves `desiredSize` to an autoscaler or to manual scaling: later changes to it here are ignored."""
+    """True leaves ``desired_size`` to an autoscaler or to manual scaling: later changes to it here are ignored."""
 
 
 class AddonIdentityConfig(TypedDict):
@@ -901,10 +913,11 @@ class AddonConfig(TypedDict):
     """One EKS add-on."""
 
     version: NotRequired[str]
-    """Its build, `v1.21.1-eksbuild.1`. Unset: the pinned one, where there is one."""
+    """Its build, ``v1.21.1-eksbuild.1``. Unset: the pinned one, where there is one."""
     settings: NotRequired[Mapping[str, Any]]
-    """Configuration values, merged over the stack's. EKS refuses keys that the add-on's schema does not list (`aws eks
-    describe-addon-configuration`).
+    """Configuration values, merged over the stack's. EKS refuses keys that the add-on's schema does not list (``aws
+    eks
+    describe-addon-configuration``).
     """
     identity: NotRequired[AddonIdentityConfig]
     """The role of an add-on of your own. Add-ons that the stack knows have theirs."""
@@ -914,57 +927,58 @@ class NodeGroupConfig(TypedDict):
     """One accelerator node group. The facts of its type (accelerators, EFA, taint, AMI) come from the catalogue."""
 
     name: str
-    """Name of the group within the stack (`trn1-32xl-ng1`): lower-case letters, digits and dashes."""
+    """Name of the group within the stack (``trn1-32xl-ng1``): lower-case letters, digits and dashes."""
     instanceType: str
-    """A type of the catalogue (`trn1.32xlarge`) or of `instanceTypes` in the stack's config."""
+    """A type of the catalogue (``trn1.32xlarge``) or of ``instance_types`` in the stack's config."""
     minSize: NotRequired[int]
     """Fewest nodes; 0 lets the group rest."""
     maxSize: NotRequired[int]
     """Most nodes, 1 to 450."""
     desiredSize: NotRequired[int]
-    """Number of nodes. With `ignoreDesiredSize` only at first."""
+    """Number of nodes. With ``ignore_desired_size`` only at first."""
     capacity: NotRequired[Capacity]
-    """How EC2 provides the instances: `{type: on-demand}`, `{type: spot}`,
-    `{type: reservation, id: cr-…, zoneId: usw2-az4}` or `{type: capacity-block, id: cr-…, zoneId: usw2-az4}`.
+    """How EC2 provides the instances: ``{type: on-demand}``, ``{type: spot}``,
+    ``{type: reservation, id: cr-…, zoneId: usw2-az4}`` or ``{type: capacity-block, id: cr-…, zoneId: usw2-az4}``.
     """
     zoneId: NotRequired[str]
     """Zone of the nodes. Unset: the capacity's zone, else the network's accelerator zone."""
     interfaceLayout: NotRequired[InterfaceLayout]
-    """How EFA interfaces are laid out over the network cards. `efa-only`: card 0 `efa`, further cards `efa-only`
-    (one address a node, needs vpc-cni 1.18.5). `ena`: card 0 `interface`, EFA beside it. `efa`: every card
-    `efa` (one address a card).
+    """How EFA interfaces are laid out over the network cards. ``efa-only``: card 0 ``efa``, further cards ``efa-only``
+    (one address a node, needs vpc-cni 1.18.5). ``ena``: card 0 ``interface``, EFA beside it. ``efa``: every card
+    ``efa`` (one address a card).
     """
     placementGroup: NotRequired[pulumi.Input[str]]
-    """`auto`: a cluster placement group for plain On-Demand, none (or the reservation's own) otherwise.
-    `none`: never. Anything else: the name of an existing group.
+    """``auto``: a cluster placement group for plain On-Demand, none (or the reservation's own) otherwise.
+    ``none``: never. Anything else: the name of an existing group.
     """
     rootVolumeGib: NotRequired[int]
     """Size of the encrypted gp3 root volume, GiB. Unset: 100 where containers live on local NVMe, 500 otherwise."""
     localStorage: NotRequired[LocalStorage]
-    """`raid0`: local NVMe disks become one volume that holds containers and images. `none`: left alone."""
+    """``raid0``: local NVMe disks become one volume that holds containers and images. ``none``: left alone."""
     labels: NotRequired[Mapping[str, str]]
     """Further node labels."""
     maxUnavailable: NotRequired[int]
     """Nodes an update may take down at a time."""
     ignoreDesiredSize: NotRequired[bool]
-    """True leaves `desiredSize` to an autoscaler or to manual scaling: later changes to it here are ignored."""
+    """True leaves ``desired_size`` to an autoscaler or to manual scaling: later changes to it here are ignored."""
     hugepages2Mi: NotRequired[int]
     """2 MiB hugepages that user data reserves on each node. Unset: the catalogue's number (0 on Trainium)."""
     installLustreClient: NotRequired[bool]
     """True installs the Lustre client at boot, for an AMI that comes without one (amazon-eks-ami#2696)."""
     releaseVersion: NotRequired[str]
-    """AMI release (`1.35.0-20260723`). Unset: the pinned one for the Kubernetes version and AMI type."""
+    """AMI release (``1.35.0-20260723``). Unset: the pinned one for the Kubernetes version and AMI type."""
     kubernetesVersion: NotRequired[str]
-    """Minor version of the nodes. Unset: the cluster's. The one before, or up to three before, keeps nodes and the jobs
+    """Minor version of the nodes. Unset: the cluster's. The one before, or up to three before, keeps nodes and the
+    jobs
     on them while the control plane is upgraded.
     """
 
 
 class TrainiumClusterArgs(TypedDict):
-    """Args of `TrainiumCluster`: the config's cluster section, and its wiring."""
+    """Args of :class:`TrainiumCluster`: the config's cluster section, and its wiring."""
 
     kubernetesVersion: NotRequired[str]
-    """Minor version; `1.35` is the highest that Volcano 1.15 certifies."""
+    """Minor version; ``1.35`` is the highest that Volcano 1.15 certifies."""
     endpoint: NotRequired[EndpointConfig]
     """Access to the Kubernetes API."""
     adminPrincipals: NotRequired[Sequence[str]]
@@ -987,7 +1001,7 @@ class TrainiumClusterArgs(TypedDict):
     """Small pool in the accelerator zone for staging, TensorBoard and monitoring."""
     addons: NotRequired[Mapping[str, AddonConfig]]
     """EKS add-ons by name. For the stack's own: another version or further settings. Others are installed after the
-    nodes: `{snapshot-controller: {version: v8.3.0-eksbuild.1}}`.
+    nodes: ``{snapshot-controller: {version: v8.3.0-eksbuild.1}}``.
     """
     region: str
     """AWS region."""
@@ -1012,8 +1026,9 @@ class TrainiumClusterArgs(TypedDict):
     production: NotRequired[bool]
     """True turns deletion protection on (unless it is set) and protects the control plane in Pulumi too."""
     adminPrincipalArns: NotRequired[Mapping[str, pulumi.Input[str]]]
-    """Further IAM roles that administer the cluster, with ARNs that may be known later, each under a key that stays the
-    same (`{ops: role.arn}`).
+    """Further IAM roles that administer the cluster, with ARNs that may be known later, each under a key that stays
+    the
+    same (``{ops: role.arn}``).
     """
     tags: NotRequired[Mapping[str, pulumi.Input[str]]]
     """Tags for everything, and for resources that node groups launch, which the provider's default tags do not
@@ -1024,18 +1039,18 @@ class TrainiumClusterArgs(TypedDict):
 
 
 class QueueConfig(TypedDict):
-    """One Volcano queue. Amounts are Kubernetes resources: `{aws.amazon.com/neuron: 32}`."""
+    """One Volcano queue. Amounts are Kubernetes resources: ``{aws.amazon.com/neuron: 32}``."""
 
     name: str
-    """Name of the queue; `default` and `root` belong to Volcano."""
+    """Name of the queue; ``default`` and ``root`` belong to Volcano."""
     weight: NotRequired[int]
     """Share against the other queues when the pool is full."""
     capability: NotRequired[Mapping[str, int]]
     """The most the queue may use. Unset: the whole pool (devices and EFA of every group at its maximum)."""
     deserved: NotRequired[Mapping[str, int]]
-    """Amounts that it may take back from others (switches Volcano to the `capacity` plugin). Unset: not limited."""
+    """Amounts that it may take back from others (switches Volcano to the ``capacity`` plugin). Unset: not limited."""
     guarantee: NotRequired[Mapping[str, int]]
-    """Amounts that are kept free for it (switches Volcano to the `capacity` plugin). Unset: nothing."""
+    """Amounts that are kept free for it (switches Volcano to the ``capacity`` plugin). Unset: nothing."""
     reclaimable: NotRequired[bool]
     """Whether others may take back what it borrowed, when reclaim is on."""
     parent: NotRequired[str]
@@ -1043,7 +1058,7 @@ class QueueConfig(TypedDict):
 
 
 class VolcanoStackArgs(TypedDict):
-    """Args of `VolcanoStack`, the config section with its wiring."""
+    """Args of :class:`VolcanoStack`, the config section with its wiring."""
 
     replicas: NotRequired[int]
     """Copies of scheduler, controller and admission; more than one switches leader election on."""
@@ -1054,23 +1069,23 @@ class VolcanoStackArgs(TypedDict):
     reclaim: NotRequired[bool]
     """Lets queues take back what others borrowed. Not gang-aware: it kills single pods of several gangs."""
     rendezvous: NotRequired[Rendezvous]
-    """How workers find each other. `c10d` needs nothing; `etcd` adds a single etcd 3.5 in the cluster."""
+    """How workers find each other. ``c10d`` needs nothing; ``etcd`` adds a single etcd 3.5 in the cluster."""
     queues: NotRequired[Sequence[QueueConfig]]
-    """Queues to make, besides Volcano's own `default` and `root`, which are left alone."""
+    """Queues to make, besides Volcano's own ``default`` and ``root``, which are left alone."""
     pool: NotRequired[Mapping[str, int]]
-    """Resources of all the cluster's groups at their maximum (`{aws.amazon.com/neuron: 64}`): the most that queues
+    """Resources of all the cluster's groups at their maximum (``{aws.amazon.com/neuron: 64}``): the most that queues
     may name, and the capability of a queue that names none.
     """
     restsAtZero: NotRequired[bool]
-    """Whether some accelerator group may have no node; decides `scaleFromZero` where that is unset."""
+    """Whether some accelerator group may have no node; decides ``scale_from_zero`` where that is unset."""
     topologyLabels: NotRequired[Sequence[str]]
     """Node labels that name a node's switches, the widest layer first. A controller keeps a HyperNode for each switch;
     empty for no controller, and existing HyperNodes stay.
     """
     rendezvousNamespaces: NotRequired[Sequence[str]]
-    """Namespaces with jobs that may reach etcd (it has no password); only with `rendezvous: etcd`."""
+    """Namespaces with jobs that may reach etcd (it has no password); only with ``rendezvous: etcd``."""
     waivers: NotRequired[Mapping[str, str]]
-    """Rules broken on purpose, each with its reason: `R58` for a single replica, `R60` for `scaleFromZero`
+    """Rules broken on purpose, each with its reason: ``R58`` for a single replica, ``R60`` for ``scale_from_zero``
     off although a group rests at zero.
     """
 
@@ -1081,13 +1096,13 @@ class NetworkConfig(TypedDict):
     cidrBlock: NotRequired[str]
     """Address range of the VPC, /16 to /28. Private subnets take its larger part: EFA nodes use many addresses."""
     zoneIds: NotRequired[Sequence[str]]
-    """Zones by id (`usw2-az4`), at least two; the first is the accelerator zone. Empty: the region's default
+    """Zones by id (``usw2-az4``), at least two; the first is the accelerator zone. Empty: the region's default
     pair from the catalogue, where trn1.32xlarge and trn1n.32xlarge are offered.
     """
     natGateways: NotRequired[NatGateways]
-    """`single`: one, in the accelerator zone (if that zone fails, the others are cut off). `per-zone`: one each."""
+    """``single``: one, in the accelerator zone (if that zone fails, the others are cut off). ``per-zone``: one each."""
     interfaceEndpoints: NotRequired[Sequence[str]]
-    """Interface endpoints by service name without prefix (`ecr.api`, `sts`); each costs money per zone and hour."""
+    """Interface endpoints by service name without prefix (``ecr.api``, ``sts``); each costs money per zone and hour."""
     flowLogRetentionDays: NotRequired[int]
     """Days that flow logs are kept in CloudWatch."""
     peerCidrBlocks: NotRequired[Sequence[str]]
@@ -1100,7 +1115,7 @@ class ExistingNetworkConfig(TypedDict):
     """An existing VPC. Private subnets need a NAT or endpoints of their own."""
 
     vpcId: str
-    """`vpc-` and 8 or 17 hexadecimal digits."""
+    """``vpc-`` and 8 or 17 hexadecimal digits."""
     cidrBlock: str
     """Primary address range of the VPC."""
     privateSubnets: Sequence[ExistingSubnet]
@@ -1115,7 +1130,7 @@ class ClusterConfig(TypedDict):
     """The EKS control plane and its CPU nodes."""
 
     kubernetesVersion: NotRequired[str]
-    """Minor version; `1.35` is the highest that Volcano 1.15 certifies."""
+    """Minor version; ``1.35`` is the highest that Volcano 1.15 certifies."""
     endpoint: NotRequired[EndpointConfig]
     """Access to the Kubernetes API."""
     adminPrincipals: NotRequired[Sequence[str]]
@@ -1138,7 +1153,7 @@ class ClusterConfig(TypedDict):
     """Small pool in the accelerator zone for staging, TensorBoard and monitoring."""
     addons: NotRequired[Mapping[str, AddonConfig]]
     """EKS add-ons by name. For the stack's own: another version or further settings. Others are installed after the
-    nodes: `{snapshot-controller: {version: v8.3.0-eksbuild.1}}`.
+    nodes: ``{snapshot-controller: {version: v8.3.0-eksbuild.1}}``.
     """
 
 
@@ -1146,14 +1161,14 @@ class FileSystemConfig(TypedDict):
     """A Lustre 2.15 file system in the accelerator zone, LZ4-compressed, encrypted with the stack's key."""
 
     storageCapacityGib: NotRequired[int]
-    """SSD size, GiB: 1200, 2400, then multiples of 2400 (with `efaEnabled` larger steps)."""
+    """SSD size, GiB: 1200, 2400, then multiples of 2400 (with ``efa_enabled`` larger steps)."""
     deploymentType: NotRequired[DeploymentType]
     """PERSISTENT_2 replicates within the zone; SCRATCH_2 loses data on a server's failure."""
     throughputPerTib: NotRequired[int]
     """MB/s for each TiB, PERSISTENT_2 only."""
     durability: NotRequired[Durability]
-    """Copy of the data that survives the file system: `{type: backup, retentionDays: 7}`, `{type: s3, bucket: …}`
-    or `{type: none}`. FSx takes no backups of a file system linked to S3, so it is one or the other.
+    """Copy of the data that survives the file system: ``{type: backup, retentionDays: 7}``, ``{type: s3, bucket: …}``
+    or ``{type: none}``. FSx takes no backups of a file system linked to S3, so it is one or the other.
     """
     metadataIops: NotRequired[int]
     """Provisioned metadata IOPS. Unset: automatic."""
@@ -1162,13 +1177,14 @@ class FileSystemConfig(TypedDict):
     zoneId: NotRequired[str]
     """Zone of the file system. Unset: the accelerator zone; another zone is slower, and traffic to it costs money."""
     onDemand: NotRequired[bool]
-    """Adds a storage class `fsx`, which creates a file system for each claim (from 1200 GiB, hundreds of dollars a
-    month), and lets the driver make and delete these. A namespace's `resourceQuota` says how many it may have
-    (`fsx.storageclass.storage.k8s.io/persistentvolumeclaims`, by default none). Delete those claims before you switch
+    """Adds a storage class ``fsx``, which creates a file system for each claim (from 1200 GiB, hundreds of dollars a
+    month), and lets the driver make and delete these. A namespace's ``resource_quota`` says how many it may have
+    (``fsx.storageclass.storage.k8s.io/persistentvolumeclaims``, by default none). Delete those claims before you
+    switch
     this off again: without the permission, the driver leaves the file systems behind.
     """
     importPath: NotRequired[str]
-    """Not with PERSISTENT_2: use `durability`. It exists only so that the error can say this."""
+    """Not with PERSISTENT_2: use ``durability``. It exists only so that the error can say this."""
     protect: NotRequired[bool]
     """Pulumi refuses to delete or replace it while true. Unset: on in production."""
 
@@ -1185,7 +1201,7 @@ class VolcanoConfig(TypedDict):
     reclaim: NotRequired[bool]
     """Lets queues take back what others borrowed. Not gang-aware: it kills single pods of several gangs."""
     rendezvous: NotRequired[Rendezvous]
-    """How workers find each other. `c10d` needs nothing; `etcd` adds a single etcd 3.5 in the cluster."""
+    """How workers find each other. ``c10d`` needs nothing; ``etcd`` adds a single etcd 3.5 in the cluster."""
 
 
 class NamespaceConfig(TypedDict):
@@ -1198,18 +1214,19 @@ class NamespaceConfig(TypedDict):
     principals: NotRequired[Sequence[str]]
     """IAM role ARNs of its researchers; each gets an access entry in the namespace's Kubernetes group."""
     resourceQuota: NotRequired[Mapping[str, str]]
-    """ResourceQuota `hard` values (`{requests.aws.amazon.com/neuron: "64", pods: "200"}`), merged over the default:
+    """ResourceQuota ``hard`` values (``{requests.aws.amazon.com/neuron: "64", pods: "200"}``), merged over the
+    default:
     ten times what the queues may run and the nodes have (because waiting jobs count too), the pods that the nodes
     hold,
     1 TiB of EBS volumes, and no file systems made for claims.
     """
     priorityClasses: NotRequired[Sequence[str]]
-    """PriorityClasses that its jobs may name. Kubernetes' own (`system-…`) are refused: they end other teams'
+    """PriorityClasses that its jobs may name. Kubernetes' own (``system-…``) are refused: they end other teams'
     jobs.
     """
     dataBucket: NotRequired[pulumi.Input[str]]
     """Name of an S3 bucket, besides the stack's, in which its jobs may read and write below the prefix
-    `<namespace>/`.
+    ``<namespace>/``.
     """
     dataBucketKeyArn: NotRequired[pulumi.Input[str]]
     """ARN of the KMS key that encrypts that bucket. Unset: it has no key of its own."""
@@ -1221,7 +1238,7 @@ class ImageRepositoryConfig(TypedDict):
     """An ECR repository for training images: scanned on push, immutable tags, encrypted."""
 
     name: NotRequired[str]
-    """Repository name. Unset: `<project>-<stack>/training`."""
+    """Repository name. Unset: ``<project>-<stack>/training``."""
     keptImages: NotRequired[int]
     """Tagged images kept; older ones expire."""
     untaggedDays: NotRequired[int]
@@ -1258,9 +1275,11 @@ class GpuAddonsConfig(TypedDict):
     """NVIDIA device plugin, EFA device plugin, DCGM exporter, Kubeflow's controllers for training jobs."""
 
     trainers: NotRequired[Sequence[str]]
-    """Kubeflow's controllers. `v1`: Training Operator v1.9.3 (PyTorchJob, MPIJob); its jobs run as Volcano gangs and
-    name their queue in `runPolicy.schedulingPolicy.queue`. `v2`: Kubeflow Trainer 2.3 (TrainJob over JobSet) with
-    its runtimes, for new work; a runtime for a team's namespace names Volcano in `podGroupPolicy`. Both side by side
+    """Kubeflow's controllers. ``v1``: Training Operator v1.9.3 (PyTorchJob, MPIJob); its jobs run as Volcano gangs and
+    name their queue in ``runPolicy.schedulingPolicy.queue``. ``v2``: Kubeflow Trainer 2.3 (TrainJob over JobSet)
+    with
+    its runtimes, for new work; a runtime for a team's namespace names Volcano in ``podGroupPolicy``. Both side by
+    side
     while jobs move over; empty for neither.
     """
     dcgmExporter: NotRequired[bool]
@@ -1274,20 +1293,21 @@ class ClusterAutoscalerConfig(TypedDict):
 
     acceleratorGroups: NotRequired[Sequence[str]]
     """Names of accelerator groups that it scales too, from zero where their `minSize` is 0. It knows no gangs: read
-    docs/autoscaling.md first. Each needs `ignoreDesiredSize: true`.
+    docs/autoscaling.md first. Each needs ``ignoreDesiredSize: true``.
     """
     expander: NotRequired[Expander]
-    """Choice of the group that grows when several would do. `least-waste`: the group that leaves least CPU idle."""
+    """Choice of the group that grows when several would do. ``least-waste``: the group that leaves least CPU idle."""
     scaleDownMinutes: NotRequired[int]
     """Minutes that a CPU node is hardly used before it goes."""
     acceleratorScaleDownMinutes: NotRequired[int]
-    """Minutes that an accelerator node is empty before it goes: a gang that starts again finds its nodes still there. A
+    """Minutes that an accelerator node is empty before it goes: a gang that starts again finds its nodes still there.
+    A
     node with any pod that is not a DaemonSet's is never removed.
     """
     maxNodeProvisionMinutes: NotRequired[int]
     """Minutes that a node may take to join before its group is given up for a while."""
     evictLocalStorage: NotRequired[bool]
-    """True lets CPU nodes go although pods keep files in an `emptyDir`; the files are lost."""
+    """True lets CPU nodes go although pods keep files in an ``emptyDir``; the files are lost."""
     replicas: NotRequired[int]
     """Copies; one is active."""
 
@@ -1317,9 +1337,9 @@ class AutoscalingConfig(TypedDict):
     """Controllers that add and remove nodes. None is installed unless the config names it."""
 
     clusterAutoscaler: NotRequired[ClusterAutoscalerConfig]
-    """Cluster Autoscaler; null for none, `{}` for the CPU pool alone."""
+    """Cluster Autoscaler; null for none, ``{}`` for the CPU pool alone."""
     karpenter: NotRequired[KarpenterConfig]
-    """Karpenter; null for none, `{}` for CPU nodes alone."""
+    """Karpenter; null for none, ``{}`` for CPU nodes alone."""
 
 
 class MetricsConfig(TypedDict):
@@ -1349,7 +1369,7 @@ class LogsConfig(TypedDict):
     retentionDays: NotRequired[int]
     """Days that logs are kept."""
     system: NotRequired[bool]
-    """True ships the logs of `kube-system` too, which are large and seldom read."""
+    """True ships the logs of ``kube-system`` too, which are large and seldom read."""
 
 
 class ObservabilityConfig(TypedDict):
@@ -1358,7 +1378,7 @@ class ObservabilityConfig(TypedDict):
     metrics: NotRequired[MetricsConfig]
     """Prometheus; null for none."""
     grafana: NotRequired[GrafanaConfig]
-    """Grafana; null for none. It needs `metrics`."""
+    """Grafana; null for none. It needs ``metrics``."""
     logs: NotRequired[LogsConfig]
     """Container logs in CloudWatch; null for none."""
 
@@ -1367,7 +1387,7 @@ class SpendingAlertConfig(TypedDict):
     """A budget of AWS Budgets over the resources with the environment's tag: it sends e-mails at 50, 80 and 100 % of
     the month's amount, and once 100 % is forecast. It stops nothing.
 
-    AWS counts by the tag `Environment` only after the payer's account has activated it as a cost allocation tag.
+    AWS counts by the tag ``Environment`` only after the payer's account has activated it as a cost allocation tag.
     """
 
     monthlyUsd: float
@@ -1391,8 +1411,9 @@ class IdleGuardConfig(TypedDict):
     """A guard that reports and removes idle accelerator nodes: EC2 bills a node that waits for jobs like a node that
     trains.
 
-    Nodes of groups with `ignoreDesiredSize: true` are removed, down to the group's `minSize`. For the other groups
-    it only warns, because the next `up` would bring the nodes back. It removes no node with pods other than
+    Nodes of groups with ``ignoreDesiredSize: true`` are removed, down to the group's ``minSize``. For the other
+    groups
+    it only warns, because the next ``up`` would bring the nodes back. It removes no node with pods other than
     DaemonSets', and no node of a group that a pending gang could use.
     """
 
@@ -1408,7 +1429,8 @@ class SageMakerConfig(TypedDict):
     """
 
     bucket: NotRequired[pulumi.Input[str]]
-    """Name of an existing bucket for data, checkpoints and models. Unset: the bucket behind the file system, else a new
+    """Name of an existing bucket for data, checkpoints and models. Unset: the bucket behind the file system, else a
+    new
     one.
     """
     bucketKeyArn: NotRequired[pulumi.Input[str]]
@@ -1416,7 +1438,7 @@ class SageMakerConfig(TypedDict):
     prefix: NotRequired[str]
     """Key prefix of checkpoints and models, without slashes at its ends; the role may write nowhere else."""
     logRetentionDays: NotRequired[int]
-    """Days that logs of training jobs are kept: the stack makes the log group `/aws/sagemaker/TrainingJobs`, which
+    """Days that logs of training jobs are kept: the stack makes the log group ``/aws/sagemaker/TrainingJobs``, which
     all jobs of an account and region share. 365 or more (rule R08). Unset: SageMaker makes it, without an end and
     without the stack's key.
     """
@@ -1428,7 +1450,7 @@ class WaiverConfig(TypedDict):
     reason: str
     """Why, for readers of the plan."""
     expires: str
-    """The last day on which it holds, `YYYY-MM-DD` in UTC, no more than a year ahead. From the next day on the plan
+    """The last day on which it holds, ``YYYY-MM-DD`` in UTC, no more than a year ahead. From the next day on the plan
     fails, until the rule passes or somebody sets another day.
     """
 
@@ -1437,13 +1459,13 @@ class StackConfig(TypedDict):
     """One environment. Each field is a key of the stack's config file, in camelCase."""
 
     region: str
-    """AWS region. us-east-1, us-east-2 and us-west-2 work from defaults; others need `network.zoneIds`."""
+    """AWS region. us-east-1, us-east-2 and us-west-2 work from defaults; others need ``network.zoneIds``."""
     owner: str
-    """Who answers for this environment; tag `Owner` on everything."""
+    """Who answers for this environment; tag ``Owner`` on everything."""
     costCenter: NotRequired[str]
-    """Tag `CostCenter` on everything."""
+    """Tag ``CostCenter`` on everything."""
     production: NotRequired[bool]
-    """True holds the environment to the production rules: deletion protection, `protect` on resources with data,
+    """True holds the environment to the production rules: deletion protection, ``protect`` on resources with data,
     private endpoint or named ranges, NAT per zone.
     """
     allowedAccountIds: NotRequired[Sequence[str]]
@@ -1454,13 +1476,14 @@ class StackConfig(TypedDict):
     """
     keptKeyArn: NotRequired[str]
     """ARN of the KMS key that an earlier stack of this name kept, to be used again; `trn check` proposes it. Set it
-    before the first `up`: another key replaces the cluster, the file system and every volume. Unset: the stack makes
+    before the first ``up``: another key replaces the cluster, the file system and every volume. Unset: the stack
+    makes
     a key.
     """
     tags: NotRequired[Mapping[str, str]]
     """Further tags on everything."""
     network: NotRequired[NetworkConfig]
-    """The VPC to make; see also `existingNetwork`."""
+    """The VPC to make; see also ``existing_network``."""
     existingNetwork: NotRequired[ExistingNetworkConfig]
     """A VPC to use instead of making one."""
     cluster: NotRequired[ClusterConfig]
@@ -1468,7 +1491,7 @@ class StackConfig(TypedDict):
     nodeGroups: NotRequired[Sequence[NodeGroupConfig]]
     """Accelerator node groups."""
     instanceTypes: NotRequired[Mapping[str, Mapping[str, Any]]]
-    """Catalogue entries added or changed: `{trn3.48xlarge: {…}}` with the fields of the catalogue."""
+    """Catalogue entries added or changed: ``{trn3.48xlarge: {…}}`` with the fields of the catalogue."""
     fileSystem: NotRequired[FileSystemConfig]
     """The shared file system; null for none."""
     volcano: NotRequired[VolcanoConfig]
@@ -1499,7 +1522,7 @@ class StackConfig(TypedDict):
     """SageMaker training jobs beside the cluster (docs/sagemaker.md); null for none."""
     waivers: NotRequired[Mapping[str, WaiverConfig]]
     """Rules that this environment breaks on purpose, each with its reason and its last day:
-    `{R06: {reason: torn down every night, expires: 2027-03-31}}`.
+    ``{R06: {reason: torn down every night, expires: 2027-03-31}}``.
     """
 
 

@@ -1,6 +1,9 @@
 """The component provider host of this library, with errors in the spelling of the consumer's language."""
 
 import difflib
+import inspect
+import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +28,7 @@ class TrainiumProvider(ComponentProvider):
 
     def __init__(self) -> None:
         super().__init__([_with_args(name, args) for name, args in ARGS.items()], NAME, None, __version__)
+        self.schema = json.dumps(_tidied(json.loads(self.schema or "")))
 
     def construct(
         self, name: str, resource_type: str, inputs: Mapping[str, Any], options: pulumi.ResourceOptions | None = None
@@ -74,6 +78,23 @@ def _with_args(name: str, args: type) -> type[pulumi.ComponentResource]:
     component: type[pulumi.ComponentResource] = getattr(components, name)
     vars(component)["__init__"].__annotations__["args"] = args
     return component
+
+
+def _tidied(node: Any) -> Any:
+    """Return a part of the schema with its descriptions in Markdown and the fields' names in camelCase."""
+    if isinstance(node, list):
+        return [_tidied(each) for each in node]
+    if isinstance(node, dict):
+        return {key: _tidied(each) for key, each in node.items()} | (
+            {"description": _markdown(node["description"])} if isinstance(node.get("description"), str) else {}
+        )
+    return node
+
+
+def _markdown(text: str) -> str:
+    # Python 3.13 takes the indentation from a class's docstring, earlier versions leave it.
+    marked = re.sub(r":\w+:`~?(?:[\w.]+\.)?(\w+)`", r"`\1`", inspect.cleandoc(text)).replace("``", "`")
+    return re.sub(r"`([a-z]\w*_\w+)(?=[`.=:])", lambda found: f"`{config_path(found[1])}", marked)
 
 
 def _refusal(error: ArgumentError) -> pulumi.InputPropertiesError:
