@@ -118,6 +118,7 @@ docs: $(VENV)/.runtime ## Regenerate Pulumi.yaml's config, docs/config.md, docs/
 	@$(BIN)/python -m trainium_eks.plan.rules > docs/rules.md
 	@$(BIN)/python -m trainium_eks.model.catalogue.compatibility > docs/compatibility.md
 	@PYTHONPATH=. $(BIN)/python docs/typed_dicts.py
+	@PYTHONPATH=. $(BIN)/python docs/provider_arguments.py
 	@PYTHONPATH=. $(BIN)/python docs/generate.py
 
 dashboards: $(VENV)/.dev ## Rewrite the JSON of Grafana's dashboards from their source in trainium_eks/observe/dashboards/source

@@ -1,11 +1,12 @@
 """Writes ``provider/arguments.py`` and its schema: the args models as TypedDicts for Pulumi's component provider host.
 
-The host's analyzer reads fewer types than type checkers do, so that these TypedDicts are not those of
-``components/_dicts.py``: it takes enums in place of literals, one type in place of a union of models, and no resources.
+The host's analyzer reads fewer types than type checkers do, so ``components/_dicts.py`` cannot serve it: the analyzer
+needs enums in place of literals, one type in place of a union of models, and takes no resources.
 
 python docs/provider_arguments.py          writes both
 """
 
+import functools
 import inspect
 import json
 import re
@@ -27,6 +28,9 @@ import components
 from trainium_eks.model.catalogue.instances import Catalogue
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.validation.config_model import ConfigModel, OutputLike
+
+if typing.TYPE_CHECKING:
+    from provider.host import TrainiumProvider
 
 ROOT = Path(__file__).resolve().parent.parent
 ARGUMENTS = ROOT / "provider" / "arguments.py"
@@ -87,7 +91,7 @@ def _model(model: type[ConfigModel], written: _Written) -> str:
 
 
 def _union(name: str, models: tuple[type[ConfigModel], ...], written: _Written) -> str:
-    """Write one type for a union of models: ``type`` says which of them is meant, the others are of some alone."""
+    """Write one type for a union of models, with the fields of all; the field ``type`` names the model."""
     fields: dict[str, tuple[Any, bool, str | None]] = {}
     kinds = [get_args(each.model_fields["type"].annotation)[0] for each in models]
     for kind, model in zip(kinds, models, strict=True):
@@ -148,7 +152,7 @@ def _type(annotation: Any, name: str, written: _Written, *, inside: bool = False
 
 
 def _enum(name: str, values: tuple[str, ...], written: _Written) -> str:
-    """Write an enum whose members every language spells well: ``OnDemand`` (``ON_DEMAND`` becomes ``O_N_DEMAND``)."""
+    """Write an enum with members like ``OnDemand``: from ``ON_DEMAND`` some languages make ``O_N_DEMAND``."""
     spelled = ("".join(part.capitalize() for part in re.split("[-_]", value)) for value in values)
     # `None` is a keyword of Python.
     names = ("Nothing" if each == "None" else each for each in spelled)
@@ -162,12 +166,17 @@ def _doc(text: str) -> str:
     return textwrap.indent("\n".join(['"""' + lines[0], *lines[1:]]) + closing, "    ")
 
 
+@functools.cache
+def served() -> "TrainiumProvider":
+    """Return the provider; the analysis of its components takes seconds."""
+    from provider.host import TrainiumProvider  # it reads the args, which may not be written yet
+
+    return TrainiumProvider()
+
+
 def schema() -> str:
     """Return the provider's schema as JSON, as the analyzer of this interpreter's Pulumi makes it."""
-    from provider.host import TrainiumProvider
-
-    found = json.loads(TrainiumProvider().schema or "")
-    return json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    return json.dumps(json.loads(served().schema or ""), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def stale() -> list[Path]:

@@ -74,7 +74,7 @@ class TrainiumProvider(ComponentProvider):
 
 
 def _with_args(name: str, args: type) -> type[pulumi.ComponentResource]:
-    """Return a component whose args the analyzer can read, in place of the union of model and TypedDict."""
+    """Return a component with args for the analyzer, in place of the union of model and TypedDict."""
     component: type[pulumi.ComponentResource] = getattr(components, name)
     vars(component)["__init__"].__annotations__["args"] = args
     return component

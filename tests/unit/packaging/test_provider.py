@@ -10,7 +10,6 @@ import pytest
 from pulumi.provider.server import ComponentInitError
 
 import components
-from provider.host import TrainiumProvider
 from trainium_eks.testing import Graph, record
 
 SCHEMA = json.loads(provider_arguments.SCHEMA.read_text())
@@ -27,8 +26,8 @@ STACK = {
 
 
 def construct(component: str, inputs: Mapping[str, Any]) -> Graph:
-    """What a component makes of inputs from another language, where all numbers are floats."""
-    return record(lambda: TrainiumProvider().construct("it", f"trainium-eks:index:{component}", inputs))
+    """Record a component with inputs from another language, where all numbers are floats."""
+    return record(lambda: provider_arguments.served().construct("it", f"trainium-eks:index:{component}", inputs))
 
 
 def refusal(component: str, inputs: Mapping[str, Any]) -> str:
