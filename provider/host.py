@@ -99,7 +99,9 @@ def _markdown(text: str) -> str:
 
 def _refusal(error: ArgumentError) -> pulumi.InputPropertiesError:
     """Return a component's refusal of its args as the engine shows it."""
-    return pulumi.InputPropertiesError(f"{str(error).splitlines()[0]}\n{describe(error.problems, _camel)}")
+    text = f"{str(error).splitlines()[0]}\n{describe(error.problems, _camel)}"
+    # The text has the paths already. With None, which is the default, the SDK fails (3.272).
+    return pulumi.InputPropertiesError(text, [])
 
 
 def _camel(path: str) -> str:

@@ -34,6 +34,7 @@ def refusal(component: str, inputs: Mapping[str, Any]) -> str:
     with pytest.raises((pulumi.InputPropertiesError, pulumi.InputPropertyError)) as refused:
         construct(component, inputs)
     error = refused.value
+    assert getattr(error, "errors", []) == [], "the SDK cannot send an error without its list"
     return error.message if isinstance(error, pulumi.InputPropertiesError) else f"{error.property_path}: {error.reason}"
 
 
