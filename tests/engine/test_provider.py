@@ -2,7 +2,8 @@
 
 import shutil
 import subprocess
-import sys
+import sysconfig
+import venv
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -30,15 +31,20 @@ def needs(*tools: str) -> pytest.MarkDecorator:
 
 @pytest.fixture(scope="module")
 def checkout(new_rig: Callable[[], Rig]) -> Rig:
-    """A copy of the repository with the provider, which runs in the environment of the tests, and its consumers."""
+    """A copy of the repository with the provider and its consumers.
+
+    The provider runs in an environment of its own with the tests' packages: a CLI that installs into the environment
+    leaves that of the tests alone.
+    """
     rig = new_rig()
     skipped = shutil.ignore_patterns("__pycache__", "venv", "node_modules", "sdks")
     for name in ("provider", "examples"):
         shutil.copytree(REPOSITORY / name, rig.project / name, ignore=skipped)
-    plugin = rig.project / "provider" / "PulumiPlugin.yaml"
-    settings = yaml.safe_load(plugin.read_text())
-    settings["runtime"]["options"]["virtualenv"] = sys.prefix
-    plugin.write_text(yaml.safe_dump(settings))
+    plugin = yaml.safe_load((rig.project / "provider" / "PulumiPlugin.yaml").read_text())
+    environment = rig.project / "provider" / plugin["runtime"]["options"]["virtualenv"]
+    venv.create(environment, symlinks=True)
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(environment), "platbase": str(environment)}))
+    (site / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     return rig
 
 
