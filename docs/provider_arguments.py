@@ -110,14 +110,14 @@ def _union(name: str, models: tuple[type[ConfigModel], ...], written: _Written) 
 def _typed_dict(name: str, about: str, fields: Mapping[str, tuple[Any, bool, str | None]], written: _Written) -> str:
     lines = [f"class {name}(TypedDict):", _doc(about), ""]
     for key, (annotation, required, text) in fields.items():
-        type_ = _type(annotation, f"{name}Type" if key == "type" else to_camel(key), written)
+        type_ = _type(annotation, f"{name}Type" if key == "type" else to_camel(key), written, required=required)
         if type_:
             lines.append(f"    {to_camel(key)}: {type_ if required else f'NotRequired[{type_}]'}")
             lines += [_doc(text)] if text else []
     return written.add(name, "\n".join(lines) + "\n")
 
 
-def _type(annotation: Any, name: str, written: _Written, *, inside: bool = False) -> str:
+def _type(annotation: Any, name: str, written: _Written, *, inside: bool = False, required: bool = False) -> str:
     """Return a field's type for the analyzer; empty for one of :data:`_LEFT_OUT`.
 
     Args:
@@ -125,6 +125,7 @@ def _type(annotation: Any, name: str, written: _Written, *, inside: bool = False
         name: the field's name in camelCase, after which an enum or a union is called.
         written: takes the classes that the type needs.
         inside: whether the type stands in a sequence or mapping, where the host cannot read enums.
+        required: whether the field must be given.
     """
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
@@ -141,6 +142,9 @@ def _type(annotation: Any, name: str, written: _Written, *, inside: bool = False
         return "str" if inside else _enum(f"{name[0].upper()}{name[1:]}", inner, written)
     if origin is tuple or (origin and issubclass(origin, Mapping)):
         item = _type(inner[origin is not tuple], name, written, inside=True)
+        if required and item in written.classes:
+            # The SDK for Go lacks the type of an object that is nowhere optional or an input (CLI 3.260).
+            item = f"pulumi.Input[{item}]"
         return item and (f"Sequence[{item}]" if origin is tuple else f"Mapping[str, {item}]")
     if inspect.isclass(annotation) and issubclass(annotation, _LEFT_OUT):
         return ""

@@ -187,7 +187,7 @@ class ClusterAutoscalerArgs(TypedDict):
     """Tags of its AWS resources, in addition to the provider's."""
     nodeSelector: NotRequired[Mapping[str, str]]
     """Labels of the nodes that it runs on itself; nodes that it takes away must not be among them."""
-    groups: Sequence[AutoscaledGroup]
+    groups: Sequence[pulumi.Input[AutoscaledGroup]]
     """The groups that it serves."""
     kubernetesVersion: NotRequired[str]
     """Minor version of the cluster: an autoscaler of the same version is run."""
@@ -234,7 +234,7 @@ class ExistingNetworkArgs(TypedDict):
     """``vpc-`` and 8 or 17 hexadecimal digits."""
     cidrBlock: str
     """Primary address range of the VPC."""
-    privateSubnets: Sequence[ExistingSubnet]
+    privateSubnets: Sequence[pulumi.Input[ExistingSubnet]]
     """Private subnets in at least two zones; the first one's zone is the accelerator zone."""
     publicSubnets: NotRequired[Sequence[ExistingSubnet]]
     """Public subnets, for load balancers; may be empty."""
@@ -391,7 +391,7 @@ class IdleGuardArgs(TypedDict):
     """ARN of the IAM policy that bounds the roles made here; None for no bound."""
     tags: NotRequired[Mapping[str, pulumi.Input[str]]]
     """Tags of its AWS resources, in addition to the provider's."""
-    groups: Mapping[str, GuardedGroup]
+    groups: Mapping[str, pulumi.Input[GuardedGroup]]
     """Key that stays the same to the group; the name that the stack has for it."""
 
 
@@ -1118,7 +1118,7 @@ class ExistingNetworkConfig(TypedDict):
     """``vpc-`` and 8 or 17 hexadecimal digits."""
     cidrBlock: str
     """Primary address range of the VPC."""
-    privateSubnets: Sequence[ExistingSubnet]
+    privateSubnets: Sequence[pulumi.Input[ExistingSubnet]]
     """Private subnets in at least two zones; the first one's zone is the accelerator zone."""
     publicSubnets: NotRequired[Sequence[ExistingSubnet]]
     """Public subnets, for load balancers; may be empty."""

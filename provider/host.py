@@ -59,6 +59,8 @@ class TrainiumProvider(ComponentProvider):
             pulumi.InputPropertyError: for a name that the schema does not have (the SDK would drop it), and for an
                 Output where the value must be plain (the SDK would fail on it, or take it for an empty object).
         """
+        if not isinstance(inputs, Mapping):
+            raise pulumi.InputPropertyError(property_path, "it must be an object that is known when the program starts")
         for name, value in inputs.items():
             path = f"{property_path}.{name}" if property_path else name
             if name not in properties:

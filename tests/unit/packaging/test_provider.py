@@ -91,10 +91,15 @@ def test_all_problems_of_a_component_come_in_the_consumers_spelling() -> None:
             "nodeGroups[0].capacity.zone: TrainingStack has no input of this name; did you mean zoneId?",
         ),
         ("Network", {"region": pulumi.Output.from_input("us-west-2")}, "region: it must be known when the program"),
+        (
+            "ExistingNetwork",
+            {"region": "us-west-2", "vpcId": "v", "cidrBlock": "c", "privateSubnets": [pulumi.Output.from_input({})]},
+            "privateSubnets[0]: it must be an object that is known",
+        ),
         ("Network", {"region": "us-west-2", "natGateways": "one"}, "natGateways: Invalid value one"),
         ("FsxLustre", {"region": "us-west-2", "vpcId": "vpc-1"}, "subnetId: Missing required input"),
     ],
-    ids=["name", "name inside", "output", "enum", "missing"],
+    ids=["name", "name inside", "output", "output inside", "enum", "missing"],
 )
 def test_a_wrong_input_is_refused_at_its_place(component: str, inputs: Mapping[str, Any], said: str) -> None:
     assert refusal(component, inputs).startswith(said)
