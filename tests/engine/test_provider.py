@@ -33,8 +33,7 @@ def needs(*tools: str) -> pytest.MarkDecorator:
 def checkout(new_rig: Callable[[], Rig]) -> Rig:
     """A copy of the repository with the provider and its consumers.
 
-    The provider runs in an environment of its own with the tests' packages: a CLI that installs into the environment
-    leaves that of the tests alone.
+    The provider runs in a separate environment with the tests' packages: an installation by the CLI changes nothing else.
     """
     rig = new_rig()
     skipped = shutil.ignore_patterns("__pycache__", "venv", "node_modules", "sdks")
