@@ -33,7 +33,7 @@ def needs(*tools: str) -> pytest.MarkDecorator:
 def checkout(new_rig: Callable[[], Rig]) -> Rig:
     """A copy of the repository with the provider and its consumers.
 
-    The provider runs in a separate environment with the tests' packages: an installation by the CLI changes nothing else.
+    The provider has a separate environment with the tests' packages, so the CLI's installations change no other.
     """
     rig = new_rig()
     skipped = shutil.ignore_patterns("__pycache__", "venv", "node_modules", "sdks")
