@@ -41,7 +41,7 @@ def test_program_plans_green_in_a_bare_project(program: str, tmp_path: Path, mon
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("project", sorted(ROOT.glob("examples/*/Pulumi.yaml")), ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("project", sorted(ROOT.glob("examples/*/__main__.py")), ids=lambda path: path.parent.name)
 def test_project_plans_green(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.chdir(project.parent)
