@@ -1,5 +1,6 @@
 """The SageMaker sections: training jobs, and endpoints, beside the cluster."""
 
+import re
 from typing import Annotated
 
 from trainium_eks.model.catalogue import sagemaker_hosting
@@ -87,7 +88,7 @@ def validate(section: SageMakerConfig, catalogue: Catalogue = CATALOGUE) -> list
 def validate_endpoint(section: SageMakerEndpointConfig, catalogue: Catalogue = CATALOGUE) -> list[Problem]:
     """Return the problems of an endpoint. Paths are relative to it."""
     found = formats.derived_name("name", section.name)
-    if isinstance(section.model, str) and (not section.model.endswith(".tar.gz") or section.model.startswith("/")):
+    if isinstance(section.model, str) and not re.fullmatch(r"[^/:][^:]*\.tar\.gz", section.model):
         fix = "give the part of the URI after s3://<bucket>/"
         found.append(Problem("model", "it is not the key of a model.tar.gz in the bucket", fix, value=section.model))
     if isinstance(section.image, str) and not sagemaker_hosting.ECR_IMAGE.fullmatch(section.image):

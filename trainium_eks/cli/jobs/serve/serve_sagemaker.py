@@ -82,10 +82,14 @@ def serve(cluster: ClusterOptions, wanted: ServingOptions, *, replicas: int, wai
     place = Place(cluster)
     made = replace(_planned(place, wanted, serving.SERVE), instances=replicas)
     there = place.jobs.find(made.name)
+    exists = there is not None and there.kind == ENDPOINT
+    if there is not None and there.state == "Failed":
+        fix = f"trn serve --on sagemaker --stop {made.name} removes it"
+        raise Failure(WRONG_USAGE, f"the endpoint {made.name} has failed, and takes no other model: {fix}")
     if dry_run:
         shown = {"model": requests.model_request(made), "configuration": requests.configuration_request(made)}
-        return _show({**shown, "endpoint": requests.endpoint_request(made, exists=there is not None)})
-    place.serving.serve(made, exists=there is not None)
+        return _show({**shown, "endpoint": requests.endpoint_request(made, exists=exists)})
+    place.serving.serve(made, exists=exists)
     if not wait:
         return _tell(place, made, "submitted")
     try:
