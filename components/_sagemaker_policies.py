@@ -1,4 +1,4 @@
-"""Rights of SageMaker's execution roles, and of people who train and serve there."""
+"""Rights of SageMaker's execution roles, and of researchers who train and serve on SageMaker."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

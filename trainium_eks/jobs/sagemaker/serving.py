@@ -149,7 +149,7 @@ def configuration_request(made: ServedModel) -> dict[str, Any]:
 
 
 def endpoint_request(made: ServedModel, *, exists: bool) -> dict[str, Any]:
-    """Return the parameters of CreateEndpoint, or of UpdateEndpoint for one that exists."""
+    """Return the parameters of CreateEndpoint, or of UpdateEndpoint for an existing one."""
     named = {"EndpointName": made.name, "EndpointConfigName": made.version}
     if not exists:
         return {**named, "Tags": made.tags}
@@ -288,7 +288,7 @@ class SageMakerServing:
         return [each for each in names if re.fullmatch(f"{re.escape(name)}-{UNIQUE}", each)]
 
     def _remove(self, sagemaker: Any, *versions: str) -> None:
-        """Remove configurations and models; one that is not there, or is in use, is passed over: it costs nothing."""
+        """Remove configurations and models; a missing one, or one in use, is passed over: neither costs anything."""
         for each in versions:
             for delete, key in (
                 (sagemaker.delete_endpoint_config, "EndpointConfigName"),

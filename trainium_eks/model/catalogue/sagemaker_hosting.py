@@ -4,8 +4,10 @@ Source: botocore's ProductionVariantInstanceType and TransformInstanceType; a te
 """
 
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 
-from trainium_eks.model.catalogue.instances import Catalogue, InstanceType
+from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue, InstanceType
 from trainium_eks.model.validation.problems import Problem, nearest
 
 PREFIX = "ml."
@@ -26,8 +28,40 @@ ENDPOINTS_ONLY = frozenset(
 NEITHER = frozenset({"trn2.3xlarge", "trn2u.48xlarge", "m5.8xlarge", "r5.8xlarge"})
 """Types of the catalogue that SageMaker does not serve on."""
 
+G5: Mapping[str, InstanceType] = {
+    name: replace(
+        CATALOGUE["p5.4xlarge"],
+        name=name,
+        accelerator="A10G",
+        accelerators=gpus,
+        accelerator_memory_gib=22,
+        vcpus=vcpus,
+        memory_gib=4 * vcpus,
+        efa_interfaces=0,
+        local_disks=disks,
+        local_disk_gb=disk_gb,
+        hourly_usd=usd,
+        price_date="2026-04-01",
+        price_region="us-east-1",
+        sagemaker_name=None,
+    )
+    for name, gpus, vcpus, disks, disk_gb, usd in (
+        ("g5.xlarge", 1, 4, 1, 250, 1.006),
+        ("g5.2xlarge", 1, 8, 1, 450, 1.212),
+        ("g5.12xlarge", 4, 48, 1, 3800, 5.672),
+        ("g5.48xlarge", 8, 192, 2, 3800, 16.288),
+    )
+}
+"""GPU types for models alone: nodes of the cluster, which train, have none of them. EC2's DescribeInstanceTypes, and the
+On-Demand prices that EC2's page had in April 2026."""
+
 STARTUP_SECONDS, DEVICE_STARTUP_SECONDS = 600, 3600
 """Time that the first answer may take; Neuron compiles each shape before it. SageMaker takes up to 3600."""
+
+
+def types(catalogue: Catalogue) -> Catalogue:
+    """Return the types of a catalogue, and those for models alone."""
+    return Catalogue({**G5, **catalogue})
 
 
 def problems(path: str, name: str, catalogue: Catalogue, *, batch: bool = False) -> list[Problem]:
@@ -40,7 +74,7 @@ def problems(path: str, name: str, catalogue: Catalogue, *, batch: bool = False)
         batch: for batch transform, not an endpoint.
     """
     refused = NEITHER | ENDPOINTS_ONLY if batch else NEITHER
-    allowed = tuple(sorted(f"{PREFIX}{each}" for each in catalogue if each not in refused))
+    allowed = tuple(sorted(f"{PREFIX}{each}" for each in types(catalogue) if each not in refused))
     if name in allowed:
         return []
     reason = f"SageMaker has no {'batch transform' if batch else 'endpoint'} on it, or the catalogue does not know it"
@@ -54,7 +88,7 @@ def find(name: str, catalogue: Catalogue) -> InstanceType:
     Raises:
         UnknownInstanceType: for a type that the catalogue does not have.
     """
-    return catalogue.find(name.removeprefix(PREFIX))
+    return types(catalogue).find(name.removeprefix(PREFIX))
 
 
 def takes_volume_key(instance: InstanceType) -> bool:

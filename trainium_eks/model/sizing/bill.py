@@ -179,7 +179,7 @@ def node_group(
 
 def endpoint(instance_type: str, instances: int, maximum: int, catalogue: Catalogue = CATALOGUE) -> Line:
     """Return the line of a SageMaker endpoint's instances, by SageMaker's name of their type."""
-    name = instance_type.removeprefix(sagemaker_hosting.PREFIX)
+    name, catalogue = instance_type.removeprefix(sagemaker_hosting.PREFIX), sagemaker_hosting.types(catalogue)
     price = catalogue.price(name) if name in catalogue else None
     note = f"an estimate: EC2's price, and {round(100 * (prices.SAGEMAKER_FACTOR - 1))} %"
     return Line(instance_type, instances, maximum, price.hourly_usd * prices.SAGEMAKER_FACTOR if price else None, note)

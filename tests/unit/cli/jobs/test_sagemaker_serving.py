@@ -1,4 +1,4 @@
-"""``trn serve`` and ``trn predict`` on SageMaker; endpoints and batch transform in ``trn jobs``, ``logs``, ``cancel``."""
+"""SageMaker's endpoints and batch transform in the commands that serve, predict, list, show logs and cancel."""
 
 import io
 import json
