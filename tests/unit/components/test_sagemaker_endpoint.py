@@ -8,7 +8,6 @@ import pytest
 
 from components import ArgumentError, SageMakerEndpoint
 from trainium_eks.model.sizing import bill
-from trainium_eks.model.validation.problems import Problem
 from trainium_eks.plan.cost import estimate
 from trainium_eks.plan.graph import Graph, Resource
 
@@ -117,18 +116,8 @@ def test_it_scales_by_calls_and_its_instances_are_in_the_cost(record: Record) ->
     assert line.line.unit_hourly_usd == pytest.approx(0.7582 * 1.15)
 
 
-@pytest.mark.parametrize(
-    ("args", "path"),
-    [
-        ({"instance_type": "ml.trn2.3xlarge"}, "instance_type"),
-        ({"instance_type": "inf2.xlarge"}, "instance_type"),
-        ({"model": "s3://acme-data/model.tar.gz"}, "model"),
-        ({"image": "docker.io/library/python:3.12"}, "image"),
-        ({"instances": 3, "max_instances": 2}, "max_instances"),
-        ({"subnet_ids": []}, "subnet_ids"),
-    ],
-)
-def test_an_endpoint_that_cannot_be_is_refused_at_its_place(record: Record, args: dict[str, Any], path: str) -> None:
+@pytest.mark.parametrize("args", [{"instance_type": "ml.trn2.3xlarge"}, {"subnet_ids": []}])
+def test_an_endpoint_that_cannot_be_is_refused_at_its_place(record: Record, args: dict[str, Any]) -> None:
     with pytest.raises(ArgumentError) as refused:
         made(record, **args)
-    assert [each.path for each in refused.value.problems if isinstance(each, Problem)] == [path]
+    assert [each.path for each in refused.value.problems] == [*args]

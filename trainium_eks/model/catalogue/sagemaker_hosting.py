@@ -52,8 +52,10 @@ G5: Mapping[str, InstanceType] = {
         ("g5.48xlarge", 8, 192, 2, 3800, 16.288),
     )
 }
-"""GPU types for models alone: nodes of the cluster, which train, have none of them. EC2's DescribeInstanceTypes, and the
-On-Demand prices that EC2's page had in April 2026."""
+"""GPU types for models alone; nodes of the cluster, which train, have none of them.
+
+Sources: EC2's DescribeInstanceTypes, and the On-Demand prices of EC2's page in April 2026.
+"""
 
 STARTUP_SECONDS, DEVICE_STARTUP_SECONDS = 600, 3600
 """Time that the first answer may take; Neuron compiles each shape before it. SageMaker takes up to 3600."""

@@ -475,8 +475,8 @@ def _sagemaker_problems(config: StackConfig) -> list[Problem]:
     types, endpoints = _catalogue_or_default(config), config.sage_maker_endpoints
     found = [] if config.sage_maker is None else under("sage_maker", sagemaker.validate(config.sage_maker, types))
     if endpoints and config.sage_maker is None:
-        fix = "add `sageMaker: {}`, whose bucket holds the models"
-        found.append(Problem("sage_maker_endpoints", "there is no `sage_maker` in the config", fix))
+        reason = "they need the section `sage_maker`, whose bucket holds the models"
+        found.append(Problem("sage_maker_endpoints", reason, "add sageMaker: {}"))
     found += formats.duplicates("sage_maker_endpoints", [each.name for each in endpoints], "name")
     for index, each in enumerate(endpoints):
         found += under(join("sage_maker_endpoints", index), sagemaker.validate_endpoint(each, types))

@@ -11,7 +11,7 @@ import watched_team
 from aws_double import AwsDouble, AwsError
 from cluster_snapshots import outputs
 from recorded_scenes import now, snapshot
-from sagemaker_answers import ARN, IMAGE, JOB, MISSING, MODEL_DATA, WHERE, endpoint, training, transform
+from sagemaker_answers import ARN, IMAGE, JOB, MISSING, MODEL_DATA, WHERE, endpoint, summary, training, transform
 from small_project import Run
 from stub_api import StubApi
 from watched_team import Call
@@ -28,6 +28,7 @@ PREDICT = (
     "predict", JOB, "s3://acme-data/in/reviews.jsonl", "--to", "s3://acme-data/sagemaker/predicted",
     "--on", "sagemaker", "--image", IMAGE,
 )  # fmt: skip
+LISTED = {"EndpointName", "EndpointArn", "EndpointStatus", "CreationTime", "LastModifiedTime"}
 Asked = dict[str, Any]
 
 
@@ -39,86 +40,58 @@ class Cloud:
         self.batch = ["InProgress", "Completed"]
         self.endpoints: dict[str, str] = {}
         self.transforms: list[str] = []
-        missing = AwsError("ValidationException", MISSING)
-        self.missing = missing
+        self.missing = AwsError("ValidationException", MISSING)
+        moment = {"CreationTime": now(SCENE)}
+        variant = {"VariantName": "all", "ModelName": VERSION}
+        config = {"EndpointConfigName": VERSION, "EndpointConfigArn": f"{ARN}:endpoint-config/{VERSION}", **moment}
+        model = {
+            "ModelName": VERSION,
+            "ModelArn": f"{ARN}:model/{VERSION}",
+            "ExecutionRoleArn": WHERE.role_arn,
+            **moment,
+        }
+        line = {"logStreamName": "all/i-1", "eventId": "1", "timestamp": 1000, "message": "a line"}
+        answers = {
+            "DescribeTrainingJob": lambda asked: (
+                training("Completed", "Completed") if asked["TrainingJobName"] == JOB else self.missing
+            ),
+            "DescribeTransformJob": self.described_batch,
+            "DescribeEndpoint": self.described,
+            "DescribeEndpointConfig": {**config, "ProductionVariants": [variant]},
+            "DescribeModel": model,
+            "ListTrainingJobs": {"TrainingJobSummaries": []},
+            "ListTransformJobs": lambda _: {
+                "TransformJobSummaries": [summary("TransformJob", name, "InProgress") for name in self.transforms]
+            },
+            "ListEndpoints": lambda _: {
+                "Endpoints": [
+                    {key: value for key, value in endpoint(name, "InService", "").items() if key in LISTED}
+                    for name in self.endpoints
+                ]
+            },
+            "ListEndpointConfigs": lambda _: {
+                "EndpointConfigs": [
+                    {**config, "EndpointConfigName": version} for version in (VERSION, *self.endpoints.values())
+                ]
+            },
+            "CreateModel": {"ModelArn": f"{ARN}:model/m"},
+            "CreateEndpointConfig": {"EndpointConfigArn": f"{ARN}:endpoint-config/c"},
+            "CreateEndpoint": self.changed,
+            "UpdateEndpoint": self.changed,
+            "CreateTransformJob": self.started,
+            **{name: {} for name in ("DeleteEndpoint", "DeleteEndpointConfig", "DeleteModel", "StopTransformJob")},
+        }
         self.double = AwsDouble(
             {
-                "sagemaker:DescribeTrainingJob": lambda asked: (
-                    training("Completed", "Completed") if asked["TrainingJobName"] == JOB else missing
-                ),
-                "sagemaker:DescribeTransformJob": self.described_batch,
-                "sagemaker:DescribeEndpoint": self.described,
-                "sagemaker:DescribeEndpointConfig": {
-                    "EndpointConfigName": VERSION,
-                    "EndpointConfigArn": f"{ARN}:endpoint-config/{VERSION}",
-                    "ProductionVariants": [{"VariantName": "all", "ModelName": VERSION}],
-                    "CreationTime": now(SCENE),
-                },
-                "sagemaker:DescribeModel": {
-                    "ModelName": VERSION,
-                    "ModelArn": f"{ARN}:model/{VERSION}",
-                    "ExecutionRoleArn": WHERE.role_arn,
-                    "CreationTime": now(SCENE),
-                },
-                "sagemaker:ListTrainingJobs": {"TrainingJobSummaries": []},
-                "sagemaker:ListTransformJobs": lambda _: {
-                    "TransformJobSummaries": [
-                        {
-                            "TransformJobName": name,
-                            "TransformJobArn": f"{ARN}:transform-job/{name}",
-                            "TransformJobStatus": "InProgress",
-                            "CreationTime": now(SCENE),
-                        }
-                        for name in self.transforms
-                    ]
-                },
-                "sagemaker:ListEndpoints": lambda _: {
-                    "Endpoints": [
-                        {
-                            "EndpointName": name,
-                            "EndpointArn": f"{ARN}:endpoint/{name}",
-                            "EndpointStatus": "InService",
-                            "CreationTime": now(SCENE),
-                            "LastModifiedTime": now(SCENE),
-                        }
-                        for name in self.endpoints
-                    ]
-                },
-                "sagemaker:ListEndpointConfigs": lambda _: {
-                    "EndpointConfigs": [
-                        {
-                            "EndpointConfigName": version,
-                            "EndpointConfigArn": f"{ARN}:endpoint-config/{version}",
-                            "CreationTime": now(SCENE),
-                        }
-                        for version in (VERSION, *self.endpoints.values())
-                    ]
-                },
-                "sagemaker:CreateModel": {"ModelArn": f"{ARN}:model/m"},
-                "sagemaker:CreateEndpointConfig": {"EndpointConfigArn": f"{ARN}:endpoint-config/c"},
-                "sagemaker:CreateEndpoint": self.changed,
-                "sagemaker:UpdateEndpoint": self.changed,
-                "sagemaker:CreateTransformJob": self.started,
-                **{
-                    f"sagemaker:{each}": {}
-                    for each in ("DeleteEndpoint", "DeleteEndpointConfig", "DeleteModel", "StopTransformJob")
-                },
-                "sagemaker-runtime:InvokeEndpoint": lambda asked: {
-                    "Body": io.BytesIO(
-                        json.dumps(
-                            {
-                                "predictions": [
-                                    {"label": "good", "score": 0.98} for _ in json.loads(asked["Body"])["texts"]
-                                ]
-                            }
-                        ).encode()
-                    )
-                },
-                "logs:FilterLogEvents": {
-                    "events": [{"logStreamName": "all/i-1", "eventId": "1", "timestamp": 1000, "message": "a line"}]
-                },
+                **{f"sagemaker:{name}": answer for name, answer in answers.items()},
+                "sagemaker-runtime:InvokeEndpoint": self.predicted,
+                "logs:FilterLogEvents": {"events": [line]},
             }
         )
+
+    def predicted(self, asked: Asked) -> Asked:
+        found = [{"label": "good", "score": 0.98} for _ in json.loads(asked["Body"])["texts"]]
+        return {"Body": io.BytesIO(json.dumps({"predictions": found}).encode())}
 
     def changed(self, asked: Asked) -> Asked:
         self.endpoints[asked["EndpointName"]] = asked["EndpointConfigName"]
