@@ -1,13 +1,15 @@
 """Answers of SageMaker about jobs and endpoints, for a stack with training and serving; and the bounds of requests."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import botocore.session  # type: ignore[import-untyped]
+from aws_double import AwsDouble
 from botocore.validate import ParamValidator  # type: ignore[import-untyped]
 
+from trainium_eks.jobs.sagemaker.service import SageMakerJobs
 from trainium_eks.model.outputs import SageMakerOutput
 
 WHERE = SageMakerOutput(
@@ -24,6 +26,8 @@ BEGUN = datetime(2026, 11, 20, 8, tzinfo=UTC)
 JOB = "training-bert-bcdfg"
 ARN = "arn:aws:sagemaker:us-west-2:123456789012"
 MODEL_DATA = f"s3://acme-data/sagemaker/training/bert/output/{JOB}/output/model.tar.gz"
+Doubled = Callable[..., tuple[SageMakerJobs, AwsDouble]]
+"""A fixture: makes the service of a namespace whose answers are given by operation."""
 MISSING = "Requested resource not found."
 _MODEL = botocore.session.get_session().get_service_model("sagemaker")
 

@@ -162,6 +162,8 @@ def test_a_job_s_model_is_served_asked_listed_and_ended(call: Call, cloud: Cloud
     assert call("predict", NAME, "--on", "sagemaker", "--text", "This lamp is superb.") == (
         0, "good  0.980  This lamp is superb.\n",
     )  # fmt: skip
+    assert call("predict", "trn-dev-reviews", "--on", "sagemaker", "--text", "a", "--json")[0] == 0
+    assert cloud.double.asked[-1][1]["EndpointName"] == "trn-dev-reviews", "an endpoint of the stack"
     rows = {row[0]: row[1:4] for row in (line.split() for line in call("jobs")[1].splitlines()) if row}
     assert rows[NAME] == ["sagemaker-endpoint", "-", "Running"]
     assert call("logs", NAME) == (0, "a line\n")

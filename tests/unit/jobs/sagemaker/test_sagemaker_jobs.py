@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,17 +12,13 @@ from typing import Any
 
 import boto3  # type: ignore[import-untyped]
 import pytest
-from aws_double import AwsDouble
-from botocore.stub import Stubber  # type: ignore[import-untyped]
 from cluster_snapshots import outputs as stack_outputs
-from moto import mock_aws
-from sagemaker_answers import BEGUN, IMAGE, JOB, WHERE, check, summary, training
+from sagemaker_answers import BEGUN, IMAGE, JOB, WHERE, Doubled, check, summary, training
 from trainium_workloads.text_classification import sagemaker
 
 from trainium_eks.aws.sessions import AwsError
 from trainium_eks.jobs.objects.job import Program
 from trainium_eks.jobs.sagemaker import job as sagemaker_job
-from trainium_eks.jobs.sagemaker import service
 from trainium_eks.jobs.sagemaker.job import SageMakerJob
 from trainium_eks.jobs.sagemaker.request import launch_script, training_request
 from trainium_eks.jobs.sagemaker.service import SageMakerJobs, watched
@@ -245,15 +240,10 @@ def test_sigterm_reaches_the_launcher_which_may_save(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[SageMakerJobs]:
-    # boto3's own session would keep these credentials for later tests.
-    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    with mock_aws():
-        place = {"LocationConstraint": "us-west-2"}
-        boto3.client("s3", "us-west-2").create_bucket(Bucket="acme-data", CreateBucketConfiguration=place)
-        yield SageMakerJobs("us-west-2", WHERE, "training")
+def cloud(moto_cloud: None) -> SageMakerJobs:
+    place = {"LocationConstraint": "us-west-2"}
+    boto3.client("s3", "us-west-2").create_bucket(Bucket="acme-data", CreateBucketConfiguration=place)
+    return SageMakerJobs("us-west-2", WHERE, "training")
 
 
 def test_a_submitted_job_is_listed_and_found_with_its_files_in_s3(cloud: SageMakerJobs) -> None:
@@ -279,14 +269,6 @@ def test_a_job_of_another_team_or_stack_is_not_ours(cloud: SageMakerJobs) -> Non
     assert cloud.find("training-none-bcdfg") is None
 
 
-def doubled(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> tuple[SageMakerJobs, AwsDouble]:
-    named = {f"{'logs' if 'Log' in name else 'sagemaker'}:{name}": answer for name, answer in answers.items()}
-    double = AwsDouble(named)
-    session = double.session()
-    monkeypatch.setattr(service, "client", lambda name, region, **_: session.client(name, region_name=region))
-    return SageMakerJobs("us-west-2", WHERE, "training"), double
-
-
 @pytest.mark.parametrize(
     ("status", "second", "state"),
     [
@@ -301,49 +283,38 @@ def doubled(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> tuple[SageMakerJ
         ("Completed", "Completed", "Completed"),
     ],
 )
-def test_states_are_in_the_words_of_all_jobs(
-    monkeypatch: pytest.MonkeyPatch, status: str, second: str, state: str
-) -> None:
-    jobs, _ = doubled(monkeypatch, DescribeTrainingJob=training(status, second))
+def test_states_are_in_the_words_of_all_jobs(doubled: Doubled, status: str, second: str, state: str) -> None:
+    jobs, _ = doubled(DescribeTrainingJob=training(status, second))
     found = jobs.find(JOB)
     assert found is not None
     assert found.state == state
     assert (found.ended is None) == (status in ("InProgress", "Stopping"))
 
 
-def test_an_ended_job_counts_its_billable_time_and_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ended_job_counts_its_billable_time_and_restarts(doubled: Doubled) -> None:
     steps = [{"Status": each, "StartTime": BEGUN} for each in ("Training", "Interrupted", "Restarting", "Training")]
     more = {"BillableTimeInSeconds": 6033, "TrainingEndTime": BEGUN, "SecondaryStatusTransitions": steps}
-    jobs, _ = doubled(monkeypatch, DescribeTrainingJob=training("Completed", "Completed", **more))
+    jobs, _ = doubled(DescribeTrainingJob=training("Completed", "Completed", **more))
     found = jobs.find(JOB)
     assert found is not None
     assert (found.seconds(datetime.now(UTC)), found.restarts, found.ended) == (6033, 1, BEGUN)
 
 
-def test_a_second_job_of_a_name_waits_for_the_first_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_job_of_a_name_waits_for_the_first_to_end(doubled: Doubled) -> None:
     answers = {"ListTrainingJobs": {"TrainingJobSummaries": [summary("TrainingJob", JOB, "InProgress")]}}
     answers["ListTransformJobs"] = {"TransformJobSummaries": []}
-    jobs, double = doubled(monkeypatch, **answers, DescribeTrainingJob=training("InProgress", "Training"))
+    jobs, double = doubled(**answers, DescribeTrainingJob=training("InProgress", "Training"))
     with pytest.raises(AwsError, match="another --name has checkpoints of its own"):
         jobs.submit(made(name="bert"))
     assert "sagemaker:CreateTrainingJob" not in [name for name, _ in double.asked]
 
 
-def test_a_job_is_stopped_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = boto3.client("sagemaker", "us-west-2", aws_access_key_id="testing", aws_secret_access_key="testing")
-    monkeypatch.setattr(service, "client", lambda *_: client)
-    with Stubber(client) as stubber:
-        stubber.add_response("stop_training_job", {}, {"TrainingJobName": JOB})
-        SageMakerJobs("us-west-2", WHERE, "training").stop(watched(training("InProgress", "Training")))
-        stubber.assert_no_pending_responses()
-
-
-def test_lines_come_with_their_node_and_none_of_a_job_with_a_longer_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_come_with_their_node_and_none_of_a_job_with_a_longer_name(doubled: Doubled) -> None:
     events = [
         {"logStreamName": f"{stream}-1700000000", "eventId": str(number), "timestamp": 1000, "message": stream}
         for number, stream in enumerate(("training-bert/algo-1", "training-bert/algo-12", "training-bert2/algo-1"))
     ]
-    jobs, double = doubled(monkeypatch, FilterLogEvents={"events": events})
+    jobs, double = doubled(FilterLogEvents={"events": events})
     bert = watched(training("InProgress", "Training", TrainingJobName="training-bert"))
     assert [(node, line.text) for _, node, _, line in jobs.lines(bert, None)] == [
         (0, "training-bert/algo-1"),
@@ -353,8 +324,8 @@ def test_lines_come_with_their_node_and_none_of_a_job_with_a_longer_name(monkeyp
     assert double.asked[-1][1]["logStreamNamePrefix"] == "training-bert/algo-1-"
 
 
-def test_no_log_group_yet_is_no_log_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_log_group_yet_is_no_log_and_no_error(doubled: Doubled) -> None:
     from aws_double import AwsError as Answer
 
-    jobs, _ = doubled(monkeypatch, FilterLogEvents=Answer("ResourceNotFoundException", "no group"))
+    jobs, _ = doubled(FilterLogEvents=Answer("ResourceNotFoundException", "no group"))
     assert [*jobs.lines(watched(training("InProgress", "Training")), None)] == []

@@ -1,18 +1,27 @@
 """Endpoints and batch transform of SageMaker: requests by botocore's model, and what is made and removed at AWS."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import boto3  # type: ignore[import-untyped]
 import pytest
-from aws_double import AwsDouble
 from aws_double import AwsError as Refused
-from moto import mock_aws
-from sagemaker_answers import BEGUN, IMAGE, MISSING, MODEL_DATA, WHERE, check, endpoint, summary, training, transform
+from sagemaker_answers import (
+    BEGUN,
+    IMAGE,
+    MISSING,
+    MODEL_DATA,
+    WHERE,
+    Doubled,
+    check,
+    endpoint,
+    summary,
+    training,
+    transform,
+)
 
 from trainium_eks.aws.sessions import AwsError
-from trainium_eks.jobs.sagemaker import service, serving
+from trainium_eks.jobs.sagemaker import serving
 from trainium_eks.jobs.sagemaker.service import SageMakerJobs
 from trainium_eks.jobs.sagemaker.serving import SageMakerServing, ServedModel
 from trainium_eks.model.catalogue.instances import CATALOGUE
@@ -98,13 +107,8 @@ def test_files_are_in_the_bucket_and_below_the_prefix(source: str, target: str, 
 
 
 @pytest.fixture
-def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    # boto3's own session would keep these credentials for later tests.
-    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    with mock_aws():
-        yield boto3.client("sagemaker", "us-west-2")
+def cloud(moto_cloud: None) -> Any:
+    return boto3.client("sagemaker", "us-west-2")
 
 
 def versions(cloud: Any) -> set[str]:
@@ -146,25 +150,7 @@ def test_a_refused_endpoint_leaves_nothing(cloud: Any) -> None:
     assert versions(cloud) == {f"{NAME}-bcdfg"}
 
 
-def test_batch_transform_is_started_found_and_forgotten(cloud: Any) -> None:
-    services, jobs = SageMakerServing("us-west-2", WHERE), SageMakerJobs("us-west-2", WHERE, "training")
-    services.predict(made(), "s3://acme-data/in/reviews.jsonl", "s3://acme-data/sagemaker/out")
-    found = jobs.find(made().version)
-    assert found is not None
-    assert (found.kind, found.instance_type) == ("sagemaker-batch", "ml.inf2.xlarge")
-    services.forget(made().version)
-    assert cloud.list_models()["Models"] == []
-
-
-def doubled(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> AwsDouble:
-    missing = {f"Describe{each}": Refused("ValidationException", MISSING) for each in ("TrainingJob", "TransformJob")}
-    named = {
-        f"{'logs' if 'Log' in name else 'sagemaker'}:{name}": each for name, each in {**missing, **answers}.items()
-    }
-    session = (double := AwsDouble(named)).session()
-    for module in (service, serving):
-        monkeypatch.setattr(module, "client", lambda name, region, **_: session.client(name, region_name=region))
-    return double
+ABSENT = {f"Describe{each}": Refused("ValidationException", MISSING) for each in ("TrainingJob", "TransformJob")}
 
 
 @pytest.mark.parametrize(
@@ -180,23 +166,22 @@ def doubled(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> AwsDouble:
         (endpoint("training-predict-b", "OutOfService", "b"), "Failed"),
     ],
 )
-def test_states_are_in_the_words_of_all_jobs(monkeypatch: pytest.MonkeyPatch, answer: Any, state: str) -> None:
+def test_states_are_in_the_words_of_all_jobs(doubled: Doubled, answer: Any, state: str) -> None:
     kind = "DescribeTransformJob" if "TransformJobName" in answer else "DescribeEndpoint"
-    doubled(monkeypatch, **{kind: answer})
-    found = SageMakerJobs("us-west-2", WHERE, "training").find("training-predict-b")
+    found = doubled(**{**ABSENT, kind: answer})[0].find("training-predict-b")
     assert found is not None
     assert (found.state, found.reason) == (state, answer.get("FailureReason", ""))
 
 
-def test_a_stack_that_admits_no_serving_asks_only_for_trainings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stack_that_admits_no_serving_asks_only_for_trainings(doubled: Doubled) -> None:
     listed = {"TrainingJobSummaries": [summary("TrainingJob", "training-bert-bcdfg", "InProgress")]}
-    double = doubled(monkeypatch, ListTrainingJobs=listed, DescribeTrainingJob=training("InProgress", "Training"))
+    _, double = doubled(ListTrainingJobs=listed, DescribeTrainingJob=training("InProgress", "Training"))
     jobs = SageMakerJobs("us-west-2", WHERE.model_copy(update={"serving_types": ()}), "training")
     assert ([each.name for each in jobs.jobs(None)], jobs.endpoints()) == (["training-bert-bcdfg"], [])
     assert {name for name, _ in double.asked} == {"sagemaker:ListTrainingJobs", "sagemaker:DescribeTrainingJob"}
 
 
-def test_lines_of_an_endpoint_and_of_batch_transform_are_in_their_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_of_an_endpoint_and_of_batch_transform_are_in_their_groups(doubled: Doubled) -> None:
     events = [
         {"logStreamName": f"{stream}/i-{number}", "eventId": str(number), "timestamp": 1000, "message": stream}
         for number, stream in enumerate(("all", "all", "training-predict-b"))
@@ -205,8 +190,7 @@ def test_lines_of_an_endpoint_and_of_batch_transform_are_in_their_groups(monkeyp
         "DescribeEndpoint": endpoint("training-predict-b", "InService", "b"),
         "FilterLogEvents": {"events": events},
     }
-    double = doubled(monkeypatch, **answers)
-    jobs = SageMakerJobs("us-west-2", WHERE, "training")
+    jobs, double = doubled(**ABSENT, **answers)
     found = jobs.find("training-predict-b")
     assert found is not None
     assert [(place, line.text) for _, place, _, line in jobs.lines(found, None)] == [(0, "all"), (1, "all")]

@@ -126,16 +126,18 @@ def stop(cluster: ClusterOptions, name: str, *, is_also_asked: bool) -> int:
 
 
 def ask(cluster: ClusterOptions, name: str, texts: Sequence[str]) -> int:
-    """Show an endpoint's predictions of texts; return the exit code."""
+    """Show an endpoint's predictions of texts, the namespace's or the stack's; return the exit code."""
     place = Place(cluster)
-    answer = place.serving.ask(place.endpoint(name).name, texts)
+    found = place.jobs.find(place.full(name))
+    name = found.name if found is not None and found.kind == ENDPOINT else name
+    answer = place.serving.ask(name, texts)
     if cluster.as_json:
-        write_json({"schemaVersion": SCHEMA_VERSION, "name": place.full(name), "answer": answer})
+        write_json({"schemaVersion": SCHEMA_VERSION, "name": name, "answer": answer})
         return 0
-    found = answer.get("predictions") if isinstance(answer, dict) else None
-    if not isinstance(found, list):
-        raise Failure(FAILED, f"{place.full(name)} is no classifier: {printable(json.dumps(answer))[:200]}")
-    for text, each in zip(texts, found, strict=False):
+    rows = answer.get("predictions") if isinstance(answer, dict) else None
+    if not isinstance(rows, list):
+        raise Failure(FAILED, f"{name} is no classifier: {printable(json.dumps(answer))[:200]}")
+    for text, each in zip(texts, rows, strict=False):
         write(f"{each.get('label')}  {each.get('score'):.3f}  {printable(text)}\n")
     return 0
 
