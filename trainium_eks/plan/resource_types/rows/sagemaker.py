@@ -1,6 +1,6 @@
 """SageMaker: models, endpoint configurations and endpoints."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from trainium_eks.model.catalogue.instances import Catalogue
 from trainium_eks.model.sizing import bill
@@ -38,6 +38,8 @@ def _variant_lines(graph: Graph, config: Resource, catalogue: Catalogue) -> Iter
         if config.urn in each.dependencies
     }  # fmt: skip
     for variant in config.inputs.get("productionVariants") or ():
+        if not isinstance(variant, Mapping):  # not known yet
+            continue
         count = whole(variant.get("initialInstanceCount"), 1)
         most = [
             whole(target.inputs.get("maxCapacity"), count)
