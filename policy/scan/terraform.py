@@ -24,6 +24,7 @@ PREFIX = "aws:"
 
 SERVICES: Mapping[str, str] = {
     "amp": "prometheus_",
+    "appautoscaling": "appautoscaling_",
     "autoscaling": "autoscaling_",
     "budgets": "budgets_",
     "cloudwatch": "cloudwatch_",
@@ -34,6 +35,7 @@ SERVICES: Mapping[str, str] = {
     "grafana": "grafana_",
     "iam": "iam_",
     "kms": "kms_",
+    "sagemaker": "sagemaker_",
     "s3": "s3_",
     "sns": "sns_",
     "sqs": "sqs_",
