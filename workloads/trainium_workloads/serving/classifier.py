@@ -30,8 +30,7 @@ class Classifier(litserve.LitAPI):
     def __init__(self, options: argparse.Namespace, refused: Path) -> None:
         # The first request of a batch waits for others, for less time than a batch of BERT-base takes.
         super().__init__(max_batch_size=32, batch_timeout=0.004)
-        self._options = options
-        self._refused = refused
+        self._options, self._refused = options, refused
 
     def setup(self, device: str) -> None:  # noqa: ARG002 - the backend decides
         """Load the model, and let it answer once in each shape."""

@@ -83,7 +83,7 @@ def test_all_alerts_with_what_they_mean(trn: Run) -> None:
 
 
 def test_a_page(trn: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainium_eks.cli.shared.failure.shutil.which", lambda _: "/usr/bin/trn")
+    monkeypatch.setattr("trainium_eks.client.failure.shutil.which", lambda _: "/usr/bin/trn")
     shown = trn("doctor", "GangStuck")
     assert (shown.exit_code, shown.output) == (0, runbook.page("GangStuck"))
 

@@ -16,8 +16,8 @@ from small_project import Run
 from stub_api import StubApi
 from watched_team import Call
 
-from trainium_eks.cli.jobs.submit import train_facts
-from trainium_eks.cli.jobs.watch import reading, sagemaker_watch
+from trainium_eks.cli.jobs.watch import sagemaker_watch
+from trainium_eks.client import reading, train_facts
 from trainium_eks.jobs.sagemaker import service, serving
 
 SCENE = snapshot("queue_full")

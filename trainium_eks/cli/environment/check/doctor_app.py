@@ -27,7 +27,7 @@ def doctor(
     Exit code: 0; with --stack, 1 when something fires or Prometheus cannot be asked; 2 for wrong usage.
     """
     from trainium_eks.cli.environment.check import doctor as command
-    from trainium_eks.cli.shared.cluster_options import ClusterOptions
+    from trainium_eks.client.cluster_options import ClusterOptions
 
     cluster = ClusterOptions(stack or "", None, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
     raise typer.Exit(command.run(cluster, alert))

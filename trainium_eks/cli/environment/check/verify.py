@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainium_eks.cli.shared.cluster_access import StackAccess, find_source, open_kubeconfig
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.cluster_access import StackAccess, find_source, open_kubeconfig
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.kube.cluster import ReadError
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.operate.verify.check import CheckStatus

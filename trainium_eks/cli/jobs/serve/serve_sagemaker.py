@@ -14,13 +14,14 @@ from typing import Any
 from trainium_eks.cli.jobs.serve.predict import Files
 from trainium_eks.cli.jobs.serve.serve import SCHEMA_VERSION
 from trainium_eks.cli.jobs.serve.serving import ServingOptions
-from trainium_eks.cli.jobs.submit import train_facts
 from trainium_eks.cli.jobs.watch import sagemaker_watch
-from trainium_eks.cli.shared.cluster_access import find_stack
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure, as_typed
-from trainium_eks.cli.shared.output import notice, write, write_json
-from trainium_eks.cli.shared.session import find_namespace
+from trainium_eks.cli.shared.output import write, write_json
+from trainium_eks.client import train_facts
+from trainium_eks.client.cluster_access import find_stack
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure, as_typed
+from trainium_eks.client.notices import notice
+from trainium_eks.client.session import find_namespace
 from trainium_eks.jobs.sagemaker import serving as requests
 from trainium_eks.jobs.sagemaker.service import ENDPOINT, SageMakerJobs, SageMakerWork
 from trainium_eks.jobs.sagemaker.serving import SageMakerServing, ServedModel

@@ -5,11 +5,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
-from trainium_eks.cli.jobs.watch.live_logs import LogOptions, PodFilter, Printer, Shown, check_choice, since_of
-from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure
-from trainium_eks.cli.shared.session import Session
+from trainium_eks.cli.jobs.watch.live_logs import Printer
+from trainium_eks.client import notices
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure
+from trainium_eks.client.logs import LogOptions, PodFilter, Shown, check_choice, since_of
+from trainium_eks.client.session import Session
 from trainium_eks.jobs.sagemaker.service import SageMakerJobs, SageMakerWork
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.pod_text import printable
@@ -53,7 +54,7 @@ class ListedJobs:
             try:
                 self._found = [*self._jobs.jobs(now - self._age), *self._jobs.endpoints()]
             except ClusterError as error:
-                output.notice(f"SageMaker's jobs are not shown: {error}")
+                notices.notice(f"SageMaker's jobs are not shown: {error}")
         return self._found
 
 
@@ -113,11 +114,11 @@ def follow(jobs: SageMakerJobs, name: str, node: int | None, cluster: ClusterOpt
             if job.ended is not None:
                 time.sleep(LOOK_SECONDS)
                 printer.write(seen.new(jobs, job, node))
-                output.notice(f"{name} is {job.state}{_why(job)}")
+                notices.notice(f"{name} is {job.state}{_why(job)}")
                 return 0 if job.state == "Completed" else FAILED
             time.sleep(LOOK_SECONDS)
     except KeyboardInterrupt:
-        output.notice(f"{name} goes on: trn logs {name} -f, trn cancel {name}")
+        notices.notice(f"{name} goes on: trn logs {name} -f, trn cancel {name}")
         return INTERRUPTED
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure
+from trainium_eks.client.failure import WRONG_USAGE, Failure
 from trainium_eks.model.validation.parsing import parse_yaml
 
 VARIABLE = "KUBECONFIG"

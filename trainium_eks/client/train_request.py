@@ -5,11 +5,10 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import get_args, get_type_hints
 
-from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure
-from trainium_eks.cli.shared.options_class import words
+from trainium_eks.client.failure import WRONG_USAGE, Failure
 from trainium_eks.jobs.data.workspace import Workspace, pack
 from trainium_eks.jobs.objects.job import TITAN_MODULE, Program
-from trainium_eks.jobs.objects.options import TrainOptions
+from trainium_eks.jobs.objects.options import TrainOptions, words
 from trainium_eks.jobs.submit.examples import EXAMPLES
 from trainium_eks.jobs.submit.requests import JobRequest
 from trainium_eks.model.validation.problems import Problem, nearest

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainium_eks.cli.shared import kubeconfig_variable
-from trainium_eks.cli.shared.cluster_access import StackAccess, find_source, open_kubeconfig
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure
+from trainium_eks.client import kubeconfig_variable
+from trainium_eks.client.cluster_access import StackAccess, find_source, open_kubeconfig
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import WRONG_USAGE, Failure
 from trainium_eks.model.outputs import NamespaceOutput, StackOutputs
 from trainium_eks.model.validation.problems import nearest
 

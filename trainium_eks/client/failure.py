@@ -28,7 +28,7 @@ _COMMANDS = (
     *("cancel", "check", "comment", "compare", "compile", "deploy", "doctor", "image", "jobs", "kubeconfig"),
     *("local", "logs"),
     *("orphans", "plan", "predict", "prices", "profile", "scale", "secret", "serve", "stage"),
-    *("status", "tensorboard", "top", "train", "upgrade", "verify"),
+    *("status", "tensorboard", "top", "train", "tunnel", "upgrade", "verify"),
 )
 _COMMAND = re.compile(rf"(?<![\w./-])trn (?=(?:{'|'.join(_COMMANDS)})\b)")
 

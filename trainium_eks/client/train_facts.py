@@ -5,7 +5,7 @@ import secrets
 import sys
 
 from trainium_eks.aws.sessions import Aws, AwsError
-from trainium_eks.cli.shared.session import Session
+from trainium_eks.client.session import Session
 from trainium_eks.jobs.data import tokens
 from trainium_eks.jobs.objects.options import Form, TrainOptions
 from trainium_eks.jobs.objects.token_reference import NAME

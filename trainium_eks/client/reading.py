@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from typing import TypeVar
 from urllib.parse import quote
 
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure
-from trainium_eks.cli.shared.session import Session, open_session
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import WRONG_USAGE, Failure
+from trainium_eks.client.session import Session, open_session
 from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, of_objects
 from trainium_eks.jobs.explain.watched import WatchedJob, owner_of, watched
 from trainium_eks.jobs.objects.identity import JOB_API, PYTORCH_API, TRAINER_API, by_process_rank

@@ -3,15 +3,14 @@
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from trainium_eks.cli.jobs.watch import reading
-from trainium_eks.cli.jobs.watch.live_logs import PodFilter, Printer, Shown, has_begun, targets, waiting_for
-from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure
-from trainium_eks.cli.shared.session import Session
+from trainium_eks.client import reading
+from trainium_eks.client.failure import WRONG_USAGE, Failure
+from trainium_eks.client.logs import PodFilter, Shown, has_begun, targets, waiting_for
+from trainium_eks.client.session import Session
 from trainium_eks.jobs.explain.watched import WatchedJob, of
 from trainium_eks.jobs.watch.log_lines import LogLine, parse
 from trainium_eks.kube.cluster import Object, name_of
@@ -42,44 +41,51 @@ class _Stream:
     done: threading.Event = field(default_factory=threading.Event)
 
 
-def follow(session: Session, job: WatchedJob, wanted: PodFilter, printer: Printer) -> int:
-    """Print lines as they come until the job has ended; return 0 when it succeeded.
+class Follower:
+    """Reader of a job's coming lines.
+
+    Args:
+        session: of the caller.
+        job: the job.
+        wanted: its pods and ranks.
+        say: gets notices (a restart, the reason of a wait, the end), none twice in a row.
 
     Raises:
         Failure: more pods than can be followed.
     """
-    if wanted.pods is not None and len(wanted.pods) > MOST_PODS:
-        title = f"{len(wanted.pods)} nodes are more than can be followed ({MOST_PODS}): choose one by --node or --rank"
-        raise Failure(WRONG_USAGE, title)
-    try:
-        return _Follower(session, job, wanted, printer).run()
-    except KeyboardInterrupt:
-        return INTERRUPTED  # that is how it is ended
 
-
-class _Follower:
-    def __init__(self, session: Session, job: WatchedJob, wanted: PodFilter, printer: Printer) -> None:
+    def __init__(self, session: Session, job: WatchedJob, wanted: PodFilter, say: Callable[[str], None]) -> None:
+        if wanted.pods is not None and len(wanted.pods) > MOST_PODS:
+            count = f"{len(wanted.pods)} nodes are more than can be followed ({MOST_PODS})"
+            raise Failure(WRONG_USAGE, f"{count}: choose one by --node or --rank")
         self._session = session
         self._job: WatchedJob | None = job
         self._name = job.name
         self._wanted = wanted
-        self._printer = printer
+        self._tell = say
         self._arrived: queue.Queue[Shown] = queue.Queue(10_000)
         self._streams: dict[str, _Stream] = {}
         self._restarts = job.restarts
         self._said = ""
 
-    def run(self) -> int:
-        """Run until the job has ended and all its lines are printed."""
+    @property
+    def state(self) -> str:
+        """Return the job's state at the last look; empty for a removed job."""
+        return self._job.state if self._job else ""
+
+    def batches(self) -> Iterator[list[Shown]]:
+        """Yield the lines as they come, none where none came for a while, until the job has ended and all its lines are
+        read."""
         looked = 0.0
         while True:
             if time.monotonic() - looked >= LOOK_SECONDS:
                 self._look()
                 looked = time.monotonic()
-            self._print()
+            yield self._arrivals()
             if self._is_over():
-                self._print()
-                return self._end()
+                yield self._arrivals()
+                self._say(f"{self._name} has {self._job.state.lower()}" if self._job else f"{self._name} was removed")
+                return
 
     def _look(self) -> None:
         """Read the job and its pods; start a thread for each new log."""
@@ -174,8 +180,8 @@ class _Follower:
             return "nothing"
         return "the rest" if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed") else "more"
 
-    def _print(self) -> None:
-        """Print the lines that have arrived; wait a little for the first."""
+    def _arrivals(self) -> list[Shown]:
+        """Return the lines that have arrived; wait a little for the first."""
         lines: list[Shown] = []
         try:
             lines.append(self._arrived.get(timeout=0.2))
@@ -183,21 +189,13 @@ class _Follower:
                 lines.append(self._arrived.get_nowait())
         except queue.Empty:
             pass
-        self._printer.write(lines)
+        return lines
 
     def _is_over(self) -> bool:
         reading = any(not each.done.is_set() for each in self._streams.values())
         return (self._job is None or self._job.ended is not None) and not reading and self._arrived.empty()
 
-    def _end(self) -> int:
-        if self._job is None:
-            self._say(f"{self._name} was removed")
-            return FAILED
-        self._say(f"{self._name} has {self._job.state.lower()}")
-        return 0 if self._job.state == "Completed" else FAILED
-
     def _say(self, notice: str) -> None:
-        """Print a notice on stderr, so that a pipe gets the log alone; not twice in a row."""
         if notice != self._said:
             self._said = notice
-            output.notice(notice)
+            self._tell(notice)

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.cli.shared import kubeconfig_variable, recording
-from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure
-from trainium_eks.cli.shared.output import notice
+from trainium_eks.client import kubeconfig_variable
+from trainium_eks.client.failure import WRONG_USAGE, Failure
+from trainium_eks.client.notices import notice
+from trainium_eks.client.project import check_stack, find_project
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.config_model import ConfigModelError
@@ -52,7 +53,7 @@ def find_source(stack: str, outputs: Path | None, kubeconfig: Path | None, direc
         stack: name of the stack; unused when ``outputs`` is given.
         outputs: file with JSON as ``pulumi stack output --json --show-secrets`` prints it.
         kubeconfig: file of ``--kubeconfig``.
-        directory: directory of the project; see :func:`recording.find_project`.
+        directory: directory of the project; see :func:`find_project`.
 
     Raises:
         Failure: a file is missing or holds something else, the stack does not exist, or it has no outputs.
@@ -77,11 +78,11 @@ def find_stack(stack: str, outputs: Path | None, directory: Path | None) -> Stac
         if outputs.name == paths.outputs.name and paths.report.is_file():
             return _local("", paths)
         return StackAccess("", _read(outputs))
-    project = recording.find_project(directory)
+    project = find_project(directory)
     paths = Paths.of(project, stack)
     if paths.outputs.is_file():
         return _local(stack, paths)
-    recording.check_stack(project, stack)
+    check_stack(project, stack)
     return StackAccess(stack, _deployed(project, stack))
 
 
