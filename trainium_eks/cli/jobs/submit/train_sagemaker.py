@@ -16,7 +16,7 @@ from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.sagemaker import job as sagemaker_job
 from trainium_eks.jobs.sagemaker.job import SageMakerJob
 from trainium_eks.jobs.sagemaker.request import launch_script, training_request
-from trainium_eks.jobs.sagemaker.service import SageMakerJobs, SageMakerTraining
+from trainium_eks.jobs.sagemaker.service import SageMakerJobs, SageMakerWork
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.plan.graph import SCHEMA_VERSION
 
@@ -75,7 +75,7 @@ def _submit(
     return 0 if ended is None or ended.state == "Completed" else FAILED
 
 
-def _document(made: SageMakerJob, ended: SageMakerTraining | None) -> dict[str, Any]:
+def _document(made: SageMakerJob, ended: SageMakerWork | None) -> dict[str, Any]:
     job = made.job
     return {
         "schemaVersion": SCHEMA_VERSION,

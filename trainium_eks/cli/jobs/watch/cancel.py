@@ -13,7 +13,7 @@ from trainium_eks.client.session import Session
 from trainium_eks.jobs.explain.room import some
 from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.sagemaker.job import STOP_SECONDS
-from trainium_eks.jobs.sagemaker.service import SageMakerJobs, SageMakerTraining
+from trainium_eks.jobs.sagemaker.service import ENDPOINT, SageMakerJobs, SageMakerWork
 from trainium_eks.kube.pod_text import printable
 from trainium_eks.model.validation.problems import nearest
 
@@ -44,7 +44,7 @@ def run(cluster: ClusterOptions, name: str | None, *, everything: bool, agreed: 
             _agree(cluster, session, wanted)
         say = (lambda _: 0) if cluster.as_json else lambda text: sys.stderr.write(f"{text}\n")
         done = [
-            _stop(managed, job) if managed and isinstance(job, SageMakerTraining) else end(session, job, say)
+            _stop(managed, job) if managed and isinstance(job, SageMakerWork) else end(session, job, say)
             for job in wanted
         ]
         if name is not None and not done:
@@ -66,10 +66,12 @@ def _agree(cluster: ClusterOptions, session: Session, wanted: Sequence[WatchedJo
         raise Failure(WRONG_USAGE, "Nothing was ended.")
 
 
-def _stop(managed: SageMakerJobs, job: SageMakerTraining) -> Ended:
-    """Stop a training job of SageMaker, unless it has ended; SageMaker keeps its name."""
+def _stop(managed: SageMakerJobs, job: SageMakerWork) -> Ended:
+    """Stop a job of SageMaker, unless it has ended; SageMaker keeps its name."""
+    if job.kind == ENDPOINT:
+        raise Failure(WRONG_USAGE, f"{job.name} is an endpoint: trn serve --on sagemaker --stop {job.name} ends it")
     if job.ended is None:
-        managed.stop(job.name)
+        managed.stop(job)
     return Ended(job.name, True, 0, job.checkpoints, None, (), stopping=job.ended is None)
 
 
@@ -94,7 +96,7 @@ def _lines(each: Ended, names: Sequence[str]) -> list[str]:
         ]
     if each.output.startswith("s3://"):
         how = f"is being stopped: SIGTERM, and SIGKILL after {STOP_SECONDS} s" if each.stopping else "has ended already"
-        return [f"{each.name} {how}.", f"  checkpoints: {each.output}"]
+        return [f"{each.name} {how}.", f"  in S3: {each.output}"]
     lines = [f"{each.name} has ended and is removed."]
     if each.output:
         step = f", checkpoint of step {each.checkpoint}" if each.checkpoint is not None else ""
