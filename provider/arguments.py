@@ -728,6 +728,53 @@ class NeuronAddonsArgs(TypedDict):
     """
 
 
+class SageMakerEndpointArgs(TypedDict):
+    """Args of :class:`SageMakerEndpoint`: an entry of the config, and its wiring."""
+
+    name: str
+    """Name after the stack's: lower-case letters, digits and dashes."""
+    model: pulumi.Input[str]
+    """Key of the ``model.tar.gz`` in the bucket of ``sageMaker``."""
+    image: pulumi.Input[str]
+    """Image in ECR with the command ``serve``; training images of `trn image build` have it."""
+    instanceType: str
+    """``ml.inf2.xlarge``."""
+    instances: NotRequired[int]
+    """Instances, at first where ``max_instances`` is set. With two or more, one answers alone after a change, before
+    all do.
+    """
+    maxInstances: NotRequired[int]
+    """Most instances of automatic scaling. Unset: the number stays."""
+    callsPerMinute: NotRequired[int]
+    """Calls a minute and instance that automatic scaling aims at."""
+    capturePercent: NotRequired[int]
+    """Part of the calls and answers that are kept in the bucket; 0 for none."""
+    mostErrors: NotRequired[int]
+    """Calls a minute that end with an error of the server (5xx), from which on the alarm rings: a change is rolled
+    back.
+    """
+    logRetentionDays: NotRequired[int]
+    """Days that the endpoint's logs are kept."""
+    region: str
+    """AWS region."""
+    vpcId: pulumi.Input[str]
+    """VPC of the instances."""
+    subnetIds: Sequence[pulumi.Input[str]]
+    """Private subnets of the instances."""
+    kmsKeyArn: pulumi.Input[str]
+    """Key of the volumes, the logs and the captured calls."""
+    bucket: pulumi.Input[str]
+    """Bucket of the model and of captured calls."""
+    bucketKeyArn: NotRequired[pulumi.Input[str]]
+    """Key of the bucket's objects; None for ``kms_key_arn``."""
+    prefix: NotRequired[str]
+    """Key prefix of captured calls."""
+    permissionsBoundary: NotRequired[pulumi.Input[str]]
+    """ARN of the IAM policy that bounds the role; None for no bound."""
+    tags: NotRequired[Mapping[str, pulumi.Input[str]]]
+    """Tags in addition to the provider's."""
+
+
 class SageMakerTrainingArgs(TypedDict):
     """Args of :class:`SageMakerTraining`: the config's section, and its wiring."""
 
@@ -744,6 +791,10 @@ class SageMakerTrainingArgs(TypedDict):
     """Days that logs of training jobs are kept: the stack makes the log group ``/aws/sagemaker/TrainingJobs``, which
     all jobs of an account and region share. 365 or more (rule R08). Unset: SageMaker makes it, without an end and
     without the stack's key.
+    """
+    servingTypes: NotRequired[Sequence[str]]
+    """Instance types on which researchers may serve models (`trn serve --on sagemaker`) and transform files (`trn
+    predict --on sagemaker`), the default first: ``[ml.inf2.xlarge]``. Empty: none.
     """
     region: str
     """AWS region."""
@@ -1442,6 +1493,39 @@ class SageMakerConfig(TypedDict):
     all jobs of an account and region share. 365 or more (rule R08). Unset: SageMaker makes it, without an end and
     without the stack's key.
     """
+    servingTypes: NotRequired[Sequence[str]]
+    """Instance types on which researchers may serve models (`trn serve --on sagemaker`) and transform files (`trn
+    predict --on sagemaker`), the default first: ``[ml.inf2.xlarge]``. Empty: none.
+    """
+
+
+class SageMakerEndpointConfig(TypedDict):
+    """A SageMaker endpoint of the stack, which answers in real time with one model; needs ``sageMaker``."""
+
+    name: str
+    """Name after the stack's: lower-case letters, digits and dashes."""
+    model: pulumi.Input[str]
+    """Key of the ``model.tar.gz`` in the bucket of ``sageMaker``."""
+    image: pulumi.Input[str]
+    """Image in ECR with the command ``serve``; training images of `trn image build` have it."""
+    instanceType: str
+    """``ml.inf2.xlarge``."""
+    instances: NotRequired[int]
+    """Instances, at first where ``max_instances`` is set. With two or more, one answers alone after a change, before
+    all do.
+    """
+    maxInstances: NotRequired[int]
+    """Most instances of automatic scaling. Unset: the number stays."""
+    callsPerMinute: NotRequired[int]
+    """Calls a minute and instance that automatic scaling aims at."""
+    capturePercent: NotRequired[int]
+    """Part of the calls and answers that are kept in the bucket; 0 for none."""
+    mostErrors: NotRequired[int]
+    """Calls a minute that end with an error of the server (5xx), from which on the alarm rings: a change is rolled
+    back.
+    """
+    logRetentionDays: NotRequired[int]
+    """Days that the endpoint's logs are kept."""
 
 
 class WaiverConfig(TypedDict):
@@ -1520,6 +1604,8 @@ class StackConfig(TypedDict):
     """Guard that warns of idle accelerators and removes them; null for none."""
     sageMaker: NotRequired[SageMakerConfig]
     """SageMaker training jobs beside the cluster (docs/sagemaker.md); null for none."""
+    sageMakerEndpoints: NotRequired[Sequence[SageMakerEndpointConfig]]
+    """SageMaker endpoints of the stack (docs/sagemaker.md)."""
     waivers: NotRequired[Mapping[str, WaiverConfig]]
     """Rules that this environment breaks on purpose, each with its reason and its last day:
     ``{R06: {reason: torn down every night, expires: 2027-03-31}}``.
@@ -1542,6 +1628,7 @@ ARGS: Mapping[str, type] = {
     "MetricsStack": MetricsStackArgs,
     "Network": NetworkArgs,
     "NeuronAddons": NeuronAddonsArgs,
+    "SageMakerEndpoint": SageMakerEndpointArgs,
     "SageMakerTraining": SageMakerTrainingArgs,
     "TrainingNamespace": TrainingNamespaceArgs,
     "TrainiumCluster": TrainiumClusterArgs,
