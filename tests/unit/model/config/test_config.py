@@ -170,6 +170,7 @@ GIVEN: dict[str, Any] = {
     },
     "budget": {"hourlyUsd": 500, "nodes": 64, "alert": {"monthlyUsd": 9000, "emails": ["ops@example.com"]}},
     "idleGuard": {"warnAfterMinutes": 10, "removeAfterMinutes": 20},
+    "fabricGate": {"images": {"trn1": "123456789012.dkr.ecr.us-west-2.amazonaws.com/training:trn1-1"}},
     "sageMaker": {"bucket": "my-jobs", "bucketKeyArn": KEY, "prefix": "runs", "logRetentionDays": 30},
     "waivers": {"R06": {"reason": "torn down every night", "expires": "2027-03-31"}},
 }
@@ -539,6 +540,7 @@ BAD: list[tuple[str, Any]] = [
     ("autoscaling.karpenter.acceleratorPools[0].zoneId", "usw2-az9"),
     ("autoscaling.karpenter.acceleratorPools[0].capacityReservationIds", ["cr-1"]),
     ("budget.hourlyUsd", 0),
+    ("fabricGate.images", {"trn2": "torchneuron"}),
     ("budget.alert.emails", ["nobody"]),
 ]
 
