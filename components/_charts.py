@@ -195,7 +195,9 @@ def at(values: Mapping[str, Any], *keys: str) -> Any:
 def tolerations(instance_types: Iterable[str], catalogue: Catalogue) -> list[dict[str, str]]:
     """Return tolerations for every taint of nodes of these types, once each."""
     taints = dict.fromkeys(
-        (taint.key, taint.effect) for name in sorted(instance_types) for taint in catalogue.taints(name)
+        (taint.key, taint.effect)
+        for name in sorted(instance_types)
+        for taint in (*catalogue.taints(name), *catalogue.startup_taints(name))
     )
     return [{"key": key, "operator": "Exists", "effect": effect} for key, effect in taints]
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trainium_eks.model.config.capacity import CapacityBlock, OnDemand, Reservation, Spot
     from trainium_eks.model.config.cluster import ClusterConfig, CpuNodesConfig, CpuPoolConfig, EndpointConfig
     from trainium_eks.model.config.device_addons import GpuAddonsConfig, NeuronAddonsConfig
+    from trainium_eks.model.config.fabric_gate import FabricGateConfig
     from trainium_eks.model.config.idle import IdleGuardConfig
     from trainium_eks.model.config.karpenter import KarpenterConfig, KarpenterPoolConfig
     from trainium_eks.model.config.namespaces import NamespaceConfig
@@ -824,6 +825,12 @@ class IdleGuardConfigDict(TypedDict):
     remove_after_minutes: NotRequired[float | None]
 
 
+class FabricGateConfigDict(TypedDict):
+    """:class:`FabricGateConfig` as a dictionary."""
+
+    images: Mapping[str, str]
+
+
 class SageMakerConfigDict(TypedDict):
     """:class:`SageMakerConfig` as a dictionary."""
 
@@ -884,6 +891,7 @@ class StackConfigDict(TypedDict):
     observability: NotRequired[ObservabilityConfig | ObservabilityConfigDict]
     budget: NotRequired[BudgetConfig | BudgetConfigDict]
     idle_guard: NotRequired[IdleGuardConfig | IdleGuardConfigDict | None]
+    fabric_gate: NotRequired[FabricGateConfig | FabricGateConfigDict | None]
     sage_maker: NotRequired[SageMakerConfig | SageMakerConfigDict | None]
     sage_maker_endpoints: NotRequired[Sequence[SageMakerEndpointConfig | SageMakerEndpointConfigDict]]
     waivers: NotRequired[Mapping[str, WaiverConfig | WaiverConfigDict]]

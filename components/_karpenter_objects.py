@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainium_eks.model.catalogue import versions
-from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL, InstanceType, Taint
+from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL, Catalogue, InstanceType, Taint
 from trainium_eks.model.config import node_groups
 from trainium_eks.model.config.karpenter import CPU_POOL, EBS_CLUSTER_TAG, LAYOUT, KarpenterConfig, KarpenterPoolConfig
 from trainium_eks.model.config.node_groups import POOL_LABEL, ROOT_THROUGHPUT_MIBPS, NodeGroupConfig
@@ -45,7 +45,6 @@ def cpu_node_pool(karpenter: KarpenterConfig) -> dict[str, Any]:
     return _node_pool(
         CPU_POOL,
         labels={POOL_LABEL: CPU_POOL_LABEL},
-        taints=(),
         types=karpenter.instance_types,
         capacity="on-demand",
         cpus=karpenter.cpu_limit,
@@ -92,18 +91,17 @@ def accelerator_node_class(
     return spec
 
 
-def accelerator_node_pool(
-    pool: KarpenterPoolConfig, instance: InstanceType, labels: Mapping[str, str], taints: Sequence[Taint], minutes: int
-) -> dict[str, Any]:
+def accelerator_node_pool(pool: KarpenterPoolConfig, catalogue: Catalogue, minutes: int) -> dict[str, Any]:
     """Return the ``spec`` of an accelerator NodePool: an empty node is removed, and no node for its age or its
     price."""
     return _node_pool(
         pool.name,
-        labels={**labels, POOL_LABEL: pool.name},
-        taints=taints,
+        labels={**catalogue.node_labels(pool.instance_type), POOL_LABEL: pool.name},
+        taints=catalogue.taints(pool.instance_type),
+        startup_taints=catalogue.startup_taints(pool.instance_type),
         types=(pool.instance_type,),
         capacity="reserved" if pool.capacity_reservation_ids else "on-demand",
-        cpus=instance.vcpus * pool.max_nodes,
+        cpus=catalogue.find(pool.instance_type).vcpus * pool.max_nodes,
         expire_after="Never",
         disruption={
             "consolidationPolicy": "WhenEmpty",
@@ -152,7 +150,8 @@ def _node_pool(
     name: str,
     *,
     labels: Mapping[str, str],
-    taints: Sequence[Taint],
+    taints: Sequence[Taint] = (),
+    startup_taints: Sequence[Taint] = (),
     types: Sequence[str],
     capacity: str,
     cpus: int,
@@ -165,8 +164,9 @@ def _node_pool(
         "requirements": [{"key": key, "operator": "In", "values": values} for key, values in requirements.items()],
         "expireAfter": expire_after,
     }
-    if taints:
-        spec["taints"] = [{"key": each.key, "value": each.value, "effect": each.effect} for each in taints]
+    for key, found in (("taints", taints), ("startupTaints", startup_taints)):
+        if found:
+            spec[key] = [{"key": each.key, "value": each.value, "effect": each.effect} for each in found]
     return {
         "template": {"metadata": {"labels": dict(labels)}, "spec": spec},
         "limits": {"cpu": str(cpus)},

@@ -1,6 +1,8 @@
 """Pods that run a Python program of this library: its files, containers that the restricted level of Pod Security
 admits, and rights in the whole cluster."""
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -16,6 +18,12 @@ CODE = "/code"
 """Where the program's files are."""
 
 NOBODY = 65534
+
+ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""Where Kubernetes mounts a service account's token."""
+
+READY = "/ready/file"
+"""File that a controller writes once its work is done for the first time."""
 
 Rules = Sequence[tuple[str, tuple[str, ...], tuple[str, ...]]]
 """API group, resources and verbs."""
@@ -115,6 +123,79 @@ def unprivileged() -> k8s.core.v1.PodSecurityContextArgs:
         run_as_group=NOBODY,
         fs_group=NOBODY,
         seccomp_profile=k8s.core.v1.SeccompProfileArgs(type="RuntimeDefault"),
+    )
+
+
+def controller(
+    logical_name: str,
+    program: Program,
+    command: Sequence[str],
+    *,
+    name: str,
+    namespace: str,
+    env: Sequence[k8s.core.v1.EnvVarArgs] = (),
+    priority: str | None = None,
+    home: k8s.core.v1.Namespace,
+    after: Sequence[pulumi.Resource],
+    parent: pulumi.Resource,
+) -> None:
+    """Make the Deployment of a controller, with its code.
+
+    Args:
+        logical_name: Pulumi's name of the ConfigMap and of the Deployment.
+        program: of the controller.
+        command: the module, and its arguments besides ``--account`` and ``--ready``.
+        name: of the ConfigMap, of the Deployment and of the service account that exists.
+        namespace: of all three.
+        env: variables of the container.
+        priority: priority class of the pod; None for the default.
+        home: the namespace.
+        after: resources that the Deployment waits for.
+        parent: of both resources.
+    """
+    metadata = k8s.meta.v1.ObjectMetaArgs(name=name, namespace=namespace)
+    inside = pulumi.ResourceOptions(parent=parent, depends_on=[home], deleted_with=home)
+    sources = program.sources()
+    code = k8s.core.v1.ConfigMap(logical_name, metadata=metadata, data=sources, opts=inside)
+    digest = hashlib.sha256(json.dumps(sources, sort_keys=True).encode()).hexdigest()
+    selected = {"app": name}
+    asked = k8s.core.v1.ExecActionArgs(command=["test", "-f", READY])
+    module, *arguments = command
+    pod = k8s.core.v1.PodSpecArgs(
+        service_account_name=name,
+        enable_service_links=False,
+        priority_class_name=priority,
+        security_context=unprivileged(),
+        containers=[
+            program.container(
+                module,
+                # Paths are arguments: on a local cloud without namespaces these alone are rewritten.
+                [module, "--account", ACCOUNT, "--ready", READY, *arguments],
+                env=env,
+                mounts=[k8s.core.v1.VolumeMountArgs(name="ready", mount_path=READY.rpartition("/")[0])],
+                readiness=k8s.core.v1.ProbeArgs(exec_=asked, period_seconds=2),
+            )
+        ],
+        volumes=[
+            program.volume(name),
+            k8s.core.v1.VolumeArgs(name="ready", empty_dir=k8s.core.v1.EmptyDirVolumeSourceArgs(size_limit="1Mi")),
+        ],
+    )
+    k8s.apps.v1.Deployment(
+        logical_name,
+        metadata=metadata,
+        spec=k8s.apps.v1.DeploymentSpecArgs(
+            replicas=1,
+            # Of two releases of this library at once, one would undo the other's work.
+            strategy=k8s.apps.v1.DeploymentStrategyArgs(type="Recreate"),
+            selector=k8s.meta.v1.LabelSelectorArgs(match_labels=selected),
+            template=k8s.core.v1.PodTemplateSpecArgs(
+                # A pod does not start anew when its ConfigMap changes.
+                metadata=k8s.meta.v1.ObjectMetaArgs(labels=selected, annotations={"trainium-eks/code": digest}),
+                spec=pod,
+            ),
+        ),
+        opts=pulumi.ResourceOptions(parent=parent, depends_on=[home, *after, code], deleted_with=home),
     )
 
 

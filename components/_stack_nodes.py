@@ -7,6 +7,7 @@ from trainium_eks.model.config.node_groups import POOL_LABEL, NodeGroupConfig
 from trainium_eks.model.validation.config_model import mark_validated
 
 from ._args import merge_args
+from ._fabric_gate import make_gate
 from ._foundation import Foundation
 from .cluster_autoscaler import AutoscaledGroup, ClusterAutoscaler, ClusterAutoscalerArgs
 from .gpu_addons import GpuAddons, GpuAddonsArgs
@@ -111,6 +112,14 @@ def _autoscaled_groups(base: Foundation) -> tuple[AutoscaledGroup, ...]:
         for group in autoscaling.served_groups(config)
     )
     return (pool, *accelerated)
+
+
+def make_fabric_gate(base: Foundation) -> None:
+    """Make the gate of accelerator nodes, if the config has it and such nodes."""
+    groups = (*base.config.node_groups, *karpenter.as_groups(base.config))
+    if base.config.fabric_gate is not None and groups:
+        pools = {group.name: group.instance_type for group in groups}
+        make_gate(base.name, base.config.fabric_gate, pools, base.catalogue, base.in_cluster())
 
 
 def make_idle_guard(base: Foundation) -> None:

@@ -8,6 +8,7 @@ import pulumi_aws as aws
 import pydantic
 
 from trainium_eks.model.catalogue import node_templates, versions
+from trainium_eks.model.catalogue.instances import FABRIC_UNTESTED, Catalogue
 from trainium_eks.model.config import autoscaling, namespaces
 from trainium_eks.model.config.autoscaling import ClusterAutoscalerConfig
 from trainium_eks.model.policies.autoscaling_policies import DISCOVERY_TAG, cluster_autoscaler_statements
@@ -163,7 +164,7 @@ def autoscaler_values(args: ClusterAutoscalerArgs) -> dict[str, Any]:
         "image": {"tag": f"v{versions.CLUSTER_AUTOSCALER[args.kubernetes_version]}"},
         "replicaCount": args.replicas,
         "rbac": {"serviceAccount": {"name": CHART}},
-        "extraArgs": flags(args),
+        "extraArgs": {**flags(args), **_startup_taint(args.catalogue)},
         "nodeSelector": dict(args.node_selector),
         "affinity": spread({"app.kubernetes.io/instance": CHART}),
         "resources": {"requests": {"cpu": "100m", "memory": "300Mi"}, "limits": {"memory": "600Mi"}},
@@ -201,6 +202,11 @@ def flags(args: ClusterAutoscalerConfig) -> Mapping[str, str]:
         # Volcano's jobs, PyTorchJobs and TrainJobs are custom controllers: their pods are never moved.
         "skip-nodes-with-custom-controller-pods": "true",
     }
+
+
+def _startup_taint(catalogue: Catalogue) -> Mapping[str, str]:
+    """Return the flag by which new nodes count as room for pods that they do not take yet."""
+    return {"startup-taint": FABRIC_UNTESTED.key} if catalogue.is_gated else {}
 
 
 def validate(args: ClusterAutoscalerArgs) -> list[Problem]:

@@ -192,8 +192,7 @@ class Karpenter(pulumi.ComponentResource):
             instance = args.catalogue.find(pool.instance_type)
             groups = self._groups if instance.has_efa else [args.cluster_security_group_id]
             node_class = objects.accelerator_node_class(pool, instance, setting, self._subnet(pool), groups)
-            labels, taints = args.catalogue.node_labels(instance.name), args.catalogue.taints(instance.name)
-            spec = objects.accelerator_node_pool(pool, instance, labels, taints, args.accelerator_empty_minutes)
+            spec = objects.accelerator_node_pool(pool, args.catalogue, args.accelerator_empty_minutes)
             self._make_pool(pool.name, node_class, spec, wait_for)
 
     def _make_pool(

@@ -233,7 +233,10 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
             labels=self.labels,
             taints=[
                 {"key": taint.key, "value": taint.value, "effect": taint.eks_effect}
-                for taint in args.catalogue.taints(args.instance_type)
+                for taint in (
+                    *args.catalogue.taints(args.instance_type),
+                    *args.catalogue.startup_taints(args.instance_type),
+                )
             ],
             tags={**self._tags, **self._template_tags()},
             opts=pulumi.ResourceOptions(

@@ -18,7 +18,7 @@ from ._dicts import StackConfigDict
 from ._foundation import make_foundation
 from ._spending_alert import make_spending_alert
 from ._stack_config import name_problems
-from ._stack_nodes import make_autoscaling, make_device_addons, make_idle_guard
+from ._stack_nodes import make_autoscaling, make_device_addons, make_fabric_gate, make_idle_guard
 from ._stack_observability import make_logs, make_metrics
 from ._stack_sagemaker import make_sagemaker
 from ._stack_storage import make_storage, make_volumes
@@ -73,6 +73,7 @@ class TrainingStack(pulumi.ComponentResource):
         make_metrics(self._base, self._shared)
         self._logs = make_logs(self._base)
         make_idle_guard(self._base)
+        make_fabric_gate(self._base)
         self._sagemaker = make_sagemaker(self._base, self._shared, self._repository)
         self._make_spending_alert()
 

@@ -303,8 +303,11 @@ def _cluster(program: Program) -> None:
     )
     for addon in ("eks-node-monitoring-agent", "coredns"):
         program.add(addon, "aws:eks/addon:Addon", {"addonName": addon, "addonVersion": "v1.7.0-eksbuild.1"})
-    gpu = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
-    program.put("eks-node-monitoring-agent", "configurationValues", json.dumps({"dcgmAgent": {"tolerations": [gpu]}}))
+    keys = ("nvidia.com/gpu", "trainium-eks/fabric-untested")
+    tolerations = [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in keys]
+    program.put(
+        "eks-node-monitoring-agent", "configurationValues", json.dumps({"dcgmAgent": {"tolerations": tolerations}})
+    )
 
 
 def _nodes(program: Program) -> None:
@@ -400,7 +403,8 @@ def node_group(
         "labels": {"trainium-eks/pool": name},
     }
     if accelerated:
-        inputs["taints"] = [{"key": resource, "value": "true", "effect": "NO_SCHEDULE"}]
+        keys = (resource, "trainium-eks/fabric-untested")
+        inputs["taints"] = [{"key": key, "value": "true", "effect": "NO_SCHEDULE"} for key in keys]
         inputs["labels"][f"{resource}.present"] = "true"
         inputs["labels"]["vpc.amazonaws.com/efa.present"] = "true"
     came_from = {"launchTemplate": (program[f"{name}-template"].urn,)}
@@ -658,6 +662,20 @@ def _isolation(program: Program) -> None:
         "requests.memory": "1Ti",
         "requests.storage": "1Ti",
     }
+    own = {"name": "SETTINGS", "value": json.dumps({"pools": {each: {} for each in ("base", "block", "gpu", "trn1n")}})}
+    amounts = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "64Mi"}}
+    security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    container = {"name": "gate", "image": "python@sha256:" + 64 * "0", "env": [own], "resources": amounts}
+    pod = {
+        "automountServiceAccountToken": False,
+        "containers": [{**container, "securityContext": security}],
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+    }
+    program.add(
+        "gate",
+        "kubernetes:apps/v1:Deployment",
+        {"metadata": {"name": "fabric-gate", "namespace": "fabric-gate"}, "spec": {"template": {"spec": pod}}},
+    )
     program.add(
         "quota",
         "kubernetes:core/v1:ResourceQuota",
@@ -771,9 +789,10 @@ def _karpenter(program: Program, amounts: dict[str, Any]) -> None:
         "tags": {"ebs.csi.aws.com/cluster-name": "trn-1"},
     }
     taints = [{"key": "aws.amazon.com/neuron", "value": "true", "effect": "NoSchedule"}]
+    gate = [{"key": "trainium-eks/fabric-untested", "value": "true", "effect": "NoSchedule"}]
     for name, type_, cpus, own in (
         ("small", "m6i.xlarge", 8, {}),
-        ("trn1n", "trn1n.32xlarge", 128, {"taints": taints}),
+        ("trn1n", "trn1n.32xlarge", 128, {"taints": taints, "startupTaints": gate}),
     ):
         metadata = {"metadata": {"name": name}}
         kind = "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"

@@ -4,8 +4,9 @@ from dataclasses import fields, replace
 from typing import Any
 
 from trainium_eks.jobs.objects import resources
-from trainium_eks.jobs.objects.job import Program, TrainingJob, backend_of
+from trainium_eks.jobs.objects.job import Program, TrainingJob
 from trainium_eks.jobs.objects.options import TrainOptions
+from trainium_eks.model.catalogue.backends import backend_of
 from trainium_eks.model.catalogue.instances import CATALOGUE
 
 

@@ -1,4 +1,5 @@
-"""PyTorchJobs by the real Training Operator and the real Volcano, submitted as a researcher on simulated p4d nodes."""
+"""The repository's GPU environment on the local cloud: PyTorchJobs by the real Training Operator and gangs by the real
+Volcano, submitted as a researcher on simulated p4d nodes."""
 
 import json
 import os
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from local_project import TIMEOUT_SECONDS, LocalProject
+from local_project import ROOT, TIMEOUT_SECONDS, LocalProject
 from waiting import until
 
 from trainium_eks.local import toolchain
@@ -19,7 +20,6 @@ from trainium_eks.model.catalogue.versions import KUBERNETES
 
 pytestmark = pytest.mark.slow
 
-GROUP = {"name": "p4d", "instanceType": "p4d.24xlarge", "minSize": 0, "maxSize": 4, "desiredSize": 2}
 SUM = ("train", "--kind", "pytorchjob", "--example", "gradient-sum", "--image", "local/python")
 
 WAITS_TO_BE_KILLED = """
@@ -97,17 +97,17 @@ def team(
     project = LocalProject.of_the_repository(tmp_path_factory.mktemp("operator"))
     switches = {"TRN_VOLCANO": os.environ.get("TRN_VOLCANO", ""), "TRN_TRAINING_OPERATOR": ""}
     project = LocalProject(project.path, switches)
-    project.configure("local", nodeGroups=[GROUP])
+    (project.path / "Pulumi.gpu.yaml").symlink_to(ROOT / "Pulumi.gpu.yaml")
     try:
-        up = project.trn("local", "up")
+        up = project.trn("local", "up", "--stack", "gpu")
         assert up.returncode == 0, up.stderr[-3000:]
-        if "vc-scheduler" not in project.processes("local"):
+        if "vc-scheduler" not in project.processes("gpu"):
             pytest.skip("no Volcano on this machine")
         assert "The Training Operator runs for real (started)" in up.stdout + up.stderr
         yield Team(project)
     finally:
-        project.trn("local", "down")
-        assert project.processes("local") == []
+        project.trn("local", "down", "--stack", "gpu")
+        assert project.processes("gpu") == []
 
 
 def test_it_runs_to_its_end_and_its_log_is_followed(team: Team) -> None:
@@ -120,18 +120,20 @@ def test_it_runs_to_its_end_and_its_log_is_followed(team: Team) -> None:
     assert team.pods("whole") == {}
 
 
-def test_a_model_is_tuned_fully_sharded_by_torchrun(team: Team) -> None:
+@pytest.mark.parametrize("kind", ["pytorchjob", "volcano"])
+def test_a_model_is_tuned_fully_sharded_by_torchrun(team: Team, kind: str) -> None:
     if images.find("torch") is None:
         pytest.skip("no local/torch here: `trn local images make torch`")
     small = ("--model", "tiny", "--seq-len", "64", "--synthetic", "256", "--steps", "12", "--warmup-steps", "2")
     shown = team.trn(
-        *("train", "--kind", "pytorchjob", "--example", "finetune", "--image", "local/torch", "--name", "tuned"),
+        *("train", "--kind", kind, "--example", "finetune", "--image", "local/torch", "--name", f"tuned-{kind}"),
         *("--", *small, "--learning-rate", "0.003"),
     )
     losses = [float(found) for found in re.findall(r'"step": \d+.*?"loss": ([\d.]+)', shown)]
     assert len(losses) == 12
     assert losses[-1] < losses[0]
     assert "2 ranks on cpu" in shown
+    assert team.state(f"tuned-{kind}") == "Completed"
 
 
 def test_it_is_a_gang_in_its_queue_and_starts_anew_after_a_rank_was_killed(team: Team) -> None:

@@ -1,1 +1,2 @@
-"""HyperNodes: the switches of EC2's network, as Volcano's scheduler knows them, and the controller that keeps them."""
+"""Controllers of nodes: HyperNodes, by which Volcano's scheduler knows the switches of EC2's network, and the gate of
+untested nodes."""

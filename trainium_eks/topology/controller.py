@@ -35,8 +35,8 @@ LOOK_SECONDS = 30.0
 
 _PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0)
 """Seconds before the next try after one failure, two in a row, and so on."""
-_REQUEST_SECONDS = 30.0
-_WATCH_SECONDS = 240
+REQUEST_SECONDS = 30.0
+WATCH_SECONDS = 240
 """After which the API server ends a watch. A connection that is silent for longer is lost."""
 _PAGE = 500
 # A Node has some 20 KB, most of it the names of images; its metadata are enough.
@@ -91,8 +91,8 @@ class Connection:
             raise
         return answer
 
-    def items(self, path: str, accept: str = "") -> tuple[list[Object], str]:
-        """Return all objects at a path, and the version of the list.
+    def items(self, path: str, accept: str = "", labels: str = "") -> tuple[list[Object], str]:
+        """Return all objects at a path, or those that a selector of labels takes, and the version of the list.
 
         Raises:
             one of :data:`Failures`.
@@ -100,7 +100,8 @@ class Connection:
         found: list[Object] = []
         after = ""
         while True:
-            query = urllib.parse.urlencode({"limit": _PAGE, **({"continue": after} if after else {})})
+            given = {"continue": after, "labelSelector": labels}
+            query = urllib.parse.urlencode({"limit": _PAGE} | {key: value for key, value in given.items() if value})
             with self.send("GET", f"{path}?{query}", accept=accept) as answer:
                 page = json.load(answer)
             found += page["items"]
@@ -114,21 +115,30 @@ class Connection:
 
 
 class Nodes(threading.Thread):
-    """The labels of the cluster's nodes that name switches, as the API server tells of them.
+    """The facts of the cluster's nodes that a controller works by, as the API server tells of them.
 
     Args:
         connection: this thread's own.
-        layers: the labels.
-        changed: set when a node comes, goes or gets other switches.
+        facts: returns the facts of a node; empty for a node that does not matter.
+        changed: set when a node comes, goes or gets other facts.
+        whole: whether ``facts`` needs more of a node than its metadata.
     """
 
-    def __init__(self, connection: Connection, layers: Sequence[str], changed: threading.Event) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        facts: Callable[[Object], Mapping[str, Any]],
+        changed: threading.Event,
+        *,
+        whole: bool = False,
+    ) -> None:
         super().__init__(daemon=True, name="nodes")
-        self.labels: dict[str, Mapping[str, str]] | None = None
-        """Node to its labels, of nodes that have any; None until all were listed. Copy it before you iterate."""
+        self.found: dict[str, Mapping[str, Any]] | None = None
+        """Node to its facts, of nodes that have any; None until all were listed. Copy it before you iterate."""
         self._connection = connection
-        self._layers = layers
+        self._facts = facts
         self._changed = changed
+        self._accept = "application/json" if whole else _METADATA
         self._version = ""
 
     def run(self) -> None:
@@ -144,7 +154,7 @@ class Nodes(threading.Thread):
                     self._version = ""  # the server has forgotten what came after it
                     continue
                 failures += 1
-                _pause(failures, f"nodes: {error or type(error).__name__}")
+                pause(failures, f"nodes: {error or type(error).__name__}")
 
     def follow(self) -> None:
         """List the nodes where that has not been done, and take changes in until the server ends the watch.
@@ -153,34 +163,40 @@ class Nodes(threading.Thread):
             one of :data:`Failures`.
         """
         if not self._version:
-            found, self._version = self._connection.items(NODES, _METADATA.format("List"))
-            listed = {each["metadata"]["name"]: self._switches(each) for each in found}
-            self.labels = {name: labels for name, labels in listed.items() if labels}
+            found, self._version = self._connection.items(NODES, self._accept.format("List"))
+            listed = {each["metadata"]["name"]: self._facts(each) for each in found}
+            self.found = {name: facts for name, facts in listed.items() if facts}
             self._changed.set()
-        query = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": _WATCH_SECONDS}
+        query = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": WATCH_SECONDS}
         path = f"{NODES}?{urllib.parse.urlencode({**query, 'resourceVersion': self._version})}"
-        with self._connection.send("GET", path, accept=_METADATA.format("")) as answer:
+        with self._connection.send("GET", path, accept=self._accept.format("")) as answer:
             for line in answer:
                 event = json.loads(line)
                 node = event["object"]
                 if event["type"] == "ERROR":
                     raise ApiStatusError(int(node.get("code") or 500), str(node.get("message")))
                 if event["type"] != "BOOKMARK":
-                    self._put(node["metadata"]["name"], {} if event["type"] == "DELETED" else self._switches(node))
+                    self._put(node["metadata"]["name"], {} if event["type"] == "DELETED" else self._facts(node))
                 self._version = node["metadata"]["resourceVersion"]
 
-    def _switches(self, node: Object) -> dict[str, str]:
-        labels = node["metadata"].get("labels") or {}
-        return {layer: labels[layer] for layer in self._layers if layer in labels}
-
-    def _put(self, name: str, labels: Mapping[str, str]) -> None:
-        assert self.labels is not None, "a watch follows a list"
-        if self.labels.get(name, {}) != labels:
-            if labels:
-                self.labels[name] = labels
+    def _put(self, name: str, facts: Mapping[str, Any]) -> None:
+        assert self.found is not None, "a watch follows a list"
+        if self.found.get(name, {}) != facts:
+            if facts:
+                self.found[name] = facts
             else:
-                del self.labels[name]
+                del self.found[name]
             self._changed.set()
+
+
+def switches(layers: Sequence[str]) -> Callable[[Object], Mapping[str, str]]:
+    """Return the function that picks a node's labels of these layers."""
+
+    def picked(node: Object) -> Mapping[str, str]:
+        labels = node["metadata"].get("labels") or {}
+        return {layer: labels[layer] for layer in layers if layer in labels}
+
+    return picked
 
 
 class Controller:
@@ -196,8 +212,8 @@ class Controller:
         self._layers = layers
         self._ready = ready
         self._changed = threading.Event()
-        self._connection = connect(_REQUEST_SECONDS)
-        self._nodes = Nodes(connect(_WATCH_SECONDS + _REQUEST_SECONDS), layers, self._changed)
+        self._connection = connect(REQUEST_SECONDS)
+        self._nodes = Nodes(connect(WATCH_SECONDS + REQUEST_SECONDS), switches(layers), self._changed)
 
     def run(self) -> None:
         """Watch nodes and keep HyperNodes for ever."""
@@ -208,12 +224,12 @@ class Controller:
             time.sleep(SETTLE_SECONDS)
             self._changed.clear()
             try:
-                self.keep(self._nodes.labels)
+                self.keep(self._nodes.found)
                 failures = 0
             except Failures as error:
                 failures += 1
                 self._changed.set()
-                _pause(failures, f"HyperNodes: {error or type(error).__name__}")
+                pause(failures, f"HyperNodes: {error or type(error).__name__}")
 
     def keep(self, nodes: Mapping[str, Mapping[str, str]] | None) -> None:
         """Make the HyperNodes as they should be.
@@ -238,7 +254,7 @@ class Controller:
             refusals = [refusal for change in due if (refusal := _make(connection, change))]
         if due:
             verbs = Counter(change.verb for change in due)
-            _say(f"HyperNodes of {len(nodes)} nodes: " + ", ".join(f"{verbs[verb]} to {verb}" for verb in verbs))
+            say(f"HyperNodes of {len(nodes)} nodes: " + ", ".join(f"{verbs[verb]} to {verb}" for verb in verbs))
         if refusals:
             raise refusals[0]
         self._ready.touch()
@@ -264,13 +280,15 @@ def _make(connection: Connection, change: Change) -> ApiStatusError | None:
     return None
 
 
-def _pause(failures: int, trouble: str) -> None:
+def pause(failures: int, trouble: str) -> None:
+    """Say what the trouble is, and wait before the next try."""
     seconds = _PAUSES[min(failures, len(_PAUSES)) - 1]
-    _say(f"{trouble}; trying again in {seconds:g} s")
+    say(f"{trouble}; trying again in {seconds:g} s")
     time.sleep(seconds)
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """Write a line to the log."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
@@ -282,6 +300,16 @@ def _end(failed: threading.ExceptHookArgs) -> None:
     os._exit(1)
 
 
+def connector(account: Path) -> Callable[[float], Connection]:
+    """Return the function that opens connections with a pod's service account, and make this process end as a pod's
+    should: with SIGTERM, and with any thread that fails."""
+    host, port = os.environ["KUBERNETES_SERVICE_HOST"], int(os.environ["KUBERNETES_SERVICE_PORT"])
+    # The first process of a container ignores SIGTERM unless it says otherwise.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    threading.excepthook = _end
+    return lambda seconds: Connection(host, port, account, seconds)
+
+
 def main(arguments: Sequence[str]) -> None:
     """Run the controller with a pod's service account; see the module."""
     parser = argparse.ArgumentParser(prog="controller")
@@ -289,11 +317,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--ready", type=Path, required=True)
     parser.add_argument("layers", nargs="+")
     given = parser.parse_args(arguments)
-    host, port = os.environ["KUBERNETES_SERVICE_HOST"], int(os.environ["KUBERNETES_SERVICE_PORT"])
-    # The first process of a container ignores SIGTERM unless it says otherwise.
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    threading.excepthook = _end
-    Controller(lambda seconds: Connection(host, port, given.account, seconds), given.layers, given.ready).run()
+    Controller(connector(given.account), given.layers, given.ready).run()
 
 
 if __name__ == "__main__":

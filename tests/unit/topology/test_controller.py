@@ -11,7 +11,7 @@ import pytest
 
 from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS as LAYERS
 from trainium_eks.topology import controller
-from trainium_eks.topology.controller import HYPERNODES, NODES, ApiStatusError, Connection, Controller, Nodes
+from trainium_eks.topology.controller import HYPERNODES, NODES, ApiStatusError, Connection, Controller, Nodes, switches
 from trainium_eks.topology.tree import hypernodes
 
 TWO = {"n0": dict.fromkeys(LAYERS, "nn-1"), "n1": dict.fromkeys(LAYERS, "nn-2")}
@@ -101,11 +101,11 @@ def test_nodes_are_followed_and_only_their_switches_count() -> None:
     def answer(_method: str, path: str) -> Answer:
         if "watch=" not in path:
             return listed(node("n0", **{LAYERS[2]: "nn-1"}), node("cpu"))
-        seen.append((dict(nodes.labels or {}), changed.is_set()))
+        seen.append((dict(nodes.found or {}), changed.is_set()))
         changed.clear()
         return next(watches)
 
-    nodes = Nodes(Scripted(answer), LAYERS, changed)
+    nodes = Nodes(Scripted(answer), switches(LAYERS), changed)
     watches = iter(
         [
             [event("MODIFIED", node("n0", **{LAYERS[2]: "nn-1", "other": "label"})), event("BOOKMARK", node(""))],
@@ -136,6 +136,6 @@ def test_after_a_failure_it_goes_on_and_lists_anew_only_where_the_version_is_for
     watches = iter([OSError("cut off"), [], [gone], Ended()])
     connection = Scripted(lambda _method, path: next(watches) if "watch=" in path else listed())
     with pytest.raises(Ended):
-        Nodes(connection, LAYERS, threading.Event()).run()
+        Nodes(connection, switches(LAYERS), threading.Event()).run()
     # One list before the first watch, and one after the third; else each list is followed by its watch.
     assert connection.sent == [f"GET {NODES}"] * 6

@@ -18,7 +18,7 @@ from trainium_eks.jobs.explain.room import (
     untolerated,
 )
 from trainium_eks.kube.cluster import Object, name_of
-from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL
+from trainium_eks.model.catalogue.instances import FABRIC_UNTESTED, INSTANCE_TYPE_LABEL
 from trainium_eks.model.outputs import NodeGroupOutput
 
 
@@ -158,11 +158,11 @@ def _capacity(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
     troubled = [node for node in nodes if node.trouble]
     if taints and len(usable) + len(taints) >= ask.count > len(usable):
         key = next(iter(taints.values()))
-        yield Reason(
-            Cause.TAINT,
-            f"{_nodes(len(taints), ask)} of {len(nodes)} keep its pods away by the taint {key}",
-            f"take the taint off (kubectl taint nodes --all {key}-), or give the job a toleration of it",
-        )
+        fix = f"take the taint off (kubectl taint nodes --all {key}-), or give the job a toleration of it"
+        if key == FABRIC_UNTESTED.key:
+            fix = "they open when the fabric test has passed: kubectl -n fabric-gate logs deployment/fabric-gate"
+        sentence = f"{_nodes(len(taints), ask)} of {len(nodes)} keep its pods away by the taint {key}"
+        yield Reason(Cause.TAINT, sentence, fix)
     elif troubled and lacking > 0 and len(usable) + len(troubled) >= ask.count:
         yield _troubled(ask, nodes, troubled)
     elif lacking > 0:

@@ -1,57 +1,17 @@
 """Environment variables of a job's containers, by the devices of its nodes. Each stands beside its source."""
 
 from trainium_eks.jobs.objects.job import DATA, TrainingJob
-from trainium_eks.jobs.objects.options import Backend
-
-_ALWAYS = {
-    # Lines come as they are printed, not in blocks of 8 KiB: a log that is followed would be minutes behind.
-    "PYTHONUNBUFFERED": "1",
-    # Some libraries ask for the user's name, and a UID of a team is in no image's /etc/passwd (Python, getpass).
-    "LOGNAME": "training",
-    # One thread a process; a rank on each core would otherwise start as many threads as there are cores (torchrun sets
-    # the same and warns of it).
-    "OMP_NUM_THREADS": "1",
-}
-
-_EFA = {
-    # Neuron documentation, "How to prepare trn1.32xlarge for multi-node execution"; EFA guide of EC2. FI_EFA_FORK_SAFE
-    # is left out: only kernels before 5.15 need it, and AL2023 has 6.1 or later.
-    "FI_PROVIDER": "efa",
-    "FI_EFA_USE_DEVICE_RDMA": "1",
-}
-
-_BACKENDS: dict[Backend, dict[str, str]] = {
-    "xla": {
-        # PyTorch/XLA's choice of runtime (Neuron documentation, PyTorch NeuronX environment variables).
-        "PJRT_DEVICE": "NEURON",
-        # Bootstrap of the collectives: the pod's one interface, whatever the node's are called.
-        "CCOM_SOCKET_IFNAME": "eth0",
-        # glibc's arenas, one a thread, otherwise take tens of GB with 32 ranks (AWS' Neuron training samples).
-        "MALLOC_ARENA_MAX": "64",
-    },
-    "neuron": {"CCOM_SOCKET_IFNAME": "eth0", "MALLOC_ARENA_MAX": "64"},
-    "cuda": {
-        # NCCL documentation: any interface but loopback. The pod has one.
-        "NCCL_SOCKET_IFNAME": "^lo",
-        # A collective that hangs ends the process, which restarts the gang (PyTorch, ProcessGroupNCCL).
-        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
-        "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
-    },
-    "cpu": {},
-}
+from trainium_eks.model.catalogue.backends import device_environment
 
 
 def environment(job: TrainingJob) -> dict[str, str]:
     """Return the variables of every container of a job, in the order in which they are set."""
-    found = {**_ALWAYS, **_BACKENDS[job.backend], **_fabric(job), **_precision(job), **_ours(job), **_cache(job)}
+    devices = device_environment(job.backend, has_efa=job.instance.has_efa)
+    found = {**devices, **_precision(job), **_ours(job), **_cache(job)}
     if job.launcher == "torchrun":
         # torchrun ends processes 30 s after SIGTERM, whatever the pod's grace period (pytorch #119856; since 2.12).
         found["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] = str(max(job.grace_seconds - 10, 1))
     return {**found, **job.env}
-
-
-def _fabric(job: TrainingJob) -> dict[str, str]:
-    return dict(_EFA) if job.instance.has_efa and job.backend != "cpu" else {}
 
 
 def _precision(job: TrainingJob) -> dict[str, str]:

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from trainium_eks.jobs.objects.options import Backend, Form, Kind, TopologyMode, TrainOptions
+from trainium_eks.jobs.objects.options import Form, Kind, TopologyMode, TrainOptions
 from trainium_eks.jobs.objects.resources import Resources
 from trainium_eks.model import scraping
+from trainium_eks.model.catalogue.backends import Backend
 from trainium_eks.model.catalogue.instances import InstanceType
 
 Precision = Literal["bf16", "fp32", "tf32", "fp16", "fp8"]
@@ -145,10 +146,3 @@ class TrainingJob:
     def output(self) -> str:
         """Return the directory of its checkpoints and logs; empty without a shared file system."""
         return f"{DATA}/output/{self.name}" if self.claim else ""
-
-
-def backend_of(instance: InstanceType) -> Backend:
-    """Return the backend that a type's images have."""
-    if instance.family == "neuron":
-        return "xla" if instance.accelerator == "Trainium" else "neuron"
-    return "cuda" if instance.family == "nvidia" else "cpu"

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, get_args, get_origin
 
+from trainium_eks.model.catalogue.backends import Backend
+
 Kind = Literal["train", "compile"]
-Backend = Literal["xla", "neuron", "cuda", "cpu"]
 """Software that runs the tensors: PyTorch/XLA on Trn1, TorchNeuron on Trn2 and later, CUDA, or none of them."""
 TopologyMode = Literal["hard", "soft"]
 Service = Literal["eks", "sagemaker"]

@@ -20,12 +20,12 @@ from trainium_eks.jobs.objects.job import (
     Launcher,
     Program,
     TrainingJob,
-    backend_of,
 )
-from trainium_eks.jobs.objects.options import Backend, TrainOptions
+from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.objects.resources import Resources
 from trainium_eks.jobs.objects.volcano_job import pod_overlay
 from trainium_eks.model import scraping
+from trainium_eks.model.catalogue.backends import Backend, backend_of
 from trainium_eks.model.catalogue.instances import CATALOGUE, INSTANCE_TYPE_LABEL, NVIDIA_RESOURCE, UnknownInstanceType
 
 # TorchX' macros (torchx.specs.api.macros), and marks that stand for them until all other `$` are escaped.

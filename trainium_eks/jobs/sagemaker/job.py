@@ -5,11 +5,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
 from trainium_eks.jobs.objects import resources
-from trainium_eks.jobs.objects.job import DATA, PRECISIONS, TrainingJob, backend_of
+from trainium_eks.jobs.objects.job import DATA, PRECISIONS, TrainingJob
 from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.objects.token_reference import TOKEN_VARIABLES
 from trainium_eks.jobs.submit import planning, refusals, saving
 from trainium_eks.jobs.submit.requests import JobRequest
+from trainium_eks.model.catalogue.backends import backend_of
 from trainium_eks.model.catalogue.instances import InstanceType
 from trainium_eks.model.catalogue.sagemaker_hosting import ECR_IMAGE
 from trainium_eks.model.config.sagemaker import LONGEST_NAME

@@ -14,10 +14,10 @@ from typing import Any
 
 from trainium_eks.jobs.data.staging import CPU_POOL, pod_security
 from trainium_eks.jobs.objects.identity import KIND_LABEL
-from trainium_eks.jobs.objects.job import DATA, REFUSED, backend_of
-from trainium_eks.jobs.objects.options import Backend
+from trainium_eks.jobs.objects.job import DATA, REFUSED
 from trainium_eks.jobs.serve.engines import Engine
 from trainium_eks.kube.cluster import GROUP_LABEL
+from trainium_eks.model.catalogue.backends import Backend, backend_of
 from trainium_eks.model.catalogue.instances import InstanceType
 from trainium_eks.model.config.node_groups import POOL_LABEL
 from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput

@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import cast
 
 from trainium_eks.jobs.objects import resources
-from trainium_eks.jobs.objects.job import C10D, CompileCache, Precision, Topology, TrainingJob, backend_of
+from trainium_eks.jobs.objects.job import C10D, CompileCache, Precision, Topology, TrainingJob
 from trainium_eks.jobs.submit import refusals, saving, titan
 from trainium_eks.jobs.submit.compile_key import cache_key, compiler_of, graph_options
 from trainium_eks.jobs.submit.examples import example_of
 from trainium_eks.jobs.submit.requests import Facts, JobRequest, Plan
+from trainium_eks.model.catalogue.backends import backend_of
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue, InstanceType
 from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput, StackOutputs

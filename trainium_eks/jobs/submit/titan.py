@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from trainium_eks.jobs.objects.job import TITAN_MODULE, Program, TrainingJob, backend_of
-from trainium_eks.jobs.objects.options import Backend
+from trainium_eks.jobs.objects.job import TITAN_MODULE, Program, TrainingJob
 from trainium_eks.jobs.submit.requests import JobRequest
+from trainium_eks.model.catalogue.backends import Backend, backend_of
 from trainium_eks.model.validation.problems import Problem, Severity
 
 FAMILIES = ("deepseek_v3", "gpt_oss", "llama3", "qwen3")

@@ -11,6 +11,7 @@ import hashlib
 import ipaddress
 import json
 import re
+import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -323,7 +324,7 @@ def _node_info(pool: NodePool, instance_id: str) -> dict[str, str]:
     version = pool.release.partition("-")[0] or f"{pool.kubernetes_version}.0"
     return {
         "architecture": "amd64",
-        "bootID": "",
+        "bootID": str(uuid.uuid5(uuid.NAMESPACE_DNS, instance_id)),
         "containerRuntimeVersion": "containerd://simulated",
         "kernelVersion": "simulated",
         "kubeProxyVersion": "",

@@ -9,6 +9,7 @@ from trainium_eks.kube.api import FIELD_MANAGER, Api, ObjectReference, in_parall
 from trainium_eks.local.changes import Applied, Change, LocalCloudError
 from trainium_eks.local.nodes import csi_nodes
 from trainium_eks.local.nodes.node_pools import SIMULATED_POOL_LABEL, NodePool, manifest, manifests, pool_key, pool_of
+from trainium_eks.model.catalogue.instances import FABRIC_UNTESTED
 from trainium_eks.model.sizing.quantities import quantity
 
 __all__ = ["NodePool", "Nodes", "manifests", "pool_key", "pool_of"]
@@ -22,7 +23,9 @@ QUIET_SECONDS = 2.0
 LEASES = "kube-node-lease"
 """Namespace of the leases that kubelets renew as a sign of life."""
 
-_KUBERNETES_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+_NOT_THE_GROUPS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", FABRIC_UNTESTED.key)
+"""Keys of taints that the group does not hold its nodes to: Kubernetes' own, and the gate's, which EKS sets on new
+nodes and a controller takes off."""
 
 
 class Nodes:
@@ -95,14 +98,12 @@ class Nodes:
             },
         }
         # The list of taints is one field to the API server, with Kubernetes' taints in it, such as a cordoned node's.
-        taints = [
-            each for each in live["spec"].get("taints") or () if str(each.get("key")).startswith(_KUBERNETES_TAINTS)
-        ]
+        taints = [each for each in live["spec"].get("taints") or () if str(each.get("key")).startswith(_NOT_THE_GROUPS)]
         metadata = {
             "labels": {**dict.fromkeys(_labels_of_ours(live)), **wanted["metadata"]["labels"]},
             "annotations": wanted["metadata"]["annotations"],
         }
-        body = {"metadata": metadata, "spec": {"taints": [*wanted["spec"]["taints"], *taints]}}
+        body = {"metadata": metadata, "spec": {"taints": [*_lasting(wanted), *taints]}}
         query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
         for where, patch in ((f"{path}/status", {"status": status}), (path, body)):
             self._api.request("PATCH", where, patch, query=query, content_type="application/merge-patch+json")
@@ -145,7 +146,7 @@ def _is_as(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Return whether a node has the same manifest, and still has its labels, taints and resources."""
     labels, annotations = live["metadata"].get("labels") or {}, live["metadata"].get("annotations") or {}
     taints = {(each["key"], each.get("value") or "", each["effect"]) for each in live["spec"].get("taints") or ()}
-    own = {(each["key"], each["value"], each["effect"]) for each in wanted["spec"]["taints"]}
+    own = {(each["key"], each["value"], each["effect"]) for each in _lasting(wanted)}
     metadata = wanted["metadata"]
     return (
         annotations.items() >= metadata["annotations"].items()
@@ -157,6 +158,11 @@ def _is_as(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
             for name, amount in wanted["status"][field].items()
         )
     )
+
+
+def _lasting(wanted: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the taints that a group's nodes keep."""
+    return [each for each in wanted["spec"]["taints"] if each["key"] != FABRIC_UNTESTED.key]
 
 
 def _labels_of_ours(live: Mapping[str, Any]) -> list[str]:

@@ -132,7 +132,7 @@ def _monitoring_settings(_region: str, catalogue: Catalogue) -> Mapping[str, Any
         (taint.key, taint.effect)
         for name, each in catalogue.items()
         if each.family == "nvidia"
-        for taint in catalogue.taints(name)
+        for taint in (*catalogue.taints(name), *catalogue.startup_taints(name))
     }
     tolerations = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in sorted(taints)]
     return {"dcgmAgent": {"tolerations": tolerations}}

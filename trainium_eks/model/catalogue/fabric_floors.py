@@ -6,8 +6,9 @@ this project's choice; AWS publishes no such number. Line rates are EC2's (Descr
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
+from typing import Any
 
 from trainium_eks.model.catalogue.instances import InstanceType
 
@@ -55,8 +56,35 @@ class FabricFloor:
 LOCAL = FabricFloor(0.02, 0.5)
 """Floor on the local cloud, where processes of one busy machine talk over gloo: it shows that the judgement works."""
 
+LOCAL_ARGUMENTS = ("--max-bytes", str(4 << 20), "--probe-bytes", str(8 << 20), "--stage-seconds", "120")
+"""Arguments of the gang's script for a small test, on one machine."""
+
 
 def floor_of(instance: InstanceType) -> FabricFloor | None:
     """Return the floor of a type; None for a type without EFA or without a known line rate."""
     rate = LINE_RATES.get(instance.name)
     return FabricFloor(SHARE * rate / 8, LATENCY_SECONDS) if rate and instance.has_efa else None
+
+
+def expected_node(instance: InstanceType, efa: int, *, is_local: bool) -> dict[str, Any]:
+    """Return the expectation of a node for the gang's script, as plain data. On the local cloud nodes are simulated:
+    floors are judged there, devices, EFA and lockable memory are not.
+
+    Args:
+        instance: the node's type.
+        efa: number of its EFA interfaces.
+        is_local: whether this is the local cloud.
+    """
+    found: dict[str, Any] = {"instanceType": instance.name}
+    floor = LOCAL if is_local else floor_of(instance)
+    if floor is not None:
+        found["floor"] = asdict(floor)
+    if is_local:
+        return found
+    if instance.accelerators:
+        found["devices"] = instance.accelerators
+        found["deviceTool"] = "neuron-ls" if instance.family == "neuron" else "nvidia-smi"
+        found["cores"] = instance.logical_neuron_cores or instance.accelerators
+    if instance.has_efa:
+        found |= {"efa": efa, "memlock": True}
+    return found

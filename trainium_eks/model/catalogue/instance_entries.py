@@ -59,7 +59,7 @@ def with_entries(catalogue: Catalogue, entries: Mapping[str, Mapping[str, Any]])
             types[name] = made
     if problems:
         raise CatalogueError(tuple(problems))
-    return Catalogue(types)
+    return Catalogue(types, is_gated=catalogue.is_gated)
 
 
 def _type(catalogue: Catalogue, name: str, entry: Mapping[str, Any]) -> tuple[InstanceType | None, list[Problem]]:

@@ -65,6 +65,10 @@ class Taint:
         return EKS_EFFECTS[self.effect]
 
 
+FABRIC_UNTESTED = Taint("trainium-eks/fabric-untested", "true", "NoSchedule")
+"""Taint of a gated node until the fabric test has passed on it, since its last boot."""
+
+
 @dataclass(frozen=True)
 class Price:
     """A Linux On-Demand list price."""
@@ -175,8 +179,10 @@ class CatalogueError(ValueError):
 class Catalogue(Mapping[str, InstanceType]):
     """Instance types by name. Immutable; :meth:`with_entries` makes another one."""
 
-    def __init__(self, types: Mapping[str, InstanceType]) -> None:
+    def __init__(self, types: Mapping[str, InstanceType], *, is_gated: bool = False) -> None:
         self._types = dict(types)
+        self.is_gated = is_gated
+        """Whether nodes with accelerators are closed until the fabric test has passed on them."""
 
     def __getitem__(self, name: str) -> InstanceType:
         return self._types[name]
@@ -254,6 +260,11 @@ class Catalogue(Mapping[str, InstanceType]):
         """
         resource = self.find(name).device_resource
         return (Taint(resource, "true", "NoSchedule"),) if resource else ()
+
+    def startup_taints(self, name: str) -> tuple[Taint, ...]:
+        """Return the taints that the type's nodes join with, and that a controller takes off. Pods that must run on
+        every node tolerate them; autoscalers disregard them when they look for room."""
+        return (FABRIC_UNTESTED,) if self.is_gated and self.find(name).device_resource else ()
 
     def price(self, name: str) -> Price | None:
         """Return the type's list price with its date and region, or None where none is known."""

@@ -25,6 +25,7 @@ TRAINER = "kubeflow-system"
 MONITORING = scraping.NAMESPACE
 IDLE_GUARD = "idle-guard"
 LOG_SHIPPING = "log-shipping"
+FABRIC_GATE = "fabric-gate"
 STACK = (
     VOLCANO,
     ETCD,
@@ -38,6 +39,7 @@ STACK = (
     MONITORING,
     LOG_SHIPPING,
     IDLE_GUARD,
+    FABRIC_GATE,
 )
 """Namespaces of the stack's own parts, whether it has these parts or not: it may get them."""
 

@@ -19,6 +19,7 @@ from trainium_eks.model.config import (
     cluster,
     cross,
     device_addons,
+    fabric_gate,
     idle,
     karpenter,
     namespaces,
@@ -34,6 +35,7 @@ from trainium_eks.model.config.autoscaling import AutoscalingConfig
 from trainium_eks.model.config.budget import BudgetConfig
 from trainium_eks.model.config.cluster import ClusterConfig
 from trainium_eks.model.config.device_addons import GpuAddonsConfig, NeuronAddonsConfig
+from trainium_eks.model.config.fabric_gate import FabricGateConfig
 from trainium_eks.model.config.idle import IdleGuardConfig
 from trainium_eks.model.config.namespaces import NamespaceConfig
 from trainium_eks.model.config.network import ExistingNetworkConfig, NetworkConfig
@@ -112,6 +114,9 @@ class StackConfig(ConfigModel):
     its cost."""
     idle_guard: IdleGuardConfig | None = None
     """Guard that warns of idle accelerators and removes them; null for none."""
+    fabric_gate: FabricGateConfig | None = None
+    """Taint on new and rebooted accelerator nodes until the fabric test has passed on them (docs/fabric.md); null for
+    none."""
     sage_maker: SageMakerConfig | None = None
     """SageMaker training jobs beside the cluster (docs/sagemaker.md); null for none."""
     sage_maker_endpoints: tuple[SageMakerEndpointConfig, ...] = ()
@@ -223,7 +228,8 @@ def catalogue(config: StackConfig) -> Catalogue:
     Raises:
         CatalogueError: for entries that :func:`validate` refuses.
     """
-    return with_entries(CATALOGUE, config.instance_types) if config.instance_types else CATALOGUE
+    base = Catalogue(CATALOGUE, is_gated=True) if config.fabric_gate else CATALOGUE
+    return with_entries(base, config.instance_types) if config.instance_types else base
 
 
 def zone_ids(config: StackConfig) -> tuple[str, ...]:
@@ -471,6 +477,13 @@ def _idle_guard_problems(config: StackConfig) -> list[Problem]:
     return under("idle_guard", found)
 
 
+def _fabric_gate_problems(config: StackConfig) -> list[Problem]:
+    if config.fabric_gate is None:
+        return []
+    found = fabric_gate.validate(config.fabric_gate, {each.instance_type for each in _every_group(config)})
+    return under("fabric_gate", found)
+
+
 def _sagemaker_problems(config: StackConfig) -> list[Problem]:
     types, endpoints = _catalogue_or_default(config), config.sage_maker_endpoints
     found = [] if config.sage_maker is None else under("sage_maker", sagemaker.validate(config.sage_maker, types))
@@ -526,6 +539,7 @@ _JUDGES: tuple[Callable[[StackConfig], list[Problem]], ...] = (
         observability.validate(config.observability, region=config.region, production=config.production),
     ),
     _idle_guard_problems,
+    _fabric_gate_problems,
     _sagemaker_problems,
     lambda config: under("neuron_addons", device_addons.neuron_problems(config.neuron_addons)),
     _zone_problems,

@@ -54,6 +54,7 @@ RESERVED_TAINTS = (
     "ToBeDeletedByClusterAutoscaler",
     "DeletionCandidateOfClusterAutoscaler",
     "CriticalAddonsOnly",
+    "trainium-eks/",
 )
 """Prefixes of the keys of taints by which Kubernetes, autoscalers and drivers keep pods off a node that is starting,
 failing, being drained or reserved for add-ons."""

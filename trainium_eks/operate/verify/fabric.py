@@ -3,7 +3,6 @@ earlier report. The gang itself runs ``trainium_workloads.fabric``."""
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from typing import Any
 
 from trainium_eks.jobs.objects.job import DATA
@@ -48,8 +47,7 @@ class ReportFault(Exception):  # noqa: N818 - reads as what it is where it is ra
 def expectation(
     group: NodeGroupOutput, instance: InstanceType, outputs: StackOutputs, *, claim: str, is_local: bool
 ) -> dict[str, Any]:
-    """Return the expectation for the gang's script, as plain data. On the local cloud nodes are simulated: floors and
-    storage are judged there, devices, EFA and lockable memory are not.
+    """Return the expectation for the gang's script: that of a node, and of its storage.
 
     Args:
         group: the node group.
@@ -58,21 +56,9 @@ def expectation(
         claim: the namespace's claim of the shared volume; empty for none.
         is_local: whether this is the local cloud.
     """
-    found: dict[str, Any] = {"instanceType": instance.name}
-    floor = fabric_floors.LOCAL if is_local else fabric_floors.floor_of(instance)
-    if floor is not None:
-        found["floor"] = asdict(floor)
-    if claim:
-        found["storage"] = _storage(outputs, is_local=is_local)
-    if is_local:
-        return found
-    if instance.accelerators:
-        found["devices"] = instance.accelerators
-        found["deviceTool"] = "neuron-ls" if instance.family == "neuron" else "nvidia-smi"
-        found["cores"] = instance.logical_neuron_cores or instance.accelerators
-    if instance.has_efa:
-        found |= {"efa": group.resources.get("vpc.amazonaws.com/efa", instance.efa_interfaces), "memlock": True}
-    return found
+    efa = group.resources.get("vpc.amazonaws.com/efa", instance.efa_interfaces)
+    found = fabric_floors.expected_node(instance, efa, is_local=is_local)
+    return found | ({"storage": _storage(outputs, is_local=is_local)} if claim else {})
 
 
 def _storage(outputs: StackOutputs, *, is_local: bool) -> dict[str, Any]:

@@ -1,13 +1,15 @@
-"""R12-R23 and R30: launch templates, images, rights and updates of nodes."""
+"""R12-R23, R30 and R94: launch templates, images, rights, updates and the gate of nodes."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from trainium_eks.model.catalogue.instances import EKS_EFFECTS
+from trainium_eks.model.catalogue.instances import EKS_EFFECTS, FABRIC_UNTESTED
+from trainium_eks.model.config.namespaces import FABRIC_GATE
 from trainium_eks.model.config.node_groups import POOL_LABEL
 from trainium_eks.plan.graph import Resource
-from trainium_eks.plan.rules._autoscaled import served_groups
+from trainium_eks.plan.rules._autoscaled import node_pools, served_groups
 from trainium_eks.plan.rules._facts import LAUNCH_TEMPLATE, ROLE, SUBNET, NodeGroup
+from trainium_eks.plan.rules._objects import object_name
 from trainium_eks.plan.rules._read import (
     Json,
     actions,
@@ -32,6 +34,7 @@ WORKER_POLICIES = frozenset({"AmazonEKSWorkerNodePolicy"})
 PULL_POLICIES = frozenset({"AmazonEC2ContainerRegistryReadOnly", "AmazonEC2ContainerRegistryPullOnly"})
 OPTIONAL_POLICIES = frozenset({"AmazonSSMManagedInstanceCore"})
 CNI_POLICY = "AmazonEKS_CNI_Policy"
+DEPLOYMENT = "kubernetes:apps/v1:Deployment"
 MONITORING_AGENT = "eks-node-monitoring-agent"
 ATTACHMENT = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
 ASSOCIATION = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
@@ -372,6 +375,44 @@ def _ami_faults(group: NodeGroup) -> Iterator[str]:
         yield f'amiType is {show(found)} on {group.type_name}, wanted "{wanted}"'
 
 
+@rule("R94", "Let a gate open the nodes that it closes, and no others", "high", "node-readiness-controller#253, own")
+def fabric_gate(view: View) -> Iterator[Finding]:
+    """Nodes with the gate's taint take no job until the gate has tested them: a pool that the gate does not know stays
+    closed for ever. Beside gated pools one without the taint takes jobs on untested nodes. Karpenter starts nodes for
+    jobs whose pods do not tolerate a startup taint, and none where the same taint is a lasting one."""
+    found = [
+        (group.resource, "taints", text(mapping(group.resource.inputs.get("labels")).get(POOL_LABEL)))
+        for group in view.accelerator_groups
+    ]
+    for pool in node_pools(view):
+        if any(name in view.catalogue and view.catalogue.taints(name) for name in pool.types):
+            found.append((pool.resource, "spec.template.spec.startupTaints", object_name(pool.resource)))
+    gates = [each for each in view.of(DEPLOYMENT) if object_name(each) == FABRIC_GATE]
+    known = {name for each in gates for name in _gated_pools(each)}
+    is_tainted = {resource.urn: _has_gate_taint(at(resource.inputs, path)) for resource, path, _ in found}
+    for resource, path, name in found if gates or any(is_tainted.values()) else ():
+        faults = []
+        if not is_tainted[resource.urn]:
+            faults.append(f"{path} lacks {FABRIC_UNTESTED.key}, wanted it as on the other pools of the gate")
+        elif name not in known:
+            faults.append(f"{path} has {FABRIC_UNTESTED.key}, and no gate knows the pool {name}: wanted a gate for it")
+        if _has_gate_taint(at(resource.inputs, "spec.template.spec.taints")):
+            faults.append(f"spec.template.spec.taints has {FABRIC_UNTESTED.key}, wanted it under startupTaints")
+        yield from judged(resource, faults, "its nodes are closed until the gate opens them")
+
+
+def _has_gate_taint(taints: Json) -> bool:
+    return any(at(each, "key") == FABRIC_UNTESTED.key for each in items(taints))
+
+
+def _gated_pools(gate: Resource) -> Iterator[str]:
+    """Yield the pools in the settings of a gate's Deployment."""
+    for container in items(at(gate.inputs, "spec.template.spec.containers")):
+        for each in items(at(container, "env")):
+            if at(each, "name") == "SETTINGS":
+                yield from mapping(at(document(at(each, "value")), "pools"))
+
+
 RULES: tuple[Rule, ...] = (
     imds_v2,
     hop_limit,
@@ -386,4 +427,5 @@ RULES: tuple[Rule, ...] = (
     taints,
     ami_types,
     pinned_template,
+    fabric_gate,
 )

@@ -397,6 +397,19 @@ def test_nodes_that_do_not_answer_are_told_from_nodes_that_are_not_there() -> No
     assert reason.sentence == "it needs 3 nodes of trn1.32xlarge, and 2 of the 3 are not ready (trn-1 and trn-2)"
 
 
+def test_closed_nodes_open_by_the_fabric_test_and_not_by_hand() -> None:
+    def closed(found: Snapshot) -> None:
+        for node in found["Node"]:
+            node["spec"]["taints"] = [{"key": "trainium-eks/fabric-untested", "effect": "NoSchedule"}]
+
+    reason = why(of("taint", "rho", closed))
+    assert reason is not None
+    assert reason.cause is Cause.TAINT
+    assert reason.fix == (
+        "they open when the fabric test has passed: kubectl -n fabric-gate logs deployment/fabric-gate"
+    )
+
+
 def test_a_pod_on_a_node_that_is_gone_waits_for_kubernetes_to_give_it_up() -> None:
     reason = why(of("node_deleted", "lost", pods_wait("ContainerCreating", "")))
     assert reason is not None

@@ -191,6 +191,7 @@ GIVEN: dict[str, Any] = {
             "logRetentionDays": 731,
         }
     ],
+    "fabricGate": {"images": {"trn1": "123456789012.dkr.ecr.us-west-2.amazonaws.com/training:trn1-1"}},
     "waivers": {"R06": {"reason": "torn down every night", "expires": "2027-03-31"}},
 }
 """Keys whose type does not say which values are good, each with one that is not its default, and nothing wrong."""
@@ -564,6 +565,7 @@ BAD: list[tuple[str, Any]] = [
     ("autoscaling.karpenter.acceleratorPools[0].zoneId", "usw2-az9"),
     ("autoscaling.karpenter.acceleratorPools[0].capacityReservationIds", ["cr-1"]),
     ("budget.hourlyUsd", 0),
+    ("fabricGate.images", {"trn2": "torchneuron"}),
     ("budget.alert.emails", ["nobody"]),
 ]
 

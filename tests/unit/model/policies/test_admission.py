@@ -3,12 +3,13 @@ server the same."""
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import celpy
 import pytest
 
+from trainium_eks.model.catalogue.instances import FABRIC_UNTESTED
 from trainium_eks.model.policies import admission, researchers
 from trainium_eks.model.policies.admission import Limits
 from trainium_eks.model.policies.admission_workloads import PODS, WORKLOADS
@@ -214,6 +215,39 @@ def test_pods_without_accelerators_stay_off_accelerator_nodes(toleration: Json) 
     ):
         (message,) = refusals(policy, asked)
         assert "must not tolerate" in message
+
+
+def templates(spec: Json) -> Iterator[tuple[str, Json]]:
+    """A policy and an object that leads to pods of a spec, for each path of a pod template."""
+    template = {"template": {"spec": spec}}
+    yield "pods", {"spec": spec}
+    for policy in ("jobs", "deployments"):
+        yield policy, {"spec": template}
+    yield "jobs", {"spec": {"jobTemplate": {"spec": template}}}
+    yield "volcano-jobs", vcjob(spec)
+    yield "volcano-jobs", {"spec": {"jobTemplate": vcjob(spec)}}
+    yield "pytorch-jobs", {"spec": {"pytorchReplicaSpecs": {"Worker": template}}}
+    jobs = {"spec": {"replicatedJobs": [{"template": {"spec": template}}]}}
+    yield "job-sets", jobs
+    yield "job-sets", {"spec": {"template": jobs}}
+
+
+@pytest.mark.parametrize("operator", [{}, {"operator": "Exists"}, {"operator": "Equal", "value": "true"}])
+def test_nobody_tolerates_the_gate_of_untested_nodes(operator: Json) -> None:
+    toleration = {"key": FABRIC_UNTESTED.key, **operator}
+    override = {"tolerations": [toleration]}
+    overrides = (
+        ("train-jobs", {"spec": {"podTemplateOverrides": [{"spec": override}]}}),
+        ("train-jobs", {"spec": {"podSpecOverrides": [override]}}),
+    )
+    for policy, asked in (*templates(spec(NEURON, schedulerName="volcano", tolerations=[toleration])), *overrides):
+        assert any("must not tolerate all taints" in each for each in refusals(policy, asked)), policy
+
+
+def test_nobody_claims_devices_in_any_template() -> None:
+    claims = [{"name": "device", "resourceClaimTemplateName": "neuron"}]
+    for policy, asked in templates(spec(schedulerName="volcano", resourceClaims=claims)):
+        assert any("which queues do not count" in each for each in refusals(policy, asked)), policy
 
 
 def test_a_toleration_is_not_added_later() -> None:

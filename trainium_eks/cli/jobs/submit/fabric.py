@@ -22,14 +22,13 @@ from trainium_eks.client.session import Session, open_session
 from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.submit import planning
 from trainium_eks.kube.errors import ClusterError
+from trainium_eks.model.catalogue import fabric_floors
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.operate.verify import fabric
 from trainium_eks.operate.verify.check import Check, CheckStatus
 
 LAST = "last"
 """``--against last``: the last good report on the volume."""
-_LOCAL = ("--max-bytes", str(4 << 20), "--probe-bytes", str(8 << 20), "--stage-seconds", "120")
-"""A small test, for one machine."""
 _LOCAL_NODES = 4
 _FAMILIES = {"nccom-test": "neuron", "nccl-tests": "nvidia"}
 
@@ -144,7 +143,7 @@ def _options(group: NodeGroupOutput, asked: FabricOptions, session: Session) -> 
     if session.is_local and nodes is not None and asked.nodes is None:
         nodes = min(nodes, _LOCAL_NODES)
     arguments = ["--expect", json.dumps(expected, separators=(",", ":")), "--label", group.name]
-    arguments += _LOCAL if session.is_local else ()
+    arguments += fabric_floors.LOCAL_ARGUMENTS if session.is_local else ()
     arguments += ["--tool", asked.tool] if asked.tool else []
     return TrainOptions(
         module=fabric.MODULE,

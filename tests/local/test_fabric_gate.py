@@ -1,0 +1,151 @@
+"""The gate of accelerator nodes, by its own pod and the real fabric test: nodes join closed, open when the test passes,
+close with a reboot, and no restart opens one."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+from local_project import LocalProject
+from waiting import until
+
+from trainium_eks.local.images import images
+from trainium_eks.model.catalogue.instances import FABRIC_UNTESTED
+from trainium_eks.topology.gate import CONDITION, PASSED
+
+pytestmark = pytest.mark.slow
+
+DEPLOYMENT = ("-n", "fabric-gate", "deployment/fabric-gate")
+
+
+class Cloud:
+    """A local cloud with a gate before its two Trainium nodes."""
+
+    def __init__(self, project: LocalProject) -> None:
+        self.project = project
+
+    def nodes(self) -> dict[str, dict[str, Any]]:
+        found = self.project.get("local", "nodes", "-l", "trainium-eks/pool=trn1-32xl-ng1")
+        return {each["metadata"]["name"]: each for each in found}
+
+    def closed(self) -> set[str]:
+        return {
+            name
+            for name, each in self.nodes().items()
+            if any(taint["key"] == FABRIC_UNTESTED.key for taint in each["spec"].get("taints", ()))
+        }
+
+    def reboot(self, name: str, boot: str) -> None:
+        status = {"status": {"nodeInfo": {"bootID": boot}}}
+        self.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", json.dumps(status))
+
+    def told(self) -> str:
+        return self.kubectl("logs", *DEPLOYMENT)
+
+    def opened(self) -> None:
+        until(lambda: not self.closed(), self.told)
+
+    def change(self, edit: Mapping[str, Any], inject: str = "") -> None:
+        """Change the gate's settings, which starts it anew; the test gets a fault, or none."""
+        made = json.loads(self.kubectl("get", *DEPLOYMENT, "-o", "json"))
+        variables = made["spec"]["template"]["spec"]["containers"][0]["env"]
+        (own,) = [each for each in variables if each["name"] == "SETTINGS"]
+        settings = {**json.loads(own["value"]), **edit}
+        command = settings["pools"]["trn1-32xl-ng1"]["template"]["spec"]["containers"][0]["command"]
+        command[-1] = command[-1].partition(" --inject ")[0] + (f" --inject {inject}" if inject else "")
+        own["value"] = json.dumps(settings)
+        self.kubectl("replace", "-f", "-", given=json.dumps(made))
+        self.kubectl("rollout", "status", *DEPLOYMENT, "--timeout=300s")
+
+    def kubectl(self, *arguments: str, given: str = "") -> str:
+        return self.project.kubectl("local", *arguments, given=given)
+
+
+@pytest.fixture(scope="module")
+def cloud(binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    assert binaries
+    if images.find("torch") is None:
+        pytest.skip("no image local/torch on this machine: `trn local images make torch` makes it")
+    project = LocalProject.of_the_repository(tmp_path_factory.mktemp("gate"))
+    project.configure("local", fabricGate={"images": {"trn1": "local/torch"}})
+    try:
+        up = project.trn("local", "up")
+        assert up.returncode == 0, up.stderr[-3000:]
+        yield Cloud(project)
+    finally:
+        project.trn("local", "down")
+
+
+def test_a_test_that_passes_opens_the_nodes(cloud: Cloud) -> None:
+    cloud.opened()
+    for each in cloud.nodes().values():
+        assert each["metadata"]["labels"][PASSED] == each["status"]["nodeInfo"]["bootID"]
+        assert {one["type"]: one["status"] for one in each["status"]["conditions"]}[CONDITION] == "True"
+    until(lambda: not cloud.project.get("local", "jobs", "-n", "fabric-gate"), "the test's Job goes")
+
+
+def test_nodes_join_closed_a_reboot_closes_them_and_no_restart_opens_one(cloud: Cloud) -> None:
+    cloud.change({"settleSeconds": 3600})
+    assert not cloud.closed()
+    for name in cloud.nodes():
+        cloud.reboot(name, "second")
+    until(lambda: cloud.closed() == set(cloud.nodes()), cloud.told)
+    cloud.kubectl("rollout", "restart", *DEPLOYMENT)
+    cloud.kubectl("rollout", "status", *DEPLOYMENT, "--timeout=300s")
+    assert len(cloud.closed()) == 2
+    for process in psutil.process_iter(["name", "cmdline"]):
+        words = " ".join(process.info["cmdline"] or ())
+        is_ours = process.info["name"] in ("kube-apiserver", "etcd") or "agent.agent" in words
+        if is_ours and str(cloud.project.path) in words:
+            os.kill(process.pid, signal.SIGKILL)
+    up = cloud.project.trn("local", "up", "--nodes", "3")
+    assert up.returncode == 0, up.stderr[-3000:]
+    assert len(cloud.closed()) == 3
+
+
+def test_a_node_that_fails_is_named_and_cordoned_and_the_other_opens(cloud: Cloud) -> None:
+    cloud.change({"settleSeconds": 3600})
+    *pair, third = sorted(cloud.nodes())
+    cloud.kubectl("cordon", third)
+    for name in cloud.nodes():
+        cloud.reboot(name, "third")
+    until(lambda: len(cloud.closed()) == 3, cloud.told)
+    cloud.change({"settleSeconds": 1}, inject="dead:1")
+    until(lambda: len(cloud.closed()) == 2, cloud.told, seconds=600)
+    # A node that a person holds is not tested.
+    (bad,) = cloud.closed() - {third}
+    node = cloud.nodes()[bad]
+    assert node["spec"].get("unschedulable"), cloud.told()
+    (shown,) = [each for each in node["status"]["conditions"] if each["type"] == CONDITION]
+    assert (shown["status"], "rank 1 on node 1" in shown["message"]) == ("False", True)
+    events = cloud.project.get("local", "events", "--field-selector", f"involvedObject.name={bad}")
+    assert "FabricTestFailed" in {each["reason"] for each in events}
+    (good,) = {*pair} - {bad}
+    assert not cloud.nodes()[good]["spec"].get("unschedulable")
+
+    cloud.change({"settleSeconds": 1})
+    cloud.kubectl("uncordon", third)
+    until(lambda: cloud.closed() == {bad}, cloud.told)
+    tests = [each.partition(" tests ")[2] for each in cloud.told().splitlines() if " tests " in each]
+    assert tests == [f"{third}, {good}"], "an idle open node is the partner of a single one"
+
+
+def test_a_team_cannot_tolerate_the_gate(cloud: Cloud) -> None:
+    kubeconfig = cloud.project.trn("local", "kubeconfig", "--as", "training", "--path").stdout.strip()
+    toleration = {"key": FABRIC_UNTESTED.key, "operator": "Exists"}
+    for tolerated in (toleration, {"operator": "Exists"}):
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "early"},
+            "spec": {"containers": [{"name": "main", "image": "local/python"}], "tolerations": [tolerated]},
+        }
+        with pytest.raises(AssertionError, match="must not tolerate all taints"):
+            cloud.kubectl(
+                "create", "-n", "training", f"--kubeconfig={kubeconfig}", "-f", "-", given=yaml.safe_dump(pod)
+            )

@@ -1,0 +1,105 @@
+"""The gate in a stack: who carries its taint, who tolerates it, and what its controller is told."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from components import TrainingStack
+from trainium_eks.model.catalogue.instances import FABRIC_UNTESTED
+from trainium_eks.plan.graph import Graph, Resource
+
+Record = Callable[..., Graph]
+
+KEY = FABRIC_UNTESTED.key
+CONFIG: dict[str, Any] = {
+    "region": "us-west-2",
+    "owner": "me",
+    "allowed_account_ids": ["111122223333"],
+    "cluster": {
+        "endpoint": {"public_access_cidrs": ["203.0.113.0/24"]},
+        "cpu_nodes": {"ignore_desired_size": True},
+    },
+    "node_groups": [
+        {"name": "ng", "instance_type": "trn1.32xlarge", "ignore_desired_size": True},
+        {"name": "gpus", "instance_type": "p5.48xlarge"},
+    ],
+    "autoscaling": {
+        "cluster_autoscaler": {"accelerator_groups": ["ng"]},
+        "karpenter": {"cpu_limit": 0, "accelerator_pools": [{"name": "pool", "instance_type": "trn1n.32xlarge"}]},
+    },
+    "observability": {"metrics": {}},
+}
+IMAGES = {"trn1": "local/torch", "cuda": "123456789012.dkr.ecr.us-west-2.amazonaws.com/training:cuda-1"}
+
+
+@pytest.fixture(scope="module")
+def gated(record: Record) -> Graph:
+    """A stack with both families, both autoscalers and the gate, recorded once."""
+    return record(lambda: TrainingStack("trn-dev", {**CONFIG, "fabric_gate": {"images": IMAGES}}), dry_run=False)
+
+
+def naming(graph: Graph) -> Iterator[Resource]:
+    """The resources that name the gate's taint; policies of teams refuse it in any stack."""
+    for each in graph.resources:
+        if KEY in json.dumps(each.inputs, default=str) and "Policy" not in each.type:
+            yield each
+
+
+def test_without_the_gate_nothing_names_its_taint(record: Record) -> None:
+    assert [each.name for each in naming(record(lambda: TrainingStack("trn-dev", CONFIG)))] == []
+
+
+def test_accelerator_nodes_join_closed(gated: Graph) -> None:
+    found = {
+        each.inputs["labels"]["trainium-eks/pool"]: [taint["key"] for taint in each.inputs.get("taints") or ()]
+        for each in gated.of_type("aws:eks/nodeGroup:NodeGroup")
+    }
+    assert found == {
+        "ng": ["aws.amazon.com/neuron", KEY],
+        "gpus": ["nvidia.com/gpu", KEY],
+        "system": [],
+        "cpu": [],
+    }
+    (pool,) = gated.of_type("kubernetes:karpenter.sh/v1:NodePool")
+    spec = pool.inputs["spec"]["template"]["spec"]
+    assert [[each["key"] for each in spec[key]] for key in ("taints", "startupTaints")] == [
+        ["aws.amazon.com/neuron"],
+        [KEY],
+    ]
+
+
+def test_every_daemon_of_such_nodes_tolerates_the_taint(gated: Graph) -> None:
+    """Without its device plugin a node has no devices, and is never tested."""
+    found = {each.name.removeprefix("trn-dev-") for each in naming(gated)}
+    nodes = {"cluster-ng-nodes", "cluster-gpus-nodes", "karpenter-pool"}
+    assert found - nodes - {"autoscaler-release", "fabric"} == {
+        "cluster-eks-node-monitoring-agent",
+        "gpu-dcgm-exporter",
+        "gpu-device-plugin",
+        "metrics-efa-exporter",
+        "neuron-device-plugin",
+        "neuron-efa-device-plugin",
+        "neuron-monitor",
+    }
+
+
+def test_cluster_autoscaler_counts_closed_nodes_as_room(gated: Graph) -> None:
+    (release,) = [each for each in gated.resources if each.name.endswith("autoscaler-release")]
+    assert release.inputs["values"]["extraArgs"]["startup-taint"] == KEY
+
+
+def test_the_controller_is_told_of_every_pool(gated: Graph) -> None:
+    (made,) = [each for each in gated.of_type("kubernetes:apps/v1:Deployment") if "fabric" in each.name]
+    (container,) = made.inputs["spec"]["template"]["spec"]["containers"]
+    settings = json.loads(next(each["value"] for each in container["env"] if each["name"] == "SETTINGS"))
+    assert settings["taint"]["key"] == KEY
+    assert settings["pools"].keys() == {"ng", "gpus", "pool"}
+    pods = {name: each["template"]["spec"] for name, each in settings["pools"].items()}
+    assert all(KEY in [each["key"] for each in pod["tolerations"]] for pod in pods.values())
+    (gpu,) = pods["gpus"]["containers"]
+    assert gpu["image"] == IMAGES["cuda"]
+    assert gpu["resources"]["limits"] == {"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "32"}
+    assert {"name": "TRN_BACKEND", "value": "cuda"} in gpu["env"]
+    assert "--nproc_per_node 8" in gpu["command"][-1]

@@ -1,0 +1,235 @@
+"""The gate of nodes: verdicts of tests, and the requests to an API server that follow from the state of nodes."""
+
+import copy
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainium_eks.topology import gate
+from trainium_eks.topology.controller import ApiStatusError, Connection
+from trainium_eks.topology.gate import PASSED, Gate, Verdict, judge
+
+KEY = "trainium-eks/fabric-untested"
+DEVICES = {"aws.amazon.com/neuron": "16"}
+SETTINGS: dict[str, Any] = {
+    "namespace": "fabric-gate",
+    "service": "fabric-test",
+    "taint": {"key": KEY, "value": "true", "effect": "NoSchedule"},
+    "poolLabel": "pool",
+    "settleSeconds": 20,
+    "pools": {"ng": {"devices": DEVICES, "template": {"spec": {"containers": [{"env": []}]}}}},
+}
+LONG_AGO = "2026-01-01T00:00:00Z"
+FAULT = "rank 1 on node 1 (t-1) is gone"
+
+
+def node(name: str, *, boot: str = "b1", passed: str = "", closed: bool = True, **spec: Any) -> dict[str, Any]:
+    ready = {"type": "Ready", "status": spec.pop("ready", "True"), "lastTransitionTime": spec.pop("since", LONG_AGO)}
+    taints = [{"key": "aws.amazon.com/neuron", "effect": "NoSchedule"}]
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {"pool": "ng"} | ({PASSED: passed} if passed else {}),
+            "resourceVersion": "7",
+        },
+        "spec": {"taints": [*taints, *([SETTINGS["taint"]] if closed else [])], **spec},
+        "status": {"conditions": [ready], "nodeInfo": {"bootID": boot}, "allocatable": dict(DEVICES)},
+    }
+
+
+def report(*names: str, fault: int | None = None, detail: str = FAULT) -> dict[str, Any]:
+    findings = [{"check": "dead-rank", "ok": False, "detail": detail, "node": fault}] if detail else []
+    return {"ok": not findings, "nodes": [{"name": name} for name in names], "findings": findings}
+
+
+class Cluster(Connection):
+    """An API server of nodes, Jobs and pods, as far as the gate uses one."""
+
+    def __init__(self, *nodes: Mapping[str, Any]) -> None:
+        self.nodes = {each["metadata"]["name"]: copy.deepcopy(dict(each)) for each in nodes}
+        self.jobs: dict[str, dict[str, Any]] = {}
+        self.pods: list[dict[str, Any]] = []
+        self.logs: dict[str, str] = {}
+        self.events: dict[str, str] = {}
+        self.is_faster = False
+
+    def send(self, method: str, path: str, body: Any = None, **_: Any) -> Any:
+        path, _, _ = path.partition("?")
+        name = path.rpartition("/")[2]
+        answer: Any = {}
+        if path.endswith("/log"):
+            return io.BytesIO(self.logs[path.split("/")[-2]].encode())
+        if path.endswith("/status"):
+            self.nodes[path.split("/")[-2]]["status"]["conditions"] += body["status"]["conditions"]
+        elif path.endswith("/events"):
+            if body["metadata"]["name"] in self.events:
+                raise ApiStatusError(409, "exists")
+            self.events[body["metadata"]["name"]] = body["reason"]
+        elif path.endswith("/jobs"):
+            if method == "POST":
+                self.jobs[body["metadata"]["name"]] = body
+            answer = self._listed(self.jobs.values())
+        elif "/jobs/" in path:
+            del self.jobs[name]
+        elif path.endswith("/pods"):
+            answer = self._listed(self.pods)
+        elif path.endswith("/nodes"):
+            answer = self._listed(each for each in self.nodes.values() if each["metadata"]["labels"])
+        elif method == "GET":
+            answer = self.nodes[name]
+        else:
+            if self.is_faster or body["metadata"]["resourceVersion"] != self.nodes[name]["metadata"]["resourceVersion"]:
+                raise ApiStatusError(409, "changed")
+            labels = {**self.nodes[name]["metadata"]["labels"], **body["metadata"].get("labels", {})}
+            self.nodes[name]["metadata"]["labels"] = {key: value for key, value in labels.items() if value}
+            self.nodes[name]["spec"] |= body["spec"]
+        return io.BytesIO(json.dumps(answer).encode())
+
+    @staticmethod
+    def _listed(items: Any) -> dict[str, Any]:
+        return {"items": list(items), "metadata": {"resourceVersion": "9"}}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def keep(self, ready: Path) -> None:
+        """Let a gate that has just started look once."""
+        made = Gate(lambda _: self, SETTINGS, ready)
+        facts = gate.facts(SETTINGS)
+        made.keep({name: found for name, each in self.nodes.items() if (found := facts(each))})
+
+    def closed(self) -> set[str]:
+        return {
+            name for name, each in self.nodes.items() if any(taint["key"] == KEY for taint in each["spec"]["taints"])
+        }
+
+    def end(self, *reports: Mapping[str, Any], seconds_ago: float = 0.0) -> str:
+        """End the one test, with these reports in the logs of its pods."""
+        ((name, job),) = self.jobs.items()
+        ended = {"type": "Complete", "status": "True", "lastTransitionTime": gate._now(-seconds_ago)}
+        job["status"] = {"conditions": [ended]}
+        tested = json.loads(job["metadata"]["annotations"][gate.TESTED])
+        self.pods = [
+            {"metadata": {"name": f"pod-{number}"}, "spec": {"hostname": f"t-{number}", "nodeName": place}}
+            for number, place in enumerate(tested)
+        ]
+        lines = [f"[default0]:{json.dumps({'fabric': each}, separators=(',', ':'))}\n" for each in reports]
+        self.logs = {f"pod-{number}": "noise\n" for number in range(len(tested))} | {"pod-0": "".join(lines)}
+        return name
+
+
+@pytest.mark.parametrize(
+    ("reports", "verdict"),
+    [
+        ([report("t-0", "t-1", detail="")], Verdict(passed=("a", "b"))),
+        ([report("t-0", "t-1", fault=1)], Verdict(failed={"b": FAULT})),
+        # Without a node to name nobody is cordoned; nor where all fail alike, by the image or the network.
+        ([report("t-0", "t-1")], Verdict(note=FAULT)),
+        (
+            [report("t-0", "t-1", fault=0), report("t-0", "t-1", fault=1)],
+            Verdict(note=f"all 2 nodes fail alike: {FAULT}"),
+        ),
+        # A report of fewer nodes, or of another gang's, opens none.
+        ([report("t-0", detail="")], Verdict()),
+        ([report("t-0", "t-9", detail="")], Verdict()),
+        ([], Verdict()),
+    ],
+)
+def test_a_report_names_who_passes_and_who_fails(reports: list[dict[str, Any]], verdict: Verdict) -> None:
+    assert judge({"a": "b1", "b": "b1"}, {"t-0": "a", "t-1": "b"}, reports) == verdict
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_closed"),
+    [
+        ({"passed": "b1"}, False),
+        ({"passed": "b1", "closed": False}, False),
+        ({"passed": "b0", "closed": False}, True),
+        ({"closed": False}, True),
+        ({"passed": "b1", "ready": "Unknown", "closed": False}, True),
+        # A node that does not tell its boot could not be told from a rebooted one.
+        ({"boot": "", "closed": False}, True),
+    ],
+)
+def test_the_taint_follows_the_boot_that_was_tested(tmp_path: Path, changes: dict[str, Any], is_closed: bool) -> None:
+    cluster = Cluster(node("a", **changes), {**node("cpu", closed=False), "metadata": {"name": "cpu", "labels": {}}})
+    cluster.keep(tmp_path / "ready")
+    assert cluster.closed() == ({"a"} if is_closed else set())
+    # The taints of others stay.
+    assert cluster.nodes["a"]["spec"]["taints"][0]["key"] == "aws.amazon.com/neuron"
+
+
+def test_nodes_that_pass_open_by_one_request_and_only_those_of_the_tested_boot(tmp_path: Path) -> None:
+    cluster = Cluster(node("a"), node("b"))
+    cluster.keep(tmp_path / "ready")
+    cluster.keep(tmp_path / "ready")
+    assert len(cluster.jobs) == 1, "one test of a pool at a time"
+    assert cluster.closed() == {"a", "b"}
+    cluster.end(report("t-0", "t-1", detail=""))
+    cluster.nodes["b"]["status"]["nodeInfo"]["bootID"] = "b2"
+    cluster.keep(tmp_path / "ready")
+    assert cluster.closed() == {"b"}
+    assert cluster.nodes["a"]["metadata"]["labels"][PASSED] == "b1"
+    assert PASSED not in cluster.nodes["b"]["metadata"]["labels"]
+
+
+def test_a_change_in_between_leaves_a_node_closed(tmp_path: Path) -> None:
+    cluster = Cluster(node("a", passed="b1"))
+    cluster.is_faster = True
+    cluster.keep(tmp_path / "ready")
+    assert cluster.closed() == {"a"}
+
+
+def test_a_node_that_fails_is_cordoned_and_named_and_the_others_are_tested_without_it(tmp_path: Path) -> None:
+    cluster = Cluster(node("a"), node("b"), node("c"))
+    cluster.keep(tmp_path / "ready")
+    name = cluster.end(report("t-0", "t-1", "t-2", fault=1))
+    cluster.keep(tmp_path / "ready")
+    assert [each for each in cluster.nodes if cluster.nodes[each]["spec"].get("unschedulable")] == ["b"]
+    assert cluster.nodes["b"]["status"]["conditions"][-1]["message"] == f"{name}: {FAULT}"
+    assert cluster.events == {f"b.{name}": "FabricTestFailed"}
+    assert cluster.closed() == {"a", "b", "c"}
+    ((_, job),) = cluster.jobs.items()
+    assert json.loads(job["metadata"]["annotations"][gate.TESTED]).keys() == {"a", "c"}
+
+
+def test_a_test_without_a_verdict_is_told_once_and_repeated_later(tmp_path: Path) -> None:
+    cluster = Cluster(node("a"), node("b"))
+    cluster.keep(tmp_path / "ready")
+    name = cluster.end()
+    cluster.pods[0]["status"] = {"containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull"}}}]}
+    for _ in range(2):
+        cluster.keep(tmp_path / "ready")
+        assert [*cluster.jobs] == [name]
+    assert set(cluster.events.values()) == {"FabricTestUnclear"}
+    cluster.end(seconds_ago=gate.RETRY_SECONDS + 1)
+    cluster.keep(tmp_path / "ready")
+    assert "status" not in cluster.jobs[name], "a new one"
+    assert cluster.closed() == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "tested"),
+    [
+        ({}, {"a", "b"}),
+        # A pool rests until no node has just joined; nodes that are held, away or at work are left alone.
+        ({"since": "2100-01-01T00:00:00Z"}, set()),
+        ({"unschedulable": True}, {"a"}),
+        ({"ready": "False"}, {"a"}),
+        # A single node has an open one as its partner, for the network between nodes.
+        ({"passed": "b1", "closed": False}, {"a", "b"}),
+    ],
+)
+def test_closed_nodes_are_tested_together(tmp_path: Path, changes: dict[str, Any], tested: set[str]) -> None:
+    cluster = Cluster(node("a"), node("b", **changes), node("busy"))
+    limits = {"resources": {"limits": DEVICES}}
+    cluster.pods = [{"spec": {"nodeName": "busy", "containers": [limits]}, "status": {"phase": "Running"}}]
+    cluster.keep(tmp_path / "ready")
+    found = [json.loads(each["metadata"]["annotations"][gate.TESTED]).keys() for each in cluster.jobs.values()]
+    assert found == ([tested] if tested else [])
+    for job in cluster.jobs.values():
+        assert job["spec"]["completions"] == len(tested)
