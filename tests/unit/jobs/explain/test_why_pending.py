@@ -18,7 +18,7 @@ RECORDED = yaml.safe_load((Path(__file__).parent / "waiting.yaml").read_text())
 def test_what_volcano_leaves_unsaid_is_said(row: Mapping[str, str]) -> None:
     reason = why(of(row["scene"], row["job"]))
     assert reason is not None
-    assert reason.to_json() == {key: row[key] for key in ("cause", "sentence", "fix")}
+    assert reason.to_json() == {key: row[key] for key in ("cause", "sentence", "fix", "fault")}
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_job_that_is_held_back_for_the_quota_says_what_it_lacks(
 ) -> None:
     reason = why(of("kept_back_by_queue", "upsilon", held_by_quota(*amounts)))
     assert reason is not None
-    assert reason.to_json() == {"cause": "quota", "sentence": sentence, "fix": fix}
+    assert reason.to_json() == {"cause": "quota", "sentence": sentence, "fix": fix, "fault": fault}
 
 
 def test_a_job_that_volcano_ended_for_the_quota_says_so() -> None:
