@@ -146,10 +146,10 @@ def _held_by_quota(snapshot: ClusterSnapshot) -> Iterator[Reason]:
     all."""
     if not _is_kept_back(snapshot):
         return
-    held = [found for event in snapshot.events if (found := _NO_QUOTA.search(str(event.get("message"))))]
-    if not held:
+    events = [found for event in snapshot.events if (found := _NO_QUOTA.search(str(event.get("message"))))]
+    if not events:
         return
-    requested, used, limited = map(_amounts, held[-1].groups())
+    requested, used, limited = map(_amounts, events[-1].groups())
     lacking = [
         f"{shown(amount)} {name}, of which {shown(used.get(name, Decimal(0)))} of {shown(limited[name])} are in use"
         for name, amount in requested.items()

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-
 NOT_AS_DECLARED = "not-as-declared"
 """Fault of a check without a fault of its own."""
 

@@ -127,7 +127,7 @@ def _trouble(node: Object) -> str:
 
 
 def _unusable(id_: str, subject: str, detail: str, nodes: Sequence[Object], faults: Sequence[str]) -> Check:
-    """Return the failure for nodes of which some take no pods; a node that is not Ready counts before a cordoned one."""
+    """Return the failure for nodes that take no pods; one that is not Ready counts before a cordoned one."""
     first = next((node for node in nodes if not is_ready(node)), None)
     fault = "node-cordoned" if first is None else "node-not-ready"
     node = first or next(node for node in nodes if not _usable(node))

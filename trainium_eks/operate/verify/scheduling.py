@@ -172,6 +172,13 @@ def without_volcano(local: LocalReport | None) -> str:
     return local.missing(VOLCANO) if local is not None else ""
 
 
+def unscheduled(local: LocalReport | None) -> str:
+    """Return why nobody schedules jobs on this machine; empty where Volcano runs, and on AWS."""
+    if local is None or local.real_volcano:
+        return ""
+    return without_volcano(local) or "vc-scheduler is not on PATH"
+
+
 def simulated_volcano(local: LocalReport | None, binary: str, so: str) -> str:
     """Return why one of Volcano's processes does not run on this machine; empty when it does, or on AWS."""
     if local is None or local.real_volcano:
