@@ -27,7 +27,7 @@ FAULTS = (
         "api-name-unknown",
         "The name of the API server has no address here.",
         "No DNS from this machine, or a private endpoint whose name resolves in its VPC alone.",
-        "getent hosts {host}; from outside the VPC use a way in (docs/deploying.md)",
+        "see whether this machine resolves other names; from outside the VPC use a way in (docs/deploying.md)",
         "EKS user guide, cluster endpoint access",
         event=r"name resolution|Name or service not known|nodename nor servname|getaddrinfo",
     ),

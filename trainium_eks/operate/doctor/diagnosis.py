@@ -12,6 +12,8 @@ from trainium_eks.operate.doctor.findings import Diagnosis, Finding, unique
 
 _SHOWN = ("Node", "Queue", "Job", "Pod", "Namespace", "PersistentVolumeClaim")
 _UNREAD = "/unread"
+_PLACING = ("devices", "efa", "gang", "hypernodes", "node", "pod-too", "pod-un", "pool", "taint", "topology", "volcano")
+"""Starts of the names of faults that leave a job without nodes: a fault of the cluster may be their cause."""
 
 
 def diagnose(examination: Examination, name: str = "", *, with_checks: bool = True) -> Diagnosis:
@@ -27,8 +29,11 @@ def diagnose(examination: Examination, name: str = "", *, with_checks: bool = Tr
     told = [*_of_jobs(examination, name), *_of_pods(examination, name)]
     around = [cluster_recognizers.of_check(each) for each in failed if not each.id.endswith(_UNREAD)]
     around += [*cluster_recognizers.findings(examination)]
-    # The cluster's own faults explain a job that has one, and are nobody's business who asks for a sound job.
-    findings = [*told, *around] if name and told else told if name else [*around, *told]
+    # Who asks for one job hears of the cluster's own faults where the job has no place.
+    if name:
+        findings = [*told, *around] if any(each.fault.startswith(_PLACING) for each in told) else told
+    else:
+        findings = [*around, *told]
     unread = {kind: reason for kind, reason in cluster.unread.items() if kind != "Job" or "Job" not in cluster.objects}
     looked = {kind: len(examination.of(kind)) for kind in _SHOWN if kind in cluster.objects}
     return Diagnosis(unique(findings), looked, unread)

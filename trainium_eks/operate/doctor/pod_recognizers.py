@@ -24,7 +24,7 @@ REPEATED = timedelta(minutes=5)
 AFTER_GRACE = timedelta(seconds=20)
 """Time after its grace period in which a kubelet has long finished a pod."""
 
-MOST_LOGS = 8
+MOST_LOGS = 32
 """Logs that one examination reads."""
 
 _CODES = {126: "command-not-executable", 127: "command-not-found", REFUSED: "job-refused"}

@@ -67,6 +67,9 @@ def _examined(source: StackAccess, api: Api, namespace: str, name: str, with_che
         # A researcher's own kubeconfig: of the team that it names, the first otherwise.
         return _examined(source, api, find_namespace(source.outputs, None).name, name, with_checks)
 
+    if len(found.unread) == len(kinds):
+        raise ReadError(f"your user may read nothing (401 or 403): {next(iter(found.unread.values()))}")
+
     def log(pod: Object, previous: bool) -> list[str]:
         return pod_logs.tail(api, namespace_of(pod) or namespace, pod, previous=previous)
 

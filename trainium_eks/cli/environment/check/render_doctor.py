@@ -14,20 +14,12 @@ from trainium_eks.observe.alerts.firing import Firing
 from trainium_eks.observe.faults.fault import Fault
 from trainium_eks.operate.doctor.findings import Diagnosis, Finding
 
-_PLURALS = {
-    "Node": "nodes",
-    "Queue": "queues",
-    "Job": "jobs",
-    "Pod": "pods",
-    "Namespace": "namespaces",
-    "PersistentVolumeClaim": "claims",
-}
 _COLORS = {"critical": "bold red", "warning": "yellow"}
 
 
 def diagnosis(found: Diagnosis, subject: str) -> RenderableType:
     """Return the findings, the number of objects that were looked at, and the kinds that were not."""
-    counts = ", ".join(f"{count} {_PLURALS.get(kind, kind)}" for kind, count in found.looked_at.items())
+    counts = ", ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in found.looked_at.items())
     looked = f"Looked at {counts}." if counts else ""
     lines = [line for each in found.findings for line in _finding(each)]
     if found.findings:
