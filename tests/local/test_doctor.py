@@ -148,7 +148,7 @@ def hook(cloud: Cloud) -> None:
 
 
 def closed_queue(cloud: Cloud) -> None:
-    target = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "name": "second"}
+    target: Body = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "name": "second"}
     [queue] = [each for each in cloud.api.list(*QUEUE_KIND) if each["metadata"]["name"] == "second"]
     target |= {"uid": queue["metadata"]["uid"], "controller": True}
     metadata = {"name": "close", "namespace": LAB}

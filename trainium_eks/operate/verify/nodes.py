@@ -211,7 +211,7 @@ def _device_remedy(fault: str, node: Object, resource: str) -> str:
     """Return the remedy of a fault, worded for a node that has it."""
     instance = _instance_id(node)
     look = (
-        f"aws ec2 describe-instances --instance-ids {instance} "
+        f"the group's launch template has other EFA interfaces: aws ec2 describe-instances --instance-ids {instance} "
         "--query 'Reservations[].Instances[].NetworkInterfaces[].InterfaceType'"
         if resource == EFA_RESOURCE
         else f"{_TOOLS.get(resource, 'its tools')} on {name_of(node)}"

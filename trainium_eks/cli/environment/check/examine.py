@@ -1,5 +1,6 @@
 """Examinations of a stack, or of one job, by the caller's rights; commands that run out of time end with theirs."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from trainium_eks.cli.shared.cluster_access import StackAccess, find_source, open_kubeconfig
@@ -58,6 +59,20 @@ def closing(cluster: ClusterOptions, name: str = "", *, with_checks: bool = True
         return ""
     lines = [f"  {each.fault}: {each.about}: {each.sentence}\n  → {each.remedy}" for each in found.findings]
     return printable(as_typed("\n".join(["trn doctor finds:", *lines]))) if lines else ""
+
+
+def with_closing(failure: Failure, cluster: ClusterOptions, namespace: str, name: str = "") -> Failure:
+    """Return the failure of a researcher's command that ran out of time, with the doctor's findings as its end.
+
+    Args:
+        failure: of the command.
+        cluster: options of the command.
+        namespace: of the team.
+        name: see :func:`diagnosis`.
+    """
+    said = closing(replace(cluster, namespace=namespace), name)
+    detail = "\n".join(filter(None, (failure.detail, said)))
+    return Failure(failure.code, failure.title, failure.problems, detail, failure.spell, failure.setting)
 
 
 def _examined(source: StackAccess, api: Api, namespace: str, name: str, with_checks: bool) -> Diagnosis:

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trainium_eks.cli.jobs.watch import reading, sagemaker_watch
@@ -94,7 +94,12 @@ def run(cluster: ClusterOptions, name: str | None, *, everything: bool, agreed: 
         if name is not None and not done:
             done = [Ended(name, was_there=False, pods_left=0, output="", checkpoint=None, files=())]
         _tell(cluster, done, [job.name for job in found])
-        return FAILED if any(each.pods_left for each in done) else 0
+        left = [each.name for each in done if each.pods_left]
+        if left and not cluster.as_json:
+            from trainium_eks.cli.environment.check import examine
+
+            sys.stderr.write(examine.closing(replace(cluster, namespace=session.namespace.name), left[0]) + "\n")
+        return FAILED if left else 0
 
     return reading.run(cluster, work)
 
