@@ -46,7 +46,7 @@ def test_a_name_without_a_value_stands_in_capitals() -> None:
 LINES = {
     "2026-Nov-22 05:30:04.1 ERROR NRT:nrt_init Unable to determine Neuron Driver version.": "neuron-driver-missing",
     "ERROR TDRV:tdrv_get_dev_info No neuron device available": "neuron-devices-absent",
-    "ERROR NRT:nrt_allocate_neuron_cores NeuronCore(s) not available - Requested:32 Available:0": "neuron-devices-taken",
+    "ERROR NRT:nrt_allocate_neuron_cores NeuronCore(s) not available - Requested:32": "neuron-devices-taken",
     "RuntimeError: Bad StatusOr access: INTERNAL: status_code=1200 NRT_EXEC_HW_ERR_HBM_UE": "neuron-hardware-error",
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB": "device-memory-full",
     "RuntimeError: Found no NVIDIA driver on your system.": "gpu-not-visible",
@@ -57,7 +57,7 @@ LINES = {
     "socket.gaierror: [Errno -2] Name or service not known": "name-not-resolved",
     "torch.distributed.DistNetworkError: The client socket has timed out after 60000ms": "rendezvous-timed-out",
     "1 of 2 nodes came within 1800 s": "rendezvous-timed-out",
-    "RuntimeError: DataLoader worker is killed by signal: Bus error. insufficient shared memory (shm)": "shared-memory-full",
+    "RuntimeError: worker is killed by signal: Bus error. insufficient shared memory (shm)": "shared-memory-full",
     "OSError: [Errno 28] No space left on device: '/data/output/x'": "volume-full",
     "PermissionError: [Errno 13] Permission denied: '/data/output'": "volume-not-writable",
     "ValueError: /data/wikicorpus holds no file for rank 1": "data-missing",

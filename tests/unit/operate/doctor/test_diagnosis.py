@@ -106,11 +106,7 @@ def healthy(draw: st.DrawFn) -> tuple[Objects, StackOutputs]:
     made["HyperNode"] = []
     for each in made["DaemonSet"]:
         each["status"] |= dict.fromkeys(("desiredNumberScheduled", "numberReady"), len(made["Node"]))
-    free = [
-        each["metadata"]["name"]
-        for each, kind in zip(own, [k for k, s in zip(kinds, sizes, strict=True) for _ in range(s)], strict=True)
-        if kind.startswith("trn1")
-    ]
+    free = [name for each in own if kinds[int((name := each["metadata"]["name"])[1])].startswith("trn1")]
     made |= {"Pod": [], "Job": [], "Event": [], "Service": [], "PodGroup": []}
     for index in range(draw(st.integers(0, 3))):
         phase = draw(st.sampled_from(["Running", "Completed", "Aborted", "Pending"]))
@@ -129,9 +125,8 @@ def healthy(draw: st.DrawFn) -> tuple[Objects, StackOutputs]:
             reason, message = draw(st.sampled_from([("FailedMount", "timed out"), ("BackOff", 'secret "a" not found')]))
             made["Event"].append(event("Pod", f"uid-j{index}-trainer-0", reason, message, draw(st.floats(0, 3000))))
             made["Event"].append(event("Job", f"uid-j{index}", "FailedCreate", "exceeded quota: a", 3000))
-    made["PersistentVolumeClaim"].append(
-        named("later", "training", spec={"storageClassName": "gp3"}, status={"phase": "Pending"})
-    )
+    claim = named("later", "training", spec={"storageClassName": "gp3"}, status={"phase": "Pending"})
+    made["PersistentVolumeClaim"].append(claim)
     made["ReplicaSet"] = []
     made["Event"].append(event("ReplicaSet", "uid-old", "FailedCreate", "failed calling webhook", 2000))
     return made, outputs(nodeGroups=groups)
@@ -209,7 +204,6 @@ def test_a_fault_of_a_snapshot_is_found(fault: str, change: Change) -> None:
         ("queue_full", "beta", "queue-full", True),
         ("queue_closed", "tau", "queue-closed", False),
         ("taint", "rho", "taint-not-tolerated", False),
-        ("scheduler_down", "", "volcano-scheduler-silent", False),
         ("quota", "nu", "quota-full", False),
         ("pod_security", "", "pods-refused", False),
     ],
