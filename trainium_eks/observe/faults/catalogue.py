@@ -1,11 +1,21 @@
 """All faults: found by name, by the words of a log or of a message, and collected as a page."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
-from trainium_eks.observe.faults import cluster_faults, job_faults
+from trainium_eks.model.validation.parsing import parse_yaml
 from trainium_eks.observe.faults.fault import Fault, first_in
 
-FAULTS: tuple[Fault, ...] = (*cluster_faults.FAULTS, *job_faults.FAULTS)
+
+def _read(file: str) -> Iterator[Fault]:
+    """Yield the faults of a file; alternatives of an expression may stand as a list."""
+    entries = parse_yaml((Path(__file__).parent / file).read_text(encoding="utf-8"))
+    for name, fields in entries.items():
+        joined = {key: "|".join(value) if isinstance(value, list) else value for key, value in fields.items()}
+        yield Fault(name, **joined)
+
+
+FAULTS: tuple[Fault, ...] = (*_read("cluster.yaml"), *_read("job.yaml"))
 BY_NAME = {fault.name: fault for fault in FAULTS}
 
 
