@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from trainium_eks.jobs.explain.cluster_snapshot import job_of
 from trainium_eks.jobs.explain.watched import owner_of
-from trainium_eks.jobs.objects.identity import JOB_NAME_LABEL
-from trainium_eks.kube.cluster import Object, labels_of, name_of, namespace_of
+from trainium_eks.kube.cluster import Object, name_of, namespace_of
 from trainium_eks.operate.doctor import cluster_recognizers, job_recognizers, pod_recognizers
 from trainium_eks.operate.doctor.examination import Examination
 from trainium_eks.operate.doctor.findings import Diagnosis, Finding, unique
@@ -57,13 +56,14 @@ def _of_jobs(examination: Examination, name: str) -> Iterator[Finding]:
 
 
 def _of_pods(examination: Examination, name: str) -> Iterator[Finding]:
-    ends = {(namespace_of(job), name_of(job)): job_recognizers.ended_at(job) for job in examination.of("Job")}
+    ends = {job["metadata"].get("uid"): job_recognizers.ended_at(job) for job in examination.of("Job")}
     pods = [pod for pod in examination.of("Pod") if not name or _is_asked(pod, name)]
     others: list[Object] = []
     for pod in pods:
-        gang = labels_of(pod).get(JOB_NAME_LABEL, "")
-        yield from pod_recognizers.lingering(examination, pod, ends.get((namespace_of(pod), gang)))
-        if (namespace_of(pod), gang) not in ends:
+        owners = [owner.get("uid") for owner in pod["metadata"].get("ownerReferences") or ()]
+        gang = next((uid for uid in owners if uid in ends), "")
+        yield from pod_recognizers.lingering(examination, pod, ends.get(gang))
+        if not gang:
             others.append(pod)
             yield from pod_recognizers.starting(examination, _job(pod), pod, _about(pod))
     for read, (pod, ended) in enumerate(pod_recognizers.failed(others)):

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import recorded_scenes
 import watched_team
 from small_project import Run
 from stub_api import StubApi, serving
@@ -120,6 +121,61 @@ def test_a_name_that_is_nearly_one(trn: Run) -> None:
 
 def test_a_name_like_none(trn: Run) -> None:
     assert "trn doctor --list` lists them" in trn("doctor", "XYZ").output
+
+
+# --- what is wrong ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def team(trn: Run, tmp_path: Path) -> Iterator[tuple[Call, StubApi]]:
+    """A team with a gang that waits for its queue, and another that has it."""
+    with watched_team.cluster(recorded_scenes.snapshot("queue_full")) as stub:
+        yield watched_team.researcher(trn, stub, tmp_path), stub
+
+
+def test_a_job_that_waits_has_a_finding_with_object_cause_and_remedy(team: tuple[Call, StubApi]) -> None:
+    call, _ = team
+    code, out = call("doctor", "beta", "--no-color")
+    assert code == 1
+    said = " ".join(out.split())
+    assert "✗ queue-full job beta of training queue test may use 32 aws.amazon.com/neuron" in said
+    assert f"{catalogue.BY_NAME['queue-full'].cause} → wait for alpha, or end it: ./trn cancel alpha" in said
+    assert "✗ beta: 1 fault. Looked at" in said
+    [finding] = json.loads(call("doctor", "beta", "--json")[1])["findings"]
+    assert (finding["fault"], finding["remedy"]) == ("queue-full", "wait for alpha, or end it: trn cancel alpha")
+
+
+def test_a_job_that_runs_has_none_and_an_unknown_one_is_no_job(team: tuple[Call, StubApi]) -> None:
+    call, _ = team
+    code, out = call("doctor", "alpha")
+    assert code == 0
+    assert "✓ alpha: nothing is wrong. Looked at" in out
+    code, out = call("doctor", "bata")
+    assert code == 2
+    assert "training has no job 'bata', and no fault or alert is called so: did you mean beta?" in out
+
+
+def test_the_stack_is_examined_and_what_may_not_be_read_is_said(team: tuple[Call, StubApi]) -> None:
+    call, api = team
+    code, out = call("doctor", "--json")
+    found = json.loads(out)
+    assert code == 1
+    assert "nodes-missing" in {each["fault"] for each in found["findings"]}, "the stack has groups without nodes"
+    assert "queue-full" not in {each["fault"] for each in found["findings"]}, "a job may wait for its turn"
+    api.refuses["/api/v1/pods"] = 403
+    code, out = call("doctor", "--json")
+    assert "DaemonSet" not in json.loads(out)["lookedAt"], "only what a researcher may read"
+    api.refuses["/api/v1/nodes"] = 403
+    code, out = call("doctor", "--namespace", "training")
+    assert "Not looked at: Node, which your user may not list." in out
+
+
+def test_a_cluster_that_does_not_answer_is_a_finding(team: tuple[Call, StubApi]) -> None:
+    call, api = team
+    api.refuses["/version"] = 401
+    code, out = call("doctor", "--json")
+    assert code == 1
+    assert [each["fault"] for each in json.loads(out)["findings"]] == ["api-unauthorized"]
 
 
 # --- what fires -------------------------------------------------------------------------------------------------------
