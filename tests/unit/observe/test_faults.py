@@ -111,3 +111,13 @@ def test_a_message_names_its_fault(message: str, fault: str) -> None:
 
 def test_every_expression_for_messages_has_one_here() -> None:
     assert {fault.name for fault in FAULTS if fault.event} == {*MESSAGES.values()}
+
+
+def test_keys_and_options_in_remedies_exist() -> None:
+    texts = " ".join(fault.remedy for fault in FAULTS)
+    known = (ROOT.parent / "docs" / "config.md").read_text()
+    keys = re.findall(r"`([a-z]+[A-Z]\w+|[a-z]+(?:\.\w+)+)`", texts)
+    assert [key for key in keys if key not in known and key != "subPath"] == []
+    train = typer.main.get_command(app).commands["train"]  # type: ignore[attr-defined]
+    options = {name for parameter in train.params for name in parameter.opts}
+    assert {"--image", "--topology", "--env", "--hf-secret", "--ranks-per-node", "--name"} <= options

@@ -12,6 +12,9 @@ from stub_api import StubApi, serving
 from stub_channels import answer_http
 from watched_team import Call
 
+from trainium_eks.cli.environment.check import examine
+from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.cli.shared.failure import Failure
 from trainium_eks.observe.alerts import alerts, runbook
 from trainium_eks.observe.faults import catalogue
 
@@ -176,6 +179,16 @@ def test_a_cluster_that_does_not_answer_is_a_finding(team: tuple[Call, StubApi])
     code, out = call("doctor", "--json")
     assert code == 1
     assert [each["fault"] for each in json.loads(out)["findings"]] == ["api-unauthorized"]
+
+
+def test_a_command_that_ran_out_of_time_ends_with_findings(team: tuple[Call, StubApi], tmp_path: Path) -> None:
+    assert team
+    failure = Failure(1, "beta did not start", detail="after 600 s")
+    options = ClusterOptions("", outputs=tmp_path / "outputs.json")
+    said = examine.with_closing(failure, options, "training", "beta").text()
+    assert said.startswith("beta did not start\nafter 600 s\ntrn doctor finds:\n  queue-full: job beta of training: ")
+    assert said.endswith("\n  → wait for alpha, or end it: ./trn cancel alpha")
+    assert examine.with_closing(failure, options, "no-team", "beta").text() == failure.text()
 
 
 # --- what fires -------------------------------------------------------------------------------------------------------

@@ -55,8 +55,8 @@ def closing(cluster: ClusterOptions, name: str = "", *, with_checks: bool = True
     """
     try:
         found = diagnosis(cluster, name, with_checks=with_checks)
-    except (Failure, ClusterError):
-        return ""
+    except (Failure, ClusterError, OSError, ValueError):
+        return ""  # the command's own failure is told all the same
     lines = [f"  {each.fault}: {each.about}: {each.sentence}\n  → {each.remedy}" for each in found.findings]
     return printable(as_typed("\n".join(["trn doctor finds:", *lines]))) if lines else ""
 
