@@ -244,16 +244,10 @@ INJECTED: Mapping[str, Inject] = {
     ),
     "module-missing": lambda cloud: cloud.pod("bare", "python3 -c 'import no_such_module'"),
     "data-missing": lambda cloud: cloud.pod("unstaged", "python3 -c 'open(\"/data/wikicorpus/train\")'"),
-    "neuron-driver-missing": says(
-        "2026-Nov-22 05:30:04.1 7:7 ERROR NRT:nrt_init Unable to determine Neuron Driver version. Please check "
-        "aws-neuronx-dkms package is installed."
-    ),
     "neuron-devices-absent": says("2026-Nov-22 05:30:04.1 7:7 ERROR TDRV:tdrv_get_dev_info No neuron device available"),
-    "neuron-hardware-error": says("RuntimeError: Bad StatusOr access: INTERNAL: NRT_EXEC_HW_ERR_HBM_UE on nd3"),
     "collective-system-error": says("torch.distributed.DistBackendError: NCCL error: unhandled system error"),
     "efa-not-used": says("fi_getinfo: -61 (No data available)"),
     "rendezvous-timed-out": says("torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"),
-    "model-access-refused": says("huggingface_hub.errors.GatedRepoError: 401 Client Error."),
     # Gangs.
     "claim-missing": lambda cloud: cloud.gang(
         "unmounted", 1, volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "nowhere"}}]
@@ -360,7 +354,7 @@ def test_a_researcher_asks_for_one_job_and_is_told_that_alone(cloud: Cloud, foun
 def test_what_is_not_well_in_time_ends_with_the_doctors_findings(cloud: Cloud, found: object) -> None:
     shown = cloud.project.trn("verify", "--stack", "local", "--wait", "1")
     assert shown.returncode == 1
-    _, _, closing = shown.stdout.partition("trn doctor finds:")
+    _, _, closing = shown.stdout.partition("The doctor finds:")
     assert "image-not-on-machine: pod no-image of lab: this machine has no image local/nothing" in closing
     assert "→ " in closing
     assert "dns-not-running" not in closing, "the checks above say that already"

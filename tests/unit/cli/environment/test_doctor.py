@@ -186,7 +186,7 @@ def test_a_command_that_ran_out_of_time_ends_with_findings(team: tuple[Call, Stu
     failure = Failure(1, "beta did not start", detail="after 600 s")
     options = ClusterOptions("", outputs=tmp_path / "outputs.json")
     said = examine.with_closing(failure, options, "training", "beta").text()
-    assert said.startswith("beta did not start\nafter 600 s\ntrn doctor finds:\n  queue-full: job beta of training: ")
+    assert said.startswith("beta did not start\nafter 600 s\nThe doctor finds:\n  queue-full: job beta of training: ")
     assert said.endswith("\n  → wait for alpha, or end it: ./trn cancel alpha")
     assert examine.with_closing(failure, options, "no-team", "beta").text() == failure.text()
 

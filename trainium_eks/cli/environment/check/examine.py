@@ -58,7 +58,7 @@ def closing(cluster: ClusterOptions, name: str = "", *, with_checks: bool = True
     except (Failure, ClusterError, OSError, ValueError):
         return ""  # the command's own failure is told all the same
     lines = [f"  {each.fault}: {each.about}: {each.sentence}\n  → {each.remedy}" for each in found.findings]
-    return printable(as_typed("\n".join(["trn doctor finds:", *lines]))) if lines else ""
+    return printable(as_typed("\n".join(["The doctor finds:", *lines]))) if lines else ""
 
 
 def with_closing(failure: Failure, cluster: ClusterOptions, namespace: str, name: str = "") -> Failure:
