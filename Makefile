@@ -12,7 +12,7 @@ PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 python3.11 pyth
 # Hundreds of short Python processes run in `make test`: without bytecode each would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help local local-down verify plan test checked test-all environments slow mutants-sample local-programs programs lint types unit test-workloads torch scanner security policy test-engine test-engine-full test-upgrade mutants fuzz format docs golden check preview up destroy clean
+.PHONY: help local local-down verify plan test checked test-all environments slow mutants-sample local-programs programs lint types unit test-workloads torch scanner security policy test-engine test-engine-full test-upgrade mutants fuzz format docs site constraints golden check preview up destroy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,7 +44,7 @@ test-all: ## Run what `make test` leaves out: slow tests, trainings in PyTorch, 
 	@$(SIDE_BY_SIDE) programs environments
 	@$(MAKE) --no-print-directory --keep-going -j1 slow test-workloads mutants-sample ARGS=
 
-environments: $(VENV)/.dev $(VENV)/.torchx $(VENV)/.torchx-nightly scanner torch
+environments: $(VENV)/.dev $(VENV)/.site $(VENV)/.torchx $(VENV)/.torchx-nightly scanner torch
 
 slow: $(VENV)/.dev $(VENV)/.torchx $(VENV)/.torchx-nightly
 	@$(BIN)/pytest -n 4 -m slow $(AGAIN) $(ARGS)
@@ -118,7 +118,15 @@ docs: $(VENV)/.runtime ## Regenerate Pulumi.yaml's config, docs/config.md, docs/
 	@$(BIN)/python -m trainium_eks.plan.rules > docs/rules.md
 	@$(BIN)/python -m trainium_eks.model.catalogue.compatibility > docs/compatibility.md
 	@PYTHONPATH=. $(BIN)/python docs/typed_dicts.py
+	@PYTHONPATH=. $(BIN)/python docs/provider_arguments.py
 	@PYTHONPATH=. $(BIN)/python docs/generate.py
+
+site: $(VENV)/.site ## Build the pages and the API as a web site in build/site; its search needs a server, which the command names
+	@$(VENV)/site/bin/python docs/build_site.py $(ARGS)
+
+constraints: $(VENV)/.dev ## Write constraints.txt anew: the newest versions that the requirements allow
+	@$(BIN)/uv pip compile --quiet --universal --upgrade --python-version 3.11 --no-emit-index-url \
+		--custom-compile-command "make constraints" --output-file constraints.txt requirements-dev.txt
 
 dashboards: $(VENV)/.dev ## Rewrite the JSON of Grafana's dashboards from their source in trainium_eks/observe/dashboards/source
 	@$(BIN)/python -m trainium_eks.observe.dashboards.source
@@ -135,32 +143,34 @@ preview up destroy: $(VENV)/.runtime ## Run the real `pulumi` on STACK, after ch
 	@$(BIN)/python -m trainium_eks.cli deploy $@ --stack $(STACK) $(if $(ARGS),-- $(ARGS))
 
 clean: ## Remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 # An interrupted set-up leaves no stamp, so the next run repeats it.
-$(VENV)/.runtime: requirements.txt | $(VENV)/.created
+$(VENV)/.runtime: requirements.txt constraints.txt | $(VENV)/.created
 	@echo "Installing what the program needs into $(VENV) (about a minute, 350 MB, once)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@$(INSTALL) -r requirements.txt
 	@touch $@
 
 # The little that providing the programs needs comes first, so that the rest is installed beside it.
 $(VENV)/.toolchain: requirements.txt requirements-local.txt | $(VENV)/.created
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $$(grep -hE '^(filelock|platformdirs)' $^)
+	@$(INSTALL) $$(grep -hE '^(filelock|platformdirs)' $^)
 	@touch $@
 
-$(VENV)/.local: requirements-local.txt requirements.txt | $(VENV)/.created $(VENV)/.toolchain
+$(VENV)/.local: requirements-local.txt requirements.txt constraints.txt | $(VENV)/.created $(VENV)/.toolchain
 	@echo "Installing what the program and the local cloud need into $(VENV) (about a minute, 380 MB, once)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-local.txt
+	@$(INSTALL) -r requirements-local.txt
 	@touch $@ $(VENV)/.runtime
 
-$(VENV)/.dev: requirements-dev.txt requirements-local.txt requirements.txt | $(VENV)/.created $(VENV)/.toolchain
+$(VENV)/.dev: requirements-dev.txt requirements-local.txt requirements.txt constraints.txt | $(VENV)/.created $(VENV)/.toolchain
 	@echo "Installing what the tests need into $(VENV) (about a minute, once)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@$(INSTALL) -r requirements-dev.txt
 	@touch $@ $(VENV)/.local $(VENV)/.runtime
 
-# TorchX and its nightly cannot be installed side by side, nor with what the library needs.
-$(VENV)/.torchx $(VENV)/.torchx-nightly: $(VENV)/.%: requirements-%.txt | $(VENV)/.created
-	@echo "Installing $* for the tests into $(VENV)/$* (half a minute, 200 MB, once)"
+# TorchX and its nightly cannot be installed side by side, nor with what the library needs. The site's tools pin theirs.
+$(VENV)/.site $(VENV)/.torchx $(VENV)/.torchx-nightly: $(VENV)/.%: requirements-%.txt | $(VENV)/.created
+	@echo "Installing what $* needs into $(VENV)/$* (half a minute, 200 MB, once)"
 	@$(BIN)/python -m venv --clear $(VENV)/$*
 	@$(VENV)/$*/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@

@@ -35,6 +35,8 @@ from .neuron_addons import NeuronAddons as NeuronAddons
 from .neuron_addons import NeuronAddonsArgs as NeuronAddonsArgs
 from .node_group import AcceleratorNodeGroup as AcceleratorNodeGroup
 from .node_group import AcceleratorNodeGroupArgs as AcceleratorNodeGroupArgs
+from .sagemaker_endpoint import SageMakerEndpoint as SageMakerEndpoint
+from .sagemaker_endpoint import SageMakerEndpointArgs as SageMakerEndpointArgs
 from .sagemaker_training import SageMakerTraining as SageMakerTraining
 from .sagemaker_training import SageMakerTrainingArgs as SageMakerTrainingArgs
 from .training_namespace import TrainingNamespace as TrainingNamespace
@@ -75,6 +77,8 @@ __all__ = [
     "NetworkArgs",
     "NeuronAddons",
     "NeuronAddonsArgs",
+    "SageMakerEndpoint",
+    "SageMakerEndpointArgs",
     "SageMakerTraining",
     "SageMakerTrainingArgs",
     "TrainingNamespace",

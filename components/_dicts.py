@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         ObservabilityConfig,
     )
     from trainium_eks.model.config.repository import ImageRepositoryConfig
-    from trainium_eks.model.config.sagemaker import SageMakerConfig
+    from trainium_eks.model.config.sagemaker import SageMakerConfig, SageMakerEndpointConfig
     from trainium_eks.model.config.storage import BackupDurability, FileSystemConfig, NoDurability, S3Durability
     from trainium_eks.model.config.training import TrainingConfig
     from trainium_eks.model.config.waivers import WaiverConfig
@@ -438,6 +438,31 @@ class NeuronAddonsArgsDict(TypedDict):
     efa_instance_types: NotRequired[Sequence[str] | None]
 
 
+class SageMakerEndpointArgsDict(TypedDict):
+    """:class:`SageMakerEndpointArgs` as a dictionary."""
+
+    name: str
+    model: str | pulumi.Output[str]
+    image: str | pulumi.Output[str]
+    instance_type: str
+    instances: NotRequired[int]
+    max_instances: NotRequired[int | None]
+    calls_per_minute: NotRequired[int]
+    capture_percent: NotRequired[int]
+    most_errors: NotRequired[int]
+    log_retention_days: NotRequired[int]
+    region: str
+    vpc_id: str | pulumi.Output[str]
+    subnet_ids: Sequence[str | pulumi.Output[str]]
+    kms_key_arn: str | pulumi.Output[str]
+    bucket: str | pulumi.Output[str]
+    bucket_key_arn: NotRequired[str | pulumi.Output[str] | None]
+    prefix: NotRequired[str]
+    permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
+    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
+    catalogue: NotRequired[Catalogue]
+
+
 class SageMakerTrainingArgsDict(TypedDict):
     """:class:`SageMakerTrainingArgs` as a dictionary."""
 
@@ -445,6 +470,7 @@ class SageMakerTrainingArgsDict(TypedDict):
     bucket_key_arn: NotRequired[str | pulumi.Output[str] | None]
     prefix: NotRequired[str]
     log_retention_days: NotRequired[int | None]
+    serving_types: NotRequired[Sequence[str]]
     region: str
     vpc_id: str | pulumi.Output[str]
     subnet_ids: Sequence[str | pulumi.Output[str]]
@@ -805,6 +831,22 @@ class SageMakerConfigDict(TypedDict):
     bucket_key_arn: NotRequired[str | pulumi.Output[str] | None]
     prefix: NotRequired[str]
     log_retention_days: NotRequired[int | None]
+    serving_types: NotRequired[Sequence[str]]
+
+
+class SageMakerEndpointConfigDict(TypedDict):
+    """:class:`SageMakerEndpointConfig` as a dictionary."""
+
+    name: str
+    model: str | pulumi.Output[str]
+    image: str | pulumi.Output[str]
+    instance_type: str
+    instances: NotRequired[int]
+    max_instances: NotRequired[int | None]
+    calls_per_minute: NotRequired[int]
+    capture_percent: NotRequired[int]
+    most_errors: NotRequired[int]
+    log_retention_days: NotRequired[int]
 
 
 class WaiverConfigDict(TypedDict):
@@ -843,4 +885,5 @@ class StackConfigDict(TypedDict):
     budget: NotRequired[BudgetConfig | BudgetConfigDict]
     idle_guard: NotRequired[IdleGuardConfig | IdleGuardConfigDict | None]
     sage_maker: NotRequired[SageMakerConfig | SageMakerConfigDict | None]
+    sage_maker_endpoints: NotRequired[Sequence[SageMakerEndpointConfig | SageMakerEndpointConfigDict]]
     waivers: NotRequired[Mapping[str, WaiverConfig | WaiverConfigDict]]

@@ -1,16 +1,19 @@
 """SageMakerTraining: role, network and bucket of SageMaker training jobs beside a cluster."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import pulumi
 import pulumi_aws as aws
 import pydantic
 
-from trainium_eks.model.catalogue import lustre, regions
+from trainium_eks.model.catalogue import lustre
 from trainium_eks.model.config import sagemaker
-from trainium_eks.model.config.sagemaker import LOG_GROUP, SageMakerConfig
-from trainium_eks.model.policies.addon_policies import Statement
+from trainium_eks.model.config.sagemaker import (
+    BATCH_LOG_GROUP,
+    ENDPOINT_LOG_GROUPS,
+    LOG_GROUP,
+    SageMakerConfig,
+)
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import StrictBool
 from trainium_eks.model.validation.problems import Problem
@@ -20,21 +23,7 @@ from ._args import Tags, Text, text, validate_args
 from ._data_bucket import DataBucket
 from ._dicts import SageMakerTrainingArgsDict
 from ._efa_group import make_efa_group
-
-NETWORK_ACTIONS = (
-    "ec2:CreateNetworkInterface",
-    "ec2:CreateNetworkInterfacePermission",
-    "ec2:DeleteNetworkInterface",
-    "ec2:DeleteNetworkInterfacePermission",
-    "ec2:DescribeDhcpOptions",
-    "ec2:DescribeNetworkInterfaces",
-    "ec2:DescribeSecurityGroups",
-    "ec2:DescribeSubnets",
-    "ec2:DescribeVpcs",
-)
-"""Actions by which SageMaker puts instances into a VPC (SageMaker developer guide, execution roles)."""
-
-PULL_ACTIONS = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
+from ._sagemaker_policies import Reach, execution_statements, researcher_statements
 
 
 class SageMakerTrainingArgs(SageMakerConfig):
@@ -109,7 +98,9 @@ class SageMakerTraining(pulumi.ComponentResource):
             *args.subnet_ids,
         ).apply(
             lambda known: _iam.policy(
-                researcher_statements(args.region, args.prefix, known[0], known[1], known[2], known[3], known[4:])
+                researcher_statements(
+                    args.region, args.prefix, args.serving_types, known[0], known[1], known[2], known[3], known[4:]
+                )
             )
         )
         self.register_outputs(
@@ -130,6 +121,7 @@ class SageMakerTraining(pulumi.ComponentResource):
             "kmsKeyArn": self._args.kms_key_arn,
             "securityGroupIds": [self.security_group_id],
             "subnetIds": list(self._args.subnet_ids),
+            "servingTypes": list(self._args.serving_types),
             "researcherPolicy": self.researcher_policy,
         }
 
@@ -207,107 +199,14 @@ class SageMakerTraining(pulumi.ComponentResource):
             tags=args.tags,
             parent=self,
         )
+        groups = (LOG_GROUP, BATCH_LOG_GROUP, f"{ENDPOINT_LOG_GROUPS}/*") if args.serving_types else (LOG_GROUP,)
+        reach = Reach("*", args.prefix, groups, reads_lustre=True)
         repository = args.repository_arn if args.repository_arn is not None else ""
         bucket_key = "" if args.bucket_key_arn is None else text(args.bucket_key_arn)
         policy = pulumi.Output.all(bucket_arn, repository, args.kms_key_arn, bucket_key).apply(
-            lambda known: _iam.policy(execution_statements(args.region, args.prefix, *known))
+            lambda known: _iam.policy(execution_statements(args.region, reach, *known))
         )
         aws.iam.RolePolicy(
             f"{self._name}-execution", role=role.name, policy=policy, opts=pulumi.ResourceOptions(parent=self)
         )
         return role
-
-
-def execution_statements(
-    region: str, prefix: str, bucket_arn: str, repository_arn: str, key_arn: str, bucket_key_arn: str
-) -> list[Statement]:
-    """Return the execution role's rights.
-
-    Args:
-        region: AWS region.
-        prefix: key prefix that the role may write.
-        bucket_arn: bucket that the role may read.
-        repository_arn: repository of images; empty for none.
-        key_arn: key of volumes and models.
-        bucket_key_arn: key of the bucket's objects, used through S3 alone; empty where that is the first key.
-    """
-    partition = regions.partition(region)
-    logs = f"arn:{partition}:logs:{region}:*:log-group:{LOG_GROUP}"
-    made_by_service = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
-    found: list[Statement] = [
-        {"Effect": "Allow", "Action": ["s3:GetBucketLocation", "s3:ListBucket"], "Resource": bucket_arn},
-        {"Effect": "Allow", "Action": "s3:GetObject", "Resource": f"{bucket_arn}/*"},
-        {
-            "Effect": "Allow",
-            "Action": ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:PutObject"],
-            "Resource": f"{bucket_arn}/{prefix}/*",
-        },
-        {"Effect": "Allow", "Action": ["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"], "Resource": key_arn},
-        {"Effect": "Allow", "Action": "kms:CreateGrant", "Resource": key_arn, "Condition": made_by_service},
-        {
-            "Effect": "Allow",
-            "Action": ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
-            "Resource": [logs, f"{logs}:*"],
-        },
-        {"Effect": "Allow", "Action": "logs:CreateLogGroup", "Resource": logs},
-        {
-            "Effect": "Allow",
-            "Action": "cloudwatch:PutMetricData",
-            "Resource": "*",
-            "Condition": {"StringEquals": {"cloudwatch:namespace": LOG_GROUP}},
-        },
-        {"Effect": "Allow", "Action": [*NETWORK_ACTIONS, "fsx:DescribeFileSystems"], "Resource": "*"},
-        {"Effect": "Allow", "Action": "ecr:GetAuthorizationToken", "Resource": "*"},
-    ]
-    if bucket_key_arn:
-        through_s3 = {"StringEquals": {"kms:ViaService": f"s3.{region}.{regions.dns_suffix(region)}"}}
-        uses = ["kms:Decrypt", "kms:GenerateDataKey"]
-        found.append({"Effect": "Allow", "Action": uses, "Resource": bucket_key_arn, "Condition": through_s3})
-    images = repository_arn or f"arn:{partition}:ecr:{region}:*:repository/*"
-    return [*found, {"Effect": "Allow", "Action": list(PULL_ACTIONS), "Resource": images}]
-
-
-def researcher_statements(
-    region: str, prefix: str, role_arn: str, bucket_arn: str, key_arn: str, group_id: str, subnet_ids: Iterable[str]
-) -> list[Statement]:
-    """Return the rights to submit, watch and stop training jobs.
-
-    Args:
-        region: AWS region.
-        prefix: key prefix of job files.
-        role_arn: the jobs' execution role.
-        bucket_arn: bucket of data and job files.
-        key_arn: key of the bucket.
-        group_id: security group that a job must have.
-        subnet_ids: subnets that a job may be in.
-    """
-    account, partition = role_arn.split(":")[4], regions.partition(region)
-    jobs = f"arn:{partition}:sagemaker:{region}:{account}:training-job/*"
-    logs = f"arn:{partition}:logs:{region}:{account}:log-group:{LOG_GROUP}"
-    inside = {
-        "Bool": {"sagemaker:NetworkIsolation": "true"},
-        "ForAllValues:StringEquals": {
-            "sagemaker:VpcSecurityGroupIds": [group_id],
-            "sagemaker:VpcSubnets": list(subnet_ids),
-        },
-        "Null": {"sagemaker:VpcSecurityGroupIds": "false", "sagemaker:VpcSubnets": "false"},
-    }
-    to_sagemaker = {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
-    return [
-        {"Effect": "Allow", "Action": "sagemaker:CreateTrainingJob", "Resource": jobs, "Condition": inside},
-        {
-            "Effect": "Allow",
-            "Action": ["sagemaker:AddTags", "sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob"],
-            "Resource": jobs,
-        },
-        {"Effect": "Allow", "Action": "sagemaker:ListTrainingJobs", "Resource": "*"},
-        {"Effect": "Allow", "Action": "iam:PassRole", "Resource": role_arn, "Condition": to_sagemaker},
-        {
-            "Effect": "Allow",
-            "Action": ["logs:DescribeLogStreams", "logs:FilterLogEvents", "logs:GetLogEvents"],
-            "Resource": [logs, f"{logs}:*"],
-        },
-        {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": bucket_arn},
-        {"Effect": "Allow", "Action": ["s3:GetObject", "s3:PutObject"], "Resource": f"{bucket_arn}/{prefix}/*"},
-        {"Effect": "Allow", "Action": ["kms:Decrypt", "kms:GenerateDataKey"], "Resource": key_arn},
-    ]

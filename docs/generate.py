@@ -46,7 +46,7 @@ PYPROJECT = ROOT / "pyproject.toml"
 _PACKAGES = (
     "__main__.py", "components/__init__.py", "trainium_eks/__init__.py", "trainium_eks/*/__init__.py",
     "trainium_eks/*/*/__init__.py", "trainium_eks/testing.py", "workloads/trainium_workloads/__init__.py",
-    "policy/__main__.py", "policy/scan/__init__.py", "tests/engine/simulated_aws/__init__.py",
+    "policy/__main__.py", "provider/__init__.py", "policy/scan/__init__.py", "tests/engine/simulated_aws/__init__.py",
 )  # fmt: skip
 _OTHER_FOLDERS = {
     "benchmarks": "Measurements of the trainings and of recovery from faults",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from trainium_eks.cli.shared.failure import Failure, complain, failure_of, unexpected
+from trainium_eks.client.failure import Failure, complain, failure_of, unexpected
 from trainium_eks.kube.errors import ClusterError
 
 

@@ -36,6 +36,12 @@ EVERYWHERE: Mapping[str, Any] = {
     **{each: {} for each in _OFF},
     "budget": {"alert": {"monthlyUsd": 1000, "emails": ["ml@example.com"]}},
 }
+_ENDPOINT = {
+    "name": "reviews",
+    "model": "sagemaker/training/reviews/output/model.tar.gz",
+    "image": "123456789012.dkr.ecr.us-west-2.amazonaws.com/trainium-eks-gpu/training:1",
+    "instanceType": "ml.inf2.xlarge",
+}
 _POOLS = [{"name": "inference", "instanceType": "inf2.48xlarge", "maxNodes": 2}]
 
 OF_EACH: Mapping[str, Mapping[str, Any]] = {
@@ -72,7 +78,8 @@ OF_EACH: Mapping[str, Mapping[str, Any]] = {
         ],
         "autoscaling": {"clusterAutoscaler": {"acceleratorGroups": ["p4d"]}},
         "fileSystem": {"durability": {"type": "s3", "bucket": DATA_BUCKET, "bucketKeyArn": DATA_KEY}},
-        "sageMaker": {"logRetentionDays": 365},
+        "sageMaker": {"logRetentionDays": 365, "servingTypes": ["ml.inf2.xlarge"]},
+        "sageMakerEndpoints": [{**_ENDPOINT, "maxInstances": 4, "capturePercent": 10}],
     },
 }
 

@@ -23,7 +23,7 @@ import yaml
 
 from trainium_eks.cli.environment.review.comment import refusal
 from trainium_eks.cli.shared import recording
-from trainium_eks.cli.shared.failure import Failure
+from trainium_eks.client.failure import Failure
 from trainium_eks.operate.review import comment, review
 from trainium_eks.operate.review.platforms import PLATFORMS
 from trainium_eks.operate.review.preflight import Check

@@ -46,6 +46,14 @@ def option(name: str, **options: Any) -> Change:
     return lambda program: program[name].options.update(options)
 
 
+def of_another_cluster(*names: str) -> Change:
+    def change(program: Program) -> None:
+        for name in names:
+            program[name].provider = program.urn("pulumi:providers:kubernetes", "other")
+
+    return change
+
+
 def both(*changes: Change) -> Change:
     def change(program: Program) -> None:
         for each in changes:
@@ -864,6 +872,7 @@ ISOLATION = [
         lambda each: each["researchers-binding"].dependencies.clear(),
     ),
     fault("R71", "no quota", "requests.memory", drop("quota")),
+    fault("R71", "the quota of another cluster", "requests.memory", of_another_cluster("quota")),
     *(
         fault(
             "R71",

@@ -50,7 +50,6 @@ class FileServer:
     ranges: bool = True
     lengths: bool = True
     """Whether a whole file comes with its length."""
-    head: bool = True
     etags: bool = True
     breaks_after: Callable[[str, int], int | None] = lambda *_: None
     """Path and number of the request (from 0) to the bytes after which the connection is cut."""
@@ -60,7 +59,7 @@ class FileServer:
     """Path and number of the request to a status instead of the file; 200 for the file."""
     seconds_a_piece: float = 0
     asked: Counter[str] = field(default_factory=Counter)
-    """Path to the number of its GET requests."""
+    """Path to the number of its requests, but those for the first byte, which ask for a file's size."""
     seen: list[tuple[str, str, Mapping[str, str]]] = field(default_factory=list)
     """Method, path and headers of each request."""
     sent_bytes: int = 0
@@ -75,18 +74,12 @@ def file_server() -> Iterator[FileServer]:
     lock = threading.Lock()
 
     class Handler(_Handler):
-        def do_HEAD(self) -> None:
-            if not stub.head:
-                self._end(405)
-                return
-            self._answer(body=False)
-
         def do_GET(self) -> None:
             with lock:
                 stub.at_once += 1
                 stub.most_at_once = max(stub.most_at_once, stub.at_once)
             try:
-                self._answer(body=True)
+                self._answer(body=self.headers.get("Range") != "bytes=0-0")
             finally:
                 with lock:
                     stub.at_once -= 1
@@ -127,6 +120,8 @@ def file_server() -> Iterator[FileServer]:
             self.end_headers()
             if body:
                 self._send(piece, stub.breaks_after(path, number), spoiled=stub.spoils(path, number))
+            else:
+                self.wfile.write(piece)
 
         def _send(self, piece: bytes, cut: int | None, *, spoiled: bool) -> None:
             if spoiled and piece:

@@ -103,7 +103,7 @@ class StubApi:
         """One object."""
         return next((each for each in self.objects.get(kind, []) if each["metadata"]["name"] == name), None)
 
-    def create(self, path: str, body: dict[str, Any]) -> tuple[int, Mapping[str, Any]]:
+    def create(self, path: str, body: dict[str, Any], *, dry_run: bool = False) -> tuple[int, Mapping[str, Any]]:
         """Status and body."""
         if path in self.refuses:
             return self.answer(path)
@@ -112,8 +112,9 @@ class StubApi:
             return 409, {"kind": "Status", "reason": "AlreadyExists", "message": f"{kind} {name} already exists"}
         made = copy.deepcopy(body)
         made["metadata"] |= {"uid": f"uid-{name}", "creationTimestamp": "2026-11-22T05:33:04Z"}
-        self.objects.setdefault(kind, []).append(made)
-        self.after_create(made)
+        if not dry_run:
+            self.objects.setdefault(kind, []).append(made)
+            self.after_create(made)
         return 201, made
 
     def delete(self, path: str) -> tuple[int, Mapping[str, Any]]:
@@ -171,7 +172,11 @@ def serving(objects: Objects) -> Iterator[StubApi]:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
-            self._answer(*stub.create(self.path.partition("?")[0], body))
+            path, _, query = self.path.partition("?")
+            if path.endswith("/selfsubjectaccessreviews"):
+                self._answer(201, {**body, "status": {"allowed": True}})
+            else:
+                self._answer(*stub.create(path, body, dry_run="dryRun" in query))
 
         def do_DELETE(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))

@@ -23,13 +23,19 @@ def cluster(scene: Snapshot) -> Iterator[StubApi]:
 
 def researcher(trn: Run, stub: StubApi, folder: Path) -> Call:
     """Calls commands as the team ``training`` of that server."""
-    file = folder / "outputs.json"
-    known = outputs().model_dump(by_alias=True)
-    team = {**known["namespaces"][0], "name": "training"}
-    file.write_text(json.dumps({**known, "namespaces": [team], "kubeconfig": json.dumps(stub.kubeconfig)}))
+    file = outputs_file(stub, folder)
 
     def call(*arguments: object) -> tuple[int, str]:
         result = trn(*arguments, "--outputs", file)
         return result.exit_code, result.output
 
     return call
+
+
+def outputs_file(stub: StubApi, folder: Path) -> Path:
+    """The file with the outputs of the stack of that server, with the team ``training``."""
+    file = folder / "outputs.json"
+    known = outputs().model_dump(by_alias=True)
+    team = {**known["namespaces"][0], "name": "training"}
+    file.write_text(json.dumps({**known, "namespaces": [team], "kubeconfig": json.dumps(stub.kubeconfig)}))
+    return file

@@ -84,33 +84,7 @@ def trainium_ddp(
         memory_mb: memory limit of a pod, MB; 0 for the whole node
         env: further environment variables: A=1,B=2
     """
-    app = _library().application(
-        image=image,
-        script=script,
-        module=module,
-        script_args=script_args,
-        nodes=nnodes,
-        ranks_per_node=nproc_per_node,
-        name=name,
-        instance_type=instance_type,
-        bf16=bf16,
-        precision=precision,
-        cache_key=cacheset,
-        cache_options=cache_options,
-        precompile=precompile,
-        backend=backend,
-        launcher=launcher,
-        rendezvous=rendezvous,
-        claim=claim,
-        data=data,
-        retries=max_retries,
-        restarts_in_place=max_restarts,
-        grace_seconds=grace,
-        metrics_port=metrics,
-        cpu=cpu,
-        memory_mb=memory_mb,
-        env=env,
-    )
+    app = _library().application(**locals())
     role = specs.Role(
         name=app.role,
         image=app.image,

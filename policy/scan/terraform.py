@@ -24,6 +24,7 @@ PREFIX = "aws:"
 
 SERVICES: Mapping[str, str] = {
     "amp": "prometheus_",
+    "appautoscaling": "appautoscaling_",
     "autoscaling": "autoscaling_",
     "budgets": "budgets_",
     "cloudwatch": "cloudwatch_",
@@ -35,6 +36,7 @@ SERVICES: Mapping[str, str] = {
     "iam": "iam_",
     "kms": "kms_",
     "s3": "s3_",
+    "sagemaker": "sagemaker_",
     "sns": "sns_",
     "sqs": "sqs_",
     "vpc": "vpc_",

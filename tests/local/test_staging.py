@@ -16,7 +16,7 @@ from components.training_namespace import TrainingNamespace
 from components.volcano_stack import VolcanoStack
 from trainium_eks.aws.ecr import Login
 from trainium_eks.cli.jobs.data.stage import StageOptions, run
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.jobs.images import image_jobs, images
 from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.kube.api import Api, ApiError, ObjectReference

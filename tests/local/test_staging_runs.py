@@ -21,7 +21,7 @@ from staging_servers import FileServer, file_server, moto_server
 from waiting import until
 
 from trainium_eks.cli.jobs.data.stage import StageOptions, run
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.kube.api import Api
 from trainium_eks.local.paths import Paths
 

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from trainium_workloads.bert import make_data, synthetic, wikicorpus
+from trainium_workloads.bert import make_data, wikicorpus
 from trainium_workloads.bert.wikicorpus import Columns, Corpus, open_corpus, write_shard
 from trainium_workloads.training.refusal import Refusal
 from trainium_workloads.training.task import Position
@@ -20,7 +20,7 @@ SEQUENCE, PREDICTIONS, VOCABULARY = 32, 5, 160
 
 def _columns(count: int, seed: int = 1, **other: int) -> Columns:
     sizes = {"sequence": SEQUENCE, "predictions": PREDICTIONS, "vocabulary": VOCABULARY} | other
-    return synthetic.make(count, seed=seed, **sizes)
+    return make_data.make(count, seed=seed, **sizes)
 
 
 @pytest.fixture
@@ -114,17 +114,17 @@ def test_no_more_masked_words_are_taken_than_asked_for(directory: Path) -> None:
 def test_made_up_examples_are_of_the_papers_form() -> None:
     columns = _columns(2000)
     tokens, positions, answers = (columns[name] for name in ("input_ids", "masked_lm_positions", "masked_lm_ids"))
-    assert set(np.unique(tokens[:, 0])) == {synthetic.CLASSIFY}
-    assert ((tokens == synthetic.SEPARATE).sum(axis=1) == 2).all()
-    assert ((tokens == synthetic.PADDING) == (columns["input_mask"] == 0)).all()
+    assert set(np.unique(tokens[:, 0])) == {make_data.CLASSIFY}
+    assert ((tokens == make_data.SEPARATE).sum(axis=1) == 2).all()
+    assert ((tokens == make_data.PADDING) == (columns["input_mask"] == 0)).all()
     used = positions > 0
     assert (used == (answers > 0)).all()
     assert all((np.diff(row[keep]) > 0).all() for row, keep in zip(positions, used, strict=True))
     shown = np.take_along_axis(tokens, positions, axis=1)[used]
-    assert np.mean(shown == synthetic.MASK) == pytest.approx(0.8, abs=0.02)
+    assert np.mean(shown == make_data.MASK) == pytest.approx(0.8, abs=0.02)
     assert np.mean(shown == answers[used]) == pytest.approx(0.1, abs=0.02)
     assert used.sum() / columns["input_mask"].sum() == pytest.approx(0.15, abs=0.02)
-    assert (answers[used] > synthetic.MASK).all()
+    assert (answers[used] > make_data.MASK).all()
     assert answers.max() < VOCABULARY
     assert 0.4 < columns["next_sentence_labels"].mean() < 0.6
     assert (_columns(2000)["input_ids"] == tokens).all()
@@ -132,7 +132,7 @@ def test_made_up_examples_are_of_the_papers_form() -> None:
 
 
 def test_the_generator_writes_a_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = ["--to", str(tmp_path / "new" / "set"), "--examples", "101", "--seq-len", "128", "--shards", "3"]
+    given = ["--to", str(tmp_path / "new" / "set"), "--examples", "101", "--seq-len", "128"]
     monkeypatch.setattr("sys.argv", ["make_data", *given])
     assert make_data.main() == 0
     corpus = _open(tmp_path / "new", vocabulary=30522)
@@ -146,8 +146,8 @@ def test_the_generator_writes_a_data_set(tmp_path: Path, monkeypatch: pytest.Mon
             "masked_lm_ids": "int32",
             "next_sentence_labels": "int8",
         }
-    monkeypatch.setattr("sys.argv", ["make_data", "--to", str(tmp_path), "--seq-len", "3", "--shards", "0"])
-    with pytest.raises(Refusal, match=r"--shards must be 1 or more, not 0; --seq-len must be 16 or more, not 3"):
+    monkeypatch.setattr("sys.argv", ["make_data", "--to", str(tmp_path), "--seq-len", "3", "--examples", "3"])
+    with pytest.raises(Refusal, match=r"--examples must be 4 or more, not 3; --seq-len must be 16 or more, not 3"):
         make_data.main()
 
 

@@ -5,10 +5,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy
 import pytest
 from trainium_workloads.finetune import make_data, text
-from trainium_workloads.finetune.text import Tokens
+from trainium_workloads.tokenized import Rows
 from trainium_workloads.training.refusal import Refusal
 from trainium_workloads.training.task import Position
 
@@ -19,17 +18,19 @@ END = 0
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("made")
-    make_data.make(directory, texts=40, seed=0)
+    make_data.make(directory, 40, make_data.configuration("qwen3"))
     return directory
 
 
-def prepare(data: Path, tokenizer: Path, cache: Path, column: str | None = None) -> Path:
-    return text.prepare(data, column, tokenizer, VOCABULARY, cache)
+def prepare(data: Path, tokenizer: Path, cache: Path, column: str | None = None, length: int = 1) -> Path:
+    return text.prepare(data, column, tokenizer, VOCABULARY, length, cache)
 
 
-def tokens_of(directory: Path) -> list[int]:
-    facts = json.loads((directory / "tokens.json").read_text())
-    return [int(each) for each in numpy.fromfile(directory / "tokens.bin", dtype=facts["type"])]
+def tokens_of(file: Path) -> list[int]:
+    """Return all tokens of examples of one token, each with the next one."""
+    found = Rows(file)
+    rows = found.at(range(len(found)))["tokens"].tolist()
+    return [rows[0][0], *(following for _, following in rows)]
 
 
 def test_tokens_are_those_of_the_tokenizer(made: Path, tmp_path: Path) -> None:
@@ -58,14 +59,13 @@ def test_empty_texts_are_none_and_a_txt_file_is_one(made: Path, tmp_path: Path) 
 
 
 def test_examples_are_pieces_of_one_row(made: Path, tmp_path: Path) -> None:
-    directory = prepare(made / "texts", made / "model", tmp_path / "cache")
-    row = tokens_of(directory)
-    examples = Tokens(directory, 32)
+    row = tokens_of(prepare(made / "texts", made / "model", tmp_path / "cache"))
+    examples = Rows(prepare(made / "texts", made / "model", tmp_path / "cache", length=32))
     assert len(examples) == (len(row) - 1) // 32
     batch = examples.__getitems__([Position(0, 3), Position(5, 0)])["tokens"]
     assert batch.tolist() == [row[96:129], row[:33]]
     with pytest.raises(Refusal, match=f"there are {len(row)} tokens, and an example of --seq-len {len(row)} needs"):
-        Tokens(directory, len(row))
+        prepare(made / "texts", made / "model", tmp_path / "cache", length=len(row))
 
 
 def test_tokens_are_made_once_and_anew_where_they_are_damaged(
@@ -74,13 +74,13 @@ def test_tokens_are_made_once_and_anew_where_they_are_damaged(
     shutil.copytree(made, tmp_path / "made")
     data, tokenizer, cache = tmp_path / "made" / "texts", tmp_path / "made" / "model", tmp_path / "cache"
     first = prepare(data, tokenizer, cache)
-    assert "tokens, in " in capsys.readouterr().out
+    assert "examples of 1 tokens, in " in capsys.readouterr().out
     assert prepare(data, tokenizer, cache) == first
     assert not capsys.readouterr().out
-    before = (first / "tokens.bin").read_bytes()
-    (first / "tokens.bin").write_bytes(before[:-1] + b"\xff")
+    before = first.read_bytes()
+    first.write_bytes(before[:-1] + b"\xff")
     assert prepare(data, tokenizer, cache) == first
-    assert (first / "tokens.bin").read_bytes() == before
+    assert first.read_bytes() == before
     # Whatever they depend on makes others: a file, the template.
     with (data / "talks.jsonl").open("a") as file:
         file.write(json.dumps({"messages": [{"role": "user", "content": "one more"}]}) + "\n")
@@ -91,14 +91,9 @@ def test_tokens_are_made_once_and_anew_where_they_are_damaged(
     assert {each.name for each in cache.iterdir()} == {each.name for each in others}
 
 
-def test_many_tokens_need_wide_numbers(made: Path, tmp_path: Path) -> None:
-    wide = text.prepare(made / "texts", None, made / "model", 151_936, tmp_path)
-    assert json.loads((wide / "tokens.json").read_text())["type"] == "uint32"
-
-
 def test_synthetic_examples_follow_from_the_seed(tmp_path: Path) -> None:
     made = [text.prepare_synthetic(10, 16, seed, tmp_path) for seed in (1, 2)]
-    first, other = (Tokens(each, 16) for each in made)
+    first, other = (Rows(each) for each in made)
     assert len(first) == 10
     assert first.digest != other.digest
     assert text.prepare_synthetic(10, 16, 1, tmp_path) == made[0]
@@ -150,14 +145,14 @@ def test_what_is_no_text_is_refused(write: Callable[[Path], Path], said: str, ma
 
 def test_a_column_can_be_named(made: Path, tmp_path: Path) -> None:
     parquet_of(review=["good"], label=[1])(tmp_path)
-    assert prepare(tmp_path, made / "model", tmp_path / "cache", "review").is_dir()
+    assert prepare(tmp_path, made / "model", tmp_path / "cache", "review").is_file()
 
 
 def test_a_tokenizer_must_be_the_models(made: Path, tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="has no tokenizer"):
         prepare(made / "texts", made / "texts", tmp_path)
     with pytest.raises(Refusal, match="tokens, and the model 100: it is another model's"):
-        text.prepare(made / "texts", None, made / "model", 100, tmp_path)
+        text.prepare(made / "texts", None, made / "model", 100, 1, tmp_path)
 
 
 def test_conversations_need_a_template(made: Path, tmp_path: Path) -> None:

@@ -263,9 +263,9 @@ def test_a_damaged_checkpoint_is_passed_over(gang: Gang, tmp_path: Path) -> None
     common = ("--output", "out", "--steps", 12, "--checkpoint-every", 4)
     whole = gang(TOY, *common)
     newest = (tmp_path / "out" / "checkpoints" / "latest").resolve()
-    content = bytearray(newest.read_bytes())
+    content = bytearray((newest / "state.pt").read_bytes())
     content[len(content) // 2] ^= 1
-    newest.write_bytes(content)
+    (newest / "state.pt").write_bytes(content)
     again = gang(TOY, *common)
     assert f"checkpoint {newest} is damaged" in again.out[0].replace(str(Path("out")), str(tmp_path / "out"), 1)
     assert "resumed from step 8" in again.out[0]
@@ -275,7 +275,7 @@ def test_a_damaged_checkpoint_is_passed_over(gang: Gang, tmp_path: Path) -> None
 def test_where_all_checkpoints_are_damaged_nothing_begins_anew(gang: Gang, tmp_path: Path) -> None:
     gang(TOY, "--output", "out", "--steps", 4)
     [only] = (tmp_path / "out" / "checkpoints").glob("step-*")
-    only.write_bytes(only.read_bytes()[:-1])
+    (only / "state.pt").write_bytes((only / "state.pt").read_bytes()[:-1])
     ended = gang(TOY, "--output", "out", "--steps", 8, code=78)
     assert "no checkpoint is whole: restore one, or begin anew with another --output" in ended.err[0]
 

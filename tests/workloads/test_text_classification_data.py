@@ -12,8 +12,8 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 from pyarrow import parquet
 from trainium_workloads.text_classification import make_data
-from trainium_workloads.text_classification.data import Data, ReviewSource, learn, read_tokenizer, split_files
-from trainium_workloads.text_classification.synthetic import review
+from trainium_workloads.text_classification.data import Data, ReviewSource, learn, split_files
+from trainium_workloads.tokenized import read_tokenizer
 from trainium_workloads.training.refusal import Refusal
 from trainium_workloads.training.task import Position
 
@@ -33,7 +33,7 @@ class OneRank:
 @pytest.fixture(scope="module")
 def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("vocabulary")
-    learn((str(review(0, number)["content"]) for number in range(300)), 512).save_pretrained(directory)
+    learn(make_data.reviews(0, range(300))["content"], 512).save_pretrained(directory)
     return directory
 
 
@@ -69,20 +69,23 @@ def test_both_kinds_of_files_give_the_numbers_of_transformers(
     tmp_path: Path, prepared: Callable[..., Data], vocabulary: Path, as_csv: bool
 ) -> None:
     for split, numbers in (("train", range(40)), ("test", range(40, 50))):
-        make_data.write(tmp_path / "data", split, seed=3, numbers=numbers, as_csv=as_csv)
+        file = make_data.write(tmp_path / "data", split, seed=3, numbers=numbers)
+        if as_csv:
+            make_data.reviews(3, numbers).to_csv(file.with_name(f"{split}.csv"))
+            file.unlink()
     data = prepared(tmp_path / "data")
-    expected = [review(3, number) for number in range(50)]
-    assert (len(data.train), len(data.test), data.train.labels) == (40, 10, ("negative", "positive"))
+    expected = make_data.reviews(3, range(50))
+    assert (len(data.train), len(data.test), data.labels) == (40, 10, ("negative", "positive"))
     batch = data.test.__getitems__([Position(0, 3), Position(2, 0)])
     assert batch["labels"].tolist() == [expected[43]["label"], expected[40]["label"]]
     texts = [expected[43]["content"], expected[40]["content"]]
-    judge = read_tokenizer(vocabulary, 16)
+    judge, _ = read_tokenizer(vocabulary, model_max_length=16)
     told = judge(texts, padding="max_length", truncation=True, max_length=16, return_tensors="pt")
     assert batch["input_ids"].tolist() == told["input_ids"].tolist()
     assert batch["attention_mask"].tolist() == told["attention_mask"].tolist()
     # A worker of a DataLoader gets a copy: of the paths, not of gigabytes.
     assert len(pickle.dumps(data.train)) < 20_000
-    assert pickle.loads(pickle.dumps(data.train)).rows([3])["labels"] == data.train.rows([3])["labels"]
+    assert pickle.loads(pickle.dumps(data.train)).at([3])["labels"] == data.train.at([3])["labels"]
 
 
 def test_labels_have_the_names_of_the_data(tmp_path: Path, prepared: Callable[..., Data]) -> None:
@@ -92,13 +95,13 @@ def test_labels_have_the_names_of_the_data(tmp_path: Path, prepared: Callable[..
         Features(text=Value("string"), label=ClassLabel(names=["world", "sports", "business"])),
     ).to_parquet(file)
     data = prepared(file)
-    assert (data.train.labels, data.test.rows([0, 1])["labels"].tolist()) == (("world", "sports", "business"), [2, 0])
+    assert (data.labels, data.test.at([0, 1])["labels"].tolist()) == (("world", "sports", "business"), [2, 0])
     data = prepared(write_csv(tmp_path / "names.csv", ("spam", "NA"), ("ham", "b"), names=("label", "text")))
-    assert (data.train.labels, data.test.rows([0, 1])["labels"].tolist()) == (("ham", "spam"), [1, 0])
+    assert (data.labels, data.test.at([0, 1])["labels"].tolist()) == (("ham", "spam"), [1, 0])
     data = prepared(write_csv(tmp_path / "stars.csv", (2, "a"), (0, "b"), (1, "c"), names=("label", "text")))
-    assert (data.train.labels, data.test.rows([0])["labels"].tolist()) == (("0", "1", "2"), [2])
+    assert (data.labels, data.test.at([0])["labels"].tolist()) == (("0", "1", "2"), [2])
     rows = [(number, "a") for number in range(11, -1, -1)]
-    assert len(prepared(write_csv(tmp_path / "many.csv", *rows, names=("label", "text"))).train.labels) == 12
+    assert len(prepared(write_csv(tmp_path / "many.csv", *rows, names=("label", "text"))).labels) == 12
 
 
 def test_files_are_found_as_the_hub_has_them_as_a_channel_or_in_directories(tmp_path: Path) -> None:
@@ -167,7 +170,7 @@ def test_wrong_parquet_is_refused_with_its_place(tmp_path: Path, prepared: Calla
 def test_tokenized_reviews_are_kept_and_found_again(
     tmp_path: Path, prepared: Callable[..., Data], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = make_data.write(tmp_path / "data", "train", 0, range(12), as_csv=True)
+    file = make_data.write(tmp_path / "data", "train", 0, range(12))
     prepared(file)
     cached = sorted((tmp_path / "data" / ".tokenized").iterdir())
     assert [each.name.partition("-")[0] for each in cached] == ["test", "train"]
@@ -177,11 +180,11 @@ def test_tokenized_reviews_are_kept_and_found_again(
     cached[1].write_bytes(cached[1].read_bytes()[:500])  # not whole: made again
     assert len(prepared(file).train) == 12
     prepared(file, length=24)
-    make_data.write(tmp_path / "data", "train", 1, range(12), as_csv=True)
+    make_data.write(tmp_path / "data", "train", 1, range(12))
     prepared(file)
     assert len(list((tmp_path / "data" / ".tokenized").iterdir())) == 6  # another length and other reviews
     (tmp_path / "file").touch()
-    with pytest.raises(Refusal, match="--cache-dir"):
+    with pytest.raises(Refusal, match="takes no tokens"):
         prepared(file, cache=tmp_path / "file" / "cache")
 
 
@@ -196,6 +199,6 @@ def test_googles_vocabulary_cuts_as_it_does(tmp_path: Path) -> None:
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "##ness", "bad", "."]
     (tmp_path / "vocab.txt").write_text("\n".join(words))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
-    assert read_tokenizer(tmp_path, 7)("Goodness bad.")["input_ids"] == [2, 5, 6, 7, 8, 3]
-    with pytest.raises(Refusal, match="cannot be read"):
-        read_tokenizer(tmp_path / "nothing", 7)
+    assert read_tokenizer(tmp_path)[0]("Goodness bad.")["input_ids"] == [2, 5, 6, 7, 8, 3]
+    with pytest.raises(Refusal, match="nothing has no tokenizer"):
+        read_tokenizer(tmp_path / "nothing")

@@ -1,6 +1,7 @@
 """A training that is small enough to run in each test: a line through points, with dropout."""
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -106,20 +107,18 @@ def main() -> int:
 
 
 def _fill_disk(step: int) -> None:
-    """/dev/full behaves as a full disk does, but is no file that can be renamed: only the writing fails."""
+    """/dev/full behaves as a full disk does."""
     from trainium_workloads.checkpoint import Checkpoints
 
-    real = Checkpoints._part
+    real = Checkpoints.begin
 
-    def part(self: Checkpoints, at: int) -> Path:
-        if at != step:
-            return real(self, at)
-        link = real(self, at)
-        link.unlink(missing_ok=True)
-        link.symlink_to("/dev/full")
-        return link
+    def begin(self: Checkpoints, at: int) -> Path:
+        part = real(self, at)
+        if at == step and int(os.environ["RANK"]) == 0:
+            (part / "state.pt").symlink_to("/dev/full")
+        return part
 
-    Checkpoints._part = part  # type: ignore[method-assign]
+    Checkpoints.begin = begin  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

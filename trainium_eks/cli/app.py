@@ -22,8 +22,8 @@ from trainium_eks.cli.jobs.watch import watch_app
 from trainium_eks.cli.local import local_app
 from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.command import ENVIRONMENT, EXIT_CODES, IMAGES, LOCAL, RUNS_HERE, App
-from trainium_eks.cli.shared.failure import FAILED, INTERRUPTED, TRACEBACK, failure_of, unexpected
 from trainium_eks.cli.shared.options import Directory, Stack
+from trainium_eks.client.failure import FAILED, INTERRUPTED, TRACEBACK, failure_of, unexpected
 
 if TYPE_CHECKING:
     from trainium_eks.plan.differences.changes import Kind
@@ -325,7 +325,7 @@ def verify(
     """
     if fabric:
         from trainium_eks.cli.jobs.submit import fabric as test
-        from trainium_eks.cli.shared.cluster_options import ClusterOptions
+        from trainium_eks.client.cluster_options import ClusterOptions
 
         cluster = ClusterOptions(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
         chosen = tool.value if tool else None

@@ -92,6 +92,8 @@ class SageMakerOutput(ConfigModel):
     """Security groups of the instances."""
     subnet_ids: tuple[str, ...]
     """Private subnets of the instances."""
+    serving_types: tuple[str, ...] = ()
+    """Instance types that researchers may serve models on, the default first."""
     researcher_policy: str = ""
     """IAM policy of people who submit jobs, as JSON."""
 

@@ -10,7 +10,6 @@ import struct
 import time
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Protocol
 
 CONNECT_SECONDS = 300.0
 """Longest wait for the other ranks: their nodes pull an image of gigabytes."""
@@ -18,28 +17,7 @@ SILENT_SECONDS = 600.0
 """Silence after which a rank is taken for dead."""
 
 
-class Reduction(Protocol):
-    """Sums over the ranks of a gang, for one rank."""
-
-    rank: int
-    world_size: int
-
-    @property
-    def backend(self) -> str:
-        """Name of the implementation, in a word or two."""
-        ...
-
-    def sum(self, values: Sequence[float]) -> list[float]:
-        """Return each value's sum over all ranks, equal in each rank to the bit. All ranks give the same number
-        of values."""
-        ...
-
-    def close(self) -> None:
-        """Leave the gang; all ranks do."""
-        ...
-
-
-def join() -> Reduction:
+def join() -> "Reduction":
     """Join the gang that the environment describes.
 
     Raises:
@@ -50,38 +28,41 @@ def join() -> Reduction:
 
 
 class _Gloo:
-    """Sums by PyTorch's process group."""
+    """Sums by PyTorch's process group.
 
-    backend = "PyTorch gloo"
+    Both kinds have ``rank``, ``world_size``, ``backend`` (the name of the kind, in a word or two) and two methods.
+    """
 
     def __init__(self) -> None:
         import torch
         import torch.distributed as dist
 
+        self.backend = "PyTorch gloo"
         self._torch, self._dist = torch, dist
         dist.init_process_group("gloo")
-        self.rank = int(dist.get_rank())
-        self.world_size = int(dist.get_world_size())
+        self.rank, self.world_size = int(dist.get_rank()), int(dist.get_world_size())
 
     def sum(self, values: Sequence[float]) -> list[float]:
+        """Return each value's sum over all ranks, equal in each rank to the bit; all give the same number of values."""
         tensor = self._torch.tensor(list(values), dtype=self._torch.float64)
         self._dist.all_reduce(tensor)
         return [float(each) for each in tensor.tolist()]
 
     def close(self) -> None:
+        """Leave the gang; all ranks do."""
         self._dist.destroy_process_group()
 
 
 class _Tcp:
     """Sums over TCP: rank 0 takes the others' values, adds them in order of rank, and gives all the sum."""
 
-    backend = "plain TCP"
-
     def __init__(self) -> None:
-        self.rank = int(os.environ["RANK"])
-        self.world_size = int(os.environ["WORLD_SIZE"])
+        self.backend = "plain TCP"
+        self.rank, self.world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         self._peers = self._accept(address[1]) if self.rank == 0 else [self._connect(address)]
+        for peer in self._peers:
+            peer.settimeout(SILENT_SECONDS)
 
     def sum(self, values: Sequence[float]) -> list[float]:
         form = struct.Struct(f"!{len(values)}d")
@@ -102,7 +83,7 @@ class _Tcp:
     def _accept(self, port: int) -> list[socket.socket]:
         """Return the connections of the other ranks, in their order."""
         found: dict[int, socket.socket] = {}
-        with socket.create_server(("", port), reuse_port=False) as server:
+        with socket.create_server(("", port)) as server:
             server.settimeout(CONNECT_SECONDS)
             while len(found) < self.world_size - 1:
                 try:
@@ -110,7 +91,7 @@ class _Tcp:
                 except TimeoutError:
                     missing = sorted(set(range(1, self.world_size)) - set(found))
                     raise TimeoutError(f"ranks {missing} did not come within {CONNECT_SECONDS:.0f} s") from None
-                peer.settimeout(SILENT_SECONDS)
+                peer.settimeout(CONNECT_SECONDS)
                 found[struct.unpack("!I", _received(peer, 4))[0]] = peer
         return [found[rank] for rank in sorted(found)]
 
@@ -119,21 +100,23 @@ class _Tcp:
         while True:
             try:
                 server = socket.create_connection(address, timeout=5)
-                break
             except OSError:  # not there yet, or its name not known yet
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
-        server.settimeout(SILENT_SECONDS)
-        server.sendall(struct.pack("!I", self.rank))
-        return server
+            else:
+                server.sendall(struct.pack("!I", self.rank))
+                return server
 
 
 def _received(peer: socket.socket, size: int) -> bytes:
     data = b""
-    while len(data) < size:
-        part = peer.recv(size - len(data))
-        if not part:
-            raise ConnectionError("a rank has left the gang")
+    while part := peer.recv(size - len(data)):
         data += part
-    return data
+        if len(data) == size:
+            return data
+    raise ConnectionError("a rank has left the gang")
+
+
+Reduction = _Gloo | _Tcp
+"""Sums over the ranks of a gang, for one rank."""

@@ -10,7 +10,7 @@ is the job's business (Volcano restarts the whole gang).
 import argparse
 import json
 import os
-import selectors
+import select
 import signal
 import socket
 import subprocess
@@ -19,7 +19,7 @@ import threading
 import time
 from dataclasses import dataclass
 from types import FrameType
-from typing import IO
+from typing import IO, Any
 
 from trainium_workloads.stopping import EXIT_CODE
 
@@ -72,31 +72,31 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m trainium_workloads.gang", description=__doc__.partition("\n")[0])
-    parser.add_argument("--nnodes", type=int, default=1, help="nodes of the gang; default: %(default)s")
-    parser.add_argument(
-        *("--nproc-per-node", "--nproc_per_node"), type=int, default=1, help="ranks here; default: %(default)s"
-    )
-    parser.add_argument(
-        *("--node-rank", "--node_rank"), type=int, help="this node's number; default: in the order of arrival"
-    )
-    parser.add_argument("--rdzv-endpoint", "--rdzv_endpoint", default="localhost:29500", metavar="HOST:PORT")
-    parser.add_argument("--rdzv-id", "--rdzv_id", default="", help="name of the job: nodes of another are turned away")
+
+    def add(name: str, default: str | int, text: str) -> None:
+        names = dict.fromkeys([f"--{name}", f"--{name.replace('-', '_')}"])
+        parser.add_argument(*names, type=type(default), default=default, help=f"{text}; default: %(default)s")
+
+    add("nnodes", 1, "nodes of the gang")
+    add("nproc-per-node", 1, "ranks here")
+    add("node-rank", 0, "this node's number; node 0 has the address of the rendezvous")
+    add("rdzv-endpoint", "localhost:29500", "HOST:PORT of the rendezvous")
+    add("rdzv-id", "", "name of the job: nodes of another are turned away")
     parser.add_argument("-m", "--module", action="store_true", help="the script is the name of a module")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of the script")
     return parser
 
 
-def join(host: str, port: int, job: str, nodes: int, rank: int | None = None) -> Node:
+def join(host: str, port: int, job: str, nodes: int, rank: int) -> Node:
     """Meet the other nodes.
 
     Args:
-        host: of the rendezvous; the node with this address becomes node 0.
+        host: of the rendezvous: node 0's name or address.
         port: of the rendezvous.
         job: name of the gang, the same on all nodes.
         nodes: number of nodes.
-        rank: this node's number, 0 at the rendezvous; None, in all nodes, for the order of arrival, after the node at
-            the rendezvous.
+        rank: this node's number, from 0.
 
     Raises:
         JoinError: they are not all there in time, or belong to another job.
@@ -104,64 +104,51 @@ def join(host: str, port: int, job: str, nodes: int, rank: int | None = None) ->
     if nodes == 1:
         return Node(0, _free_port(), ())
     deadline = time.monotonic() + JOIN_SECONDS
-    address = _resolved(host, port, deadline)
-    server = None if rank else _server(address, port)
-    if server is not None:
-        return _lead(server, job, nodes, deadline)
     if rank == 0:
-        raise JoinError(f"node 0 cannot listen there: {address} is not its address, or port {port} is taken")
-    return _follow(address, port, {"job": job, "rank": rank}, deadline)
+        try:
+            with _server(host, port, deadline) as server:
+                return _lead(server, job, nodes, deadline)
+        except OSError as error:
+            raise JoinError(f"node 0 cannot listen there: {error}") from None
+    return _follow(host, port, {"job": job, "rank": rank}, deadline)
 
 
-def _resolved(host: str, port: int, deadline: float) -> str:
-    """Return the address of a host; its name may become known only with its pod."""
+def _server(host: str, port: int, deadline: float) -> socket.socket:
+    """Return a server at the rendezvous; the host's name may become known only with its pod."""
     while True:
         try:
-            return str(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0])
-        except OSError as error:
+            family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            return socket.create_server(address[:2], family=family)
+        except socket.gaierror as error:
             if time.monotonic() > deadline:
                 raise JoinError(f"{host} is not known: {error}") from None
             time.sleep(0.2)
 
 
-def _server(address: str, port: int) -> socket.socket | None:
-    """Return a server at the rendezvous; None where its address is another machine's, or its port is taken."""
-    try:
-        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
-            probe.bind((address, 0))
-    except OSError:
-        return None
-    try:
-        return socket.create_server((address, port), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
-    except OSError:
-        return None  # another node of the same machine was first
-
-
 def _lead(server: socket.socket, job: str, nodes: int, deadline: float) -> Node:
     peers: dict[int, socket.socket] = {}
-    with server:
-        while len(peers) < nodes - 1:
-            server.settimeout(max(deadline - time.monotonic(), 0.001))
-            try:
-                peer, _ = server.accept()
-            except TimeoutError:
-                raise JoinError(f"{len(peers) + 1} of {nodes} nodes came within {JOIN_SECONDS:.0f} s") from None
-            peer.settimeout(10)
-            try:
-                hello = json.loads(_line(peer))
-                theirs, rank = hello["job"], hello["rank"]
-            except (OSError, ValueError, KeyError, TypeError):
-                peer.close()  # not a node that joins: a scan, or a killed node
-                continue
-            if theirs != job:
-                _say(peer, {"refused": f"this is the rendezvous of {job!r}"})
-                peer.close()
-                continue
-            # A node that comes again has started again; its earlier connection is dead.
-            peers[len(peers) + 1 if rank is None else int(rank)] = peer
+    while len(peers) < nodes - 1:
+        server.settimeout(max(deadline - time.monotonic(), 0.001))
+        try:
+            peer, _ = server.accept()
+        except TimeoutError:
+            raise JoinError(f"{len(peers) + 1} of {nodes} nodes came within {JOIN_SECONDS:.0f} s") from None
+        peer.settimeout(10)
+        try:
+            hello = json.loads(_line(peer))
+            theirs, rank = hello["job"], int(hello["rank"])
+        except (OSError, ValueError, KeyError, TypeError):
+            peer.close()
+            continue
+        if theirs != job:
+            _say(peer, {"refused": f"this is the rendezvous of {job!r}"})
+            peer.close()
+            continue
+        # A node that comes again has started again; its earlier connection is dead.
+        peers[rank] = peer
     port = _free_port()
-    for rank, peer in peers.items():
-        _say(peer, {"rank": rank, "port": port})
+    for peer in peers.values():
+        _say(peer, {"port": port})
     return Node(0, port, tuple(peers.values()))
 
 
@@ -170,21 +157,21 @@ def _free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def _follow(address: str, port: int, hello: object, deadline: float) -> Node:
+def _follow(host: str, port: int, hello: dict[str, Any], deadline: float) -> Node:
     while True:
         try:
-            leader = socket.create_connection((address, port), timeout=5)
+            leader = socket.create_connection((host, port), timeout=5)
             _say(leader, hello)
             leader.settimeout(max(deadline - time.monotonic(), 1))
             answer = json.loads(_line(leader))
             break
         except (OSError, ValueError) as error:
             if time.monotonic() > deadline:
-                raise JoinError(f"the first node did not answer within {JOIN_SECONDS:.0f} s: {error}") from None
+                raise JoinError(f"node 0 did not answer within {JOIN_SECONDS:.0f} s: {error}") from None
             time.sleep(0.1)
     if "refused" in answer:
         raise JoinError(answer["refused"])
-    return Node(int(answer["rank"]), int(answer["port"]), (leader,))
+    return Node(hello["rank"], int(answer["port"]), (leader,))
 
 
 def _say(peer: socket.socket, what: object) -> None:
@@ -220,13 +207,12 @@ class _Ranks:
             )
             for local in range(count)
         ]
-        self._readers = [
-            threading.Thread(target=_pass_on, args=(source, sink, f"[default{local}]:".encode()), daemon=True)
-            for local, each in enumerate(self._processes)
-            for source, sink in ((each.stdout, sys.stdout), (each.stderr, sys.stderr))
-        ]
-        for reader in self._readers:
-            reader.start()
+        self._readers = []
+        for local, each in enumerate(self._processes):
+            for source, sink in ((each.stdout, sys.stdout), (each.stderr, sys.stderr)):
+                words = (source, sink, f"[default{local}]:".encode())
+                self._readers.append(threading.Thread(target=_pass_on, args=words, daemon=True))
+                self._readers[-1].start()
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         """Pass SIGTERM on: the ranks save and end by themselves."""
@@ -250,25 +236,21 @@ class _Ranks:
 
     def _watch(self) -> int:
         """Wait for all ranks here, or for the first failure anywhere, and return the exit code."""
-        with selectors.DefaultSelector() as selector:
-            for peer in self._node.peers:
-                peer.setblocking(False)
-                selector.register(peer, selectors.EVENT_READ)
-            while True:
+        peers = list(self._node.peers)
+        while True:
+            if code := self._failed():
+                return code
+            if all(each.poll() == 0 for each in self._processes):
+                return 0
+            for peer in select.select(peers, [], [], _LOOK_SECONDS)[0]:
+                peers.remove(peer)
+                if _left_well(peer) or self._terminated:
+                    continue
+                # A rank that failed here is the cause, and the other node only faster to say so.
                 if code := self._failed():
                     return code
-                if all(each.poll() == 0 for each in self._processes):
-                    return 0
-                for key, _ in selector.select(_LOOK_SECONDS) if self._node.peers else ():
-                    if not _left_well(key.fileobj) and not self._terminated:  # type: ignore[arg-type]
-                        # A rank that failed here is the cause, and the other node only faster to say so.
-                        if code := self._failed():
-                            return code
-                        sys.stderr.write("another node failed or is gone: ending the ranks of this one\n")
-                        return 1
-                    selector.unregister(key.fileobj)
-                if not self._node.peers:
-                    time.sleep(_LOOK_SECONDS)
+                sys.stderr.write("another node failed or is gone: ending the ranks of this one\n")
+                return 1
 
     def _failed(self) -> int:
         """Return the exit code of a rank here that failed, as a shell has it; 0 while there is none."""

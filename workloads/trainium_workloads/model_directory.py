@@ -21,8 +21,6 @@ NAME = "model"
 """Name of the directory, below a training's output."""
 
 _CONFIG = "config.json"
-_SHOWN = 3
-"""Problems that a refusal lists."""
 
 # The report of each weight is for a terminal; a refusal has what matters of it.
 logging.set_verbosity_error()
@@ -52,11 +50,7 @@ def prepared_mask(mask: Tensor, model: PreTrainedModel) -> Tensor:
 
 
 def model_in(directory: Path) -> Path:
-    """Return the directory of a model: the given one, or ``model`` in the output of a training.
-
-    Raises:
-        Refusal: neither has a ``config.json``.
-    """
+    """Return the directory of a model: the given one, or ``model`` in the output of a training; refuse another."""
     for each in (directory, directory / NAME):
         if (each / _CONFIG).is_file():
             return each
@@ -67,11 +61,7 @@ def model_in(directory: Path) -> Path:
 
 
 def read_config(directory: Path, backend: str) -> Any:
-    """Return the configuration of a model, for a backend.
-
-    Raises:
-        Refusal: it cannot be read.
-    """
+    """Return the configuration of a model, for a backend; refuse an unreadable one."""
     found = model_in(directory)
     try:
         return AutoConfig.from_pretrained(found, attn_implementation=attention_of(backend), local_files_only=True)
@@ -91,30 +81,22 @@ def read_model(kind: Any, directory: Path, config: Any) -> Any:
         Refusal: files are missing or damaged, or they are of another model.
     """
     found = model_in(directory)
+    attention = config._attn_implementation
+    how = {"config": config, "attn_implementation": attention, "dtype": torch.float32, "local_files_only": True}
     try:
-        model, told = kind.from_pretrained(
-            found,
-            config=config,
-            attn_implementation=config._attn_implementation,
-            dtype=torch.float32,
-            local_files_only=True,
-            ignore_mismatched_sizes=True,
-            output_loading_info=True,
-        )
+        model, told = kind.from_pretrained(found, **how, ignore_mismatched_sizes=True, output_loading_info=True)
     except Exception as error:  # noqa: BLE001 - safetensors and transformers raise errors of their own
         raise Refusal(f"{found} cannot be read as a model: {error}") from None
-    encoder = f"{model.base_model_prefix}."
-    wrong = [
-        f"{name} is not in it" for name in told["missing_keys"] if name.startswith(encoder) and ".pooler." not in name
-    ]
-    wrong += [
-        f"{name} has the shape {list(there)}, not {list(wanted)}"
-        for name, there, wanted in told["mismatched_keys"]
-        if name.startswith(encoder)
-    ]
-    if wrong:
-        more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
-        raise Refusal(f"{found} is of another model: {'; '.join(sorted(wrong)[:_SHOWN])}{more}; give its own --size")
+    wrong = {name: "is not in it" for name in told["missing_keys"] if ".pooler." not in name}
+    shapes = "has the shape {}, not {}"
+    wrong |= {name: shapes.format([*there], [*wanted]) for name, there, wanted in told["mismatched_keys"]}
+    # A new head is no fault.
+    encoder = sorted(
+        f"{name} {fault}" for name, fault in wrong.items() if name.startswith(f"{model.base_model_prefix}.")
+    )
+    if encoder:
+        more = f"; and {len(encoder) - 3} more" if len(encoder) > 3 else ""
+        raise Refusal(f"{found} is of another model: {'; '.join(encoder[:3])}{more}; give its own --size")
     return model
 
 

@@ -4,15 +4,13 @@
 training is one target, however many ranks it has. No error here slows a training or ends it.
 """
 
-import math
 import os
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from socketserver import TCPServer
-from typing import Any, Literal
+from http.server import BaseHTTPRequestHandler
+from socketserver import ThreadingTCPServer
+from typing import Any, Literal, NamedTuple
 
 PORT = "TRN_METRICS_PORT"
 """Variable with the port; empty or 0 for none."""
@@ -20,13 +18,10 @@ PORT = "TRN_METRICS_PORT"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """Content type of Prometheus' text format."""
 
-_CLIENT_SECONDS = 5.0
-_POLL_SECONDS = 0.2
-_CLOSE_SECONDS = 1.0
+_NO_NUMBERS = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
 
 
-@dataclass(frozen=True)
-class Series:
+class Series(NamedTuple):
     """A metric of a training."""
 
     name: str
@@ -64,7 +59,8 @@ class Scraped:
     """
 
     def __init__(self, labels: Mapping[str, object], step: int, examples_per_step: int, began: float) -> None:
-        self._labels = {name: str(value) for name, value in labels.items()}
+        escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+        self._labels = ",".join(f'{name}="{str(value).translate(escapes)}"' for name, value in labels.items())
         self._examples_per_step = examples_per_step
         self._first_step = self._step = step
         self._warming: tuple[int, float] | None = None
@@ -72,7 +68,7 @@ class Scraped:
         # Never changed, always replaced: a request shows the values of one moment.
         self._values: dict[str, float] = {}
         self._put(info=1, step=step, started_timestamp_seconds=began, examples_total=0, productive_seconds_total=0)
-        self._server = _served(self)
+        self._server = self._serve()
 
     def step(self, step: int, loss: float, seconds: float, tokens_per_second: float | None = None) -> None:
         """Record a step line.
@@ -83,17 +79,19 @@ class Scraped:
             seconds: duration of each step since the line before.
             tokens_per_second: over all ranks; None where examples are no text.
         """
-        self._productive += self._useful(step - self._step, seconds)
-        self._step = step
-        told = {} if tokens_per_second is None else {"tokens_per_second": tokens_per_second}
-        self._put(
-            step=step,
-            loss=loss,
-            step_seconds=seconds,
-            examples_total=(step - self._first_step) * self._examples_per_step,
-            productive_seconds_total=self._productive,
-            **told,
-        )
+        steps, self._step = step - self._step, step
+        if self._warming is None:
+            self._warming = steps, seconds
+        else:
+            # The first line's steps, with their compiling, count for no more than later ones.
+            before, of_each = self._warming
+            self._productive += before * min(of_each, seconds) + steps * seconds
+            self._warming = 0, 0.0
+        examples = (step - self._first_step) * self._examples_per_step
+        self._put(step=step, loss=loss, step_seconds=seconds)
+        self._put(examples_total=examples, productive_seconds_total=self._productive)
+        if tokens_per_second is not None:
+            self._put(tokens_per_second=tokens_per_second)
 
     def saved(self, step: int, at: float) -> None:
         """Record a complete checkpoint, and its time (seconds since 1970)."""
@@ -102,84 +100,50 @@ class Scraped:
     def close(self) -> None:
         """Stop the server."""
         if self._server is not None:
-            # In a separate thread, because a client may keep the server busy.
-            ending = threading.Thread(target=self._server.shutdown, daemon=True)
-            ending.start()
-            ending.join(_CLOSE_SECONDS)
+            self._server.shutdown()
             self._server.server_close()
 
     def text(self) -> str:
         """Return all series that have a value, in Prometheus' text format."""
         values, lines = self._values, []
-        for series in SERIES:
-            if series.name in values:
-                labels = self._labels if series.name == SERIES[0].name else {}
-                lines += [
-                    f"# HELP {series.name} {series.help}",
-                    f"# TYPE {series.name} {series.kind}",
-                    f"{series.name}{_shown(labels)} {_number(values[series.name])}",
-                ]
+        for name, kind, about in SERIES:
+            if name in values:
+                labels = f"{{{self._labels}}}" if name == SERIES[0].name else ""
+                number = _NO_NUMBERS.get(repr(values[name]), repr(values[name]))
+                lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}", f"{name}{labels} {number}"]
         return "".join(f"{line}\n" for line in lines)
-
-    def _useful(self, steps: int, seconds: float) -> float:
-        """Return the time in steps since the last line. The first line's steps, with their compiling, count for
-        no more than later ones."""
-        if self._warming is None:
-            self._warming = steps, seconds
-            return 0.0
-        before, of_each = self._warming
-        self._warming = 0, 0.0
-        return before * min(of_each, seconds) + steps * seconds
 
     def _put(self, **values: float) -> None:
         self._values = {**self._values, **{f"trn_training_{name}": value for name, value in values.items()}}
 
-
-def _shown(labels: Mapping[str, str]) -> str:
-    escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-    pairs = ",".join(f'{name}="{value.translate(escapes)}"' for name, value in labels.items())
-    return f"{{{pairs}}}" if pairs else ""
-
-
-def _number(value: float) -> str:
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    return "NaN" if math.isnan(value) else repr(value)
-
-
-def _served(scraped: Scraped) -> HTTPServer | None:
-    """Return a server that runs in a thread; None without a port, or where the port cannot be had."""
-    asked = os.environ.get(PORT) or "0"
-    try:
-        port = int(asked)
-        if port == 0:
+    def _serve(self) -> "_Server | None":
+        """Return a server that runs in a thread; None without a port, or where the port cannot be had."""
+        asked = os.environ.get(PORT) or "0"
+        try:
+            port = int(asked)
+            if port == 0:
+                return None
+            server = _Server(("", port), _Handler)
+        except (ValueError, OverflowError, OSError) as error:
+            why = getattr(error, "strerror", None) or error
+            sys.stderr.write(f"no metrics of this training: port {asked} of {PORT} cannot be served ({why})\n")
             return None
-        server = _Server(("", port), _Handler)
-    except (ValueError, OverflowError, OSError) as error:
-        why = getattr(error, "strerror", None) or error
-        sys.stderr.write(f"no metrics of this training: port {asked} of {PORT} cannot be served ({why})\n")
-        return None
-    server.scraped = scraped
-    threading.Thread(target=server.serve_forever, args=(_POLL_SECONDS,), name="metrics", daemon=True).start()
-    return server
+        server.scraped = self
+        threading.Thread(target=server.serve_forever, args=(0.2,), name="metrics", daemon=True).start()
+        return server
 
 
-class _Server(HTTPServer):
-    """HTTP server that answers one request after the other: a monitoring system asks twice a minute."""
-
+class _Server(ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
     scraped: Scraped
-
-    def server_bind(self) -> None:
-        # HTTPServer's own looks the host's name up, which takes long where no name server answers.
-        TCPServer.server_bind(self)
-        self.server_name, self.server_port = "", self.server_address[1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore the error: a client that goes away is no matter of the training's log."""
 
 
 class _Handler(BaseHTTPRequestHandler):
-    timeout = _CLIENT_SECONDS
+    timeout = 5.0
     server: _Server
 
     def do_GET(self) -> None:

@@ -7,19 +7,9 @@ writing held the training up).
 """
 
 import json
-import sys
 import time
 
-Value = int | float | str
 
-
-def report(step: int, **values: Value) -> None:
-    """Print the line of a step; for rank 0 alone.
-
-    Args:
-        step: which has ended, from 1.
-        values: further values of the step.
-    """
-    line = {"step": step, "time": round(time.time(), 3), **values}
-    sys.stdout.write(json.dumps(line) + "\n")
-    sys.stdout.flush()
+def report(step: int, **values: int | float | str) -> None:
+    """Print the line of a step, which has ended, from 1; for rank 0 alone."""
+    print(json.dumps({"step": step, "time": round(time.time(), 3), **values}), flush=True)

@@ -8,7 +8,6 @@ import os
 import signal
 import time
 from datetime import datetime
-from types import FrameType
 
 CAPACITY_ENDS = "TRN_CAPACITY_ENDS"
 """Environment variable: when the Capacity Block ends, RFC 3339 (``2026-12-01T11:30:00Z``)."""
@@ -23,14 +22,24 @@ starts again elsewhere."""
 
 
 class Stopping:
-    """Whether to stop. Made once, in the main thread, before the first step."""
+    """Whether to stop. Made once, in the main thread, before the first step.
+
+    Raises:
+        ValueError: :data:`CAPACITY_ENDS` is no time.
+    """
 
     def __init__(self) -> None:
         self._signalled = False
-        self._ends = _capacity_end(os.environ.get(CAPACITY_ENDS, ""))
+        self._ends = float("inf")
+        if text := os.environ.get(CAPACITY_ENDS):
+            try:
+                # Python 3.10 does not read "Z".
+                self._ends = datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+            except ValueError:
+                raise ValueError(f"{CAPACITY_ENDS} must be a time such as 2026-12-01T11:30:00Z, not {text!r}") from None
         signal.signal(signal.SIGTERM, self._on_signal)
 
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, *_: object) -> None:
         self._signalled = True
 
     @property
@@ -38,21 +47,6 @@ class Stopping:
         """Reason to stop, in a few words; empty while there is none."""
         if self._signalled:
             return "SIGTERM"
-        if self._ends and time.time() > self._ends - MARGIN_SECONDS:
+        if time.time() > self._ends - MARGIN_SECONDS:
             return f"the Capacity Block ends at {os.environ[CAPACITY_ENDS]}"
         return ""
-
-
-def _capacity_end(text: str) -> float:
-    """Return seconds since the epoch; 0 without a time.
-
-    Raises:
-        ValueError: for text that is no time.
-    """
-    if not text:
-        return 0.0
-    try:
-        # Python 3.10 does not read "Z".
-        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
-    except ValueError:
-        raise ValueError(f"{CAPACITY_ENDS} must be a time such as 2026-12-01T11:30:00Z, not {text!r}") from None

@@ -41,6 +41,9 @@ LONGEST_NAMES: Mapping[str, int] = {
     "aws:iam/rolePolicy:RolePolicy": 128,
     "aws:kms/alias:Alias": 256,
     "aws:s3/bucket:Bucket": 63,
+    "aws:sagemaker/endpoint:Endpoint": 63,
+    "aws:sagemaker/endpointConfiguration:EndpointConfiguration": 63,
+    "aws:sagemaker/model:Model": 63,
     "aws:sqs/queue:Queue": 80,
 }
 """Type to the most characters of a name that Terraform's schema accepts; 255 for the other types."""

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
 from trainium_eks.cli.jobs.submit import train
-from trainium_eks.cli.shared.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure, as_typed, complain
+from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure, as_typed, complain
 from trainium_eks.kube.errors import ClusterError, MissingError
 
 

@@ -9,8 +9,6 @@ import pytest
 
 from components import ArgumentError, SageMakerTraining
 from components.sagemaker_training import LOG_GROUP
-from trainium_eks.model.config import sagemaker
-from trainium_eks.model.config.sagemaker import SageMakerConfig
 from trainium_eks.plan.graph import Graph, Resource
 
 KEY = "arn:aws:kms:us-west-2:000000000000:key/k"
@@ -127,17 +125,26 @@ def test_people_may_submit_isolated_jobs_in_the_private_subnets_with_this_role_a
     assert passes["Resource"] == one(graph, "aws:iam/role:Role").outputs["arn"]
 
 
-@pytest.mark.parametrize(
-    ("section", "path"),
-    [
-        ({"bucket": "s3://acme-data"}, "bucket"),
-        ({"bucketKeyArn": KEY}, "bucket_key_arn"),
-        ({"prefix": "/jobs/"}, "prefix"),
-        ({"prefix": ""}, "prefix"),
-    ],
-)
-def test_a_section_that_cannot_work_is_refused_at_its_place(section: dict[str, Any], path: str) -> None:
-    assert [each.path for each in sagemaker.validate(SageMakerConfig.model_validate(section))] == [path]
+def test_people_may_serve_only_on_admitted_types_and_touch_only_what_has_a_namespace(record: Record) -> None:
+    def policy(**args: Any) -> list[dict[str, Any]]:
+        found = one(made(record, **args), "trainium-eks:index:SageMakerTraining").outputs["researcher_policy"]
+        return [each for each in json.loads(found)["Statement"] if "sagemaker:" in str(each["Action"])]
+
+    serving = policy(serving_types=["ml.inf2.xlarge"])
+    by_action = {action: each for each in serving for action in listed(each["Action"])}
+    assert not any("Endpoint" in str(each["Action"]) for each in policy())
+    models = by_action["sagemaker:CreateModel"]["Condition"]
+    assert models["Bool"] == {"sagemaker:NetworkIsolation": "true"}
+    assert models["Null"]["sagemaker:VpcSubnets"] == models["Null"]["aws:RequestTag/Namespace"] == "false"
+    for each in ("sagemaker:CreateEndpointConfig", "sagemaker:CreateTransformJob"):
+        types = by_action[each]["Condition"]["ForAllValues:StringEquals"]["sagemaker:InstanceTypes"]
+        assert types == ["ml.inf2.xlarge"]
+        assert by_action[each]["Condition"]["Null"]["sagemaker:InstanceTypes"] == "false"
+    for action in ("DeleteEndpoint", "DeleteModel", "UpdateEndpoint", "StopTransformJob"):
+        assert by_action[f"sagemaker:{action}"]["Condition"] == {"Null": {"aws:ResourceTag/Namespace": "false"}}
+    # A tag that comes later would open an endpoint of a stack.
+    assert serving[-4]["Action"] == "sagemaker:AddTags"
+    assert serving[-4]["Condition"] == {"Null": {"sagemaker:TaggingAction": "false"}}
 
 
 def test_a_network_is_needed(record: Record) -> None:

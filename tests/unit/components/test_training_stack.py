@@ -96,7 +96,10 @@ def test_the_tools_are_told_no_size_that_is_managed_elsewhere(record: Record) ->
 def test_sagemaker_has_the_stack_s_network_key_and_bucket_and_the_tools_read_it(
     record: Record, durability: dict[str, str], makes_bucket: bool
 ) -> None:
-    config = {**CONFIG, "file_system": {"durability": durability}, "sage_maker": {}}
+    image = "111122223333.dkr.ecr.us-west-2.amazonaws.com/t:1"
+    entry = {"name": "reviews", "model": "a/model.tar.gz", "image": image, "instance_type": "ml.inf2.xlarge"}
+    sections = {"file_system": {"durability": durability}, "sage_maker": {}, "sage_maker_endpoints": [entry]}
+    config = {**CONFIG, **sections}
 
     def program() -> None:
         pulumi.export("sageMaker", TrainingStack("trn-dev", config).exports()["sageMaker"])
@@ -109,6 +112,10 @@ def test_sagemaker_has_the_stack_s_network_key_and_bucket_and_the_tools_read_it(
     assert set(found.subnet_ids) == private
     [key] = graph.of_type("aws:kms/key:Key")
     assert found.kms_key_arn == key.outputs["arn"]
+    model = one(graph, "aws:sagemaker/model:Model").inputs
+    assert model["primaryContainer"]["modelDataUrl"] == f"s3://{found.bucket}/a/model.tar.gz"
+    assert set(model["vpcConfig"]["subnets"]) == private
+    assert one(graph, "aws:sagemaker/endpoint:Endpoint").inputs["name"] == "trn-dev-reviews"
 
 
 def test_a_first_mount_waits_for_the_rules_that_let_the_nodes_in_and_claims_for_the_directories(record: Record) -> None:

@@ -40,6 +40,19 @@ def test_program_plans_green_in_a_bare_project(program: str, tmp_path: Path, mon
     assert [each["name"] for each in ours if each["parent"] == stack], "the component stands under the stack"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("project", sorted(ROOT.glob("examples/*/__main__.py")), ids=lambda path: path.parent.name)
+def test_project_plans_green(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.chdir(project.parent)
+    shown = CliRunner().invoke(app, ["plan", "--json", "--stack", "dev"], catch_exceptions=False)
+    plan = json.loads(shown.stdout)
+    assert {each["id"]: each["findings"] for each in plan["rules"] if each["status"] == "fail"} == {}
+    assert shown.exit_code == 0
+    if project.parent.name == "smallest":
+        assert 1.4 < plan["cost"]["hourlyUsd"] < 2  # the node alone is 1.34
+
+
 def test_every_component_has_an_example() -> None:
     import components
 

@@ -13,7 +13,6 @@ from hostile import JSON, NASTY, TEXT, as_text, budget, damaged
 from hypothesis import given
 from hypothesis import strategies as st
 from trainium_workloads.graph_cache import Cache
-from trainium_workloads.lease import Lease
 from trainium_workloads.stage import destination, web
 from trainium_workloads.stage.files import StageError
 from typer.testing import CliRunner
@@ -25,8 +24,9 @@ from trainium_eks.aws.sessions import AwsError
 from trainium_eks.cli.app import app
 from trainium_eks.cli.environment.plan import report
 from trainium_eks.cli.jobs.submit import kubeconfig
-from trainium_eks.cli.shared import cluster_access, kubeconfig_variable, stack_file_edit
-from trainium_eks.cli.shared.failure import TRACEBACK, Failure
+from trainium_eks.cli.shared import stack_file_edit
+from trainium_eks.client import cluster_access, kubeconfig_variable
+from trainium_eks.client.failure import TRACEBACK, Failure
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.requests import Requests
 from trainium_eks.kube.types import ApiError
@@ -128,13 +128,6 @@ def _cache(file: Path) -> object:
     return Cache(file.parent / "caches", "key").check({"batch": 1})
 
 
-def _lease(file: Path) -> object:
-    place = file.parent / "lease"
-    place.mkdir(exist_ok=True)
-    (place / "1.json").write_bytes(file.read_bytes())
-    return str(Lease(place).holder())
-
-
 def _staged(file: Path) -> object:
     place = file.parent / "staged"
     place.mkdir(exist_ok=True)
@@ -180,7 +173,6 @@ FILES: Mapping[str, tuple[Any, Callable[[Path], object]]] = {
     "isolation": ({"isolation": "net", "refused": {}}, lambda file: Chosen.load(file.parent)),
     "state of a pod": ({"containers": {"c": {"state": "running", "pid": 1}}}, pod_files.read),
     "compile cache": (MARK, _cache),
-    "lease": ({"who": "w", "job": "j"}, _lease),
     "staged data": ({"schemaVersion": 1, "path": "a", "size": 1, "sha256": "0", "checksum": ""}, _staged),
 }
 

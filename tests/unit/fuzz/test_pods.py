@@ -20,10 +20,11 @@ from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
 from trainium_eks.cli.jobs.data import render_stage
-from trainium_eks.cli.jobs.watch import cancel, device_use, reading
+from trainium_eks.cli.jobs.watch import device_use
 from trainium_eks.cli.jobs.watch.render_watch import steps_lines
 from trainium_eks.cli.shared.console import Console
-from trainium_eks.cli.shared.failure import TRACEBACK
+from trainium_eks.client import ending, reading
+from trainium_eks.client.failure import TRACEBACK
 from trainium_eks.jobs.watch import cloudwatch_logs, endings, log_lines, steps, usage
 from trainium_eks.kube import pod_channels
 from trainium_eks.kube.pod_text import printable
@@ -215,8 +216,8 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     monkeypatch.setattr(Requests, "_once", lambda _, *given: stub.once(*given))
     monkeypatch.setattr(reading, "now", lambda: now(SCENE))
     monkeypatch.setattr(device_use, "FIRST_SECONDS", 0.0)
-    monkeypatch.setattr(cancel, "MARGIN_SECONDS", 0.0)
-    monkeypatch.setattr(cancel, "_grace_seconds", lambda _: 0)
+    monkeypatch.setattr(ending, "MARGIN_SECONDS", 0.0)
+    monkeypatch.setattr(ending, "_grace_seconds", lambda _: 0)
 
     def no_way(*_: object) -> Iterator[str]:
         raise pod_channels.NoWay("the command ended with exit code 3")

@@ -22,7 +22,7 @@ def test_modules_of_the_package_load_neither_components_nor_pulumi(line: str) ->
 
 
 def test_the_command_line_loads_what_a_command_needs_when_it_runs() -> None:
-    heavy = ("kubernetes", "pulumi", "pydantic", "rich.table", "trainium_eks.cli.shared.session")
+    heavy = ("kubernetes", "pulumi", "pydantic", "rich.table", "trainium_eks.client.session")
     code = f"import sys, trainium_eks.cli.app; print([name for name in {heavy!r} if name in sys.modules])"
     shown = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert shown.stdout == "[]\n"

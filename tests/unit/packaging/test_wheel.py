@@ -100,9 +100,10 @@ def test_wheel_finds_what_runs_in_containers(installed: Path, tmp_path: Path) ->
 
 def test_dependencies_of_the_wheel_are_those_of_the_requirements_files() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert declared["dependencies"] == _required("requirements.txt")
-    assert declared["optional-dependencies"]["local"] == _required("requirements-local.txt")
-    every = [*declared["dependencies"], *declared["optional-dependencies"]["local"]]
+    extras = declared["optional-dependencies"]
+    assert sorted(declared["dependencies"] + extras["cli"]) == sorted(_required("requirements.txt"))
+    assert extras["local"] == ["trainium-eks[cli]", *_required("requirements-local.txt")]
+    every = [*declared["dependencies"], *extras["cli"], *extras["local"][1:]]
     assert all("<" in dependency for dependency in every), "every dependency has an upper bound"
 
 

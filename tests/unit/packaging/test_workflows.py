@@ -28,18 +28,33 @@ def test_actions_are_pinned_by_commit_and_keep_no_credentials(file: Path) -> Non
     assert all(step["with"]["persist-credentials"] is False for step in checkouts)
 
 
-WRITES = {("comment.yaml", "comment"): {"pull-requests"}, ("preview.yaml", "preview"): {"id-token"}}
+WRITES = {
+    ("comment.yaml", "comment"): {"pull-requests"},
+    ("constraints.yaml", "propose"): {"contents", "pull-requests"},
+    ("preview.yaml", "preview"): {"id-token"},
+    ("release.yaml", "attest"): {"attestations", "id-token"},
+    ("release.yaml", "page"): {"contents"},
+    ("release.yaml", "publish"): {"id-token"},
+}
 """What a job may write, and nothing else."""
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_rights_are_read_only_but_for_two_jobs_and_older_runs_end(file: Path) -> None:
+def test_rights_are_read_only_but_for_the_named_jobs_and_older_runs_end(file: Path) -> None:
     workflow = yaml.safe_load(file.read_text())
     assert workflow["permissions"] in ({}, {"contents": "read"})
     assert workflow["concurrency"]["group"]
     for name, job in workflow["jobs"].items():
         writes = {right for right, how in job.get("permissions", {}).items() if how != "read"}
         assert writes == WRITES.get((file.name, name), set())
+
+
+def test_a_job_of_a_release_that_may_write_runs_no_code_of_the_repository() -> None:
+    for name in ("release.yaml", "constraints.yaml"):
+        jobs = yaml.safe_load((ROOT / ".github/workflows" / name).read_text())["jobs"]
+        for job in (job for key, job in jobs.items() if (name, key) in WRITES):
+            ran = " ".join(step.get("run", "") for step in job["steps"])
+            assert not re.search(r"\b(make|python3?|pip|\.ci)\b", ran)
 
 
 def test_a_caller_grants_what_the_called_workflow_asks_for() -> None:

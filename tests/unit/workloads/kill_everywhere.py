@@ -11,13 +11,13 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from trainium_workloads import compile_cache
+from trainium_workloads import compile_cache, graph_cache
 from trainium_workloads.compile_cache import Compilation
-from trainium_workloads.graph_cache import Cache
+from trainium_workloads.graph_cache import COMPLETE, Cache
 
 OPTIONS = {"batch": "16"}
-QUIET = 0.01
 KILLED = 137
 ABREAST = 4
 
@@ -32,10 +32,9 @@ def main() -> None:
     beginnings = {
         "nothing": lambda _: None,
         "other options": _with_other_options,
-        "a directory without a lease": _filled_by_somebody,
+        "a directory without the lock": _filled_by_somebody,
         "a dead holder": _begun_by_a_dead_one,
     }
-    # Most of the time is spent waiting for the dead, so many wait at once.
     workers = {
         name: [_begun(partial(_everywhere, root / name, begin, first)) for first in range(1, ABREAST + 1)]
         for name, begin in beginnings.items()
@@ -67,14 +66,14 @@ def _everywhere(root: Path, begin: Callable[[Path], None], first: int) -> int:
 
 
 def _cache(place: Path) -> Cache:
-    return Cache(place, "k", beat_seconds=60, dead_seconds=QUIET)
+    return Cache(place, "k")
 
 
 def _run(place: Path, options: dict[str, str] | None = None) -> int:
     return Compilation(_cache(place), options or OPTIONS, ["compile"]).run()
 
 
-def _compile(_: Compilation, directory: Path, _look: Callable[[], None]) -> int:
+def _compile(_: Compilation, directory: Path) -> int:
     """As the SDK does, which waits for ever for a lock that somebody left; here, because a process takes too long."""
     for number in range(3):
         module = directory / "cc-2" / f"MODULE_{number}"
@@ -101,19 +100,19 @@ def _killed_at(operation: int, place: Path) -> int:
         if is_of_files and arguments and isinstance(arguments[0], str | bytes | os.PathLike) and count(arguments[0]):
             os._exit(KILLED)
 
-    write = os.write
+    write_mark = graph_cache._write_mark
 
-    def half(descriptor: int, content: bytes) -> int:
+    def half(directory: Path, *content: Any) -> None:
         if count(None):
-            write(descriptor, content[: len(content) // 2])
+            (directory / graph_cache.MARK).write_text('{"files": {')
             os._exit(KILLED)
-        return write(descriptor, content)
+        write_mark(directory, *content)
 
     def synced(_: int) -> None:
         if count(None):
             os._exit(KILLED)
 
-    os.write, os.fsync = half, synced
+    graph_cache._write_mark, os.fsync = half, synced
     sys.addaudithook(audit)
     return _run(place)
 
@@ -156,12 +155,11 @@ def _filled_by_somebody(place: Path) -> None:
 
 
 def _begun_by_a_dead_one(place: Path) -> None:
-    cache = _cache(place)
-    assert cache.lease.take({"who": "a dead one"}) == 1
-    module = cache.staging(1) / "cc-2" / "MODULE_1"
+    module = place / ".staging" / "k" / "abc" / "cc-2" / "MODULE_1"
     module.mkdir(parents=True)
     (module / "model.hlo_module.pb.lock").touch()
     (module / "model.hlo_module.pb").touch()
+    module.parents[1].with_suffix(".open").touch()
 
 
 # --- What there must be after -------------------------------------------------------------------------------------
@@ -169,8 +167,7 @@ def _begun_by_a_dead_one(place: Path) -> None:
 
 def _sound(place: Path, when: str) -> None:
     """Complete or not, but never complete with anything missing; and what was complete stays."""
-    complete = _cache(place).complete(OPTIONS)
-    if complete is not None:
+    if _cache(place).state(OPTIONS).code == COMPLETE:
         _whole(place, when)
     if place.parent.name == "other options":
         kept = json.loads((place / "k" / "complete.json").read_text())

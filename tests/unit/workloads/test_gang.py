@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +51,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
     """Starts nodes; none is left after the test."""
     directory, started = tmp_path_factory.mktemp("outputs"), list[_Node]()
 
-    def start(port: int, nodes: int, *program: str, ranks: int = 1, job: str = "j", number: int | None = None) -> _Node:
+    def start(port: int, nodes: int, *program: str, ranks: int = 1, job: str = "j", number: int = 0) -> _Node:
         started.append(_started(directory / str(len(started)), port, nodes, ranks, job, number, program))
         return started[-1]
 
@@ -63,11 +62,9 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
         each.process.wait()
 
 
-def _started(
-    output: Path, port: int, nodes: int, ranks: int, job: str, number: int | None, program: Sequence[str]
-) -> _Node:
+def _started(output: Path, port: int, nodes: int, ranks: int, job: str, number: int, program: Sequence[str]) -> _Node:
     where = ["--nnodes", str(nodes), "--nproc_per_node", str(ranks), "--rdzv_endpoint", f"127.0.0.1:{port}"]
-    where += [] if number is None else ["--node_rank", str(number)]
+    where += ["--node_rank", str(number)]
     with output.open("wb") as sink:
         process = subprocess.Popen(
             [sys.executable, "-m", "trainium_workloads.gang", *where, "--rdzv_id", job, *program],
@@ -101,7 +98,7 @@ def _await_checkpoint(directory: Path) -> Path:
 
 def test_two_nodes_of_two_ranks_agree_on_the_sum(node: Start, port: int, tmp_path: Path) -> None:
     program = _sum(tmp_path, "--steps", "6")
-    ended = _ended(*(node(port, 2, *program, ranks=2) for _ in range(2)))
+    ended = _ended(*(node(port, 2, *program, ranks=2, number=number) for number in range(2)))
     assert [code for code, _ in ended] == [0, 0]
     text = "".join(output for _, output in ended)
     assert sorted(re.findall(r"rank (\d): the gradients' sum is 10; 4 of 4 ranks agree", text)) == ["0", "1", "2", "3"]
@@ -117,7 +114,6 @@ def test_nodes_have_the_numbers_that_they_are_given(node: Start, port: int, tmp_
         "import os\nprint(os.environ['GROUP_RANK'], os.environ['RANK'], os.environ['LOCAL_WORLD_SIZE'])\n"
     )
     others = [node(port, 3, str(script), number=number) for number in (2, 1)]
-    time.sleep(0.5)  # on one machine the address of the rendezvous is everyone's: who comes first is not node 0
     ended = _ended(node(port, 3, str(script), number=0), *others)
     assert ended == [(0, "[default0]:0 0 1\n"), (0, "[default0]:2 2 1\n"), (0, "[default0]:1 1 1\n")]
 
@@ -131,7 +127,7 @@ def test_ranks_do_not_meet_at_a_port_that_is_taken(node: Start, tmp_path: Path) 
 
 def test_when_a_rank_is_killed_all_nodes_fail_and_the_next_run_goes_on(node: Start, port: int, tmp_path: Path) -> None:
     program = _sum(tmp_path, "--steps", FOR_EVER, "--checkpoint-every", "2")
-    nodes = [node(port, 2, *program) for _ in range(2)]
+    nodes = [node(port, 2, *program, number=number) for number in range(2)]
     checkpoints = _await_checkpoint(tmp_path)
     ranks = subprocess.run(["pgrep", "-P", str(nodes[1].process.pid)], capture_output=True, text=True, check=True)
     os.kill(int(ranks.stdout), signal.SIGKILL)
@@ -140,14 +136,14 @@ def test_when_a_rank_is_killed_all_nodes_fail_and_the_next_run_goes_on(node: Sta
     assert ended[0][0] != 0
     saved = max(int(path.name[5:13]) for path in checkpoints.glob("*.ckpt"))
     again = _sum(tmp_path, "--steps", str(saved + 3), "--checkpoint-every", "2")
-    ended = _ended(*(node(port, 2, *again) for _ in range(2)))
+    ended = _ended(*(node(port, 2, *again, number=number) for number in range(2)))
     assert [code for code, _ in ended] == [0, 0]
     assert f"resumed from step {saved} " in "".join(output for _, output in ended)
 
 
 def test_sigterm_at_one_node_stops_all_after_a_checkpoint(node: Start, port: int, tmp_path: Path) -> None:
     program = _sum(tmp_path, "--steps", FOR_EVER, "--checkpoint-every", "2")
-    nodes = [node(port, 2, *program) for _ in range(2)]
+    nodes = [node(port, 2, *program, number=number) for number in range(2)]
     _await_checkpoint(tmp_path)
     nodes[1].process.send_signal(signal.SIGTERM)
     ended = _ended(*nodes)
@@ -166,10 +162,10 @@ def test_another_world_starts_anew(node: Start, port: int, tmp_path: Path) -> No
 def test_a_node_of_another_job_is_turned_away(node: Start, port: int, tmp_path: Path) -> None:
     first = node(port, 2, *_sum(tmp_path, "--steps", "2"), job="ours")
     _await_listening(port)
-    code, output = _ended(node(port, 2, "x.py", job="theirs"))[0]
+    code, output = _ended(node(port, 2, "x.py", job="theirs", number=1))[0]
     assert code == 1
     assert "this is the rendezvous of 'ours'" in output
-    second = node(port, 2, *_sum(tmp_path, "--steps", "2"), job="ours")
+    second = node(port, 2, *_sum(tmp_path, "--steps", "2"), job="ours", number=1)
     assert [code for code, _ in _ended(first, second)] == [0, 0]
 
 
@@ -199,6 +195,6 @@ def test_node_0_says_when_the_rendezvous_is_taken(port: int) -> None:
 def test_nodes_that_do_not_come_are_counted(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gang, "JOIN_SECONDS", 0.2)
     with pytest.raises(gang.JoinError, match=r"1 of 2 nodes came within 0 s"):
-        gang.join("127.0.0.1", port, "j", 2)
+        gang.join("127.0.0.1", port, "j", 2, 0)
     with pytest.raises(gang.JoinError, match=r"no\.such\.host\.invalid is not known"):
-        gang.join("no.such.host.invalid", port, "j", 2)
+        gang.join("no.such.host.invalid", port, "j", 2, 0)

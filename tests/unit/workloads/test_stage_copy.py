@@ -149,7 +149,7 @@ def test_a_server_without_ranges_is_read_from_the_beginning(
 ) -> None:
     content = random_bytes(3 * CHUNK)
     server.files["/set.bin"] = content
-    server.ranges, server.head, server.lengths = False, lengths, lengths
+    server.ranges, server.lengths = False, lengths
     server.breaks_after = lambda _, number: 100_000 if lengths and number in (0, 1, 2, 3) else None
     assert stage(f"{server.url}/set.bin")[0] == 0
     assert content_of(tmp_path / "set") == {"set.bin": content}
@@ -173,7 +173,9 @@ def test_bytes_that_are_always_wrong_never_appear(
     server.spoils = lambda path, _: path == "/set.bin"
     code, lines = stage(url, "--list")
     assert (code, lines[-1]["stage"]) == (1, "failed")
-    assert re.search(r"came twice with wrong bytes: its sha256 is \w{64}, and should be \w{64}", lines[-1]["message"])
+    assert re.search(
+        r"came twice with wrong bytes: its checksum is sha256:\w{64}, and should be sha256:\w{64}", lines[-1]["message"]
+    )
     assert not (tmp_path / "set").exists()
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from trainium_eks.aws.ecr import Repository
 from trainium_eks.cli.images.planned import Planned
-from trainium_eks.cli.shared.cluster_access import find_stack
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.shared.output import write, write_json
+from trainium_eks.client.cluster_access import find_stack
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.jobs.images import engines, images
 from trainium_eks.jobs.images.engines import Engine, Programs, Runner
 from trainium_eks.model.outputs import StackOutputs

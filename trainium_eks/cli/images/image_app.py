@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.with_cluster_options import Directory, Json, Outputs, Stack, with_cluster_options
+from trainium_eks.client.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
     from trainium_eks.cli.images.image import ImageOptions

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from trainium_eks.cli.images.image import log_in, opened_engine, outputs_of, report, repository_of
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.jobs.images import images
 from trainium_eks.jobs.images.engines import EngineError, Runner
 from trainium_eks.model.catalogue.training_images import reference_problems

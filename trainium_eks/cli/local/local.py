@@ -5,12 +5,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainium_eks.cli.shared import kubeconfig_variable, recording
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure, complain
+from trainium_eks.cli.shared import recording
+from trainium_eks.client import kubeconfig_variable
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure, complain
+from trainium_eks.client.project import check_stack, find_project
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.outputs import StackOutputs
@@ -42,8 +43,8 @@ class Target:
         Raises:
             Failure: no project, no such stack.
         """
-        project = recording.find_project(self.directory)
-        recording.check_stack(project, self.stack)
+        project = find_project(self.directory)
+        check_stack(project, self.stack)
         return project
 
     def paths(self) -> Paths:
@@ -52,10 +53,10 @@ class Target:
         Raises:
             Failure: no project, or neither files nor a stack of that name.
         """
-        project = recording.find_project(self.directory)
+        project = find_project(self.directory)
         paths = Paths.of(project, self.stack)
         if not paths.root.exists():
-            recording.check_stack(project, self.stack)
+            check_stack(project, self.stack)
         return paths
 
 
@@ -209,14 +210,11 @@ def _tail(file: Path, lines: int, *, follow: bool) -> None:
 def _told(target: Target, act: Callable[[], int]) -> int:
     """Run a command and report its errors in their own words, without a traceback; return the exit code."""
     try:
-        _check_libraries()
         return act()
     except Failure as failure:
         return complain(failure)
     except InvalidConfig as error:
-        return complain(
-            recording.refusal(error, recording.find_project(target.directory), target.stack, "nothing was started")
-        )
+        return complain(recording.refusal(error, find_project(target.directory), target.stack, "nothing was started"))
     except ProjectError as error:
         return complain(Failure(WRONG_USAGE, str(error)))
     except ProgramFailed as error:
@@ -245,11 +243,3 @@ def _failed(error: ClusterError) -> Failure:
         parts.append(f"  {urn}\n    {indented}")
     detail = "\n".join([*parts, error.detail.strip()]).rstrip()
     return Failure(FAILED, str(error), detail=detail)
-
-
-def _check_libraries() -> None:
-    missing = [
-        name for name in ("cryptography", "filelock", "kubernetes", "platformdirs", "psutil") if find_spec(name) is None
-    ]
-    if missing:
-        raise Failure(WRONG_USAGE, f"trn local needs {', '.join(missing)}: pip install 'trainium-eks[local]'")

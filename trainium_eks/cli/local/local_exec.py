@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from trainium_eks.cli.local.local import Target
-from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure
+from trainium_eks.client.failure import WRONG_USAGE, Failure
 
 
 def run(target: Target, pod: str, namespace: str | None, container: str | None, command: Sequence[str]) -> int:

@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.table import Table
 
 from trainium_eks.cli.environment.plan import render
-from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure
 from trainium_eks.cli.shared.output import write_json
+from trainium_eks.client.failure import WRONG_USAGE, Failure
 from trainium_eks.local.images import images
 from trainium_eks.local.images.images import LocalImage
 from trainium_eks.local.images.installing import Recipe, known_recipe

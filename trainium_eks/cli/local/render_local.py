@@ -16,7 +16,7 @@ from rich.text import Text
 from trainium_eks.cli.environment.check import render_verify
 from trainium_eks.cli.environment.plan import facts, render
 from trainium_eks.cli.shared.console import Console
-from trainium_eks.cli.shared.failure import as_typed
+from trainium_eks.client.failure import as_typed
 from trainium_eks.local import toolchain
 from trainium_eks.local.changes import Change
 from trainium_eks.local.control_plane import processes

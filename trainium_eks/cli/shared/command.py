@@ -8,6 +8,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
+from trainium_eks.client.project import find_project
+
 STACK_VARIABLE = "TRN_STACK"
 """Environment variable with the stack of commands that are given no ``--stack``."""
 
@@ -100,12 +102,11 @@ def choose(given: str, directory: Path | None, otherwise: str) -> tuple[str, str
 
 def _local_clouds(directory: Path | None) -> list[str]:
     """Return the project's stacks with a running local cloud; read no processes where none has been made."""
-    from trainium_eks.cli.shared import recording
-    from trainium_eks.cli.shared.failure import Failure
+    from trainium_eks.client.failure import Failure
     from trainium_eks.local.paths import Paths
 
     try:
-        project = recording.find_project(directory)
+        project = find_project(directory)
     except Failure:
         return []  # the command itself says so
     made = [each.parent.name for each in sorted(project.glob(f".local/*/{Paths(Path()).settings.name}"))]

@@ -5,11 +5,11 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import Field, fields, is_dataclass
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
 
-from trainium_eks.jobs.objects.options import Option
+from trainium_eks.jobs.objects.options import Option, words
 
 
 class Fixed:
@@ -54,17 +54,6 @@ class OptionsClass:
             value = given.pop(field.name)
             values[field.name] = tuple(value or ()) if field.default == () else value
         return self.kind(**values, **self._fixed)
-
-
-def words(hint: object) -> tuple[str, ...]:
-    """Return the words that a field of a ``Literal`` type allows; none for a field of another type.
-
-    Args:
-        hint: the field's type, without ``Annotated``: ``Literal["a", "b"]``, or that or None.
-    """
-    if get_origin(hint) is Literal:
-        return tuple(word for word in get_args(hint) if word)
-    return tuple(word for part in get_args(hint) if get_origin(part) is Literal for word in words(part))
 
 
 @functools.cache  # commands share a class

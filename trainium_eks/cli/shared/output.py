@@ -6,8 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from trainium_eks.cli.shared.failure import FAILED, Failure, complain
-from trainium_eks.kube.pod_text import printable
+from trainium_eks.client.failure import FAILED, Failure, complain
 
 
 def write(text: str) -> None:
@@ -27,12 +26,6 @@ def write(text: str) -> None:
         with open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         raise Failure(FAILED, f"cannot write to standard output: {error.strerror}") from None
-
-
-def notice(text: str) -> None:
-    """Write a line beside the output, to standard error: a pipe gets the output alone."""
-    sys.stderr.write(f"-- {printable(text)}\n")
-    sys.stderr.flush()
 
 
 def write_json(document: Mapping[str, Any], *, indent: int | None = 2) -> None:

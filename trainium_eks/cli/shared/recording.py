@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.shared.stack_file import StackFile
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.model.validation.problems import config_path, config_set
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording import assumptions, process
@@ -17,40 +17,6 @@ from trainium_eks.plan.recording.project import InvalidConfig, ProjectError, Sta
 
 TIMEOUT_SECONDS = 300.0
 """A program is stopped after this time without progress."""
-
-
-def find_project(directory: Path | None) -> Path:
-    """Return the project directory: the given one, or the nearest with a Pulumi.yaml from here upwards, as `pulumi`
-    does.
-
-    Raises:
-        Failure: when there is none.
-    """
-    start = (directory or Path()).resolve()
-    places = (start,) if directory else (start, *start.parents)
-    for place in places:
-        if any((place / f"Pulumi{suffix}").is_file() for suffix in (".yaml", ".yml")):
-            return place
-    if directory and not start.is_dir():
-        raise Failure(WRONG_USAGE, f"{directory} is not a directory")
-    where = f"{directory} has" if directory else "this directory and those above it have"
-    raise Failure(WRONG_USAGE, f"{where} no Pulumi.yaml; name the project with --directory")
-
-
-def check_stack(project: Path, stack: str) -> None:
-    """Check that the project and the stack's file can be read; print their warnings.
-
-    Raises:
-        Failure: with the error, and the stacks of the project.
-    """
-    try:
-        settings = load_project(project).stack(stack)
-    except InvalidConfig:
-        return  # recording reports the errors in the values
-    except ProjectError as error:
-        raise Failure(WRONG_USAGE, str(error)) from None
-    for warning in settings.warnings:
-        sys.stderr.write(f"warning: {warning}\n")
 
 
 def refusal(error: InvalidConfig, project: Path, stack: str, outcome: str) -> Failure:

@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure
+from trainium_eks.client.failure import WRONG_USAGE, Failure
 from trainium_eks.operate.cleanup.state import StackState, StateError
 from trainium_eks.plan.recording.project import InvalidConfig, ProjectError, load_project
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.options import Directory, NoColor, Stack
 from trainium_eks.cli.shared.options_class import OptionsClass
+from trainium_eks.client.cluster_options import ClusterOptions
 
 __all__ = ["Directory", "Json", "Kubeconfig", "Namespace", "NoColor", "Outputs", "Stack", "with_cluster_options"]
 

@@ -305,5 +305,6 @@ def code_files(workloads: Path) -> dict[str, str]:
         workloads: the directory that ``trainium_workloads`` is in.
     """
     package = workloads / "trainium_workloads"
-    files = [package / "__init__.py", *sorted((package / "stage").glob("*.py")), package / "stage" / "requirements.txt"]
+    files = [package / name for name in ("__init__.py", "file_lock.py", "stage/requirements.txt")]
+    files += sorted((package / "stage").glob("*.py"))
     return {file.relative_to(workloads).as_posix(): file.read_text(encoding="utf-8") for file in files}

@@ -212,7 +212,7 @@ def _gate(job: TrainingJob) -> list[str]:
 
 
 def _compile(job: TrainingJob, place: RankWords) -> list[str]:
-    """Return lines that compile, with the launch as the last. Node 0 holds the cache's lease, and the others join it:
+    """Return lines that compile, with the launch as the last. Node 0 is the cache's writer, and the others join it:
     all of them compile into one directory that nobody reads before they are done, or none has anything to do."""
     launch = f"{'neuron_parallel_compile ' if job.backend == 'xla' else ''}{_launch(job, place)}"
     if job.cache is None:

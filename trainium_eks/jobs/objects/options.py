@@ -6,7 +6,7 @@ Needs the standard library alone, as :mod:`.job` does.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args, get_origin
 
 Kind = Literal["train", "compile"]
 Backend = Literal["xla", "neuron", "cuda", "cpu"]
@@ -36,6 +36,17 @@ class Option:
         self.about = about
         self.panel = panel
         self.metavar = metavar
+
+
+def words(hint: object) -> tuple[str, ...]:
+    """Return the words that a field of a ``Literal`` type allows; none for a field of another type.
+
+    Args:
+        hint: the field's type, without ``Annotated``: ``Literal["a", "b"]``, or that or None.
+    """
+    if get_origin(hint) is Literal:
+        return tuple(word for word in get_args(hint) if word)
+    return tuple(word for part in get_args(hint) if get_origin(part) is Literal for word in words(part))
 
 
 # Every start of `trn` makes this class: its comparison and its representation would take longer than all else of it.

@@ -64,13 +64,13 @@ def application(
     script: str,
     module: str,
     script_args: str,
-    nodes: int,
-    ranks_per_node: int,
+    nnodes: int,
+    nproc_per_node: int,
     name: str,
     instance_type: str,
     bf16: bool,
     precision: str,
-    cache_key: str,
+    cacheset: str,
     cache_options: str,
     precompile: bool,
     backend: str,
@@ -78,15 +78,15 @@ def application(
     rendezvous: str,
     claim: str,
     data: str,
-    retries: int,
-    restarts_in_place: int,
-    grace_seconds: int,
-    metrics_port: int,
+    max_retries: int,
+    max_restarts: int,
+    grace: int,
+    metrics: int,
     cpu: int,
     memory_mb: int,
     env: Mapping[str, str],
 ) -> Application:
-    """Return the application for the component's options; the component documents them.
+    """Return the application for the component's options, by their own names; the component documents them.
 
     Raises:
         ValueError: for an unknown instance type, or a number of ranks that its nodes cannot have.
@@ -101,9 +101,9 @@ def application(
     if precision and precision not in PRECISIONS.get(chosen, ()):
         raise ValueError(f"--precision {precision}: {chosen} has {', '.join(PRECISIONS.get(chosen, ()))}")
     allowed = resources.allowed_ranks(instance)
-    if ranks_per_node and ranks_per_node not in allowed and backend != "cpu":
+    if nproc_per_node and nproc_per_node not in allowed and backend != "cpu":
         shown = ", ".join(map(str, allowed)) if len(allowed) < 9 else f"1 to {allowed[-1]}"
-        raise ValueError(f"--nproc_per_node {ranks_per_node}: a {instance_type} has {shown}")
+        raise ValueError(f"--nproc_per_node {nproc_per_node}: a {instance_type} has {shown}")
     whole = resources.whole_node(instance)
     share = whole
     if cpu or memory_mb:
@@ -116,20 +116,20 @@ def application(
         image=image,
         instance=instance,
         resources=share,
-        nodes=nodes,
-        ranks_per_node=ranks_per_node or allowed[-1],
+        nodes=nnodes,
+        ranks_per_node=nproc_per_node or allowed[-1],
         backend=chosen,
         kind="compile" if precompile else "train",
         launcher=cast("Launcher", launcher),
         rendezvous=rendezvous,
         precision=precision or ("bf16" if bf16 else "fp32"),
-        cache=CompileCache(cache_key, json.loads(cache_options)) if cache_key else None,
+        cache=CompileCache(cacheset, json.loads(cache_options)) if cacheset else None,
         claim=claim,
-        options=TrainOptions(data=tuple(path for path in data.split(",") if path), restarts_in_place=restarts_in_place),
+        options=TrainOptions(data=tuple(path for path in data.split(",") if path), restarts_in_place=max_restarts),
         env=env,
-        retries=retries,
-        grace_seconds=grace_seconds,
-        metrics_port=metrics_port,
+        retries=max_retries,
+        grace_seconds=grace,
+        metrics_port=metrics,
     )
     return _application(job)
 

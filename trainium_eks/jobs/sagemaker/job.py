@@ -11,6 +11,8 @@ from trainium_eks.jobs.objects.token_reference import TOKEN_VARIABLES
 from trainium_eks.jobs.submit import planning, refusals, saving
 from trainium_eks.jobs.submit.requests import JobRequest
 from trainium_eks.model.catalogue.instances import InstanceType
+from trainium_eks.model.catalogue.sagemaker_hosting import ECR_IMAGE
+from trainium_eks.model.config.sagemaker import LONGEST_NAME
 from trainium_eks.model.outputs import NamespaceOutput, SageMakerOutput, SharedVolumeOutput, StackOutputs
 from trainium_eks.model.sizing.training_cost import SAGEMAKER_PREFIX
 from trainium_eks.model.validation.problems import Problem, nearest
@@ -22,7 +24,6 @@ RETRIES = 3
 """Default of SageMaker's retries, which follow its own errors and never the script's."""
 
 MOST_RETRIES = 30
-LONGEST_NAME = 63
 LONGEST_HOURS = 28 * 24
 """Longest run of a training job (SageMaker quotas)."""
 
@@ -153,7 +154,7 @@ def _problems(request: JobRequest, job: TrainingJob) -> Iterator[Problem]:
         yield Problem("--name", reason, value=job.app, good="train")
     if not request.program.script and not request.program.module:
         yield Problem("", "there is nothing to run", "give --script, --module or --example")
-    if not re.fullmatch(r"\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/.+", job.image):
+    if not ECR_IMAGE.fullmatch(job.image):
         yield Problem("--image", "SageMaker pulls images from ECR alone", "push one: trn image push", value=job.image)
     if job.nodes < 1:
         yield Problem("--nodes", "it must be 1 or more", value=job.nodes, good=1)

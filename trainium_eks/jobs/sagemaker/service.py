@@ -1,4 +1,5 @@
-"""SageMaker's training jobs at AWS: submitted, listed, watched, stopped. By boto3, with the caller's credentials."""
+"""SageMaker's jobs and endpoints at AWS: submitted, listed, watched, stopped. By boto3, with the caller's
+credentials."""
 
 import base64
 import re
@@ -11,34 +12,44 @@ from trainium_eks.aws.sessions import AwsError, client, saying
 from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.sagemaker.job import SageMakerJob, namespace_uri
 from trainium_eks.jobs.sagemaker.request import ARCHIVE, LAUNCH, launch_script, training_request
+from trainium_eks.jobs.sagemaker.serving import VARIANT
 from trainium_eks.jobs.watch.cloudwatch_logs import ATTEMPTS, line_of
 from trainium_eks.jobs.watch.log_lines import LogLine
-from trainium_eks.model.config.sagemaker import LOG_GROUP
+from trainium_eks.model.config.sagemaker import BATCH_LOG_GROUP, ENDPOINT_LOG_GROUPS, LOG_GROUP
 from trainium_eks.model.outputs import SageMakerOutput
 
-KIND = "sagemaker"
-"""Kind of its jobs in ``trn jobs``."""
+KIND, BATCH, ENDPOINT = "sagemaker", "sagemaker-batch", "sagemaker-endpoint"
+"""Kinds in ``trn jobs``: training jobs, batch transform, endpoints."""
 
 LISTED_DAYS = 30
 """Age up to which jobs are listed: SageMaker keeps them for ever."""
 
 _ENDED = {"Completed": "Completed", "Failed": "Failed", "Stopped": "Terminated"}
+_ENDPOINT_STATES = {
+    "Creating": "Pending", "InService": "Running", "RollingBack": "Restarting", "SystemUpdating": "Running",
+    "Updating": "Running", "Deleting": "Terminating",
+}  # fmt: skip
+"""The others are faults."""
 _RUNNING = ("Training", "Uploading")
 _RESTARTING = ("Interrupted", "Restarting")
 
 
 @dataclass(frozen=True)
-class SageMakerTraining(WatchedJob):
-    """A training job as SageMaker describes it, in the terms of all jobs."""
+class SageMakerWork(WatchedJob):
+    """A training job, batch transform or endpoint as SageMaker describes it, in the terms of all jobs."""
 
     type_name: str = ""
     """``ml.trn1.32xlarge``."""
     billable_seconds: int | None = None
     """Seconds that each instance is paid for; None until the job has ended."""
     checkpoints: str = ""
-    """S3 URI of its checkpoints; empty for none."""
+    """S3 URI of a training's checkpoints, or of a batch transform's output; empty for none."""
+    model: str = ""
+    """S3 URI of the model that a training writes at its end."""
     reason: str = ""
     """SageMaker's reason for a failure."""
+    status: str = ""
+    """An endpoint's state in SageMaker's words."""
 
     @property
     def instance_type(self) -> str:
@@ -55,7 +66,7 @@ class SageMakerTraining(WatchedJob):
 
 
 class SageMakerJobs:
-    """The training jobs of a namespace.
+    """The jobs and endpoints of a namespace.
 
     Args:
         region: of the stack.
@@ -93,8 +104,8 @@ class SageMakerJobs:
             fix = f"trn cancel {other.name} stops it; another --name has checkpoints of its own"
             raise AwsError(f"the job {other.name} goes on and writes to {mine}: {fix}")
 
-    def jobs(self, ended_since: datetime | None) -> list[SageMakerTraining]:
-        """Return the namespace's jobs that go on, and jobs that ended after a time; the newest first.
+    def jobs(self, ended_since: datetime | None) -> list[SageMakerWork]:
+        """Return the namespace's jobs that go on, and jobs that ended after a time.
 
         Args:
             ended_since: time, with its zone; None for jobs that go on alone.
@@ -104,68 +115,104 @@ class SageMakerJobs:
         """
         with saying("list SageMaker's training jobs"):
             sagemaker = self._client()
-            after = datetime.now().astimezone() - timedelta(days=LISTED_DAYS)
-            pages = sagemaker.get_paginator("list_training_jobs").paginate(
-                NameContains=f"{self._namespace}-",
-                CreationTimeAfter=after,
-                SortBy="CreationTime",
-                SortOrder="Descending",
-            )
-            names = [
-                each["TrainingJobName"]
-                for page in pages
-                for each in page["TrainingJobSummaries"]
-                if each["TrainingJobName"].startswith(f"{self._namespace}-")
-                and (each["TrainingJobStatus"] not in _ENDED or _is_since(each, ended_since))
-            ]
-            described = [self._describe(sagemaker, name) for name in names]
-        return [each for each in described if each is not None]
+            found = [self._training(sagemaker, name) for name in self._names(sagemaker, "TrainingJob", ended_since)]
+            if self._where.serving_types:
+                names = self._names(sagemaker, "TransformJob", ended_since)
+                found += [self._batch(sagemaker, name) for name in names]
+        return [each for each in found if each is not None]
 
-    def find(self, name: str) -> SageMakerTraining | None:
-        """Return the namespace's job of a name; None without one.
+    def endpoints(self) -> list[SageMakerWork]:
+        """Return the namespace's endpoints.
+
+        Raises:
+            AwsError: they cannot be read.
+        """
+        if not self._where.serving_types:
+            return []
+        with saying("list SageMaker's endpoints"):
+            sagemaker = self._client()
+            pages = sagemaker.get_paginator("list_endpoints").paginate(NameContains=f"{self._namespace}-")
+            names = [each["EndpointName"] for page in pages for each in page["Endpoints"]]
+            found = [self._endpoint(sagemaker, each) for each in names if each.startswith(f"{self._namespace}-")]
+        return [each for each in found if each is not None]
+
+    def _names(self, sagemaker: Any, what: str, ended_since: datetime | None) -> list[str]:
+        """Return the names of jobs of a kind, ``TrainingJob`` or ``TransformJob``."""
+        lists = {"TrainingJob": "list_training_jobs", "TransformJob": "list_transform_jobs"}
+        pages = sagemaker.get_paginator(lists[what]).paginate(
+            NameContains=f"{self._namespace}-",
+            CreationTimeAfter=datetime.now().astimezone() - timedelta(days=LISTED_DAYS),
+            SortBy="CreationTime",
+            SortOrder="Descending",
+        )
+        return [
+            each[f"{what}Name"]
+            for page in pages
+            for each in page[f"{what}Summaries"]
+            if each[f"{what}Name"].startswith(f"{self._namespace}-")
+            and (each[f"{what}Status"] not in _ENDED or _is_since(each, ended_since))
+        ]
+
+    def find(self, name: str) -> SageMakerWork | None:
+        """Return the namespace's job or endpoint of a name; None without one.
 
         Raises:
             AwsError: it cannot be read.
         """
         if not name.startswith(f"{self._namespace}-"):
             return None
-        with saying(f"read the training job {name}"):
-            return self._describe(self._client(), name)
+        reads = [self._training, *((self._batch, self._endpoint) if self._where.serving_types else ())]
+        with saying(f"read {name}"):
+            sagemaker = self._client()
+            return next((found for read in reads if (found := read(sagemaker, name)) is not None), None)
 
-    def stop(self, name: str) -> None:
-        """Stop a job: SIGTERM, and SIGKILL two minutes later.
+    def stop(self, job: SageMakerWork) -> None:
+        """Stop a job: SIGTERM, and for a training SIGKILL two minutes later.
 
         Raises:
             AwsError: refused.
         """
-        with saying(f"stop the training job {name}"):
-            self._client().stop_training_job(TrainingJobName=name)
+        with saying(f"stop the job {job.name}"):
+            if job.kind == BATCH:
+                self._client().stop_transform_job(TransformJobName=job.name)
+            else:
+                self._client().stop_training_job(TrainingJobName=job.name)
 
-    def lines(self, name: str, node: int | None, since_ms: int = 0) -> Iterator[tuple[str, int, int, LogLine]]:
+    def lines(self, job: SageMakerWork, node: int | None, since_ms: int = 0) -> Iterator[tuple[str, int, int, LogLine]]:
         """Yield event id, node, time (ms) and line of a job's log, in the order of time.
 
         Args:
-            name: of the job.
-            node: its number; None for all.
+            job: the job, or an endpoint.
+            node: its number; None for all. Instances of endpoints and batch transform are numbered as they appear.
             since_ms: time of the earliest line, milliseconds since 1970.
 
         Raises:
             AwsError: the log cannot be read.
         """
-        prefix = f"{name}/algo-" if node is None else f"{name}/algo-{node + 1}-"
+        group, prefix = {
+            KIND: (LOG_GROUP, f"{job.name}/algo-" if node is None else f"{job.name}/algo-{node + 1}-"),
+            BATCH: (BATCH_LOG_GROUP, f"{job.name}/"),
+            ENDPOINT: (f"{ENDPOINT_LOG_GROUPS}/{job.name}", f"{VARIANT}/"),
+        }[job.kind]
+        seen: dict[str, int] = {}
         try:
-            with saying(f"read the log group {LOG_GROUP}"):
+            with saying(f"read the log group {group}"):
                 pages = (
                     client("logs", self._region, attempts=ATTEMPTS)
                     .get_paginator("filter_log_events")
-                    .paginate(logGroupName=LOG_GROUP, logStreamNamePrefix=prefix, startTime=since_ms)
+                    .paginate(logGroupName=group, logStreamNamePrefix=prefix, startTime=since_ms)
                 )
                 for page in pages:
                     for event in page["events"]:
                         stream = event["logStreamName"]
                         # A stand-in for AWS, such as moto, may not know prefixes.
-                        if stream.startswith(prefix):
-                            place = int(stream.removeprefix(f"{name}/algo-").partition("-")[0]) - 1
+                        if not stream.startswith(prefix):
+                            continue
+                        if job.kind == KIND:
+                            place = int(stream.removeprefix(f"{job.name}/algo-").partition("-")[0]) - 1
+                        else:
+                            place = seen.setdefault(stream, len(seen))
+                        if node in (None, place):
                             yield event["eventId"], place, event["timestamp"], line_of(event)
         except AwsError as error:
             # SageMaker makes the group with the first line of the first job.
@@ -175,53 +222,101 @@ class SageMakerJobs:
     def _client(self) -> Any:
         return client("sagemaker", self._region)
 
-    def _describe(self, sagemaker: Any, name: str) -> SageMakerTraining | None:
-        """Return a job; None for no job, or a job of another stack or namespace."""
-        from botocore.exceptions import ClientError  # type: ignore[import-untyped]
-
-        try:
-            found = sagemaker.describe_training_job(TrainingJobName=name)
-        except ClientError as error:
-            # AWS answers a malformed request by the same code; moto has its own words.
-            missing = re.search("not found|not find", error.response["Error"]["Message"], re.IGNORECASE)
-            if error.response["Error"]["Code"] in ("ValidationException", "ResourceNotFound") and missing:
-                return None
-            raise
+    def _training(self, sagemaker: Any, name: str) -> SageMakerWork | None:
+        """Return a training job; None for no job, or a job of another stack or namespace."""
+        found = _described(sagemaker.describe_training_job, TrainingJobName=name)
         own = f"{namespace_uri(self._where, self._namespace)}/"
-        is_own = str(found.get("OutputDataConfig", {}).get("S3OutputPath", "")).startswith(own)
-        return watched(found) if is_own and found.get("RoleArn") == self._where.role_arn else None
+        if not str(found.get("OutputDataConfig", {}).get("S3OutputPath", "")).startswith(own):
+            return None
+        return watched(found) if found.get("RoleArn") == self._where.role_arn else None
+
+    def _batch(self, sagemaker: Any, name: str) -> SageMakerWork | None:
+        """Return a job of batch transform; None for no job, or another stack's."""
+        found = _described(sagemaker.describe_transform_job, TransformJobName=name)
+        output = str(found.get("TransformOutput", {}).get("S3OutputPath", ""))
+        if not output.startswith(f"s3://{self._where.bucket}/{self._where.prefix}/"):
+            return None
+        status, resources = found["TransformJobStatus"], found["TransformResources"]
+        begun = found.get("TransformStartTime")
+        state = _ENDED.get(status) or ("Terminating" if status == "Stopping" else "Running" if begun else "Pending")
+        ended = found.get("TransformEndTime", found["CreationTime"]) if status in _ENDED else None
+        return SageMakerWork(
+            **_common(name, BATCH, state, resources["InstanceCount"], found["CreationTime"], ended),
+            type_name=resources["InstanceType"],
+            checkpoints=output,
+            reason=found.get("FailureReason", ""),
+        )
+
+    def _endpoint(self, sagemaker: Any, name: str) -> SageMakerWork | None:
+        """Return an endpoint; None for none."""
+        found = _described(sagemaker.describe_endpoint, EndpointName=name)
+        if not found:
+            return None
+        instances = sum(each.get("CurrentInstanceCount", 0) for each in found.get("ProductionVariants", ()))
+        state = _ENDPOINT_STATES.get(found["EndpointStatus"], "Failed")
+        work = _common(name, ENDPOINT, state, instances, found["CreationTime"], None)
+        return SageMakerWork(**work, reason=found.get("FailureReason", ""), status=found["EndpointStatus"])
+
+
+def _described(operation: Any, **name: str) -> dict[str, Any]:
+    """Return the answer of an operation that describes one resource; empty where there is none of the name."""
+    from botocore.exceptions import ClientError  # type: ignore[import-untyped]
+
+    try:
+        found: dict[str, Any] = operation(**name)
+    except ClientError as error:
+        # AWS answers a malformed request by the same code; moto has its own words.
+        missing = re.search("not found|not find", error.response["Error"]["Message"], re.IGNORECASE)
+        if error.response["Error"]["Code"] in ("ValidationException", "ResourceNotFound") and missing:
+            return {}
+        raise
+    return found
 
 
 def _is_since(summary: dict[str, Any], moment: datetime | None) -> bool:
     """Return whether a job ended after a moment; False without one."""
-    return moment is not None and bool(summary.get("TrainingEndTime", summary["CreationTime"]) >= moment)
+    ended = summary.get("TrainingEndTime") or summary.get("TransformEndTime") or summary["CreationTime"]
+    return moment is not None and bool(ended >= moment)
 
 
-def watched(found: dict[str, Any]) -> SageMakerTraining:
+def _common(name: str, kind: str, state: str, nodes: int, created: datetime, ended: datetime | None) -> dict[str, Any]:
+    """Return the fields that all kinds have."""
+    return {
+        "name": name,
+        "kind": kind,
+        "queue": "",
+        "state": state,
+        "nodes": nodes,
+        "ranks_per_node": None,
+        "running": nodes if state == "Running" else 0,
+        "restarts": 0,
+        "most_restarts": None,
+        "created": created,
+        "ended": ended,
+        "source": {"apiVersion": KIND, "metadata": {"name": name}, "spec": {}},
+    }
+
+
+def watched(found: dict[str, Any]) -> SageMakerWork:
     """Return a job from the answer of DescribeTrainingJob."""
     status, second = found["TrainingJobStatus"], found.get("SecondaryStatus", "")
     instances = found["ResourceConfig"]
     begun: datetime = found["CreationTime"]
     nodes = int(instances.get("InstanceCount", 1))
     steps = [each["Status"] for each in found.get("SecondaryStatusTransitions", ())]
-    state = _state(status, second)
-    return SageMakerTraining(
-        name=found["TrainingJobName"],
-        kind=KIND,
-        queue="",
-        state=state,
-        nodes=nodes,
-        ranks_per_node=None,
-        running=nodes if state == "Running" else 0,
-        restarts=steps.count("Restarting"),
-        most_restarts=found.get("RetryStrategy", {}).get("MaximumRetryAttempts"),
-        created=begun,
-        # A job that is stopped before its instances start has no end of a training.
-        ended=found.get("TrainingEndTime", found.get("LastModifiedTime", begun)) if status in _ENDED else None,
-        source={"apiVersion": KIND, "metadata": {"name": found["TrainingJobName"]}, "spec": {}},
+    # A job that is stopped before its instances start has no end of a training.
+    ended = found.get("TrainingEndTime", found.get("LastModifiedTime", begun)) if status in _ENDED else None
+    common = _common(found["TrainingJobName"], KIND, _state(status, second), nodes, begun, ended)
+    common |= {
+        "restarts": steps.count("Restarting"),
+        "most_restarts": found.get("RetryStrategy", {}).get("MaximumRetryAttempts"),
+    }
+    return SageMakerWork(
+        **common,
         type_name=instances.get("InstanceType", ""),
         billable_seconds=found.get("BillableTimeInSeconds") if status in _ENDED else None,
         checkpoints=found.get("CheckpointConfig", {}).get("S3Uri", ""),
+        model=found.get("ModelArtifacts", {}).get("S3ModelArtifacts", ""),
         reason=found.get("FailureReason", ""),
     )
 

@@ -40,7 +40,7 @@ from trainium_eks.model.config.network import ExistingNetworkConfig, NetworkConf
 from trainium_eks.model.config.node_groups import NodeGroupConfig
 from trainium_eks.model.config.observability import ObservabilityConfig
 from trainium_eks.model.config.repository import ImageRepositoryConfig
-from trainium_eks.model.config.sagemaker import SageMakerConfig
+from trainium_eks.model.config.sagemaker import SageMakerConfig, SageMakerEndpointConfig
 from trainium_eks.model.config.storage import FileSystemConfig
 from trainium_eks.model.config.training import TrainingConfig
 from trainium_eks.model.config.waivers import WaiverConfig
@@ -114,6 +114,8 @@ class StackConfig(ConfigModel):
     """Guard that warns of idle accelerators and removes them; null for none."""
     sage_maker: SageMakerConfig | None = None
     """SageMaker training jobs beside the cluster (docs/sagemaker.md); null for none."""
+    sage_maker_endpoints: tuple[SageMakerEndpointConfig, ...] = ()
+    """SageMaker endpoints of the stack (docs/sagemaker.md)."""
     waivers: dict[str, WaiverConfig] = pydantic.Field(default_factory=dict)
     """Rules that this environment breaks on purpose, each with its reason and its last day:
     ``{R06: {reason: torn down every night, expires: 2027-03-31}}``."""
@@ -470,7 +472,15 @@ def _idle_guard_problems(config: StackConfig) -> list[Problem]:
 
 
 def _sagemaker_problems(config: StackConfig) -> list[Problem]:
-    return [] if config.sage_maker is None else under("sage_maker", sagemaker.validate(config.sage_maker))
+    types, endpoints = _catalogue_or_default(config), config.sage_maker_endpoints
+    found = [] if config.sage_maker is None else under("sage_maker", sagemaker.validate(config.sage_maker, types))
+    if endpoints and config.sage_maker is None:
+        reason = "they need the section `sage_maker`, whose bucket holds the models"
+        found.append(Problem("sage_maker_endpoints", reason, "add sageMaker: {}"))
+    found += formats.duplicates("sage_maker_endpoints", [each.name for each in endpoints], "name")
+    for index, each in enumerate(endpoints):
+        found += under(join("sage_maker_endpoints", index), sagemaker.validate_endpoint(each, types))
+    return found
 
 
 def _guarantee_problems(config: StackConfig) -> list[Problem]:

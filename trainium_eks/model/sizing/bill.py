@@ -7,7 +7,7 @@ stored data) are named and not estimated; resources without a known price are na
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from trainium_eks.model.catalogue import prices, versions
+from trainium_eks.model.catalogue import prices, sagemaker_hosting, versions
 from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
 from trainium_eks.model.config import observability, stack_config
 from trainium_eks.model.config.node_groups import ROOT_THROUGHPUT_MIBPS, root_volume_gib
@@ -17,6 +17,7 @@ from trainium_eks.model.config.storage import FileSystemConfig
 BY_USE = (
     "NAT and cross-zone traffic",
     "logs",
+    "alarms",
     "stored images, objects and backups",
     "volumes that workloads claim",
     "samples in Amazon Managed Prometheus",
@@ -106,6 +107,8 @@ def of_config(config: StackConfig) -> Bill:
         lines += node_group(group.instance_type, *sizes, gib, catalogue, capacity=group.capacity.type)
     if config.file_system is not None:
         lines += _file_system_of(config.file_system)
+    for each in config.sage_maker_endpoints:
+        lines.append(endpoint(each.instance_type, each.instances, each.max_instances or each.instances, catalogue))
     lines += [claimed_volume(gib) for gib in observability.claimed_gib(config.observability)]
     return Bill(tuple(line for line in lines if line.maximum))
 
@@ -172,6 +175,14 @@ def node_group(
         Line(instance_type, nodes, maximum, price.hourly_usd if price else None, CAPACITY_NOTES.get(capacity, "")),
         Line(f"{root_gib} GiB root volume", nodes, maximum, volume),
     )
+
+
+def endpoint(instance_type: str, instances: int, maximum: int, catalogue: Catalogue = CATALOGUE) -> Line:
+    """Return the line of a SageMaker endpoint's instances, by SageMaker's name of their type."""
+    name, catalogue = instance_type.removeprefix(sagemaker_hosting.PREFIX), sagemaker_hosting.types(catalogue)
+    price = catalogue.price(name) if name in catalogue else None
+    note = f"an estimate: EC2's price, and {round(100 * (prices.SAGEMAKER_FACTOR - 1))} %"
+    return Line(instance_type, instances, maximum, price.hourly_usd * prices.SAGEMAKER_FACTOR if price else None, note)
 
 
 CAPACITY_NOTES = {

@@ -21,6 +21,8 @@ _POD_IDENTITY = f"{_EKS}:podidentityassociation/{{clusterName}}/a-0123"
 _BUCKET = "arn:{partition}:s3:::{bucket}"
 _PROFILE = f"{_IAM}:instance-profile/{{name}}"
 _REPOSITORY = "arn:{partition}:ecr:{region}:{account}:repository"
+_SAGEMAKER = "arn:{partition}:sagemaker:{region}:{account}"
+_TARGET = "arn:{partition}:application-autoscaling:{region}:{account}:scalable-target/0123"
 _SERVICE_ROLE = f"{_IAM}:role/aws-service-role"
 _BOUND = {"iam__PermissionsBoundary": "{boundary}"}
 _FSX_TO_S3 = "s3.data-source.lustre.fsx.amazonaws.com"
@@ -54,6 +56,18 @@ def _linked(service: str) -> Asks:
 def _encrypts(*more: str) -> Asks:
     """Return the actions on the stack's key by which a service gets a grant for the key."""
     return has("{parent}", "kms:CreateGrant", "kms:DescribeKey", *more, of="key")
+
+
+def _sagemaker(kind: str) -> tuple[str, ...]:
+    """Return the actions by which a resource of SageMaker is read, tagged and deleted."""
+    ends = (f"Describe{kind}", f"Delete{kind}", "ListTags", "AddTags", "DeleteTags")
+    return tuple(f"sagemaker:{each}" for each in ends)
+
+
+def _scaling(*actions: str) -> Asks:
+    """Return the actions of Application Auto Scaling on an endpoint."""
+    names = tuple(f"application-autoscaling:{each}" for each in actions)
+    return (Ask(names, _TARGET, context={"application-autoscaling:service-namespace": "sagemaker"}),)
 
 
 def _rule(way: str) -> Asks:
@@ -346,6 +360,23 @@ _OPERATIONS: Mapping[str, Asks] = {
         ),
         *_encrypts(),
     ),
+    "aws:appautoscaling/policy:Policy": (
+        *_scaling("PutScalingPolicy", "DeleteScalingPolicy"),
+        *reads("application-autoscaling:DescribeScalingPolicies"),
+    ),
+    "aws:appautoscaling/target:Target": (
+        *_scaling("RegisterScalableTarget", "DeregisterScalableTarget"),
+        *named(
+            _TARGET, "application-autoscaling:ListTagsForResource", "application-autoscaling:TagResource",
+            "application-autoscaling:UntagResource",
+        ),
+        *reads("application-autoscaling:DescribeScalableTargets"),
+        *named(
+            f"{_SAGEMAKER}:{{resourceId}}",
+            "sagemaker:DescribeEndpoint", "sagemaker:UpdateEndpointWeightsAndCapacities",
+        ),
+        *_linked("sagemaker.application-autoscaling.amazonaws.com"),
+    ),
     "aws:budgets/budget:Budget": named(
         "{arn}", "budgets:ListTagsForResource", "budgets:ModifyBudget", "budgets:TagResource", "budgets:UntagResource",
         "budgets:ViewBudget",
@@ -366,6 +397,11 @@ _OPERATIONS: Mapping[str, Asks] = {
         ),
         *reads("logs:DescribeLogGroups"),
     ),
+    "aws:cloudwatch/metricAlarm:MetricAlarm": named(
+        "{arn}",
+        "cloudwatch:PutMetricAlarm", "cloudwatch:DescribeAlarms", "cloudwatch:DeleteAlarms",
+        "cloudwatch:ListTagsForResource", "cloudwatch:TagResource", "cloudwatch:UntagResource",
+    ),
     "aws:grafana/workspace:Workspace": (
         Ask(("grafana:CreateWorkspace",), "*", Tags.REQUEST),
         *makes("{arn}", "grafana:TagResource"),
@@ -382,6 +418,21 @@ _OPERATIONS: Mapping[str, Asks] = {
             "sso:GetManagedApplicationInstance", "sso:GetSharedSsoConfiguration",
         ),
         *_passes("grafana.amazonaws.com", "{roleArn}"), *_linked("grafana.amazonaws.com"),
+    ),
+    "aws:sagemaker/endpoint:Endpoint": (
+        *named(
+            f"{_SAGEMAKER}:endpoint-config/{{endpointConfigName}}",
+            "sagemaker:CreateEndpoint", "sagemaker:UpdateEndpoint",
+        ),
+        *named("{arn}", "sagemaker:CreateEndpoint", "sagemaker:UpdateEndpoint", *_sagemaker("Endpoint")),
+    ),
+    "aws:sagemaker/endpointConfiguration:EndpointConfiguration": (
+        *named("{arn}", "sagemaker:CreateEndpointConfig", *_sagemaker("EndpointConfig")),
+        *_encrypts(),
+    ),
+    "aws:sagemaker/model:Model": (
+        *named("{arn}", "sagemaker:CreateModel", *_sagemaker("Model")),
+        *_passes("sagemaker.amazonaws.com", "{executionRoleArn}"),
     ),
     "aws:sqs/queue:Queue": named(
         "{arn}",

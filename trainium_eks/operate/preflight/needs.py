@@ -239,6 +239,7 @@ class Needs:
             "autoscaling.amazonaws.com": self._view.node_groups,
             "spot.amazonaws.com": [group for group in self.groups if group.buying == "spot"],
             "fsx.amazonaws.com": self._view.of(FILE_SYSTEM),
+            "sagemaker.application-autoscaling.amazonaws.com": self._view.of("aws:appautoscaling/target:Target"),
         }
         return tuple(service for service, needed in uses.items() if needed)
 

@@ -77,7 +77,7 @@ def is_tenant(view: View, home: Resource) -> bool:
     if any(above.type == TENANT for above in view.graph.ancestors(home)):
         return True
     name = object_name(home)
-    return any(namespace(each) == name for each in view.of("kubernetes:core/v1:ResourceQuota"))
+    return any(namespace(each) == name for each in view.beside(home).of("kubernetes:core/v1:ResourceQuota"))
 
 
 def walk(value: Json, path: str = "") -> Iterator[tuple[str, Mapping[str, Json]]]:

@@ -38,6 +38,15 @@ class View:
         """Return the resources of these types."""
         return self.graph.of_type(*types)
 
+    def beside(self, resource: Resource) -> "View":
+        """Return a view whose Kubernetes objects are those of a resource's own cluster, so that another cluster's
+        namespace of the same name is not taken for it."""
+        return self._of_clusters.setdefault(resource.provider, _ClusterView(self.graph, resource.provider))
+
+    @cached_property
+    def _of_clusters(self) -> "dict[str, View]":
+        return {}
+
     @cached_property
     def stack_urn(self) -> str:
         """URN of the stack itself, recorded or not."""
@@ -244,3 +253,18 @@ class View:
             if any(given(at(each, "gatewayId")) for each in items(table.inputs.get("routes"))):
                 found.update((table.urn, text(table.outputs.get("id"))))
         return frozenset(found)
+
+
+class _ClusterView(View):
+    def __init__(self, graph: Graph, provider: str) -> None:
+        super().__init__(graph)
+        self._provider = provider
+
+    def of(self, *types: str) -> tuple[Resource, ...]:
+        found = super().of(*types)
+        return tuple(
+            each for each in found if each.provider == self._provider or not each.type.startswith("kubernetes:")
+        )
+
+    def beside(self, resource: Resource) -> View:
+        return self if resource.provider == self._provider else View(self.graph).beside(resource)

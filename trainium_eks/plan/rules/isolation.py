@@ -100,8 +100,8 @@ def teams_apart(view: View) -> Iterator[Finding]:
     `model/policies/admission.py`, which writes the policies."""
     for home in view.of(NAMESPACE):
         if is_tenant(view, home):
-            name = object_name(home)
-            faults = [*_policy_faults(view, name), *_quota_faults(view, name), *_role_faults(view, name)]
+            name, own = object_name(home), view.beside(home)
+            faults = [*_policy_faults(own, name), *_quota_faults(own, name), *_role_faults(own, name)]
             yield from judged(home, faults, "judged by admission, bounded by its quota")
     for each in view.of(PRIORITY_CLASS):
         faults = []
@@ -122,11 +122,11 @@ def submissions(view: View) -> Iterator[Finding]:
     unchecked."""
     for home in view.of(NAMESPACE):
         if is_tenant(view, home):
-            name = object_name(home)
-            guards = tuple(_guards(view, name))
+            name, own = object_name(home), view.beside(home)
+            guards = tuple(_guards(own, name))
             faults = [
                 *_unjudged(guards, name, SUBMITTED),
-                *_unjudged(guards, name, dict.fromkeys(_written(view, name), HELD_BY)),
+                *_unjudged(guards, name, dict.fromkeys(_written(own, name), HELD_BY)),
                 *_unjudged(guards, name, DELETED, ("DELETE",)),
                 *_loose(guards),
             ]

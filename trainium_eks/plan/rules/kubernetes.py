@@ -160,7 +160,9 @@ def network_policies(view: View) -> Iterator[Finding]:
     them."""
     for each in view.of(NAMESPACE):
         if is_tenant(view, each):
-            yield from judged(each, _policy_faults(view, object_name(each)), "denies by default, open within")
+            yield from judged(
+                each, _policy_faults(view.beside(each), object_name(each)), "denies by default, open within"
+            )
     addons = view.addons("vpc-cni")
     for addon in addons:
         configuration = document(addon.inputs.get("configurationValues"))

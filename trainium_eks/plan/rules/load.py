@@ -28,7 +28,9 @@ def held_back(view: View) -> Iterator[Finding]:
     for home in view.of(NAMESPACE):
         if is_tenant(view, home):
             name = object_name(home)
-            hard = [mapping(at(each.inputs, "spec.hard")) for each in view.of(QUOTA) if namespace(each) == name]
+            hard = [
+                mapping(at(each.inputs, "spec.hard")) for each in view.beside(home).of(QUOTA) if namespace(each) == name
+            ]
             # R71 judges a namespace without a quota.
             uncounted = any(hard) and not any(COUNTED in each for each in hard)
             faults = [f"no ResourceQuota of {name} counts {COUNTED}, wanted it counted"] if uncounted else []

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from trainium_workloads.bert import synthetic
+from trainium_workloads.bert import make_data
 from trainium_workloads.bert.config import SIZES, config_of
 from trainium_workloads.bert.task import MadeUp, Pretraining
 from trainium_workloads.bert.wikicorpus import Corpus, open_corpus
 from trainium_workloads.model_directory import NAME, write_model
 from trainium_workloads.training import backends
 from trainium_workloads.training.loop import train
-from trainium_workloads.training.options import Options, add_options, options_of
+from trainium_workloads.training.options import Options, add_option, add_options, options_of, too_small
 from trainium_workloads.training.progress import ONLY_COMPILES, say
 from trainium_workloads.training.refusal import Refusal, guarded
 
@@ -70,16 +70,8 @@ def task_of(asked: argparse.Namespace, options: Options) -> Pretraining:
             "give either --data-dir DIR ('trn stage wikicorpus-bert-128' brings one) or --synthetic N, "
             "to train on N made-up examples"
         )
-    wrong += [
-        f"{name} must be {least} or more, not {given}"
-        for name, given, least in (
-            ("--synthetic", asked.synthetic, 1),
-            ("--seq-len", asked.seq_len, synthetic.SHORTEST),
-            ("--max-pred-len", asked.max_pred_len, 1),
-            ("--vocab-size", asked.vocab_size, synthetic.SMALLEST_VOCABULARY),
-        )
-        if given is not None and given < least
-    ]
+    least = {"synthetic": 1, "seq_len": make_data.SHORTEST, "max_pred_len": 1}
+    wrong += too_small(asked, {**least, "vocab_size": make_data.SMALLEST_VOCABULARY})
     if not 0 <= asked.dropout < 1:
         wrong.append(f"--dropout must be 0 or more and less than 1, not {asked.dropout}")
     if asked.phase2 and asked.begin_with is None:
@@ -93,7 +85,7 @@ def task_of(asked: argparse.Namespace, options: Options) -> Pretraining:
         data: Corpus | MadeUp = open_corpus(asked.data_dir, sequence=sequence, predictions=predictions, **common)
     else:
         sequence = sequence or (32 if asked.size == "tiny" else 128)
-        predictions = predictions or synthetic.predictions_of(sequence)
+        predictions = predictions or make_data.predictions_of(sequence)
         data = MadeUp(asked.synthetic, sequence=sequence, predictions=predictions, **common)
     if data.sequence > config.max_position_embeddings:
         most = config.max_position_embeddings
@@ -104,23 +96,18 @@ def task_of(asked: argparse.Namespace, options: Options) -> Pretraining:
 def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     """Return the script's parser; defaults depend on the given ``--size`` and ``--phase2``."""
     parser = argparse.ArgumentParser(prog="pretrain", description=__doc__.partition("\n")[0])
-
-    def add(name: str, text: str, kind: type = int, *more: str) -> None:
-        names = dict.fromkeys([f"--{name}", f"--{name.replace('-', '_')}", *more])
-        parser.add_argument(*names, type=kind, metavar="DIR" if kind is Path else "N", help=text)
-
     sizes = ("--size", "--model-size", "--model_size")
     parser.add_argument(*sizes, choices=SIZES, default="large", help="default: %(default)s")
     parser.add_argument("--phase2", action="store_true", help="512 tokens an example, from the first phase's model")
     first, _ = parser.parse_known_args([each for each in given if each not in ("-h", "--help")])
-    add("data-dir", "the HDF5 files of the data set", Path)
-    add("synthetic", "train on N made-up examples instead")
+    add_option(parser, "data-dir", Path, "the HDF5 files of the data set")
+    add_option(parser, "synthetic", int, "train on N made-up examples instead")
     begin = "begin with this model: a directory of transformers', or the output of an earlier training"
     parser.add_argument("--from", dest="begin_with", type=Path, metavar="DIR", help=begin)
-    add("seq-len", "tokens of an example; default: as the data set has")
-    add("max-pred-len", "masked words of an example; default: as the data set has")
-    add("vocab-size", "default: 30522, 256 of --size tiny")
-    parser.add_argument("--dropout", type=float, default=0.1, metavar="X", help="default: %(default)s")
+    add_option(parser, "seq-len", int, "tokens of an example; default: as the data set has")
+    add_option(parser, "max-pred-len", int, "masked words of an example; default: as the data set has")
+    add_option(parser, "vocab-size", int, "default: 30522, 256 of --size tiny")
+    add_option(parser, "dropout", 0.1, "share of features and attention that is dropped")
     add_options(parser, PHASE_2 if first.phase2 else TINY if first.size == "tiny" else PHASE_1, _ALIASES)
     return parser
 

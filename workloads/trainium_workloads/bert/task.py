@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import BertConfig
 
-from trainium_workloads.bert import synthetic
+from trainium_workloads.bert import make_data
 from trainium_workloads.bert.wikicorpus import Corpus, batch_of
 from trainium_workloads.model_directory import prepared_mask, read_model
 from trainium_workloads.training.task import Batch, Examples, Fact, Loss, Position
@@ -63,7 +63,7 @@ class Pretraining:
 
     @property
     def identity(self) -> Mapping[str, Fact]:
-        """Facts on which a checkpoint must agree. Our BERT of earlier versions had the name ``bert``."""
+        """See :class:`~trainium_workloads.training.task.Task`. Our BERT of earlier versions had the name ``bert``."""
         return {
             "model": "BertForPreTraining",
             "layers": self.config.num_hidden_layers,
@@ -74,17 +74,14 @@ class Pretraining:
 
     @property
     def tokens_per_example(self) -> int:
-        """Padding included."""
         return self.data.sequence
 
     def model(self) -> nn.Module:
-        """Return a model with new weights, or with the given ones."""
         if self.begin_with is None:
             return BertForPreTraining(self.config)
         return read_model(BertForPreTraining, self.begin_with, self.config)
 
     def examples(self) -> Examples:
-        """Return the examples."""
         return self.data
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
@@ -109,11 +106,11 @@ def masked_loss(words: Tensor, answers: Tensor, is_masked: Tensor) -> Tensor:
 
 
 class MadeUp:
-    """Examples from a seed, in memory, with the arguments of :func:`~.synthetic.make`."""
+    """Examples from a seed, in memory, with the arguments of :func:`~.make_data.make`."""
 
     def __init__(self, count: int, *, sequence: int, predictions: int, vocabulary: int, seed: int) -> None:
         self.sequence, self.predictions, self._count = sequence, predictions, count
-        self._columns = synthetic.make(
+        self._columns = make_data.make(
             count, sequence=sequence, predictions=predictions, vocabulary=vocabulary, seed=seed
         )
 
@@ -121,5 +118,4 @@ class MadeUp:
         return self._count
 
     def __getitems__(self, positions: Sequence[Position]) -> Batch:
-        """Return a micro-batch."""
         return batch_of([(self._columns, each.index) for each in positions], self.predictions)

@@ -53,7 +53,7 @@ class _Turn(NamedTuple):
 
     epoch: int
     places: range
-    shards: tuple[int, ...]
+    shards: Sequence[int]
 
 
 class Corpus:
@@ -122,7 +122,7 @@ class Corpus:
             shards.append(shard)
             count += self._shards[shard][1]
             if count >= _TOGETHER or first + count == len(self):
-                turns.append(_Turn(epoch, range(first, first + count), tuple(shards)))
+                turns.append(_Turn(epoch, range(first, first + count), shards))
                 first, count, shards = first + count, 0, []
         return turns
 
@@ -190,12 +190,11 @@ def open_corpus(
             problems.append(str(refusal))
             continue
         sequence, predictions = sequence or tokens, predictions or masked
+        has = f"{path}: its examples have"
         if tokens != sequence:
-            problems.append(f"{path}: its examples have {tokens} tokens, not {sequence} (--seq-len)")
+            problems.append(f"{has} {tokens} tokens, not {sequence} (--seq-len)")
         if masked < predictions:
-            problems.append(
-                f"{path}: its examples have {masked} masked words, not {predictions}: give --max-pred-len {masked}"
-            )
+            problems.append(f"{has} {masked} masked words, not {predictions}: give --max-pred-len {masked}")
     if problems:
         more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         raise Refusal("; ".join(problems[:_SHOWN]) + more)
@@ -220,10 +219,10 @@ def _form(path: Path) -> tuple[int, int, int]:
                 raise Refusal(f"{path}: {name} is {shape}, not integers [{', '.join(dimensions)}]")
             for dimension, size in zip(dimensions, column.shape, strict=True):
                 sizes.setdefault(dimension, set()).add(size)
-        for dimension, found in sizes.items():
-            if len(found) != 1 or 0 in found:
-                raise Refusal(f"{path}: its columns have {' and '.join(map(str, sorted(found)))} {dimension}")
-        return sizes["examples"].pop(), sizes["sequence"].pop(), sizes["predictions"].pop()
+    for dimension, found in sizes.items():
+        if len(found) != 1 or 0 in found:
+            raise Refusal(f"{path}: its columns have {' and '.join(map(str, sorted(found)))} {dimension}")
+    return sizes["examples"].pop(), sizes["sequence"].pop(), sizes["predictions"].pop()
 
 
 def _content(path: Path, vocabulary: int) -> Columns:

@@ -5,6 +5,7 @@
 """
 
 import argparse
+import functools
 import math
 import os
 import sys
@@ -18,13 +19,13 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from trainium_workloads.finetune import models, text
-from trainium_workloads.finetune.text import Tokens
+from trainium_workloads.tokenized import Rows
 from trainium_workloads.training import backends, sharding
 from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.first_rank import made_by_first
-from trainium_workloads.training.layout import Layout, Replicated
+from trainium_workloads.training.layout import Layout
 from trainium_workloads.training.loop import train
-from trainium_workloads.training.options import Options, add_options, options_of
+from trainium_workloads.training.options import Options, add_option, add_options, options_of, too_small
 from trainium_workloads.training.progress import ONLY_COMPILES
 from trainium_workloads.training.refusal import Refusal, guarded
 from trainium_workloads.training.sharding import Sharded
@@ -54,23 +55,21 @@ class FineTuning:
     """Of the model."""
     sizes: Mapping[str, Fact]
     """Of the model: those on which a checkpoint must agree."""
-    data: Tokens
+    data: Rows
     tokens_per_example: int
 
     @property
     def identity(self) -> Mapping[str, Fact]:
-        """See :class:`~trainium_workloads.training.task.Task`."""
         asked = self.asked
         lora = {"lora": asked.lora, "alpha": asked.lora_alpha, "targets": asked.lora_targets} if asked.lora else {}
-        own = {"sequence_length": self.tokens_per_example, "data": self.data.digest[:16]}
+        own = {"sequence_length": self.tokens_per_example, "data": self.data.digest}
         return {"model": Path(asked.model).name, **self.sizes, **own, **lora}
 
     def model(self) -> nn.Module:
         """See :class:`~trainium_workloads.training.task.Task`; a sharded model is on its devices already."""
         return models.load(self.directory, self.asked, self.options, self.backend)
 
-    def examples(self) -> Tokens:
-        """See :class:`~trainium_workloads.training.task.Task`."""
+    def examples(self) -> Rows:
         return self.data
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
@@ -98,9 +97,7 @@ def main() -> int:
     _prepare_libraries(options)
     backend = backends.start(options)
     task = _task(asked, options, backend)
-    layout: Layout = Replicated()
-    if asked.sharding == "full":
-        layout = Sharded(asked.tensor_parallel, asked.gradient_sync)
+    layout = Sharded(asked.tensor_parallel, asked.gradient_sync) if asked.sharding == "full" else Layout()
     outcome = train(task, options, backend, layout)
     if outcome.is_complete and os.environ.get(ONLY_COMPILES) != "1":
         facts: dict[str, Fact] = {"model": asked.model, "step": outcome.step, "data": task.data.digest}
@@ -118,28 +115,26 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="finetune", description=__doc__.partition("\n")[0])
-    model = parser.add_argument_group("model")
+    add = functools.partial(add_option, parser)
     names = "directory, ORGANIZATION/NAME[@REVISION] on the Hugging Face Hub, or tiny"
-    model.add_argument("--model", default="Qwen/Qwen3-8B", help=f"{names} (default: %(default)s)")
-    model.add_argument("--export", type=Path, metavar="DIR", help="of the trained model; default: OUTPUT/model")
-    lora = parser.add_argument_group("LoRA")
-    lora.add_argument("--lora", type=int, default=0, metavar="RANK", help="train adapters of this rank alone")
-    lora.add_argument("--lora-alpha", type=int, metavar="N", help="default: twice the rank")
-    lora.add_argument("--lora-targets", default="all-linear", metavar="NAMES", help="of layers (default: %(default)s)")
-    lora.add_argument("--merge", action="store_true", help="export the model with the adapters added, not them alone")
-    data = parser.add_argument_group("data")
-    data.add_argument("--data", "--data-dir", "--data_dir", type=Path, metavar="PATH", help="texts or conversations")
-    data.add_argument("--synthetic", type=int, default=0, metavar="N", help="so many examples made from the seed")
-    data.add_argument("--column", help="of the texts or messages (default: text, messages or content)")
-    data.add_argument("--tokenizer", type=Path, metavar="DIR", help="default: the model's")
-    data.add_argument("--token-cache", type=Path, metavar="DIR", help="default: tokens, in the output directory")
-    longest = "default: what the model takes, at most 2048"
-    data.add_argument("--seq-len", "--seq_len", type=int, metavar="N", help=f"tokens of an example; {longest}")
-    lying = parser.add_argument_group("parallelism")
-    lying.add_argument("--sharding", choices=("full", "none"), default="full", help="none: a whole model in each rank")
-    lying.add_argument("--tensor-parallel", "--tensor_parallel", type=int, default=1, metavar="N")
-    lying.add_argument("--gradient-sync", choices=("last", "each"), default="last", help="micro-batches of a step")
-    lying.add_argument("--activation-checkpointing", action=argparse.BooleanOptionalAction, default=False)
+    add("model", "Qwen/Qwen3-8B", names)
+    add("export", Path, "directory of the trained model; default: OUTPUT/model")
+    add("lora", 0, "train adapters of this rank alone")
+    add("lora-alpha", int, "default: twice the rank")
+    add("lora-targets", "all-linear", "names of layers, divided by commas")
+    parser.add_argument("--merge", action="store_true", help="export the model with the adapters added, not them alone")
+    add("data", Path, "texts or conversations", "--data-dir", "--data_dir")
+    add("synthetic", 0, "train on so many examples made from the seed instead")
+    add("column", str, "of the texts or messages; default: text, messages or content")
+    add("tokenizer", Path, "default: the model's")
+    add("token-cache", Path, "default: tokens, in the output directory")
+    add("seq-len", int, "tokens of an example; default: what the model takes, at most 2048")
+    sharding = "none: a whole model in each rank (default: %(default)s)"
+    parser.add_argument("--sharding", choices=("full", "none"), default="full", help=sharding)
+    add("tensor-parallel", 1, "ranks that divide each layer")
+    syncs = "micro-batches after which gradients travel (default: %(default)s)"
+    parser.add_argument("--gradient-sync", choices=("last", "each"), default="last", help=syncs)
+    parser.add_argument("--activation-checkpointing", action=argparse.BooleanOptionalAction, default=False)
     add_options(parser, DEFAULTS)
     return parser
 
@@ -148,20 +143,16 @@ def _check(asked: argparse.Namespace, options: Options) -> None:
     """Refuse all invalid options at once, before anything is read."""
     asked.lora_alpha = asked.lora_alpha or 2 * asked.lora
     tensor, full = asked.tensor_parallel, asked.sharding == "full"
+    wrong = too_small(asked, {"synthetic": 0, "seq_len": 1, "lora": 0, "tensor_parallel": 1})
     faults = (
         (bool(asked.data) == bool(asked.synthetic), "one of --data PATH and --synthetic N is needed"),
-        (asked.synthetic < 0, f"--synthetic must be 1 or more, not {asked.synthetic}"),
-        (asked.seq_len is not None and asked.seq_len < 1, f"--seq-len must be 1 or more, not {asked.seq_len}"),
-        (asked.lora < 0, f"--lora must be 1 or more, not {asked.lora}"),
-        (tensor < 1, f"--tensor-parallel must be 1 or more, not {tensor}"),
         (tensor > 1 and not full, "--tensor-parallel is for --sharding full"),
         (tensor > 1 and asked.lora, "--lora is for whole layers: leave --tensor-parallel out"),
         (asked.merge and not asked.lora, "--merge is for --lora"),
         (full and options.optimizer == "lamb", "--optimizer lamb is for --sharding none: use adamw"),
         (asked.activation_checkpointing and options.backend == "xla", "--activation-checkpointing is not for XLA"),
     )
-    wrong = [said for is_wrong, said in faults if is_wrong]
-    if wrong:
+    if wrong := [*wrong, *(said for is_wrong, said in faults if is_wrong)]:
         raise Refusal("; ".join(wrong))
     if full:
         sharding.check(options)
@@ -192,9 +183,9 @@ def _task(asked: argparse.Namespace, options: Options, backend: Backend) -> Fine
     def make() -> Path:
         if asked.synthetic:
             return text.prepare_synthetic(asked.synthetic, length, options.seed, cache)
-        return text.prepare(asked.data, asked.column, asked.tokenizer or directory, sizes.vocab_size, cache)
+        return text.prepare(asked.data, asked.column, asked.tokenizer or directory, sizes.vocab_size, length, cache)
 
-    data = Tokens(made_by_first(backend, make), length)
+    data = Rows(made_by_first(backend, make))
     facts = {name: getattr(sizes, name) for name in _SIZES if hasattr(sizes, name)}
     return FineTuning(asked, options, backend, directory, facts, data, length)
 

@@ -10,9 +10,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from trainium_workloads.serving import served_model
 from trainium_workloads.training.refusal import Refusal, guarded
@@ -37,41 +36,33 @@ def main() -> int:
         raise Refusal(f"{options.to} is there already; --replace overwrites it")
     # A wrong input is refused before a model is loaded and compiled.
     next(texts(options.input, options.field))
+    from trainium_workloads.serving.predictor import Predictor
+
+    predictor, row, logged = Predictor(options), 0, time.monotonic()
     part = options.to.with_name(f".{options.to.name}.part")
     try:
         options.to.parent.mkdir(parents=True, exist_ok=True)
-        count = _predict(options, part)
+        with part.open("w", encoding="utf-8", newline="") as out:
+            table = csv.DictWriter(out, ("row", "label", "score")) if options.to.suffix == ".csv" else None
+            if table:
+                table.writeheader()
+            for some in texts(options.input, options.field):
+                for found in predictor.predict(some):
+                    row += 1
+                    line = {"row": row, **found}
+                    table.writerow(line) if table else out.write(json.dumps(line) + "\n")
+                if time.monotonic() - logged >= 10:
+                    logged = time.monotonic()
+                    print(json.dumps({"predict": "running", "rows": row}), flush=True)
+            out.flush()
+            os.fsync(out.fileno())
         part.replace(options.to)
     except PermissionError as error:
         raise Refusal(f"{options.to} cannot be written: {error.strerror}") from None
     finally:
         part.unlink(missing_ok=True)
-    print(json.dumps({"predict": "complete", "rows": count, "output": str(options.to)}), flush=True)
+    print(json.dumps({"predict": "complete", "rows": row, "output": str(options.to)}), flush=True)
     return 0
-
-
-def _predict(options: argparse.Namespace, part: Path) -> int:
-    """Write all predictions to a file of the output's form, and return their number."""
-    from trainium_workloads.serving.predictor import Predictor
-
-    predictor, row, logged = Predictor(options), 0, time.monotonic()
-    with part.open("w", encoding="utf-8", newline="") as out:
-        table = csv.DictWriter(out, ("row", "label", "score"))
-        write: Callable[[dict[str, Any]], object] = table.writerow
-        if options.to.suffix == ".csv":
-            table.writeheader()
-        else:
-            write = lambda each: out.write(json.dumps(each) + "\n")  # noqa: E731
-        for some in texts(options.input, options.field):
-            for each in predictor.predict(some):
-                row += 1
-                write({"row": row, **each})
-            if time.monotonic() - logged >= 10:
-                logged = time.monotonic()
-                print(json.dumps({"predict": "running", "rows": row}), flush=True)
-        out.flush()
-        os.fsync(out.fileno())
-    return row
 
 
 def texts(file: Path, field: str = "") -> Iterator[list[str]]:

@@ -14,6 +14,7 @@ import litserve
 from pydantic import BaseModel, Field
 
 from trainium_workloads.serving.draining import Draining
+from trainium_workloads.serving.sagemaker import Invocations
 from trainium_workloads.training.refusal import Refusal
 
 
@@ -29,8 +30,7 @@ class Classifier(litserve.LitAPI):
     def __init__(self, options: argparse.Namespace, refused: Path) -> None:
         # The first request of a batch waits for others, for less time than a batch of BERT-base takes.
         super().__init__(max_batch_size=32, batch_timeout=0.004)
-        self._options = options
-        self._refused = refused
+        self._options, self._refused = options, refused
 
     def setup(self, device: str) -> None:  # noqa: ARG002 - the backend decides
         """Load the model, and let it answer once in each shape."""
@@ -69,8 +69,8 @@ def serve(options: argparse.Namespace) -> None:
         refused = Path(place) / "refused"
         # The device is the backend's, whatever LitServe finds here.
         workers = {"accelerator": "cpu", "workers_per_device": options.copies, "max_payload_size": 1 << 20}
-        draining = [(Draining, {"seconds": options.linger})]
-        server = litserve.LitServer(Classifier(options, refused), middlewares=draining, **workers)
+        around = [(Draining, {"seconds": options.linger}), (Invocations, {})]
+        server = litserve.LitServer(Classifier(options, refused), middlewares=around, **workers)
         quiet = {"generate_client_file": False, "log_level": "warning", "access_log": False}
         try:
             server.run(host=options.host, port=options.port, num_api_servers=1, **quiet)

@@ -18,6 +18,7 @@ from transformers.cli.serving.model_manager import ModelManager
 
 from trainium_workloads.serving import served_model
 from trainium_workloads.serving.draining import Draining
+from trainium_workloads.serving.sagemaker import Invocations
 from trainium_workloads.training.refusal import Refusal
 
 
@@ -39,6 +40,7 @@ def serve(options: argparse.Namespace) -> None:
         # The server has one model for all: nobody may unload it, or let it load others.
         app.router.routes[:] = [each for each in app.router.routes if each.path not in ("/load_model", "/reset")]
         app.add_middleware(Draining, seconds=options.linger)
+        app.add_middleware(Invocations)
         logging.disable(logging.INFO)  # a line for each request, and each probe
         gc.freeze()  # else the end takes 5 s, to collect PyTorch
         server.run()

@@ -26,12 +26,8 @@ class Predictor:
     """A classifier with its tokenizer: texts are tokenized, sorted into shapes, and computed."""
 
     def __init__(self, options: argparse.Namespace, core: int = 0) -> None:
-        """Load the model; refuse an unreadable model, another kind, or a missing device.
-
-        Args:
-            options: of :mod:`.served_model`.
-            core: number of this process among the server's processes.
-        """
+        """Load the model, as process number ``core`` of the server's; refuse an unreadable model, another kind, or a
+        missing device."""
         if not served_model.is_classifier(options.model):
             raise Refusal(f"{options.model} generates text, and predictions need a classifier; trn serve serves it")
         if options.threads:

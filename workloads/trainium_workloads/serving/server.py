@@ -37,17 +37,14 @@ def main() -> int:
     if served_model.is_classifier(model):
         if engine == "transformers":
             raise Refusal(f"{model} is a classifier: serve it with --engine classifier")
-        from trainium_workloads.serving import classifier
-
-        classifier.serve(options)
-        return 0
-    if engine == "classifier":
+        from trainium_workloads.serving.classifier import serve
+    elif engine == "classifier":
         raise Refusal(f"{model} generates text: serve it with --engine transformers or vllm")
-    if options.backend != "cpu" and (options.backend, engine) != ("cuda", "transformers"):
+    elif options.backend != "cpu" and (options.backend, engine) != ("cuda", "transformers"):
         raise Refusal(f"{model} generates text, which needs another server here: {_REMEDIES[options.backend]}")
-    from trainium_workloads.serving import generator
-
-    generator.serve(options)
+    else:
+        from trainium_workloads.serving.generator import serve
+    serve(options)
     return 0
 
 

@@ -5,18 +5,22 @@ and another try resumes from there (``EX_TEMPFAIL`` of sysexits.h); 2 wrong usag
 """
 
 import argparse
+import importlib.util
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from trainium_workloads.stage import packages
 from trainium_workloads.stage.files import RESERVED, Interrupted, Source, StageError
 from trainium_workloads.stage.progress import Progress
 
 FAILED = 1
 TRY_AGAIN = 75
+
+_PACKAGES = {"s3": "boto3", "hf": "huggingface_hub", "http": "urllib3", "https": "urllib3"}
+"""Scheme of a source to the package that fetches it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,16 +32,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.umask(0o007)
     with Progress() as progress:
         try:
-            packages.provide(asked.source.partition("://")[0], progress)
-            from trainium_workloads.stage.copying import stage
+            install(asked.source.partition("://")[0], progress)
+            from trainium_workloads.stage.copying import Copy
             from trainium_workloads.stage.destination import Destination
 
             directory = below(asked.root, asked.to)
             request = {name: getattr(asked, name) for name in ("source", "list", "extract", "include", "exclude")}
             source = source_of(asked.source, asked.workers, is_list=asked.list)
-            marker, did = stage(
-                Destination(directory, request), source, progress, workers=asked.workers, replace=asked.replace
-            )
+            copy = Copy(Destination(directory, request), source, progress, asked.workers)
+            marker, did = copy.run(replace=asked.replace)
         except StageError as error:
             progress.tell(str(error), "failed")
             return FAILED
@@ -52,6 +55,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def install(scheme: str, progress: Progress) -> None:
+    """Install the packages into the directory that ``TRN_STAGE_PACKAGES`` names, unless a source's own is there.
+
+    Raises:
+        StageError: they cannot be installed.
+    """
+    target, missing = os.environ.get("TRN_STAGE_PACKAGES", ""), _PACKAGES.get(scheme)
+    sys.path += [target] if target else []
+    if missing is None or importlib.util.find_spec(missing):
+        return
+    why = "TRN_STAGE_PACKAGES names no directory to install it in"
+    if target:
+        progress.tell(f"installing {missing}, which this image does not have", "waiting")
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--disable-pip-version-check"]
+        command += ["--target", target, "--requirement", str(Path(__file__).with_name("requirements.txt"))]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+        if not done.returncode:
+            importlib.invalidate_caches()
+            return
+        why = f"pip cannot install it: {done.stderr.strip().rpartition(chr(10))[2]}"
+    raise StageError(
+        f"the image has no {missing}, and {why}. Name an image that has it with --image (trn image push makes one), or "
+        "let pods reach a package index on port 443"
+    )
+
+
 def source_of(url: str, workers: int, *, is_list: bool) -> Source:
     """Return the source of a URL. Each library is imported for its own sources alone.
 
@@ -59,24 +88,24 @@ def source_of(url: str, workers: int, *, is_list: bool) -> Source:
         StageError: there is no such kind of source, or the URL is none of its kind.
     """
     scheme = url.partition("://")[0]
-    if scheme == "s3" and not is_list:
-        from trainium_workloads.stage.s3 import S3
-
-        return S3(url, workers)
-    if scheme == "hf" and not is_list:
-        from trainium_workloads.stage.hub import Hub
-
-        return Hub(url)
     if scheme in ("http", "https"):
         from trainium_workloads.stage.web import Web
 
         return Web(url, workers, is_list=is_list)
-    if scheme == "file" and not is_list:
+    if is_list:
+        raise StageError(f"the list {url} must be on a web server, http or https")
+    if scheme == "s3":
+        from trainium_workloads.stage.s3 import S3
+
+        return S3(url, workers)
+    if scheme == "hf":
+        from trainium_workloads.stage.hub import Hub
+
+        return Hub(url)
+    if scheme == "file":
         from trainium_workloads.stage.here import Here
 
         return Here(url)
-    if is_list:
-        raise StageError(f"the list {url} must be on a web server, http or https")
     raise StageError(f"{url!r} is no source: it must begin with s3://, https://, http://, hf://, file://")
 
 
@@ -113,8 +142,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _end(*_: object) -> None:
     # At once: an interrupted copy loses nothing that is noted, and the grace period is for others.
-    sys.stdout.write('{"stage": "interrupted", "message": "asked to end; the next try goes on from here"}\n')
-    sys.stdout.flush()
+    os.write(1, b'{"stage": "interrupted", "message": "asked to end; the next try goes on from here"}\n')
     os._exit(128 + signal.SIGTERM)
 
 

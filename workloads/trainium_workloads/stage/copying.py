@@ -3,16 +3,16 @@
 import errno
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from trainium_workloads.stage.destination import Destination
-from trainium_workloads.stage.files import Changed, File, Interrupted, Source, StageError, check_paths, chosen, measure
+from trainium_workloads.stage.files import Changed, File, Interrupted, Source, StageError, check_paths, measure
 from trainium_workloads.stage.progress import Progress
-from trainium_workloads.stage.unpacking import is_archive, unpack
+from trainium_workloads.stage.unpacking import ENDINGS, unpack
 
 ATTEMPTS = 6
 """Tries in a row that bring no byte; with the pauses between them, a minute of a server that is away."""
@@ -23,66 +23,60 @@ RESERVE_BYTES = 64 * 1024 * 1024
 pause: Callable[[float], object] = time.sleep
 """Waits before another try; shorter in tests."""
 
-_T = TypeVar("_T")
 
-
-def stage(
-    destination: Destination, source: Source, progress: Progress, *, workers: int, replace: bool
-) -> tuple[dict[str, Any], bool]:
-    """Copy a source to its destination; return the marker, and whether anything was copied.
+class Copy:
+    """A copy of a source to its destination.
 
     Args:
         destination: with the request.
         source: of the request.
         progress: receives the counts.
         workers: files that are fetched at once.
-        replace: copy anew what was staged there before.
-
-    Raises:
-        StageError: the copy fails, however often it is tried.
-        Interrupted: the copy cannot be done now.
     """
-    with destination.locked(lambda text: progress.tell(text, "waiting")):
-        try:
-            if (marker := destination.complete(replace=replace)) is not None:
-                destination.tidy()
-                return marker, False
-            return _Copy(destination, source, progress, workers).run(), True
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise Interrupted(f"{error.filename or destination.directory}: {error.strerror or error}") from error
-            free = destination.free_bytes()
-            raise StageError(f"{destination.directory}: {error.strerror}; {free:,} bytes are free") from None
-        except StageError:
-            destination.tidy(only_if_empty=True)
-            raise
-
-
-class _Copy:
-    """Threads that fetch, verify and place the files of one listing."""
 
     def __init__(self, destination: Destination, source: Source, progress: Progress, workers: int) -> None:
-        self._destination = destination
-        self._source = source
-        self._progress = progress
-        self._workers = workers
+        self._destination, self._source, self._progress, self._workers = destination, source, progress, workers
         self._stopped = threading.Event()
 
-    def run(self) -> dict[str, Any]:
-        """Copy all, and return the marker; see :func:`stage`."""
+    def run(self, *, replace: bool) -> tuple[dict[str, Any], bool]:
+        """Copy all; return the marker, and whether anything was copied. ``replace`` copies anew what was staged before.
+
+        Raises:
+            StageError: the copy fails, however often it is tried.
+            Interrupted: the copy cannot be done now.
+        """
+        destination = self._destination
+        with destination.locked(lambda text: self._progress.tell(text, "waiting")):
+            try:
+                there = destination.complete(replace=replace)
+                marker = there or self._copy()
+                destination.tidy()
+                return marker, there is None
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise Interrupted(
+                        f"{error.filename or destination.directory}: {error.strerror or error}"
+                    ) from error
+                free = destination.free_bytes()
+                raise StageError(f"{destination.directory}: {error.strerror}; {free:,} bytes are free") from None
+            except StageError:
+                destination.tidy(only_if_empty=True)
+                raise
+
+    def _copy(self) -> dict[str, Any]:
         request, tree = self._destination.request, self._destination.files
-        found = self._patiently(lambda: list(self._source.list_files()))
-        files = chosen(found, request["include"], request["exclude"])
+        found = list(self._source.list_files())
+        files = [file for file in found if _matches(file, request["include"] or "*")]
+        files = [file for file in files if not _matches(file, request["exclude"])]
         if not files:
             raise StageError(f"of the {len(found)} files of {request['source']}, --include and --exclude choose none")
         check_paths(files, request["source"])
-        archives = [file.path for file in files if request["extract"] and is_archive(file.path)]
+        archives = [file.path for file in files if request["extract"] and file.path.lower().endswith(ENDINGS)]
         if request["extract"] and not archives:
             raise StageError(f"{request['source']} holds no archive to unpack")
         self._fetch_all(files)
         if archives:
-            read = sum((tree / path).stat().st_size for path in archives)
-            self._progress.begin("unpacking", read, len(archives))
+            self._progress.begin("unpacking", sum((tree / path).stat().st_size for path in archives), len(archives))
             self._progress.tell()
             tree = unpack(tree, archives, self._destination.work, self._check_room, self._progress)
         return self._destination.appear(tree, files, self._source.revision)
@@ -95,37 +89,29 @@ class _Copy:
         self._progress.tell()
         self._check_room(lacking - self._destination.part_bytes())
         # The largest first, so that none of them is left alone at the end.
-        waiting = deque(sorted(missing, key=lambda file: -(file.size or 0)))
-
-        def work() -> None:
-            while not self._stopped.is_set():
-                try:
-                    file = waiting.popleft()
-                except IndexError:
-                    return
-                try:
-                    self._fetch(file)
-                except BaseException:
-                    self._stopped.set()
-                    raise
-
+        missing.sort(key=lambda file: file.size or 0, reverse=True)
         with ThreadPoolExecutor(self._workers) as pool:
-            for each in [pool.submit(work) for _ in range(min(self._workers, len(missing)))]:
-                each.result()
+            try:
+                for each in as_completed([pool.submit(self._fetch, file) for file in missing]):
+                    each.result()
+            except BaseException:
+                self._stopped.set()
+                pool.shutdown(cancel_futures=True)
+                raise
 
     def _fetch(self, file: File) -> None:
         """Fetch, verify and place one file; fetch it once more where its bytes are wrong."""
         part = self._destination.part(file)
         for is_last in (False, True):
-            answered = self._patiently(lambda: self._source.fetch(file, part), part)
+            answered = self._bytes(file, part)
             size, expected = part.stat().st_size, file.checksum or answered
-            sha256, got = measure(part, expected)
+            sha256, got = measure(part, expected.partition(":")[0] or "sha256")
             if file.size not in (None, size):
                 wrong = f"it has {size:,} bytes, and should have {file.size:,}"
-            elif expected and expected.value != got:
-                wrong = f"its {expected.kind} is {got}, and should be {expected.value}"
+            elif expected and expected != got:
+                wrong = f"its checksum is {got}, and should be {expected}"
             else:
-                self._destination.place(file, sha256, str(expected or ""))
+                self._destination.place(file, sha256.removeprefix("sha256:"), expected)
                 self._progress.add(size)
                 return
             part.unlink()
@@ -133,19 +119,16 @@ class _Copy:
                 raise StageError(f"{file.where} came twice with wrong bytes: {wrong}")
             self._progress.tell(f"{file.path} came with wrong bytes ({wrong}): fetched again")
 
-    def _patiently(self, call: Callable[[], _T], part: Path | None = None) -> _T:
-        """Return a call's result; call again within limits where it is interrupted. A try that adds to the part on the
-        disk is none in vain."""
+    def _bytes(self, file: File, part: Path) -> str:
+        """Fetch a file, again within limits where it is interrupted. A try that adds to its part is none in vain."""
         vain = 0
         while True:
             before = _size(part)
             try:
-                return call()
-            except Changed:
-                raise
-            except Interrupted:
+                return self._source.fetch(file, part)
+            except Interrupted as error:
                 vain = 0 if _size(part) > before else vain + 1
-                if vain >= ATTEMPTS or self._stopped.is_set():
+                if isinstance(error, Changed) or vain == ATTEMPTS or self._stopped.is_set():
                     raise
                 pause(min(2.0**vain, LONGEST_PAUSE_SECONDS))
 
@@ -158,5 +141,9 @@ class _Copy:
             )
 
 
-def _size(part: Path | None) -> int:
-    return part.stat().st_size if part and part.exists() else 0
+def _matches(file: File, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(file.path, pattern) for pattern in patterns)
+
+
+def _size(part: Path) -> int:
+    return part.stat().st_size if part.exists() else 0

@@ -7,9 +7,7 @@ line is fetched again.
 """
 
 import contextlib
-import fcntl
 import hashlib
-import itertools
 import json
 import os
 import shutil
@@ -19,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from trainium_workloads.file_lock import held
 from trainium_workloads.stage.files import RESERVED, File, StageError
 
 MARKER = f"{RESERVED}.json"
@@ -31,46 +30,36 @@ Json = dict[str, Any]
 
 
 class Destination:
-    """A directory that is there whole or not at all."""
+    """A directory that is there whole or not at all.
+
+    Args:
+        directory: on the volume.
+        request: options that decide the content; they stand in the marker.
+    """
 
     def __init__(self, directory: Path, request: Json) -> None:
-        self.directory = directory
-        self.request = request
-        """Options that decide the content; they stand in the marker."""
+        self.directory, self.request = directory, request
         self.work = directory.parent / f"{RESERVED}-{directory.name}"
         self.files, self._parts, self._journal = (self.work / name for name in ("files", "parts", "done.jsonl"))
 
     @contextlib.contextmanager
     def locked(self, waiting: Callable[[str], object]) -> Iterator[None]:
-        """Hold the lock of this destination, and tell ``waiting`` every half minute while another process holds it.
-        The lock ends with its process, a killed one too.
+        """Hold the lock of this destination; tell ``waiting`` where another process holds it.
 
         Raises:
             StageError: the file system has no locks, or takes no files.
         """
-        path = self.work.with_name(f"{self.work.name}.lock")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o660)
-        except OSError as error:
-            raise StageError(f"{path.parent} cannot be written: {error.strerror}") from None
-        try:
-            for tries in itertools.count():
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if tries % 60 == 0:
-                        holder = path.read_text(errors="replace") or "another process"
-                        waiting(f"{self.directory} is being written by {holder}: waiting")
-                    time.sleep(0.5)
-                except OSError:
-                    raise StageError(f"{path.parent} knows no file locks: mount the file system with `flock`") from None
-            path.write_text(f"{socket.gethostname()} process {os.getpid()}")
-            self.work.mkdir(exist_ok=True)
+        path, note = self.work.with_name(f"{self.work.name}.lock"), f"{socket.gethostname()} process {os.getpid()}"
+        with contextlib.ExitStack() as stack:
+            try:
+                lock = held(
+                    path, note, waiting=lambda by: waiting(f"{self.directory} is being written by {by}: waiting")
+                )
+                stack.enter_context(lock)
+                self.work.mkdir(exist_ok=True)
+            except OSError as error:
+                raise StageError(f"{path.parent} cannot be written: {error.strerror}") from None
             yield
-        finally:
-            os.close(handle)
 
     def complete(self, *, replace: bool) -> Json | None:
         """Return the marker, where the destination is whole and of this request; None where it is to be copied.
@@ -86,17 +75,14 @@ class Destination:
             raise StageError(f"{there} is there and was not staged: choose another --to, or move it away yourself")
         if replace:
             return None
+        staged = f"staged {marker.get('finished')}"
         if any(marker.get(name) != value for name, value in self.request.items()):
-            there_is = {name: marker.get(name) for name in self.request if marker.get(name)}
-            raise StageError(
-                f"{there} holds something else, staged {marker.get('finished')}: {json.dumps(there_is)}. "
-                "Choose another --to, or give --replace"
-            )
+            there_is = json.dumps({name: marker.get(name) for name in self.request if marker.get(name)})
+            raise StageError(f"{there} holds something else, {staged}: {there_is}. Give another --to, or --replace")
         for line in () if self.request["extract"] else _lines(there / MANIFEST):  # no line is of an unpacked file
             if (size := _size(there / line["path"])) != line["size"]:
                 wrong = "has gone" if size < 0 else f"has {size:,} bytes instead of {line['size']:,}"
-                staged = f"{there} was staged {marker.get('finished')}"
-                raise StageError(f"{staged}, but {line['path']} {wrong}: --replace copies it anew")
+                raise StageError(f"{there} was {staged}, but {line['path']} {wrong}: --replace copies it anew")
         return marker
 
     def missing(self, files: Iterable[File]) -> list[File]:
@@ -105,7 +91,7 @@ class Destination:
         missing, kept = [], set()
         for file in files:
             line = known.get(file.path, {})
-            if line.get("file") == file.identity and _size(self.files / file.path) == line["size"]:
+            if line.get("file") == vars(file) and _size(self.files / file.path) == line["size"]:
                 kept.add(self.files / file.path)
             else:
                 missing.append(file)
@@ -122,7 +108,7 @@ class Destination:
 
     def part(self, file: File) -> Path:
         """Return the path of a file while it is not whole; another one for each version of the file."""
-        return self._parts / hashlib.sha256(json.dumps(file.identity).encode()).hexdigest()[:24]
+        return self._parts / hashlib.sha256(json.dumps(vars(file)).encode()).hexdigest()[:24]
 
     def part_bytes(self) -> int:
         """Return the bytes on the disk of all incomplete files."""
@@ -138,7 +124,7 @@ class Destination:
         part, target = self.part(file), self.files / file.path
         with part.open("rb+") as written:
             os.fsync(written)
-        line = {"path": file.path, "size": _size(part), "sha256": sha256, "checksum": checksum, "file": file.identity}
+        line = {"path": file.path, "size": _size(part), "sha256": sha256, "checksum": checksum, "file": vars(file)}
         target.parent.mkdir(parents=True, exist_ok=True)
         os.replace(part, target)
         # One write, so that lines of several threads stay whole, after the end of a line that a kill cut off.
@@ -151,8 +137,8 @@ class Destination:
 
     def appear(self, tree: Path, files: Iterable[File], revision: str) -> Json:
         """Write manifest and marker into a tree, and rename it to the destination; return the marker."""
-        known = {line.pop("path"): line for line in _lines(self._journal)}
-        lines = [{"path": file.path, **known[file.path]} for file in files]
+        known = {line["path"]: line for line in _lines(self._journal)}
+        lines = [known[file.path] for file in files]
         _write(tree / MANIFEST, "".join(f"{json.dumps(line)}\n" for line in lines))
         marker = {
             "schemaVersion": SCHEMA_VERSION,
@@ -172,12 +158,11 @@ class Destination:
         parent = os.open(self.directory.parent, os.O_RDONLY)
         os.fsync(parent)  # so that the rename lasts
         os.close(parent)
-        self.tidy()
         return marker
 
     def tidy(self, *, only_if_empty: bool = False) -> None:
         """Remove the files of the copying; with ``only_if_empty`` where nothing has been copied alone."""
-        if not only_if_empty or not any(not path.is_dir() for path in self.work.rglob("*")):
+        if not only_if_empty or not any(path.is_file() for path in self.work.rglob("*")):
             shutil.rmtree(self.work)
 
 
@@ -208,7 +193,4 @@ def _lines(path: Path) -> Iterator[Json]:
 
 
 def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return -1
+    return path.stat().st_size if path.is_file() else -1

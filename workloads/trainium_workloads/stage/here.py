@@ -1,12 +1,11 @@
 """Files of the machine that copies."""
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from trainium_workloads.stage.files import Checksum, File, StageError, measure
+from trainium_workloads.stage.files import File, StageError, measure
 
 
 class Here:
@@ -21,14 +20,15 @@ class Here:
         """See :class:`trainium_workloads.stage.files.Source`."""
         if not self._root.exists():
             raise StageError(f"there is no {self._root} on the machine that copies")
-        below = [Path(directory, name) for directory, _, names in os.walk(self._root) for name in names]
-        for path in [self._root] if self._root.is_file() else sorted(below):
-            if path.is_file() and (path == self._root or not path.is_symlink()):
+        base = self._root if self._root.is_dir() else self._root.parent
+        below = [path for path in sorted(base.rglob("*")) if not path.is_symlink()]
+        for path in below if self._root.is_dir() else [self._root]:
+            if path.is_file():
                 found = path.stat()
-                inside = path.name if path == self._root else path.relative_to(self._root).as_posix()
-                yield File(inside, str(path), found.st_size, f"{found.st_mtime_ns}-{found.st_ino}")
+                version = f"{found.st_mtime_ns}-{found.st_ino}"
+                yield File(path.relative_to(base).as_posix(), str(path), found.st_size, version)
 
-    def fetch(self, file: File, part: Path) -> Checksum | None:
+    def fetch(self, file: File, part: Path) -> str:
         """See :class:`trainium_workloads.stage.files.Source`."""
         shutil.copyfile(file.where, part)
-        return Checksum("sha256", measure(Path(file.where), None)[0])
+        return measure(Path(file.where), "sha256")[0]

@@ -5,15 +5,14 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 # Before the import, which reads them: progress is the copier's, and nothing is written outside the destination.
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
-from huggingface_hub import HfApi, hf_hub_download
+from huggingface_hub import HfApi, RepoFile
 from huggingface_hub.errors import (
-    EntryNotFoundError,
     FileMetadataError,
     HfHubHTTPError,
     HTTPError,
@@ -22,7 +21,7 @@ from huggingface_hub.errors import (
     XetDownloadError,
 )
 
-from trainium_workloads.stage.files import Checksum, File, Interrupted, StageError
+from trainium_workloads.stage.files import File, Interrupted, StageError
 
 _SOURCE = re.compile(
     r"hf://(?P<kind>datasets/|models/)?(?P<name>(?!datasets/|models/)[\w.-]+/[\w.-]+)(?:@(?P<revision>[^/]+))?(?:/(?P<below>.+?)/?)?"
@@ -48,40 +47,35 @@ class Hub:
         kind = "dataset" if found["kind"] == "datasets/" else "model"
         self._repository = {"repo_id": found["name"], "repo_type": kind}
         self._token = os.environ.get("HF_TOKEN", "").strip() or False
-        self._endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
-        self._api = HfApi(endpoint=self._endpoint, token=self._token)
+        self._api = HfApi(endpoint=os.environ.get("HF_ENDPOINT", "").rstrip("/") or None, token=self._token)
         self.revision = (found["revision"] or "main").replace("%2F", "/")
 
     def list_files(self) -> Iterator[File]:
         """See :class:`trainium_workloads.stage.files.Source`."""
-        info = self._ask(lambda: self._api.repo_info(**self._repository, revision=self.revision))
-        self.revision = str(info.sha)
-        tree = self._ask(
+        self.revision = str(self._ask(lambda: self._api.repo_info(**self._repository, revision=self.revision)).sha)
+        found = self._ask(
             lambda: list(self._api.list_repo_tree(**self._repository, revision=self.revision, recursive=True))
         )
-        found = [file for entry in tree if (file := self._file(entry)) is not None]
-        if not found:
+        # A directory's files are named below it, a file alone by its own name.
+        start = f"{self._below}/" if self._below else ""
+        above = self._below.rpartition("/")[0] + "/"
+        entries = [entry for entry in found if isinstance(entry, RepoFile)]
+        chosen = {entry.path.removeprefix(start): entry for entry in entries if entry.path.startswith(start)}
+        chosen |= {entry.path.removeprefix(above): entry for entry in entries if entry.path == self._below}
+        if not chosen:
             raise StageError(f"{self._source} holds no files" + (f" below {self._below}" if self._below else ""))
-        return iter(found)
+        for path, entry in chosen.items():
+            checksum = f"sha256:{entry.lfs.sha256}" if entry.lfs else f"git:{entry.blob_id}"
+            yield File(path, entry.path, entry.size, self.revision, checksum)
 
-    def _file(self, entry: Any) -> File | None:
-        path, below = entry.path, self._below
-        if not hasattr(entry, "blob_id") or not (not below or path == below or path.startswith(f"{below}/")):
-            return None
-        inside = path.rpartition("/")[2] if path == below else path.removeprefix(f"{below}/" if below else "")
-        checksum = Checksum("sha256", entry.lfs.sha256) if entry.lfs else Checksum("git", entry.blob_id)
-        return File(inside, path, entry.lfs.size if entry.lfs else entry.size, self.revision, checksum)
-
-    def fetch(self, file: File, part: Path) -> None:
+    def fetch(self, file: File, part: Path) -> str:
         """See :class:`trainium_workloads.stage.files.Source`."""
         # The library keeps its notes beside the file.
         scratch = part.with_name(f"{part.name}.hub")
-        options = {"token": self._token, "endpoint": self._endpoint, "local_dir": scratch}
-        got = self._ask(
-            lambda: hf_hub_download(**self._repository, filename=file.where, revision=self.revision, **options)
-        )
-        os.replace(got, part)
+        options = {**self._repository, "revision": self.revision, "local_dir": scratch}
+        os.replace(self._ask(lambda: self._api.hf_hub_download(filename=file.where, **options)), part)
         shutil.rmtree(scratch)
+        return ""
 
     def _ask(self, call: Callable[[], _T]) -> _T:
         try:
@@ -99,8 +93,6 @@ class Hub:
             if self._token:
                 hint = "its token may not read it (a gated one: accept its terms on the Hub first)"
             raise StageError(f"{self._source} is refused ({status}): there is no such repository, or {hint}") from None
-        except EntryNotFoundError as error:
-            raise StageError(f"{self._source}: {error}") from None
         except (HTTPError, OSError, RuntimeError, XetDownloadError) as error:
             if isinstance(error, OSError) and error.errno:  # of the disk
                 raise

@@ -1,7 +1,6 @@
 """Progress of a copy: one JSON object a line on standard output, for readers of the log."""
 
 import json
-import sys
 import threading
 import time
 from collections import deque
@@ -65,8 +64,7 @@ class Progress:
                 "time": round(time.time(), 1),
                 **({"message": message} if message else {}),
             }
-            sys.stdout.write(json.dumps(line) + "\n")
-            sys.stdout.flush()
+            print(json.dumps(line), flush=True)
 
     def _tell_again_and_again(self) -> None:
         while not self._ended.wait(_SECONDS):

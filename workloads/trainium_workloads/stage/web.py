@@ -5,6 +5,7 @@ import re
 import urllib.request
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urljoin, urlsplit
@@ -12,7 +13,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 import urllib3
 from urllib3.exceptions import HTTPError
 
-from trainium_workloads.stage.files import BUFFER, Changed, Checksum, File, Interrupted, StageError, announced
+from trainium_workloads.stage.files import BUFFER, Changed, File, Interrupted, StageError
 
 _LINE = re.compile(r"(?:(?P<sha256>[0-9a-fA-F]{64})[ \t]+\*?)?(?P<where>[^\s#].*)")
 _RETRIES = urllib3.Retry(
@@ -48,10 +49,7 @@ class Web:
         if not self._is_list:
             name = unquote(urlsplit(self._source).path).rstrip("/").rpartition("/")[2]
             return [self._examined(File(name, self._source, None))]
-        answer = self._open("GET", self._source, {}, preload_content=True)
-        if answer.status >= 400:
-            raise StageError(f"the list {self._source}: {answer.status}")
-        found = list(entries(self._source, answer.data.decode(errors="replace")))
+        found = list(entries(self._source, self._open(self._source).read().decode(errors="replace")))
         if not found:
             raise StageError(f"the list {self._source} names no files")
         with ThreadPoolExecutor(self._workers) as pool:
@@ -59,37 +57,31 @@ class Web:
             return list(pool.map(lambda file: file if file.size and file.checksum else self._examined(file), found))
 
     def _examined(self, file: File) -> File:
-        """Return the file with its size and version from its server; a server that refuses HEAD is asked for a byte."""
-        answer = self._open("HEAD", file.where, {})
-        if answer.status >= 400:
-            answer = self._open("GET", file.where, {"Range": "bytes=0-0"})
-            answer.close()
-        if answer.status == 416:  # nothing at all is in the file
-            return File(file.path, file.where, 0, "", file.checksum)
-        if answer.status >= 400:
-            raise StageError(f"{file.where}: {answer.status}" + " (not public?)" * (answer.status in (401, 403)))
-        headers = {name.lower(): value for name, value in answer.headers.items()}
-        length = headers.get("content-length", "")
+        """Return the file with its size and version, which the answer to a request for its first byte names. Not all
+        servers answer HEAD, and a signed URL is for GET alone."""
+        answer = self._open(file.where, "bytes=0-0")
         if answer.status == 206:
-            length = headers.get("content-range", "").rpartition("/")[2]
-        size = int(length) if length.isdigit() and not headers.get("content-encoding") else None
-        return File(file.path, file.where, size, _version(headers), file.checksum or announced(headers))
+            answer.read()  # else the connection ends with the answer
+        answer.close()
+        if answer.status == 416:  # nothing at all is in the file
+            return replace(file, size=0)
+        length = answer.headers.get("Content-Length", "")
+        if answer.status == 206:
+            length = answer.headers.get("Content-Range", "").rpartition("/")[2]
+        size = int(length) if length.isdigit() and not answer.headers.get("Content-Encoding") else None
+        return replace(file, size=size, version=_version(answer))
 
-    def fetch(self, file: File, part: Path) -> Checksum | None:
+    def fetch(self, file: File, part: Path) -> str:
         """See :class:`trainium_workloads.stage.files.Source`. A part of the same version is continued."""
         there = part.stat().st_size if part.exists() and (file.version or file.checksum) else 0
         if there and there == file.size:
-            return None
-        answer = self._open("GET", file.where, {"Range": f"bytes={there}-", "If-Range": file.version} if there else {})
+            return ""
+        answer = self._open(file.where, f"bytes={there}-" if there else "", file.version)
         try:
-            headers = {name.lower(): value for name, value in answer.headers.items()}
-            if answer.status not in (200, 206):
-                gone = " any more" if answer.status in (404, 410) else ""
-                raise StageError(f"{file.where} is not there or refused{gone}: {answer.status}")
-            if file.version and (seen := _version(headers)) and seen != file.version:
+            if file.version and _version(answer) not in ("", file.version):
                 raise Changed(f"{file.where} changed after it was listed")
             # A server without ranges sends all.
-            follows = headers.get("content-range", "").startswith(f"bytes {there}-")
+            follows = answer.headers.get("Content-Range", "").startswith(f"bytes {there}-")
             with part.open("ab" if follows else "wb") as out:
                 for piece in answer.stream(BUFFER, decode_content=False):
                     out.write(piece)
@@ -97,18 +89,28 @@ class Web:
             raise Interrupted(f"{file.where} breaks off: {error}") from None
         finally:
             answer.release_conn()
-        return announced(headers)
+        return ""
 
-    def _open(self, method: str, url: str, headers: dict[str, str], *, preload_content: bool = False) -> Any:
-        headers = {"User-Agent": "trainium-eks", "Accept-Encoding": "identity", **headers}
+    def _open(self, url: str, span: str = "", version: str = "") -> urllib3.BaseHTTPResponse:
+        """Return the answer to a request, with its body unread.
+
+        Args:
+            url: the file's.
+            span: value of ``Range``; empty for all of the file.
+            version: value of ``If-Range``: all of the file comes where it has another version.
+        """
+        headers = {"User-Agent": "trainium-eks", "Accept-Encoding": "identity"}
+        headers |= {"Range": span, "If-Range": version} if span else {}
         try:
-            answer = self._pool.request(method, url, headers=headers, preload_content=preload_content)
+            answer = self._pool.request("GET", url, headers=headers, preload_content=False)
         except HTTPError as error:
             raise Interrupted(f"{url}: {error}") from None
         if urlsplit(end := answer.geturl() or url).scheme not in ("", "https", urlsplit(url).scheme):
             raise StageError(f"{url} redirects to {end}, which is not encrypted")
         if answer.status in _RETRIES.status_forcelist:
             raise Interrupted(f"{url}: {answer.status}")
+        if answer.status >= 400 and answer.status != 416:
+            raise StageError(f"{url}: {answer.status}" + " (not public?)" * (answer.status in (401, 403)))
         return answer
 
 
@@ -119,18 +121,15 @@ def entries(source: str, body: str) -> Iterator[File]:
         StageError: an entry is no file's.
     """
     try:
-        found = json.loads(body) if body.lstrip().startswith("[") else list(_lines(body))
-        for each in found:
+        for each in json.loads(body) if body.lstrip().startswith("[") else _lines(body):
             where, sum_, size = str(each["url"]), str(each.get("sha256") or "").lower(), each.get("size")
             if sum_ and not re.fullmatch(r"[0-9a-f]{64}", sum_):
                 raise StageError(f"the list {source} has {sum_!r} where a SHA-256 belongs")
             target = urljoin(source, where)
             if urlsplit(target).scheme not in ("https", urlsplit(source).scheme):
                 raise StageError(f"the list {source} names {target}, which is no https URL")
-            # The path of a relative URL is the file's; of another URL, its last part.
-            own = unquote(urlsplit(target).path).rpartition("/")[2] if urlsplit(where).scheme else unquote(where)
-            path = str(each.get("path") or "") or (own if "path" in each else own.rpartition("/")[2])
-            checksum = Checksum("sha256", sum_) if sum_ else None
+            path = str(each.get("path") or "") or unquote(urlsplit(target).path).rpartition("/")[2]
+            checksum = f"sha256:{sum_}" if sum_ else ""
             yield File(path.removeprefix("./"), target, None if size is None else int(size), "", checksum)
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise StageError(
@@ -140,12 +139,14 @@ def entries(source: str, body: str) -> Iterator[File]:
 
 def _lines(body: str) -> Iterator[dict[str, str]]:
     for found in filter(None, map(_LINE.fullmatch, map(str.strip, body.splitlines()))):
-        # A name in sha256sum's list is no URL yet, and keeps its directories.
-        where = found["where"]
-        yield {"url": where if urlsplit(where).scheme else quote(where), "path": "", "sha256": found["sha256"] or ""}
+        where, sha256 = found["where"], found["sha256"] or ""
+        if urlsplit(where).scheme:
+            yield {"url": where, "sha256": sha256}
+        else:  # a name in sha256sum's list is no URL yet, and keeps its directories
+            yield {"url": quote(where), "path": where, "sha256": sha256}
 
 
-def _version(headers: dict[str, str]) -> str:
+def _version(answer: urllib3.BaseHTTPResponse) -> str:
     """Return the ETag, unless it is a weak one (bytes may change under it), or the time of the last modification."""
-    etag = headers.get("etag", "")
-    return etag if etag and not etag.startswith("W/") else headers.get("last-modified", "")
+    etag = answer.headers.get("ETag", "")
+    return etag if etag and not etag.startswith("W/") else answer.headers.get("Last-Modified", "")

@@ -5,10 +5,6 @@ Files are Parquet or CSV with the columns ``label`` and ``text``, or with the co
 """
 
 import contextlib
-import errno
-import hashlib
-import json
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,16 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import pyarrow
 from datasets import ClassLabel, Dataset, Features, List, Value
-from transformers import AutoTokenizer, BertTokenizer
+from transformers import BertTokenizer
 
 from trainium_workloads.atomic_write import take_place
-from trainium_workloads.text_classification.synthetic import review
+from trainium_workloads.text_classification.make_data import reviews
+from trainium_workloads.tokenized import Rows, kept, read_tokenizer, room_in, stamps
 from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.first_rank import made_by
 from trainium_workloads.training.refusal import Refusal
-from trainium_workloads.training.task import Batch, Position
 
 TEXTS = ("text", "content")
 """Names of the column with the texts: the first that is there."""
@@ -35,44 +30,22 @@ _LEARNT_FROM = 20_000
 """Reviews that a vocabulary is learnt from."""
 _CACHE = ".tokenized"
 """Below the reviews' own directory: other trainings with the same settings find it."""
-_FOR_GOOD = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOTDIR, errno.EEXIST)
-"""Errors that another try would meet again."""
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-
-datasets.disable_progress_bars()
-
-
-class Reviews:
-    """Tokenized reviews, mapped into memory; the examples of a training.
-
-    Args:
-        tokenized: with the columns ``input_ids`` and ``attention_mask``, [length], and ``labels``.
-    """
-
-    def __init__(self, tokenized: Dataset) -> None:
-        self._tokenized = tokenized.with_format("torch")
-        self.labels: tuple[str, ...] = tuple(tokenized.features["labels"].names)
-
-    def __len__(self) -> int:
-        return len(self._tokenized)
-
-    def __getitems__(self, positions: Sequence[Position]) -> Batch:
-        """Return ``input_ids`` and ``attention_mask`` [reviews, length], ``labels`` [reviews]; all int64."""
-        return self.rows([each.index for each in positions])
-
-    def rows(self, indices: Sequence[int]) -> Batch:
-        """Return the reviews of these numbers, as :meth:`__getitems__` gives them."""
-        return dict(self._tokenized[list(indices)])
 
 
 @dataclass(frozen=True)
 class Data:
-    """Data of a training."""
+    """Data of a training: rows with ``input_ids`` and ``attention_mask`` [length], and ``labels``."""
 
-    train: Reviews
-    test: Reviews
+    train: Rows
+    test: Rows
     tokenizer: Any
     """Of ``transformers``; its ``model_max_length`` is the length of the reviews."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the labels, by their numbers."""
+        return tuple(self.train.table.features["labels"].names)
 
 
 @dataclass(frozen=True)
@@ -110,64 +83,46 @@ class ReviewSource:
         return found
 
     def _made(self) -> Data:
-        tokenizer = self._tokenizer()
-        # Now: a call changes the tokenizer's own text.
-        written = tokenizer.backend_tokenizer.to_str()
-        train = self._reviews("train", tokenizer, written)
-        return Data(train, self._reviews("test", tokenizer, written, train.labels), tokenizer)
+        directory = self.vocabulary or self._learnt(self.output / "vocabulary")
+        tokenizer, digests = read_tokenizer(directory, model_max_length=self.length)
+        if not tokenizer.is_fast or tokenizer.pad_token is None:
+            raise Refusal(f"the tokenizer in {directory} has no tokenizer.json, or no token for padding")
+        train = Rows(self._tokenized("train", tokenizer, digests, ()))
+        names = train.table.features["labels"].names
+        return Data(train, Rows(self._tokenized("test", tokenizer, digests, names)), tokenizer)
 
-    def _tokenizer(self) -> Any:
-        directory = self.vocabulary or self.output / "vocabulary"
-        if self.vocabulary is None and not directory.is_dir():
-            with self._room_for(self.output), self._raw("train") as raw:
+    def _learnt(self, directory: Path) -> Path:
+        if not directory.is_dir():
+            with room_in(self.output), self._raw("train") as raw:
                 learnt = learn(raw[:_LEARNT_FROM][_text_column(raw, self._path("train"))], LEARNT_PIECES)
                 part = directory.with_name(".vocabulary")
                 learnt.save_pretrained(part)
                 take_place(part, directory)
-        return read_tokenizer(directory, self.length)
+        return directory
 
-    def _reviews(self, split: str, tokenizer: Any, written: str, labels: Sequence[str] = ()) -> Reviews:
-        """Return the tokenized reviews of a split, from the cache if possible. Without names of the labels the reviews
-        name them."""
-        sources: list[Any] = [split, self.seed, self.synthetic]
-        if not self.synthetic:
-            sources = [(each.name, (found := each.stat()).st_size, found.st_mtime_ns) for each in self._files(split)]
-        identity = json.dumps([sources, written, tokenizer.pad_token_id, self.length, labels])
-        name = f"{split}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.arrow"
-        file = self._cache(split) / name
-        if file.is_file():
-            with contextlib.suppress(OSError, pyarrow.ArrowException):  # otherwise not whole: its disk was full
-                return Reviews(Dataset.from_file(str(file)))
-        with self._room_for(file.parent) as part, self._raw(split) as raw:
-            kept = {"cache_file_name": str(part / name), "new_fingerprint": name.removesuffix(".arrow")}
-            _tokenized(raw, self._path(split), tokenizer, labels, **kept)
-            (part / name).replace(file)
-        return Reviews(Dataset.from_file(str(file)))
+    def _tokenized(self, split: str, tokenizer: Any, digests: list[str], labels: Sequence[str]) -> Path:
+        """Return the file of a split's tokens. Without names of the labels the reviews name them."""
+        source = [self.seed, self.synthetic] if self.synthetic else stamps(split_files(self._path(split), split))
+        key = [split, source, digests, tokenizer.pad_token_id, self.length, list(labels)]
 
-    @contextlib.contextmanager
-    def _room_for(self, directory: Path) -> Iterator[Path]:
-        """Yield a new directory inside the given one, for the time of the context."""
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=".", dir=directory) as part:
-                yield Path(part)
-        except OSError as error:
-            if error.errno not in _FOR_GOOD:
-                raise
-            raise Refusal(f"{directory} takes no tokenized reviews: {error.strerror}; give --cache-dir") from None
+        def make(file: Path) -> None:
+            with self._raw(split) as raw:
+                _tokenize(raw, self._path(split), tokenizer, labels, file)
+
+        return kept(self._cache(split), split, key, make)
 
     @contextlib.contextmanager
     def _raw(self, split: str) -> Iterator[Dataset]:
         """Yield the reviews of a split as they lie in their files."""
         if self.synthetic:
             first, count = (0, self.synthetic) if split == "train" else (self.synthetic, max(self.synthetic // 5, 1))
-            yield Dataset.from_list([review(self.seed, number) for number in range(first, first + count)])
+            yield reviews(self.seed, range(first, first + count))
             return
-        files = self._files(split)
+        files = split_files(self._path(split), split)
         kind = files[0].suffix.removeprefix(".")
         # Otherwise "NA" is no text.
         options: dict[str, Any] = {"keep_default_na": False} if kind == "csv" else {}
-        with self._room_for(self._cache(split)) as part:
+        with room_in(self._cache(split)) as part:
             try:
                 found = datasets.load_dataset(
                     kind, data_files=[str(each) for each in files], split="train", cache_dir=str(part), **options
@@ -181,9 +136,6 @@ class ReviewSource:
                     f"{where} has no reviews, or cannot be read as {kind}: {cause}; stage it again with --replace"
                 ) from None
             yield found
-
-    def _files(self, split: str) -> tuple[Path, ...]:
-        return split_files(self._path(split), split)
 
     def _path(self, split: str) -> Path:
         path = self.train if split == "train" else self.test
@@ -199,8 +151,8 @@ class ReviewSource:
         return self.cache or (self.output if self.synthetic else path if path.is_dir() else path.parent) / _CACHE
 
 
-def _tokenized(raw: Dataset, where: Path, tokenizer: Any, labels: Sequence[str], **settings: Any) -> Dataset:
-    """Return raw reviews in the columns of :class:`Reviews`."""
+def _tokenize(raw: Dataset, where: Path, tokenizer: Any, labels: Sequence[str], file: Path) -> None:
+    """Write raw reviews in the columns of :class:`Data`."""
     text = _text_column(raw, where)
     names = list(labels or _labels(raw, where))
     known = ", ".join(f"{number} ({name})" for number, name in enumerate(names))
@@ -217,8 +169,15 @@ def _tokenized(raw: Dataset, where: Path, tokenizer: Any, labels: Sequence[str],
 
     pieces, mask = (List(Value(kind), length=tokenizer.model_max_length) for kind in ("int32", "int8"))
     features = Features(input_ids=pieces, attention_mask=mask, labels=ClassLabel(names=names))
-    settings |= {"remove_columns": raw.column_names, "features": features}
-    return raw.map(convert, batched=True, with_indices=True, **settings)
+    raw.map(
+        convert,
+        batched=True,
+        with_indices=True,
+        remove_columns=raw.column_names,
+        features=features,
+        cache_file_name=str(file),
+        new_fingerprint=file.stem,
+    )
 
 
 def _text_column(raw: Dataset, where: Path) -> str:
@@ -275,21 +234,6 @@ def split_files(data: Path, split: str) -> tuple[Path, ...]:
     if len({each.suffix for each in found}) > 1:
         raise Refusal(f"{below} has {split} reviews as Parquet and as CSV: remove one of them")
     return tuple(found)
-
-
-def read_tokenizer(directory: Path, length: int) -> Any:
-    """Return the tokenizer in a directory, for texts of a length.
-
-    Raises:
-        Refusal: there is none, or one without a token for padding.
-    """
-    try:
-        found = AutoTokenizer.from_pretrained(directory, local_files_only=True, model_max_length=length)
-    except Exception as error:  # noqa: BLE001 - tokenizers and transformers raise errors of their own
-        raise Refusal(f"the tokenizer in {directory} cannot be read: {error}") from None
-    if not found.is_fast or found.pad_token is None:
-        raise Refusal(f"the tokenizer in {directory} has no tokenizer.json, or no token for padding")
-    return found
 
 
 def learn(texts: Iterable[str], size: int) -> BertTokenizer:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from trainium_workloads.model_directory import prepared_mask
-from trainium_workloads.text_classification.data import Reviews
+from trainium_workloads.tokenized import Rows
 from trainium_workloads.training import precision
 from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.options import Options
@@ -25,36 +25,33 @@ def logits(model: Any, batch: Batch) -> Tensor:
     return found
 
 
-def accuracy(model: Any, reviews: Reviews, backend: Backend, options: Options, batch_size: int, most: int = 0) -> float:
+def accuracy(model: Any, reviews: Rows, backend: Backend, options: Options, most: int = 0) -> float:
     """Return the share of reviews that the model judges right, 0 to 1; each rank judges its part.
 
     Args:
         model: on the device.
         reviews: to judge.
         backend: of this rank.
-        options: of the training.
-        batch_size: reviews at once, in each rank; every batch has this shape.
+        options: of the training; each batch has its ``batch_size``.
         most: reviews in all; 0 for all that there are.
     """
     count = min(most or len(reviews), len(reviews))
     mine = range(backend.rank, count, backend.world_size)
     right = torch.zeros((), device=backend.device)
-    was_training = model.training
     model.eval()
     with torch.no_grad():
-        for batch in backend.feed(_batches(reviews, mine, batch_size)):
+        for batch in backend.feed(_batches(reviews, mine, options.batch_size)):
             with precision.autocast(options, backend.device):
                 found = logits(model, batch)
             # Summed on the device: fetching each batch's number would make it wait.
             right = right + ((found.argmax(dim=1) == batch["labels"]) * batch[_COUNTED]).sum()
-    model.train(was_training)
     total_right, total = backend.sum([float(right.item()), float(len(mine))])
     return total_right / total
 
 
-def _batches(reviews: Reviews, indices: range, size: int) -> Iterator[Batch]:
+def _batches(reviews: Rows, indices: range, size: int) -> Iterator[Batch]:
     """Yield batches of one shape: the last is filled up with reviews that do not count."""
     for begin in range(0, len(indices), size):
         part = indices[begin : begin + size]
         filled = [*part, *[part[-1]] * (size - len(part))]
-        yield {**reviews.rows(filled), _COUNTED: (torch.arange(size) < len(part)).long()}
+        yield {**reviews.at(filled), _COUNTED: (torch.arange(size) < len(part)).long()}

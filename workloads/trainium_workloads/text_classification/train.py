@@ -11,6 +11,7 @@ At the end it evaluates on the test reviews and writes, below its output, ``mode
 
 import argparse
 import dataclasses
+import functools
 import json
 import os
 import sys
@@ -27,11 +28,12 @@ from transformers import AutoModelForSequenceClassification
 from trainium_workloads.bert.config import config_of
 from trainium_workloads.model_directory import NAME, model_in, read_config, read_model, write_model
 from trainium_workloads.text_classification import sagemaker
-from trainium_workloads.text_classification.data import Data, Reviews, ReviewSource
+from trainium_workloads.text_classification.data import Data, ReviewSource
 from trainium_workloads.text_classification.evaluation import accuracy, logits
+from trainium_workloads.tokenized import Rows
 from trainium_workloads.training import backends, loop
 from trainium_workloads.training.backends import Backend
-from trainium_workloads.training.options import Options, add_options, options_of
+from trainium_workloads.training.options import Options, add_option, add_options, options_of, too_small
 from trainium_workloads.training.progress import ONLY_COMPILES, say
 from trainium_workloads.training.refusal import Refusal, guarded
 from trainium_workloads.training.task import Batch, Fact, Loss
@@ -64,7 +66,6 @@ class Classification:
 
     @property
     def identity(self) -> Mapping[str, Fact]:
-        """Facts on which a checkpoint must agree."""
         names = {"layers": "num_hidden_layers", "hidden": "hidden_size", "heads": "num_attention_heads"}
         sizes = {ours: getattr(self.config, theirs, 0) for ours, theirs in names.items()}
         labels, length = self.config.num_labels, self.tokens_per_example
@@ -73,7 +74,6 @@ class Classification:
 
     @property
     def tokens_per_example(self) -> int:
-        """Padding included."""
         return int(self.data.tokenizer.model_max_length)
 
     def model(self) -> nn.Module:
@@ -91,8 +91,7 @@ class Classification:
             raise Refusal(f"{self.config.model_type} is a decoder: on Trainium an encoder is needed, such as BERT")
         return model
 
-    def examples(self) -> Reviews:
-        """Return the reviews to train with."""
+    def examples(self) -> Rows:
         return self.data.train
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
@@ -111,13 +110,25 @@ class Classification:
 
 def main() -> int:
     """Run the command and return the exit code."""
+    in_sagemaker = sagemaker.is_here(os.environ)
     arguments = sagemaker.arguments(os.environ, sys.argv[1:])
     asked = _parser(arguments).parse_args(arguments)
     # Steps follow from the epochs once the reviews are counted.
     wanted, asked.steps = asked.steps, asked.steps or 1
     options = options_of(asked)
     _check(asked)
-    source = _source(asked, options)
+    source = ReviewSource(
+        train=asked.train_data or asked.data_dir,
+        test=asked.test_data or asked.data_dir,
+        synthetic=asked.synthetic,
+        seed=options.seed,
+        length=asked.length,
+        vocabulary=asked.vocabulary or (model_in(asked.model_dir) if asked.model_dir else None),
+        # SageMaker's hosts share no directory, and all of the output is copied to S3.
+        cache=asked.cache_dir or (Path(tempfile.gettempdir(), "trainium-workloads") if in_sagemaker else None),
+        each_node=in_sagemaker,
+        output=options.output,
+    )
     backend = backends.start(options)
     try:
         data = source.prepared(backend)
@@ -137,8 +148,8 @@ def _train(asked: argparse.Namespace, options: Options, data: Data, backend: Bac
         return outcome.exit_code
     only_compiles = os.environ.get(ONLY_COMPILES) == "1"
     # Two batches in each rank have all the graphs.
-    most = 2 * asked.eval_batch_size * backend.world_size if only_compiles else asked.evaluate
-    right = accuracy(outcome.model, data.test, backend, options, asked.eval_batch_size, most)
+    most = 2 * options.batch_size * backend.world_size if only_compiles else asked.evaluate
+    right = accuracy(outcome.model, data.test, backend, options, most)
     if only_compiles:
         return 0
     rate = task.rate(asked.warm_up * options.accumulate)
@@ -184,7 +195,7 @@ def _config(asked: argparse.Namespace, options: Options, data: Data) -> Any:
         config = read_config(asked.model_dir, options.backend)
     if config.pad_token_id is None:
         config.pad_token_id = data.tokenizer.pad_token_id
-    names = dict(enumerate(data.train.labels))
+    names = dict(enumerate(data.labels))
     config.num_labels = len(names)
     config.id2label, config.label2id = names, {name: number for number, name in names.items()}
     config.problem_type = "single_label_classification"
@@ -198,11 +209,7 @@ def _config(asked: argparse.Namespace, options: Options, data: Data) -> Any:
 
 def _check(asked: argparse.Namespace) -> None:
     """Refuse invalid options that need no other rank and no data to be known."""
-    wrong = [
-        f"--{name.replace('_', '-')} must be {least} or more, not {getattr(asked, name)}"
-        for name, least in (("length", 8), ("eval_batch_size", 1), ("evaluate", 0), ("warm_up", 0), ("synthetic", 0))
-        if getattr(asked, name) < least
-    ]
+    wrong = too_small(asked, {"length": 8, "evaluate": 0, "warm_up": 0, "synthetic": 0})
     if not asked.epochs > 0:
         wrong.append(f"--epochs must be more than 0, not {asked.epochs}")
     if asked.size == "base" and asked.model_dir is None:
@@ -214,49 +221,25 @@ def _check(asked: argparse.Namespace) -> None:
         raise Refusal("; ".join(wrong))
 
 
-def _source(asked: argparse.Namespace, options: Options) -> ReviewSource:
-    own = sagemaker.is_here(os.environ)
-    return ReviewSource(
-        train=asked.train_data or asked.data_dir,
-        test=asked.test_data or asked.data_dir,
-        synthetic=asked.synthetic,
-        seed=options.seed,
-        length=asked.length,
-        vocabulary=asked.vocabulary or (model_in(asked.model_dir) if asked.model_dir else None),
-        # SageMaker's hosts share no directory, and all of the output is copied to S3.
-        cache=asked.cache_dir or (Path(tempfile.gettempdir(), "trainium-workloads") if own else None),
-        each_node=own,
-        output=options.output,
-    )
-
-
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     """Return the script's parser; defaults depend on the given ``--size``."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0], allow_abbrev=False)
     parser.add_argument("--size", choices=tuple(_DEFAULTS), default="base", help="default: %(default)s")
     size = parser.parse_known_args([each for each in arguments if each not in ("-h", "--help")])[0].size
-
-    def add(name: str, text: str, default: Any = None, *more: str) -> None:
-        kind, metavar = {int: (int, "N"), float: (float, "X")}.get(type(default), (Path, "PATH"))
-        names = dict.fromkeys([f"--{name}", *more, f"--{name.replace('-', '_')}"])
-        shown = "" if default is None else " (default: %(default)s)"
-        parser.add_argument(*names, type=kind, default=default, metavar=metavar, help=text + shown)
-
-    add("model-dir", "weights and vocabulary to begin with, of any encoder")
-    add("vocabulary", "default: the one in --model-dir")
-    add("data-dir", "train and test files, Parquet or CSV")
-    add("train-data", "instead: those to train with")
-    add("test-data", "instead: those to test with")
-    add("synthetic", "make N reviews to train with instead", 0)
-    add("length", "pieces of a review; longer ones are cut off", 128, "--max-length", "--max_length")
-    add("epochs", "how often all reviews are seen, where no --steps are given", 2.0, "--num_train_epochs")
-    at_once = 8 if size == "base" else 64
-    add("eval-batch-size", "reviews of a rank that are tested at once", at_once, "--per_device_eval_batch_size")
-    add("evaluate", "test with so many; 0: all", 0)
-    add("cache-dir", "of tokenized reviews")
-    add("model-out", f"default: OUTPUT/{NAME}")
-    add("results", f"directory of {RESULT}; default: OUTPUT")
-    add("warm-up", "steps that the rate leaves out", 10)
+    add = functools.partial(add_option, parser)
+    add("model-dir", Path, "weights and vocabulary to begin with, of any encoder")
+    add("vocabulary", Path, "default: the one in --model-dir")
+    add("data-dir", Path, "train and test files, Parquet or CSV")
+    add("train-data", Path, "instead: those to train with")
+    add("test-data", Path, "instead: those to test with")
+    add("synthetic", 0, "make N reviews to train with instead")
+    add("length", 128, "pieces of a review; longer ones are cut off", "--max-length", "--max_length")
+    add("epochs", 2.0, "how often all reviews are seen, where no --steps are given", "--num_train_epochs")
+    add("evaluate", 0, "test with so many; 0: all")
+    add("cache-dir", Path, "of tokenized reviews")
+    add("model-out", Path, f"default: OUTPUT/{NAME}")
+    add("results", Path, f"directory of {RESULT}; default: OUTPUT")
+    add("warm-up", 10, "steps that the rate leaves out")
     aliases = {"batch_size": "--per_device_train_batch_size", "steps": "--max_train_steps"}
     add_options(parser, _DEFAULTS[size], aliases)
     return parser

@@ -1,14 +1,15 @@
 """Layout of a model over the ranks, and its checkpoints. Here: a whole copy in each (data parallel)."""
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
+from torch.distributed.checkpoint.api import CheckpointException
 
-from trainium_workloads.checkpoint import Checkpoint, Checkpoints
+from trainium_workloads.checkpoint import Checkpoint, Checkpoints, os_error, sealed
 from trainium_workloads.training import optimizing
 from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.options import Options
@@ -17,9 +18,15 @@ from trainium_workloads.training.precision import parameter_type
 Facts = dict[str, Any]
 """Facts in a checkpoint, besides the state: plain numbers, strings and dictionaries of them."""
 
+_FACTS, _STATE = "facts.json", "state.pt"
+_Result = TypeVar("_Result")
 
-class Layout(Protocol):
-    """Layout of a model over the ranks."""
+
+class Layout:
+    """A whole model in each rank; gradients are averaged between them. Other layouts derive from it."""
+
+    sharding = "none"
+    """Name of the layout, on which a checkpoint must agree."""
 
     def place(self, model: nn.Module, backend: Backend, options: Options) -> nn.Module:
         """Return the model on its devices; the optimizer is made of its parameters afterwards.
@@ -27,57 +34,6 @@ class Layout(Protocol):
         Raises:
             Refusal: this layout cannot be had there.
         """
-        ...
-
-    def data_ranks(self, backend: Backend) -> tuple[int, int]:
-        """Return this rank's number among the ranks with different data, and the number of such ranks."""
-        ...
-
-    def micro_batch(self, model: nn.Module, *, is_last: bool) -> AbstractContextManager[object]:
-        """Return a context for the passes of a micro-batch; gradients need to travel in a step's last alone."""
-        ...
-
-    def reduce(self, model: nn.Module, backend: Backend) -> None:
-        """Average the gradients over all ranks, where that has not happened in the backward pass."""
-        ...
-
-    def clip(self, model: nn.Module, limit: float) -> Tensor:
-        """Limit the norm of all gradients together (0: no limit); return their norm before."""
-        ...
-
-    def save(
-        self,
-        checkpoints: Checkpoints,
-        step: int,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        facts: Facts,
-        backend: Backend,
-    ) -> Checkpoint | None:
-        """Save a checkpoint; called in all ranks. Rank 0 gets the checkpoint, the others None.
-
-        Raises:
-            OSError: in all ranks, if one of them could not write; the checkpoints before stay.
-        """
-        ...
-
-    def facts(self, checkpoint: Path) -> Facts:
-        """Return the facts in a checkpoint; no tensor is read.
-
-        Raises:
-            Refusal: it is of another layout.
-        """
-        ...
-
-    def load(self, checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer, backend: Backend) -> None:
-        """Load a checkpoint's state into model and optimizer; called in all ranks."""
-        ...
-
-
-class Replicated:
-    """A whole model in each rank; gradients are averaged between them."""
-
-    def place(self, model: nn.Module, backend: Backend, options: Options) -> nn.Module:
         kind, parameters = parameter_type(options), list(model.parameters())
         for each in parameters:
             # Buffers stay: in BF16 the frequencies of rotary positions would lose five digits.
@@ -89,16 +45,15 @@ class Replicated:
         return model
 
     def data_ranks(self, backend: Backend) -> tuple[int, int]:
+        """Return this rank's number among the ranks with different data, and the number of such ranks."""
         return backend.rank, backend.world_size
 
-    def micro_batch(self, model: nn.Module, *, is_last: bool) -> AbstractContextManager[object]:
-        return nullcontext()
+    def begin_micro_batch(self, model: nn.Module, *, is_last: bool) -> None:
+        """Prepare the passes of a micro-batch; gradients need to travel in a step's last alone."""
 
     def reduce(self, model: nn.Module, backend: Backend) -> None:
+        """Average the gradients over all ranks, where that has not happened in the backward pass."""
         backend.reduce_gradients(model.parameters())
-
-    def clip(self, model: nn.Module, limit: float) -> Tensor:
-        return optimizing.clip(model.parameters(), limit)
 
     def save(
         self,
@@ -108,32 +63,65 @@ class Replicated:
         optimizer: torch.optim.Optimizer,
         facts: Facts,
         backend: Backend,
-    ) -> Checkpoint | None:
-        saved, error = None, None
-        if backend.rank == 0:
-            state = backend.to_host({"facts": facts, "model": model.state_dict(), "optimizer": optimizer.state_dict()})
-            try:
-                saved = checkpoints.save(step, lambda file: torch.save(state, file))
-            except (OSError, RuntimeError) as caught:  # PyTorch's writer makes a RuntimeError of a full disk
-                error = caught
-        if backend.any(error is not None):
-            raise OSError(f"{error or 'rank 0 could not write'}")
-        return saved
+    ) -> Checkpoint:
+        """Save a checkpoint; called in all ranks. Each rank writes and hashes its files; rank 0 makes a checkpoint of
+        them when all are done.
 
-    def facts(self, checkpoint: Path) -> Facts:
-        return dict(_read(checkpoint)["facts"])
+        Raises:
+            OSError: in all ranks, if one of them could not write; the checkpoints before stay.
+        """
 
-    def load(self, checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer, backend: Backend) -> None:
-        state = _read(checkpoint)
+        def write() -> dict[str, str]:
+            files = self._write_state(part, model, optimizer, backend)
+            if is_first:
+                (part / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
+                files.append(part / _FACTS)
+            return {file.name: sealed(file) for file in files}
+
+        is_first = backend.rank == 0
+        # Only rank 0's results of the first and the last call are taken.
+        part = _in_all(backend, lambda: checkpoints.begin(step) if is_first else Path())[0]
+        sums = {name: digest for each in _in_all(backend, write) for name, digest in each.items()}
+        return _in_all(backend, lambda: checkpoints.complete(step, sums) if is_first else Checkpoint(step, part))[0]
+
+    def _write_state(
+        self, part: Path, model: nn.Module, optimizer: torch.optim.Optimizer, backend: Backend
+    ) -> list[Path]:
+        """Write this rank's files into the directory of a checkpoint; return their paths."""
+        if backend.rank:
+            return []
+        state = backend.to_host({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
+        with (part / _STATE).open("wb") as file:  # by Python, which names the operating system's error
+            torch.save(state, file)
+        return [part / _STATE]
+
+    def load(self, checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        """Load a checkpoint's state into model and optimizer; called in all ranks."""
+        # Mapped into memory: the ranks of a node share its pages.
+        state = torch.load(checkpoint / _STATE, map_location="cpu", mmap=True, weights_only=True)
         model.load_state_dict(state["model"])
         optimizing.load_state(optimizer, state["optimizer"])
 
 
-def _read(checkpoint: Path) -> Mapping[str, Any]:
-    """Return a checkpoint, mapped into memory: the ranks of a node share its pages."""
-    if checkpoint.is_dir():
-        from trainium_workloads.training.refusal import Refusal
+def facts_of(checkpoint: Path) -> Facts:
+    """Return the facts in a checkpoint; no tensor is read."""
+    return dict(json.loads((checkpoint / _FACTS).read_text(encoding="utf-8")))
 
-        raise Refusal(f"{checkpoint} is of a sharded training: another --output, or --sharding full")
-    found: Mapping[str, Any] = torch.load(checkpoint, map_location="cpu", mmap=True, weights_only=True)
-    return found
+
+def _in_all(backend: Backend, write: Callable[[], _Result]) -> list[_Result]:
+    """Return the results of all ranks.
+
+    Raises:
+        OSError: in all ranks, if one of them could not write.
+    """
+    found, fault = None, ""
+    try:
+        found = write()
+    except (OSError, RuntimeError, CheckpointException) as error:
+        causes = [each for each, _ in error.failures.values()] if isinstance(error, CheckpointException) else [error]
+        # PyTorch's writer says "unexpected pos" on a full disk, and between the ranks a failure loses its cause.
+        fault = "; ".join(sorted({str(os_error(each) or f"{each} (is the disk full?)") for each in causes}))
+    results = backend.gather((found, fault))
+    if faults := [each for _, each in results if each]:
+        raise OSError(faults[0])
+    return [each for each, _ in results]

@@ -14,14 +14,14 @@ from trainium_workloads import stopping
 from trainium_workloads.scraped import Scraped
 from trainium_workloads.training import optimizing, precision
 from trainium_workloads.training.backends import Backend
-from trainium_workloads.training.layout import Layout, Replicated
+from trainium_workloads.training.layout import Layout
 from trainium_workloads.training.metrics import Metrics
 from trainium_workloads.training.options import Options
 from trainium_workloads.training.order import Order, step_seed
-from trainium_workloads.training.progress import ONLY_COMPILES, Progress, State, fingerprint, say
+from trainium_workloads.training.progress import ONLY_COMPILES, Progress, State, say
 from trainium_workloads.training.refusal import Refusal
 from trainium_workloads.training.task import Batch, Examples, Task, parameter_count
-from trainium_workloads.training.updates import Updates
+from trainium_workloads.training.updates import Updates, fetched
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,16 @@ def train(task: Task, options: Options, backend: Backend, layout: Layout | None 
     """
     began = time.time()
     stop = stopping.Stopping()
-    layout = layout or Replicated()
+    layout = layout or Layout()
     examples = task.examples()
-    order = _order(examples, options, backend, layout)
+    rank, ranks = layout.data_ranks(backend)
+    is_arranged = bool(getattr(examples, "arranged", False))
+    order = Order(len(examples), options.seed, options.batch_size, options.accumulate, rank, ranks, is_arranged)
     backend.seed(options.seed)
     model = layout.place(task.model(), backend, options)
     model.train()
     state = State(model, optimizing.optimizer_of(model, options), precision.scaler(options))
-    progress = Progress(options, layout, backend, fingerprint(task.identity, order))
+    progress = Progress(options, layout, backend, task.identity, order)
     done = progress.resume(state)
     last = min(options.steps, done + options.steps_this_run) if options.steps_this_run > 0 else options.steps
     if backend.rank == 0:
@@ -83,7 +85,7 @@ def train(task: Task, options: Options, backend: Backend, layout: Layout | None 
             backend.seed(step_seed(options.seed, step, order.rank))
             values = updates.make(step, batches)
             logs = step % options.log_every == 0 or step == last
-            mine = values.fetched() if logs else {}
+            mine = fetched(values) if logs else {}
             # One sum for all values on which the ranks have to agree.
             asks = [float(bool(stop.reason)), float(backend.rank == 0 and progress.is_due(step))]
             stops, due, *sums = backend.sum([*asks, *mine.values()])
@@ -102,12 +104,6 @@ def train(task: Task, options: Options, backend: Backend, layout: Layout | None 
     if reason and backend.rank == 0:
         say(f"stopped after step {done}: {reason}")
     return Outcome(done, loss, model, reason, is_complete=done == options.steps)
-
-
-def _order(examples: Examples, options: Options, backend: Backend, layout: Layout) -> Order:
-    rank, ranks = layout.data_ranks(backend)
-    is_arranged = bool(getattr(examples, "arranged", False))
-    return Order(len(examples), options.seed, options.batch_size, options.accumulate, rank, ranks, is_arranged)
 
 
 def _loader(examples: Examples, order: Order, options: Options, first: int, last: int) -> "DataLoader[Batch]":

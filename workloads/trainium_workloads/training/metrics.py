@@ -36,19 +36,20 @@ class Metrics:
 
     def saved(self, checkpoint: Checkpoint, seconds: float) -> None:
         """Record a checkpoint, and the time for which the training stood still."""
-        self._saved_at = time.monotonic()
-        at = round(time.time(), 3)
+        self._saved_at, at = time.monotonic(), round(time.time(), 3)
         self._saved = {"checkpoint_step": checkpoint.step, "checkpoint_time": at}
+        self._saved["checkpoint_seconds"] = round(seconds, 4)
         if self._scraped is not None:
             self._scraped.saved(checkpoint.step, at)
         self._curve({"checkpoint_seconds": seconds}, checkpoint.step)
         # The time of a checkpoint is no part of a step's.
         step, reported = self._before
         self._before = (step, reported + seconds)
-        self._saved["checkpoint_seconds"] = round(seconds, 4)
 
     def step(self, step: int, values: Mapping[str, float]) -> None:
         """Write a step line, and a point of each curve."""
+        if self._scraped is None:
+            return
         now = time.monotonic()
         earlier, at = self._before
         seconds = (now - at) / max(step - earlier, 1)
@@ -58,8 +59,6 @@ class Metrics:
             "tokens_per_second": round(self._tokens_per_step / seconds, 1) if seconds > 0 else 0.0,
             "checkpoint_age_seconds": round(now - self._saved_at, 1),
         }
-        if self._scraped is None:
-            return
         self._scraped.step(step, values["loss"], seconds, rates["tokens_per_second"])
         report(step, steps=self._steps, **values, **rates, **self._saved)
         self._curve({**values, **rates}, step)

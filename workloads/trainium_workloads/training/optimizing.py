@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from trainium_workloads.training.options import Options
 
@@ -33,23 +34,14 @@ class Lamb(torch.optim.Optimizer):
     Args:
         groups: of parameters, each with its ``weight_decay``.
         lr: the rate.
-        betas: of the moments.
-        eps: added to the root of the second moment.
     """
 
-    def __init__(
-        self,
-        groups: Iterable[dict[str, object]],
-        lr: float | Tensor,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-6,
-    ) -> None:
-        super().__init__(groups, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
+    def __init__(self, groups: Iterable[dict[str, object]], lr: float | Tensor) -> None:
+        super().__init__(groups, {"lr": lr, "betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 0.0})
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
-    def step(self, closure: Callable[[], float] | None = None) -> None:
+    def step(self) -> None:
         """Make one update."""
-        assert closure is None
         for group in self.param_groups:
             first_beta, second_beta = group["betas"]
             for parameter in group["params"]:
@@ -92,30 +84,30 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
             group["lr"] = rate
 
 
-def clip(parameters: Iterable[Tensor], limit: float) -> Tensor:
+def clip(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:
     """Scale the gradients down to a norm of at most ``limit`` (0: leave them); return their norm before, in FP32.
     It is a tensor on the device, and no branch depends on its value: it is not waited for."""
-    gradients = [each.grad for each in parameters if each.grad is not None]
-    norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(each.float()) for each in gradients]))
-    if limit:
-        factor = torch.clamp(limit / (norm + 1e-6), max=1.0)
-        for gradient in gradients:
-            gradient.mul_(factor.to(gradient.dtype))
+    learnt = [each for each in parameters if each.grad is not None]
+    by_mesh: dict[object, list[Tensor]] = {}  # PyTorch adds up the norms of one mesh at a time
+    for gradient in (each.grad for each in learnt if each.grad is not None):
+        by_mesh.setdefault(getattr(gradient, "device_mesh", None), []).append(gradient.float())
+    norms = [nn.utils.get_total_norm(gradients) for gradients in by_mesh.values()]
+    norm = nn.utils.get_total_norm([each.full_tensor() if isinstance(each, DTensor) else each for each in norms])
+    nn.utils.clip_grads_with_norm_(learnt, limit or math.inf, norm, foreach=False)
     return norm
 
 
-def round_stochastically(values: Tensor, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+def round_stochastically(values: Tensor) -> Tensor:
     """Return FP32 values in BF16: rounded up or down by chance, so that the expected value is exact.
 
     An update that is smaller than half of a step of BF16 is then made some of the time instead of never. Trainium does
     the same in hardware (``NEURON_RT_STOCHASTIC_ROUNDING_EN=1``).
     """
-    assert dtype is torch.bfloat16
     bits = values.float().view(torch.int32)
     # BF16 is the upper half of FP32: a number added below it carries with the probability of the part cut off.
     chance = torch.randint_like(bits, 1 << 16)
     rounded = ((bits + chance) & -(1 << 16)).view(torch.float32)
-    return torch.where(torch.isfinite(values), rounded, values).to(dtype)
+    return torch.where(torch.isfinite(values), rounded, values).bfloat16()
 
 
 class UpdatedInFp32:

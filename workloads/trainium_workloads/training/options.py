@@ -3,17 +3,17 @@
 import argparse
 import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from trainium_workloads.training.refusal import Refusal
 
+# ruff: noqa: RUF009 - the calls make fields
+
 BackendName = Literal["cpu", "cuda", "xla", "neuron"]
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
-Schedule = Literal["linear", "cosine", "constant"]
-OptimizerName = Literal["adamw", "lamb"]
 
 PRECISIONS: Mapping[str, tuple[Precision, ...]] = {
     "cpu": ("fp32", "bf16"),
@@ -25,78 +25,41 @@ PRECISIONS: Mapping[str, tuple[Precision, ...]] = {
 """Precisions of each backend."""
 
 
+_METAVARS: Mapping[Any, str] = {int: "N", float: "X", str: "NAME", Path: "PATH"}
+
+
+def _option(default: Any, help: str = "", least: float | None = None) -> Any:
+    """Return a field with its text for ``--help``, and the least number that is allowed."""
+    return field(default=default, metadata={"help": help, "least": least})
+
+
 @dataclass(frozen=True)
 class Options:
-    """Options of a training."""
+    """Options of a training. Each is an option of the command line."""
 
-    steps: int = 1000
-    """Updates of the whole training: the length of the schedule."""
-    steps_this_run: int = 0
-    """Updates after which this run ends well; 0 or -1 for all. A compilation needs few."""
-    batch_size: int = 8
-    """Examples of a micro-batch, in each rank."""
-    accumulate: int = 1
-    """Micro-batches of an update."""
-    learning_rate: float = 1e-4
-    warmup_steps: int = 0
-    """In which the rate rises from 0."""
-    schedule: Schedule = "linear"
-    """How it falls to 0 afterwards; ``constant`` does not."""
-    optimizer: OptimizerName = "adamw"
-    weight_decay: float = 0.01
-    """Not of biases and norms."""
-    clip: float = 1.0
-    """Greatest norm of all gradients together; 0 for no limit."""
-    seed: int = 42
-    precision: Precision = "bf16"
-    stochastic_rounding: bool = False
-    """Parameters in BF16, each update rounded up or down by chance: by the hardware on Trainium, by us elsewhere."""
-    backend: BackendName = "cpu"
-    eager: bool = False
-    """PyTorch/XLA's eager debug mode: operations run one by one."""
-    compile: bool = False
-    """``torch.compile`` the model; not on ``xla``, which traces by itself."""
-    output: Path = Path("output")
-    """Directory of checkpoints and logs, the same for all ranks."""
-    checkpoint_every: int = 0
-    """Updates between two checkpoints; 0 for no such rule. The last update is always saved."""
-    checkpoint_seconds: float = 600.0
-    """Time between two checkpoints; 0 for no such rule."""
-    keep: int = 3
-    """Complete checkpoints that stay."""
-    resume: bool = True
-    """Whether to go on from the newest complete checkpoint of ``output``."""
-    log_every: int = 1
-    """Updates between two step lines: each fetches the loss from the device."""
-    workers: int = 0
-    """Processes that read examples, for each rank; 0: the rank itself."""
-
-
-_HELP: Mapping[str, str] = {
-    "steps": "updates of the whole training",
-    "steps_this_run": "end well after so many; 0 or -1: all",
-    "batch_size": "examples of a micro-batch, in each rank",
-    "accumulate": "micro-batches of an update",
-    "learning_rate": "at the end of the warm-up",
-    "warmup_steps": "updates in which the rate rises from 0",
-    "schedule": "how the rate falls to 0 afterwards",
-    "weight_decay": "not of biases and norms",
-    "clip": "greatest norm of all gradients together; 0: no limit",
-    "checkpoint_every": "updates between two checkpoints; 0: by time alone",
-    "checkpoint_seconds": "time between two checkpoints; 0: by updates alone",
-    "keep": "complete checkpoints that stay",
-    "log_every": "updates between two step lines",
-    "workers": "processes that read examples, for each rank",
-    "output": "directory of checkpoints and logs; default: TRN_OUTPUT_DIR, else ./output",
-    "seed": "of initial weights, order and dropout",
-    "optimizer": "",
-}
-_CHOICES: Mapping[str, tuple[str, ...]] = {
-    "schedule": ("linear", "cosine", "constant"),
-    "optimizer": ("adamw", "lamb"),
-    "precision": ("fp32", "tf32", "bf16", "fp16", "fp8"),
-    "backend": ("cpu", "cuda", "xla", "neuron"),
-}
+    steps: int = _option(1000, "updates of the whole training: the length of the schedule", 1)
+    steps_this_run: int = _option(0, "end well after so many updates; 0 or -1: all", -1)
+    batch_size: int = _option(8, "examples of a micro-batch, in each rank", 1)
+    accumulate: int = _option(1, "micro-batches of an update", 1)
+    learning_rate: float = _option(1e-4, "at the end of the warm-up")
+    warmup_steps: int = _option(0, "updates in which the rate rises from 0", 0)
+    schedule: Literal["linear", "cosine", "constant"] = _option("linear", "how the rate falls to 0 afterwards")
+    optimizer: Literal["adamw", "lamb"] = _option("adamw")
+    weight_decay: float = _option(0.01, "not of biases and norms", 0)
+    clip: float = _option(1.0, "greatest norm of all gradients together; 0: no limit", 0)
+    seed: int = _option(42, "of initial weights, order and dropout", 0)
+    precision: Precision = _option("bf16", "number format of the computation")
+    stochastic_rounding: bool = _option(False, "parameters in BF16, each update rounded up or down by chance")
+    backend: BackendName = _option("cpu", "kind of device")
+    eager: bool = _option(False, "PyTorch/XLA's eager debug mode: operations run one by one")
+    compile: bool = _option(False, "torch.compile the model; not on xla, which traces by itself")
+    output: Path = _option(Path("output"), "directory of checkpoints and curves, the same for all ranks")
+    checkpoint_every: int = _option(0, "updates between two checkpoints; 0: by time alone", 0)
+    checkpoint_seconds: float = _option(600.0, "time between two checkpoints; 0: by updates alone", 0)
+    keep: int = _option(3, "complete checkpoints that stay", 1)
+    resume: bool = _option(True, "go on from the newest complete checkpoint of the output")
+    log_every: int = _option(1, "updates between two step lines: each waits for the device", 1)
+    workers: int = _option(0, "processes that read examples, for each rank; 0: the rank itself", 0)
 
 
 def add_options(parser: argparse.ArgumentParser, defaults: Options, aliases: Mapping[str, str] | None = None) -> None:
@@ -110,16 +73,18 @@ def add_options(parser: argparse.ArgumentParser, defaults: Options, aliases: Map
     """
     group = parser.add_argument_group("training")
     environment = _environment()
-    for field in fields(Options):
-        default = environment.get(field.name, getattr(defaults, field.name))
-        names = [*_spellings(field.name), *filter(None, [(aliases or {}).get(field.name)])]
-        settings: dict[str, Any] = {"dest": field.name, "default": default}
-        if isinstance(default, bool):
+    for each in fields(Options):
+        name, kind, choices = each.name, each.type, get_args(each.type)
+        default = environment.get(name, getattr(defaults, name))
+        names = dict.fromkeys([_spelling(name), f"--{name}", (aliases or {}).get(name, f"--{name}")])
+        settings: dict[str, Any] = {"dest": name, "default": default}
+        if kind is bool:
             settings["action"] = argparse.BooleanOptionalAction
+        elif choices:
+            settings["choices"] = choices
         else:
-            settings |= {"type": field.type if field.type in (int, float, Path) else str}
-            settings |= {"choices": _CHOICES[field.name]} if field.name in _CHOICES else {"metavar": _metavar(default)}
-        group.add_argument(*names, help=f"{_HELP.get(field.name, '')} (default: %(default)s)".strip(), **settings)
+            settings |= {"type": kind, "metavar": _METAVARS[kind]}
+        group.add_argument(*names, help=f"{each.metadata['help']} (default: %(default)s)", **settings)
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
@@ -128,23 +93,9 @@ def options_of(arguments: argparse.Namespace) -> Options:
     Raises:
         Refusal: with all invalid values.
     """
-    options = Options(**{field.name: getattr(arguments, field.name) for field in fields(Options)})
-    wrong = _problems(options)
-    if wrong:
-        raise Refusal("; ".join(wrong))
-    return options
-
-
-def _problems(options: Options) -> list[str]:
-    wrong = [
-        f"{_spellings(name)[0]} must be {least} or more, not {getattr(options, name)}"
-        for name, least in (
-            *(("steps", 1), ("batch_size", 1), ("accumulate", 1), ("keep", 1), ("log_every", 1), ("seed", 0)),
-            *(("steps_this_run", -1), ("warmup_steps", 0), ("weight_decay", 0), ("clip", 0), ("workers", 0)),
-            *(("checkpoint_every", 0), ("checkpoint_seconds", 0)),
-        )
-        if not getattr(options, name) >= least  # of a float that is no number, too
-    ]
+    options = Options(**{each.name: getattr(arguments, each.name) for each in fields(Options)})
+    least = {each.name: each.metadata["least"] for each in fields(Options)}
+    wrong = too_small(options, {name: bound for name, bound in least.items() if bound is not None})
     if not (math.isfinite(options.learning_rate) and options.learning_rate > 0):
         wrong.append(f"--learning-rate must be greater than 0, not {options.learning_rate}")
     allowed = PRECISIONS[options.backend]
@@ -156,34 +107,61 @@ def _problems(options: Options) -> list[str]:
         wrong.append(f"--eager is for backend xla: {options.backend} runs each operation by itself anyway")
     if options.compile and options.backend == "xla":
         wrong.append("--compile is not for backend xla, which traces and compiles by itself")
-    return wrong
+    if wrong:
+        raise Refusal("; ".join(wrong))
+    return options
+
+
+def add_option(parser: Any, name: str, kind: Any, text: str, *more: str) -> None:
+    """Add an option of a script's own, which also takes underscores for its hyphens.
+
+    Args:
+        parser: or a group of one.
+        name: ``batch-size``.
+        kind: ``int``, ``float``, ``str`` or ``Path``; or the option's default.
+        text: for ``--help``.
+        more: further names, with their hyphens.
+    """
+    kind, default = (kind, None) if isinstance(kind, type) else (type(kind), kind)
+    names = dict.fromkeys([f"--{name}", *more, f"--{name.replace('-', '_')}"])
+    shown = "" if default is None else " (default: %(default)s)"
+    parser.add_argument(*names, type=kind, default=default, metavar=_METAVARS[kind], help=text + shown)
+
+
+def too_small(values: object, least: Mapping[str, float]) -> list[str]:
+    """Return a sentence for each option that is less than its least value; options that are None are left out."""
+    return [
+        f"{_spelling(name)} must be {bound} or more, not {value}"
+        for name, bound in least.items()
+        # "not >=": a float that is no number is wrong, too.
+        if (value := getattr(values, name)) is not None and not value >= bound
+    ]
 
 
 def _environment() -> dict[str, Any]:
     """Return the launcher's settings, by field."""
     found: dict[str, Any] = {}
-    for name, variable, kind in (
-        ("output", "TRN_OUTPUT_DIR", Path),
-        ("backend", "TRN_BACKEND", str),
-        ("precision", "TRN_PRECISION", str),
-        ("checkpoint_seconds", "TRN_CHECKPOINT_SECONDS", float),
+    if os.environ.get("NEURON_RT_STOCHASTIC_ROUNDING_EN") == "1":
+        found["stochastic_rounding"] = True
+    for name, variable, kind, form in (
+        ("output", "TRN_OUTPUT_DIR", Path, "a path"),
+        ("backend", "TRN_BACKEND", _one_of(BackendName), f"one of {', '.join(get_args(BackendName))}"),
+        ("precision", "TRN_PRECISION", _one_of(Precision), f"one of {', '.join(get_args(Precision))}"),
+        ("checkpoint_seconds", "TRN_CHECKPOINT_SECONDS", float, "a number of seconds"),
     ):
         if text := os.environ.get(variable):
             try:
                 found[name] = kind(text)
             except ValueError:
-                raise Refusal(f"{variable} must be a number of seconds, not {text!r}") from None
-            if name in _CHOICES and text not in _CHOICES[name]:
-                raise Refusal(f"{variable} must be one of {', '.join(_CHOICES[name])}, not {text!r}")
-    if os.environ.get("NEURON_RT_STOCHASTIC_ROUNDING_EN") == "1":
-        found["stochastic_rounding"] = True
+                raise Refusal(f"{variable} must be {form}, not {text!r}") from None
     return found
 
 
-def _spellings(name: str) -> list[str]:
-    """Return both spellings: ``--batch-size``, and ``--batch_size`` as older scripts have it."""
-    return list(dict.fromkeys([f"--{name.replace('_', '-')}", f"--{name}"]))
+def _one_of(kind: Any) -> Callable[[str], str]:
+    choices = get_args(kind)
+    return lambda text: choices[choices.index(text)]
 
 
-def _metavar(default: object) -> str:
-    return {int: "N", float: "X"}.get(type(default), "DIR")
+def _spelling(name: str) -> str:
+    """Return an option's name; options are also taken with underscores, as older scripts have them."""
+    return f"--{name.replace('_', '-')}"

@@ -16,20 +16,25 @@ _ROUNDS = 4
 
 @dataclass(frozen=True)
 class Order:
-    """The order of a training's examples."""
+    """The order of a training's examples.
+
+    Args:
+        examples: number of all; 1 or more.
+        seed: of the permutations.
+        batch_size: examples of a micro-batch.
+        accumulate: micro-batches of a step.
+        rank: number among the ranks that see different data.
+        ranks: number of these.
+        is_arranged: whether the examples shuffle themselves in each epoch; they are then taken one after the other.
+    """
 
     examples: int
-    """How many there are; 1 or more."""
     seed: int
     batch_size: int
-    """Examples of a micro-batch."""
     accumulate: int
-    """Micro-batches of a step."""
     rank: int
-    """Number among the ranks that see different data."""
     ranks: int
     is_arranged: bool = False
-    """Whether the examples shuffle themselves in each epoch; they are then taken one after the other."""
 
     @property
     def global_batch(self) -> int:
@@ -37,12 +42,7 @@ class Order:
         return self.batch_size * self.accumulate * self.ranks
 
     def batches(self, first: int, last: int) -> Iterator[list[Position]]:
-        """Yield this rank's micro-batches from one step to another, both included, in order.
-
-        Args:
-            first: a step, from 1.
-            last: a step.
-        """
+        """Yield this rank's micro-batches from one step (from 1) to another, both included, in order."""
         for step in range(first, last + 1):
             start = (step - 1) * self.global_batch + self.rank * self.accumulate * self.batch_size
             for micro in range(self.accumulate):

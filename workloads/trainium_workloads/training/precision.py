@@ -11,16 +11,13 @@ fp8       none                                     PyTorch/XLA: matrix products 
 ========  =======================================  ======================================================
 
 Optimizers compute in FP32. With ``--stochastic-rounding`` parameters are in BF16 everywhere; where the hardware does
-not round by chance, we do.
+not round by chance, :func:`~.optimizing.round_stochastically` does.
 """
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
-from torch import Tensor
 
-from trainium_workloads.training.optimizing import round_stochastically
 from trainium_workloads.training.options import Options
 
 
@@ -29,14 +26,6 @@ def parameter_type(options: Options) -> torch.dtype:
     in_hardware = options.backend in ("xla", "neuron")
     is_bf16 = options.precision == "bf16" and (in_hardware or options.stochastic_rounding)
     return torch.bfloat16 if is_bf16 else torch.float32
-
-
-def rounding(options: Options) -> Callable[[Tensor], Tensor]:
-    """Return the function that makes BF16 of updated parameters: by chance, if asked for, and by the hardware
-    where it can."""
-    if options.stochastic_rounding and options.backend in ("cpu", "cuda"):
-        return round_stochastically
-    return Tensor.bfloat16
 
 
 def autocast(options: Options, device: torch.device) -> AbstractContextManager[object]:

@@ -12,7 +12,7 @@ from torch import nn
 
 from trainium_workloads.checkpoint import Checkpoint, Checkpoints
 from trainium_workloads.training.backends import Backend
-from trainium_workloads.training.layout import Facts, Layout
+from trainium_workloads.training.layout import Facts, Layout, facts_of
 from trainium_workloads.training.metrics import Metrics
 from trainium_workloads.training.options import Options
 from trainium_workloads.training.order import Order
@@ -32,29 +32,14 @@ class State:
     scaler: torch.amp.GradScaler
 
 
-@dataclass(frozen=True)
-class Fingerprint:
-    """Facts on which a checkpoint must agree with the training that resumes from it."""
-
-    identity: Mapping[str, Fact]
-    examples: int
-    seed: int
-    global_batch: int
-    per_micro_batch: int
-    """Examples of all ranks' micro-batches together."""
-
-
-def fingerprint(identity: Mapping[str, Fact], order: Order) -> Fingerprint:
-    """Return the fingerprint of a training."""
-    together = order.batch_size * order.ranks
-    return Fingerprint(identity, order.examples, order.seed, order.global_batch, together)
-
-
 class Progress:
     """The checkpoints of a training; the same calls in all ranks."""
 
-    def __init__(self, options: Options, layout: Layout, backend: Backend, mine: Fingerprint) -> None:
-        self._options, self._layout, self._backend, self._mine = options, layout, backend, mine
+    def __init__(
+        self, options: Options, layout: Layout, backend: Backend, identity: Mapping[str, Fact], order: Order
+    ) -> None:
+        self._options, self._layout, self._backend, self._order = options, layout, backend, order
+        self._identity = {**identity, "sharding": layout.sharding}
         self._checkpoints = Checkpoints(options.output / "checkpoints", options.keep)
         self._saved_at = time.monotonic()
         self.last_saved = 0
@@ -85,11 +70,10 @@ class Progress:
             return 0
         if not self._options.resume:
             raise Refusal(f"{path} is there: --no-resume needs an --output without checkpoints, or remove it")
-        facts = self._layout.facts(Path(path))
-        wrong = _differences(facts, self._mine)
-        if wrong:
-            raise Refusal(f"{path} is of another training: {'; '.join(wrong)}")
-        self._layout.load(Path(path), state.model, state.optimizer, self._backend)
+        facts = facts_of(Path(path))
+        if wrong := differences(facts, self._identity, self._order):
+            raise Refusal(f"{path} is of another training: {'; '.join(wrong)}. Or begin anew with another --output")
+        self._layout.load(Path(path), state.model, state.optimizer)
         self.resumed_from = found
         state.scaler.load_state_dict(facts["scaler"])
         self.last_saved = int(facts["step"])
@@ -112,7 +96,8 @@ class Progress:
         if step == self.last_saved or os.environ.get(ONLY_COMPILES) == "1":
             return
         began = time.monotonic()
-        facts = self._facts(step, state.scaler)
+        of_data = {"examples": self._order.examples, "seed": self._order.seed, "global_batch": self._order.global_batch}
+        facts = {"step": step, "identity": self._identity, **of_data, "scaler": state.scaler.state_dict()}
         try:
             saved = self._layout.save(self._checkpoints, step, state.model, state.optimizer, facts, self._backend)
         except OSError as error:
@@ -124,40 +109,27 @@ class Progress:
                 say(line)
         else:
             self.last_saved = step
-            if saved is not None:
-                metrics.saved(saved, time.monotonic() - began)
+            metrics.saved(saved, time.monotonic() - began)
         self._saved_at = time.monotonic()
 
-    def _facts(self, step: int, scaler: torch.amp.GradScaler) -> Facts:
-        mine = self._mine
-        return {
-            "step": step,
-            "identity": dict(mine.identity),
-            "examples": mine.examples,
-            "seed": mine.seed,
-            "global_batch": mine.global_batch,
-            "scaler": scaler.state_dict(),
-        }
 
-
-def _differences(theirs: Facts, mine: Fingerprint) -> list[str]:
-    """Return the differences between a training and a checkpoint, each with its remedy."""
-    wrong = []
+def differences(theirs: Facts, identity: Mapping[str, Fact], order: Order) -> list[str]:
+    """Return the differences between a checkpoint and the training that is to go on from it, with their remedies."""
     there = theirs["identity"]
-    for name in sorted({*there, *mine.identity}):
-        if there.get(name) != mine.identity.get(name):
-            wrong.append(f"its {name} is {there.get(name)}, here {mine.identity.get(name)}")
-    if theirs["examples"] != mine.examples:
-        wrong.append(f"its data had {theirs['examples']} examples, here there are {mine.examples}")
-    if theirs["seed"] != mine.seed:
-        wrong.append(f"it has --seed {theirs['seed']}, here it is {mine.seed}")
+    wrong = [
+        f"its {name} is {there.get(name)}, here {identity.get(name)}"
+        for name in sorted({*there, *identity})
+        if there.get(name) != identity.get(name)
+    ]
+    if theirs["examples"] != order.examples:
+        wrong.append(f"its data had {theirs['examples']} examples, here there are {order.examples}")
+    if theirs["seed"] != order.seed:
+        wrong.append(f"it has --seed {theirs['seed']}, here it is {order.seed}")
     batch = int(theirs["global_batch"])
-    if batch != mine.global_batch:
-        micro, rest = divmod(batch, mine.per_micro_batch)
+    if batch != order.global_batch:
+        micro, rest = divmod(batch, order.batch_size * order.ranks)
         mends = f"pass --accumulate {micro}" if not rest else "choose --batch-size and --accumulate so that they agree"
-        wrong.append(f"it took {batch} examples a step, this run takes {mine.global_batch}: {mends}")
-    if wrong:
-        wrong[-1] += ". Or begin anew with another --output"
+        wrong.append(f"it took {batch} examples a step, this run takes {order.global_batch}: {mends}")
     return wrong
 
 

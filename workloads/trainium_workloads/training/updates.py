@@ -1,14 +1,13 @@
 """One update: micro-batches forward and backward, gradients of all ranks, a step of the optimizer."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from trainium_workloads.training import optimizing, precision
-from trainium_workloads.training.backends import Backend, Optimizer
-from trainium_workloads.training.layout import Layout, Replicated
+from trainium_workloads.training.backends import Backend
+from trainium_workloads.training.layout import Layout
 from trainium_workloads.training.options import Options
 from trainium_workloads.training.order import step_seed
 from trainium_workloads.training.progress import State
@@ -18,64 +17,52 @@ _EVERY_RANK = -1
 """In place of a rank's number, for random numbers that all ranks share."""
 
 
-@dataclass(frozen=True)
-class Values:
-    """Values of an update; on the device until they are fetched."""
-
-    tensors: dict[str, Tensor]
-
-    def fetched(self) -> dict[str, float]:
-        """Return the values, after waiting for the device once for all."""
-        together = torch.stack([each.detach().float().reshape(()) for each in self.tensors.values()])
-        return dict(zip(self.tensors, together.cpu().tolist(), strict=True))
-
-
 class Updates:
     """The updates of a run."""
 
     def __init__(self, task: Task, options: Options, backend: Backend, layout: Layout, state: State) -> None:
         self._task, self._options, self._backend, self._layout = task, options, backend, layout
         self._model, self._optimizer, self._scaler = state.model, state.optimizer, state.scaler
-        self._updater: Optimizer = state.optimizer
-        if state.scaler.is_enabled():
-            self._updater = _Scaled(state.optimizer, state.scaler)
-        elif precision.parameter_type(options) is torch.bfloat16 and isinstance(layout, Replicated):
-            self._updater = optimizing.UpdatedInFp32(state.optimizer, precision.rounding(options))
+        self._update = self._optimizer.step
+        if precision.parameter_type(options) is torch.bfloat16 and layout.sharding == "none":
+            in_software = options.stochastic_rounding and options.backend in ("cpu", "cuda")
+            rounded = optimizing.round_stochastically if in_software else Tensor.bfloat16
+            self._update = optimizing.UpdatedInFp32(self._optimizer, rounded).step
         self.rate = 0.0
         """Of the last update."""
 
-    def make(self, step: int, batches: Iterator[Batch]) -> Values:
-        """Make an update of the next micro-batches; return their values."""
+    def make(self, step: int, batches: Iterator[Batch]) -> dict[str, Tensor]:
+        """Make an update of the next micro-batches; return its values, on the device."""
         options, model = self._options, self._model
-        sums: dict[str, Tensor] = {}
+        values: dict[str, Tensor] = {}
         for micro in range(options.accumulate):
             batch = next(batches)
-            with self._layout.micro_batch(model, is_last=micro == options.accumulate - 1):
-                with precision.autocast(options, self._backend.device):
-                    loss = self._task.loss(model, batch)
-                self._scaler.scale(loss.total / options.accumulate).backward()
+            self._layout.begin_micro_batch(model, is_last=micro == options.accumulate - 1)
+            with precision.autocast(options, self._backend.device):
+                loss = self._task.loss(model, batch)
+            self._scaler.scale(loss.total / options.accumulate).backward()
             for name, value in {"loss": loss.total, **loss.parts}.items():
                 part = value.detach().float() / options.accumulate
-                sums[name] = sums[name] + part if name in sums else part
+                values[name] = values[name] + part if name in values else part
         self._layout.reduce(model, self._backend)
         if self._scaler.is_enabled():
             self._scaler.unscale_(self._optimizer)
-        norm = self._layout.clip(model, options.clip)
+        values["gradient_norm"] = optimizing.clip(model.parameters(), options.clip)
         self.rate = options.learning_rate * optimizing.rate_factor(step, options)
         optimizing.set_rate(self._optimizer, self.rate)
         # Ranks have to round alike: each of them updates a whole model.
         self._backend.seed(step_seed(options.seed, step, _EVERY_RANK))
-        self._backend.step(self._updater)
+        if self._scaler.is_enabled():  # it leaves out an update with overflowed gradients, and lowers the scale
+            self._scaler.step(self._optimizer)
+            self._scaler.update()
+        else:
+            self._update()
+        self._backend.end_update()
         self._optimizer.zero_grad(set_to_none=True)
-        return Values({**sums, "gradient_norm": norm})
+        return values
 
 
-class _Scaled:
-    """Updater in FP16: it leaves out an update with overflowed gradients, and lowers the scale."""
-
-    def __init__(self, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler) -> None:
-        self._optimizer, self._scaler = optimizer, scaler
-
-    def step(self) -> None:
-        self._scaler.step(self._optimizer)
-        self._scaler.update()
+def fetched(values: dict[str, Tensor]) -> dict[str, float]:
+    """Return the values of an update, after waiting for the device once for all."""
+    together = torch.stack([each.detach().float().reshape(()) for each in values.values()])
+    return dict(zip(values, together.cpu().tolist(), strict=True))

@@ -11,7 +11,7 @@ from stub_api import serving
 
 from trainium_eks.cli.environment.change import claims, deploy
 from trainium_eks.cli.environment.change.claims import Claim, Holder, holders, leaving
-from trainium_eks.cli.shared.failure import Failure
+from trainium_eks.client.failure import Failure
 from trainium_eks.model.catalogue import lustre
 from trainium_eks.plan.graph import Graph
 

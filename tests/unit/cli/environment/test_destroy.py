@@ -12,7 +12,7 @@ from stub_api import serving
 from trainium_eks.aws import sessions
 from trainium_eks.cli.environment.change import destroy
 from trainium_eks.cli.environment.change.destroy import Wishes
-from trainium_eks.cli.shared.failure import Failure
+from trainium_eks.client.failure import Failure
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.operate.cleanup import exporting
 from trainium_eks.operate.cleanup.state import StackState, StateError

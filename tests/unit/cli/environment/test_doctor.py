@@ -13,8 +13,8 @@ from stub_channels import answer_http
 from watched_team import Call
 
 from trainium_eks.cli.environment.check import examine
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import Failure
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import Failure
 from trainium_eks.observe.alerts import alerts, runbook
 from trainium_eks.observe.faults import catalogue
 
@@ -91,7 +91,7 @@ def test_all_alerts_with_what_they_mean(trn: Run) -> None:
 
 
 def test_a_page(trn: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainium_eks.cli.shared.failure.shutil.which", lambda _: "/usr/bin/trn")
+    monkeypatch.setattr("trainium_eks.client.failure.shutil.which", lambda _: "/usr/bin/trn")
     shown = trn("doctor", "GangStuck", "--stack", "prod")
     assert (shown.exit_code, shown.stdout) == (0, runbook.page("GangStuck").replace("STACK", "prod"))
     assert "- **queue-closed**: A queue starts no jobs." in shown.stdout, "with the faults behind it"

@@ -14,9 +14,9 @@ from typer.testing import CliRunner, Result
 from trainium_eks.aws.sessions import Aws
 from trainium_eks.cli.app import app
 from trainium_eks.cli.jobs.submit import fabric
-from trainium_eks.cli.shared.cluster_access import StackAccess
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.session import Session
+from trainium_eks.client.cluster_access import StackAccess
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.session import Session
 from trainium_eks.kube.types import ObjectReference
 
 STACK = outputs(nodeGroups=[group("ng1", NEURON, 8, 4), group("rest", NEURON, 8, 0)], imageRepository="r/train")

@@ -15,8 +15,8 @@ from small_project import Run
 
 from trainium_eks.cli.app import app
 from trainium_eks.cli.local import local
-from trainium_eks.cli.shared import kubeconfig_variable
-from trainium_eks.cli.shared.failure import Failure
+from trainium_eks.client import kubeconfig_variable
+from trainium_eks.client.failure import Failure
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.requests import Requests
 from trainium_eks.local import toolchain
@@ -156,7 +156,7 @@ def test_the_contexts_namespace_is_the_default(
     files["variable"].write_text(yaml.safe_dump(document("variable", namespace="second")))
     monkeypatch.setenv("KUBECONFIG", str(files["variable"]))
     seen: list[str] = []
-    monkeypatch.setattr("trainium_eks.cli.shared.session.find_namespace", lambda _, name, *__: seen.append(name) or {})
+    monkeypatch.setattr("trainium_eks.client.session.find_namespace", lambda _, name, *__: seen.append(name) or {})
     trn("jobs", "--outputs", files["outputs"])
     trn("jobs", "--outputs", files["outputs"], "--namespace", "training")
     assert seen == ["second", "training"]

@@ -11,25 +11,17 @@ import watched_team
 from aws_double import AwsDouble, AwsError
 from cluster_snapshots import outputs
 from recorded_scenes import now, snapshot
+from sagemaker_answers import IMAGE, JOB, MISSING, WHERE, summary, training
 from small_project import Run
 from stub_api import StubApi
 from watched_team import Call
 
-from trainium_eks.cli.jobs.submit import train_facts
-from trainium_eks.cli.jobs.watch import reading, sagemaker_watch
+from trainium_eks.cli.jobs.watch import sagemaker_watch
+from trainium_eks.client import reading, train_facts
 from trainium_eks.jobs.sagemaker import service
 
-WHERE = {
-    "roleArn": "arn:aws:iam::123456789012:role/trn-dev-sagemaker-execution",
-    "bucket": "acme-data",
-    "prefix": "sagemaker",
-    "kmsKeyArn": "arn:aws:kms:us-west-2:123456789012:key/0a1b2c3d",
-    "securityGroupIds": ["sg-0a1b2c3d"],
-    "subnetIds": ["subnet-0a1b2c3d"],
-}
-IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/trn-dev/training:1"
 SCENE = snapshot("queue_full")
-NAME = "training-bert-bcdfg"
+NAME = JOB
 TRAIN = ("train", "--on", "sagemaker", "--example", "bert", "--instance-type", "trn1.32xlarge", "--image", IMAGE)
 
 
@@ -41,8 +33,13 @@ class Cloud:
         self.double = AwsDouble(
             {
                 "sagemaker:ListTrainingJobs": self.list,
+                "sagemaker:ListTransformJobs": {"TransformJobSummaries": []},
+                "sagemaker:ListEndpoints": {"Endpoints": []},
+                "sagemaker:DescribeTransformJob": AwsError("ValidationException", MISSING),
+                "sagemaker:DescribeEndpoint": AwsError("ValidationException", MISSING),
                 "sagemaker:DescribeTrainingJob": self.describe,
                 "sagemaker:CreateTrainingJob": {"TrainingJobArn": f"arn:aws:sagemaker:us-west-2:123456789012:{NAME}"},
+                "sagemaker:StopTrainingJob": {},
                 "s3:PutObject": {},
                 "logs:FilterLogEvents": {
                     "events": [
@@ -52,36 +49,19 @@ class Cloud:
                 },
             }
         )
-        self.stopped: list[str] = []
 
     def list(self, _: object) -> dict[str, Any]:
-        status, _second = self.states[0]
-        arn = f"arn:aws:sagemaker:us-west-2:123456789012:training-job/{NAME}"
-        job = {"TrainingJobName": NAME, "TrainingJobArn": arn, "TrainingJobStatus": status}
-        return {"TrainingJobSummaries": [{**job, "CreationTime": now(SCENE) - timedelta(minutes=5)}]}
+        found = summary("TrainingJob", NAME, self.states[0][0], CreationTime=now(SCENE) - timedelta(minutes=5))
+        return {"TrainingJobSummaries": [found]}
 
     def describe(self, asked: Any) -> Any:
         if asked["TrainingJobName"] != NAME:
-            return AwsError("ValidationException", "Requested resource not found.")
+            return AwsError("ValidationException", MISSING)
         status, second = self.states.pop(0) if len(self.states) > 1 else self.states[0]
         ended = (
             {"TrainingEndTime": now(SCENE), "BillableTimeInSeconds": 90} if status in ("Completed", "Failed") else {}
         )
-        return {
-            "TrainingJobName": NAME,
-            "TrainingJobArn": f"arn:aws:sagemaker:us-west-2:123456789012:training-job/{NAME}",
-            "ModelArtifacts": {"S3ModelArtifacts": "s3://acme-data/m"},
-            "TrainingJobStatus": status,
-            "SecondaryStatus": second,
-            "AlgorithmSpecification": {"TrainingInputMode": "File"},
-            "ResourceConfig": {"InstanceType": "ml.trn1.32xlarge", "InstanceCount": 2, "VolumeSizeInGB": 500},
-            "StoppingCondition": {"MaxRuntimeInSeconds": 60},
-            "CreationTime": now(SCENE) - timedelta(minutes=5),
-            "RoleArn": WHERE["roleArn"],
-            "OutputDataConfig": {"S3OutputPath": "s3://acme-data/sagemaker/training/bert/output"},
-            "CheckpointConfig": {"S3Uri": "s3://acme-data/sagemaker/training/bert/checkpoints"},
-            **ended,
-        }
+        return training(status, second, CreationTime=now(SCENE) - timedelta(minutes=5), **ended)
 
 
 @pytest.fixture
@@ -97,7 +77,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
 def call(trn: Run, api: StubApi, tmp_path: Path) -> Call:
     made = watched_team.researcher(trn, api, tmp_path)
     file = tmp_path / "outputs.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "sageMaker": WHERE}))
+    file.write_text(json.dumps({**json.loads(file.read_text()), "sageMaker": WHERE.model_dump(by_alias=True)}))
     return made
 
 
@@ -106,11 +86,7 @@ def use(monkeypatch: pytest.MonkeyPatch, *states: tuple[str, str]) -> Cloud:
     session = cloud.double.session()
 
     def client(name: str, region: str, **_: object) -> Any:
-        found = session.client(name, region_name=region)
-        if name == "sagemaker":
-            # The double validates answers, and this operation has none.
-            found.stop_training_job = lambda **asked: cloud.stopped.append(asked["TrainingJobName"])
-        return found
+        return session.client(name, region_name=region)
 
     monkeypatch.setattr(service, "client", client)
     return cloud
@@ -161,12 +137,12 @@ def test_followed_logs_end_with_the_job_and_show_each_line_once(call: Call, monk
 def test_a_job_is_stopped_and_its_checkpoints_named(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     cloud = use(monkeypatch, ("InProgress", "Training"))
     code, out = call("cancel", NAME)
-    assert (code, cloud.stopped) == (0, [NAME])
+    assert (code, cloud.double.asked[-1]) == (0, ("sagemaker:StopTrainingJob", {"TrainingJobName": NAME}))
     assert "is being stopped: SIGTERM, and SIGKILL after 120 s" in out
     assert "s3://acme-data/sagemaker/training/bert/checkpoints" in out
     ended = use(monkeypatch, ("Completed", "Completed"))
     assert "has ended already" in call("cancel", NAME)[1]
-    assert ended.stopped == []
+    assert "sagemaker:StopTrainingJob" not in dict(ended.double.asked)
 
 
 def test_a_job_is_shown_without_being_submitted(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,6 +160,7 @@ def test_a_submitted_job_is_created_after_its_files(call: Call, monkeypatch: pyt
     assert (code, json.loads(out)["instanceType"]) == (0, "ml.trn1.32xlarge")
     assert [name for name, _ in cloud.double.asked] == [
         "sagemaker:ListTrainingJobs",
+        "sagemaker:ListTransformJobs",
         "s3:PutObject",
         "sagemaker:CreateTrainingJob",
     ]

@@ -16,9 +16,9 @@ from trainium_eks.aws.sessions import AwsError
 from trainium_eks.cli.app import app
 from trainium_eks.cli.jobs.data import stage
 from trainium_eks.cli.jobs.submit import secret
-from trainium_eks.cli.shared.cluster_access import StackAccess
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.session import Session
+from trainium_eks.client.cluster_access import StackAccess
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.session import Session
 from trainium_eks.jobs.data import tokens
 from trainium_eks.kube.api import ApiError, ObjectReference
 

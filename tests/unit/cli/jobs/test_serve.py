@@ -14,9 +14,9 @@ from typer.testing import CliRunner, Result
 from trainium_eks.aws.sessions import Aws
 from trainium_eks.cli.app import app
 from trainium_eks.cli.jobs.serve import predict, serve
-from trainium_eks.cli.shared.cluster_access import StackAccess
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.session import Session
+from trainium_eks.client.cluster_access import StackAccess
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.session import Session
 from trainium_eks.kube.types import Kind, NoSuchKind, ObjectReference
 from trainium_eks.local.images import images
 from trainium_eks.local.images.images import LocalImage
@@ -104,7 +104,7 @@ def pod(**container: Any) -> Json:
 
 @pytest.fixture(autouse=True)
 def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainium_eks.cli.shared.failure.shutil.which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr("trainium_eks.client.failure.shutil.which", lambda name: f"/bin/{name}")
 
 
 @pytest.fixture

@@ -16,13 +16,13 @@ from typer.testing import CliRunner, Result
 from trainium_eks.aws.sessions import Aws, AwsError, GroupSize, NotAllowed
 from trainium_eks.cli.app import app
 from trainium_eks.cli.jobs.submit import kubeconfig, scale, train, train_torchx
-from trainium_eks.cli.shared.cluster_access import StackAccess
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import Failure
-from trainium_eks.cli.shared.options_class import words
-from trainium_eks.cli.shared.session import Session
+from trainium_eks.client import scaling
+from trainium_eks.client.cluster_access import StackAccess
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import Failure
+from trainium_eks.client.session import Session
 from trainium_eks.jobs.objects.identity import JOB_API, PYTORCH_API, TRAINER_API
-from trainium_eks.jobs.objects.options import TrainOptions
+from trainium_eks.jobs.objects.options import TrainOptions, words
 from trainium_eks.jobs.submit.examples import EXAMPLES
 from trainium_eks.kube.types import ApiError, Kind, NoSuchKind, ObjectReference
 from trainium_eks.local.images import images
@@ -538,7 +538,7 @@ def scaled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, int]]:
     asked: list[tuple[str, str, int]] = []
     monkeypatch.setattr(Aws, "scale", lambda _, cluster, name, nodes: asked.append((cluster, name, nodes)))
     monkeypatch.setattr(Aws, "group_size", lambda *_: GroupSize(4, 0, 4, "ACTIVE", ("NoCapacity: none left",)))
-    monkeypatch.setattr(scale, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(scaling, "LOOK_SECONDS", 0.01)
     return asked
 
 
@@ -560,7 +560,7 @@ def test_scaling_waits_for_ready_nodes(api: RememberingApi, scaled: object) -> N
 def test_scaling_that_gets_no_nodes_says_what_eks_says(
     api: RememberingApi, scaled: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scale, "READY_SECONDS", 0.05)
+    monkeypatch.setattr(scaling, "READY_SECONDS", 0.05)
     result = _trn("scale ng1 3")
     assert result.exit_code == 1
     assert "2 of 3 nodes are Ready after" in result.stderr

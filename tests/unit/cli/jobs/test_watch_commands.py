@@ -11,7 +11,8 @@ from small_project import Run
 from stub_api import StubApi
 from watched_team import Call
 
-from trainium_eks.cli.jobs.watch import cancel, job_list, job_status, reading
+from trainium_eks.cli.jobs.watch import job_list, job_status
+from trainium_eks.client import ending, reading
 from trainium_eks.jobs.watch.measured import Measured
 
 
@@ -229,7 +230,7 @@ def test_status_watched_in_a_pipe_says_each_new_state_until_the_end(
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cancel, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(ending, "LOOK_SECONDS", 0.01)
 
 
 def test_cancel_ends_a_job_and_again_finds_nothing_to_end(call: Call, api: StubApi) -> None:
@@ -253,7 +254,7 @@ def test_cancel_says_what_stays_on_the_volume(call: Call, api: StubApi) -> None:
 
 
 def test_pods_that_stay_are_said(call: Call, api: StubApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cancel, "MARGIN_SECONDS", -29.9)  # of the grace period of 30
+    monkeypatch.setattr(ending, "MARGIN_SECONDS", -29.9)  # of the grace period of 30
     monkeypatch.setattr(api, "delete", lambda _: (200, {}))
     code, out = call("cancel", "alpha")
     assert code == 1

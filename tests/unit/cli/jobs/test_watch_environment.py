@@ -12,8 +12,8 @@ from small_project import Run
 from stub_api import StubApi
 from watched_team import Call
 
-from trainium_eks.cli.jobs.watch import reading
-from trainium_eks.cli.shared.session import Session
+from trainium_eks.client import reading
+from trainium_eks.client.session import Session
 from trainium_eks.kube.cluster import GROUP_LABEL
 from trainium_eks.model.catalogue.instances import CATALOGUE
 

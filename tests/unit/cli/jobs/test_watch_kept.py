@@ -17,9 +17,10 @@ from training_jobs import job
 from watched_team import Call
 
 from trainium_eks.aws.sessions import AwsError
-from trainium_eks.cli.jobs.watch import kept_logs, reading
+from trainium_eks.cli.jobs.watch import kept_logs
 from trainium_eks.cli.jobs.watch.kept_logs import node_of
-from trainium_eks.cli.jobs.watch.live_logs import Shown
+from trainium_eks.client import reading
+from trainium_eks.client.logs import Shown
 from trainium_eks.jobs.objects import forms, volcano_job
 from trainium_eks.jobs.watch.log_lines import pod_names
 from trainium_eks.local.paths import Paths

@@ -15,8 +15,9 @@ from stub_api import StubApi
 from waiting import until
 from watched_team import Call
 
-from trainium_eks.cli.jobs.watch import follow, reading
-from trainium_eks.cli.jobs.watch.live_logs import Printer, Shown
+from trainium_eks.cli.jobs.watch.live_logs import Printer
+from trainium_eks.client import follow, reading
+from trainium_eks.client.logs import Shown
 from trainium_eks.kube.api import Api
 from trainium_eks.kube.errors import ClusterError
 
@@ -69,18 +70,18 @@ def end(api: StubApi, job: str = "alpha", state: str = "Completed") -> None:
 def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Lines and notices that a command has shown so far, while it still follows."""
     texts: list[str] = []
-    write, say = Printer.write, follow._Follower._say
+    write, say = Printer.write, follow.Follower._say
 
     def written(self: Printer, lines: list[Shown]) -> None:
         write(self, lines)
         texts.extend(each.line.text for each in lines)
 
-    def said(self: follow._Follower, notice: str) -> None:
+    def said(self: follow.Follower, notice: str) -> None:
         say(self, notice)
         texts.append(notice)
 
     monkeypatch.setattr(Printer, "write", written)
-    monkeypatch.setattr(follow._Follower, "_say", said)
+    monkeypatch.setattr(follow.Follower, "_say", said)
     return texts
 
 
@@ -385,7 +386,7 @@ def test_ctrl_c_is_quiet(call: Call, api: StubApi, monkeypatch: pytest.MonkeyPat
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(follow._Follower, "_look", interrupt)
+    monkeypatch.setattr(follow.Follower, "_look", interrupt)
     assert call("logs", "alpha", "--follow") == (130, "")
 
 

@@ -22,10 +22,11 @@ from stub_channels import Channel, answer_http, run_command
 from waiting import SECONDS, until
 from watched_team import Call
 
-from trainium_eks.cli.jobs.watch import device_use, profile, reading, tensorboard
+from trainium_eks.cli.jobs.watch import device_use, profile, tensorboard
 from trainium_eks.cli.jobs.watch.device_use import bars
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import Failure
+from trainium_eks.client import reading
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import Failure
 
 NODE_0, NODE_1 = "alpha-trainer-0-0", "alpha-trainer-1-0"
 SERVED_PORT = "TensorBoard"

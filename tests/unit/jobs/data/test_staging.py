@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from trainium_eks.cli.app import app
 from trainium_eks.cli.jobs.data import stage as command
 from trainium_eks.cli.jobs.data.render_stage import ShownProgress, amount
-from trainium_eks.cli.shared.failure import Failure
+from trainium_eks.client.failure import Failure
 from trainium_eks.jobs.data import staging
 from trainium_eks.jobs.data.presets import PRESETS
 from trainium_eks.jobs.data.staging import StageRequest
@@ -198,12 +198,13 @@ def test_packages_that_no_image_has_are_installed_at_the_start_or_missed_with_a_
     """By a pip that reaches no index, in a Python that has neither package."""
     (tmp_path / "pip").symlink_to(Path(pip.__file__).parent)
     start = [sys.executable, "-S", "-m", "trainium_workloads.stage", "s3://a/b", "--to", "x"]
-    target = {"TRN_STAGE_PACKAGES": str(tmp_path / "packages"), "PIP_NO_INDEX": "1"}
-    for path, why in (
-        (f"{workloads()}", "pip is not there either"),
-        (f"{workloads()}:{tmp_path}", "No matching distribution found for boto3=="),
+    path = f"{workloads()}:{tmp_path}"
+    for target, why in (
+        ({"TRN_STAGE_PACKAGES": str(tmp_path / "packages")}, "No matching distribution found for boto3=="),
+        ({}, "TRN_STAGE_PACKAGES names no directory"),
     ):
-        done = subprocess.run(start, env={"PYTHONPATH": path, **target}, capture_output=True, text=True, check=False)
+        environment = {"PYTHONPATH": path, "PIP_NO_INDEX": "1", **target}
+        done = subprocess.run(start, env=environment, capture_output=True, text=True, check=False)
         last = json.loads(done.stdout.splitlines()[-1])
         assert (done.returncode, last["stage"]) == (1, "failed")
         assert last["message"].startswith("the image has no boto3, and ")

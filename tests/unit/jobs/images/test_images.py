@@ -28,7 +28,7 @@ from trainium_eks.cli.images import cluster_builds, mirror
 from trainium_eks.cli.images import image as command
 from trainium_eks.cli.images.image import ImageOptions
 from trainium_eks.cli.images.mirror import MirrorOptions
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
+from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.jobs.images import engines, image_jobs, images
 from trainium_eks.jobs.images.engines import EngineError
 from trainium_eks.jobs.images.images import ImageRequest
@@ -434,7 +434,7 @@ def test_a_stack_without_a_repository_is_said(tmp_path: Path, shown: Shown) -> N
 
 
 def test_on_the_local_cloud_images_are_environments(monkeypatch: pytest.MonkeyPatch, shown: Shown) -> None:
-    from trainium_eks.cli.shared.cluster_access import StackAccess
+    from trainium_eks.client.cluster_access import StackAccess
     from trainium_eks.local.paths import Paths
 
     local = StackAccess("local", outputs(), paths=Paths(Path("/none")))

@@ -2,47 +2,29 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import boto3  # type: ignore[import-untyped]
-import botocore.session  # type: ignore[import-untyped]
 import pytest
-from aws_double import AwsDouble
-from botocore.stub import Stubber  # type: ignore[import-untyped]
-from botocore.validate import ParamValidator  # type: ignore[import-untyped]
 from cluster_snapshots import outputs as stack_outputs
-from moto import mock_aws
+from sagemaker_answers import BEGUN, IMAGE, JOB, WHERE, Doubled, check, summary, training
 from trainium_workloads.text_classification import sagemaker
 
 from trainium_eks.aws.sessions import AwsError
 from trainium_eks.jobs.objects.job import Program
 from trainium_eks.jobs.sagemaker import job as sagemaker_job
-from trainium_eks.jobs.sagemaker import service
 from trainium_eks.jobs.sagemaker.job import SageMakerJob
 from trainium_eks.jobs.sagemaker.request import launch_script, training_request
-from trainium_eks.jobs.sagemaker.service import SageMakerJobs
+from trainium_eks.jobs.sagemaker.service import SageMakerJobs, watched
 from trainium_eks.jobs.submit.requests import JobRequest
-from trainium_eks.model.outputs import SageMakerOutput
 
-WHERE = SageMakerOutput(
-    role_arn="arn:aws:iam::123456789012:role/trn-dev-sagemaker-execution",
-    bucket="acme-data",
-    prefix="sagemaker",
-    kms_key_arn="arn:aws:kms:us-west-2:123456789012:key/0a1b2c3d",
-    security_group_ids=("sg-0a1b2c3d",),
-    subnet_ids=("subnet-0a1b2c3d", "subnet-1a2b3c4d"),
-)
-IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/trn-dev/training:1"
 OUTPUTS = stack_outputs()
-MODEL = botocore.session.get_session().get_service_model("sagemaker")
 
 
 def planned(**options: Any) -> Any:
@@ -59,27 +41,6 @@ def made(**options: Any) -> SageMakerJob:
     return found
 
 
-def faults(shape: Any, value: Any, path: str = "") -> Iterator[str]:
-    """Bounds, patterns and words of botocore's model, which its own validator leaves to AWS."""
-    least, most = shape.metadata.get("min"), shape.metadata.get("max")
-    size = value if shape.type_name in ("integer", "long") else len(value) if hasattr(value, "__len__") else 0
-    if (least is not None and size < least) or (most is not None and size > most):
-        yield f"{path}: {size}"
-    if shape.type_name == "string":
-        pattern = shape.metadata.get("pattern", "")
-        # Python has no properties of characters (\\p), as tags have.
-        if pattern and "\\p" not in pattern and not re.fullmatch(pattern, value):
-            yield f"{path}: {value} is not {pattern}"
-        if shape.enum and value not in shape.enum:
-            yield f"{path}: {value} is none of {shape.enum}"
-    if shape.type_name == "structure":
-        for name, each in value.items():
-            yield from faults(shape.members[name], each, f"{path}.{name}")
-    if shape.type_name == "list":
-        for each in value:
-            yield from faults(shape.member, each, path)
-
-
 CASES: list[dict[str, Any]] = [
     {},
     {"nodes": 4, "spot": True, "channel": ("train=s3://acme-data/reviews/train", "model=/data/models/bert")},
@@ -90,10 +51,7 @@ CASES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("options", CASES)
 def test_the_request_is_one_that_botocore_s_model_takes(options: dict[str, Any]) -> None:
-    request, shape = training_request(made(**options)), MODEL.operation_model("CreateTrainingJob").input_shape
-    report = ParamValidator().validate(request, shape)
-    assert not report.has_errors(), report.generate_report()
-    assert [*faults(shape, request)] == []
+    check("CreateTrainingJob", training_request(made(**options)))
 
 
 def test_a_job_is_isolated_in_the_private_subnets_under_the_stack_s_role_and_key() -> None:
@@ -282,15 +240,10 @@ def test_sigterm_reaches_the_launcher_which_may_save(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[SageMakerJobs]:
-    # boto3's own session would keep these credentials for later tests.
-    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    with mock_aws():
-        place = {"LocationConstraint": "us-west-2"}
-        boto3.client("s3", "us-west-2").create_bucket(Bucket="acme-data", CreateBucketConfiguration=place)
-        yield SageMakerJobs("us-west-2", WHERE, "training")
+def cloud(moto_cloud: None) -> SageMakerJobs:
+    place = {"LocationConstraint": "us-west-2"}
+    boto3.client("s3", "us-west-2").create_bucket(Bucket="acme-data", CreateBucketConfiguration=place)
+    return SageMakerJobs("us-west-2", WHERE, "training")
 
 
 def test_a_submitted_job_is_listed_and_found_with_its_files_in_s3(cloud: SageMakerJobs) -> None:
@@ -316,34 +269,6 @@ def test_a_job_of_another_team_or_stack_is_not_ours(cloud: SageMakerJobs) -> Non
     assert cloud.find("training-none-bcdfg") is None
 
 
-def described(status: str, second: str, **more: Any) -> dict[str, Any]:
-    """An answer of DescribeTrainingJob."""
-    begun = datetime(2026, 11, 20, 8, tzinfo=UTC)
-    return {
-        "TrainingJobName": "training-bert-bcdfg",
-        "TrainingJobArn": "arn:aws:sagemaker:us-west-2:123456789012:training-job/training-bert-bcdfg",
-        "ModelArtifacts": {"S3ModelArtifacts": "s3://acme-data/sagemaker/training/bert/output/model.tar.gz"},
-        "TrainingJobStatus": status,
-        "SecondaryStatus": second,
-        "AlgorithmSpecification": {"TrainingInputMode": "File"},
-        "ResourceConfig": {"InstanceType": "ml.trn1.32xlarge", "InstanceCount": 2, "VolumeSizeInGB": 500},
-        "StoppingCondition": {"MaxRuntimeInSeconds": 60},
-        "CreationTime": begun,
-        "RoleArn": WHERE.role_arn,
-        "OutputDataConfig": {"S3OutputPath": "s3://acme-data/sagemaker/training/bert/output"},
-        "CheckpointConfig": {"S3Uri": "s3://acme-data/sagemaker/training/bert/checkpoints"},
-        **more,
-    }
-
-
-def doubled(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> tuple[SageMakerJobs, AwsDouble]:
-    named = {f"{'logs' if 'Log' in name else 'sagemaker'}:{name}": answer for name, answer in answers.items()}
-    double = AwsDouble(named)
-    session = double.session()
-    monkeypatch.setattr(service, "client", lambda name, region, **_: session.client(name, region_name=region))
-    return SageMakerJobs("us-west-2", WHERE, "training"), double
-
-
 @pytest.mark.parametrize(
     ("status", "second", "state"),
     [
@@ -358,65 +283,49 @@ def doubled(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> tuple[SageMakerJ
         ("Completed", "Completed", "Completed"),
     ],
 )
-def test_states_are_in_the_words_of_all_jobs(
-    monkeypatch: pytest.MonkeyPatch, status: str, second: str, state: str
-) -> None:
-    jobs, _ = doubled(monkeypatch, DescribeTrainingJob=described(status, second))
-    found = jobs.find("training-bert-bcdfg")
+def test_states_are_in_the_words_of_all_jobs(doubled: Doubled, status: str, second: str, state: str) -> None:
+    jobs, _ = doubled(DescribeTrainingJob=training(status, second))
+    found = jobs.find(JOB)
     assert found is not None
     assert found.state == state
     assert (found.ended is None) == (status in ("InProgress", "Stopping"))
 
 
-def test_an_ended_job_counts_its_billable_time_and_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun = datetime(2026, 11, 20, 8, tzinfo=UTC)
-    steps = [{"Status": each, "StartTime": begun} for each in ("Training", "Interrupted", "Restarting", "Training")]
-    more = {"BillableTimeInSeconds": 6033, "TrainingEndTime": begun, "SecondaryStatusTransitions": steps}
-    jobs, _ = doubled(monkeypatch, DescribeTrainingJob=described("Completed", "Completed", **more))
-    found = jobs.find("training-bert-bcdfg")
+def test_an_ended_job_counts_its_billable_time_and_restarts(doubled: Doubled) -> None:
+    steps = [{"Status": each, "StartTime": BEGUN} for each in ("Training", "Interrupted", "Restarting", "Training")]
+    more = {"BillableTimeInSeconds": 6033, "TrainingEndTime": BEGUN, "SecondaryStatusTransitions": steps}
+    jobs, _ = doubled(DescribeTrainingJob=training("Completed", "Completed", **more))
+    found = jobs.find(JOB)
     assert found is not None
-    assert (found.seconds(datetime.now(UTC)), found.restarts, found.ended) == (6033, 1, begun)
+    assert (found.seconds(datetime.now(UTC)), found.restarts, found.ended) == (6033, 1, BEGUN)
 
 
-def test_a_second_job_of_a_name_waits_for_the_first_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    summary = {
-        "TrainingJobName": "training-bert-bcdfg",
-        "TrainingJobArn": "arn:aws:sagemaker:us-west-2:123456789012:training-job/training-bert-bcdfg",
-        "CreationTime": datetime(2026, 11, 20, 8, tzinfo=UTC),
-        "TrainingJobStatus": "InProgress",
-    }
-    answers = {"ListTrainingJobs": {"TrainingJobSummaries": [summary]}}
-    jobs, double = doubled(monkeypatch, **answers, DescribeTrainingJob=described("InProgress", "Training"))
+def test_a_second_job_of_a_name_waits_for_the_first_to_end(doubled: Doubled) -> None:
+    answers = {"ListTrainingJobs": {"TrainingJobSummaries": [summary("TrainingJob", JOB, "InProgress")]}}
+    answers["ListTransformJobs"] = {"TransformJobSummaries": []}
+    jobs, double = doubled(**answers, DescribeTrainingJob=training("InProgress", "Training"))
     with pytest.raises(AwsError, match="another --name has checkpoints of its own"):
         jobs.submit(made(name="bert"))
     assert "sagemaker:CreateTrainingJob" not in [name for name, _ in double.asked]
 
 
-def test_a_job_is_stopped_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = boto3.client("sagemaker", "us-west-2", aws_access_key_id="testing", aws_secret_access_key="testing")
-    monkeypatch.setattr(service, "client", lambda *_: client)
-    with Stubber(client) as stubber:
-        stubber.add_response("stop_training_job", {}, {"TrainingJobName": "training-bert-bcdfg"})
-        SageMakerJobs("us-west-2", WHERE, "training").stop("training-bert-bcdfg")
-        stubber.assert_no_pending_responses()
-
-
-def test_lines_come_with_their_node_and_none_of_a_job_with_a_longer_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_come_with_their_node_and_none_of_a_job_with_a_longer_name(doubled: Doubled) -> None:
     events = [
         {"logStreamName": f"{stream}-1700000000", "eventId": str(number), "timestamp": 1000, "message": stream}
         for number, stream in enumerate(("training-bert/algo-1", "training-bert/algo-12", "training-bert2/algo-1"))
     ]
-    jobs, double = doubled(monkeypatch, FilterLogEvents={"events": events})
-    assert [(node, line.text) for _, node, _, line in jobs.lines("training-bert", None)] == [
+    jobs, double = doubled(FilterLogEvents={"events": events})
+    bert = watched(training("InProgress", "Training", TrainingJobName="training-bert"))
+    assert [(node, line.text) for _, node, _, line in jobs.lines(bert, None)] == [
         (0, "training-bert/algo-1"),
         (11, "training-bert/algo-12"),
     ]
-    assert [node for _, node, _, _ in jobs.lines("training-bert", 0)] == [0]
+    assert [node for _, node, _, _ in jobs.lines(bert, 0)] == [0]
     assert double.asked[-1][1]["logStreamNamePrefix"] == "training-bert/algo-1-"
 
 
-def test_no_log_group_yet_is_no_log_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_log_group_yet_is_no_log_and_no_error(doubled: Doubled) -> None:
     from aws_double import AwsError as Answer
 
-    jobs, _ = doubled(monkeypatch, FilterLogEvents=Answer("ResourceNotFoundException", "no group"))
-    assert [*jobs.lines("training-bert", None)] == []
+    jobs, _ = doubled(FilterLogEvents=Answer("ResourceNotFoundException", "no group"))
+    assert [*jobs.lines(watched(training("InProgress", "Training")), None)] == []

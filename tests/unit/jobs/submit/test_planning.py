@@ -445,11 +445,5 @@ def test_a_key_is_one_directory(model: str, world: int, precision: str, compiler
     assert key not in (".", "..")
 
 
-@given(st.text(min_size=1, max_size=30), st.integers(1, 4096), st.text(max_size=20))
-def test_jobs_and_containers_call_a_cache_the_same(model: str, world: int, compiler: str) -> None:
-    compile_cache = pytest.importorskip("trainium_workloads.compile_cache")
-    assert cache_key(model, world, "bf16", compiler) == compile_cache.key(model, world, "bf16", compiler)
-
-
 def test_names_fit_hosts() -> None:
     assert len("a" * refusals.LONGEST_NAME + "-trainer-255-0") == 63

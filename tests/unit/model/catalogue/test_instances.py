@@ -10,7 +10,7 @@ import botocore.loaders
 import moto
 import pytest
 
-from trainium_eks.model.catalogue import regions
+from trainium_eks.model.catalogue import regions, sagemaker_hosting
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import (
     CATALOGUE,
@@ -166,6 +166,24 @@ def test_sagemaker_names_are_those_of_botocore_and_none_is_left_out() -> None:
     for name, kind in CATALOGUE.items():
         if kind.family != "cpu":
             assert kind.sagemaker_name == (f"ml.{name}" if f"ml.{name}" in training else None)
+
+
+def test_sagemaker_serves_on_the_types_that_botocore_names() -> None:
+    known = sagemaker_hosting.types(CATALOGUE)
+    for batch, shape in ((False, "ProductionVariantInstanceType"), (True, "TransformInstanceType")):
+        allowed = {
+            f"ml.{name}" for name in known if not sagemaker_hosting.problems("x", f"ml.{name}", CATALOGUE, batch=batch)
+        }
+        assert allowed == {f"ml.{name}" for name in known} & enum("sagemaker", shape)
+
+
+def test_gpu_types_for_models_alone_are_as_ec2_describes_them() -> None:
+    for name, kind in sagemaker_hosting.G5.items():
+        found = EC2[name]
+        [gpu], [disks] = found["GpuInfo"]["Gpus"], found["InstanceStorageInfo"]["Disks"]
+        assert (kind.accelerators, kind.vcpus) == (gpu["Count"], found["VCpuInfo"]["DefaultVCpus"])
+        assert kind.memory_gib * 1024 == found["MemoryInfo"]["SizeInMiB"]
+        assert (kind.local_disks, kind.local_disk_gb) == (disks["Count"], disks["SizeInGB"])
 
 
 def test_instance_type_names_are_names_of_ec2() -> None:

@@ -170,7 +170,27 @@ GIVEN: dict[str, Any] = {
     },
     "budget": {"hourlyUsd": 500, "nodes": 64, "alert": {"monthlyUsd": 9000, "emails": ["ops@example.com"]}},
     "idleGuard": {"warnAfterMinutes": 10, "removeAfterMinutes": 20},
-    "sageMaker": {"bucket": "my-jobs", "bucketKeyArn": KEY, "prefix": "runs", "logRetentionDays": 30},
+    "sageMaker": {
+        "bucket": "my-jobs",
+        "bucketKeyArn": KEY,
+        "prefix": "runs",
+        "logRetentionDays": 30,
+        "servingTypes": ["ml.inf2.xlarge"],
+    },
+    "sageMakerEndpoints": [
+        {
+            "name": "reviews",
+            "model": "runs/reviews/model.tar.gz",
+            "image": "111122223333.dkr.ecr.us-west-2.amazonaws.com/training:1",
+            "instanceType": "ml.inf2.xlarge",
+            "instances": 2,
+            "maxInstances": 4,
+            "callsPerMinute": 90,
+            "capturePercent": 10,
+            "mostErrors": 9,
+            "logRetentionDays": 731,
+        }
+    ],
     "waivers": {"R06": {"reason": "torn down every night", "expires": "2027-03-31"}},
 }
 """Keys whose type does not say which values are good, each with one that is not its default, and nothing wrong."""
@@ -503,6 +523,11 @@ BAD: list[tuple[str, Any]] = [
     ("sageMaker.bucket", "My_Bucket"),
     ("sageMaker.bucketKeyArn", "alias/data"),
     ("sageMaker.prefix", "runs/"),
+    ("sageMaker.servingTypes", ["ml.trn2.3xlarge"]),
+    ("sageMakerEndpoints[0].name", "Reviews"),
+    ("sageMakerEndpoints[0].model", "s3://x/model.tar.gz"),
+    ("sageMakerEndpoints[0].image", "python"),
+    ("sageMakerEndpoints[0].instanceType", "inf2.xlarge"),
     ("fileSystem.durability.bucket", "My_Bucket"),
     ("fileSystem.durability.bucketKeyArn", "alias/data"),
     ("fileSystem.durability.prefix", "/set"),

@@ -29,6 +29,7 @@ HOLDS = {
     "aws:ecr/repository:Repository",
     "aws:amp/workspace:Workspace",
     "aws:grafana/workspace:Workspace",
+    "aws:sagemaker/endpoint:Endpoint",
     "aws:cloudwatch/logGroup:LogGroup",
     "kubernetes:core/v1:PersistentVolume",
     "kubernetes:karpenter.sh/v1:NodePool",

@@ -52,6 +52,7 @@ TYPES = {
         "aws_s3_bucket_server_side_encryption_configuration"
     ),
     "aws:s3/bucketVersioning:BucketVersioning": "aws_s3_bucket_versioning",
+    "aws:sagemaker/endpointConfiguration:EndpointConfiguration": "aws_sagemaker_endpoint_configuration",
     "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": "aws_vpc_security_group_egress_rule",
     "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": "aws_vpc_security_group_ingress_rule",
 }

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.cli.shared.cluster_access import kubeconfig_file
-from trainium_eks.cli.shared.failure import FAILED, Failure
+from trainium_eks.client.cluster_access import kubeconfig_file
+from trainium_eks.client.failure import FAILED, Failure
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.parsing import parse_json

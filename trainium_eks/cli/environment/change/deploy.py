@@ -14,8 +14,9 @@ import typer
 
 from trainium_eks.cli.environment.change import claims
 from trainium_eks.cli.shared import recording
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure, complain
 from trainium_eks.cli.shared.recording import spinner
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure, complain
+from trainium_eks.client.project import check_stack, find_project
 from trainium_eks.plan import cost
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types import registry
@@ -253,8 +254,8 @@ def _stop(message: str, code: int = FAILED) -> NoReturn:
 def record_and_run(operation: str, stack: str, directory: Path | None, arguments: Sequence[str]) -> int:
     """Record the program, then hand over to the real `pulumi`; return only when it cannot run."""
     try:
-        project = recording.find_project(directory)
-        recording.check_stack(project, stack)
+        project = find_project(directory)
+        check_stack(project, stack)
         missing = complaints()
         if missing:
             raise Failure(WRONG_USAGE, "\n".join(missing))

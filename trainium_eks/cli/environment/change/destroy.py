@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from trainium_eks.cli.shared import stack_state
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure, as_typed
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure, as_typed
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.catalogue import prices
 from trainium_eks.operate.cleanup.state import StackState, StateError
@@ -127,7 +127,7 @@ def _backed_up(file_system: Resource) -> bool:
 
 def running_jobs(stack: str, project: Path) -> list[str] | None:
     """Return the jobs of all teams that have not ended, ``namespace/name``; None when the cluster cannot be asked."""
-    from trainium_eks.cli.shared.cluster_access import kubeconfig_file
+    from trainium_eks.client.cluster_access import kubeconfig_file
     from trainium_eks.jobs.explain.watched import watched
     from trainium_eks.jobs.objects.forms import KINDS
     from trainium_eks.kube.api import Api, NoSuchKind

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from trainium_eks.cli.environment.change.upgrade_report import Upgrade, support_lines
 from trainium_eks.cli.environment.plan import facts
-from trainium_eks.cli.shared.failure import as_typed
+from trainium_eks.client.failure import as_typed
 from trainium_eks.operate.upgrade.settings import next_version
 from trainium_eks.operate.upgrade.steps import Step, disturbance, total_seconds
 from trainium_eks.plan.resource_types.rows import eks

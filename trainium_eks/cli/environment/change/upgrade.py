@@ -9,10 +9,11 @@ from typing import Any
 
 from trainium_eks.cli.environment.change.upgrade_report import Upgrade
 from trainium_eks.cli.shared import recording
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure, complain
 from trainium_eks.cli.shared.output import tell, write_json
 from trainium_eks.cli.shared.stack_file import StackFile, steps_of
 from trainium_eks.cli.shared.stack_file_edit import NotEditable, put, write_whole
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure, complain
+from trainium_eks.client.project import check_stack, find_project
 from trainium_eks.model.config import stack_config as model
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.validation.config_model import ConfigModelError
@@ -62,8 +63,8 @@ def run(options: UpgradeOptions) -> int:
 
 
 def _make(options: UpgradeOptions) -> Upgrade:
-    directory = recording.find_project(options.directory)
-    recording.check_stack(directory, options.stack)
+    directory = find_project(options.directory)
+    check_stack(directory, options.stack)
     project = load_project(directory)
     config = _config(project, options.stack)
     file = StackFile.find(project, options.stack)
@@ -165,7 +166,7 @@ def _write(options: UpgradeOptions, made: Upgrade) -> str:
     if made.refused:
         reasons = [change.refused for change in made.changes.items if change.refused]
         raise Failure(FAILED, "nothing was written, because AWS would refuse this", detail="\n".join(reasons))
-    project = load_project(recording.find_project(options.directory))
+    project = load_project(find_project(options.directory))
     path = project.stack_file(options.stack)
     if path is None:  # recorded a moment ago
         raise Failure(WRONG_USAGE, f"Pulumi.{options.stack}.yaml is gone")

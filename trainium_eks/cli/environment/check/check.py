@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainium_eks.cli.shared import output, recording
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.project import check_stack, find_project
 
 if TYPE_CHECKING:
     from trainium_eks.aws.account import Account
@@ -26,8 +27,8 @@ class CheckOptions:
 
 def run(asked: CheckOptions) -> int:
     """Show the findings on AWS; return the exit code: 0, 1 when something fails, 2 when nothing could be asked."""
-    project = recording.find_project(asked.directory)
-    recording.check_stack(project, asked.stack)
+    project = find_project(asked.directory)
+    check_stack(project, asked.stack)
     found = look(recording.record(project, asked.stack), quiet=asked.as_json)
     if asked.as_json:
         output.write_json(found.to_json())

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from http.client import HTTPException
 
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, Failure
-from trainium_eks.cli.shared.session import Session, open_session
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, Failure
+from trainium_eks.client.session import Session, open_session
 from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.config import namespaces

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from trainium_eks.cli.shared.cluster_access import StackAccess, find_source, open_kubeconfig
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure, as_typed
-from trainium_eks.cli.shared.session import find_namespace, open_session
+from trainium_eks.client.cluster_access import StackAccess, find_source, open_kubeconfig
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import WRONG_USAGE, Failure, as_typed
+from trainium_eks.client.session import find_namespace, open_session
 from trainium_eks.kube import cluster as snapshots
 from trainium_eks.kube import pod_logs
 from trainium_eks.kube.api import Api

@@ -14,8 +14,9 @@ from trainium_eks.aws.price_list import on_demand
 from trainium_eks.cli.environment.check import check
 from trainium_eks.cli.environment.plan.render import show_sections
 from trainium_eks.cli.shared import output, recording
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.shared.stack_file_edit import NotEditable, put, write_whole
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.project import check_stack, find_project
 from trainium_eks.model.catalogue.instances import Price
 from trainium_eks.operate.preflight.needs import Needs
 from trainium_eks.plan.graph import Graph
@@ -72,8 +73,8 @@ class Row:
 def run(asked: PricesOptions) -> int:
     """Show old and new prices and write the new ones; return the exit code: 0, 1 when a price could not be asked for,
     or 2."""
-    directory = recording.find_project(asked.directory)
-    recording.check_stack(directory, asked.stack)
+    directory = find_project(asked.directory)
+    check_stack(directory, asked.stack)
     rows = look(recording.record(directory, asked.stack))
     path = _file(load_project(directory), asked.stack)
     changed = [row for row in rows if row.changes]

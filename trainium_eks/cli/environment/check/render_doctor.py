@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from trainium_eks.cli.shared.failure import as_typed
+from trainium_eks.client.failure import as_typed
 from trainium_eks.kube.pod_text import printable
 from trainium_eks.observe.alerts import runbook
 from trainium_eks.observe.alerts.alert import Alert

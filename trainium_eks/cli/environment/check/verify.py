@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainium_eks.cli.shared.cluster_access import StackAccess, find_source, open_kubeconfig
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.cluster_access import StackAccess, find_source, open_kubeconfig
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.kube.cluster import ReadError
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.operate.verify.check import CheckStatus
@@ -90,15 +90,11 @@ def verification(asked: VerifyOptions, say: Callable[[str], None]) -> Verificati
 def _looks(source: StackAccess, kubeconfig: Path) -> Look:
     """Return a function that reads and checks the cluster."""
     from trainium_eks.kube import cluster
+    from trainium_eks.kube.api import Api
+    from trainium_eks.kube.api_reader import ApiReader
     from trainium_eks.operate.verify import verify
     from trainium_eks.operate.verify.examined import Examined
 
-    try:
-        from trainium_eks.kube.api import Api
-        from trainium_eks.kube.api_reader import ApiReader
-    except ModuleNotFoundError as error:
-        title = f"the Python package {error.name} is missing; `make local` installs it"
-        raise Failure(WRONG_USAGE, title) from None
     try:
         api = Api.connect(kubeconfig)
     except ClusterError as error:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from trainium_eks.cli.environment.check import check
 from trainium_eks.cli.environment.cleanup.orphans_report import Orphans
-from trainium_eks.cli.shared import output, recording, stack_state
-from trainium_eks.cli.shared.failure import FAILED, Failure
+from trainium_eks.cli.shared import output, stack_state
+from trainium_eks.client.failure import FAILED, Failure
+from trainium_eks.client.project import find_project
 
 if TYPE_CHECKING:
     pass
@@ -64,7 +65,7 @@ def _project(asked: OrphansOptions) -> Path | None:
     """Return the project directory; None where there is none and the options make it needless."""
     if asked.directory is None and (asked.cluster is not None or asked.state is not None):
         try:
-            return recording.find_project(None)
+            return find_project(None)
         except Failure:
             return None
-    return recording.find_project(asked.directory)
+    return find_project(asked.directory)

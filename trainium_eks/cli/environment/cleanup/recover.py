@@ -10,8 +10,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from trainium_eks.cli.environment.check import check
-from trainium_eks.cli.shared import output, recording, stack_state
-from trainium_eks.cli.shared.failure import FAILED, Failure
+from trainium_eks.cli.shared import output, stack_state
+from trainium_eks.client.failure import FAILED, Failure
+from trainium_eks.client.project import find_project
 from trainium_eks.plan.graph import SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def look(asked: RecoverOptions) -> "list[Advice]":
     from trainium_eks.operate.cleanup import recovery
 
     try:
-        project = recording.find_project(asked.directory)
+        project = find_project(asked.directory)
     except Failure:
         if asked.state is None or asked.directory is not None:
             raise

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trainium_eks.cli.environment.plan import report
 from trainium_eks.cli.shared import recording
-from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure
+from trainium_eks.client.failure import WRONG_USAGE, Failure
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording.assumptions import Assumptions
 from trainium_eks.plan.recording.project import SUFFIXES, ProjectError, load_project

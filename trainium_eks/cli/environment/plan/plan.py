@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainium_eks.cli.shared import output, recording
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure, complain
 from trainium_eks.cli.shared.recording import spinner
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure, complain
+from trainium_eks.client.project import check_stack, find_project
 
 if TYPE_CHECKING:
     from trainium_eks.cli.environment.plan.report import Plan
@@ -79,8 +80,8 @@ def _unwanted(plan: "Plan", kinds: "Sequence[Kind]") -> str:
 
 
 def _make(asked: PlanOptions) -> "Plan":
-    project = recording.find_project(asked.directory)
-    recording.check_stack(project, asked.stack)
+    project = find_project(asked.directory)
+    check_stack(project, asked.stack)
     given = recording.load_assumptions(asked.stub)
     if asked.against is None:
         with spinner(f"Recording {asked.stack}"), _judges(asked):

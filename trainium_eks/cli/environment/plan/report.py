@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure
+from trainium_eks.client.failure import WRONG_USAGE, Failure
 from trainium_eks.model.validation.parsing import parse_json
 from trainium_eks.plan import autoscaling, cost, goodput, rules, timeline
 from trainium_eks.plan.autoscaling import Autoscaling

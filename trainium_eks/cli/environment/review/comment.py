@@ -13,7 +13,8 @@ from typing import Any
 from trainium_eks import __version__
 from trainium_eks.cli.environment.plan import baseline, report
 from trainium_eks.cli.shared import output, recording
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure, complain
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure, complain
+from trainium_eks.client.project import check_stack, find_project
 from trainium_eks.model.validation.parsing import parse_json
 from trainium_eks.model.validation.problems import Problem
 from trainium_eks.operate.review import comment, posting, preflight, preview, review, scrubbing
@@ -115,8 +116,8 @@ def _of_preview(asked: CommentOptions, path: Path) -> Programs:
 
 def _recorded(asked: CommentOptions, against: str) -> Programs:
     """Return both programs, recorded in two processes at the same time."""
-    project = recording.find_project(asked.directory)
-    recording.check_stack(project, asked.stack)
+    project = find_project(asked.directory)
+    check_stack(project, asked.stack)
     given = recording.load_assumptions(asked.stub)
     earlier = baseline.find(against, project, asked.stack, given)
     with ThreadPoolExecutor(2) as pool:
@@ -180,7 +181,7 @@ def _document(path: Path) -> object:
 
 def _review(found: Programs, asked: CommentOptions) -> Review:
     named = next((each for each in (found.after, found.before) if isinstance(each, Graph)), None)
-    project = named.project if named else load_project(recording.find_project(asked.directory)).name
+    project = named.project if named else load_project(find_project(asked.directory)).name
     judged = Review(
         project=project,
         stack=asked.stack,

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure
 from trainium_eks.cli.shared.output import write, write_json
-from trainium_eks.cli.shared.session import Session, open_session
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure
+from trainium_eks.client.session import Session, open_session
 from trainium_eks.jobs.data import staging, tokens
 from trainium_eks.jobs.data.presets import PRESETS
 from trainium_eks.jobs.data.staging import StageRequest

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.command import JOBS, App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
+from trainium_eks.client.cluster_options import ClusterOptions
 
 app = App(panel=JOBS)
 

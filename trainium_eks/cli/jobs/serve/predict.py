@@ -4,10 +4,11 @@ import sys
 from dataclasses import dataclass
 
 from trainium_eks.cli.jobs.serve.serving import ServingOptions, find, warn_of_no_nodes
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, INTERRUPTED, Failure, as_typed
-from trainium_eks.cli.shared.output import notice, write, write_json
-from trainium_eks.cli.shared.session import Session, open_session
+from trainium_eks.cli.shared.output import write, write_json
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, INTERRUPTED, Failure, as_typed
+from trainium_eks.client.notices import notice
+from trainium_eks.client.session import Session, open_session
 from trainium_eks.jobs.data.staging import DATA
 from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.jobs.serve import serving, serving_refusals

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainium_eks.cli.jobs.serve.serving import ServingOptions, find, warn_of_no_nodes
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure, as_typed
-from trainium_eks.cli.shared.output import notice, write, write_json
-from trainium_eks.cli.shared.session import Session, open_session
+from trainium_eks.cli.shared.output import write, write_json
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure, as_typed
+from trainium_eks.client.notices import notice
+from trainium_eks.client.session import Session, open_session
 from trainium_eks.jobs.explain.cluster_snapshot import is_running
 from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.jobs.objects.identity import KIND_LABEL

@@ -4,10 +4,9 @@ import secrets
 import sys
 from dataclasses import dataclass
 
-from trainium_eks.cli.jobs.submit import train_facts
-from trainium_eks.cli.jobs.watch import reading
-from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure, as_typed
-from trainium_eks.cli.shared.session import Session
+from trainium_eks.client import reading, train_facts
+from trainium_eks.client.failure import WRONG_USAGE, Failure, as_typed
+from trainium_eks.client.session import Session
 from trainium_eks.jobs.data.staging import CPU_POOL, DATA
 from trainium_eks.jobs.serve import serving, serving_refusals
 from trainium_eks.jobs.serve.engines import Engine

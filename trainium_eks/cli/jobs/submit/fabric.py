@@ -1,7 +1,7 @@
 """``trn verify --fabric``: a gang on each node group that tests nodes and network, and its judged report."""
 
+import contextlib
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,15 @@ from rich.text import Text
 
 from trainium_eks.cli.environment.check.render_verify import checks_table
 from trainium_eks.cli.environment.plan.render import show_sections
-from trainium_eks.cli.jobs.submit import scale, train
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure, as_typed
-from trainium_eks.cli.shared.output import notice, write_json
-from trainium_eks.cli.shared.session import Session, open_session
+from trainium_eks.cli.shared.output import write_json
+from trainium_eks.client import logs, reading, scaling, submitting
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure, as_typed
+from trainium_eks.client.follow import MOST_PODS, Follower
+from trainium_eks.client.notices import notice
+from trainium_eks.client.session import Session, open_session
 from trainium_eks.jobs.objects.options import TrainOptions
-from trainium_eks.jobs.submit import planning, submission
-from trainium_eks.kube.api import NoSuchKind
+from trainium_eks.jobs.submit import planning
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.operate.verify import fabric
@@ -108,19 +109,16 @@ def _groups(asked: FabricOptions, session: Session) -> list[NodeGroupOutput]:
 
 
 def _test(group: NodeGroupOutput, asked: FabricOptions, before: dict[str, Any] | None, session: Session) -> Tested:
-    prepared = train.prepare(_options(group, asked, session), session)
+    prepared = submitting.prepare(_options(group, asked, session), session, notice)
     job = prepared.job
     if job.launcher == "gang":
         title = f"the fabric test needs PyTorch, which {job.image} does not have"
         fix = "`trn local images make torch` makes local/torch" if session.is_local else "name an image by --image"
         raise Failure(WRONG_USAGE, f"{title}: {fix}")
-    try:
-        submission.validate(session.api, prepared.objects, notice)
-    except NoSuchKind:
-        raise Failure(FAILED, train.no_controller(job.form, session)) from None
+    submitting.validate(prepared, session, notice)
     if asked.nodes is not None:
-        scale.for_gang(session, group, job.nodes, notice)
-    submission.submit(session.api, job, prepared.objects, "", notice)
+        scaling.for_gang(session, group, job.nodes, notice)
+    submitting.submit(prepared, session, notice)
     notice(as_typed(f"{job.name} tests {job.nodes} nodes of {group.name}; its log: trn logs {job.name} -f"))
     lines, pods = _follow(job.name, job.nodes, session)
     try:
@@ -168,33 +166,20 @@ def _follow(name: str, nodes: int, session: Session) -> tuple[list[str], dict[st
 
     Live, because Volcano deletes the pods of a gang of which one died.
     """
-    from trainium_eks.cli.jobs.watch import follow, live_logs, reading
-
     lines: list[str] = []
     places: dict[str, str] = {}
-    api, namespace = session.api, session.namespace.name
-
-    class Kept(live_logs.Printer):
-        """Keeper of the lines, and of the pods' nodes while there are pods."""
-
-        def write(self, found: Iterable[live_logs.Shown]) -> None:
-            """Keep the lines."""
-            new = [each.line.text for each in found]
-            if new and not places:
-                try:
-                    pods = api.list("v1", "Pod", namespace=namespace, labels=job.pod_selector)
-                    places.update({pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in pods})
-                except ClusterError:
-                    pass  # the names of pods will do
-            lines.extend(new)
-
     job = reading.find(session, name)
-    everything = nodes <= follow.MOST_PODS
-    wanted = live_logs.choose(job, live_logs.LogOptions(follow=True, everything=everything))
-    code = follow.follow(session, job, wanted, Kept(ClusterOptions(), wanted))
-    if code == INTERRUPTED:
+    wanted = logs.choose(job, logs.LogOptions(follow=True, everything=nodes <= MOST_PODS))
+    try:
+        for batch in Follower(session, job, wanted, notice).batches():
+            lines.extend(each.line.text for each in batch)
+            if batch and not places:
+                with contextlib.suppress(ClusterError):  # the names of pods will do
+                    pods = reading.pods_of(session, job)
+                    places.update({pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in pods})
+    except KeyboardInterrupt:
         notice(as_typed(f"The job {name} goes on: trn logs {name} -f · trn cancel {name}"))
-        raise KeyboardInterrupt
+        raise
     return lines, places
 
 

@@ -5,11 +5,11 @@ import json
 
 import yaml
 
-from trainium_eks.cli.shared.cluster_access import find_source
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure
 from trainium_eks.cli.shared.output import write
-from trainium_eks.cli.shared.session import find_namespace
+from trainium_eks.client.cluster_access import find_source
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import WRONG_USAGE, Failure
+from trainium_eks.client.session import find_namespace
 from trainium_eks.model.validation.parsing import parse_yaml
 
 

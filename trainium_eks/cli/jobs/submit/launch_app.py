@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.command import JOBS, App
 from trainium_eks.cli.shared.options_class import Fixed
 from trainium_eks.cli.shared.with_cluster_options import (
@@ -18,6 +17,7 @@ from trainium_eks.cli.shared.with_cluster_options import (
     Stack,
     with_cluster_options,
 )
+from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.jobs.objects.options import TrainOptions
 
 app = App(panel=JOBS)
@@ -79,6 +79,36 @@ def kubeconfig(
     from trainium_eks.cli.jobs.submit import kubeconfig as command
 
     raise typer.Exit(command.run(ClusterOptions(stack, namespace, outputs, None, directory, as_json=as_json)))
+
+
+@app.command(example="trn tunnel --stack prod -- kubectl get nodes")
+@with_cluster_options
+def tunnel(
+    command: Annotated[
+        list[str] | None, typer.Argument(help="Command to run with the tunnel's KUBECONFIG, after --; it ends both.")
+    ] = None,
+    target: Annotated[
+        str,
+        typer.Option(
+            "--target",
+            metavar="INSTANCE",
+            help="In the cluster's VPC; default: one tagged trainium-eks/tunnel.",
+        ),
+    ] = "",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of this machine; default: a free one.")] = 0,
+    minutes: Annotated[float, typer.Option("--minutes", min=0, help="The tunnel's time, without a command.")] = 480,
+    *,
+    cluster: ClusterOptions,
+) -> None:
+    """Reach a private Kubernetes API from here, by Session Manager through an instance of its network.
+
+    Prints the variable for other commands, and ends by itself; with a command, it ends with that.
+
+    Exit code: 0; the command's; 1 when the session does not open or breaks off; 2 without the AWS CLI or its plugin.
+    """
+    from trainium_eks.cli.jobs.submit import tunnel as module
+
+    raise typer.Exit(module.run(module.TunnelOptions(cluster, target, port, minutes, tuple(command or ()))))
 
 
 @app.command(example="trn secret --from-aws ml/hugging-face")

@@ -6,10 +6,10 @@ import os
 import sys
 from dataclasses import dataclass
 
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.cli.shared.output import write, write_json
-from trainium_eks.cli.shared.session import Session, open_session
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.session import Session, open_session
 from trainium_eks.jobs.data import tokens
 from trainium_eks.jobs.objects.token_reference import DEFAULT_SECRET, NAME, TOKEN_VARIABLES, reference_problem
 from trainium_eks.kube.api import ApiError, ObjectReference

@@ -4,52 +4,24 @@ import json
 import math
 import shlex
 import sys
-import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import yaml
 
-from trainium_eks.cli.jobs.submit import scale, train_facts
-from trainium_eks.cli.jobs.submit.train_options import local_example, request_of
 from trainium_eks.cli.jobs.submit.train_torchx import component, submit_by_torchx
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure, as_typed
 from trainium_eks.cli.shared.output import write, write_json
-from trainium_eks.cli.shared.session import Session, open_session
-from trainium_eks.jobs.data.workspace import Workspace
-from trainium_eks.jobs.explain.watched import of as watched_job
-from trainium_eks.jobs.objects import forms, torchx_app, volcano_job
+from trainium_eks.client import scaling, submitting
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, INTERRUPTED, as_typed
+from trainium_eks.client.session import Session, open_session
+from trainium_eks.jobs.objects import torchx_app, volcano_job
 from trainium_eks.jobs.objects.job import TrainingJob
-from trainium_eks.jobs.objects.options import Form, TrainOptions
-from trainium_eks.jobs.submit import planning, submission
-from trainium_eks.jobs.submit.requests import Plan
+from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.submit.saving import VARIABLE, interval_seconds
-from trainium_eks.kube.api import NoSuchKind, ObjectReference
-from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.sizing.goodput import Goodput
-from trainium_eks.model.validation.problems import Problem, Severity, describe
+from trainium_eks.model.validation.problems import describe
 from trainium_eks.plan.graph import SCHEMA_VERSION
-
-SUCCEEDED = "Completed"
-"""State of a job after all its ranks have ended well."""
-
-LOOK_SECONDS = 0.5
-"""Seconds between two reads of an awaited job."""
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A job that can be submitted."""
-
-    job: TrainingJob
-    group: NodeGroupOutput
-    objects: list[dict[str, Any]]
-    """Objects to submit; the job itself is the last."""
-    workspace: Workspace | None
-    warnings: tuple[Problem, ...] = field(default=())
-    saving: Goodput | None = None
-    """Proposed interval of checkpoints; None where the caller chose it."""
 
 
 def run(asked: TrainOptions, cluster: ClusterOptions) -> int:
@@ -59,42 +31,14 @@ def run(asked: TrainOptions, cluster: ClusterOptions) -> int:
 
         return train_sagemaker.run(asked, cluster)
     with open_session(cluster) as session:
-        prepared = prepare(asked, session)
+        prepared = submitting.prepare(asked, session, _say)
         _warn(prepared, session)
         if asked.dry_run:
             return _show(prepared, cluster)
         return _submit(prepared, asked, cluster, session)
 
 
-def prepare(asked: TrainOptions, session: Session) -> Prepared:
-    """Return the requested job, validated.
-
-    Raises:
-        Failure: with all problems.
-        ClusterError: the cluster or AWS does not answer.
-    """
-    if session.is_local:
-        small = local_example(asked)
-        if small.arguments != asked.arguments:
-            _say(f"A small one, for this machine: --example {asked.example} -- {shlex.join(small.arguments)}")
-        asked = small
-    request, workspace, wrong = request_of(asked)
-    facts = train_facts.gather(asked, request.form, session)
-    plan = planning.plan(request, session.outputs, session.namespace, facts)
-    # A script that is not there is said once, not as a missing script as well.
-    others = [each for each in plan.problems if not (wrong and each.path == wrong.path)]
-    problems = [*([wrong] if wrong else []), *others]
-    if plan.job is None or plan.group is None or wrong is not None:
-        refused = [each for each in problems if each.severity is Severity.REFUSE]
-        raise Failure(WRONG_USAGE, f"{_what(plan)} was not submitted", refused, spell=str)
-    return Prepared(plan.job, plan.group, forms.objects(plan.job), workspace, tuple(problems), plan.saving)
-
-
-def _what(plan: Plan) -> str:
-    return f"the job {plan.job.name}" if plan.job else "the job"
-
-
-def _warn(prepared: Prepared, session: Session) -> None:
+def _warn(prepared: submitting.Prepared, session: Session) -> None:
     if prepared.warnings:
         _say(describe(prepared.warnings))
     if session.is_local:
@@ -105,7 +49,7 @@ def _warn(prepared: Prepared, session: Session) -> None:
         )
 
 
-def _show(prepared: Prepared, cluster: ClusterOptions) -> int:
+def _show(prepared: submitting.Prepared, cluster: ClusterOptions) -> int:
     job = prepared.job
     is_volcano = job.form == "volcano"
     command = torchx_app.run_command(job, component()) if is_volcano else None
@@ -128,57 +72,40 @@ def _show(prepared: Prepared, cluster: ClusterOptions) -> int:
     return 0
 
 
-def _submit(prepared: Prepared, asked: TrainOptions, cluster: ClusterOptions, session: Session) -> int:
+def _submit(prepared: submitting.Prepared, asked: TrainOptions, cluster: ClusterOptions, session: Session) -> int:
     job = prepared.job
-    try:
-        submission.validate(session.api, prepared.objects, _say)
-    except NoSuchKind:
-        raise Failure(FAILED, no_controller(job.form, session)) from None
+    submitting.validate(prepared, session, _say)
     if asked.scale:
-        scale.for_gang(session, prepared.group, job.nodes, _say)
+        scaling.for_gang(session, prepared.group, job.nodes, _say)
     if asked.torchx:
         job = replace(job, name=submit_by_torchx(job, session))
     else:
-        archive = prepared.workspace.archive if prepared.workspace else ""
-        submission.submit(session.api, job, prepared.objects, archive, _say)
+        submitting.submit(prepared, session, _say)
     follows = not (asked.detach or asked.wait or cluster.as_json)
     waits = asked.wait and not asked.detach
     if not cluster.as_json:
         _say(as_typed(_submitted(job, prepared.saving, waits=waits or follows)))
     if follows:
         return _follow(job.name, cluster, session)
-    state = _wait(job, session) if waits else ""
+    state = submitting.wait(job, session) if waits else ""
     if cluster.as_json:
         write_json(_document(job, state))
     elif waits:
         _say(f"The job {job.name} is {state}.")
-    return 0 if state in ("", SUCCEEDED) else FAILED
+    return 0 if state in ("", submitting.SUCCEEDED) else FAILED
 
 
 def _follow(name: str, cluster: ClusterOptions, session: Session) -> int:
     """Print rank 0's log until the end, as `trn logs -f` does; return the exit code."""
-    from trainium_eks.cli.jobs.watch import follow, live_logs, reading
+    from trainium_eks.cli.jobs.watch.live_logs import Printer, follow
+    from trainium_eks.client import logs, reading
 
     job = reading.find(session, name)
-    wanted = live_logs.choose(job, live_logs.LogOptions(follow=True))
-    code = follow.follow(session, job, wanted, live_logs.Printer(cluster, wanted))
+    wanted = logs.choose(job, logs.LogOptions(follow=True))
+    code = follow(session, job, wanted, Printer(cluster, wanted))
     if code == INTERRUPTED:
         _say(as_typed(f"The job {name} goes on: trn logs {name} -f · trn cancel {name}"))
     return code
-
-
-def _wait(job: TrainingJob, session: Session) -> str:
-    """Wait until the job has ended; return its state."""
-    kind = forms.KINDS[job.form]
-    reference = ObjectReference(kind.api_version, kind.kind, job.namespace, job.name)
-    while True:
-        found = session.api.get(reference)
-        if found is None:
-            raise Failure(FAILED, f"the job {job.name} was deleted")
-        seen = watched_job(found)
-        if seen.ended is not None:
-            return seen.state
-        time.sleep(LOOK_SECONDS)
 
 
 def _document(job: TrainingJob, state: str) -> dict[str, Any]:
@@ -234,25 +161,6 @@ def _size(job: TrainingJob) -> str:
     nodes = "1 node" if job.nodes == 1 else f"{job.nodes} nodes"
     ranks = "1 rank" if job.ranks_per_node == 1 else f"{job.ranks_per_node} ranks"
     return f"{nodes} with {ranks}" + (" each" if job.nodes > 1 else "")
-
-
-def no_controller(form: Form, session: Session) -> str:
-    """Return the message for a cluster without the controller that runs this kind of job."""
-    if form == "volcano":
-        return _no_volcano(session)
-    kind = forms.KINDS[form]
-    title = f"there is no {kind.runner} in this cluster, which runs {kind.kind}s"
-    fix = f"`{kind.config}` in the stack's config brings it, or submit without --kind"
-    missing = session.source.local.missing(kind.part) if session.source.local else ""
-    return f"{title}{f' ({missing})' if missing else ''}; {fix}"
-
-
-def _no_volcano(session: Session) -> str:
-    title = "there is no Volcano in this cluster, which starts gangs"
-    if not session.is_local:
-        return f"{title}; `trn verify` says what else is missing"
-    missing = session.source.local.missing("volcano") if session.source.local else ""
-    return f"{title}{f': {missing}' if missing else ''}; `trn local status` says what runs"
 
 
 def _say(text: str) -> None:

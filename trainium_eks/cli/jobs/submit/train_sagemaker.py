@@ -4,19 +4,19 @@ import secrets
 import sys
 from typing import Any
 
-from trainium_eks.cli.jobs.submit import train_facts
-from trainium_eks.cli.jobs.submit.train_options import request_of
 from trainium_eks.cli.jobs.watch import sagemaker_watch
-from trainium_eks.cli.shared.cluster_access import find_stack
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure, as_typed
 from trainium_eks.cli.shared.output import write, write_json
-from trainium_eks.cli.shared.session import find_namespace
+from trainium_eks.client import train_facts
+from trainium_eks.client.cluster_access import find_stack
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure, as_typed
+from trainium_eks.client.session import find_namespace
+from trainium_eks.client.train_request import request_of
 from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.sagemaker import job as sagemaker_job
 from trainium_eks.jobs.sagemaker.job import SageMakerJob
 from trainium_eks.jobs.sagemaker.request import launch_script, training_request
-from trainium_eks.jobs.sagemaker.service import SageMakerJobs, SageMakerTraining
+from trainium_eks.jobs.sagemaker.service import SageMakerJobs, SageMakerWork
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.plan.graph import SCHEMA_VERSION
 
@@ -75,7 +75,7 @@ def _submit(
     return 0 if ended is None or ended.state == "Completed" else FAILED
 
 
-def _document(made: SageMakerJob, ended: SageMakerTraining | None) -> dict[str, Any]:
+def _document(made: SageMakerJob, ended: SageMakerWork | None) -> dict[str, Any]:
     job = made.job
     return {
         "schemaVersion": SCHEMA_VERSION,

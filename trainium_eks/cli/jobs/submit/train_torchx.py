@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 import trainium_eks
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.shared.session import Session
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.session import Session
 from trainium_eks.jobs.objects import torchx_app, volcano_job
 from trainium_eks.jobs.objects.job import TrainingJob
 

@@ -1,69 +1,25 @@
-"""``trn cancel``: end jobs, wait until their pods are gone, name the files that remain.
+"""``trn cancel``: end jobs, wait until their pods are gone, name the files that remain."""
 
-The object is deleted, as `torchx cancel` does, and not aborted by a Volcano Command: either way the pods go, and with
-them their logs; but an aborted job keeps its name from the next one, and its script's ConfigMap (decision 41).
-"""
-
-import os
 import sys
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
-from trainium_eks.cli.jobs.watch import reading, sagemaker_watch
+from trainium_eks.cli.jobs.watch import sagemaker_watch
 from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.shared.session import Session
+from trainium_eks.client import reading
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.ending import Ended, end
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.session import Session
 from trainium_eks.jobs.explain.room import some
-from trainium_eks.jobs.explain.watched import WatchedJob, templates
+from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.sagemaker.job import STOP_SECONDS
-from trainium_eks.jobs.sagemaker.service import SageMakerJobs, SageMakerTraining
-from trainium_eks.kube.cluster import Object
+from trainium_eks.jobs.sagemaker.service import ENDPOINT, SageMakerJobs, SageMakerWork
 from trainium_eks.kube.pod_text import printable
-from trainium_eks.local.runtime import beneath
 from trainium_eks.model.validation.problems import nearest
-
-MARGIN_SECONDS = 30.0
-"""Seconds for deleting pods, beyond their grace period."""
-
-GRACE_SECONDS = 30
-"""Kubernetes' default of ``terminationGracePeriodSeconds``."""
-
-LOOK_SECONDS = 0.5
 
 MOST_FILES = 12
 """Names of files that are shown; JSON has all."""
-
-
-@dataclass(frozen=True)
-class Ended:
-    """Result of ending a job."""
-
-    name: str
-    was_there: bool
-    pods_left: int
-    output: str
-    """Directory on the shared volume; empty for a job without one."""
-    checkpoint: int | None
-    """Step of the last checkpoint in its log."""
-    files: tuple[str, ...]
-    """Files in that directory; only on the local cloud, where the volume can be read."""
-    stopping: bool = False
-    """Whether SageMaker was told to stop it, and goes on for its grace period."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {
-            "name": self.name,
-            "wasThere": self.was_there,
-            "podsLeft": self.pods_left,
-            "output": self.output or None,
-            "checkpointStep": self.checkpoint,
-            "files": [*self.files],
-            "stopping": self.stopping,
-        }
 
 
 def run(cluster: ClusterOptions, name: str | None, *, everything: bool, agreed: bool) -> int:
@@ -87,8 +43,9 @@ def run(cluster: ClusterOptions, name: str | None, *, everything: bool, agreed: 
         wanted = [job for job in found if job.name == name or (everything and job.ended is None)]
         if everything and wanted and not agreed:
             _agree(cluster, session, wanted)
+        say = (lambda _: 0) if cluster.as_json else lambda text: sys.stderr.write(f"{text}\n")
         done = [
-            _stop(managed, job) if managed and isinstance(job, SageMakerTraining) else _end(session, job, cluster)
+            _stop(managed, job) if managed and isinstance(job, SageMakerWork) else end(session, job, say)
             for job in wanted
         ]
         if name is not None and not done:
@@ -115,73 +72,13 @@ def _agree(cluster: ClusterOptions, session: Session, wanted: Sequence[WatchedJo
         raise Failure(WRONG_USAGE, "Nothing was ended.")
 
 
-def _stop(managed: SageMakerJobs, job: SageMakerTraining) -> Ended:
-    """Stop a training job of SageMaker, unless it has ended; SageMaker keeps its name."""
+def _stop(managed: SageMakerJobs, job: SageMakerWork) -> Ended:
+    """Stop a job of SageMaker, unless it has ended; SageMaker keeps its name."""
+    if job.kind == ENDPOINT:
+        raise Failure(WRONG_USAGE, f"{job.name} is an endpoint: trn serve --on sagemaker --stop {job.name} ends it")
     if job.ended is None:
-        managed.stop(job.name)
+        managed.stop(job)
     return Ended(job.name, True, 0, job.checkpoints, None, (), stopping=job.ended is None)
-
-
-def _end(session: Session, job: WatchedJob, cluster: ClusterOptions) -> Ended:
-    pods = reading.pods_of(session, job)
-    progress = reading.progress_of(session, job, pods) if pods and job.trains else None
-    grace = max((_grace_seconds(pod) for pod in pods), default=0)
-    if pods and not cluster.as_json:
-        waits = f"{len(pods)} pod{'' if len(pods) == 1 else 's'} of {job.name} get SIGTERM and up to {grace} s"
-        sys.stderr.write(f"{waits}\n")
-    session.api.delete(session.api.reference(job.source), propagation="Background")
-    left = _await_end(session, job, grace + MARGIN_SECONDS)
-    directory = _output(session, job)
-    return Ended(
-        job.name,
-        was_there=True,
-        pods_left=left,
-        output=directory,
-        checkpoint=progress.checkpoint_step if progress else None,
-        files=_files(session, directory),
-    )
-
-
-def _grace_seconds(pod: Object) -> int:
-    return int((pod.get("spec") or {}).get("terminationGracePeriodSeconds") or GRACE_SECONDS)
-
-
-def _await_end(session: Session, job: WatchedJob, seconds: float) -> int:
-    """Return how many of its pods are still there in the end."""
-    deadline = time.monotonic() + seconds
-    while True:
-        left = len(reading.pods_of(session, job))
-        if not left or time.monotonic() > deadline:
-            return left
-        time.sleep(LOOK_SECONDS)
-
-
-def _output(session: Session, job: WatchedJob) -> str:
-    """Return the job's ``TRN_OUTPUT_DIR``; empty without one, or without a shared volume."""
-    if not session.namespace.claim:
-        return ""
-    for template in templates(job.source) if job.trains else ():
-        for container in template["spec"].get("containers") or ():
-            for variable in container.get("env") or ():
-                if variable.get("name") == "TRN_OUTPUT_DIR" and variable.get("value"):
-                    return str(variable["value"])
-    return ""
-
-
-def _files(session: Session, directory: str) -> tuple[str, ...]:
-    paths = session.source.paths
-    if paths is None or not directory.startswith("/data/"):
-        return ()
-    # Neither the variable that names the directory nor a link in it may lead out of the claim.
-    claim = paths.claims / session.namespace.name / session.namespace.claim
-    try:
-        found = beneath.opened(claim, directory.removeprefix("/data/"), os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
-        return ()
-    try:
-        return tuple(sorted(os.listdir(found)))
-    finally:
-        os.close(found)
 
 
 def _tell(cluster: ClusterOptions, done: Sequence[Ended], names: Sequence[str]) -> None:
@@ -205,7 +102,7 @@ def _lines(each: Ended, names: Sequence[str]) -> list[str]:
         ]
     if each.output.startswith("s3://"):
         how = f"is being stopped: SIGTERM, and SIGKILL after {STOP_SECONDS} s" if each.stopping else "has ended already"
-        return [f"{each.name} {how}.", f"  checkpoints: {each.output}"]
+        return [f"{each.name} {how}.", f"  in S3: {each.output}"]
     lines = [f"{each.name} has ended and is removed."]
     if each.output:
         step = f", checkpoint of step {each.checkpoint}" if each.checkpoint is not None else ""

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from trainium_eks.cli.environment.plan.render import show_sections
 from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.failure import WRONG_USAGE, Failure
+from trainium_eks.client.failure import WRONG_USAGE, Failure
 from trainium_eks.model.catalogue.instances import UnknownInstanceType
 from trainium_eks.model.sizing import training_cost
 from trainium_eks.model.sizing.training_cost import HourlyPrice, PublishedRun, Run, less_percent

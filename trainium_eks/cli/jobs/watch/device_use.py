@@ -16,12 +16,13 @@ from rich.table import Table
 from rich.text import Text
 
 from trainium_eks.cli.environment.plan.render import show_sections
-from trainium_eks.cli.jobs.watch import job_list, reading
+from trainium_eks.cli.jobs.watch import job_list
 from trainium_eks.cli.jobs.watch.render_watch import steps_lines
 from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure
-from trainium_eks.cli.shared.session import Session
+from trainium_eks.client import reading
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure
+from trainium_eks.client.session import Session
 from trainium_eks.jobs.explain.cluster_snapshot import is_running
 from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.watch.usage import NodeUsage, Reader, script

@@ -10,12 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from trainium_eks.cli.environment.plan.render import show_sections
-from trainium_eks.cli.jobs.watch import reading
 from trainium_eks.cli.jobs.watch.render_watch import fix_line
 from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.durations import duration
-from trainium_eks.cli.shared.session import Session
+from trainium_eks.client import reading
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.session import Session
 from trainium_eks.jobs.submit import planning
 from trainium_eks.jobs.watch.idleness import GroupUse, uses
 

@@ -12,12 +12,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from trainium_eks.cli.environment.plan.render import show_sections
-from trainium_eks.cli.jobs.watch import reading, render_watch, sagemaker_watch
+from trainium_eks.cli.jobs.watch import render_watch, sagemaker_watch
 from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.console import Console
-from trainium_eks.cli.shared.failure import INTERRUPTED
-from trainium_eks.cli.shared.session import Session
+from trainium_eks.client import reading
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import INTERRUPTED
+from trainium_eks.client.session import Session
 from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.sagemaker.service import LISTED_DAYS
 from trainium_eks.jobs.watch.steps import Progress

@@ -7,11 +7,12 @@ from datetime import datetime
 from typing import Any
 
 from trainium_eks.cli.environment.plan.render import show_sections
-from trainium_eks.cli.jobs.watch import job_list, reading, render_status
+from trainium_eks.cli.jobs.watch import job_list, render_status
 from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, INTERRUPTED, Failure
-from trainium_eks.cli.shared.session import Session
+from trainium_eks.client import reading
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, INTERRUPTED, Failure
+from trainium_eks.client.session import Session
 from trainium_eks.jobs.explain import why_not_started
 from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, is_bound, is_running
 from trainium_eks.jobs.explain.reason import Reason

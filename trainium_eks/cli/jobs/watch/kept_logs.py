@@ -12,24 +12,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from trainium_eks.cli.jobs.watch import reading
-from trainium_eks.cli.jobs.watch.live_logs import (
+from trainium_eks.cli.jobs.watch.live_logs import Printer, complain
+from trainium_eks.client import reading
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.logs import (
     LogOptions,
     PodFilter,
-    Printer,
     Shown,
     check_choice,
     choose,
-    complain,
     has_begun,
     no_log,
     read_all,
     since_of,
     targets,
 )
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.shared.session import Session
+from trainium_eks.client.session import Session
 from trainium_eks.jobs.explain.cluster_snapshot import moment
 from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.objects.identity import ROLE

@@ -2,21 +2,13 @@
 
 import heapq
 
-from trainium_eks.cli.jobs.watch import follow, kept_logs, reading, sagemaker_watch
-from trainium_eks.cli.jobs.watch.live_logs import (
-    LogOptions,
-    PodFilter,
-    Printer,
-    choose,
-    complain,
-    has_begun,
-    no_log,
-    read_all,
-    targets,
-)
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, Failure
-from trainium_eks.cli.shared.session import Session
+from trainium_eks.cli.jobs.watch import kept_logs, sagemaker_watch
+from trainium_eks.cli.jobs.watch.live_logs import Printer, complain, follow
+from trainium_eks.client import reading
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, Failure
+from trainium_eks.client.logs import LogOptions, PodFilter, choose, has_begun, no_log, read_all, targets
+from trainium_eks.client.session import Session
 from trainium_eks.jobs.explain.watched import WatchedJob
 
 
@@ -39,7 +31,7 @@ def run(cluster: ClusterOptions, name: str, options: LogOptions) -> int:
         wanted = choose(job, options)
         printer = Printer(cluster, wanted)
         if options.follow:
-            return follow.follow(session, job, wanted, printer)
+            return follow(session, job, wanted, printer)
         return _once(session, job, wanted, printer)
 
     return reading.run(cluster, work)

@@ -3,11 +3,11 @@ result."""
 
 import time
 
-from trainium_eks.cli.jobs.watch import live_logs, reading
 from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.shared.session import Session
+from trainium_eks.client import logs, notices, reading
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.session import Session
 from trainium_eks.jobs.explain.watched import WatchedJob, of
 from trainium_eks.jobs.watch import profiling
 from trainium_eks.jobs.watch.log_lines import pod_names
@@ -57,11 +57,9 @@ def _place(session: Session, job: WatchedJob, rank: int) -> int:
     found = profiling.problems(job.source, session.namespace.claim, is_running=job.ended is None)
     if found:
         raise Failure(FAILED, f"{job.name} cannot be profiled", found, spell=str, setting=_nothing)
-    wanted = live_logs.choose(job, live_logs.LogOptions(rank=rank))
+    wanted = logs.choose(job, logs.LogOptions(rank=rank))
     if not wanted.pods:
-        title = (
-            f"{job.name} asks for {job.nodes:,} nodes; ranks of more than {live_logs.MOST_NODES:,} are not told apart"
-        )
+        title = f"{job.name} asks for {job.nodes:,} nodes; ranks of more than {logs.MOST_NODES:,} are not told apart"
         raise Failure(WRONG_USAGE, title)
     return pod_names(job.source, "gang").index(wanted.pods[0])
 
@@ -86,7 +84,7 @@ def _until(cluster: ClusterOptions, session: Session, profile: WatchedJob, steps
             raise Failure(FAILED, title)
         if job.ended is not None or (progress is not None and progress.last.number >= _first(progress, steps)):
             return progress
-        waits = live_logs.waiting_for(session, job) if progress is None else f"step {progress.last.number}"
+        waits = logs.waiting_for(session, job) if progress is None else f"step {progress.last.number}"
         if waits and waits != said:
             said = waits
             _say(cluster, f"{job.name}: {waits}")
@@ -100,7 +98,7 @@ def _first(progress: Progress, steps: int) -> int:
 
 def _say(cluster: ClusterOptions, notice: str) -> None:
     if not cluster.as_json:
-        output.notice(notice)
+        notices.notice(notice)
 
 
 def _tell(cluster: ClusterOptions, profile: WatchedJob, directory: str, progress: Progress | None) -> None:

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trainium_eks.cli.shared.durations import duration
-from trainium_eks.cli.shared.failure import as_typed
+from trainium_eks.client.failure import as_typed
 from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.watch.steps import Progress
 

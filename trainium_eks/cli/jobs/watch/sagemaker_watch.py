@@ -5,12 +5,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
-from trainium_eks.cli.jobs.watch.live_logs import LogOptions, PodFilter, Printer, Shown, check_choice, since_of
-from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure
-from trainium_eks.cli.shared.session import Session
-from trainium_eks.jobs.sagemaker.service import SageMakerJobs, SageMakerTraining
+from trainium_eks.cli.jobs.watch.live_logs import Printer
+from trainium_eks.client import notices
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure
+from trainium_eks.client.logs import LogOptions, PodFilter, Shown, check_choice, since_of
+from trainium_eks.client.session import Session
+from trainium_eks.jobs.sagemaker.service import SageMakerJobs, SageMakerWork
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.pod_text import printable
 
@@ -43,21 +44,21 @@ class ListedJobs:
     def __init__(self, session: Session, age: timedelta) -> None:
         self._jobs, self._age = of_session(session), age
         self._read = -LIST_SECONDS
-        self._found: list[SageMakerTraining] = []
+        self._found: list[SageMakerWork] = []
 
-    def at(self, now: datetime) -> list[SageMakerTraining]:
+    def at(self, now: datetime) -> list[SageMakerWork]:
         """Return the jobs that go on or ended recently. Where AWS does not answer, a notice says so: the cluster's jobs
         are shown all the same."""
         if self._jobs is not None and time.monotonic() - self._read >= LIST_SECONDS:
             self._read = time.monotonic()
             try:
-                self._found = self._jobs.jobs(now - self._age)
+                self._found = [*self._jobs.jobs(now - self._age), *self._jobs.endpoints()]
             except ClusterError as error:
-                output.notice(f"SageMaker's jobs are not shown: {error}")
+                notices.notice(f"SageMaker's jobs are not shown: {error}")
         return self._found
 
 
-def find(session: Session, name: str) -> tuple[SageMakerJobs, SageMakerTraining] | None:
+def find(session: Session, name: str) -> tuple[SageMakerJobs, SageMakerWork] | None:
     """Return the job of a name with its service; None where SageMaker has none.
 
     Raises:
@@ -68,7 +69,7 @@ def find(session: Session, name: str) -> tuple[SageMakerJobs, SageMakerTraining]
     return (jobs, job) if jobs is not None and job is not None else None
 
 
-def logs(jobs: SageMakerJobs, job: SageMakerTraining, options: LogOptions, cluster: ClusterOptions) -> int:
+def logs(jobs: SageMakerJobs, job: SageMakerWork, options: LogOptions, cluster: ClusterOptions) -> int:
     """Print a job's log; return the exit code.
 
     Raises:
@@ -88,7 +89,7 @@ def logs(jobs: SageMakerJobs, job: SageMakerTraining, options: LogOptions, clust
         return follow(jobs, job.name, node, cluster, since)
     shown: Iterable[Shown] = (
         each
-        for each in (Shown(job.name, place, line) for _, place, _, line in jobs.lines(job.name, node, since))
+        for each in (Shown(job.name, place, line) for _, place, _, line in jobs.lines(job, node, since))
         if each.line.is_of(_local_rank(options))
     )
     if options.tail is not None:
@@ -107,21 +108,21 @@ def follow(jobs: SageMakerJobs, name: str, node: int | None, cluster: ClusterOpt
         while True:
             # First the state: lines of a job that has ended by then are all there, or come within one more read.
             job = jobs.find(name)
-            printer.write(seen.new(jobs, name, node))
             if job is None:
-                raise Failure(FAILED, f"the training job {name} is not there")
+                raise Failure(FAILED, f"the job {name} is not there")
+            printer.write(seen.new(jobs, job, node))
             if job.ended is not None:
                 time.sleep(LOOK_SECONDS)
-                printer.write(seen.new(jobs, name, node))
-                output.notice(f"{name} is {job.state}{_why(job)}")
+                printer.write(seen.new(jobs, job, node))
+                notices.notice(f"{name} is {job.state}{_why(job)}")
                 return 0 if job.state == "Completed" else FAILED
             time.sleep(LOOK_SECONDS)
     except KeyboardInterrupt:
-        output.notice(f"{name} goes on: trn logs {name} -f, trn cancel {name}")
+        notices.notice(f"{name} goes on: trn logs {name} -f, trn cancel {name}")
         return INTERRUPTED
 
 
-def wait(jobs: SageMakerJobs, name: str) -> SageMakerTraining:
+def wait(jobs: SageMakerJobs, name: str) -> SageMakerWork:
     """Wait until the job has ended; return it.
 
     Raises:
@@ -131,7 +132,7 @@ def wait(jobs: SageMakerJobs, name: str) -> SageMakerTraining:
     while True:
         job = jobs.find(name)
         if job is None:
-            raise Failure(FAILED, f"the training job {name} is not there")
+            raise Failure(FAILED, f"the job {name} is not there")
         if job.ended is not None:
             return job
         time.sleep(LOOK_SECONDS)
@@ -144,13 +145,13 @@ class _Seen:
         self._from = since_ms
         self._ids: dict[str, int] = {}
 
-    def new(self, jobs: SageMakerJobs, name: str, node: int | None) -> Iterator[Shown]:
+    def new(self, jobs: SageMakerJobs, job: SageMakerWork, node: int | None) -> Iterator[Shown]:
         """Yield the lines that have come since the last read; late lines, too."""
-        for event, place, moment, line in jobs.lines(name, node, self._from):
+        for event, place, moment, line in jobs.lines(job, node, self._from):
             if event not in self._ids:
                 self._ids[event] = moment
                 if node is None or line.is_of(0):
-                    yield Shown(name, place, line)
+                    yield Shown(job.name, place, line)
         latest = max(self._ids.values(), default=self._from + LATE_MS)
         self._from = max(self._from, latest - LATE_MS)
         self._ids = {event: moment for event, moment in self._ids.items() if moment >= self._from}
@@ -165,5 +166,5 @@ def _printer(cluster: ClusterOptions, node: int | None) -> Printer:
     return Printer(cluster, PodFilter(None, {}, None, {}), several=node is None)
 
 
-def _why(job: SageMakerTraining) -> str:
+def _why(job: SageMakerWork) -> str:
     return f": {printable(job.reason)}" if job.reason else ""

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from trainium_eks.cli.jobs.watch import reading
 from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
-from trainium_eks.cli.shared.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.cli.shared.session import Session
+from trainium_eks.client import notices, reading
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.session import Session
 from trainium_eks.jobs.data.staging import DATA
 from trainium_eks.jobs.explain import why_not_started
 from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot
@@ -160,7 +160,7 @@ def _await_running(cluster: ClusterOptions, session: Session, name: str, image: 
             raise examine.with_closing(failure, cluster, session.namespace.name, tensorboard.pod_name(name))
         if waits != said and not cluster.as_json:
             said = waits
-            output.notice(f"TensorBoard: {waits}")
+            notices.notice(f"TensorBoard: {waits}")
         time.sleep(LOOK_SECONDS)
 
 

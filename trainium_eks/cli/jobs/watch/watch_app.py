@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from trainium_eks.cli.shared.cluster_options import ClusterOptions
 from trainium_eks.cli.shared.command import JOBS, App
 from trainium_eks.cli.shared.with_cluster_options import Json, NoColor, with_cluster_options
+from trainium_eks.client.cluster_options import ClusterOptions
 
 app = App(panel=JOBS)
 
@@ -99,9 +99,10 @@ def logs(
 
     Exit code: 0; 1 when there is no log, and with --follow when the job did not succeed; 2 for wrong usage.
     """
-    from trainium_eks.cli.jobs.watch import live_logs, logs
+    from trainium_eks.cli.jobs.watch import logs
+    from trainium_eks.client.logs import LogOptions
 
-    options = live_logs.LogOptions(rank, node, everything, follow, since, tail, previous)
+    options = LogOptions(rank, node, everything, follow, since, tail, previous)
     raise typer.Exit(logs.run(cluster, job, options))
 
 

@@ -1,4 +1,4 @@
-"""CloudWatch: log groups; EventBridge rules, which have its API."""
+"""CloudWatch: log groups and alarms; EventBridge rules, which have its API."""
 
 from collections.abc import Iterable
 
@@ -91,4 +91,25 @@ EVENT_RULE = ResourceType(
     creation="",
 )
 
-TYPES = (LOG_GROUP, EVENT_RULE, EVENT_TARGET)
+
+def _alarm(call: Call) -> Answer:
+    name = call.name()
+    return name, {"name": name, "arn": call.arn("cloudwatch", f"alarm:{name}")}
+
+
+ALARM = ResourceType(
+    token="aws:cloudwatch/metricAlarm:MetricAlarm",
+    simulated=_alarm,
+    named_by=("name",),
+    tagged=True,
+    replaced_by=(REGION, "name"),
+    seconds=ONE_CALL,
+    price=BilledElsewhere("alarms"),
+    shown=COUNTED,
+    holds=NO_DATA,
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+    creation="",
+)
+
+TYPES = (LOG_GROUP, EVENT_RULE, EVENT_TARGET, ALARM)

@@ -1,9 +1,9 @@
 """Backends of a training: CPUs, NVIDIA GPUs, PyTorch/XLA on Trn1, TorchNeuron on Trn2 and later."""
 
-from trainium_workloads.training.backends.backend import Backend, Optimizer
+from trainium_workloads.training.backends.backend import Backend
 from trainium_workloads.training.options import Options
 
-__all__ = ["Backend", "Optimizer", "start"]
+__all__ = ["Backend", "start"]
 
 
 def start(options: Options) -> Backend:
@@ -13,12 +13,8 @@ def start(options: Options) -> Backend:
     Raises:
         Refusal: its device or its packages are not here.
     """
-    # Each imports packages that the images of the others do not have.
     if options.backend == "xla":
         from trainium_workloads.training.backends.xla import XlaBackend
 
         return XlaBackend(options)
-    from trainium_workloads.training.backends import eager
-
-    makers = {"cpu": eager.CpuBackend, "cuda": eager.CudaBackend, "neuron": eager.NeuronBackend}
-    return makers[options.backend](options)
+    return Backend(options)

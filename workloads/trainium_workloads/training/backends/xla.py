@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from trainium_workloads.training.backends.backend import Backend, Optimizer, needs
-from trainium_workloads.training.backends.hosts import join, on_host, ranks
+from trainium_workloads.training.backends.backend import Backend, needs
 from trainium_workloads.training.options import Options
 from trainium_workloads.training.refusal import Refusal
 from trainium_workloads.training.task import Batch
@@ -30,31 +29,29 @@ class XlaBackend(Backend):
     """A NeuronCore for each rank. On the CPU only one rank: XLA:CPU has no working collectives between processes
     (pytorch/xla #9089, #9496)."""
 
-    name = "xla"
-
     def __init__(self, options: Options) -> None:
-        mine = ranks()
+        super().__init__(options)
+        self.device = self._xla.device()  # after the group, which sets the runtime up
+
+    def _open(self, options: Options) -> dict[str, Any]:
         on = os.environ.setdefault("PJRT_DEVICE", "NEURON")
-        if on == "CPU" and mine.world_size > 1:
+        if on == "CPU" and self.world_size > 1:
             raise Refusal("backend xla has one rank on the CPU: use --backend cpu for more")
-        if on == "NEURON":
-            flags = os.environ.get("NEURON_CC_FLAGS", "")
-            if "--auto-cast" not in flags:
-                os.environ["NEURON_CC_FLAGS"] = f"{flags} {_COMPILER_FLAGS[options.precision]}".strip()
+        flags = os.environ.get("NEURON_CC_FLAGS", "")
+        if on == "NEURON" and "--auto-cast" not in flags:
+            os.environ["NEURON_CC_FLAGS"] = f"{flags} {_COMPILER_FLAGS[options.precision]}".strip()
         try:
             import torch_xla
             import torch_xla.core.xla_model as xla_model
-            import torch_xla.distributed.xla_backend as registered
+            import torch_xla.distributed.xla_backend
         except ImportError:
             raise needs("torch_xla", "xla", "AWS' image of PyTorch NeuronX") from None
-        del registered
         if options.eager:
             from torch_xla import experimental
 
             experimental.eager_mode(True)
         self._xla, self._model = torch_xla, xla_model
-        hosts = join("xla", mine, init_method="xla://") if mine.world_size > 1 else join("gloo", mine)
-        super().__init__(mine, torch_xla.device(), hosts)
+        return {"backend": "xla", "init_method": "xla://"} if self.world_size > 1 else {"backend": "gloo"}
 
     def seed(self, value: int) -> None:
         torch.manual_seed(value)
@@ -67,18 +64,14 @@ class XlaBackend(Backend):
         # Brings batches to the device in a thread, and ends the traced graph (mark_step) before each.
         yield from MpDeviceLoader(batches, self.device)
 
-    def compile(self, model: nn.Module) -> None:
-        raise Refusal("--compile is not for backend xla, which traces and compiles by itself")
-
     def reduce_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         gradients = [each.grad for each in parameters if each.grad is not None]
         if self.world_size > 1:
             self._model.all_reduce(self._model.REDUCE_SUM, gradients, scale=1.0 / self.world_size)
 
-    def step(self, optimizer: Optimizer) -> None:
-        optimizer.step()
+    def end_update(self) -> None:
         self._xla.sync()  # what was called mark_step
 
     def to_host(self, state: Any) -> Any:
         self._xla.sync()
-        return on_host(state)
+        return super().to_host(state)

@@ -1,0 +1,199 @@
+"""Rights of SageMaker's execution roles, and of researchers who train and serve on SageMaker."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainium_eks.model.catalogue import regions
+from trainium_eks.model.config.sagemaker import BATCH_LOG_GROUP, ENDPOINT_LOG_GROUPS, LOG_GROUP
+from trainium_eks.model.policies.addon_policies import Statement
+
+NETWORK_ACTIONS = (
+    "ec2:CreateNetworkInterface",
+    "ec2:CreateNetworkInterfacePermission",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DeleteNetworkInterfacePermission",
+    "ec2:DescribeDhcpOptions",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeVpcs",
+)
+"""Actions by which SageMaker puts instances into a VPC (SageMaker developer guide, execution roles)."""
+
+PULL_ACTIONS = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Reach of an execution role in its bucket and its logs."""
+
+    reads: str
+    """Keys that it reads; ``*`` stands for any letters."""
+    writes: str
+    """Key prefix that it writes; empty for none."""
+    log_groups: tuple[str, ...]
+    reads_lustre: bool = False
+
+
+def execution_statements(
+    region: str, reach: Reach, bucket_arn: str, repository_arn: str, key_arn: str, bucket_key_arn: str
+) -> list[Statement]:
+    """Return the execution role's rights.
+
+    Args:
+        region: AWS region.
+        reach: of the role.
+        bucket_arn: its bucket.
+        repository_arn: repository of images; empty for none.
+        key_arn: key of volumes and models.
+        bucket_key_arn: key of the bucket's objects, used through S3 alone; empty where that is the first key.
+    """
+    partition = regions.partition(region)
+    logs = [f"arn:{partition}:logs:{region}:*:log-group:{each}" for each in reach.log_groups]
+    namespaces = ["/".join(each.split("/")[:4]) for each in reach.log_groups]
+    made_by_service = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
+    found: list[Statement] = [
+        {"Effect": "Allow", "Action": ["s3:GetBucketLocation", "s3:ListBucket"], "Resource": bucket_arn},
+        {"Effect": "Allow", "Action": "s3:GetObject", "Resource": f"{bucket_arn}/{reach.reads}"},
+        {"Effect": "Allow", "Action": ["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"], "Resource": key_arn},
+        {"Effect": "Allow", "Action": "kms:CreateGrant", "Resource": key_arn, "Condition": made_by_service},
+        {
+            "Effect": "Allow",
+            "Action": ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
+            "Resource": [*logs, *(f"{each}:*" for each in logs)],
+        },
+        {"Effect": "Allow", "Action": "logs:CreateLogGroup", "Resource": logs},
+        {
+            "Effect": "Allow",
+            "Action": "cloudwatch:PutMetricData",
+            "Resource": "*",
+            "Condition": {"StringEquals": {"cloudwatch:namespace": namespaces}},
+        },
+        {"Effect": "Allow", "Action": list(NETWORK_ACTIONS), "Resource": "*"},
+        {"Effect": "Allow", "Action": "ecr:GetAuthorizationToken", "Resource": "*"},
+    ]
+    if reach.writes:
+        writes = ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:PutObject"]
+        found.append({"Effect": "Allow", "Action": writes, "Resource": f"{bucket_arn}/{reach.writes}/*"})
+    if reach.reads_lustre:
+        found.append({"Effect": "Allow", "Action": "fsx:DescribeFileSystems", "Resource": "*"})
+    if bucket_key_arn:
+        through_s3 = {"StringEquals": {"kms:ViaService": f"s3.{region}.{regions.dns_suffix(region)}"}}
+        uses = ["kms:Decrypt", "kms:GenerateDataKey"]
+        found.append({"Effect": "Allow", "Action": uses, "Resource": bucket_key_arn, "Condition": through_s3})
+    images = repository_arn or f"arn:{partition}:ecr:{region}:*:repository/*"
+    return [*found, {"Effect": "Allow", "Action": list(PULL_ACTIONS), "Resource": images}]
+
+
+def researcher_statements(
+    region: str,
+    prefix: str,
+    serving_types: Iterable[str],
+    role_arn: str,
+    bucket_arn: str,
+    key_arn: str,
+    group_id: str,
+    subnet_ids: Iterable[str],
+) -> list[Statement]:
+    """Return the rights to submit, watch and stop training jobs, and to serve their models.
+
+    Args:
+        region: AWS region.
+        prefix: key prefix of job files.
+        serving_types: instance types of endpoints and batch transform; none for no such rights.
+        role_arn: the jobs' execution role.
+        bucket_arn: bucket of data and job files.
+        key_arn: key of the bucket.
+        group_id: security group that a job must have.
+        subnet_ids: subnets that a job may be in.
+    """
+    account, partition = role_arn.split(":")[4], regions.partition(region)
+    own = f"arn:{partition}:sagemaker:{region}:{account}"
+    jobs = f"{own}:training-job/*"
+    serves = bool([*serving_types])
+    groups = (LOG_GROUP, BATCH_LOG_GROUP, f"{ENDPOINT_LOG_GROUPS}/*") if serves else (LOG_GROUP,)
+    logs = [f"arn:{partition}:logs:{region}:{account}:log-group:{each}" for each in groups]
+    inside: dict[str, dict[str, Any]] = {
+        "Bool": {"sagemaker:NetworkIsolation": "true"},
+        "ForAllValues:StringEquals": {
+            "sagemaker:VpcSecurityGroupIds": [group_id],
+            "sagemaker:VpcSubnets": list(subnet_ids),
+        },
+        "Null": {"sagemaker:VpcSecurityGroupIds": "false", "sagemaker:VpcSubnets": "false"},
+    }
+    to_sagemaker = {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
+    return [
+        {"Effect": "Allow", "Action": "sagemaker:CreateTrainingJob", "Resource": jobs, "Condition": inside},
+        {
+            "Effect": "Allow",
+            "Action": ["sagemaker:AddTags", "sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob"],
+            "Resource": jobs,
+        },
+        {"Effect": "Allow", "Action": "sagemaker:ListTrainingJobs", "Resource": "*"},
+        {"Effect": "Allow", "Action": "iam:PassRole", "Resource": role_arn, "Condition": to_sagemaker},
+        {
+            "Effect": "Allow",
+            "Action": ["logs:DescribeLogStreams", "logs:FilterLogEvents", "logs:GetLogEvents"],
+            "Resource": [*logs, *(f"{each}:*" for each in logs)],
+        },
+        *(_serving_statements(own, inside, [*serving_types]) if serves else ()),
+        {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": bucket_arn},
+        {"Effect": "Allow", "Action": ["s3:GetObject", "s3:PutObject"], "Resource": f"{bucket_arn}/{prefix}/*"},
+        {"Effect": "Allow", "Action": ["kms:Decrypt", "kms:GenerateDataKey"], "Resource": key_arn},
+    ]
+
+
+def _serving_statements(own: str, inside: Mapping[str, Mapping[str, Any]], types: list[str]) -> list[Statement]:
+    """Return the rights to serve models: isolated, on these instance types, and with the tag of a namespace, which
+    endpoints of stacks lack."""
+    made = {"Null": {"aws:RequestTag/Namespace": "false"}}
+    tagged = {"Null": {"aws:ResourceTag/Namespace": "false"}}
+    model, config, endpoint, batch = (
+        f"{own}:{kind}/*" for kind in ("model", "endpoint-config", "endpoint", "transform-job")
+    )
+    alone = {**inside, "Null": {**inside["Null"], **made["Null"]}}
+    on_types = {
+        "ForAllValues:StringEquals": {"sagemaker:InstanceTypes": types},
+        "Null": {"sagemaker:InstanceTypes": "false", **made["Null"]},
+    }
+    described = [f"sagemaker:Describe{each}" for each in ("Endpoint", "EndpointConfig", "Model", "TransformJob")]
+    deleted = [f"sagemaker:Delete{each}" for each in ("Endpoint", "EndpointConfig", "Model")]
+    return [
+        {"Effect": "Allow", "Action": "sagemaker:CreateModel", "Resource": model, "Condition": alone},
+        {
+            "Effect": "Allow",
+            "Action": ["sagemaker:CreateEndpointConfig", "sagemaker:CreateTransformJob"],
+            "Resource": [config, batch],
+            "Condition": on_types,
+        },
+        {
+            "Effect": "Allow",
+            "Action": "sagemaker:CreateEndpoint",
+            "Resource": [config, endpoint],
+            "Condition": made,
+        },
+        {
+            "Effect": "Allow",
+            "Action": "sagemaker:AddTags",
+            "Resource": [model, config, endpoint, batch],
+            # Only together with the creation: a tag would open an endpoint of a stack.
+            "Condition": {"Null": {"sagemaker:TaggingAction": "false"}},
+        },
+        {
+            "Effect": "Allow",
+            "Action": [*deleted, "sagemaker:StopTransformJob", "sagemaker:UpdateEndpoint"],
+            "Resource": [model, config, endpoint, batch],
+            "Condition": tagged,
+        },
+        {
+            "Effect": "Allow",
+            "Action": [*described, "sagemaker:InvokeEndpoint", "sagemaker:InvokeEndpointWithResponseStream"],
+            "Resource": [model, config, endpoint, batch],
+        },
+        {
+            "Effect": "Allow",
+            "Action": [f"sagemaker:List{each}" for each in ("EndpointConfigs", "Endpoints", "TransformJobs")],
+            "Resource": "*",
+        },
+    ]

@@ -1,0 +1,73 @@
+"""Builder of the web site: the pages, and the API from the docstrings (`make site`). The site has the folders of the
+repository, so links between pages need no rewriting.
+
+.venv/site/bin/python docs/build_site.py [FOLDER]
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = (
+    "*.md", "docs/*.md", "docs/*.svg", "docs/*.png", "docs/*.css", "docs/*.json", "docs/components/*.md",
+    "docs/decisions/*.md", "examples/*.md", "examples/*.py",
+)  # fmt: skip
+API = {
+    "trainium_eks.testing": ["trainium_eks.testing"],
+    "trainium_workloads": [
+        f"trainium_workloads.training.{name}" for name in ("loop", "task", "options", "backends", "refusal")
+    ],
+}
+"""Public modules besides the components, by page."""
+
+
+def main() -> int:
+    """Build the site in FOLDER (default ``build/site``); return the builder's exit code."""
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "site").resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    pages = folder / "pages"
+    for source in (path for pattern in PAGES for path in ROOT.glob(pattern)):
+        target = pages / source.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+    for title, names in {**API, **components()}.items():
+        target = pages / "api" / f"{title}.md"
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(f"# {title}\n\n" + "".join(f"::: {name}\n\n" for name in names))
+    marks = "docs/docstring_marks.py"
+    config = (ROOT / "zensical.toml").read_text().replace(f'"{marks}"', f'"{ROOT / marks}"')
+    (folder / "zensical.toml").write_text(re.sub(r'"([\w/]+)/\*\.md"', _pages_in(pages), config))
+    # Modules are found there and read, never imported.
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'workloads'}"}
+    command = [sys.executable, "-m", "zensical", "build", "--strict"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    shown = re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr).partition("Traceback")[0]
+    served = f"with search: python3 -m http.server --bind 127.0.0.1 --directory {folder}/html"
+    sys.stdout.write(f"{folder}/html/index.html; {served}\n" if done.returncode == 0 else shown)
+    return done.returncode
+
+
+def components() -> dict[str, list[str]]:
+    """Return the public names of each component's module by the page for it, from the stub that lists them."""
+    stub = (ROOT / "components" / "__init__.pyi").read_text()
+    modules: dict[str, list[str]] = {}
+    for module, name in re.findall(r"^from \.(\w+) import (\w+) as", stub, re.M):
+        modules.setdefault(module, []).append(f"components.{module}.{name}")
+    return {names[0].rpartition(".")[2]: names for names in modules.values()}
+
+
+def _pages_in(pages: Path) -> Callable[[re.Match[str]], str]:
+    def listed(found: re.Match[str]) -> str:
+        files = sorted((pages / found[1]).glob("*.md"), key=lambda file: (file.stem != "README", file.name))
+        return ", ".join(f'"{found[1]}/{file.name}"' for file in files)
+
+    return listed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

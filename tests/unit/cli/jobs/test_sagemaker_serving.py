@@ -1,0 +1,252 @@
+"""SageMaker's endpoints and batch transform in the commands that serve, predict, list, show logs and cancel."""
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import watched_team
+from aws_double import AwsDouble, AwsError
+from cluster_snapshots import outputs
+from recorded_scenes import now, snapshot
+from sagemaker_answers import ARN, IMAGE, JOB, MISSING, MODEL_DATA, WHERE, endpoint, summary, training, transform
+from small_project import Run
+from stub_api import StubApi
+from watched_team import Call
+
+from trainium_eks.cli.jobs.watch import sagemaker_watch
+from trainium_eks.client import reading, train_facts
+from trainium_eks.jobs.sagemaker import service, serving
+
+SCENE = snapshot("queue_full")
+NAME = f"training-serve-{JOB.removeprefix('training-')}"
+VERSION = f"{NAME}-zzzzz"
+SERVE = ("serve", JOB, "--on", "sagemaker", "--image", IMAGE)
+PREDICT = (
+    "predict", JOB, "s3://acme-data/in/reviews.jsonl", "--to", "s3://acme-data/sagemaker/predicted",
+    "--on", "sagemaker", "--image", IMAGE,
+)  # fmt: skip
+LISTED = {"EndpointName", "EndpointArn", "EndpointStatus", "CreationTime", "LastModifiedTime"}
+Asked = dict[str, Any]
+
+
+class Cloud:
+    """SageMaker with a training job that has ended, and with what the commands make."""
+
+    def __init__(self) -> None:
+        self.status: list[tuple[str, str]] = [("Creating", ""), ("InService", "")]
+        self.batch = ["InProgress", "Completed"]
+        self.endpoints: dict[str, str] = {}
+        self.transforms: list[str] = []
+        self.missing = AwsError("ValidationException", MISSING)
+        moment = {"CreationTime": now(SCENE)}
+        variant = {"VariantName": "all", "ModelName": VERSION}
+        config = {"EndpointConfigName": VERSION, "EndpointConfigArn": f"{ARN}:endpoint-config/{VERSION}", **moment}
+        model = {
+            "ModelName": VERSION,
+            "ModelArn": f"{ARN}:model/{VERSION}",
+            "ExecutionRoleArn": WHERE.role_arn,
+            **moment,
+        }
+        line = {"logStreamName": "all/i-1", "eventId": "1", "timestamp": 1000, "message": "a line"}
+        answers = {
+            "DescribeTrainingJob": lambda asked: (
+                training("Completed", "Completed") if asked["TrainingJobName"] == JOB else self.missing
+            ),
+            "DescribeTransformJob": self.described_batch,
+            "DescribeEndpoint": self.described,
+            "DescribeEndpointConfig": {**config, "ProductionVariants": [variant]},
+            "DescribeModel": model,
+            "ListTrainingJobs": {"TrainingJobSummaries": []},
+            "ListTransformJobs": lambda _: {
+                "TransformJobSummaries": [summary("TransformJob", name, "InProgress") for name in self.transforms]
+            },
+            "ListEndpoints": lambda _: {
+                "Endpoints": [
+                    {key: value for key, value in endpoint(name, "InService", "").items() if key in LISTED}
+                    for name in self.endpoints
+                ]
+            },
+            "ListEndpointConfigs": lambda _: {
+                "EndpointConfigs": [
+                    {**config, "EndpointConfigName": version} for version in (VERSION, *self.endpoints.values())
+                ]
+            },
+            "CreateModel": {"ModelArn": f"{ARN}:model/m"},
+            "CreateEndpointConfig": {"EndpointConfigArn": f"{ARN}:endpoint-config/c"},
+            "CreateEndpoint": self.changed,
+            "UpdateEndpoint": self.changed,
+            "CreateTransformJob": self.started,
+            **{name: {} for name in ("DeleteEndpoint", "DeleteEndpointConfig", "DeleteModel", "StopTransformJob")},
+        }
+        self.double = AwsDouble(
+            {
+                **{f"sagemaker:{name}": answer for name, answer in answers.items()},
+                "sagemaker-runtime:InvokeEndpoint": self.predicted,
+                "logs:FilterLogEvents": {"events": [line]},
+            }
+        )
+
+    def predicted(self, asked: Asked) -> Asked:
+        found = [{"label": "good", "score": 0.98} for _ in json.loads(asked["Body"])["texts"]]
+        return {"Body": io.BytesIO(json.dumps({"predictions": found}).encode())}
+
+    def changed(self, asked: Asked) -> Asked:
+        self.endpoints[asked["EndpointName"]] = asked["EndpointConfigName"]
+        return {"EndpointArn": f"{ARN}:endpoint/{asked['EndpointName']}"}
+
+    def described(self, asked: Asked) -> Any:
+        if asked["EndpointName"] not in self.endpoints:
+            return self.missing
+        status, why = self.status.pop(0) if len(self.status) > 1 else self.status[0]
+        reason = {"FailureReason": why} if why else {}
+        return endpoint(asked["EndpointName"], status, self.endpoints[asked["EndpointName"]], **reason)
+
+    def started(self, asked: Asked) -> Asked:
+        self.transforms.append(asked["TransformJobName"])
+        return {"TransformJobArn": f"{ARN}:transform-job/{asked['TransformJobName']}"}
+
+    def described_batch(self, asked: Asked) -> Any:
+        if asked["TransformJobName"] not in self.transforms:
+            return self.missing
+        status = self.batch.pop(0) if len(self.batch) > 1 else self.batch[0]
+        reason = {"FailureReason": "line 2 is no text"} if status == "Failed" else {}
+        return transform(asked["TransformJobName"], status, **reason)
+
+    @property
+    def made(self) -> list[str]:
+        """Names of the operations that changed anything."""
+        return [
+            name.partition(":")[2] for name, _ in self.double.asked if not name.partition(":")[2].startswith(("D", "L"))
+        ]
+
+    def deleted(self, what: str) -> set[str]:
+        return {asked[f"{what}Name"] for name, asked in self.double.asked if name == f"sagemaker:Delete{what}"}
+
+
+@pytest.fixture
+def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    made = Cloud()
+    session = made.double.session()
+    for module in (service, serving):
+        monkeypatch.setattr(module, "client", lambda name, region, **_: session.client(name, region_name=region))
+    return made
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
+    monkeypatch.setattr(reading, "now", lambda: now(SCENE))
+    monkeypatch.setattr(sagemaker_watch, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(train_facts, "registry_image", lambda wanted, _: (wanted or "", None, True))
+    with watched_team.cluster(SCENE) as stub:
+        yield stub
+
+
+@pytest.fixture
+def call(trn: Run, api: StubApi, tmp_path: Path) -> Call:
+    made = watched_team.researcher(trn, api, tmp_path)
+    file = tmp_path / "outputs.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "sageMaker": WHERE.model_dump(by_alias=True)}))
+    return made
+
+
+def test_a_job_s_model_is_served_asked_listed_and_ended(call: Call, cloud: Cloud) -> None:
+    code, out = call(*SERVE)
+    assert (code, f"{NAME} answers on 1 x ml.inf2.xlarge" in out) == (0, True), out
+    assert cloud.made == ["CreateModel", "CreateEndpointConfig", "CreateEndpoint"]
+    asked = dict(cloud.double.asked)
+    assert asked["sagemaker:CreateModel"]["PrimaryContainer"]["ModelDataUrl"] == MODEL_DATA
+    assert cloud.deleted("Model") == {VERSION}, "an earlier version goes"
+    assert call("predict", NAME, "--on", "sagemaker", "--text", "This lamp is superb.") == (
+        0, "good  0.980  This lamp is superb.\n",
+    )  # fmt: skip
+    assert call("predict", "trn-dev-reviews", "--on", "sagemaker", "--text", "a", "--json")[0] == 0
+    assert cloud.double.asked[-1][1]["EndpointName"] == "trn-dev-reviews", "an endpoint of the stack"
+    rows = {row[0]: row[1:4] for row in (line.split() for line in call("jobs")[1].splitlines()) if row}
+    assert rows[NAME] == ["sagemaker-endpoint", "-", "Running"]
+    assert call("logs", NAME) == (0, "a line\n")
+    code, out = call("cancel", NAME)
+    assert (code, f"trn serve --on sagemaker --stop {NAME}" in out) == (2, True)
+    # The namespace may be left out.
+    assert call("serve", "--on", "sagemaker", "--stop", NAME.removeprefix("training-")) == (0, f"{NAME} is ended\n")
+    assert cloud.deleted("Endpoint") == {NAME}
+    assert cloud.deleted("EndpointConfig") == {VERSION, cloud.endpoints[NAME]}
+
+
+def test_another_model_takes_over_or_is_rolled_back(call: Call, cloud: Cloud) -> None:
+    cloud.endpoints[NAME] = VERSION
+    cloud.status = [("InService", ""), ("Updating", ""), ("InService", "")]
+    code, out = call(*SERVE, "--replicas", "2", "--json")
+    assert (code, json.loads(out)["instances"], cloud.made[-1]) == (0, 2, "UpdateEndpoint")
+    cloud.status = [("InService", ""), ("RollingBack", ""), ("InService", "The container did not answer /ping")]
+    code, out = call(*SERVE)
+    assert (code, "answers with its earlier model: The container did not answer /ping" in out) == (1, True)
+    cloud.status = [("Failed", "no capacity")]
+    code, out = call(*SERVE)
+    assert (code, "takes no other model" in out) == (2, True)
+
+
+def test_an_endpoint_that_fails_says_why(call: Call, cloud: Cloud) -> None:
+    cloud.status = [("Creating", ""), ("Failed", "no capacity for ml.inf2.xlarge")]
+    code, out = call(*SERVE)
+    assert (code, "no capacity for ml.inf2.xlarge" in out, f"trn logs {NAME}" in out) == (1, True, True)
+
+
+def test_a_file_is_transformed_and_its_model_goes(call: Call, cloud: Cloud) -> None:
+    code, out = call(*PREDICT, "--field", "body")
+    assert (code, "s3://acme-data/sagemaker/predicted: the predictions" in out) == (0, True), out
+    assert cloud.made == ["CreateModel", "CreateTransformJob"]
+    environment = dict(cloud.double.asked)["sagemaker:CreateModel"]["PrimaryContainer"]["Environment"]
+    assert environment["TRN_TEXT_FIELD"] == "body"
+    assert cloud.deleted("Model") == set(cloud.transforms)
+    cloud.batch = ["InProgress", "Failed"]
+    code, out = call(*PREDICT)
+    assert (code, "the job is Failed: line 2 is no text" in out) == (1, True)
+
+
+def test_a_batch_is_listed_and_cancelled(call: Call, cloud: Cloud) -> None:
+    cloud.batch = ["InProgress"]
+    job = json.loads(call(*PREDICT, "--no-follow", "--json")[1])["job"]
+    found = {each["name"]: each for each in json.loads(call("jobs", "--json")[1])["jobs"]}
+    assert (found[job]["kind"], found[job]["state"]) == ("sagemaker-batch", "Pending")
+    assert call("cancel", job)[0] == 0
+    assert cloud.double.asked[-1] == ("sagemaker:StopTransformJob", {"TransformJobName": job})
+
+
+def test_requests_are_shown_without_being_made(call: Call, cloud: Cloud) -> None:
+    found = json.loads(call(*SERVE, "--dry-run", "--instance-type", "c5.xlarge", "--name", "mine")[1])
+    assert found["configuration"]["ProductionVariants"][0]["InstanceType"] == "ml.c5.xlarge"
+    assert found["endpoint"]["EndpointName"] == "training-mine"
+    assert json.loads(call(*PREDICT, "--dry-run")[1])["job"]["BatchStrategy"] == "MultiRecord"
+    assert cloud.made == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((*SERVE, "--group", "inf2", "--queue", "test", "--devices", "2"), ("--group", "--queue", "--devices")),
+        ((*SERVE, "--instance-type", "inf2.48xlarge"), ("--instance-type", "ml.inf2.xlarge")),
+        (("serve", "/data/models/mine", *SERVE[2:]), ("MODEL", "SageMaker reads no model of the team's volume")),
+        (("serve", "training-none", *SERVE[2:]), ("MODEL", "SageMaker has no training job of the name")),
+        ((*PREDICT[:2], "in/a.jsonl", *PREDICT[3:], "--replace"), ("INPUT", "--replace")),
+        (("serve", "--on", "sagemaker", "--stop", "none"), ("no endpoint of the name", "there is none")),
+        (("predict", NAME, "--text", "a"), ("--text asks an endpoint",)),
+        (("predict", JOB, "--on", "sagemaker"), ("give INPUT and --to",)),
+    ],
+)
+def test_a_request_that_cannot_run_is_refused(
+    call: Call, cloud: Cloud, words: tuple[str, ...], said: tuple[str, ...]
+) -> None:
+    code, out = call(*words)
+    assert (code, [each for each in said if each not in " ".join(out.split())]) == (2, [])
+    assert cloud.made == []
+
+
+def test_a_stack_that_admits_none_says_how(trn: Run, api: StubApi, cloud: Cloud, tmp_path: Path) -> None:
+    file = tmp_path / "plain.json"
+    where = WHERE.model_copy(update={"serving_types": ()}).model_dump(by_alias=True)
+    file.write_text(json.dumps({**outputs().model_dump(by_alias=True), "sageMaker": where}))
+    result = trn(*SERVE, "--outputs", file)
+    assert (result.exit_code, "servingTypes: [ml.inf2.xlarge]" in result.output) == (2, True)

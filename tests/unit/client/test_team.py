@@ -1,0 +1,148 @@
+"""A team's jobs from Python, over HTTP against a recorded scene."""
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import watched_team
+from recorded_scenes import Snapshot, now, snapshot
+from stub_api import StubApi
+
+from trainium_eks.client import ending, reading, team
+from trainium_eks.client.failure import Failure
+from trainium_eks.client.team import Team, TrainOptions, connect
+
+IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/train:2.9"
+
+
+@pytest.fixture
+def scene() -> Snapshot:
+    """Two jobs, of which one waits for the other."""
+    return snapshot("queue_full")
+
+
+@pytest.fixture
+def api(scene: Snapshot, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
+    """The cluster, at the time when the scene was recorded."""
+    monkeypatch.setattr(reading, "now", lambda: now(scene))
+    monkeypatch.setattr(team, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(ending, "LOOK_SECONDS", 0.01)
+    with watched_team.cluster(scene) as stub:
+        yield stub
+
+
+@pytest.fixture
+def training(api: StubApi, tmp_path: Path) -> Iterator[Team]:
+    """The team ``training``."""
+    with connect(outputs=watched_team.outputs_file(api, tmp_path)) as opened:
+        yield opened
+
+
+def end(api: StubApi, state: str = "Completed") -> None:
+    """End the job alpha, and its pods with it."""
+    for pod in api.objects["Pod"]:
+        pod["status"]["phase"] = "Succeeded"
+    job = api.named("Job", "alpha") or {}
+    job["status"]["state"] = {"phase": state, "lastTransitionTime": "2026-11-22T05:40:00Z"}
+
+
+def test_a_job_is_found_by_its_name(training: Team) -> None:
+    assert training.namespace == "training"
+    assert [job.name for job in training.jobs()] == ["beta", "alpha"]
+    assert training.find("gamma") is None
+    alpha = training.find("alpha")
+    assert alpha is not None
+    assert (alpha.state().state, alpha.state().nodes) == ("Running", 2)
+
+
+@pytest.mark.parametrize("state", ["Completed", "Failed"])
+def test_a_wait_ends_with_the_job_and_outlives_the_api_server(
+    training: Team, api: StubApi, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alpha = training.find("alpha")
+    assert alpha is not None
+    with pytest.raises(TimeoutError, match=r"alpha has not ended after 0\.05 s"):
+        alpha.wait(timeout_seconds=0.05)
+    answers = iter([team.ClusterError("no answer")] * 3)
+
+    def looked(session: object, name: str, find=reading.find) -> object:  # type: ignore[no-untyped-def]
+        if (error := next(answers, None)) is not None:
+            raise error
+        end(api, state)
+        return find(session, name)
+
+    monkeypatch.setattr(reading, "find", looked)
+    assert alpha.wait() == state
+
+
+def test_an_api_server_that_stays_away_ends_the_wait(training: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    alpha = training.find("alpha")
+    assert alpha is not None
+
+    def away(*_: object) -> object:
+        raise team.ClusterError("no answer")
+
+    monkeypatch.setattr(reading, "find", away)
+    monkeypatch.setattr(team, "AWAY_SECONDS", 0.05)
+    with pytest.raises(team.ClusterError, match="no answer"):
+        alpha.wait()
+
+
+def test_its_log_its_steps_and_its_last_metrics(training: Team, api: StubApi, scene: Snapshot) -> None:
+    alpha = training.find("alpha")
+    assert alpha is not None
+    assert alpha.metrics() is None
+    assert alpha.steps() == []
+    begun = now(scene).timestamp() - 5
+    said = [json.dumps({"step": each, "time": begun + each, "loss": 1 / each}) for each in (1, 2, 4)]
+    api.logs["alpha-trainer-0-0"] = [f"2026-11-22T05:33:0{at}Z [default0]:{line}" for at, line in enumerate(said)]
+    assert [(step.number, step.loss) for step in alpha.steps()] == [(1, 1.0), (2, 0.5), (4, 0.25)]
+    measured = alpha.metrics()
+    assert measured is not None
+    assert (measured.last.number, measured.last.loss) == (4, 0.25)
+    assert [*alpha.logs()] == [f"[default0]:{line}" for line in said]
+    with pytest.raises(Failure, match="--rank 4: alpha"):
+        [*alpha.logs(rank=4)]
+
+
+def test_a_log_is_followed_to_the_end(training: Team, api: StubApi) -> None:
+    alpha = training.find("alpha")
+    assert alpha is not None
+    api.logs["alpha-trainer-0-0"] = ["2026-11-22T05:33:01Z [default0]:first"]
+    lines = alpha.logs(follow=True)
+    assert next(lines) == "[default0]:first"
+    api.logs["alpha-trainer-0-0"].append("2026-11-22T05:33:02Z [default0]:second")
+    threading.Timer(0.3, end, [api]).start()
+    assert [*lines] == ["[default0]:second"]
+
+
+def test_cancel_deletes_it_once(training: Team, api: StubApi) -> None:
+    alpha = training.find("alpha")
+    assert alpha is not None
+    ended = alpha.cancel()
+    assert ended is not None
+    assert (ended.name, ended.pods_left) == ("alpha", 0)
+    assert api.named("Job", "alpha") is None
+    assert alpha.cancel() is None
+    with pytest.raises(Failure, match="has no job 'alpha'"):
+        alpha.state()
+
+
+def test_a_job_is_submitted_once_under_its_name(training: Team, api: StubApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainium_eks.client.train_facts.registry_image", lambda *_: (IMAGE, None, True))
+    asked = TrainOptions(module="team.train", name="trial-7", nodes=1, scale=False)
+    job = training.submit(asked)
+    assert job.name == "trial-7"
+    assert api.named("Job", "trial-7") is not None
+    with pytest.raises(Failure) as refused:
+        training.submit(asked)
+    assert [problem.path for problem in refused.value.problems] == ["--name"]
+    assert len(training.jobs()) == 3
+
+
+@pytest.mark.parametrize("asked", [TrainOptions(on="sagemaker"), TrainOptions(torchx=True)])
+def test_other_ways_are_the_commands(training: Team, asked: TrainOptions) -> None:
+    with pytest.raises(Failure, match="only `trn train` submits to SageMaker and by TorchX"):
+        training.submit(asked)

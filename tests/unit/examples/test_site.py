@@ -1,0 +1,102 @@
+"""The web site: built strictly, complete, and with the same blocks as the pages have on a code host."""
+
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from markdown_it import MarkdownIt
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[3]
+PYTHON = ROOT / ".venv" / "site" / "bin" / "python"
+BLOCKS = {"blockquote", "h1", "h2", "h3", "h4", "img", "li", "ol", "pre", "table", "tr", "ul"}
+
+
+class Page(HTMLParser):
+    """Blocks within an element (all of them without one), and the links and files that the page loads."""
+
+    def __init__(self, text: str, element: str = "") -> None:
+        super().__init__()
+        self.blocks: Counter[str] = Counter()
+        self.targets: list[str] = []
+        self.loaded: list[str] = []
+        self._element, self._depth = element, 0
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._depth += tag == self._element
+        if tag in BLOCKS and (self._depth or not self._element):
+            self.blocks[tag] += 1
+        values = dict(attrs)
+        if tag == "a" and values.get("href"):
+            self.targets.append(str(values["href"]))
+        if tag in ("img", "link", "script") and (source := values.get("src") or values.get("href")):
+            self.loaded.append(source)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._depth -= tag == self._element
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not PYTHON.exists():
+        pytest.skip("the site's tools are not installed: `make site` brings them")
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run([PYTHON, "docs/build_site.py", folder], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def built(site: Path) -> Iterator[tuple[Path, Page]]:
+    for file in sorted((site / "html").rglob("*.html")):
+        if file.name != "404.html":
+            yield file, Page(file.read_text(), "article")
+
+
+def test_each_link_and_picture_is_there_and_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    missing, foreign = [], []
+    for file, page in built(site):
+        foreign += [f"{file.name}: {each}" for each in page.loaded if urlsplit(each).netloc]
+        for target in (each for each in page.targets + page.loaded if not urlsplit(each).scheme):
+            path = unquote(urlsplit(target).path)
+            found = (file.parent / path) if path else file
+            if not (found.is_file() or (found / "index.html").is_file()):
+                missing.append(f"{file.relative_to(site / 'html')}: {target}")
+    assert (missing, foreign) == ([], [])
+
+
+def test_a_page_has_the_blocks_that_a_code_host_shows(site: Path) -> None:
+    """Python-Markdown wants four spaces before a list's inner blocks, and an empty line before a list."""
+    markdown = MarkdownIt("commonmark", {"html": True}).enable("table")
+    differ = {}
+    for source in (site / "pages").rglob("*.md"):
+        place = source.relative_to(site / "pages")
+        if place.parts[0] == "api":
+            continue
+        here = Page(markdown.render(source.read_text())).blocks
+        page = (site / "html" / place).with_name("index.html" if place.name == "README.md" else f"{place.stem}.html")
+        there = Page(page.read_text(), "article").blocks
+        if here != there:
+            differ[str(place)] = {name: (here[name], there[name]) for name in BLOCKS if here[name] != there[name]}
+    assert differ == {}
+
+
+def test_each_page_is_in_the_navigation(site: Path) -> None:
+    listed = set(re.findall(r'"([\w/.-]+\.md)"', (site / "zensical.toml").read_text()))
+    pages = {str(file.relative_to(site / "pages")) for file in (site / "pages").rglob("*.md")}
+    assert listed == pages
+
+
+def test_the_api_has_the_docstrings_of_components_and_search_knows_them(site: Path) -> None:
+    text = (site / "html" / "api" / "AcceleratorNodeGroup.html").read_text()
+    assert "A managed node group with a launch template" in text
+    assert "max_size" in text, "an arg of the config's section"
+    assert ":class:" not in text
+    assert "``" not in text
+    assert "api/AcceleratorNodeGroup.html" in (site / "html" / "search.json").read_text()

@@ -1,0 +1,35 @@
+"""SageMaker by moto, and by a double whose answers a test gives."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import boto3  # type: ignore[import-untyped]
+import pytest
+from aws_double import AwsDouble
+from moto import mock_aws
+from sagemaker_answers import WHERE, Doubled
+
+from trainium_eks.jobs.sagemaker import service, serving
+from trainium_eks.jobs.sagemaker.service import SageMakerJobs
+
+
+@pytest.fixture
+def moto_cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # boto3's own session would keep these credentials for later tests.
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    with mock_aws():
+        yield
+
+
+@pytest.fixture
+def doubled(monkeypatch: pytest.MonkeyPatch) -> Doubled:
+    def make(**answers: Any) -> tuple[SageMakerJobs, AwsDouble]:
+        named = {f"{'logs' if 'Log' in name else 'sagemaker'}:{name}": answer for name, answer in answers.items()}
+        session = (double := AwsDouble(named)).session()
+        for module in (service, serving):
+            monkeypatch.setattr(module, "client", lambda name, region, **_: session.client(name, region_name=region))
+        return SageMakerJobs("us-west-2", WHERE, "training"), double
+
+    return make

@@ -1,0 +1,200 @@
+"""Endpoints and batch transform of SageMaker: requests by botocore's model, and what is made and removed at AWS."""
+
+from dataclasses import replace
+from typing import Any
+
+import boto3  # type: ignore[import-untyped]
+import pytest
+from aws_double import AwsError as Refused
+from sagemaker_answers import (
+    BEGUN,
+    IMAGE,
+    MISSING,
+    MODEL_DATA,
+    WHERE,
+    Doubled,
+    check,
+    endpoint,
+    summary,
+    training,
+    transform,
+)
+
+from trainium_eks.aws.sessions import AwsError
+from trainium_eks.jobs.sagemaker import serving
+from trainium_eks.jobs.sagemaker.service import SageMakerJobs
+from trainium_eks.jobs.sagemaker.serving import SageMakerServing, ServedModel
+from trainium_eks.model.catalogue.instances import CATALOGUE
+
+NAME = "training-serve-bert"
+
+
+def made(instance_type: str = "inf2.xlarge", **more: Any) -> ServedModel:
+    instance = CATALOGUE.find(instance_type)
+    return ServedModel(NAME, "bcdfg", "training", WHERE, MODEL_DATA, IMAGE, instance, **more)
+
+
+@pytest.mark.parametrize("instance_type", ["inf2.xlarge", "trn1.32xlarge", "p5.48xlarge", "c5.xlarge"])
+@pytest.mark.parametrize("more", [{}, {"instances": 2, "engine": "transformers", "field": "body"}])
+def test_requests_are_such_that_botocore_s_model_takes(instance_type: str, more: dict[str, Any]) -> None:
+    model = made(instance_type, **more)
+    check("CreateModel", serving.model_request(model))
+    check("CreateEndpointConfig", serving.configuration_request(model))
+    check("CreateEndpoint", serving.endpoint_request(model, exists=False))
+    check("UpdateEndpoint", serving.endpoint_request(model, exists=True))
+    if instance_type != "p5.48xlarge":
+        target = "s3://acme-data/sagemaker/predicted"
+        check("CreateTransformJob", serving.transform_request(model, "s3://acme-data/in/reviews.jsonl", target))
+
+
+def test_containers_are_isolated_in_the_private_subnets_under_the_stack_s_role_and_key() -> None:
+    request = serving.model_request(made("inf2.xlarge"))
+    assert request["EnableNetworkIsolation"] is True
+    assert request["VpcConfig"] == {"SecurityGroupIds": ["sg-0a1b2c3d"], "Subnets": [*WHERE.subnet_ids]}
+    assert request["ExecutionRoleArn"] == WHERE.role_arn
+    environment = request["PrimaryContainer"]["Environment"]
+    assert environment == {"TRN_BACKEND": "xla", "SAGEMAKER_MODEL_SERVER_WORKERS": "2"}
+    assert serving.configuration_request(made("inf2.xlarge"))["KmsKeyId"] == WHERE.kms_key_arn
+    # SageMaker refuses a key for local disks.
+    assert "KmsKeyId" not in serving.configuration_request(made("trn1.32xlarge"))
+    job = serving.transform_request(made("inf2.xlarge"), "s3://acme-data/in/", "s3://acme-data/sagemaker/out/")
+    assert (job["BatchStrategy"], job["TransformInput"]["SplitType"]) == ("MultiRecord", "Line")
+    assert job["TransformOutput"]["KmsKeyId"] == job["TransformResources"]["VolumeKmsKeyId"] == WHERE.kms_key_arn
+
+
+@pytest.mark.parametrize(
+    ("where", "wanted", "batch", "path"),
+    [
+        (None, "", False, "--on"),
+        (WHERE.model_copy(update={"serving_types": ()}), "", False, "--on"),
+        (WHERE, "inf2.48xlarge", False, "--instance-type"),
+        (WHERE, "ml.p5.48xlarge", True, "--instance-type"),
+        (WHERE, "ml.p5.48xlarge", False, ""),
+        (WHERE, "", True, ""),
+    ],
+)
+def test_a_stack_admits_its_own_types_alone(where: Any, wanted: str, batch: bool, path: str) -> None:
+    found = serving.admitted(where, wanted, CATALOGUE, batch=batch)
+    assert ([each.path for each in found] if isinstance(found, list) else []) == ([path] if path else [])
+
+
+@pytest.mark.parametrize(
+    ("changed", "path"),
+    [
+        ({"name": "training-Bert"}, "--name"),
+        ({"name": f"training-{'b' * 49}"}, "--name"),
+        ({"image": "docker.io/library/python:3.12"}, "--image"),
+        ({"engine": "vllm"}, "--engine"),
+        ({"data": "s3://payroll/model.tar.gz"}, "MODEL"),
+    ],
+)
+def test_a_model_that_cannot_be_served_is_refused_by_its_option(changed: dict[str, Any], path: str) -> None:
+    assert [each.path for each in serving.problems(replace(made(), **changed))] == [path]
+    assert [*serving.problems(made())] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "paths"),
+    [
+        ("s3://acme-data/in/a.jsonl", "s3://acme-data/sagemaker/out", []),
+        ("s3://acme-data/in/", "s3://acme-data/sagemaker/out", []),
+        ("s3://acme-data/in/a.csv", "s3://acme-data/sagemaker/out", ["INPUT"]),
+        ("/data/in/a.jsonl", "s3://acme-data/elsewhere/out", ["INPUT", "--to"]),
+    ],
+)
+def test_files_are_in_the_bucket_and_below_the_prefix(source: str, target: str, paths: list[str]) -> None:
+    assert [each.path for each in serving.file_problems(source, target, WHERE)] == paths
+
+
+@pytest.fixture
+def cloud(moto_cloud: None) -> Any:
+    return boto3.client("sagemaker", "us-west-2")
+
+
+def versions(cloud: Any) -> set[str]:
+    names = {each["EndpointConfigName"] for each in cloud.list_endpoint_configs()["EndpointConfigs"]}
+    assert names == {each["ModelName"] for each in cloud.list_models()["Models"]}
+    return names
+
+
+def test_an_endpoint_is_made_listed_and_deleted_with_its_models(cloud: Any) -> None:
+    services, jobs = SageMakerServing("us-west-2", WHERE), SageMakerJobs("us-west-2", WHERE, "training")
+    services.serve(made("c5.xlarge"), exists=False)
+    found = jobs.find(NAME)
+    assert found is not None
+    assert (found.kind, found.state, found.status) == ("sagemaker-endpoint", "Running", "InService")
+    assert [each.name for each in jobs.endpoints()] == [NAME]
+    assert SageMakerJobs("us-west-2", WHERE, "research").endpoints() == []
+    # Another endpoint, whose name begins like it, keeps its model.
+    services.serve(replace(made("c5.xlarge"), name=f"{NAME}-bcdfg", unique="hjklm"), exists=False)
+    assert versions(cloud) == {f"{NAME}-bcdfg", f"{NAME}-bcdfg-hjklm"}
+    services.delete(NAME)
+    assert versions(cloud) == {f"{NAME}-bcdfg-hjklm"}
+    assert jobs.find(NAME) is None
+
+
+def test_an_endpoint_of_another_stack_is_not_deleted(cloud: Any) -> None:
+    SageMakerServing("us-west-2", WHERE).serve(made("c5.xlarge"), exists=False)
+    other = SageMakerServing("us-west-2", WHERE.model_copy(update={"role_arn": f"{WHERE.role_arn}2"}))
+    with pytest.raises(AwsError, match="is another stack's"):
+        other.delete(NAME)
+    assert versions(cloud) == {f"{NAME}-bcdfg"}
+
+
+def test_a_refused_endpoint_leaves_nothing(cloud: Any) -> None:
+    services = SageMakerServing("us-west-2", WHERE)
+    services.serve(made("c5.xlarge"), exists=False)
+    with pytest.raises(AwsError, match=f"cannot make the endpoint {NAME}"):
+        # moto knows no such type.
+        services.serve(replace(made("inf2.xlarge"), unique="hjklm"), exists=False)
+    assert versions(cloud) == {f"{NAME}-bcdfg"}
+
+
+ABSENT = {f"Describe{each}": Refused("ValidationException", MISSING) for each in ("TrainingJob", "TransformJob")}
+
+
+@pytest.mark.parametrize(
+    ("answer", "state"),
+    [
+        (transform("training-predict-b", "InProgress"), "Pending"),
+        (transform("training-predict-b", "InProgress", TransformStartTime=BEGUN), "Running"),
+        (transform("training-predict-b", "Stopping"), "Terminating"),
+        (transform("training-predict-b", "Failed", FailureReason="no"), "Failed"),
+        (endpoint("training-predict-b", "Creating", "b"), "Pending"),
+        (endpoint("training-predict-b", "Updating", "b"), "Running"),
+        (endpoint("training-predict-b", "RollingBack", "b"), "Restarting"),
+        (endpoint("training-predict-b", "OutOfService", "b"), "Failed"),
+    ],
+)
+def test_states_are_in_the_words_of_all_jobs(doubled: Doubled, answer: Any, state: str) -> None:
+    kind = "DescribeTransformJob" if "TransformJobName" in answer else "DescribeEndpoint"
+    found = doubled(**{**ABSENT, kind: answer})[0].find("training-predict-b")
+    assert found is not None
+    assert (found.state, found.reason) == (state, answer.get("FailureReason", ""))
+
+
+def test_a_stack_that_admits_no_serving_asks_only_for_trainings(doubled: Doubled) -> None:
+    listed = {"TrainingJobSummaries": [summary("TrainingJob", "training-bert-bcdfg", "InProgress")]}
+    _, double = doubled(ListTrainingJobs=listed, DescribeTrainingJob=training("InProgress", "Training"))
+    jobs = SageMakerJobs("us-west-2", WHERE.model_copy(update={"serving_types": ()}), "training")
+    assert ([each.name for each in jobs.jobs(None)], jobs.endpoints()) == (["training-bert-bcdfg"], [])
+    assert {name for name, _ in double.asked} == {"sagemaker:ListTrainingJobs", "sagemaker:DescribeTrainingJob"}
+
+
+def test_lines_of_an_endpoint_and_of_batch_transform_are_in_their_groups(doubled: Doubled) -> None:
+    events = [
+        {"logStreamName": f"{stream}/i-{number}", "eventId": str(number), "timestamp": 1000, "message": stream}
+        for number, stream in enumerate(("all", "all", "training-predict-b"))
+    ]
+    answers = {
+        "DescribeEndpoint": endpoint("training-predict-b", "InService", "b"),
+        "FilterLogEvents": {"events": events},
+    }
+    jobs, double = doubled(**ABSENT, **answers)
+    found = jobs.find("training-predict-b")
+    assert found is not None
+    assert [(place, line.text) for _, place, _, line in jobs.lines(found, None)] == [(0, "all"), (1, "all")]
+    assert [place for _, place, _, _ in jobs.lines(found, 1)] == [1]
+    assert double.asked[-1][1]["logGroupName"] == "/aws/sagemaker/Endpoints/training-predict-b"
+    assert [place for _, place, _, _ in jobs.lines(replace(found, kind="sagemaker-batch"), None)] == [0]
+    assert double.asked[-1][1]["logGroupName"] == "/aws/sagemaker/TransformJobs"

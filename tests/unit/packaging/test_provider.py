@@ -1,0 +1,119 @@
+"""The components as other languages get them: the schema, and the inputs as Pulumi's engine sends them."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import provider_arguments
+import pulumi
+import pytest
+from pulumi.provider.server import ComponentInitError
+
+import components
+from trainium_eks.testing import Graph, record
+
+SCHEMA = json.loads(provider_arguments.SCHEMA.read_text())
+NODE_GROUP = {"name": "trn1", "instanceType": "trn1.32xlarge", "maxSize": 2.0, "desiredSize": 2.0}
+STACK = {
+    "region": "us-west-2",
+    "owner": "ml-platform",
+    "allowedAccountIds": ["111122223333"],
+    "cluster": {"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}},
+    "nodeGroups": [NODE_GROUP],
+    "queues": [{"name": "research"}],
+    "namespaces": [{"name": "vision", "queues": ["research"]}],
+}
+
+
+def construct(component: str, inputs: Mapping[str, Any]) -> Graph:
+    """Record a component with inputs from another language, where all numbers are floats."""
+    return record(lambda: provider_arguments.served().construct("it", f"trainium-eks:index:{component}", inputs))
+
+
+def refusal(component: str, inputs: Mapping[str, Any]) -> str:
+    with pytest.raises((pulumi.InputPropertiesError, pulumi.InputPropertyError)) as refused:
+        construct(component, inputs)
+    error = refused.value
+    assert getattr(error, "errors", []) == [], "the SDK cannot send an error without its list"
+    return error.message if isinstance(error, pulumi.InputPropertiesError) else f"{error.property_path}: {error.reason}"
+
+
+def test_the_args_and_the_schema_are_current() -> None:
+    assert provider_arguments.stale() == [], "run make docs"
+
+
+def test_every_component_is_served_with_all_that_a_consumer_can_give() -> None:
+    served = {name.rpartition(":")[2]: each for name, each in SCHEMA["resources"].items()}
+    every = [getattr(components, name) for name in components.__all__]
+    assert set(served) == {
+        each.__name__ for each in every if isinstance(each, type) and issubclass(each, pulumi.ComponentResource)
+    }
+    missing = {
+        f"{name}.{field.alias}"
+        for name, model in provider_arguments.components_with_args()
+        for field in model.model_fields.values()
+        if field.alias not in served[name]["inputProperties"]
+    }
+    # Instances of Pulumi's resources and of the catalogue, which stay in the process that made them.
+    assert {each.partition(".")[2] for each in missing} == {"catalogue", "egress", "volcano", "waitFor"}
+
+
+def test_a_network_from_another_language() -> None:
+    graph = construct("Network", {"region": "us-west-2", "natGateways": "per-zone", "flowLogRetentionDays": 30.0})
+    assert len(graph.of_type("aws:ec2/natGateway:NatGateway")) == 2
+    [group] = graph.of_type("aws:cloudwatch/logGroup:LogGroup")
+    assert group.inputs["retentionInDays"] == 30
+
+
+def test_a_whole_environment_from_another_language() -> None:
+    graph = construct("TrainingStack", STACK)
+    scaling = [each.inputs["scalingConfig"] for each in graph.of_type("aws:eks/nodeGroup:NodeGroup")]
+    assert {"minSize": 0, "maxSize": 2, "desiredSize": 2} in scaling
+    assert graph.of_type("trainium-eks:index:VolcanoStack")
+
+
+def test_all_problems_of_a_component_come_in_the_consumers_spelling() -> None:
+    wrong = {**STACK, "nodeGroups": [{**NODE_GROUP, "minSize": 3.0}], "queues": [{"name": "Research"}]}
+    said = refusal("TrainingStack", wrong)
+    assert "nodeGroups[0].minSize" in said
+    assert "queues[0].name" in said
+    assert "_" not in said
+    assert "pulumi config set" not in said
+
+
+@pytest.mark.parametrize(
+    ("component", "inputs", "said"),
+    [
+        ("Network", {"region": "us-west-2", "zoneIDs": []}, "zoneIDs: Network has no input of this name; did you mean"),
+        (
+            "TrainingStack",
+            {**STACK, "nodeGroups": [{**NODE_GROUP, "capacity": {"type": "spot", "zone": "usw2-az4"}}]},
+            "nodeGroups[0].capacity.zone: TrainingStack has no input of this name; did you mean zoneId?",
+        ),
+        ("Network", {"region": pulumi.Output.from_input("us-west-2")}, "region: it must be known when the program"),
+        (
+            "ExistingNetwork",
+            {"region": "us-west-2", "vpcId": "v", "cidrBlock": "c", "privateSubnets": [pulumi.Output.from_input({})]},
+            "privateSubnets[0]: it must be an object that is known",
+        ),
+        ("Network", {"region": "us-west-2", "natGateways": "one"}, "natGateways: Invalid value one"),
+        ("FsxLustre", {"region": "us-west-2", "vpcId": "vpc-1"}, "subnetId: Missing required input"),
+    ],
+    ids=["name", "name inside", "output", "output inside", "enum", "missing"],
+)
+def test_a_wrong_input_is_refused_at_its_place(component: str, inputs: Mapping[str, Any], said: str) -> None:
+    assert refusal(component, inputs).startswith(said)
+
+
+def test_a_field_of_another_kind_of_capacity_is_refused() -> None:
+    wrong = {**STACK, "nodeGroups": [{**NODE_GROUP, "capacity": {"type": "spot", "id": "cr-0123456789abcdef0"}}]}
+    assert "nodeGroups[0].capacity" in refusal("TrainingStack", wrong)
+
+
+def test_a_fault_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_args: object) -> None:
+        raise KeyError("vpc")
+
+    monkeypatch.setattr(components.network.Network, "_make_vpc", broken)
+    with pytest.raises(ComponentInitError):
+        construct("Network", {"region": "us-west-2"})

@@ -1,0 +1,123 @@
+"""A release: one version, extras that a component's user does without, and constraints within the requirements."""
+
+import importlib.util
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from command_lines import commands, words
+from packaging.requirements import Requirement
+from trainium_eks.cli.shared.failure import LOCAL_PACKAGES
+
+import trainium_eks
+
+ROOT = Path(__file__).resolve().parents[3]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+CLI = {Requirement(each).name for each in EXTRAS["cli"]}
+LOCAL = {Requirement(each).name for each in EXTRAS["local"]} - {"trainium-eks"} | {"botocore", "urllib3"}
+
+_SPEC = importlib.util.spec_from_file_location("release_notes", ROOT / ".ci" / "release_notes.py")
+assert _SPEC is not None
+assert _SPEC.loader is not None
+release_notes = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(release_notes)
+
+WITHOUT = """
+import sys
+
+class Without:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {missing!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Without())
+"""
+"""Start of a program on a machine without some packages."""
+
+COMPONENTS = """
+import components
+from trainium_eks.testing import record
+
+for name in components.__all__:
+    getattr(components, name)
+zones = {"region": "us-west-2", "zone_ids": ["usw2-az4", "usw2-az1"]}
+assert record(lambda: components.Network("net", zones)).of_type("aws:ec2/flowLog:FlowLog")
+"""
+
+COMMANDS = """
+from typer.testing import CliRunner
+from trainium_eks.cli.app import app
+
+for line in {lines!r}:
+    print(repr(" ".join(CliRunner().invoke(app, line).output.split())))
+"""
+
+
+def _run(program: str, missing: set[str], cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PYTHONPATH": str(ROOT), "PATH": str(cwd), "HOME": str(cwd), "TRN_STACK": "dev"}
+    command = [sys.executable, "-c", WITHOUT.format(missing=missing) + program, *arguments]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_version_stands_once_and_the_changelog_begins_with_it_or_with_what_follows_it() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["hatch"]["version"]["path"] == "trainium_eks/__init__.py"
+    assert release_notes.version() == trainium_eks.__version__
+    first, *older = release_notes.sections()
+    released = older[:1] if first == "Unreleased" else [first]
+    assert released in ([], [trainium_eks.__version__])
+
+
+def test_a_tag_that_the_tree_is_not_ready_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for tag, sections, reason in [
+        ("v9.9.9", {}, "set __version__"),
+        (f"v{trainium_eks.__version__}", {"Unreleased": "More."}, "rename Unreleased"),
+    ]:
+        monkeypatch.setattr(release_notes, "sections", lambda found=sections: found)
+        with pytest.raises(SystemExit, match=reason):
+            release_notes.notes(tag)
+    monkeypatch.setattr(release_notes, "sections", lambda: {trainium_eks.__version__: "More."})
+    assert release_notes.notes(f"v{trainium_eks.__version__}") == "More."
+
+
+def test_components_and_their_tests_need_no_extra(tmp_path: Path) -> None:
+    done = _run(COMPONENTS, (CLI | LOCAL | {"click"}) - {"urllib3"}, tmp_path)  # pulumi asks by requests
+    assert done.returncode == 0, done.stderr
+
+
+def test_trn_without_its_extra_names_it(tmp_path: Path) -> None:
+    done = _run("from trainium_eks.cli import main; main()", CLI, tmp_path, "plan")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "the Python package typer is missing: pip install 'trainium-eks[cli]' brings trn\n"
+
+
+def test_a_command_without_the_local_extra_names_it_and_never_has_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: small\nruntime: python\n")
+    (tmp_path / "Pulumi.dev.yaml").write_text("config: {}\n")
+    (tmp_path / "__main__.py").write_text("")
+    lines = [words(command.epilog.removeprefix("Example: "))[1:] for _, command in commands()]
+    done = _run(COMMANDS.format(lines=lines), LOCAL, tmp_path)
+    shown = done.stdout.splitlines()
+    assert len(shown) == len(lines), done.stderr
+    assert [text for text in shown if "has a fault" in text] == []
+    named = [text for text in shown if "is missing: pip install" in text and "'trainium-eks[local]'" in text]
+    assert len(named) > len(lines) / 2
+    assert LOCAL_PACKAGES == LOCAL
+
+
+def test_constraints_hold_each_requirement_in_its_bounds() -> None:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pinned = {
+        found.name: str(found.specifier).removeprefix("==")
+        for found in (Requirement(line) for line in lines if line and not line.lstrip().startswith("#"))
+    }
+    for name in ("requirements.txt", "requirements-local.txt", "requirements-dev.txt"):
+        for line in (ROOT / name).read_text().splitlines():
+            if line and not line.startswith(("#", "-r")):
+                wanted = Requirement(line)
+                held = pinned.get(wanted.name.lower(), "")
+                assert held, f"{line} has no constraint: run make constraints"
+                assert wanted.specifier.contains(held), f"{line} is held at {held}: run make constraints"

@@ -1,0 +1,126 @@
+"""The end of a job before its time.
+
+The object is deleted, as `torchx cancel` does, and not aborted by a Volcano Command: either way the pods go, and with
+them their logs; but an aborted job keeps its name from the next one, and its script's ConfigMap (decision 41).
+"""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from trainium_eks.client import reading
+from trainium_eks.client.session import Session
+from trainium_eks.jobs.explain.watched import WatchedJob, templates
+from trainium_eks.kube.cluster import Object
+from trainium_eks.local.runtime import beneath
+
+MARGIN_SECONDS = 30.0
+"""Seconds for deleting pods, beyond their grace period."""
+
+GRACE_SECONDS = 30
+"""Kubernetes' default of ``terminationGracePeriodSeconds``."""
+
+LOOK_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Result of ending a job."""
+
+    name: str
+    was_there: bool
+    pods_left: int
+    output: str
+    """Directory on the shared volume; empty for a job without one."""
+    checkpoint: int | None
+    """Step of the last checkpoint in its log."""
+    files: tuple[str, ...]
+    """Files in that directory; only on the local cloud, where the volume can be read."""
+    stopping: bool = False
+    """Whether SageMaker was told to stop it, and goes on for its grace period."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "name": self.name,
+            "wasThere": self.was_there,
+            "podsLeft": self.pods_left,
+            "output": self.output or None,
+            "checkpointStep": self.checkpoint,
+            "files": [*self.files],
+            "stopping": self.stopping,
+        }
+
+
+def end(session: Session, job: WatchedJob, say: Callable[[str], object]) -> Ended:
+    """Delete a job and wait until its pods are gone; return the result.
+
+    Args:
+        session: of the caller.
+        job: the job.
+        say: gets a line with the grace period.
+
+    Raises:
+        ClusterError: the API server cannot be reached, or refuses.
+    """
+    pods = reading.pods_of(session, job)
+    progress = reading.progress_of(session, job, pods) if pods and job.trains else None
+    grace = max((_grace_seconds(pod) for pod in pods), default=0)
+    if pods:
+        waits = f"{len(pods)} pod{'' if len(pods) == 1 else 's'} of {job.name} get SIGTERM and up to {grace} s"
+        say(waits)
+    session.api.delete(session.api.reference(job.source), propagation="Background")
+    left = _await_end(session, job, grace + MARGIN_SECONDS)
+    directory = _output(session, job)
+    return Ended(
+        job.name,
+        was_there=True,
+        pods_left=left,
+        output=directory,
+        checkpoint=progress.checkpoint_step if progress else None,
+        files=_files(session, directory),
+    )
+
+
+def _grace_seconds(pod: Object) -> int:
+    return int((pod.get("spec") or {}).get("terminationGracePeriodSeconds") or GRACE_SECONDS)
+
+
+def _await_end(session: Session, job: WatchedJob, seconds: float) -> int:
+    """Return how many of its pods are still there in the end."""
+    deadline = time.monotonic() + seconds
+    while True:
+        left = len(reading.pods_of(session, job))
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(LOOK_SECONDS)
+
+
+def _output(session: Session, job: WatchedJob) -> str:
+    """Return the job's ``TRN_OUTPUT_DIR``; empty without one, or without a shared volume."""
+    if not session.namespace.claim:
+        return ""
+    for template in templates(job.source) if job.trains else ():
+        for container in template["spec"].get("containers") or ():
+            for variable in container.get("env") or ():
+                if variable.get("name") == "TRN_OUTPUT_DIR" and variable.get("value"):
+                    return str(variable["value"])
+    return ""
+
+
+def _files(session: Session, directory: str) -> tuple[str, ...]:
+    paths = session.source.paths
+    if paths is None or not directory.startswith("/data/"):
+        return ()
+    # Neither the variable that names the directory nor a link in it may lead out of the claim.
+    claim = paths.claims / session.namespace.name / session.namespace.claim
+    try:
+        found = beneath.opened(claim, directory.removeprefix("/data/"), os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return ()
+    try:
+        return tuple(sorted(os.listdir(found)))
+    finally:
+        os.close(found)

@@ -1,0 +1,133 @@
+"""Submission of a researcher's job: from options to an object of the cluster, and to its end."""
+
+import shlex
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainium_eks.client import train_facts
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.session import Session
+from trainium_eks.client.train_request import local_example, request_of
+from trainium_eks.jobs.data.workspace import Workspace
+from trainium_eks.jobs.explain.watched import of as watched_job
+from trainium_eks.jobs.objects import forms
+from trainium_eks.jobs.objects.job import TrainingJob
+from trainium_eks.jobs.objects.options import Form, TrainOptions
+from trainium_eks.jobs.submit import planning, submission
+from trainium_eks.jobs.submit.requests import Plan
+from trainium_eks.kube.api import NoSuchKind, ObjectReference
+from trainium_eks.model.outputs import NodeGroupOutput
+from trainium_eks.model.sizing.goodput import Goodput
+from trainium_eks.model.validation.problems import Problem, Severity
+
+SUCCEEDED = "Completed"
+"""State of a job after all its ranks have ended well."""
+
+LOOK_SECONDS = 0.5
+"""Seconds between two reads of an awaited job."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A job that can be submitted."""
+
+    job: TrainingJob
+    group: NodeGroupOutput
+    objects: list[dict[str, Any]]
+    """Objects to submit; the job itself is the last."""
+    workspace: Workspace | None
+    warnings: tuple[Problem, ...] = field(default=())
+    saving: Goodput | None = None
+    """Proposed interval of checkpoints; None where the caller chose it."""
+
+
+def prepare(asked: TrainOptions, session: Session, say: Say) -> Prepared:
+    """Return the requested job, validated.
+
+    Raises:
+        Failure: with all problems.
+        ClusterError: the cluster or AWS does not answer.
+    """
+    if session.is_local:
+        small = local_example(asked)
+        if small.arguments != asked.arguments:
+            say(f"A small one, for this machine: --example {asked.example} -- {shlex.join(small.arguments)}")
+        asked = small
+    request, workspace, wrong = request_of(asked)
+    facts = train_facts.gather(asked, request.form, session)
+    plan = planning.plan(request, session.outputs, session.namespace, facts)
+    # A script that is not there is said once, not as a missing script as well.
+    others = [each for each in plan.problems if not (wrong and each.path == wrong.path)]
+    problems = [*([wrong] if wrong else []), *others]
+    if plan.job is None or plan.group is None or wrong is not None:
+        refused = [each for each in problems if each.severity is Severity.REFUSE]
+        raise Failure(WRONG_USAGE, f"{_what(plan)} was not submitted", refused, spell=str)
+    return Prepared(plan.job, plan.group, forms.objects(plan.job), workspace, tuple(problems), plan.saving)
+
+
+def _what(plan: Plan) -> str:
+    return f"the job {plan.job.name}" if plan.job else "the job"
+
+
+def validate(prepared: Prepared, session: Session, say: Say) -> None:
+    """Let the API server validate the job without creating it.
+
+    Raises:
+        Failure: nobody in the cluster runs such jobs.
+        ApiError: the job would be refused, in the API server's words.
+    """
+    try:
+        submission.validate(session.api, prepared.objects, say)
+    except NoSuchKind:
+        raise Failure(FAILED, no_controller(prepared.job.form, session)) from None
+
+
+def submit(prepared: Prepared, session: Session, say: Say) -> None:
+    """Create the job with the objects and files that belong to it.
+
+    Raises:
+        ApiError: refused; nothing of the job is left.
+    """
+    archive = prepared.workspace.archive if prepared.workspace else ""
+    submission.submit(session.api, prepared.job, prepared.objects, archive, say)
+
+
+def wait(job: TrainingJob, session: Session) -> str:
+    """Wait until the job has ended; return its state.
+
+    Raises:
+        Failure: the job was deleted.
+    """
+    kind = forms.KINDS[job.form]
+    reference = ObjectReference(kind.api_version, kind.kind, job.namespace, job.name)
+    while True:
+        found = session.api.get(reference)
+        if found is None:
+            raise Failure(FAILED, f"the job {job.name} was deleted")
+        seen = watched_job(found)
+        if seen.ended is not None:
+            return seen.state
+        time.sleep(LOOK_SECONDS)
+
+
+def no_controller(form: Form, session: Session) -> str:
+    """Return the message for a cluster without the controller that runs this kind of job."""
+    if form == "volcano":
+        return _no_volcano(session)
+    kind = forms.KINDS[form]
+    title = f"there is no {kind.runner} in this cluster, which runs {kind.kind}s"
+    fix = f"`{kind.config}` in the stack's config brings it, or submit without --kind"
+    missing = session.source.local.missing(kind.part) if session.source.local else ""
+    return f"{title}{f' ({missing})' if missing else ''}; {fix}"
+
+
+def _no_volcano(session: Session) -> str:
+    title = "there is no Volcano in this cluster, which starts gangs"
+    if not session.is_local:
+        return f"{title}; `trn verify` says what else is missing"
+    missing = session.source.local.missing("volcano") if session.source.local else ""
+    return f"{title}{f': {missing}' if missing else ''}; `trn local status` says what runs"

@@ -1,0 +1,201 @@
+"""A team's training jobs from Python, for schedulers, pipelines and studies: what ``trn train``, ``wait``, ``logs``,
+``status`` and ``cancel`` do, with the rights of the team's researcher.
+
+.. code-block:: python
+
+    from trainium_eks.client.team import TrainOptions, connect
+
+    with connect(stack="local") as team:
+        job = team.find("trial-7") or team.submit(TrainOptions(script="train.py", nodes=2, name="trial-7"))
+        if job.wait(timeout_seconds=3600) == "Completed":
+            print(job.metrics().last.loss)
+
+A job goes on when the Python process ends; ``find`` with its name leads back to it. All calls block; a session and its
+jobs may be used by several threads.
+
+Errors, of all calls: :class:`~trainium_eks.client.failure.Failure` (``title``, ``problems``) where the request cannot
+be served, :class:`~trainium_eks.kube.errors.ClusterError` where the cluster refuses or does not answer.
+"""
+
+import heapq
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from trainium_eks.client import ending, reading, scaling, submitting
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.ending import Ended
+from trainium_eks.client.failure import WRONG_USAGE, Failure
+from trainium_eks.client.follow import Follower
+from trainium_eks.client.logs import LogOptions, choose, has_begun, read_all, targets
+from trainium_eks.client.notices import notice
+from trainium_eks.client.session import Session, open_session
+from trainium_eks.jobs.explain.watched import WatchedJob
+from trainium_eks.jobs.objects.options import TrainOptions
+from trainium_eks.jobs.watch.steps import Progress, Step, parse_all
+from trainium_eks.kube.api import ApiError
+from trainium_eks.kube.errors import ClusterError
+
+__all__ = ["Ended", "Job", "Progress", "Step", "Team", "TrainOptions", "WatchedJob", "connect"]
+
+LOOK_SECONDS = 1.0
+"""Seconds between two reads of an awaited job."""
+
+AWAY_SECONDS = 600.0
+"""Longest time without an answer of the API server that a wait outlives."""
+
+STEP_LINES = 10_000
+"""Last lines of rank 0's log that are searched for steps."""
+
+
+class Team:
+    """One namespace of a stack, opened by :func:`connect`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def namespace(self) -> str:
+        """Name of the team's namespace."""
+        return self._session.namespace.name
+
+    def submit(self, options: TrainOptions) -> "Job":
+        """Validate and submit a job, as ``trn train --detach``; return the job.
+
+        Args:
+            options: the options of ``trn train``. ``detach``, ``wait`` and ``dry_run`` mean nothing here.
+
+        Raises:
+            Failure: refused, with all problems; a job of that name exists; or ``on`` and ``torchx``, which only the
+                command has.
+        """
+        if options.on != "eks" or options.torchx:
+            raise Failure(WRONG_USAGE, "only `trn train` submits to SageMaker and by TorchX")
+        prepared = submitting.prepare(options, self._session, notice)
+        submitting.validate(prepared, self._session, notice)
+        if options.scale:
+            scaling.for_gang(self._session, prepared.group, prepared.job.nodes, notice)
+        submitting.submit(prepared, self._session, notice)
+        return Job(self._session, prepared.job.name)
+
+    def find(self, name: str) -> "Job | None":
+        """Return the job of that name, ended or not; None without one."""
+        return Job(self._session, name) if reading.named(self.jobs(), name) else None
+
+    def jobs(self) -> list[WatchedJob]:
+        """Return the state of all jobs of the namespace, the newest first."""
+        return reading.jobs(self._session)
+
+
+class Job:
+    """One job of the team; it need not have begun."""
+
+    def __init__(self, session: Session, name: str) -> None:
+        self._session = session
+        self.name = name
+
+    def state(self) -> WatchedJob:
+        """Return the job as the cluster has it now.
+
+        Raises:
+            Failure: the job was deleted.
+        """
+        return reading.find(self._session, self.name)
+
+    def wait(self, timeout_seconds: float | None = None) -> str:
+        """Wait for the job's end; return its state: ``Completed``, or ``Failed``, ``Aborted``, ``Terminated``.
+
+        An API server that does not answer is asked again for up to :data:`AWAY_SECONDS`.
+
+        Args:
+            timeout_seconds: longest wait; None for no end.
+
+        Raises:
+            TimeoutError: the job goes on after that time.
+            Failure: the job was deleted.
+        """
+        begun = answered = time.monotonic()
+        while True:
+            try:
+                seen = self.state()
+            except ApiError:
+                raise
+            except ClusterError:
+                if time.monotonic() - answered > AWAY_SECONDS:
+                    raise
+            else:
+                answered = time.monotonic()
+                if seen.ended is not None:
+                    return seen.state
+            if timeout_seconds is not None and time.monotonic() - begun >= timeout_seconds:
+                raise TimeoutError(f"{self.name} has not ended after {timeout_seconds:g} s")
+            time.sleep(LOOK_SECONDS)
+
+    def logs(self, *, rank: int | None = None, everything: bool = False, follow: bool = False) -> Iterator[str]:
+        """Yield the lines of existing pods.
+
+        Args:
+            rank: global rank; None for rank 0.
+            everything: of all nodes, in the order of their times.
+            follow: go on with coming lines until the job has ended, over restarts and broken connections.
+
+        Raises:
+            Failure: no such rank, both arguments, or more nodes than can be followed.
+        """
+        job = self.state()
+        wanted = choose(job, LogOptions(rank=rank, everything=everything, follow=follow))
+        if follow:
+            for lines in Follower(self._session, job, wanted, notice).batches():
+                yield from (each.line.text for each in lines)
+            return
+        pods = [pod for pod in targets(reading.pods_of(self._session, job), wanted) if has_begun(pod)]
+        answers, troubles = read_all(self._session, wanted, pods) if pods else ([], [])
+        if troubles:
+            raise ClusterError(troubles[0])
+        for each in heapq.merge(*answers, key=lambda shown: shown.line.stamp):
+            if each.line.is_of(wanted.local_rank):
+                yield each.line.text
+
+    def steps(self) -> list[Step]:
+        """Return the steps in the last :data:`STEP_LINES` lines of rank 0's log, in the order of their lines; none
+        before the first."""
+        job = self.state()
+        pods = reading.in_rank_order(job, reading.pods_of(self._session, job))
+        return parse_all(reading.log_tail(self._session, pods[0], STEP_LINES)) if pods else []
+
+    def metrics(self) -> Progress | None:
+        """Return the last step with its loss, pace and checkpoint; None before the first step."""
+        job = self.state()
+        return reading.progress_of(self._session, job, reading.pods_of(self._session, job))
+
+    def cancel(self) -> Ended | None:
+        """Delete the job and wait until its pods are gone; None where no such job was there."""
+        found = reading.named(reading.jobs(self._session), self.name)
+        return ending.end(self._session, found, notice) if found else None
+
+
+@contextmanager
+def connect(
+    stack: str = "local",
+    *,
+    namespace: str | None = None,
+    outputs: Path | None = None,
+    kubeconfig: Path | None = None,
+    directory: Path | None = None,
+) -> Iterator[Team]:
+    """Open a team's namespace of a stack, as the options of the same names do for every command.
+
+    Args:
+        stack: name of the stack; ``local`` for the local cloud.
+        namespace: None for the one of the kubeconfig, else the stack's first.
+        outputs: file with the stack's outputs, for users without access to Pulumi.
+        kubeconfig: file in place of the kubeconfig in the outputs.
+        directory: the Pulumi project; None for the nearest from here upwards.
+
+    Raises:
+        Failure: no stack, no such namespace, or no way to the cluster.
+    """
+    options = ClusterOptions(stack, namespace, outputs, kubeconfig, directory)
+    with open_session(options) as session:
+        yield Team(session)

@@ -1,0 +1,129 @@
+"""Facts that the planning of a job needs: the image, the namespace's jobs, and the capacity."""
+
+import contextlib
+import secrets
+import sys
+
+from trainium_eks.aws.sessions import Aws, AwsError
+from trainium_eks.client.session import Session
+from trainium_eks.jobs.data import tokens
+from trainium_eks.jobs.objects.options import Form, TrainOptions
+from trainium_eks.jobs.objects.token_reference import NAME
+from trainium_eks.jobs.submit import cluster_facts, planning
+from trainium_eks.jobs.submit.requests import Facts
+from trainium_eks.kube.api import ApiError, NoSuchKind
+from trainium_eks.local.control_plane import ports
+from trainium_eks.local.images import images
+from trainium_eks.local.runtime.isolation import Chosen
+from trainium_eks.local.spec.plan import Isolation
+from trainium_eks.model import scraping
+from trainium_eks.model.outputs import NodeGroupOutput, StackOutputs
+from trainium_eks.model.validation.problems import Problem
+
+_LETTERS = "bcdfghjklmnpqrstvwxz"
+UNIQUE_LENGTH = 5
+
+
+def gather(asked: TrainOptions, form: Form, session: Session) -> Facts:
+    """Return all facts for a request of a job of some form.
+
+    Raises:
+        ClusterError: the API server does not answer.
+    """
+    image, missing, has_torch = image_of(asked.image, session)
+    api, namespace = session.api, session.namespace.name
+    may_submit = cluster_facts.may_submit(api, namespace, form)
+    jobs: cluster_facts.Objects = []
+    if may_submit:
+        # A missing Volcano is an error when the job is submitted; a dry run needs none.
+        with contextlib.suppress(NoSuchKind, ApiError):
+            jobs = cluster_facts.volcano_jobs(api, namespace)
+    return Facts(
+        is_local=session.is_local,
+        image=image,
+        unique="".join(secrets.choice(_LETTERS) for _ in range(UNIQUE_LENGTH)),
+        image_missing=missing,
+        image_has_torch=has_torch,
+        jobs=cluster_facts.jobs(api, namespace) if may_submit else {},
+        compiling=cluster_facts.compiling(jobs),
+        staging=cluster_facts.bringing(api, namespace) if asked.data and may_submit else {},
+        may_submit=may_submit,
+        has_secret=_has_secret(asked, session),
+        has_topology=not asked.topology or cluster_facts.has_topology(api),
+        metrics_port=_metrics_port(session),
+        capacity_ends=_capacity_ends(asked, session),
+    )
+
+
+def _metrics_port(session: Session) -> int:
+    """Return the fixed port; a free port for each job where pods are on this machine's network."""
+    chosen = Chosen.load(session.source.paths.pods) if session.source.paths else None
+    if chosen is None or chosen.isolation is Isolation.NET:
+        return scraping.PORT
+    return ports.free_port(set())
+
+
+def image_of(wanted: str | None, session: Session) -> tuple[str, Problem | None, bool]:
+    """Return the image of a pod, the problem of a missing one, and whether PyTorch is in it.
+
+    Args:
+        wanted: by the command; None for the stack's default.
+        session: in which it is to run.
+    """
+    return _local_image(wanted) if session.is_local else registry_image(wanted, session.outputs)
+
+
+def _has_secret(asked: TrainOptions, session: Session) -> bool:
+    name = asked.hf_secret.partition(":")[0]
+    return not NAME.fullmatch(name) or tokens.is_there(session.api, session.namespace.name, name)
+
+
+def _local_image(wanted: str | None) -> tuple[str, Problem | None, bool]:
+    """Return the requested environment of this machine, else ``local/torch`` if it exists, else ``local/python``."""
+    if wanted is None:
+        found = images.find("torch") or images.find(images.PYTHON)
+        assert found is not None, "local/python is always there"
+        return f"{images.PREFIX}{found.name}", None, found.has_torch
+    if not images.is_local(wanted):
+        reason = "pods of the local cloud run in images of this machine alone; of others they are only simulated"
+        return wanted, Problem("--image", reason, value=wanted, good=f"{images.PREFIX}torch"), True
+    found = images.find(wanted)
+    if found is None:
+        fix = images.how_to_make(wanted)
+        return wanted, Problem("--image", "there is no such image on this machine", fix, value=wanted), True
+    return wanted, None, found.has_torch
+
+
+def registry_image(wanted: str | None, outputs: StackOutputs) -> tuple[str, Problem | None, bool]:
+    """Return the requested image, else the newest one in the stack's repository, as :func:`image_of` does."""
+    aws, repository = Aws(outputs.region), outputs.image_repository or ""
+    try:
+        if wanted is not None:
+            return wanted, aws.image_problem(wanted), True
+        newest = aws.newest_image(repository)
+    except AwsError as error:
+        _say(f"warning: {error}; whether the image is there is not known")
+        image = wanted or ""
+        return image, None if image else _no_image(repository), True
+    return newest, None if newest else _no_image(repository), True
+
+
+def _no_image(repository: str) -> Problem:
+    where = f"{repository} holds none that could be the default" if repository else "the stack has no image repository"
+    return Problem("--image", where, "build and push one: trn image push; or name it with --image")
+
+
+def _capacity_ends(asked: TrainOptions, session: Session) -> dict[str, str]:
+    """Return the end of the group's Capacity Block by its reservation; nothing for other groups."""
+    group = planning.find_group(session.outputs, asked.group, asked.instance_type)
+    if not isinstance(group, NodeGroupOutput) or group.capacity != "capacity-block" or session.is_local:
+        return {}
+    try:
+        return {group.reservation: Aws(session.outputs.region).capacity_ends(group.reservation)}
+    except AwsError as error:
+        _say(f"warning: {error}; the job will not know when it ends")
+        return {}
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
