@@ -1,6 +1,6 @@
 """Writes the pages of ``docs/components`` from the components, their args and the examples, ``docs/alerts.md`` from the
-pages of alerts, the tree of folders in CONTRIBUTING.md, the options of ``trn train``, the checked modules of the AWS
-SDK in pyproject.toml, and ``docs/plan.svg``.
+pages of alerts, ``docs/doctor.md`` from the catalogue of faults, the tree of folders in CONTRIBUTING.md, the options of
+``trn train``, the checked modules of the AWS SDK in pyproject.toml, and ``docs/plan.svg``.
 
 python docs/generate.py             writes the pages
 python docs/generate.py --check     fails when one is not current
@@ -33,11 +33,13 @@ from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.validation import limits
 from trainium_eks.model.validation.config_model import ConfigModel
 from trainium_eks.observe.alerts import runbook
+from trainium_eks.observe.faults import catalogue
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "components"
 PICTURE = ROOT / "docs" / "plan.svg"
 ALERTS = ROOT / "docs" / "alerts.md"
+DOCTOR = ROOT / "docs" / "doctor.md"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 TRAINING = ROOT / "docs" / "training-jobs.md"
 PYPROJECT = ROOT / "pyproject.toml"
@@ -113,6 +115,7 @@ def pages() -> dict[Path, str]:
     return {FOLDER / f"{name}.md": page(name) for name in names()} | {
         FOLDER / "README.md": index(),
         ALERTS: runbook.collected(),
+        DOCTOR: catalogue.collected(),
         CONTRIBUTING: _TREE.sub(lambda marks: f"{marks[1]}{folders()}\n{marks[2]}", CONTRIBUTING.read_text()),
         TRAINING: _OPTIONS.sub(lambda marks: f"{marks[1]}{train_options()}\n{marks[2]}", TRAINING.read_text()),
         PYPROJECT: _AWS_MODULES.sub(lambda marks: f"{marks[1]}{aws_modules()}{marks[2]}", PYPROJECT.read_text()),

@@ -71,6 +71,8 @@ def choose(job: WatchedJob, options: LogOptions) -> PodFilter:
         return PodFilter(None, {}, None, query)
     launcher = (job.source["metadata"].get("annotations") or {}).get(annotation("launcher"), "torchrun")
     names = pod_names(job.source, launcher)
+    if not names:  # a job without tasks, which Volcano refuses and its CRD allows
+        return PodFilter(None, {}, None, query)
     places = {name: place for place, name in enumerate(names)}
     if options.everything:
         return PodFilter(tuple(names), places, None, query)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TypeVar
-from urllib.parse import quote
 
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import WRONG_USAGE, Failure
@@ -13,18 +12,15 @@ from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, of_objec
 from trainium_eks.jobs.explain.watched import WatchedJob, owner_of, watched
 from trainium_eks.jobs.objects.identity import JOB_API, PYTORCH_API, TRAINER_API, by_process_rank
 from trainium_eks.jobs.watch.steps import Progress, parse_all, progress
-from trainium_eks.kube import pod_text
+from trainium_eks.kube import pod_logs
 from trainium_eks.kube.cluster import Object, name_of
-from trainium_eks.kube.errors import ClusterError
+from trainium_eks.kube.pod_logs import TAIL_LINES
 from trainium_eks.model.annotations import annotation
 from trainium_eks.model.validation.problems import nearest
-from trainium_eks.operate.verify.scheduling import without_volcano
+from trainium_eks.operate.verify.scheduling import unscheduled
 
 SCHEMA_VERSION = 1
 """Version of the documents of ``--json``; changes when a field is removed or changes meaning."""
-
-TAIL_LINES = 200
-"""Lines of a log that are searched for steps: all ranks of a node write into it."""
 
 THREADS = 8
 """Logs read at a time."""
@@ -128,7 +124,7 @@ def around(session: Session, job: WatchedJob) -> ClusterSnapshot:
         job.source,
         found,
         groups=session.outputs.node_groups,
-        unscheduled=unscheduled(session),
+        unscheduled=unscheduled(session.source.local),
         is_local=session.is_local,
     )
 
@@ -146,14 +142,6 @@ def in_cluster(session: Session, *kinds: tuple[str, str]) -> list[list[Object] |
     """
     with ThreadPoolExecutor(len(kinds)) as pool:
         return [*pool.map(lambda each: _list(session, *each, everywhere=True), kinds)]
-
-
-def unscheduled(session: Session) -> str:
-    """Return the reason why nobody schedules jobs on this machine; empty where Volcano runs, and on AWS."""
-    local = session.source.local
-    if local is None or local.real_volcano:
-        return ""
-    return without_volcano(local) or "vc-scheduler is not on PATH"
 
 
 def pods_of(session: Session, job: WatchedJob) -> list[Object]:
@@ -177,20 +165,12 @@ def in_rank_order(job: WatchedJob, pods: Sequence[Object]) -> list[Object]:
 
 def log_path(session: Session, pod: str) -> str:
     """Return the path of a pod's log in the API."""
-    return f"/api/v1/namespaces/{quote(session.namespace.name)}/pods/{quote(pod)}/log"
+    return pod_logs.path(session.namespace.name, pod)
 
 
 def log_tail(session: Session, pod: Object, lines: int = TAIL_LINES) -> list[str]:
     """Return the last lines of a pod's log; none where it cannot be read (not started, no kubelet, gone)."""
-    query = {"tailLines": str(lines), "limitBytes": str(pod_text.TAIL_BYTES)}
-    containers = (pod.get("spec") or {}).get("containers") or []
-    if len(containers) > 1:
-        query["container"] = containers[0]["name"]
-    try:
-        text = session.api.text("GET", log_path(session, name_of(pod)), query=query, timeout_seconds=15)
-        return pod_text.lines(text)
-    except ClusterError:
-        return []
+    return pod_logs.tail(session.api, session.namespace.name, pod, lines)
 
 
 def progress_of(session: Session, job: WatchedJob, pods: Sequence[Object]) -> Progress | None:

@@ -14,8 +14,10 @@ VERSION_SECONDS = 20
 class ApiReader:
     """A :class:`trainium_eks.kube.cluster.Reader` over a connection."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, namespace: str = "") -> None:
         self._api = api
+        self._namespace = namespace
+        """The only namespace that is read, of kinds that have one; empty for all."""
 
     def version(self) -> str:
         """Return the server's version."""
@@ -39,7 +41,7 @@ class ApiReader:
     def list(self, api_version: str, kind: str) -> Sequence[Object] | None:
         """Return all objects of a kind."""
         try:
-            return self._api.list(api_version, kind)
+            return self._api.list(api_version, kind, namespace=self._namespace)
         except NoSuchKind:
             return None
         except ClusterError as error:

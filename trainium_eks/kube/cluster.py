@@ -101,8 +101,12 @@ class Cluster:
         return tuple(each for each in self.of("Node") if labels_of(each).get(GROUP_LABEL) == eks_name)
 
 
-def read(reader: Reader) -> Cluster:
+def read(reader: Reader, kinds: Mapping[str, str] = KINDS) -> Cluster:
     """Return all objects that checks need, by one list call for each kind, all at the same time.
+
+    Args:
+        reader: of the cluster.
+        kinds: the kinds, each with its API version.
 
     Raises:
         ReadError: when not even the version can be read. A kind that may not be read is reported by the checks that
@@ -111,8 +115,8 @@ def read(reader: Reader) -> Cluster:
     version = reader.version()
     objects: dict[str, tuple[Object, ...]] = {}
     unserved, unread = set(), {}
-    with ThreadPoolExecutor(len(KINDS)) as pool:
-        asked = {kind: pool.submit(reader.list, api_version, kind) for kind, api_version in KINDS.items()}
+    with ThreadPoolExecutor(len(kinds)) as pool:
+        asked = {kind: pool.submit(reader.list, api_version, kind) for kind, api_version in kinds.items()}
         for kind, answer in asked.items():
             try:
                 found = answer.result()

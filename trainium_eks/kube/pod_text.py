@@ -89,3 +89,9 @@ def time(value: object) -> datetime | None:
 def printable(text: str) -> str:
     """Return the text without anything that steers a terminal: such characters as escapes (``\\x1b``)."""
     return _HIDDEN.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def printable_json(text: str) -> str:
+    """Return a JSON document without anything that steers a terminal, and with the same meaning; JSON itself escapes
+    the first 32 control characters alone."""
+    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

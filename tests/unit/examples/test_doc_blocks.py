@@ -120,7 +120,9 @@ def test_a_target_of_make_exists(target: str) -> None:
 def runs_here(line: str) -> bool:
     """Whether a command needs no cluster, no account, and no commit of this checkout, and writes nothing."""
     needs = ("--against", "--write", "--stub", "--stack STACK", "--stack <stack>", "--stack local")
-    return line.startswith(("plan", "upgrade", "doctor", "stage --list")) and not any(word in line for word in needs)
+    return line.startswith(("plan", "upgrade", "doctor --list", "doctor queue-closed", "stage --list")) and not any(
+        word in line for word in needs
+    )
 
 
 HERE = sorted({line for param in TRN if runs_here(line := str(param.values[0]))} | {"plan", "plan --stack prod"})

@@ -72,7 +72,12 @@ def up(target: Target, nodes: int | None) -> int:
             result = deployment.up(asked, reporter)
             found = _checks(target, result.outputs, reporter.phase)
         render_local.show(result, target.stack, found, no_color=target.no_color)
-        return FAILED if found is not None and found.failed else 0
+        if found is None or not found.failed:
+            return 0
+        from trainium_eks.cli.environment.check import verify
+
+        sys.stdout.write(verify.closing(verify.VerifyOptions(target.stack, directory=target.directory)))
+        return FAILED
 
     return _told(target, act)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainium_eks.client.failure import FAILED, Failure, complain
+from trainium_eks.kube.pod_text import printable_json
 
 
 def write(text: str) -> None:
@@ -39,7 +40,8 @@ def write_json(document: Mapping[str, Any], *, indent: int | None = 2) -> None:
         Failure: when it does not fit.
         BrokenPipeError: when nobody reads any more.
     """
-    write(json.dumps(document, indent=indent, ensure_ascii=False, allow_nan=False) + "\n")
+    text = json.dumps(document, indent=indent, ensure_ascii=False, allow_nan=False)
+    write(printable_json(text) + "\n")
 
 
 def tell(failure: Failure, *, as_json: bool) -> int:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from trainium_eks.observe.faults.catalogue import BY_NAME
+
 
 class Cause(StrEnum):
     """The cause that holds a job."""
@@ -48,7 +50,21 @@ class Reason:
     """Without a capital and a full stop: it follows ``pending: ``."""
     fix: str
     """Remedy; empty where waiting is enough."""
+    fault: str = ""
+    """Name of the fault in the catalogue; empty where nothing is wrong, or only Volcano's own words are known."""
 
     def to_json(self) -> dict[str, str]:
         """Return JSON for tools."""
-        return {"cause": self.cause.value, "sentence": self.sentence, "fix": self.fix}
+        return {"cause": self.cause.value, "sentence": self.sentence, "fix": self.fix, "fault": self.fault}
+
+
+def held(cause: Cause, fault: str, sentence: str, **names: object) -> Reason:
+    """Return the reason that a fault of the catalogue is, with the fault's remedy.
+
+    Args:
+        cause: the cause.
+        fault: name of the fault.
+        sentence: see :class:`Reason`.
+        names: names of objects in the remedy.
+    """
+    return Reason(cause, sentence, BY_NAME[fault].mend(**names), fault)

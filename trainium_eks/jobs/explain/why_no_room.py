@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, is_bound, is_over, job_of
 from trainium_eks.jobs.explain.hypernodes import shared_members
-from trainium_eks.jobs.explain.reason import Cause, Reason
+from trainium_eks.jobs.explain.reason import Cause, Reason, held
 from trainium_eks.jobs.explain.room import (
     Ask,
     Node,
@@ -18,8 +18,23 @@ from trainium_eks.jobs.explain.room import (
     untolerated,
 )
 from trainium_eks.kube.cluster import Object, name_of
-from trainium_eks.model.catalogue.instances import FABRIC_UNTESTED, INSTANCE_TYPE_LABEL
+from trainium_eks.model.catalogue.instances import (
+    EFA_RESOURCE,
+    FABRIC_UNTESTED,
+    INSTANCE_TYPE_LABEL,
+    NEURON_RESOURCE,
+    NVIDIA_RESOURCE,
+)
 from trainium_eks.model.outputs import NodeGroupOutput
+from trainium_eks.observe.faults.catalogue import BY_NAME
+
+_NOT_SHOWN = {
+    NEURON_RESOURCE: "devices-not-shown",
+    NVIDIA_RESOURCE: "devices-not-shown",
+    EFA_RESOURCE: "efa-not-shown",
+    "hugepages": "hugepages-missing",
+}
+"""Resource, up to the first dash, to the fault of nodes that have none of it."""
 
 
 def reasons(snapshot: ClusterSnapshot, wanted: Sequence[Ask]) -> Iterator[Reason]:
@@ -75,22 +90,24 @@ def _above_capability(queue: str, resource: str, most: Decimal, needs: Decimal, 
     fitting = int(most // each)
     ask_for = f"ask for at most {fitting} nodes" if fitting else f"ask for at most {said(most, resource)} a node"
     sentence = f"it needs {said(needs, resource)}, and queue {queue} may use {said(most, '').strip()} in all"
-    return Reason(Cause.QUEUE, sentence, f"{ask_for}, or have the queue's `capability` raised")
+    return held(Cause.QUEUE, "queue-too-small", sentence, ask=ask_for)
 
 
 def _queue_in_use(
     snapshot: ClusterSnapshot, queue: str, resource: str, most: Decimal, needs: Decimal, in_use: Decimal
 ) -> Reason:
-    held = _held(snapshot, queue, resource)
-    others = in_use - sum(held.values(), Decimal(0))
-    names = [f"{job} ({said(amount, '').strip()})" for job, amount in held.items()]
+    ours = _held(snapshot, queue, resource)
+    others = in_use - sum(ours.values(), Decimal(0))
+    names = [f"{job} ({said(amount, '').strip()})" for job, amount in ours.items()]
     if others > 0:
         names.append(f"other teams' jobs ({said(others, '').strip()})")
     sentence = (
         f"queue {queue} may use {said(most, resource)}; {said(in_use, '').strip()} "
         f"are in use by {some(names, most=4)}, and it needs {said(needs, '').strip()}"
     )
-    return Reason(Cause.QUEUE, sentence, _wait_or_cancel([*held]))
+    if not ours:
+        return Reason(Cause.QUEUE, sentence, "wait for other teams' jobs", "queue-full")
+    return held(Cause.QUEUE, "queue-full", sentence, job=next(iter(ours)))
 
 
 def _held(snapshot: ClusterSnapshot, queue: str, resource: str) -> dict[str, Decimal]:
@@ -103,12 +120,6 @@ def _held(snapshot: ClusterSnapshot, queue: str, resource: str) -> dict[str, Dec
             if amount:
                 found[job_of(pod)] = found.get(job_of(pod), Decimal(0)) + amount
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
-
-
-def _wait_or_cancel(jobs: Sequence[str]) -> str:
-    if not jobs:
-        return "wait for other teams' jobs"
-    return f"wait for {jobs[0]}, or end it: trn cancel {jobs[0]}"
 
 
 # --- The nodes --------------------------------------------------------------------------------------------------------
@@ -125,11 +136,10 @@ def _never(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
     for resource, amount in ask.each.items():
         has = max(node.whole.get(resource, Decimal(0)) for node in nodes)
         if has < amount:
-            yield Reason(
-                Cause.CAPACITY,
-                f"each of its pods asks for {said(amount, resource)}, and a {kind} has {said(has, resource)}",
-                f"ask for at most {said(has, resource)} a node, or for another instance type",
-            )
+            sentence = f"each of its pods asks for {said(amount, resource)}, and a {kind} has {said(has, resource)}"
+            missing = "" if has else _NOT_SHOWN.get(resource.partition("-")[0], "")
+            names = {"node": nodes[0].name, "plugin": "device plugin", "ami": "trn verify names the reason"}
+            yield held(Cause.CAPACITY, missing or "pod-too-large", sentence, amount=said(has, resource), **names)
 
 
 def _more_than_all_groups(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
@@ -139,8 +149,7 @@ def _more_than_all_groups(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reaso
     if groups and ask.count > most:
         names = some([group.name for group in groups])
         sentence = f"it needs {_nodes(ask.count, ask)}, and {names} can have {most} at most: it is never placed"
-        fix = f"ask for at most {most} nodes, or have `maxSize` of {groups[0].name} raised"
-        yield Reason(Cause.CAPACITY, sentence, fix)
+        yield held(Cause.CAPACITY, "job-larger-than-pool", sentence, nodes=most, group=groups[0].name)
 
 
 def _capacity(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
@@ -158,11 +167,9 @@ def _capacity(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
     troubled = [node for node in nodes if node.trouble]
     if taints and len(usable) + len(taints) >= ask.count > len(usable):
         key = next(iter(taints.values()))
-        fix = f"take the taint off (kubectl taint nodes --all {key}-), or give the job a toleration of it"
-        if key == FABRIC_UNTESTED.key:
-            fix = "they open when the fabric test has passed: kubectl -n fabric-gate logs deployment/fabric-gate"
+        fault = "fabric-untested" if key == FABRIC_UNTESTED.key else "taint-not-tolerated"
         sentence = f"{_nodes(len(taints), ask)} of {len(nodes)} keep its pods away by the taint {key}"
-        yield Reason(Cause.TAINT, sentence, fix)
+        yield held(Cause.TAINT, fault, sentence, taint=key)
     elif troubled and lacking > 0 and len(usable) + len(troubled) >= ask.count:
         yield _troubled(ask, nodes, troubled)
     elif lacking > 0:
@@ -178,12 +185,8 @@ def _troubled(ask: Ask, nodes: Sequence[Node], troubled: Sequence[Node]) -> Reas
         f"it needs {_nodes(ask.count, ask)}, and {len(troubled)} of the {len(nodes)} are {kinds} "
         f"({some([node.name for node in troubled], most=2)})"
     )
-    fix = (
-        f"an administrator lets pods on it again: kubectl uncordon {first.name}"
-        if first.trouble == "cordoned"
-        else f"an administrator looks: kubectl describe node {first.name}; EKS replaces a broken one within minutes"
-    )
-    return Reason(Cause.NODE, sentence, fix)
+    fault = "node-cordoned" if first.trouble == "cordoned" else "node-not-ready"
+    return held(Cause.NODE, fault, sentence, node=first.name)
 
 
 def _too_few(snapshot: ClusterSnapshot, ask: Ask, nodes: Sequence[Node], usable: Sequence[Node]) -> Reason:
@@ -194,21 +197,23 @@ def _too_few(snapshot: ClusterSnapshot, ask: Ask, nodes: Sequence[Node], usable:
     fix = _scale(group, ask.count + len(busy), ask)
     if group is not None and ask.count <= group.max_size < ask.count + len(busy):
         fix = f"trn scale {group.name} {group.max_size}, and wait for {some([*holders(busy)])}"
-    return Reason(Cause.CAPACITY, f"it needs {_nodes(ask.count, ask)}, and {there}", fix)
+    fault = "type-without-group" if group is None else "nodes-too-few" if nodes else "pool-at-zero"
+    return Reason(Cause.CAPACITY, f"it needs {_nodes(ask.count, ask)}, and {there}", fix, fault)
 
 
 def _busy(snapshot: ClusterSnapshot, ask: Ask, usable: Sequence[Node], free: Sequence[Node]) -> Reason:
     busy = [node for node in usable if node not in free]
-    held = holders(busy)
-    names = [f"{job} has {count}" for job, count in held.items()]
+    theirs = holders(busy)
+    names = [f"{job} has {count}" for job, count in theirs.items()]
     are = "is" if len(free) < 2 else "are"
     sentence = (
         f"it needs {_nodes(ask.count, ask)} to itself; of the {len(usable)} there, {len(free) or 'none'} {are} free "
         f"({some(names, most=4)})"
     )
     scale = _scale(_group(snapshot, ask), ask.count + len(busy), ask)
-    wait = f"wait for {next(iter(held))}" if held else "wait"
-    return Reason(Cause.CAPACITY, sentence, f"{wait}, or {scale}" if scale.startswith("trn scale") else wait)
+    wait = f"wait for {next(iter(theirs))}" if theirs else "wait"
+    fix, fault = (f"{wait}, or {scale}", "nodes-busy") if scale.startswith("trn scale") else (wait, "pool-at-max")
+    return Reason(Cause.CAPACITY, sentence, fix, fault)
 
 
 def _held_by_others(
@@ -242,6 +247,7 @@ def _held_by_others(
                 Cause.CAPACITY,
                 f"it needs {_nodes(ask.count, ask)} to itself, and other teams' jobs hold {said(unseen, resource)}",
                 f"wait for them, or {scale}" if scale.startswith("trn scale") else "wait for them",
+                "nodes-busy",
             )
             return
 
@@ -281,12 +287,12 @@ def _scale(group: NodeGroupOutput | None, needed: int, ask: Ask) -> str:
     """Return the remedy that brings more nodes, or another remedy where the group is at its largest."""
     if group is None:
         kind = ask.instance_type or "nodes that fit"
-        return f"no node group of the stack has {kind}: choose one of its groups, or add one under `nodeGroups`"
+        return BY_NAME["type-without-group"].mend(kind=kind)
     if needed <= group.max_size:
         return f"trn scale {group.name} {needed}"
     if ask.count <= group.max_size:
-        return f"wait, or have `maxSize` of {group.name} ({group.max_size}) raised"
-    return f"ask for at most {group.max_size} nodes, or have `maxSize` of {group.name} raised"
+        return BY_NAME["pool-at-max"].mend(group=group.name, most=group.max_size)
+    return BY_NAME["job-larger-than-pool"].mend(nodes=group.max_size, group=group.name)
 
 
 # --- The network ------------------------------------------------------------------------------------------------------
@@ -299,22 +305,16 @@ def _topology(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
     shared = shared_members(snapshot.hypernodes)
     if shared:
         surplus = dict.fromkeys(name for parents in shared for name in parents[1:])
-        yield Reason(
-            Cause.TOPOLOGY,
-            f"Volcano knows a part of the network twice ({some([' and '.join(names) for names in shared], most=2)}) "
-            "and places no job by it",
-            f"an administrator deletes the surplus: kubectl delete hypernodes.topology.volcano.sh {' '.join(surplus)}",
-        )
+        twice = some([" and ".join(names) for names in shared], most=2)
+        sentence = f"Volcano knows a part of the network twice ({twice}) and places no job by it"
+        yield held(Cause.TOPOLOGY, "hypernodes-doubled", sentence, hypernodes=" ".join(surplus))
     if asked.get("mode", "hard") != "hard":
         return
     tier = int(asked.get("highestTierAllowed", 1))
     groups = _groups_within(snapshot.hypernodes, tier)
     if not groups:
-        yield Reason(
-            Cause.TOPOLOGY,
-            f"it must be within tier {tier} of the network, and Volcano knows no part of the network",
-            "submit it with --topology soft, or without",
-        )
+        sentence = f"it must be within tier {tier} of the network, and Volcano knows no part of the network"
+        yield held(Cause.TOPOLOGY, "topology-unknown", sentence)
         return
     yield from _close_enough(snapshot, ask, tier, groups)
 
@@ -325,11 +325,8 @@ def _close_enough(snapshot: ClusterSnapshot, ask: Ask, tier: int, groups: dict[s
     together = f"{_nodes(ask.count, ask)} within tier {tier} of the network"
     loosen = f"--topology hard --tier {tier + 1}, or --topology soft"
     if most < ask.count:
-        yield Reason(
-            Cause.TOPOLOGY,
-            f"it must have {together}, and no part of it has more than {most}",
-            f"submit it with {loosen}, or with at most {most} nodes",
-        )
+        sentence = f"it must have {together}, and no part of it has more than {most}"
+        yield held(Cause.TOPOLOGY, "topology-too-narrow", sentence, looser=loosen, nodes=most)
         return
     free = {name for name, node in nodes.items() if node.fits(ask.each)}
     best = max(len(members & free) for members in groups.values())
@@ -341,6 +338,7 @@ def _close_enough(snapshot: ClusterSnapshot, ask: Ask, tier: int, groups: dict[s
             Cause.TOPOLOGY,
             f"it must have {together}: {len(free)} are free, but at most {best} of them together",
             f"{wait}submit it with {loosen}",
+            "topology-busy",
         )
 
 

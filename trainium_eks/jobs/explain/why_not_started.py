@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, is_bound, is_running
-from trainium_eks.jobs.explain.reason import Cause, Reason
+from trainium_eks.jobs.explain.reason import Cause, Reason, held
 from trainium_eks.jobs.explain.room import some
-from trainium_eks.kube.cluster import Object, is_ready, name_of
+from trainium_eks.kube.cluster import Object, is_ready, name_of, namespace_of
+from trainium_eks.observe.faults.catalogue import in_message
 
 IMAGE_REASONS = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
 """Reasons of a container that waits for its image (kubelet, ``pkg/kubelet/images/types.go``)."""
@@ -25,15 +26,14 @@ def reasons(snapshot: ClusterSnapshot) -> Iterator[Reason]:
     waiting = [pod for pod in snapshot.pods if is_bound(pod) and not is_running(pod)]
     for pod in waiting:
         for status in _statuses(pod):
-            held = (status.get("state") or {}).get("waiting") or {}
-            if held.get("reason") in IMAGE_REASONS:
-                yield _image(str(status.get("image") or ""), held)
-            elif held.get("reason") in CONFIG_REASONS:
-                yield _config(snapshot, pod, held)
-            elif held.get("reason") == "CrashLoopBackOff":
-                words = held.get("message", "")
-                fix = f"see what it says: trn logs {snapshot.name} --previous"
-                yield Reason(Cause.CONFIG, f"a container of {name_of(pod)} ends again and again: {words}", fix)
+            waits = (status.get("state") or {}).get("waiting") or {}
+            if waits.get("reason") in IMAGE_REASONS:
+                yield _image(str(status.get("image") or ""), waits)
+            elif waits.get("reason") in CONFIG_REASONS:
+                yield _config(snapshot, pod, waits)
+            elif waits.get("reason") == "CrashLoopBackOff":
+                sentence = f"a container of {name_of(pod)} ends again and again: {waits.get('message', '')}"
+                yield held(Cause.CONFIG, "crash-loop", sentence, job=snapshot.name)
     yield from lost_nodes(snapshot)
     yield from _mounts(snapshot, waiting)
     if waiting and all(map(is_bound, snapshot.pods)):
@@ -45,15 +45,15 @@ def _statuses(pod: Object) -> Sequence[Object]:
     return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
 
-def _image(image: str, held: Object) -> Reason:
-    reason, message = held["reason"], " ".join(str(held.get("message", "")).split())
+def _image(image: str, waits: Object) -> Reason:
+    reason, message = waits["reason"], " ".join(str(waits.get("message", "")).split())
     if image.startswith(_LOCAL) or reason == "ErrImageNeverPull":
         name = image.removeprefix(_LOCAL).partition(":")[0]
         how = "" if name == "torch" else " --requirements FILE"
-        fix = f"trn local images make {name}{how}; `trn local images` lists those it has"
-        return Reason(Cause.IMAGE, f"this machine has no image {image}", fix)
+        sentence = f"this machine has no image {image}"
+        return held(Cause.IMAGE, "image-not-on-machine", sentence, image=f"{name}{how}")
     if reason == "InvalidImageName":
-        return Reason(Cause.IMAGE, f"{image!r} is no name of an image", "submit it anew with a good --image")
+        return held(Cause.IMAGE, "image-name-invalid", f"{image!r} is no name of an image")
     # Docker Hub says of a private image, too, that it may not exist.
     if _DENIED.search(message):
         fix = (
@@ -61,12 +61,12 @@ def _image(image: str, held: Object) -> Reason:
             if _ECR.match(image)
             else f"bring it into the stack's repository: trn image mirror {image}"
         )
-        return Reason(Cause.IMAGE, f"the registry refuses to give {image} to the nodes", fix)
+        return Reason(Cause.IMAGE, f"the registry refuses to give {image} to the nodes", fix, "image-refused")
     if "not found" in message or "NotFound" in message:
         fix = "trn image push" if _ECR.match(image) else "mend --image, or bring it over: trn image mirror"
-        return Reason(Cause.IMAGE, f"there is no image {image}", fix)
-    fix = f"a registry the nodes do not reach? Bring it into the stack's own: trn image mirror {image}"
-    return Reason(Cause.IMAGE, f"the image {image} cannot be pulled: {_last_part(message) or reason}", fix)
+        return Reason(Cause.IMAGE, f"there is no image {image}", fix, "image-missing")
+    sentence = f"the image {image} cannot be pulled: {_last_part(message) or reason}"
+    return held(Cause.IMAGE, "image-unreachable", sentence, image=image)
 
 
 def _last_part(message: str) -> str:
@@ -74,10 +74,12 @@ def _last_part(message: str) -> str:
     return message.rpartition(": ")[2] if len(message) > 120 else message
 
 
-def _config(snapshot: ClusterSnapshot, pod: Object, held: Object) -> Reason:
-    words = " ".join(str(held.get("message", "")).split()) or held["reason"]
-    fix = f"make what is missing, or mend the job and submit it anew: trn cancel {snapshot.name}"
-    return Reason(Cause.CONFIG, f"a container of {name_of(pod)} cannot be made: {words}", fix)
+def _config(snapshot: ClusterSnapshot, pod: Object, waits: Object) -> Reason:
+    words = " ".join(str(waits.get("message", "")).split()) or waits["reason"]
+    known = in_message(words)
+    fault = known.name if known else "container-not-made"
+    sentence = f"a container of {name_of(pod)} cannot be made: {words}"
+    return held(Cause.CONFIG, fault, sentence, job=snapshot.name, namespace=namespace_of(pod))
 
 
 def lost_nodes(snapshot: ClusterSnapshot) -> Iterator[Reason]:
@@ -85,16 +87,12 @@ def lost_nodes(snapshot: ClusterSnapshot) -> Iterator[Reason]:
     if snapshot.nodes is None:
         return
     nodes = {name_of(node): node for node in snapshot.nodes}
-    held = [pod for pod in snapshot.pods if is_bound(pod) and not _has_sound_node(pod, nodes)]
-    if not held:
+    lost = [pod for pod in snapshot.pods if is_bound(pod) and not _has_sound_node(pod, nodes)]
+    if not lost:
         return
-    names = list(dict.fromkeys(str(pod["spec"]["nodeName"]) for pod in held))
+    names = list(dict.fromkeys(str(pod["spec"]["nodeName"]) for pod in lost))
     state = "gone" if names[0] not in nodes else "not ready"
-    fix = (
-        "it restarts on other nodes when Kubernetes gives the pods up, about a minute after a node is gone and five "
-        f"after one stops answering; at once: kubectl delete pod {name_of(held[0])}"
-    )
-    yield Reason(Cause.NODE, f"its node {some(names, most=2)} is {state}", fix)
+    yield held(Cause.NODE, "node-lost", f"its node {some(names, most=2)} is {state}", pod=name_of(lost[0]))
 
 
 def _has_sound_node(pod: Object, nodes: dict[str, Object]) -> bool:
@@ -117,11 +115,11 @@ def claims(snapshot: ClusterSnapshot) -> Iterator[Reason]:
     for name in wanted:
         if name not in bound:
             has = f"the namespace has {some(sorted(bound))}" if bound else "the namespace has none"
-            fix = f"submit it anew with one that is there, after: trn cancel {snapshot.name}"
-            yield Reason(Cause.VOLUME, f"there is no claim {name}; {has}", fix)
+            yield held(Cause.VOLUME, "claim-missing", f"there is no claim {name}; {has}", job=snapshot.name)
         elif bound[name] != "Bound":
-            fix = f"what it waits for: kubectl describe pvc {name}; the whole storage: trn verify"
-            yield Reason(Cause.VOLUME, f"its claim {name} is {bound[name]}, not Bound", fix)
+            sentence = f"its claim {name} is {bound[name]}, not Bound"
+            names = {"claim": name, "namespace": namespace_of(snapshot.job), "deploy": "trn local up or pulumi up"}
+            yield held(Cause.VOLUME, "claim-not-bound", sentence, **names)
 
 
 def _mounts(snapshot: ClusterSnapshot, waiting: Sequence[Object]) -> Iterator[Reason]:
@@ -133,8 +131,11 @@ def _mounts(snapshot: ClusterSnapshot, waiting: Sequence[Object]) -> Iterator[Re
     ]
     if failed:
         words = " ".join(str(failed[-1].get("message", "")).split())
-        sentence = f"a volume of {failed[-1]['involvedObject']['name']} does not mount: {words[:300]}"
-        yield Reason(Cause.VOLUME, sentence, "trn verify says what is wrong with the storage")
+        about = failed[-1]["involvedObject"]
+        sentence = f"a volume of {about['name']} does not mount: {words[:300]}"
+        known = in_message(words)
+        names = {"pod": about["name"], "namespace": about.get("namespace"), "job": snapshot.name}
+        yield held(Cause.VOLUME, known.name if known else "mount-failed", sentence, **names)
 
 
 def _under_way(snapshot: ClusterSnapshot, waiting: Sequence[Object]) -> Reason:

@@ -12,10 +12,11 @@ from decimal import Decimal
 
 from trainium_eks.jobs.explain import why_no_room, why_not_started
 from trainium_eks.jobs.explain.cluster_snapshot import ENDED, ClusterSnapshot, is_bound, is_running, wanted_pods, when
-from trainium_eks.jobs.explain.reason import Cause, Reason
+from trainium_eks.jobs.explain.reason import Cause, Reason, held
 from trainium_eks.jobs.explain.room import asks
 from trainium_eks.kube.cluster import condition, name_of
 from trainium_eks.model.sizing.quantities import quantity, shown
+from trainium_eks.observe.faults.catalogue import in_message
 
 PATIENCE_SECONDS = 15
 """Time that Volcano may take to look at a job: its scheduler does each second."""
@@ -28,8 +29,6 @@ _AMOUNT = re.compile(r"(?P<name>[^\s:]+):\{\{(?P<value>-?\d+) (?P<scale>-?\d+)\}
 
 _GAVE_UP = "retry limit reached"
 """Text in the event of a job that Volcano's controllers have ended after 15 failed tries (1.15, ``handleJobError``)."""
-
-_MORE_ROOM = "end something (`trn jobs`), ask for less, or have `resourceQuota` of the namespace raised"
 
 _REFUSED = re.compile(r'Message:"(?P<message>(?:[^"\\]|\\.)*)"')
 
@@ -51,7 +50,7 @@ def why_ended(snapshot: ClusterSnapshot) -> Reason | None:
     if reason is None:
         return None
     fix = "when the quota has room, submit it anew" if reason.cause is Cause.QUOTA else reason.fix
-    return Reason(reason.cause, f"Volcano gave up making its pods: {reason.sentence}", fix)
+    return Reason(reason.cause, f"Volcano gave up making its pods: {reason.sentence}", fix, reason.fault)
 
 
 def _all_run(snapshot: ClusterSnapshot) -> bool:
@@ -103,13 +102,12 @@ def _queue_state(snapshot: ClusterSnapshot) -> Iterator[Reason]:
     queue = next((each for each in snapshot.queues if name_of(each) == name), None)
     if queue is None:
         known = ", ".join(sorted(name_of(each) for each in snapshot.queues if name_of(each) not in ("root", "default")))
-        yield Reason(Cause.QUEUE, f"there is no queue {name}", f"submit it to one of {known or 'the stack'}")
+        deploy = "trn local up" if snapshot.is_local else "pulumi up"
+        sentence = f"there is no queue {name}"
+        yield held(Cause.QUEUE, "queue-missing", sentence, queues=known or "the stack", deploy=deploy)
     elif (state := (queue.get("status") or {}).get("state", "Open")) not in ("Open", "", "Unknown"):
-        yield Reason(
-            Cause.CLOSED,
-            f"queue {name} is {state.lower()} and starts no jobs",
-            f"an administrator opens it: vcctl queue operate --name {name} --action open",
-        )
+        sentence = f"queue {name} is {state.lower()} and starts no jobs"
+        yield held(Cause.CLOSED, "queue-closed", sentence, queue=name)
 
 
 def _refused(snapshot: ClusterSnapshot) -> Iterator[Reason]:
@@ -126,17 +124,20 @@ def _refused(snapshot: ClusterSnapshot) -> Iterator[Reason]:
     quota = re.search(r"exceeded quota: (\S+), requested: (\S+), used: (\S+), limited: (\S+)", message)
     if quota:
         name, requested, used, limited = quota.groups()
-        yield Reason(
+        yield held(
             Cause.QUOTA,
+            "quota-full",
             f"the namespace's quota {name} is used up: {made}, the next one needs {requested}, {used} of "
             f"{limited.rpartition('=')[2]} are in use",
-            _MORE_ROOM,
         )
         return
-    yield Reason(
+    known = in_message(message)
+    yield held(
         Cause.REFUSED,
+        known.name if known else "pods-refused",
         f"the API server refuses its pods: {why_refused or message}",
-        f"change what it says and submit anew: trn cancel {snapshot.name}",
+        job=snapshot.name,
+        deploy="trn local up" if snapshot.is_local else "pulumi up",
     )
 
 
@@ -145,23 +146,19 @@ def _held_by_quota(snapshot: ClusterSnapshot) -> Iterator[Reason]:
     all."""
     if not _is_kept_back(snapshot):
         return
-    held = [found for event in snapshot.events if (found := _NO_QUOTA.search(str(event.get("message"))))]
-    if not held:
+    events = [found for event in snapshot.events if (found := _NO_QUOTA.search(str(event.get("message"))))]
+    if not events:
         return
-    requested, used, limited = map(_amounts, held[-1].groups())
+    requested, used, limited = map(_amounts, events[-1].groups())
     lacking = [
         f"{shown(amount)} {name}, of which {shown(used.get(name, Decimal(0)))} of {shown(limited[name])} are in use"
         for name, amount in requested.items()
         if name in limited
     ]
     never = [name for name, amount in requested.items() if name in limited and amount > limited[name]]
-    yield Reason(
-        Cause.QUOTA,
-        f"the namespace's quota has no room for it: it needs {'; '.join(lacking)}",
-        f"it never starts: ask for less {', '.join(never)}, or have `resourceQuota` of the namespace raised"
-        if never
-        else _MORE_ROOM,
-    )
+    fault = "quota-too-small" if never else "quota-full"
+    sentence = f"the namespace's quota has no room for it: it needs {'; '.join(lacking)}"
+    yield held(Cause.QUOTA, fault, sentence, resources=", ".join(never))
 
 
 def _amounts(text: str) -> dict[str, Decimal]:
@@ -185,30 +182,22 @@ def _is_judged(snapshot: ClusterSnapshot) -> bool:
 
 def _nobody_looks(snapshot: ClusterSnapshot) -> Iterator[Reason]:
     if snapshot.unscheduled:
-        yield Reason(
-            Cause.VOLCANO,
-            f"Volcano does not run here: {snapshot.unscheduled}; jobs are checked but not scheduled",
-            "docs/local-cloud.md says where Volcano's programs come from; then: trn local up",
-        )
+        sentence = f"Volcano does not run here: {snapshot.unscheduled}; jobs are checked but not scheduled"
+        yield held(Cause.VOLCANO, "volcano-absent", sentence)
         return
     where = "trn local logs {}" if snapshot.is_local else "kubectl -n volcano-system logs deploy/volcano-{}"
     if snapshot.age_seconds < PATIENCE_SECONDS:
         yield Reason(Cause.STARTING, "it was submitted a moment ago, and Volcano has not judged it yet", "")
     elif not snapshot.phase:
         log = where.format("vc-controller-manager" if snapshot.is_local else "controllers")
-        yield Reason(
-            Cause.VOLCANO,
-            f"Volcano's controllers have not seen it for {snapshot.age_seconds:.0f} s: "
-            "they do not run, or lag far behind",
-            f"an administrator looks: {log}",
-        )
+        sentence = f"Volcano's controllers have not seen it for {snapshot.age_seconds:.0f} s: "
+        sentence += "they do not run, or lag far behind"
+        yield held(Cause.VOLCANO, "volcano-controllers-silent", sentence, log=log)
     elif not (snapshot.podgroup or {}).get("status", {}).get("phase"):
         log = where.format("vc-scheduler" if snapshot.is_local else "scheduler")
-        yield Reason(
-            Cause.VOLCANO,
-            f"Volcano's scheduler has not looked at it for {snapshot.age_seconds:.0f} s: it does not run, or hangs",
-            f"an administrator looks: {log}",
-        )
+        sentence = f"Volcano's scheduler has not looked at it for {snapshot.age_seconds:.0f} s: "
+        sentence += "it does not run, or hangs"
+        yield held(Cause.VOLCANO, "volcano-scheduler-silent", sentence, log=log)
 
 
 def _is_kept_back(snapshot: ClusterSnapshot) -> bool:
@@ -222,11 +211,8 @@ def _kept_back(snapshot: ClusterSnapshot) -> Iterator[Reason]:
     """Yield a reason if the job would fit beside the running jobs. Volcano reserves room for whole gangs in the order
     of their admission, even for gangs that no node suits (plugins ``overcommit``, ``proportion`` and ``capacity``)."""
     if _is_kept_back(snapshot) and snapshot.nodes is not None and snapshot.queues is not None:
-        yield Reason(
-            Cause.QUEUE,
-            "there is room for it, which Volcano keeps for jobs that it has let in before and that still wait",
-            "wait for those, or end one that cannot start: trn jobs",
-        )
+        sentence = "there is room for it, which Volcano keeps for jobs that it has let in before and that still wait"
+        yield held(Cause.QUEUE, "room-reserved", sentence)
 
 
 def _unknown(snapshot: ClusterSnapshot) -> Reason:

@@ -7,20 +7,23 @@ from pathlib import Path
 
 from trainium_eks.model.alerts import AlertSettings
 from trainium_eks.observe.alerts import alerts
+from trainium_eks.observe.faults import catalogue
 from trainium_eks.observe.series.recording import ABOUT
 
 FOLDER = Path(__file__).parent / "runbooks"
 
 
 def page(name: str) -> str:
-    """Return the page of an alert, as Markdown.
+    """Return the page of an alert, as Markdown: its file, and the faults of the catalogue that name the alert.
 
     Raises:
         KeyError: there is no such alert.
     """
     if name not in alerts.names():
         raise KeyError(name)
-    return (FOLDER / f"{name}.md").read_text(encoding="utf-8")
+    text = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
+    entries = [f"- **{fault.name}**: {fault.symptom} Remedy: {fault.mend()}" for fault in catalogue.of_alert(name)]
+    return "\n".join([text, "## Faults that `trn doctor` names", "", *entries, ""]) if entries else text
 
 
 def about(name: str) -> str:
@@ -50,8 +53,8 @@ def collected() -> str:
 _HEAD = """# Alerts
 
 Prometheus computes them in the cluster (`observability.metrics` in the config). Each says in its annotations what it
-fired for, what to type next (`next`) and where its page is. `trn doctor` lists them, `trn doctor <alert>` prints a
-page, and `trn doctor --stack <stack>` says what fires now.
+fired for, what to type next (`next`) and where its page is. `trn doctor --list` lists them, `trn doctor <alert>` prints
+a page, and `trn doctor --alerts --stack <stack>` says what fires now; [`trn doctor`](doctor.md) names faults.
 
 **critical**: nodes stand still, or data may be lost, until somebody acts. **warning**: today. In commands, names in
 capitals stand for your own: `JOB`, `TEAM` (a namespace), `STACK`, `NODE`, `INSTANCE`. When each fires is in

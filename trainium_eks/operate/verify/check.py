@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+NOT_AS_DECLARED = "not-as-declared"
+"""Fault of a check without a fault of its own."""
+
 
 class CheckStatus(StrEnum):
     """The outcome of a check."""
@@ -34,6 +37,8 @@ class Check:
     """Remedy, with the command; one line, only of a failure."""
     faults: tuple[str, ...] = ()
     """Each faulty object with its value and the right one, where there are several."""
+    fault: str = ""
+    """Name of the fault in the catalogue, of a failure."""
 
     @property
     def section(self) -> str:
@@ -49,6 +54,7 @@ class Check:
             "detail": self.detail,
             "remedy": self.remedy,
             "faults": list(self.faults),
+            "fault": self.fault,
         }
 
 
@@ -57,9 +63,20 @@ def passed(id_: str, subject: str, detail: str) -> Check:
     return Check(id_, subject, CheckStatus.PASS, detail)
 
 
-def failed(id_: str, subject: str, detail: str, remedy: str, faults: Sequence[str] = ()) -> Check:
-    """Return a failed check."""
-    return Check(id_, subject, CheckStatus.FAIL, detail, remedy, tuple(faults))
+def failed(
+    id_: str, subject: str, detail: str, remedy: str, faults: Sequence[str] = (), fault: str = NOT_AS_DECLARED
+) -> Check:
+    """Return a failed check.
+
+    Args:
+        id_: see :class:`Check`, as the following ones.
+        subject: in words.
+        detail: the finding.
+        remedy: the remedy, from the catalogue where the fault has one of its own.
+        faults: each faulty object.
+        fault: name of the fault in the catalogue.
+    """
+    return Check(id_, subject, CheckStatus.FAIL, detail, remedy, tuple(faults), fault)
 
 
 def not_installed(id_: str, subject: str, reason: str) -> Check:

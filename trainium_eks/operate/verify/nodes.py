@@ -1,13 +1,14 @@
 """Checks of nodes: their versions beside the server's, the number Ready in each group, their placement, and their
 devices."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from trainium_eks.kube.cluster import GROUP_LABEL, Object, condition, is_ready, labels_of, minor, name_of
 from trainium_eks.model.catalogue import addon_records, versions
 from trainium_eks.model.catalogue.instances import EFA_RESOURCE, INSTANCE_TYPE_LABEL, NEURON_RESOURCE, NVIDIA_RESOURCE
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.sizing.quantities import quantity
+from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.verify.check import Check, failed, not_applicable, passed
 from trainium_eks.operate.verify.examined import Examined
 
@@ -71,11 +72,11 @@ def _count(examined: Examined, group: NodeGroupOutput) -> Check:
     detail = f"{ready} of {len(nodes)} Ready, wants {wants}"
     faults = [f"{name_of(node)}: {_trouble(node)}" for node in nodes if not _usable(node)]
     if faults:
-        return failed(id_, group.name, detail, _remedy_of(next(node for node in nodes if not _usable(node))), faults)
+        return _unusable(id_, group.name, detail, nodes, faults)
     few = group.min_size if group.desired_size is None else group.desired_size
     many = group.max_size if group.desired_size is None else group.desired_size
     if len(nodes) < few:
-        return failed(id_, group.name, detail, _few(examined, group))
+        return failed(id_, group.name, detail, _few(examined, group), fault="nodes-missing")
     if len(nodes) > many:
         remedy = (
             f"somebody scaled it outside the stack: {examined.restore} sets it back; a group with an autoscaler "
@@ -109,7 +110,7 @@ def _others(examined: Examined) -> Check:
     detail = f"{len(nodes) - len(wrong)} of {len(nodes)} Ready"
     if wrong:
         faults = [f"{name_of(node)}: {_trouble(node)}" for node in wrong]
-        return failed(id_, subject, detail, _remedy_of(wrong[0]), faults)
+        return _unusable(id_, subject, detail, wrong, faults)
     return passed(id_, subject, detail)
 
 
@@ -125,11 +126,12 @@ def _trouble(node: Object) -> str:
     return f"not Ready: {words}"
 
 
-def _remedy_of(node: Object) -> str:
-    name = name_of(node)
-    if is_ready(node):
-        return f"kubectl uncordon {name}, once whoever cordoned it agrees"
-    return f"kubectl describe node {name}; a node that was never Ready usually lacks its network plugin (aws-node)"
+def _unusable(id_: str, subject: str, detail: str, nodes: Sequence[Object], faults: Sequence[str]) -> Check:
+    """Return the failure for nodes that take no pods; one that is not Ready counts before a cordoned one."""
+    first = next((node for node in nodes if not is_ready(node)), None)
+    fault = "node-cordoned" if first is None else "node-not-ready"
+    node = first or next(node for node in nodes if not _usable(node))
+    return failed(id_, subject, detail, BY_NAME[fault].mend(node=name_of(node)), faults, fault)
 
 
 def places(examined: Examined) -> Iterator[Check]:
@@ -172,17 +174,13 @@ def _device(examined: Examined, group: NodeGroupOutput, resource: str, wants: in
         return passed(id_, subject, f"{wants} on {'each of ' if len(ready) > 1 else ''}{_nodes(len(ready))}")
     faults = [f"{name_of(node)}: {resource} has {_shown(node, resource)}, wants {wants}" for node in wrong]
     detail = f"{_of(len(wrong), len(ready))} not as wanted ({wants} each)"
-    return failed(id_, subject, detail, _device_remedy(examined, wrong, resource, wants), faults)
-
-
-def _device_remedy(examined: Examined, wrong: Sequence[Object], resource: str, wants: int) -> str:
-    """Return one remedy for each cause found, worded for the first node that has it."""
-    if examined.local is not None:
-        return f"the nodes are simulated, and somebody changed them: {examined.deploy} sets them back"
-    causes: dict[Callable[[Object, str], str], Object] = {}
+    causes: dict[str, Object] = {}
     for node in wrong:
         causes.setdefault(_cause(node, resource, wants), node)
-    return "; ".join(cause(node, resource) for cause, node in causes.items())
+    remedy = "; ".join(_device_remedy(cause, node, resource) for cause, node in causes.items())
+    if examined.local is not None:
+        remedy = f"the nodes are simulated, and somebody changed them: {examined.deploy} sets them back"
+    return failed(id_, subject, detail, remedy, faults, next(iter(causes)))
 
 
 def _amount(node: Object, field: str, resource: str) -> int | None:
@@ -198,53 +196,28 @@ def _shown(node: Object, resource: str) -> str:
     return f"{has} of {whole}" if whole is not None and whole != has else str(has)
 
 
-def _cause(node: Object, resource: str, wants: int) -> Callable[[Object, str], str]:
-    """Return the wording of the remedy for a wrong count: the device plugin never registered, the node has another
-    number, or devices are ill."""
+def _cause(node: Object, resource: str, wants: int) -> str:
+    """Return the fault behind a wrong count: the device plugin never registered, the node has another number, or
+    devices are ill."""
     has, whole = _amount(node, "allocatable", resource), _amount(node, "capacity", resource)
     if not whole:
-        return _never_registered
+        return "efa-not-shown" if resource == EFA_RESOURCE else "devices-not-shown"
     if whole != wants:
-        return _other_hardware
-    return _all_gone if not has else _some_ill
+        return "devices-of-another-type"
+    return "devices-withdrawn" if not has else "devices-ill"
 
 
-def _never_registered(node: Object, resource: str) -> str:
-    what = _PLUGINS.get(resource, "device plugin")
-    return (
-        f"the {what} has not registered on {name_of(node)}: kubectl -n kube-system get pods -o wide "
-        f"--field-selector spec.nodeName={name_of(node)}, then its log; {_MISSING.get(resource, 'see its AMI')}"
-    )
-
-
-def _all_gone(node: Object, resource: str) -> str:
-    what = _PLUGINS.get(resource, "device plugin")
-    return (
-        f"the {what} on {name_of(node)} has stopped, or reports every device as unhealthy: kubectl -n kube-system get "
-        f"pods -o wide --field-selector spec.nodeName={name_of(node)}, then its log"
-    )
-
-
-def _some_ill(node: Object, resource: str) -> str:
-    what = _PLUGINS.get(resource, "device plugin")
+def _device_remedy(fault: str, node: Object, resource: str) -> str:
+    """Return the remedy of a fault, worded for a node that has it."""
     instance = _instance_id(node)
-    return (
-        f"the {what} reports unhealthy devices on {name_of(node)}; replace the machine: kubectl drain "
-        f"{name_of(node)} --ignore-daemonsets --delete-emptydir-data, then aws ec2 terminate-instances "
-        f"--instance-ids {instance}"
+    look = (
+        f"the group's launch template has other EFA interfaces: aws ec2 describe-instances --instance-ids {instance} "
+        "--query 'Reservations[].Instances[].NetworkInterfaces[].InterfaceType'"
+        if resource == EFA_RESOURCE
+        else f"{_TOOLS.get(resource, 'its tools')} on {name_of(node)}"
     )
-
-
-def _other_hardware(node: Object, resource: str) -> str:
-    if resource == EFA_RESOURCE:
-        query = "'Reservations[].Instances[].NetworkInterfaces[].InterfaceType'"
-        return (
-            "the group's launch template has other EFA interfaces: aws ec2 describe-instances --instance-ids "
-            f"{_instance_id(node)} --query {query}; pulumi up mends the template and replaces the nodes"
-        )
-    return (
-        f"{name_of(node)} has other devices than its type: {_TOOLS.get(resource, 'its tools')} on "
-        "the node; a wrong type, a driver too old for it (releaseVersion), or a broken device: replace the node"
+    return BY_NAME[fault].mend(
+        node=name_of(node), plugin=_PLUGINS[resource], ami=_MISSING[resource], instance=instance, look=look
     )
 
 

@@ -6,6 +6,7 @@ from decimal import Decimal
 from trainium_eks.kube.cluster import Object, is_ready, name_of
 from trainium_eks.model.config.namespaces import VOLCANO as VOLCANO_NAMESPACE
 from trainium_eks.model.sizing.quantities import quantity
+from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.verify.check import Check, failed, not_applicable, not_installed, passed
 from trainium_eks.operate.verify.examined import Examined
 from trainium_eks.operate.verify.local_report import LocalReport
@@ -40,15 +41,13 @@ def namespaces(examined: Examined) -> Iterator[Check]:
         found = cluster.find("Namespace", each.name)
         phase = found.get("status", {}).get("phase") if found else None
         if phase != "Active":
+            fault = "namespace-terminating" if found else "namespace-missing"
             detail = f"is {phase}, not Active" if found else "does not exist"
-            remedy = (
-                f"kubectl describe namespace {each.name} says what holds it" if found else f"{examined.deploy} makes it"
-            )
-            yield failed(id_, each.name, detail, remedy)
+            remedy = BY_NAME[fault].mend(namespace=each.name, deploy=examined.deploy)
+            yield failed(id_, each.name, detail, remedy, fault=fault)
         elif cluster.find("ServiceAccount", each.service_account, each.name) is None:
-            yield failed(
-                id_, each.name, f"has no service account {each.service_account}", f"{examined.deploy} makes it"
-            )
+            detail, fault = f"has no service account {each.service_account}", "service-account-missing"
+            yield failed(id_, each.name, detail, BY_NAME[fault].mend(deploy=examined.deploy), fault=fault)
         else:
             yield passed(id_, each.name, f"Active, service account {each.service_account}")
 
@@ -67,7 +66,8 @@ def queues(examined: Examined) -> Iterator[Check]:
                 yield not_installed(f"queues/{name}", name, reason)
                 yield not_installed(f"queues/{name}/state", f"{name} state", reason)
             else:
-                yield failed(f"queues/{name}", name, missing, f"{examined.deploy} makes it")
+                remedy = f"{examined.deploy} makes it"
+                yield failed(f"queues/{name}", name, missing, remedy, fault="queue-missing")
                 yield not_applicable(f"queues/{name}/state", f"{name} state", "no queue")
             continue
         yield _capability(examined, name, capability, queue)
@@ -115,8 +115,9 @@ def _guarantees(examined: Examined) -> Check:
         if amount > present[resource]
     ]
     if faults:
-        remedy = "let more nodes stay (`desiredSize` of a group), or guarantee less"
-        return failed(id_, subject, "more than the nodes have: jobs of other queues wait", remedy, faults)
+        fault = "queue-guarantees-too-large"
+        detail = "more than the nodes have: jobs of other queues wait"
+        return failed(id_, subject, detail, BY_NAME[fault].mend(), faults, fault)
     shown = ", ".join(f"{amount:f} of {present[resource]:f} {resource}" for resource, amount in wanted.items())
     return passed(id_, subject, shown)
 
@@ -132,9 +133,11 @@ def _state(examined: Examined, name: str, queue: Object) -> Check:
         return not_installed(id_, subject, reason)
     if not state:
         remedy = logs_of(examined, CONTROLLERS, "volcano-controllers")
-        return failed(id_, subject, "none: the controllers have not seen it", remedy)
-    remedy = f"somebody closed it: vcctl queue operate --name {name} --action open, or {examined.restore}"
-    return failed(id_, subject, f"is {state}, and takes no jobs", remedy)
+        return failed(
+            id_, subject, "none: the controllers have not seen it", remedy, fault="volcano-controllers-silent"
+        )
+    remedy = BY_NAME["queue-closed"].mend(queue=name)
+    return failed(id_, subject, f"is {state}, and takes no jobs", remedy, fault="queue-closed")
 
 
 def webhooks(examined: Examined) -> Iterator[Check]:
@@ -156,7 +159,8 @@ def webhooks(examined: Examined) -> Iterator[Check]:
         yield not_installed(id_, subject, reason)
     else:
         remedy = f"{logs_of(examined, WEBHOOKS, 'volcano-admission')}; missing ones come with {examined.restore}"
-        yield failed(id_, subject, f"{len(faults)} of {len(wanted)} configurations do not work", remedy, faults)
+        detail = f"{len(faults)} of {len(wanted)} configurations do not work"
+        yield failed(id_, subject, detail, remedy, faults, "webhook-not-answering")
 
 
 def _is_trusted(configuration: Object) -> bool:
@@ -166,6 +170,13 @@ def _is_trusted(configuration: Object) -> bool:
 def without_volcano(local: LocalReport | None) -> str:
     """Return why Volcano's chart is not on this machine; empty when it is, or on AWS."""
     return local.missing(VOLCANO) if local is not None else ""
+
+
+def unscheduled(local: LocalReport | None) -> str:
+    """Return why nobody schedules jobs on this machine; empty where Volcano runs, and on AWS."""
+    if local is None or local.real_volcano:
+        return ""
+    return without_volcano(local) or "vc-scheduler is not on PATH"
 
 
 def simulated_volcano(local: LocalReport | None, binary: str, so: str) -> str:

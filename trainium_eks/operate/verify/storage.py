@@ -7,6 +7,7 @@ from trainium_eks.model.catalogue import lustre
 from trainium_eks.model.catalogue.lustre import DRIVER, STORAGE_CLASS
 from trainium_eks.model.outputs import SharedVolumeOutput
 from trainium_eks.model.sizing.quantities import quantity
+from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.verify.check import Check, failed, not_applicable, passed
 from trainium_eks.operate.verify.examined import Examined
 
@@ -37,13 +38,12 @@ def _claim(namespace: str, claim_name: str, volume: SharedVolumeOutput, examined
         return failed(id_, subject, "the outputs name no claim, though the stack has a file system", examined.deploy)
     claim = examined.cluster.find("PersistentVolumeClaim", claim_name, namespace)
     if claim is None:
-        return failed(id_, subject, "does not exist", f"{examined.deploy} makes it again")
+        return failed(id_, subject, "does not exist", f"{examined.deploy} makes it again", fault="claim-missing")
     phase = claim.get("status", {}).get("phase", "unknown")
     if phase != "Bound":
-        remedy = f"kubectl -n {namespace} describe pvc {claim_name}"
-        return failed(
-            id_, subject, f"is {phase}, not Bound", f"{remedy}; a Lost one must be deleted, then {examined.deploy}"
-        )
+        fault = "claim-not-bound"
+        remedy = BY_NAME[fault].mend(namespace=namespace, claim=claim_name, deploy=examined.deploy)
+        return failed(id_, subject, f"is {phase}, not Bound", remedy, fault=fault)
     name = claim.get("spec", {}).get("volumeName", "")
     persistent = examined.cluster.find("PersistentVolume", name)
     if persistent is None:
@@ -109,6 +109,8 @@ def _default_class(examined: Examined) -> Check:
             subject,
             "no class is the default: a claim without a class waits for ever",
             f"{examined.deploy} makes it again",
+            fault="storage-class-missing",
         )
     remedy = f"leave one: kubectl annotate storageclass {marked[-1]} {DEFAULT_ANNOTATION}-"
-    return failed(id_, subject, f"{', '.join(marked)} all are: the newest wins", remedy)
+    detail = f"{', '.join(marked)} all are: the newest wins"
+    return failed(id_, subject, detail, remedy, fault="storage-class-missing")

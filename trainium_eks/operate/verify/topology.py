@@ -6,6 +6,7 @@ from trainium_eks.jobs.explain.hypernodes import shared_members
 from trainium_eks.kube.cluster import labels_of, name_of
 from trainium_eks.model.catalogue.chart_workloads import HYPERNODES
 from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS
+from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.verify.check import Check, failed, not_applicable, passed
 from trainium_eks.operate.verify.examined import Examined
 from trainium_eks.topology import tree
@@ -28,14 +29,15 @@ def hypernodes(examined: Examined) -> Iterator[Check]:
         yield not_applicable(id_, subject, "there are none: no node names its switches")
     elif shared := shared_members([*found.values()]):
         surplus = dict.fromkeys(name for parents in shared for name in parents[1:])
-        remedy = f"kubectl delete hypernodes.topology.volcano.sh {' '.join(surplus)}"
+        remedy = BY_NAME["hypernodes-doubled"].mend(hypernodes=" ".join(surplus))
         detail = "members with two parents: jobs with spec.networkTopology may wait for ever"
         faults = [f"{' and '.join(parents)} share {_named(members)}" for parents, members in shared.items()]
-        yield failed(id_, subject, detail, remedy, faults)
+        yield failed(id_, subject, detail, remedy, faults, "hypernodes-doubled")
     elif due:
-        remedy = f"its controller says why: kubectl -n {HYPERNODES.namespace} logs deployment/{HYPERNODES.name}"
+        log = f"kubectl -n {HYPERNODES.namespace} logs deployment/{HYPERNODES.name}"
+        remedy = BY_NAME["hypernodes-outdated"].mend(log=log)
         faults = [f"{change.name}: to {change.verb}" for change in due]
-        yield failed(id_, subject, "not those that the nodes' labels ask for", remedy, faults)
+        yield failed(id_, subject, "not those that the nodes' labels ask for", remedy, faults, "hypernodes-outdated")
     else:
         yield passed(id_, subject, f"{len(found)}, as the nodes' labels say")
 

@@ -2,6 +2,7 @@
 needs them."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from trainium_eks.kube.cluster import Object
 from trainium_eks.model.catalogue import addon_records
@@ -82,7 +83,8 @@ def volcano(examined: Examined) -> Iterator[Check]:
         elif program in local.running:
             yield passed(id_, workload.name, f"{program} runs on this machine")
         else:
-            yield failed(id_, workload.name, f"{program} has ended", f"trn local logs {program}; {examined.deploy}")
+            remedy = f"trn local logs {program}; {examined.deploy}"
+            yield failed(id_, workload.name, f"{program} has ended", remedy, fault="volcano-process-down")
     yield _judge(
         examined,
         model.HYPERNODES.name,
@@ -117,7 +119,20 @@ def _judge(examined: Examined, owner: str, workload: Workload, why: str, *, id_:
         why: the command that shows why its owner did not make it.
         id_: of the check, where it is not one of a plugin.
     """
-    id_ = id_ or _id(owner, workload)
+    check = _of_workload(examined, owner, workload, why, id_ or _id(owner, workload))
+    return replace(check, fault=_fault_of(owner, workload)) if check.fault else check
+
+
+def _fault_of(owner: str, workload: Workload) -> str:
+    """Return the fault of a workload that does not run."""
+    if owner == scheduling.VOLCANO:
+        return "volcano-process-down"
+    if owner in DEVICE_PLUGINS:
+        return "plugin-not-running"
+    return "dns-not-running" if workload.name == "coredns" else "workload-not-running"
+
+
+def _of_workload(examined: Examined, owner: str, workload: Workload, why: str, id_: str) -> Check:
     found = examined.cluster.find(workload.kind, workload.name, workload.namespace)
     if found is None:
         reason = examined.local.missing(owner, RELEASES.get(owner, owner)) if examined.local is not None else ""

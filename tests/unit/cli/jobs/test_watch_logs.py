@@ -115,6 +115,12 @@ def meanwhile(api: StubApi, act: Callable[[], None]) -> Iterator[None]:
         raise failed[0]
 
 
+def test_a_job_without_tasks_has_the_logs_of_its_pods(call: Call, api: StubApi) -> None:
+    api.objects["Job"][0]["spec"]["tasks"] = []
+    assert call("logs", "alpha", "--since", "1h")[0] == 0
+    assert "rank 0" in call("logs", "alpha")[1]
+
+
 # --- Once -------------------------------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ RECORDED = yaml.safe_load((Path(__file__).parent / "waiting.yaml").read_text())
 def test_what_volcano_leaves_unsaid_is_said(row: Mapping[str, str]) -> None:
     reason = why(of(row["scene"], row["job"]))
     assert reason is not None
-    assert reason.to_json() == {key: row[key] for key in ("cause", "sentence", "fix")}
+    assert reason.to_json() == {key: row[key] for key in ("cause", "sentence", "fix", "fault")}
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,8 @@ def test_a_job_that_is_held_back_for_the_quota_says_what_it_lacks(
 ) -> None:
     reason = why(of("kept_back_by_queue", "upsilon", held_by_quota(*amounts)))
     assert reason is not None
-    assert reason.to_json() == {"cause": "quota", "sentence": sentence, "fix": fix}
+    assert reason.to_json() == {"cause": "quota", "sentence": sentence, "fix": fix, "fault": reason.fault}
+    assert reason.fault in ("quota-full", "quota-too-small")
 
 
 def test_a_job_that_volcano_ended_for_the_quota_says_so() -> None:
@@ -326,7 +327,7 @@ NO_ROUTE = (
             pods_wait("CreateContainerConfigError", 'secret "hf-token" not found'),
             Cause.CONFIG,
             'a container of alpha-trainer-0-0 cannot be made: secret "hf-token" not found',
-            "make what is missing, or mend the job and submit it anew: trn cancel alpha",
+            "trn secret --namespace NAMESPACE, or mend --hf-secret and submit anew: trn cancel alpha",
         ),
         (
             pods_wait("ContainerCreating", ""),

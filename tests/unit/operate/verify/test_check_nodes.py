@@ -67,7 +67,8 @@ def test_a_node_that_is_not_ready_is_named_with_its_kubelets_words() -> None:
 def test_a_cordoned_node_is_named() -> None:
     found = judged(lambda made: the(made, "Node", "trn0")["spec"].update(unschedulable=True))["nodes/ng1"]
     assert found.faults == ("trn0: cordoned",)
-    assert found.remedy.startswith("kubectl uncordon trn0")
+    assert found.remedy.endswith("kubectl uncordon trn0")
+    assert found.fault == "node-cordoned"
 
 
 def test_fewer_nodes_than_the_stack_asks_for_fail_with_where_to_look() -> None:
@@ -150,7 +151,7 @@ def _with(capacity: str | None, allocatable: str | None, resource: str) -> Any:
         (NEURON, None, None, "none", "the Neuron device plugin has not registered on trn1"),
         (EFA, None, None, "none", "without /dev/infiniband/uverbs* the launch template has no EFA interface"),
         (EFA, "4", "4", "4", "the group's launch template has other EFA interfaces"),
-        (NEURON, "15", "15", "15", "neuron-ls on the node"),
+        (NEURON, "15", "15", "15", "neuron-ls on trn1"),
         (NEURON, "16", "15", "15 of 16", "aws ec2 terminate-instances --instance-ids i-trn1"),
         (NEURON, "16", "0", "0 of 16", "has stopped, or reports every device as unhealthy"),
     ],

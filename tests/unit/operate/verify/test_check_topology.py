@@ -32,7 +32,7 @@ def test_the_younger_of_two_with_the_same_members_is_to_be_deleted(local: LocalR
     check = _judged(hypernode("tier2-0", 2, "tier1-b", "tier1-a", created=LATER), local=local)
     assert check.status is CheckStatus.FAIL
     assert check.faults == ("tier2-a and tier2-0 share tier1-a and 1 more",)
-    assert check.remedy == "kubectl delete hypernodes.topology.volcano.sh tier2-0"
+    assert check.remedy == "an administrator deletes the surplus: kubectl delete hypernodes.topology.volcano.sh tier2-0"
 
 
 def test_of_two_from_the_same_second_the_first_in_the_alphabet_stays() -> None:
@@ -45,7 +45,10 @@ def test_what_the_controller_would_make_again_stays() -> None:
         _name_switches(made)
         made["HyperNode"] = [*_wanted(made).values(), hypernode("a-persons", 1, "trn0")]
 
-    assert judged(edit)["topology/hypernodes"].remedy == "kubectl delete hypernodes.topology.volcano.sh a-persons"
+    assert (
+        judged(edit)["topology/hypernodes"].remedy
+        == "an administrator deletes the surplus: kubectl delete hypernodes.topology.volcano.sh a-persons"
+    )
 
 
 @pytest.mark.parametrize("local", [None, REAL], ids=["aws", "local"])

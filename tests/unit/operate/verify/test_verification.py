@@ -84,7 +84,15 @@ def test_the_json_form_has_every_check_and_their_counts() -> None:
         "server": "https://127.0.0.1:1",
         "simulated": ["aws"],
         "checks": [
-            {"id": "a/1", "subject": "one", "status": "pass", "detail": "well", "remedy": "", "faults": []},
+            {
+                "id": "a/1",
+                "subject": "one",
+                "status": "pass",
+                "detail": "well",
+                "remedy": "",
+                "faults": [],
+                "fault": "",
+            },
             {
                 "id": "a/2",
                 "subject": "two",
@@ -92,6 +100,7 @@ def test_the_json_form_has_every_check_and_their_counts() -> None:
                 "detail": "broken",
                 "remedy": "mend it",
                 "faults": ["x: has 1, wants 2"],
+                "fault": "not-as-declared",
             },
             {
                 "id": "a/3",
@@ -100,8 +109,17 @@ def test_the_json_form_has_every_check_and_their_counts() -> None:
                 "detail": "no chart",
                 "remedy": "",
                 "faults": [],
+                "fault": "",
             },
-            {"id": "a/4", "subject": "four", "status": "n/a", "detail": "nothing", "remedy": "", "faults": []},
+            {
+                "id": "a/4",
+                "subject": "four",
+                "status": "n/a",
+                "detail": "nothing",
+                "remedy": "",
+                "faults": [],
+                "fault": "",
+            },
         ],
         "summary": {"pass": 1, "fail": 1, "notInstalled": 1, "notApplicable": 1},
     }

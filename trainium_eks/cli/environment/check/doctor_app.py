@@ -5,29 +5,29 @@ from typing import Annotated
 import typer
 
 from trainium_eks.cli.shared.command import ENVIRONMENT, App
-from trainium_eks.cli.shared.with_cluster_options import Directory, Json, Kubeconfig, NoColor, Outputs
+from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
+from trainium_eks.client.cluster_options import ClusterOptions
 
 app = App(panel=ENVIRONMENT)
 
 
-@app.command(example="trn doctor NeuronUncorrectableError")
+@app.command(example="trn doctor bert-tiny")
+@with_cluster_options
 def doctor(
-    alert: Annotated[str | None, typer.Argument(help="Name of an alert.", show_default=False)] = None,
-    stack: Annotated[
-        str | None, typer.Option("--stack", "-s", help="Ask this stack's Prometheus what fires now.")
+    name: Annotated[
+        str | None, typer.Argument(help="Name of a job, or of a fault or an alert to explain.", show_default=False)
     ] = None,
-    outputs: Outputs = None,
-    kubeconfig: Kubeconfig = None,
-    as_json: Json = False,
-    no_color: NoColor = False,
-    directory: Directory = None,
+    listing: Annotated[bool, typer.Option("--list", help="List all faults and alerts.")] = False,
+    firing: Annotated[bool, typer.Option("--alerts", help="Ask the stack's Prometheus what fires now.")] = False,
+    *,
+    cluster: ClusterOptions,
 ) -> None:
-    """Explain an alert and its remedy; with --stack, list the alerts that fire now; without either, list all alerts.
+    """Say what is wrong with the stack, or with one job: each fault with its cause and remedy. It only reads.
 
-    Exit code: 0; with --stack, 1 when something fires or Prometheus cannot be asked; 2 for wrong usage.
+    With the name of a fault or an alert: print its page. A job of such a name is asked for with --namespace.
+
+    Exit code: 0 when nothing is wrong; 1 when something is, or fires; 2 for wrong usage.
     """
     from trainium_eks.cli.environment.check import doctor as command
-    from trainium_eks.client.cluster_options import ClusterOptions
 
-    cluster = ClusterOptions(stack or "", None, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
-    raise typer.Exit(command.run(cluster, alert))
+    raise typer.Exit(command.run(cluster, name, listing=listing, firing=firing))

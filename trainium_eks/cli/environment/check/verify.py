@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainium_eks.client.cluster_access import StackAccess, find_source, open_kubeconfig
+from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.kube.cluster import ReadError
 from trainium_eks.kube.errors import ClusterError
@@ -56,7 +57,19 @@ def run(asked: VerifyOptions) -> int:
         from trainium_eks.cli.environment.check import render_verify
 
         render_verify.show(found, no_color=asked.no_color)
+        if found.failed and asked.wait:
+            sys.stdout.write(closing(asked))
     return FAILED if found.failed else 0
+
+
+def closing(asked: VerifyOptions) -> str:
+    """Return what the doctor finds in a cluster that did not become well in time, besides the failed checks; each with
+    its end of line."""
+    from trainium_eks.cli.environment.check import examine
+
+    cluster = ClusterOptions(asked.stack, None, asked.outputs, asked.kubeconfig, asked.directory)
+    found = examine.closing(cluster, with_checks=False)
+    return f"{found}\n" if found else ""
 
 
 def verification(asked: VerifyOptions, say: Callable[[str], None]) -> Verification:

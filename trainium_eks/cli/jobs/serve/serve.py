@@ -114,7 +114,10 @@ def _await(session: Session, cluster: ClusterOptions, served: Served) -> int:
             why = _why_not(newest)
             if why.ended:
                 last = f"\n{why.text}" if why.text else ""
-                raise Failure(FAILED, f"{served.name} does not answer; trn serve --stop {served.name} ends it{last}")
+                from trainium_eks.cli.environment.check import examine
+
+                title = f"{served.name} does not answer; trn serve --stop {served.name} ends it{last}"
+                raise examine.with_closing(Failure(FAILED, title), cluster, session.namespace.name, served.name)
             if why.text != said and not cluster.as_json:
                 said = why.text
                 notice(said)

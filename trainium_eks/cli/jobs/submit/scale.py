@@ -29,7 +29,12 @@ def run(name: str, nodes: int, *, wait: bool, cluster: ClusterOptions) -> int:
             _warn_of_jobs(session, group, say)
         scaling.resize(session, group, nodes, say)
         if wait:
-            scaling.await_nodes(session, group, nodes, say)
+            try:
+                scaling.await_nodes(session, group, nodes, say)
+            except Failure as failure:
+                from trainium_eks.cli.environment.check import examine
+
+                raise examine.with_closing(failure, cluster, session.namespace.name) from None
         if cluster.as_json:
             document = {"schemaVersion": SCHEMA_VERSION, "group": group.name, "nodes": nodes, "before": before}
             write_json(document)

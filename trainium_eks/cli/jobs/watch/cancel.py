@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from trainium_eks.cli.jobs.watch import sagemaker_watch
 from trainium_eks.cli.shared import output
@@ -50,7 +51,12 @@ def run(cluster: ClusterOptions, name: str | None, *, everything: bool, agreed: 
         if name is not None and not done:
             done = [Ended(name, was_there=False, pods_left=0, output="", checkpoint=None, files=())]
         _tell(cluster, done, [job.name for job in found])
-        return FAILED if any(each.pods_left for each in done) else 0
+        left = [each.name for each in done if each.pods_left]
+        if left and not cluster.as_json:
+            from trainium_eks.cli.environment.check import examine
+
+            sys.stderr.write(examine.closing(replace(cluster, namespace=session.namespace.name), left[0]) + "\n")
+        return FAILED if left else 0
 
     return reading.run(cluster, work)
 

@@ -154,7 +154,10 @@ def _await_running(cluster: ClusterOptions, session: Session, name: str, image: 
         if reason and reason.fix:
             raise Failure(FAILED, f"TensorBoard does not start: {waits}\n  → {reason.fix}")
         if time.monotonic() > deadline:
-            raise Failure(FAILED, f"TensorBoard did not start within {START_SECONDS:.0f} s: {waits}")
+            from trainium_eks.cli.environment.check import examine
+
+            failure = Failure(FAILED, f"TensorBoard did not start within {START_SECONDS:.0f} s: {waits}")
+            raise examine.with_closing(failure, cluster, session.namespace.name, tensorboard.pod_name(name))
         if waits != said and not cluster.as_json:
             said = waits
             notices.notice(f"TensorBoard: {waits}")

@@ -1,0 +1,394 @@
+"""`trn doctor` on a real local cloud: faults as people, mistakes and broken parts make them, and named."""
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from local_project import LocalProject
+from typer.testing import CliRunner
+from waiting import until
+
+from trainium_eks.cli.app import app
+from trainium_eks.kube.api import Api
+from trainium_eks.local.control_plane import processes
+from trainium_eks.local.paths import Paths
+from trainium_eks.model.catalogue.instances import EFA_RESOURCE, NEURON_RESOURCE
+from trainium_eks.observe.faults.catalogue import BY_NAME
+
+pytestmark = pytest.mark.slow
+
+Body = dict[str, Any]
+LAB = "lab"
+"""A namespace beside the teams': no policy holds a fault back."""
+
+MERGE = "application/merge-patch+json"
+JOB_KIND = ("batch.volcano.sh/v1alpha1", "Job")
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """A stack that is up, and its administrator."""
+
+    project: LocalProject
+    api: Api
+
+    def make(self, api_version: str, kind: str, name: str, *, namespace: str = "", **fields: Any) -> None:
+        metadata = {"name": name, **({"namespace": namespace} if namespace else {}), **fields.pop("metadata", {})}
+        self.api.create({"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields})
+
+    def patch(self, path: str, change: Body) -> None:
+        self.api.request("PATCH", path, change, content_type=MERGE)
+
+    def pod(
+        self, name: str, script: str = "", spec: Body | None = None, namespace: str = LAB, **container: Any
+    ) -> None:
+        """A pod that runs a line of shell."""
+        first = {"name": "c", "image": "local/python", "command": ["sh", "-c", script], **container}
+        whole = {"restartPolicy": "Never", "containers": [first], **(spec or {})}
+        self.make("v1", "Pod", name, namespace=namespace, spec=whole)
+
+    def says(self, name: str, line: str) -> None:
+        """A pod that writes a line and fails."""
+        self.pod(name, f"echo {json.dumps(line)} >&2; exit 1")
+
+    def deployment(self, name: str, **spec: Any) -> None:
+        pod = {"containers": [{"name": "c", "image": "registry.k8s.io/pause:3.10"}], **spec}
+        labels = {"app": name}
+        template = {"metadata": {"labels": labels}, "spec": pod}
+        spec = {"selector": {"matchLabels": labels}, "template": template}
+        self.make("apps/v1", "Deployment", name, namespace=LAB, spec=spec)
+
+    def gang(self, name: str, nodes: int, **changes: Any) -> None:
+        """A Volcano job of the lab."""
+        resources = changes.pop("resources", {})
+        container = {"name": "c", "image": "local/python", "command": ["sleep", "3600"], "resources": resources}
+        pod = {"restartPolicy": "Never", "containers": [container], **changes}
+        task = {"name": "trainer", "replicas": nodes, "template": {"spec": pod}}
+        spec = {"schedulerName": "volcano", "queue": "test", "minAvailable": nodes, "plugins": {"svc": []}}
+        self.make(*JOB_KIND, name, namespace=LAB, spec={**spec, "tasks": [task]})
+
+    def nodes(self, kind: str = "") -> list[str]:
+        found = self.api.list("v1", "Node")
+        return sorted(
+            each["metadata"]["name"]
+            for each in found
+            if each["metadata"]["labels"]["node.kubernetes.io/instance-type"].startswith(kind)
+        )
+
+    def findings(self, *arguments: str) -> list[dict[str, str]]:
+        """What the doctor finds."""
+        where = ("--stack", "local", "--directory", str(self.project.path), "--json")
+        done = CliRunner().invoke(app, ["doctor", *arguments, *where], catch_exceptions=False)
+        found: list[dict[str, str]] = json.loads(done.stdout)["findings"]
+        assert done.exit_code == (1 if found else 0), done.stderr
+        return found
+
+
+Inject = Callable[[Cloud], object]
+
+
+def says(line: str) -> Inject:
+    return lambda cloud: cloud.says(f"says-{abs(hash(line)) % 10**8}", line)
+
+
+def node_status(change: Body, kind: str = "trn1", which: int = 0) -> Inject:
+    def inject(cloud: Cloud) -> None:
+        cloud.patch(f"/api/v1/nodes/{cloud.nodes(kind)[which]}/status", {"status": change})
+
+    return inject
+
+
+def pressed(cloud: Cloud) -> None:
+    name = cloud.nodes("m")[0]
+    [node] = [each for each in cloud.api.list("v1", "Node") if each["metadata"]["name"] == name]
+    conditions = [each for each in node["status"]["conditions"] if each["type"] != "DiskPressure"]
+    pressure = {"type": "DiskPressure", "status": "True", "reason": "KubeletHasDiskPressure", "message": "disk is full"}
+    ill = {"type": "AcceleratedHardwareReady", "status": "False", "reason": "NeuronHBMUncorrectableError"}
+    cloud.patch(f"/api/v1/nodes/{name}/status", {"status": {"conditions": [*conditions, pressure, ill]}})
+
+
+def stuck_namespace(cloud: Cloud) -> None:
+    cloud.make("v1", "Namespace", "stuck")
+    cloud.make("v1", "ConfigMap", "kept", namespace="stuck", metadata={"finalizers": ["example.org/gone"]})
+    cloud.api.request("DELETE", "/api/v1/namespaces/stuck")
+
+
+def stuck_pod(cloud: Cloud) -> None:
+    metadata = {"finalizers": ["example.org/gone"]}
+    container = {"name": "c", "image": "local/python", "command": ["sleep", "3600"]}
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 1}
+    cloud.make("v1", "Pod", "stuck", namespace=LAB, metadata=metadata, spec=spec)
+    cloud.api.request("DELETE", f"/api/v1/namespaces/{LAB}/pods/stuck")
+
+
+def evicted(cloud: Cloud) -> None:
+    spec = {"containers": [{"name": "c", "image": "registry.k8s.io/pause:3.10"}], "nodeName": cloud.nodes("m")[-1]}
+    cloud.make("v1", "Pod", "evicted", namespace=LAB, spec=spec)
+    path = f"/api/v1/namespaces/{LAB}/pods/evicted"
+    until(lambda: cloud.api.request("GET", path).get("status", {}).get("phase") == "Running", "it runs")
+    status = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: ephemeral-storage."}
+    cloud.patch(f"{path}/status", {"status": status})
+
+
+def hook(cloud: Cloud) -> None:
+    selector = {"matchLabels": {"example.org/none": "true"}}
+    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]
+    client = {"service": {"name": "nobody", "namespace": LAB, "path": "/"}}
+    one: Body = {"name": "nobody.example.org", "clientConfig": client, "rules": rules, "objectSelector": selector}
+    one |= {"admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail"}
+    cloud.make("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "nobody", webhooks=[one])
+
+
+def closed_queue(cloud: Cloud) -> None:
+    target: Body = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "name": "second"}
+    [queue] = [each for each in cloud.api.list(*QUEUE_KIND) if each["metadata"]["name"] == "second"]
+    target |= {"uid": queue["metadata"]["uid"], "controller": True}
+    metadata = {"name": "close", "namespace": LAB}
+    command = {"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", "metadata": metadata}
+    cloud.api.create({**command, "action": "CloseQueue", "target": target})
+
+
+QUEUE_KIND = ("scheduling.volcano.sh/v1beta1", "Queue")
+
+INJECTED: Mapping[str, Inject] = {
+    # The cluster.
+    "devices-not-shown": node_status({"allocatable": {NEURON_RESOURCE: None}, "capacity": {NEURON_RESOURCE: None}}),
+    "efa-not-shown": node_status({"allocatable": {EFA_RESOURCE: None}, "capacity": {EFA_RESOURCE: None}}),
+    "node-cordoned": lambda cloud: cloud.patch(
+        f"/api/v1/nodes/{cloud.nodes('m')[-1]}", {"spec": {"unschedulable": True}}
+    ),
+    "node-pressure": pressed,
+    "accelerator-unhealthy": lambda _: None,  # set with the pressure
+    "dns-not-running": lambda cloud: cloud.patch(
+        "/apis/apps/v1/namespaces/kube-system/deployments/coredns", {"spec": {"replicas": 0}}
+    ),
+    "workload-not-running": lambda cloud: cloud.patch(
+        "/apis/apps/v1/namespaces/kube-system/deployments/metrics-server", {"spec": {"replicas": 0}}
+    ),
+    "webhook-not-answering": hook,
+    "hypernodes-doubled": lambda cloud: cloud.make(
+        "topology.volcano.sh/v1alpha1",
+        "HyperNode",
+        "by-hand",
+        spec={"tier": 1, "members": [{"type": "Node", "selector": {"exactMatch": {"name": cloud.nodes("trn1")[0]}}}]},
+    ),
+    "namespace-terminating": stuck_namespace,
+    "service-account-missing": lambda cloud: cloud.deployment("nobody", serviceAccountName="nobody"),
+    "priority-class-missing": lambda cloud: cloud.deployment("urgent", priorityClassName="nowhere"),
+    "queue-closed": closed_queue,
+    "queue-guarantees-too-large": lambda cloud: cloud.make(
+        *QUEUE_KIND,
+        "greedy",
+        spec={"weight": 1, "deserved": {"cpu": "100000"}, "guarantee": {"resource": {"cpu": "100000"}}},
+    ),
+    "claim-not-bound": lambda cloud: cloud.make(
+        "v1",
+        "PersistentVolumeClaim",
+        "waits",
+        namespace=LAB,
+        spec={
+            "storageClassName": "nowhere",
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    ),
+    "storage-class-missing": lambda cloud: cloud.patch(
+        "/apis/storage.k8s.io/v1/storageclasses/gp3",
+        {"metadata": {"annotations": {"storageclass.kubernetes.io/is-default-class": "false"}}},
+    ),
+    # Pods.
+    "pod-unplaced": lambda cloud: cloud.pod("homeless", "true", {"nodeSelector": {"example.org/none": "true"}}),
+    "pod-stuck-terminating": stuck_pod,
+    "pod-evicted": evicted,
+    "image-not-on-machine": lambda cloud: cloud.pod("no-image", "true", image="local/nothing"),
+    "secret-missing": lambda cloud: cloud.pod(
+        "no-token",
+        "true",
+        env=[{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "token"}}}],
+    ),
+    "config-missing": lambda cloud: cloud.pod("no-config", "true", envFrom=[{"configMapRef": {"name": "nowhere"}}]),
+    "mount-path-refused": lambda cloud: cloud.pod(
+        "astray",
+        "true",
+        {"volumes": [{"name": "v", "emptyDir": {}}]},
+        env=[{"name": "WHERE", "value": "../elsewhere"}],
+        volumeMounts=[{"name": "v", "mountPath": "/v", "subPathExpr": "$(WHERE)"}],
+    ),
+    "command-not-found": lambda cloud: cloud.pod("mistyped", command=["torchrum"]),
+    "command-not-executable": lambda cloud: cloud.pod("not-executable", 'touch "$TMPDIR/x"; "$TMPDIR/x"'),
+    "image-architecture": lambda cloud: cloud.pod(
+        "other-machine",
+        "f=$TMPDIR/x; printf '\\177ELF\\2\\1\\1' > $f; chmod +x $f; "
+        "exec python3 -c 'import os,sys; os.execv(sys.argv[1], [\"x\"])' $f",
+    ),
+    "out-of-memory": lambda cloud: cloud.pod(
+        "greedy",
+        "exec python3 -c 'import time; x = b\"x\" * 400_000_000; time.sleep(60)'",
+        resources={"limits": {"memory": "100Mi"}},
+    ),
+    "job-refused": lambda cloud: cloud.pod("refused", "echo 'no such precision: fp3' >&2; exit 78"),
+    "container-failed": lambda cloud: cloud.pod("fails", "exit 3"),
+    "crash-loop": lambda cloud: cloud.pod("again", "exit 3", {"restartPolicy": "Always"}),
+    # Words of logs: what Linux and Python say is really met, what needs devices is said as their runtimes say it.
+    "volume-full": lambda cloud: cloud.pod("full", "dd if=/dev/zero of=/dev/full count=1"),
+    "name-not-resolved": lambda cloud: cloud.pod(
+        "lost", "python3 -c 'import socket; socket.getaddrinfo(\"no.invalid\", 1)'"
+    ),
+    "module-missing": lambda cloud: cloud.pod("bare", "python3 -c 'import no_such_module'"),
+    "data-missing": lambda cloud: cloud.pod("unstaged", "python3 -c 'open(\"/data/wikicorpus/train\")'"),
+    "neuron-devices-absent": says("2026-Nov-22 05:30:04.1 7:7 ERROR TDRV:tdrv_get_dev_info No neuron device available"),
+    "collective-system-error": says("torch.distributed.DistBackendError: NCCL error: unhandled system error"),
+    "efa-not-used": says("fi_getinfo: -61 (No data available)"),
+    "rendezvous-timed-out": says("torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"),
+    # Gangs.
+    "claim-missing": lambda cloud: cloud.gang(
+        "unmounted", 1, volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "nowhere"}}]
+    ),
+    "pool-at-zero": lambda cloud: cloud.gang(
+        "waits-for-nodes",
+        1,
+        nodeSelector={"node.kubernetes.io/instance-type": "trn1n.32xlarge"},
+        resources={"limits": {NEURON_RESOURCE: 16}},
+    ),
+    "job-larger-than-pool": lambda cloud: cloud.gang(
+        "too-many",
+        40,
+        nodeSelector={"node.kubernetes.io/instance-type": "trn1.32xlarge"},
+        resources={"limits": {"cpu": "1m"}},
+    ),
+    "pod-too-large": lambda cloud: cloud.gang(
+        "too-much",
+        1,
+        nodeSelector={"node.kubernetes.io/instance-type": "trn1.32xlarge"},
+        resources={"limits": {"cpu": "1000"}},
+    ),
+    "queue-too-small": lambda cloud: cloud.gang("beyond", 9, resources={"limits": {NEURON_RESOURCE: 16}}),
+}
+"""Fault to what makes it; all stand beside each other."""
+
+
+@pytest.fixture(scope="module")
+def cloud(binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    """A stack with two queues, up and without a fault."""
+    assert binaries
+    project = LocalProject.of_the_repository(tmp_path_factory.mktemp("doctor") / "project")
+    project = replace(project, environment={"TRN_VOLCANO": ""})
+    (project.path / "workloads").symlink_to(Path(__file__).parents[2] / "workloads")
+    project.configure("local", queues=[{"name": "test"}, {"name": "second"}])
+    shown = project.trn("local", "up")
+    try:
+        assert shown.returncode == 0, shown.stdout + shown.stderr
+        if "vc-scheduler" not in project.processes("local"):
+            pytest.skip("no Volcano on this machine")
+        yield Cloud(project, Api.connect(project.path / ".local" / "local" / "kubeconfig"))
+    finally:
+        project.trn("local", "down")
+
+
+@pytest.fixture(scope="module")
+def found(cloud: Cloud) -> dict[str, list[dict[str, str]]]:
+    """The findings by fault, once all injected faults are found, or their time has run out."""
+    assert cloud.findings() == [], "a stack that has just come up has no fault"
+    cloud.make("v1", "Namespace", LAB)
+    for inject in INJECTED.values():
+        inject(cloud)
+    deadline, findings = time.monotonic() + LONGEST, cloud.findings()
+    while time.monotonic() < deadline and not INJECTED.keys() <= {each["fault"] for each in findings}:
+        time.sleep(3)
+        findings = cloud.findings()
+    by_fault: dict[str, list[dict[str, str]]] = {}
+    for each in findings:
+        by_fault.setdefault(each["fault"], []).append(each)
+    return by_fault
+
+
+LONGEST = 150.0
+"""Seconds after which every fault must show; some count as faults only after a minute."""
+
+
+@pytest.mark.parametrize("fault", INJECTED)
+def test_a_fault_is_named_with_its_remedy(fault: str, found: dict[str, list[dict[str, str]]]) -> None:
+    assert fault in found, sorted(found)
+    for each in found[fault]:
+        assert each["cause"] == BY_NAME[fault].cause
+        remedy = re.sub(r"\{\w+\}", "{}", BY_NAME[fault].remedy)
+        start = LOCAL.get(fault, remedy.partition("{}")[0])
+        assert each["remedy"].startswith(start) if start else each["remedy"], each
+        assert not re.search(r"\b(POD|NAMESPACE|QUEUE|CLAIM|LOOK|JOB)\b", each["remedy"].replace("drain NODE", "")), (
+            each
+        )
+
+
+LOCAL = {
+    "devices-not-shown": "the nodes are simulated, and somebody changed them",
+    "efa-not-shown": "the nodes are simulated, and somebody changed them",
+    "dns-not-running": "kubectl -n kube-system scale deployment coredns --replicas=1",
+    "workload-not-running": "kubectl -n kube-system scale deployment metrics-server --replicas=1",
+    "storage-class-missing": "trn local up",
+    "webhook-not-answering": "kubectl -n lab get pods,service,endpointslices",
+}
+"""Start of remedies that the local cloud words in its own way, or that begin with the place to look."""
+
+
+def test_nothing_else_is_found(found: dict[str, list[dict[str, str]]]) -> None:
+    """A fault's consequences may be: a pod of the Deployment that DNS lost, a node that the cordon took out."""
+    assert found.keys() - INJECTED.keys() <= {"hypernodes-outdated", "nodes-missing"}, found.keys()
+
+
+def test_a_researcher_asks_for_one_job_and_is_told_that_alone(cloud: Cloud, found: object) -> None:
+    cloud.pod("probe", "echo 'no such precision: fp3' >&2; exit 78", namespace="training")
+    until(lambda: cloud.findings("probe"), "it ends")
+    [finding] = cloud.findings("probe")
+    assert (finding["fault"], finding["about"]) == ("job-refused", "pod probe of training")
+    assert finding["remedy"].startswith("trn logs probe shows the reason")
+
+
+def test_what_is_not_well_in_time_ends_with_the_doctors_findings(cloud: Cloud, found: object) -> None:
+    shown = cloud.project.trn("verify", "--stack", "local", "--wait", "1")
+    assert shown.returncode == 1
+    _, _, closing = shown.stdout.partition("The doctor finds:")
+    assert "image-not-on-machine: pod no-image of lab: this machine has no image local/nothing" in closing
+    assert "→ " in closing
+    assert "dns-not-running" not in closing, "the checks above say that already"
+
+
+def test_a_process_of_volcano_that_ended(cloud: Cloud, found: object) -> None:
+    name = "vc-scheduler"
+    [process] = [each for each in processes.running(Paths.of(cloud.project.path, "local")) if each.name == name]
+    os.kill(process.pid, signal.SIGKILL)
+    findings = until(lambda: [each for each in cloud.findings() if each["fault"] == "volcano-process-down"], "it ends")
+    assert [(each["about"], each["remedy"]) for each in findings] == [
+        ("volcano-scheduler", "trn local logs vc-scheduler; trn local up")
+    ]
+
+
+def test_a_cluster_that_cannot_be_asked(cloud: Cloud, found: object, tmp_path: Path) -> None:
+    config = yaml.safe_load((cloud.project.path / ".local" / "local" / "kubeconfig").read_text())
+    [cluster], [user] = ([each["cluster"] for each in config["clusters"]], [each["user"] for each in config["users"]])
+    server, authority = cluster["server"], dict(cluster)
+
+    def asked() -> str:
+        file = tmp_path / "kubeconfig"
+        file.write_text(yaml.safe_dump(config))
+        [finding] = cloud.findings("--kubeconfig", str(file))
+        assert finding["remedy"] == BY_NAME[finding["fault"]].remedy
+        return finding["fault"]
+
+    cluster["server"] = "https://127.0.0.1:1"
+    assert asked() == "api-unreachable"
+    cluster["server"] = "https://no-such-host.invalid:6443"
+    assert asked() == "api-name-unknown"
+    cluster |= {"server": server, "certificate-authority-data": user["client-certificate-data"]}
+    assert asked() == "certificate-ended"
+    cluster |= authority
+    user.clear()
+    user["token"] = "not-a-token"
+    assert asked() == "api-unauthorized"

@@ -1,0 +1,241 @@
+"""The doctor over snapshots: no false alarm over healthy stacks, and faults that no local cloud can have."""
+
+import copy
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import recorded_scenes
+from cluster_snapshots import EFA, NEURON, Object, Objects, accelerated, group, named, objects, outputs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainium_eks.kube.cluster import Cluster
+from trainium_eks.model.outputs import StackOutputs
+from trainium_eks.operate.doctor.diagnosis import diagnose
+from trainium_eks.operate.doctor.examination import Examination
+from trainium_eks.operate.doctor.findings import Diagnosis
+from trainium_eks.operate.verify.examined import Examined
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+
+def ago(seconds: float) -> str:
+    return (NOW - timedelta(seconds=seconds)).isoformat()
+
+
+def examined(
+    made: Objects,
+    name: str = "",
+    log: Sequence[str] = (),
+    stack: StackOutputs | None = None,
+    now: datetime = NOW,
+    **rest: Any,
+) -> Diagnosis:
+    """What the doctor says of these objects."""
+    cluster = Cluster("v1.35.4", {kind: tuple(found) for kind, found in made.items()})
+    examination = Examination(Examined(stack or outputs(), cluster), now, lambda _pod, _previous: log)
+    return diagnose(examination, name, **rest)
+
+
+def faults(*arguments: Any, **rest: Any) -> list[str]:
+    return [each.fault for each in examined(*arguments, **rest).findings]
+
+
+# --- Healthy stacks ---------------------------------------------------------------------------------------------------
+
+BENIGN = (
+    '{"step": 12, "time": 1795348799.0, "steps": 20000, "loss": 0.25}',
+    "NCCL INFO NET/OFI Selected provider is efa, fabric is efa-direct (found 8 nics)",
+    "0 errors; permission to write /data checked; no missing files",
+    "Connection refused, trying again: the first node is not there yet",
+    "WARNING:root:memory allocator falls back to mmap",
+)
+
+
+def job(name: str, phase: str, nodes: Sequence[str], seconds: float, **status: Any) -> tuple[Object, list[Object]]:
+    """A Volcano job in a healthy state, and its pods, one on each node."""
+    spec = {
+        "containers": [{"name": "c", "resources": {"limits": {NEURON: "16", EFA: "8"}}}],
+        "nodeSelector": {"node.kubernetes.io/instance-type": "trn1.32xlarge"},
+        "tolerations": [{"operator": "Exists"}],
+    }
+    task = {"name": "trainer", "replicas": max(len(nodes), 1), "template": {"spec": spec}}
+    state = {"phase": phase, "lastTransitionTime": ago(seconds)}
+    made = named(name, "training", spec={"queue": "test", "plugins": {"svc": []}, "tasks": [task]})
+    made |= {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "status": {"state": state, **status}}
+    made["metadata"] |= {"uid": f"uid-{name}", "creationTimestamp": ago(seconds + 60)}
+    return made, [pod(f"{name}-trainer-{rank}", name, node, phase, seconds, spec) for rank, node in enumerate(nodes)]
+
+
+def pod(name: str, owner: str, node: str, phase: str, seconds: float, spec: Object) -> Object:
+    over = phase == "Completed"
+    state: Object = {"running": {"startedAt": ago(seconds)}}
+    if over:
+        state = {"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": ago(seconds)}}
+    made = named(name, "training", spec={**spec, "nodeName": node})
+    made["metadata"] |= {"uid": f"uid-{name}", "creationTimestamp": ago(seconds + 50)}
+    made["metadata"]["labels"] = {"volcano.sh/job-name": owner}
+    made["metadata"]["ownerReferences"] = [{"uid": f"uid-{owner}", "name": owner, "kind": "Job"}]
+    ready = {"type": "Ready", "status": "False" if over else "True", "lastTransitionTime": ago(seconds)}
+    containers = [{"name": "c", "state": state, "lastState": {}}]
+    phase = "Succeeded" if over else "Running"
+    return made | {"status": {"phase": phase, "conditions": [ready], "containerStatuses": containers}}
+
+
+def event(kind: str, uid: str, reason: str, message: str, seconds: float) -> Object:
+    about = {"kind": kind, "name": uid.removeprefix("uid-"), "namespace": "training", "uid": uid}
+    said = {"reason": reason, "message": message, "type": "Warning", "lastTimestamp": ago(seconds)}
+    return named(f"{uid}.{reason}", "training", involvedObject=about, **said)
+
+
+@st.composite
+def healthy(draw: st.DrawFn) -> tuple[Objects, StackOutputs]:
+    """A stack of some groups and jobs as they are on a good day, with the traces of troubles that are over."""
+    made = copy.deepcopy(objects())
+    sizes = draw(st.lists(st.integers(0, 4), min_size=1, max_size=3))
+    kinds = [draw(st.sampled_from(["trn1.32xlarge", "trn2.48xlarge"])) for _ in sizes]
+    groups = [
+        group(f"ng{index}", NEURON, 8, size, instanceType=kind)
+        for index, (size, kind) in enumerate(zip(sizes, kinds, strict=True))
+    ]
+    system = [each for each in made["Node"] if each["metadata"]["name"].startswith("system")]
+    own = [accelerated(f"n{index}-{rank}", each) for index, each in enumerate(groups) for rank in range(sizes[index])]
+    made["Node"] = [*system, *own]
+    made["HyperNode"] = []
+    for each in made["DaemonSet"]:
+        each["status"] |= dict.fromkeys(("desiredNumberScheduled", "numberReady"), len(made["Node"]))
+    free = [name for each in own if kinds[int((name := each["metadata"]["name"])[1])].startswith("trn1")]
+    made |= {"Pod": [], "Job": [], "Event": [], "Service": [], "PodGroup": []}
+    for index in range(draw(st.integers(0, 3))):
+        phase = draw(st.sampled_from(["Running", "Completed", "Aborted", "Pending"]))
+        nodes = free[: draw(st.integers(1, 2))] if phase == "Running" else []
+        if phase == "Running" and not nodes:
+            continue
+        free = free[len(nodes) :]
+        # Just submitted, or waiting in a queue: nobody's fault.
+        seconds = -55 if phase == "Pending" else draw(st.floats(70, 10**6))
+        ended = nodes or (["gone"] if phase == "Completed" else [])
+        one, pods = job(f"j{index}", phase, ended, seconds, retryCount=draw(st.integers(0, 3)))
+        made["Job"].append(one)
+        made["Pod"] += pods
+        made["Service"].append(named(f"j{index}", "training"))
+        if draw(st.booleans()):
+            reason, message = draw(st.sampled_from([("FailedMount", "timed out"), ("BackOff", 'secret "a" not found')]))
+            made["Event"].append(event("Pod", f"uid-j{index}-trainer-0", reason, message, draw(st.floats(0, 3000))))
+            made["Event"].append(event("Job", f"uid-j{index}", "FailedCreate", "exceeded quota: a", 3000))
+    claim = named("later", "training", spec={"storageClassName": "gp3"}, status={"phase": "Pending"})
+    made["PersistentVolumeClaim"].append(claim)
+    made["ReplicaSet"] = []
+    made["Event"].append(event("ReplicaSet", "uid-old", "FailedCreate", "failed calling webhook", 2000))
+    return made, outputs(nodeGroups=groups)
+
+
+@settings(max_examples=100, deadline=None)
+@given(healthy(), st.lists(st.sampled_from(BENIGN), max_size=5))
+def test_a_healthy_stack_has_no_fault(stack: tuple[Objects, StackOutputs], log: list[str]) -> None:
+    made, known = stack
+    assert examined(made, stack=known, log=log).findings == ()
+    for one in made["Job"]:
+        if one["status"]["state"]["phase"] != "Pending":
+            assert examined(made, one["metadata"]["name"], stack=known, log=log).findings == ()
+
+
+# --- Faults -----------------------------------------------------------------------------------------------------------
+
+Change = Callable[[Objects], object]
+
+
+def running(change: Change) -> Objects:
+    """A gang of two that runs for ten minutes, after a change."""
+    made = copy.deepcopy(objects())
+    one, pods = job("gang", "Running", ["trn0", "trn1"], 600)
+    made |= {"Job": [one], "Pod": pods, "Service": [named("gang", "training")], "Event": []}
+    change(made)
+    return made
+
+
+def homeless(made: Objects) -> None:
+    del made["Pod"][1]["spec"]["nodeName"]
+    made["Pod"][1]["status"] = {"phase": "Pending"}
+
+
+def ended(made: Objects) -> None:
+    made["Job"][0]["status"]["state"] = {"phase": "Completed", "lastTransitionTime": ago(600)}
+
+
+def node_claim(made: Objects) -> None:
+    failed = {"type": "Launched", "status": "False", "reason": "InsufficientCapacityError", "message": "no trn1"}
+    made["NodeClaim"] = [named("pool-x", status={"conditions": [failed]})]
+
+
+def hook_without_pods(made: Objects) -> None:
+    service = {"name": "admission", "namespace": "training"}
+    hooks = [{"name": "x.example.org", "clientConfig": {"service": service}}]
+    made["ValidatingWebhookConfiguration"].append(named("x", webhooks=hooks))
+    made["Service"].append(named("admission", "training"))
+    made["EndpointSlice"] = []
+
+
+INJECTED: dict[str, Change] = {
+    "gang-partly-placed": homeless,
+    "devices-held-after-end": ended,
+    "capacity-insufficient": node_claim,
+    "webhook-not-answering": hook_without_pods,
+    "rendezvous-service-missing": lambda made: made["Service"].clear(),
+    "capacity-block-ended": lambda made: made["Job"][0]["metadata"].update(
+        annotations={"trainium-eks/capacity-block-ends": ago(60)}
+    ),
+    "pod-stuck-terminating": lambda made: made["Pod"][0]["metadata"].update(deletionTimestamp=ago(90)),
+    "node-lost": lambda made: made["Pod"][0]["spec"].update(nodeName="gone"),
+}
+
+
+@pytest.mark.parametrize(("fault", "change"), INJECTED.items(), ids=INJECTED)
+def test_a_fault_of_a_snapshot_is_found(fault: str, change: Change) -> None:
+    assert faults(running(lambda _: None)) == []
+    assert fault in faults(running(change))
+
+
+@pytest.mark.parametrize(
+    ("scene", "name", "fault", "waits"),
+    [
+        ("queue_full", "beta", "queue-full", True),
+        ("queue_closed", "tau", "queue-closed", False),
+        ("taint", "rho", "taint-not-tolerated", False),
+        ("quota", "nu", "quota-full", False),
+        ("pod_security", "", "pods-refused", False),
+    ],
+)
+def test_a_recorded_job_has_the_fault_that_its_status_shows(scene: str, name: str, fault: str, waits: bool) -> None:
+    """A job that only waits for its turn is told to who asks for it."""
+    made = recorded_scenes.snapshot(scene)
+    now = recorded_scenes.now(made)
+    kinds = {kind: found for kind, found in made.items() if isinstance(found, list)}
+    name = name or kinds["Job"][-1]["metadata"]["name"]
+    stack = outputs(nodeGroups=[each.model_dump(by_alias=True) for each in recorded_scenes.GROUPS])
+    assert fault in faults(kinds, name, stack=stack, now=now, with_checks=False)
+    assert (fault in faults(kinds, stack=stack, now=now, with_checks=False)) is not waits
+
+
+def test_a_training_that_stands_still_is_told_by_its_log_or_as_stalled() -> None:
+    made = running(lambda _: None)
+    steps = [f'{{"step": {step}, "time": {NOW.timestamp() - 3000 + step}, "steps": 900}}' for step in range(9)]
+    assert faults(made, "gang", steps) == ["training-stalled"]
+    assert faults(made, "gang", [*steps, "CCOM WARN: timed out"]) == ["collective-timed-out"]
+
+
+def test_what_pods_write_is_cut_and_what_may_not_be_read_is_no_fault() -> None:
+    made = running(lambda made: made["Pod"][0]["status"].update(phase="Failed"))
+    made["Job"][0]["status"]["state"] = {"phase": "Failed", "lastTransitionTime": ago(60)}
+    state = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": ago(60)}}
+    made["Pod"][0]["status"]["containerStatuses"] = [{"name": "c", "state": state}]
+    [finding] = examined(made, "gang", ["\x1b[2J" + "x" * 9000 + " No space left on device"]).findings
+    assert finding.fault == "volume-full"
+    assert len(finding.sentence) <= 300
+    cluster = Cluster("v1.35.4", {"Pod": ()}, unread={"Node": "forbidden"})
+    examination = Examination(Examined(outputs(), cluster), NOW, lambda _pod, _previous: (), "training")
+    found = diagnose(examination)
+    assert found.unread == {"Node": "forbidden"}
+    assert "devices-not-shown" not in [each.fault for each in found.findings]

@@ -1,0 +1,111 @@
+"""Recognizers of faults of the cluster: failed checks, nodes, webhooks, namespaces, claims."""
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+
+from trainium_eks.jobs.explain.cluster_snapshot import moment
+from trainium_eks.kube.cluster import Object, condition, labels_of, name_of, namespace_of
+from trainium_eks.observe.faults.catalogue import in_message
+from trainium_eks.operate.doctor.examination import Examination
+from trainium_eks.operate.doctor.findings import Finding, found
+from trainium_eks.operate.verify import verify
+from trainium_eks.operate.verify.check import Check, CheckStatus
+
+PATIENCE = timedelta(seconds=60)
+"""Time that controllers may take for what they do by themselves."""
+
+TEAM_SECTIONS = ("HyperNodes", "nodes", "devices", "queues")
+"""Subjects of checks whose objects a researcher may read."""
+
+_PRESSURES = ("DiskPressure", "MemoryPressure", "PIDPressure")
+_ILL: Mapping[str, str] = {"AcceleratedHardwareReady": "False", "NeuronHealth": "True"}
+"""Condition of a node to its status for broken accelerators."""
+
+
+def checks(examination: Examination) -> list[Check]:
+    """Return the failed checks of ``trn verify``, of those that the reader may see."""
+    sections = [each for each in verify.SECTIONS if not examination.namespace or each[1] in TEAM_SECTIONS]
+    return [each for each in verify.verify(examination.examined, sections) if each.status is CheckStatus.FAIL]
+
+
+def of_check(check: Check) -> Finding:
+    """Return the finding that a failed check is."""
+    more = f" ({'; '.join(check.faults[:3])})" if check.faults else ""
+    return Finding(check.fault, check.subject, f"{check.detail}{more}", check.remedy)
+
+
+def findings(examination: Examination) -> Iterator[Finding]:
+    """Yield the faults that no check of ``trn verify`` looks for."""
+    for node in examination.of("Node"):
+        yield from _of_node(node)
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        for configuration in examination.of(kind):
+            yield from _of_webhooks(examination, kind, configuration)
+    for claim in examination.of("NodeClaim"):
+        launched = condition(claim, "Launched")
+        known = in_message(f"{launched.get('reason')}: {launched.get('message')}")
+        if launched.get("status") == "False" and known:
+            region = examination.examined.outputs.region
+            yield found(known.name, f"node claim {name_of(claim)}", str(launched.get("message")), region=region)
+    own = {each.name for each in examination.examined.outputs.namespaces}
+    for namespace in examination.of("Namespace"):
+        ending = namespace["metadata"].get("deletionTimestamp")
+        if ending and name_of(namespace) not in own and examination.now - moment(ending) > PATIENCE:
+            name = name_of(namespace)
+            yield found("namespace-terminating", f"namespace {name}", f"is Terminating since {ending}", namespace=name)
+    for claim in examination.of("PersistentVolumeClaim"):
+        yield from _of_claim(examination, claim)
+
+
+def _of_node(node: Object) -> Iterator[Finding]:
+    name = name_of(node)
+    for type_ in _PRESSURES:
+        if condition(node, type_).get("status") == "True":
+            words = condition(node, type_).get("message") or type_
+            yield found("node-pressure", f"node {name}", f"{type_}: {words}", node=name)
+    for type_, status in _ILL.items():
+        if condition(node, type_).get("status") == status:
+            ill = condition(node, type_)
+            sentence = f"{type_} is {status}: {ill.get('reason')} {ill.get('message', '')}"
+            yield found("accelerator-unhealthy", f"node {name}", sentence, node=name)
+
+
+def _of_webhooks(examination: Examination, kind: str, configuration: Object) -> Iterator[Finding]:
+    """Yield a fault for webhooks that refuse everything because nothing answers behind their service."""
+    if not {"Service", "EndpointSlice"} <= examination.examined.cluster.objects.keys():
+        return
+    for webhook in configuration.get("webhooks") or ():
+        service = webhook["clientConfig"].get("service")
+        if service is None or webhook.get("failurePolicy", "Fail") != "Fail":
+            continue
+        name, namespace = service["name"], service["namespace"]
+        where = f"{namespace}/{name}"
+        look = f"kubectl -n {namespace} get pods,service,endpointslices"
+        names = {"look": look, "kind": kind.lower(), "webhook": name_of(configuration)}
+        if name not in examination.names("Service", namespace):
+            sentence = f"{name_of(configuration)} calls the service {where}, which does not exist"
+            yield found("webhook-not-answering", f"webhook {webhook['name']}", sentence, **names)
+        elif not any(_is_ready_slice(each, name, namespace) for each in examination.of("EndpointSlice")):
+            sentence = f"{name_of(configuration)} calls the service {where}, behind which no pod is ready"
+            yield found("webhook-not-answering", f"webhook {webhook['name']}", sentence, **names)
+
+
+def _is_ready_slice(each: Object, service: str, namespace: str) -> bool:
+    if namespace_of(each) != namespace or labels_of(each).get("kubernetes.io/service-name") != service:
+        return False
+    return any((endpoint.get("conditions") or {}).get("ready") is not False for endpoint in each.get("endpoints") or ())
+
+
+def _of_claim(examination: Examination, claim: Object) -> Iterator[Finding]:
+    """Yield a fault for a claim that nothing will bind: a lost one, or one of a class that does not exist. Any other
+    one may wait for its first pod."""
+    phase = (claim.get("status") or {}).get("phase")
+    named = (claim.get("spec") or {}).get("storageClassName")
+    is_readable = "StorageClass" in examination.examined.cluster.objects
+    without = is_readable and phase == "Pending" and named and named not in examination.names("StorageClass")
+    if phase == "Lost" or without:
+        why = f"there is no storage class {named}" if without else "its volume is gone"
+        deploy = examination.examined.deploy
+        names = {"namespace": namespace_of(claim), "claim": name_of(claim), "deploy": deploy}
+        about = f"claim {name_of(claim)} of {namespace_of(claim)}"
+        yield found("claim-not-bound", about, f"is {phase}: {why}", **names)

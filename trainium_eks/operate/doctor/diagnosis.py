@@ -1,0 +1,83 @@
+"""The diagnosis: all recognizers over one examination, causes before their consequences."""
+
+from collections.abc import Iterator
+
+from trainium_eks.jobs.explain.cluster_snapshot import job_of
+from trainium_eks.jobs.explain.watched import owner_of
+from trainium_eks.kube.cluster import Object, name_of, namespace_of
+from trainium_eks.operate.doctor import cluster_recognizers, job_recognizers, pod_recognizers
+from trainium_eks.operate.doctor.examination import Examination
+from trainium_eks.operate.doctor.findings import Diagnosis, Finding, unique
+
+_SHOWN = ("Node", "Queue", "Job", "Pod", "Namespace", "PersistentVolumeClaim")
+_UNREAD = "/unread"
+_PLACING = ("devices", "efa", "gang", "hypernodes", "node", "pod-too", "pod-un", "pool", "taint", "topology", "volcano")
+"""Starts of the names of faults that leave a job without nodes: a fault of the cluster may be their cause."""
+
+
+def diagnose(examination: Examination, name: str = "", *, with_checks: bool = True) -> Diagnosis:
+    """Return what is wrong with a stack, or with one job and its surroundings.
+
+    Args:
+        examination: the snapshot.
+        name: name of a job, a service or a pod; empty for everything.
+        with_checks: whether the failed checks of ``trn verify`` are findings as well.
+    """
+    cluster = examination.examined.cluster
+    failed = cluster_recognizers.checks(examination) if with_checks else []
+    told = [*_of_jobs(examination, name), *_of_pods(examination, name)]
+    around = [cluster_recognizers.of_check(each) for each in failed if not each.id.endswith(_UNREAD)]
+    around += [*cluster_recognizers.findings(examination)]
+    # Who asks for one job hears of the cluster's own faults where the job has no place.
+    if name:
+        findings = [*told, *around] if any(each.fault.startswith(_PLACING) for each in told) else told
+    else:
+        findings = [*around, *told]
+    unread = {kind: reason for kind, reason in cluster.unread.items() if kind != "Job" or "Job" not in cluster.objects}
+    looked = {kind: len(examination.of(kind)) for kind in _SHOWN if kind in cluster.objects}
+    return Diagnosis(unique(findings), looked, unread)
+
+
+def known_names(examination: Examination) -> set[str]:
+    """Return the names that :func:`diagnose` finds something by: of jobs, and of the owners of other pods."""
+    return {name_of(job) for job in examination.of("Job")} | {
+        each for pod in examination.of("Pod") for each in (owner_of(pod), job_of(pod)) if each
+    }
+
+
+def _is_asked(pod: Object, name: str) -> bool:
+    return name in (owner_of(pod), job_of(pod)) or name_of(pod).startswith(f"{name}-") or name_of(pod) == name
+
+
+def _of_jobs(examination: Examination, name: str) -> Iterator[Finding]:
+    for job in examination.of("Job"):
+        if not name or name_of(job) == name:
+            yield from job_recognizers.findings(examination, job, is_asked=bool(name))
+
+
+def _of_pods(examination: Examination, name: str) -> Iterator[Finding]:
+    ends = {job["metadata"].get("uid"): job_recognizers.ended_at(job) for job in examination.of("Job")}
+    pods = [pod for pod in examination.of("Pod") if not name or _is_asked(pod, name)]
+    others: list[Object] = []
+    for pod in pods:
+        owners = [owner.get("uid") for owner in pod["metadata"].get("ownerReferences") or ()]
+        gang = next((uid for uid in owners if uid in ends), "")
+        yield from pod_recognizers.lingering(examination, pod, ends.get(gang))
+        if not gang:
+            others.append(pod)
+            yield from pod_recognizers.starting(examination, _job(pod), pod, _about(pod))
+    for read, (pod, ended) in enumerate(pod_recognizers.failed(others)):
+        is_news = bool(name) or pod_recognizers.is_recent(examination, ended.finished)
+        if read < pod_recognizers.MOST_LOGS and is_news and (pod.get("status") or {}).get("reason") != "Evicted":
+            yield pod_recognizers.of_exit(examination, pod, ended, _about(pod), _job(pod))
+    if not name:
+        yield from pod_recognizers.refused(examination)
+
+
+def _job(pod: Object) -> str:
+    return owner_of(pod) or job_of(pod)
+
+
+def _about(pod: Object) -> str:
+    job, namespace = _job(pod), namespace_of(pod)
+    return f"pod {name_of(pod)} of {namespace}" if job == name_of(pod) else f"pods of {job} in {namespace}"

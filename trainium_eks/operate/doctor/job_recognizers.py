@@ -1,0 +1,146 @@
+"""Recognizers of faults of Volcano's jobs: why they wait, how they failed, and what is wrong while they run."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from trainium_eks.jobs.explain import why_not_started, why_pending
+from trainium_eks.jobs.explain.cluster_snapshot import (
+    ENDED,
+    ClusterSnapshot,
+    is_bound,
+    is_over,
+    is_running,
+    moment,
+    wanted_pods,
+)
+from trainium_eks.jobs.explain.reason import Cause
+from trainium_eks.jobs.objects.identity import by_process_rank
+from trainium_eks.jobs.watch import endings
+from trainium_eks.jobs.watch.steps import parse_all, progress
+from trainium_eks.kube import pod_text
+from trainium_eks.kube.cluster import Object, condition, name_of, namespace_of
+from trainium_eks.model.annotations import annotation
+from trainium_eks.observe.faults.catalogue import BY_NAME, in_log
+from trainium_eks.operate.doctor.cluster_recognizers import PATIENCE
+from trainium_eks.operate.doctor.examination import Examination
+from trainium_eks.operate.doctor.findings import Finding, found, of_reason
+from trainium_eks.operate.doctor.pod_recognizers import is_recent, of_exit, warned
+
+FAILED = ("Failed", "Terminated")
+"""States of a failed job; a person has aborted an ``Aborted`` one."""
+
+
+def ended_at(job: Object) -> datetime | None:
+    """Return the time when a job ended; None while it goes on."""
+    state = (job.get("status") or {}).get("state") or {}
+    return (
+        moment(state["lastTransitionTime"]) if state.get("phase") in ENDED and "lastTransitionTime" in state else None
+    )
+
+
+def findings(examination: Examination, job: Object, *, is_asked: bool) -> Iterator[Finding]:
+    """Yield the faults of one job.
+
+    Args:
+        examination: the snapshot.
+        job: a Volcano job.
+        is_asked: whether the job was asked for by its name: then its wait for its turn, and an old end, are told, too.
+    """
+    snapshot = examination.around(job)
+    about = f"job {name_of(job)} of {namespace_of(job)}"
+    if snapshot.phase in ENDED:
+        if snapshot.phase in FAILED and (is_asked or is_recent(examination, ended_at(job))):
+            yield from _end(examination, snapshot, about)
+        return
+    yield from _block(examination, job, about)
+    reason = why_pending.why(snapshot)
+    if reason is not None and reason.fault == "crash-loop":
+        yield from _end(examination, snapshot, about, is_previous=True)
+    elif reason is not None and reason.cause is Cause.STARTING and (known := warned(_of_waiting(snapshot))):
+        yield found(known[0].name, about, known[1], job=snapshot.name, namespace=namespace_of(job))
+    elif reason is not None and reason.fault and (is_asked or not BY_NAME[reason.fault].waits):
+        yield of_reason(reason, about)
+    elif reason is None:
+        lost = next(why_not_started.lost_nodes(snapshot), None)
+        if lost is not None:
+            yield of_reason(lost, about)
+        elif is_asked:
+            yield from _standstill(examination, snapshot, about)
+    yield from _parts(snapshot, about)
+    if "Service" not in examination.examined.cluster.unread:
+        yield from _service(examination, snapshot, about)
+
+
+def _end(
+    examination: Examination, snapshot: ClusterSnapshot, about: str, *, is_previous: bool = False
+) -> Iterator[Finding]:
+    reason = why_pending.why_ended(snapshot)
+    if reason is not None and reason.fault:
+        yield of_reason(reason, about)
+        return
+    ended = endings.first_failure(endings.exits(snapshot.pods))
+    if ended is not None:
+        pod = next(pod for pod in snapshot.pods if name_of(pod) == ended.pod)
+        yield of_exit(examination, pod, ended, about, snapshot.name, is_previous=is_previous)
+    elif restarts := endings.restarts(snapshot):
+        names = {"job": snapshot.name, "namespace": namespace_of(snapshot.job)}
+        yield found("container-failed", about, f"it failed: {restarts[-1].cause}", **names)
+
+
+def _of_waiting(snapshot: ClusterSnapshot) -> list[Object]:
+    """Return the events of pods that do not run yet."""
+    uids = {pod["metadata"].get("uid") for pod in snapshot.pods if not is_running(pod) and not is_over(pod)}
+    return [event for event in snapshot.events if event["involvedObject"].get("uid") in uids]
+
+
+def _block(examination: Examination, job: Object, about: str) -> Iterator[Finding]:
+    ends = pod_text.time((job["metadata"].get("annotations") or {}).get(annotation("capacity-block-ends")))
+    if ends is not None and ends < examination.now:
+        yield found("capacity-block-ended", about, f"its Capacity Block ended at {ends:%Y-%m-%d %H:%M} UTC")
+
+
+def _parts(snapshot: ClusterSnapshot, about: str) -> Iterator[Finding]:
+    """Yield a fault for a gang of which some pods have run for a while, and others have no node."""
+    running = [pod for pod in snapshot.pods if is_running(pod)]
+    homeless = [pod for pod in snapshot.pods if not is_bound(pod) and not is_over(pod)]
+    missing = max(wanted_pods(snapshot.job) - len(snapshot.pods), 0)
+    since = [moment(at) for pod in running if (at := condition(pod, "Ready").get("lastTransitionTime"))]
+    lacking = len(homeless) + missing
+    if running and lacking and since and all(snapshot.now - at > PATIENCE for at in since):
+        names = {"job": snapshot.name, "namespace": namespace_of(snapshot.job)}
+        sentence = f"{len(running)} of its pods run, and {lacking} have no node"
+        yield found("gang-partly-placed", about, sentence, **names)
+
+
+def _service(examination: Examination, snapshot: ClusterSnapshot, about: str) -> Iterator[Finding]:
+    """Yield a fault for a gang whose headless Service is missing. Volcano makes it before the pods."""
+    job, namespace = snapshot.job, namespace_of(snapshot.job)
+    is_wanted = "svc" in (job["spec"].get("plugins") or {}) and wanted_pods(job) > 1
+    if (
+        is_wanted
+        and any(map(is_running, snapshot.pods))
+        and snapshot.name not in examination.names("Service", namespace)
+    ):
+        sentence = f"there is no Service {snapshot.name}, by which its ranks find each other"
+        yield found("rendezvous-service-missing", about, sentence, job=snapshot.name, namespace=namespace)
+
+
+def _standstill(examination: Examination, snapshot: ClusterSnapshot, about: str) -> Iterator[Finding]:
+    """Yield the fault of a running job without steps, by its logs: without a known line the standstill itself."""
+    launcher = (snapshot.job["metadata"].get("annotations") or {}).get(annotation("launcher"), "torchrun")
+    try:
+        pods = by_process_rank(snapshot.pods, launcher)
+    except ValueError:
+        pods = sorted(snapshot.pods, key=name_of)
+    log = [*examination.log(pods[0], False)] if pods else []
+    steps = progress(parse_all(log), examination.now.timestamp(), running=True)
+    if steps is not None and not steps.stalled:
+        return
+    names = {"job": snapshot.name, "namespace": namespace_of(snapshot.job)}
+    for pod in pods[:2]:
+        known = in_log(log if pod is pods[0] else examination.log(pod, False))
+        if known is not None:
+            yield found(known[0].name, about, f"{name_of(pod)}: {known[1]}", **names)
+            return
+    if steps is not None:
+        yield found("training-stalled", about, "it has made no step for ten times its pace", **names)

@@ -1,0 +1,165 @@
+"""Recognizers of faults of pods: why they do not start, how they ended, what their logs say, and what they hold."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from trainium_eks.jobs.explain import why_not_started
+from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, is_bound, is_over, is_running, moment, when
+from trainium_eks.jobs.objects.job import REFUSED
+from trainium_eks.jobs.watch import endings
+from trainium_eks.jobs.watch.endings import Exit
+from trainium_eks.kube.cluster import Object, condition, name_of, namespace_of
+from trainium_eks.observe.faults.catalogue import in_log, in_message
+from trainium_eks.observe.faults.fault import Fault
+from trainium_eks.operate.doctor.cluster_recognizers import PATIENCE
+from trainium_eks.operate.doctor.examination import Examination
+from trainium_eks.operate.doctor.findings import Finding, found, of_reason
+
+RECENT = timedelta(hours=1)
+"""Age of an end that is still news: Kubernetes keeps events as long."""
+
+REPEATED = timedelta(minutes=5)
+"""Time within which a controller tries, and says so, again."""
+
+AFTER_GRACE = timedelta(seconds=20)
+"""Time after its grace period in which a kubelet has long finished a pod."""
+
+MOST_LOGS = 32
+"""Logs that one examination reads."""
+
+_CODES = {126: "command-not-executable", 127: "command-not-found", REFUSED: "job-refused"}
+
+
+def is_recent(examination: Examination, at: datetime | None) -> bool:
+    """Return whether something happened within :data:`RECENT`."""
+    return at is not None and examination.now - at < RECENT
+
+
+def starting(examination: Examination, job: str, pod: Object, about: str) -> Iterator[Finding]:
+    """Yield the reasons why a pod outside a gang does not start.
+
+    Args:
+        examination: the snapshot.
+        job: name for the commands of remedies.
+        pod: the pod.
+        about: the object of the finding.
+    """
+    uid = pod["metadata"].get("uid")
+    events = tuple(
+        sorted((each for each in examination.of("Event") if each["involvedObject"].get("uid") == uid), key=when)
+    )
+    if is_over(pod) or is_running(pod) or pod["metadata"].get("deletionTimestamp"):
+        return
+    known = warned(events)
+    if known is not None:
+        names = {"pod": name_of(pod), "namespace": namespace_of(pod), "job": job}
+        yield found(known[0].name, about, f"{name_of(pod)}: {known[1]}", **names)
+        return
+    if not is_bound(pod):
+        scheduled = condition(pod, "PodScheduled")
+        waits = examination.now - moment(pod["metadata"]["creationTimestamp"]) > PATIENCE
+        if waits and scheduled.get("status") == "False":
+            words = f"no node takes {name_of(pod)}: {scheduled.get('message')}"
+            yield found("pod-unplaced", about, words, pod=name_of(pod), namespace=namespace_of(pod))
+        return
+    snapshot = ClusterSnapshot(examination.now, {"metadata": {"name": job}, "spec": {}}, pods=(pod,), events=events)
+    for reason in why_not_started.reasons(snapshot):
+        if reason.fault == "crash-loop":
+            ended = endings.first_failure(endings.exits([pod]))
+            if ended is not None:
+                yield of_exit(examination, pod, ended, about, job, is_previous=True)
+                return
+        if reason.fault:
+            yield of_reason(reason, about)
+            return
+
+
+def warned(events: Sequence[Object]) -> tuple[Fault, str] | None:
+    """Return the fault in the newest warning that names one, and its message; None without.
+
+    Args:
+        events: about pods that wait, the oldest first.
+    """
+    for event in reversed(events):
+        known = in_message(str(event.get("message"))) if event.get("type") == "Warning" else None
+        if known is not None:
+            return known, str(event["message"])
+    return None
+
+
+def refused(examination: Examination) -> Iterator[Finding]:
+    """Yield faults of owners, such as a ReplicaSet, whose pods the API server refuses: they have none."""
+    owners = {
+        owner.get("uid") for pod in examination.of("Pod") for owner in pod["metadata"].get("ownerReferences") or ()
+    }
+    jobs = {job["metadata"].get("uid") for job in examination.of("Job")}
+    for event in sorted(examination.of("Event"), key=when, reverse=True):
+        about = event["involvedObject"]
+        is_news = event.get("reason") == "FailedCreate" and examination.now - when(event) < REPEATED
+        if not is_news or about.get("uid") in owners | jobs:
+            continue
+        known = in_message(str(event.get("message")))
+        names = {"job": about.get("name"), "namespace": about.get("namespace"), "deploy": examination.examined.deploy}
+        fault = known.name if known else "pods-refused"
+        where = f"{about.get('kind')} {about.get('name')} of {about.get('namespace')}"
+        yield found(fault, where, str(event.get("message")), **names)
+
+
+def of_exit(
+    examination: Examination, pod: Object, ended: Exit, about: str, job: str, *, is_previous: bool = False
+) -> Finding:
+    """Return the fault that ended a container: by its log, its message, its exit code."""
+    namespace = namespace_of(pod)
+    names = {"job": job, "namespace": namespace, "pod": ended.pod, "node": pod["spec"].get("nodeName")}
+    start = f"{ended.pod} ended with {ended.meaning}"
+    if ended.reason == "OOMKilled":
+        return found("out-of-memory", about, f"{start}: {ended.message}".rstrip(": "), **names)
+    known = in_log(examination.log(pod, is_previous))
+    if known is not None:
+        return found(known[0].name, about, f"{start}: {known[1]}", **names)
+    said = in_message(ended.message)
+    fault = said.name if said else _CODES.get(ended.code) or ("crash-loop" if is_previous else "container-failed")
+    return found(fault, about, f"{start}: {ended.message}".rstrip(": "), **names)
+
+
+def lingering(examination: Examination, pod: Object, ended_at: datetime | None) -> Iterator[Finding]:
+    """Yield faults of pods that should be gone, or were evicted.
+
+    Args:
+        examination: the snapshot.
+        pod: the pod.
+        ended_at: when its job ended; None while the job goes on, or where it has none.
+    """
+    name, namespace = name_of(pod), namespace_of(pod)
+    about = f"pod {name} of {namespace}"
+    leaving = pod["metadata"].get("deletionTimestamp")
+    if leaving:
+        if examination.now - moment(leaving) > AFTER_GRACE:
+            held = ", ".join(pod["metadata"].get("finalizers") or ()) or f"node {pod['spec'].get('nodeName')}"
+            sentence = f"is Terminating since {leaving} ({held})"
+            yield found("pod-stuck-terminating", about, sentence, pod=name, namespace=namespace)
+        return
+    status = pod.get("status") or {}
+    if status.get("phase") == "Failed" and status.get("reason") == "Evicted":
+        if is_recent(examination, moment(pod["metadata"]["creationTimestamp"])) or ended_at is None:
+            words = str(status.get("message") or "evicted")
+            yield found("pod-evicted", about, words, node=pod["spec"].get("nodeName"), namespace=namespace)
+    elif ended_at is not None and is_bound(pod) and not is_over(pod) and examination.now - ended_at > PATIENCE:
+        sentence = f"runs on {pod['spec']['nodeName']} although its job ended at {ended_at:%H:%M:%S}"
+        yield found("devices-held-after-end", about, sentence, pod=name, namespace=namespace)
+
+
+def failed(pods: Sequence[Object]) -> Iterator[tuple[Object, Exit]]:
+    """Yield the failed pods that nothing has replaced: of one owner none is newer, and none has succeeded."""
+    owners: dict[str, list[Object]] = {}
+    for pod in pods:
+        names = [owner.get("uid", "") for owner in pod["metadata"].get("ownerReferences") or ()]
+        owners.setdefault(next(iter(names), name_of(pod)), []).append(pod)
+    for siblings in owners.values():
+        newest = max(siblings, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+        if any((pod.get("status") or {}).get("phase") == "Succeeded" for pod in siblings):
+            continue
+        if (newest.get("status") or {}).get("phase") == "Failed":
+            ended = endings.first_failure(endings.exits([newest]))
+            if ended is not None:
+                yield newest, ended
