@@ -1474,6 +1474,18 @@ class IdleGuardConfig(TypedDict):
     """Minutes without work after which a node goes. Null: never. A node takes about 6 minutes to come back."""
 
 
+class FabricGateConfig(TypedDict):
+    """A gate before accelerator nodes: new, replaced and rebooted ones carry the taint ``trainium-eks/fabric-
+    untested``
+    until the fabric test has passed on them; nodes that fail are cordoned and named (docs/fabric.md).
+    """
+
+    images: Mapping[str, str]
+    """Image of the test by target of `trn image build --for`: `{trn1: <registry>/<repository>:<tag>}`, as `trn image
+    push` prints it. On the local cloud `local/torch`.
+    """
+
+
 class SageMakerConfig(TypedDict):
     """SageMaker training jobs in the stack's network, with an execution role that writes to one prefix of one
     bucket.
@@ -1602,6 +1614,10 @@ class StackConfig(TypedDict):
     """
     idleGuard: NotRequired[IdleGuardConfig]
     """Guard that warns of idle accelerators and removes them; null for none."""
+    fabricGate: NotRequired[FabricGateConfig]
+    """Taint on new and rebooted accelerator nodes until the fabric test has passed on them (docs/fabric.md); null for
+    none.
+    """
     sageMaker: NotRequired[SageMakerConfig]
     """SageMaker training jobs beside the cluster (docs/sagemaker.md); null for none."""
     sageMakerEndpoints: NotRequired[Sequence[SageMakerEndpointConfig]]

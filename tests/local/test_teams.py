@@ -65,7 +65,13 @@ def administrator(api: Api, record: Callable[..., Graph]) -> Iterator[Api]:
         objects.apply(manifest, timeout_seconds=300)
     # A policy is in force a moment after it is there, each by itself.
     for kind in (
-        *(_pod(nodeName="n"), _job(queue="no"), _command("Queue", "ears"), _batch_job(nodeName="n")),
+        *(
+            _pod(nodeName="n"),
+            _job(queue="no"),
+            _job(tolerations=[{"operator": "Exists"}]),
+            _command("Queue", "ears"),
+            _batch_job(nodeName="n"),
+        ),
         *(_deployment(nodeName="n"), _service(externalIPs=["10.0.0.1"])),
     ):
         until(lambda kind=kind: _is_refused(api, kind), f"the policy for {kind['kind']} is in force")  # type: ignore[misc]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from command_lines import commands, words
 from packaging.requirements import Requirement
-from trainium_eks.cli.shared.failure import LOCAL_PACKAGES
 
 import trainium_eks
+from trainium_eks.client.failure import LOCAL_PACKAGES
 
 ROOT = Path(__file__).resolve().parents[3]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

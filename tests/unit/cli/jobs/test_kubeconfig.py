@@ -42,11 +42,12 @@ ARGUMENTS = {
     "tensorboard": "x",
     "top": "x",
     "train": "--example gradient-sum",
+    "tunnel": "--target i-1",
     "verify": "",
 }
 """Each command that can be given a kubeconfig, and what else it must be given."""
-ASKS_NO_CLUSTER_FIRST = {"doctor", "image mirror", "image push", "scale", "secret"}
-"""Those that ask AWS, or a person, before the cluster."""
+ASKS_NO_CLUSTER_FIRST = {"doctor", "image mirror", "image push", "scale", "secret", "tunnel"}
+"""Those that ask AWS or a person before the cluster, or for programs."""
 
 
 def document(user: str, server: str = HERE, namespace: str = "", **cluster: str) -> dict[str, Any]:
