@@ -52,9 +52,7 @@ def test_the_api_server_takes_accelerator_nodes(api: Api, pool: KarpenterPoolCon
     instance = CATALOGUE.find(pool.instance_type)
     node_class = objects.accelerator_node_class(pool, instance, SETTING, "subnet-a", ["sg-a", "sg-b"])
     written(api, "EC2NodeClass", pool.name, node_class)
-    labels, taints = CATALOGUE.node_labels(instance.name), CATALOGUE.taints(instance.name)
-    spec = objects.accelerator_node_pool(pool, instance, labels, taints, 20)
-    written(api, "NodePool", pool.name, spec)
+    written(api, "NodePool", pool.name, objects.accelerator_node_pool(pool, CATALOGUE, 20))
 
 
 def test_a_misspelt_field_is_refused(api: Api) -> None:
