@@ -16,8 +16,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = (
     "*.md", "docs/*.md", "docs/*.svg", "docs/*.png", "docs/*.css", "docs/*.json", "docs/components/*.md",
     "docs/decisions/*.md", "examples/*.md", "examples/*.py",
+    "examples/*/*.ts", "examples/*/*.yaml", "provider/*.yaml",
 )  # fmt: skip
 API = {
+    "trainium_eks.client.team": [f"trainium_eks.client.team.{name}" for name in ("connect", "Team", "Job")],
     "trainium_eks.testing": ["trainium_eks.testing"],
     "trainium_workloads": [
         f"trainium_workloads.training.{name}" for name in ("loop", "task", "options", "backends", "refusal")
