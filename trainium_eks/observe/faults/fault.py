@@ -48,7 +48,7 @@ class Fault:
 
 
 def first_in(faults: tuple[Fault, ...], field: str, texts: Iterator[str]) -> tuple[Fault, str] | None:
-    """Return the first fault, in the catalogue's order, whose expression finds a text, and that text; None without.
+    """Return the first fault in the catalogue's order with an expression that finds a text, and the text; None without.
 
     Args:
         faults: in order: the more specific come first.

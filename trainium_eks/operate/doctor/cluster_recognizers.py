@@ -23,7 +23,7 @@ _ILL: Mapping[str, str] = {"AcceleratedHardwareReady": "False", "NeuronHealth": 
 
 
 def checks(examination: Examination) -> list[Check]:
-    """Return the failed checks of ``trn verify``, of those that the reader may see."""
+    """Return the failed checks of ``trn verify`` among the checks that the reader may see."""
     sections = [each for each in verify.SECTIONS if not examination.namespace or each[1] in TEAM_SECTIONS]
     return [each for each in verify.verify(examination.examined, sections) if each.status is CheckStatus.FAIL]
 

@@ -16,7 +16,7 @@ _PLACING = ("devices", "efa", "gang", "hypernodes", "node", "pod-too", "pod-un",
 
 
 def diagnose(examination: Examination, name: str = "", *, with_checks: bool = True) -> Diagnosis:
-    """Return what is wrong with a stack, or with one job and its surroundings.
+    """Return the faults of a stack, or of one job and its surroundings.
 
     Args:
         examination: the snapshot.

@@ -86,5 +86,5 @@ def unreachable(error: Exception, stack: str) -> Diagnosis:
 
 
 def unique(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return the findings without those that repeat the fault of the same object, in their order."""
+    """Return the findings in their order, each fault of an object once."""
     return tuple({(each.fault, each.about): each for each in reversed([*findings])}.values())[::-1]

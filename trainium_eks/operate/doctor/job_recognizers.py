@@ -1,4 +1,4 @@
-"""Recognizers of faults of Volcano's jobs: why they wait, how they failed, and what is wrong while they run."""
+"""Recognizers of faults of Volcano's jobs: reasons of waits, causes of failures, and faults of running jobs."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -113,7 +113,7 @@ def _parts(snapshot: ClusterSnapshot, about: str) -> Iterator[Finding]:
 
 
 def _service(examination: Examination, snapshot: ClusterSnapshot, about: str) -> Iterator[Finding]:
-    """Yield a fault for a gang whose headless Service is missing. Volcano makes it before the pods."""
+    """Yield a fault for a gang without its headless Service. Volcano makes it before the pods."""
     job, namespace = snapshot.job, namespace_of(snapshot.job)
     is_wanted = "svc" in (job["spec"].get("plugins") or {}) and wanted_pods(job) > 1
     if (

@@ -1,4 +1,4 @@
-"""Recognizers of faults of pods: why they do not start, how they ended, what their logs say, and what they hold."""
+"""Recognizers of faults of pods: failed starts, ends, lines of logs, and devices held after the end."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -88,7 +88,7 @@ def warned(events: Sequence[Object]) -> tuple[Fault, str] | None:
 
 
 def refused(examination: Examination) -> Iterator[Finding]:
-    """Yield faults of owners, such as a ReplicaSet, whose pods the API server refuses: they have none."""
+    """Yield faults of owners without pods, such as a ReplicaSet, because the API server refuses their pods."""
     owners = {
         owner.get("uid") for pod in examination.of("Pod") for owner in pod["metadata"].get("ownerReferences") or ()
     }

@@ -21,13 +21,13 @@ SCHEMA_VERSION = 1
 
 
 def run(cluster: ClusterOptions, name: str | None, *, listing: bool = False, firing: bool = False) -> int:
-    """Show what is wrong, one page, the firing alerts, or the list of pages; return the exit code.
+    """Show the faults, one page, the firing alerts, or the list of pages; return the exit code.
 
     Args:
         cluster: options of the stack.
-        name: of a fault or an alert, whose page is shown, or of a job.
+        name: of a job, or of a fault or an alert for its page.
         listing: whether to list all faults and alerts.
-        firing: whether to ask Prometheus what fires.
+        firing: whether to ask Prometheus for firing alerts.
     """
     if name is None and listing:
         return _list(cluster)

@@ -22,7 +22,7 @@ def doctor(
     *,
     cluster: ClusterOptions,
 ) -> None:
-    """Say what is wrong with the stack, or with one job: each fault with its cause and remedy. It only reads.
+    """Name each fault of the stack, or of one job, with its cause and remedy. The command only reads.
 
     With the name of a fault or an alert: print its page. A job of such a name is asked for with --namespace.
 

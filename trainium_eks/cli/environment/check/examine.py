@@ -22,7 +22,7 @@ from trainium_eks.operate.verify.examined import Examined
 
 
 def diagnosis(cluster: ClusterOptions, name: str = "", *, with_checks: bool = True) -> Diagnosis:
-    """Return what is wrong with the stack; with a name or a namespace, what is wrong there, as the team's researcher.
+    """Return the faults of the stack; with a name or a namespace, the faults there, as the team's researcher.
 
     Args:
         cluster: options of the command.

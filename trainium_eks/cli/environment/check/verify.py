@@ -63,7 +63,7 @@ def run(asked: VerifyOptions) -> int:
 
 
 def closing(asked: VerifyOptions) -> str:
-    """Return what the doctor finds in a cluster that did not become well in time, besides the failed checks; each with
+    """Return the doctor's findings in a cluster that did not become well in time, besides the failed checks; each with
     its end of line."""
     from trainium_eks.cli.environment.check import examine
 
