@@ -21,9 +21,8 @@ def _goes_down(ended: Ended, by: float = 0.5) -> None:
     assert fmean(losses[-5:]) < losses[0] - by, losses
 
 
-@pytest.mark.parametrize("ranks", [1, 4])
-def test_the_loss_goes_down(gang: Gang, ranks: int) -> None:
-    ended = gang(MODULE, *MADE_UP, "--steps", 30, "--batch-size", 16 // ranks, "--output", "out", ranks=ranks)
+def test_the_loss_goes_down(gang: Gang) -> None:
+    ended = gang(MODULE, *MADE_UP, "--steps", 30, "--batch-size", 4, "--output", "out", ranks=4)
     assert list(ended.losses) == list(range(1, 31))
     _goes_down(ended)
 
@@ -69,6 +68,7 @@ def test_a_compilation_leaves_no_model(gang: Gang, tmp_path: Path) -> None:
 
 def test_the_second_phase_begins_with_what_the_first_has_learnt(gang: Gang) -> None:
     first = gang(MODULE, *MADE_UP, "--steps", 30, "--output", "first", ranks=1)
+    _goes_down(first)
     second = ("--phase2", "--seq-len", 64, "--steps", 3, "--batch-size", 8, "--accumulate", 2, "--output", "second")
     ended = gang(MODULE, *MADE_UP, *second, "--from", "first", ranks=1)
     assert ended.losses[1] < first.losses[1] - 0.5
