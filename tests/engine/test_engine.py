@@ -58,18 +58,32 @@ NAMESPACE = {
     "ServiceAccount trn-dev-vision-service-account",
     "TrainingNamespace trn-dev-vision",
     "ValidatingAdmissionPolicy trn-dev-vision-admission-commands",
+    "ValidatingAdmissionPolicy trn-dev-vision-admission-deletions",
     "ValidatingAdmissionPolicy trn-dev-vision-admission-deployments",
+    "ValidatingAdmissionPolicy trn-dev-vision-admission-job-flows",
+    "ValidatingAdmissionPolicy trn-dev-vision-admission-job-sets",
     "ValidatingAdmissionPolicy trn-dev-vision-admission-jobs",
+    "ValidatingAdmissionPolicy trn-dev-vision-admission-metadata",
     "ValidatingAdmissionPolicy trn-dev-vision-admission-pods",
+    "ValidatingAdmissionPolicy trn-dev-vision-admission-pytorch-jobs",
     "ValidatingAdmissionPolicy trn-dev-vision-admission-queues",
+    "ValidatingAdmissionPolicy trn-dev-vision-admission-scale",
     "ValidatingAdmissionPolicy trn-dev-vision-admission-services",
+    "ValidatingAdmissionPolicy trn-dev-vision-admission-train-jobs",
     "ValidatingAdmissionPolicy trn-dev-vision-admission-volcano-jobs",
     "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-commands",
+    "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-deletions",
     "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-deployments",
+    "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-job-flows",
+    "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-job-sets",
     "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-jobs",
+    "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-metadata",
     "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-pods",
+    "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-pytorch-jobs",
     "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-queues",
+    "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-scale",
     "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-services",
+    "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-train-jobs",
     "ValidatingAdmissionPolicyBinding trn-dev-vision-admission-volcano-jobs",
 }
 
@@ -85,6 +99,10 @@ LARGER = {
     "PersistentVolume trn-dev-volumes-training",
     "ResourceQuota trn-dev-training-quota",
 }
+REPLACED = {f"NodeGroup {GROUP}-nodes"} | {
+    f"Tag {GROUP}-tag-{key}" for key in ("CostCenter", "Environment", "ManagedBy", "Owner")
+}
+"""A node group, and the tags of its Auto Scaling group."""
 
 OTHER_INSTANCES = {
     f"LaunchTemplate {GROUP}-template",
@@ -92,7 +110,6 @@ OTHER_INSTANCES = {
     "Queue trn-dev-volcano-test",
     "Release trn-dev-neuron-device-plugin",
     "Release trn-dev-neuron-efa-device-plugin",
-    "ResourceQuota trn-dev-training-quota",
 }
 
 CHANGES: Mapping[Change, Mapping[str, set[str]]] = {
@@ -103,18 +120,20 @@ CHANGES: Mapping[Change, Mapping[str, set[str]]] = {
     config_changes.namespace_added: {"create": NAMESPACE, "replace": {"Job trn-dev-volumes-directories"}},
     config_changes.kubernetes_version: {"update": VERSION},
     config_changes.storage_size: {"update": LARGER},
-    config_changes.instance_type: {"update": OTHER_INSTANCES, "replace": {f"NodeGroup {GROUP}-nodes"}},
+    config_changes.instance_type: {"update": OTHER_INSTANCES, "replace": REPLACED},
     config_changes.waiver: {},
 }
 """Config change to what the engine must do, and nothing else."""
 
 
 def tagged(graph: Graph) -> set[str]:
-    """What a change of the environment's tags updates: the provider, and all that takes its default tags."""
+    """What another cost center updates: the provider, all that takes its default tags, and that tag of Auto Scaling
+    groups."""
     return {
         called(each.urn)
         for each in graph.resources
-        if each.custom and (each.type == providers.AWS.token or registry.of(each).tagged)
+        if each.custom
+        and (each.type == providers.AWS.token or registry.of(each).tagged or each.name.endswith("-tag-CostCenter"))
     }
 
 
@@ -208,7 +227,7 @@ def test_a_kubeconfig_that_becomes_unknown_replaces_no_object(life: Life) -> Non
 def test_all_changes_at_once_are_made(life: Life) -> None:
     life.rig.configure("dev", config_changes.second_queue, config_changes.cost_center, *CHANGES)
     run = succeeded(life.rig.up("dev"))
-    assert run.of("replace") == {"Job trn-dev-volumes-directories", f"NodeGroup {GROUP}-nodes"}
+    assert run.of("replace") == {"Job trn-dev-volumes-directories"} | REPLACED
     assert run.of("delete") == {"Queue trn-dev-volcano-batch"}
     assert run.of("create") == NAMESPACE | {"Queue trn-dev-volcano-nightly"}
     made = {called(thing["urn"]): thing for thing in life.rig.inventory()}
