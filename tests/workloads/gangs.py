@@ -2,9 +2,10 @@
 
 Importing PyTorch takes 6 seconds, so ranks are forked from a server that did it once. Nothing is calculated in that
 server and it has a single thread, so what is forked from it is as sound as a fresh interpreter, but for two things: the
-ranks share a seed of hashes, and the interpreter ends without its finalization. With ``fresh=True`` they do not.
+ranks share a seed of hashes, and the interpreter ends without its finalization.
 """
 
+import gc
 import json
 import multiprocessing
 import os
@@ -12,7 +13,6 @@ import random
 import runpy
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from contextlib import suppress
 from ctypes import CDLL
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
@@ -28,9 +28,10 @@ WORKLOADS = Path(__file__).resolve().parents[2] / "workloads"
 
 # As the trainings have it; read when transformers is imported.
 os.environ["USE_TORCH_XLA"] = "0"
+# Otherwise pyarrow, which transformers' trainer imports, starts a thread in the server.
+os.environ["JE_ARROW_MALLOC_CONF"] = "background_thread:false"
 
-# What the trainings import; torch._dynamo by the first optimizer. None of it starts a thread (pyarrow does, so not
-# datasets).
+# What the trainings import; torch._dynamo by the first optimizer, the last two by torch_xla. None starts a thread.
 _PRELOADED = (
     "torch",
     "torch._dynamo",
@@ -47,6 +48,10 @@ _PRELOADED = (
     "transformers.models.qwen3.modeling_qwen3",
     "transformers.trainer",
     "peft",
+    "h5py",
+    "pytest",
+    "networkx",
+    "torch._functorch.aot_autograd",
 )
 _LOOK_SECONDS = 0.005
 _BY_THEMSELVES_SECONDS = 60.0
@@ -100,7 +105,6 @@ class Gang:
         kill_rank: int | None = None,
         kill_signal: signal.Signals = signal.SIGKILL,
         environment: Mapping[str, str] | None = None,
-        fresh: bool = False,
         seconds: float = 900.0,
     ) -> Ended:
         """Runs a gang to its end; no process of it is left.
@@ -114,10 +118,8 @@ class Gang:
             kill_rank: to this rank; None for all.
             kill_signal: which.
             environment: variables beside torchrun's.
-            fresh: whether each rank is an interpreter of its own, 6 seconds slower.
             seconds: how long it may take; only what hangs takes so long.
         """
-        assert kill_at is None or not fresh, "an interpreter of its own goes on"
         self._count += 1
         logs = self._directory / f"gang-{self._count}"
         logs.mkdir()
@@ -125,9 +127,8 @@ class Gang:
         for rank in range(ranks):
             (logs / f"{rank}.out").touch()
             (logs / f"{rank}.err").touch()
-        start = _fresh if fresh else _forked
         running = [
-            start(
+            Rank(
                 _Order(
                     module=module,
                     arguments=tuple(map(str, arguments)),
@@ -157,6 +158,12 @@ class Gang:
         if kill_at is None and code is not None and ended.code != code:
             pytest.fail(f"{module} ended with {ended.code}, not {code}\n{_tails(ended)}")
         return ended
+
+
+def start(module: str, *arguments: str | Path, log: Path) -> "Rank":
+    """Starts a process that is no rank; it prints into ``log``, by which its working directory is named, too."""
+    order = _Order(module, tuple(map(str, arguments)), {}, log.parent, log, log.with_suffix(".err"), None)
+    return Rank(order)
 
 
 def step_lines(output: str) -> tuple[StepLine, ...]:
@@ -189,20 +196,8 @@ class _Order:
         return self.out.with_name("goes-on")
 
 
-class _Rank(Protocol):
-    def code(self) -> int | None:
-        """None while it runs; the negative number of a signal."""
-        ...
-
-    def send(self, number: signal.Signals) -> None: ...
-
-    def end(self) -> int:
-        """Kills what is left of it and its children."""
-        ...
-
-
-class _Forked:
-    """A rank that is a fork of the server."""
+class Rank:
+    """A rank, which is a fork of the server."""
 
     def __init__(self, order: _Order) -> None:
         context = multiprocessing.get_context("forkserver")
@@ -211,6 +206,7 @@ class _Forked:
         self._process.start()
 
     def code(self) -> int | None:
+        """None while it runs; the negative number of a signal."""
         return self._process.exitcode
 
     def send(self, number: signal.Signals) -> None:
@@ -219,6 +215,7 @@ class _Forked:
                 os.kill(self._process.pid, number)
 
     def end(self) -> int:
+        """Kills what is left of it and its children."""
         pid = self._process.pid
         assert pid
         _kill_group(pid)
@@ -229,42 +226,9 @@ class _Forked:
         return code
 
 
-class _Fresh:
-    """A rank that is an interpreter of its own."""
-
-    def __init__(self, order: _Order) -> None:
-        with order.out.open("wb") as out, order.err.open("wb") as err:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", order.module, *order.arguments],
-                env={**os.environ, "PYTHONPATH": str(WORKLOADS), **order.environment},
-                cwd=order.directory,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-            )
-
-    def code(self) -> int | None:
-        return self._process.poll()
-
-    def send(self, number: signal.Signals) -> None:
-        self._process.send_signal(number)
-
-    def end(self) -> int:
-        _kill_group(self._process.pid)
-        return self._process.wait(_END_SECONDS)
-
-
-def _forked(order: _Order) -> _Rank:
-    return _Forked(order)
-
-
-def _fresh(order: _Order) -> _Rank:
-    return _Fresh(order)
-
-
 def _run(order: _Order) -> None:
     """In a fork of the server: becomes the rank."""
+    gc.freeze()  # otherwise each collection goes through all that the server has imported, and copies it
     os.setsid()
     # The server ends with the tests, however those end.
     CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
@@ -299,11 +263,11 @@ def _hold(after: int, goes_on: Path) -> None:
 
 
 def _watch(
-    running: Sequence[_Rank],
+    running: Sequence[Rank],
     log: Path,
     deadline: float,
     kill_at: int | None,
-    victims: Sequence[_Rank],
+    victims: Sequence[Rank],
     kill_signal: signal.Signals,
 ) -> int | None:
     """The code of the first rank that failed, 0 when all ended well, None when time was up."""
@@ -326,14 +290,14 @@ def _watch(
     return None
 
 
-def _end_others(running: Sequence[_Rank]) -> None:
+def _end_others(running: Sequence[Rank]) -> None:
     for each in running:
         if each.code() is None:
             each.send(signal.SIGTERM)
     _await(running, _GRACE_SECONDS)
 
 
-def _await(running: Sequence[_Rank], seconds: float) -> None:
+def _await(running: Sequence[Rank], seconds: float) -> None:
     """Until all have ended, or time is up."""
     deadline = time.monotonic() + seconds
     while any(each.code() is None for each in running) and time.monotonic() < deadline:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import re
 import resource
 import shutil
@@ -28,9 +27,9 @@ from trainium_workloads.training.refusal import Refusal
 from trainium_workloads.training.sharding import Sharded
 from waiting import SECONDS
 
-STEPS = 12
-CUT = 7
-"""Step after which the first part of a training ends."""
+STEPS = 8
+CUT = 5
+"""Step after which a checkpoint is saved."""
 _EXPERTS = {"num_experts_per_tok": 2}
 _WINDOW = {"sliding_window": 16}
 FAMILIES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -89,7 +88,7 @@ class Trainings:
             "--precision": "fp32",
             "--learning-rate": 0.003,
             "--warmup-steps": 2,
-            "--checkpoint-every": 5 if name == KILLED else 0,
+            "--checkpoint-every": CUT,
             "--checkpoint-seconds": 0,
             "--backend": "cpu",
         }
@@ -116,13 +115,16 @@ def whole(trainings: Trainings) -> dict[str, dict[int, float]]:
 
 
 @pytest.fixture(scope="module")
-def cut(trainings: Trainings) -> dict[str, dict[int, float]]:
-    """Losses of the same, but all end after some step, one because a rank is killed."""
-    runs = {name: trainings.arguments(name, "cut", 4, "--steps-this-run", CUT) for name in OTHERS}
-    kill_at = random.SystemRandom().randint(CUT + 1, STEPS - 2)
-    ended, lines = trainings(2, runs | {KILLED: trainings.arguments(KILLED, "cut", 4)}, kill_at=kill_at, kill_rank=1)
-    assert ended.codes[1] == -signal.SIGKILL, f"killed at {kill_at}"
-    return losses(lines)
+def cut(trainings: Trainings, whole: Losses) -> dict[str, dict[int, float]]:
+    """Losses of one that is killed after a checkpoint; of the others the same checkpoint, without losses."""
+    for name in OTHERS:
+        checkpoints = trainings.directory / "whole" / name / "checkpoints"
+        (saved,) = checkpoints.glob(f"step-{CUT:08d}-*.ckpt")
+        shutil.copytree(saved, trainings.directory / "cut" / name / "checkpoints" / saved.name)
+    run = {KILLED: trainings.arguments(KILLED, "cut", 4)}
+    ended, lines = trainings(2, run, kill_at=CUT + 1, kill_rank=1)
+    assert ended.codes[1] == -signal.SIGKILL
+    return {**{name: {} for name in OTHERS}, **losses(lines)}
 
 
 def test_the_losses_go_down(whole: Losses) -> None:
@@ -138,8 +140,9 @@ def test_cut_off_and_resumed_they_are_the_same_to_the_last_bit(
     shutil.copytree(trainings.directory / "cut", trainings.directory / "resumed", symlinks=True)
     _, lines = trainings(2, {name: trainings.arguments(name, "resumed", 4) for name in TRAININGS})
     for name, of_steps in losses(lines).items():
-        assert 1 < min(of_steps) <= STEPS - 1, name
-        assert {**cut[name], **of_steps} == whole[name], name
+        assert min(of_steps) == CUT + 1, name
+        # None differs, of those before the kill neither.
+        assert {**whole[name], **cut[name], **of_steps} == whole[name], name
 
 
 def test_any_number_of_ranks_begins_and_goes_on_alike(trainings: Trainings, whole: Losses, cut: Losses) -> None:

@@ -3,16 +3,13 @@
 import csv
 import http.client
 import json
-import os
 import signal
-import subprocess
 import sys
 import threading
 import types
 from argparse import Namespace
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +17,7 @@ import pyarrow
 import pytest
 import tiny_models
 import torch
-from gangs import WORKLOADS, free_port
+from gangs import free_port, start
 from pyarrow import parquet
 from trainium_workloads.serving import batch, generator, server
 from trainium_workloads.serving.predictor import BATCHES, Predictor
@@ -122,12 +119,10 @@ class Server:
 
     def __init__(self, model: Path, *words: str) -> None:
         self.port = free_port()
-        command = [sys.executable, "-m", "trainium_workloads.serving.server", model, "--host", "127.0.0.1"]
-        environment = {**os.environ, "PYTHONPATH": str(WORKLOADS), "USE_TORCH_XLA": "0"}
-        command += ["--port", str(self.port), "--threads", "1", "--linger", "1", *words]
-        self.process = subprocess.Popen(
-            command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
+        self.log = model.with_suffix(".out")
+        at = ("--host", "127.0.0.1", "--port", str(self.port))
+        words = (*at, "--threads", "1", "--linger", "1", *words)
+        self.process = start("trainium_workloads.serving.server", model, *words, log=self.log)
 
     def connection(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
@@ -146,7 +141,7 @@ class Server:
         return self.ask("POST", "/predict", {"texts": texts})
 
     def is_ready(self) -> bool:
-        assert self.process.poll() is None, self.process.stderr and self.process.stderr.read()
+        assert self.process.code() is None, self.errors()
         try:
             connection = self.connection()
             connection.request("GET", "/health")
@@ -154,9 +149,13 @@ class Server:
         except OSError:
             return False
 
-    def end(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(SECONDS)
+    def errors(self) -> str:
+        return self.log.with_suffix(".err").read_text()
+
+    def code(self) -> int | None:
+        """Its exit code, once it has ended."""
+        until(lambda: self.process.code() is not None, "the server's end")
+        return self.process.code()
 
 
 @pytest.fixture(scope="module")
@@ -174,9 +173,7 @@ def servers(made: Path) -> Iterator[dict[str, Server]]:
         yield found
     finally:
         for each in found.values():
-            with suppress(ProcessLookupError):
-                os.killpg(each.process.pid, signal.SIGKILL)  # with the processes that LitServe started
-            each.process.communicate()
+            each.process.end()  # with the processes that LitServe started
 
 
 @pytest.fixture(scope="module")
@@ -230,9 +227,8 @@ def test_a_chat_is_answered_with_openais_api(chat: Server) -> None:
 
 
 def test_a_model_that_cannot_be_read_ends_the_server_with_its_reason(servers: dict[str, Server]) -> None:
-    _, said = servers["broken"].process.communicate(timeout=SECONDS)
-    assert servers["broken"].process.returncode == EXIT_CODE
-    assert "broken cannot be read" in said.splitlines()[-1] or "refused: " in said
+    assert servers["broken"].code() == EXIT_CODE
+    assert "broken cannot be read" in servers["broken"].errors()
 
 
 def test_a_classifier_loses_no_request_when_it_ends(classifier: Server) -> None:
@@ -262,7 +258,8 @@ def test_a_classifier_loses_no_request_when_it_ends(classifier: Server) -> None:
             each.result(SECONDS)
         # New connections are answered, too, until SIGTERM.
         assert classifier.predict("late")[0] == 200
-        assert classifier.end() == 0
+        classifier.process.send(signal.SIGTERM)
+        assert classifier.code() == 0
     assert set(statuses) == {200}
 
 
@@ -272,11 +269,11 @@ def test_a_generator_finishes_its_answer_when_it_ends(chat: Server) -> None:
     connection.request("POST", "/v1/chat/completions", json.dumps(question), {"Content-Type": "application/json"})
     answer = connection.getresponse()
     first = answer.readline()
-    chat.process.send_signal(signal.SIGTERM)
+    chat.process.send(signal.SIGTERM)
     rest = answer.read()
     assert first.startswith(b"data: ")
     assert b'"finish_reason":"' in rest
-    assert chat.process.wait(SECONDS) == 0
+    assert chat.code() == 0
 
 
 # --- Engines and adapters ---------------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """Directories of a model that are whole or not there. Standard library alone."""
 
-import os
 import shutil
 from pathlib import Path
+
+from trainium_workloads.checkpoint import sync
 
 
 def take_place(part: Path, directory: Path) -> None:
@@ -15,9 +16,7 @@ def take_place(part: Path, directory: Path) -> None:
     Raises:
         OSError: it cannot be renamed.
     """
-    for each in part.iterdir():
-        with each.open("rb") as file:
-            os.fsync(file.fileno())
+    sync(*part.iterdir())
     before = directory.with_name(f".{directory.name}.before")
     shutil.rmtree(before, ignore_errors=True)
     if directory.exists():

@@ -75,12 +75,12 @@ class Checkpoints:
         try:
             (part / _SUMS).write_text("".join(f"{sums[name]}  {name}\n" for name in sorted(sums)), encoding="utf-8")
             path = self._directory / f"step-{step:08d}-{sealed(part / _SUMS)[:16]}.ckpt"
-            _sync(part)
+            sync(part)
             if path.is_dir():  # the same content, saved before: a directory cannot be replaced
                 shutil.rmtree(part)
             else:
                 part.rename(path)
-            _sync(self._directory)
+            sync(self._directory)
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
             raise
@@ -127,8 +127,7 @@ class Checkpoints:
 
 def sealed(path: Path) -> str:
     """Write a file's content through to the disk; return its SHA-256, in hexadecimal digits."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
+    sync(path)
     return sha256(path)
 
 
@@ -171,10 +170,11 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _sync(directory: Path) -> None:
-    """Make a rename last through a loss of power."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def sync(*paths: Path) -> None:
+    """Write files and directories through to the disk: a rename must not be there before the files that it names."""
+    for each in paths:
+        descriptor = os.open(each, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -18,9 +18,6 @@ from trainium_workloads.checkpoint import Checkpoints, sealed
 from trainium_workloads.scraped import Scraped
 from trainium_workloads.stopping import EXIT_CODE, Stopping
 
-RATE = 0.1
-"""Learning rate."""
-
 _STATE = "state.json"
 
 
@@ -55,7 +52,7 @@ def _train(
         if abs(total - (gang.world_size * weight - targets)) > 1e-9:
             sys.stderr.write(f"rank {gang.rank}: the sum of step {step + 1} is {total}, which is wrong\n")
             return 1
-        weight -= RATE * total / gang.world_size
+        weight -= asked.rate * total / gang.world_size
         step += 1
         time.sleep(asked.step_seconds)
         if first is not None:
@@ -79,10 +76,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gradient_sum", description=__doc__.partition("\n")[0])
 
     def add(name: str, default: str | int, text: str) -> None:
-        kind = int if isinstance(default, int) else _seconds
+        kind = int if isinstance(default, int) else _amount
         parser.add_argument(name, type=kind, default=default, metavar="N", help=f"{text}; default: %(default)s")
 
     add("--steps", 20, "updates of the whole training")
+    add("--rate", "0.1", "learning rate")
     add("--step-seconds", "0.1", "pause of a step")
     add("--checkpoint-every", 5, "steps between two checkpoints, 0: none by steps")
     by_time = os.environ.get("TRN_CHECKPOINT_SECONDS", "0")
@@ -93,11 +91,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 <= seconds < math.inf:
+def _amount(text: str) -> float:
+    amount = float(text)
+    if not 0 <= amount < math.inf:
         raise argparse.ArgumentTypeError(f"must be 0 or more, not {text}")
-    return seconds
+    return amount
 
 
 def _resume(checkpoints: Checkpoints, gang: allreduce.Reduction) -> tuple[int, float]:

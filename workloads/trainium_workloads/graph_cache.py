@@ -12,9 +12,7 @@ The SDK's files are ``<compiler>/MODULE_<graph>+<flags>/``: the graph, ``model.n
 """
 
 import contextlib
-import hashlib
 import json
-import os
 import re
 import shutil
 import time
@@ -26,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from trainium_workloads import file_lock
+from trainium_workloads.checkpoint import sha256, sync
 
 COMPLETE, NOT_THERE, OTHER_OPTIONS, IN_USE = 0, 3, 4, 5
 """Exit codes of ``check``; ``run`` and ``join`` have the last as well, or their command's."""
@@ -169,9 +168,9 @@ class Cache:
             self._merge(ours, files, compilation)
         else:
             _write_mark(ours, files, [compilation])
-            _sync(*ours.rglob("*"), ours)
+            sync(*ours.rglob("*"), ours)
             ours.rename(self.directory)
-            _sync(self.directory.parent)
+            sync(self.directory.parent)
         for left in (ours, self._old(ours)):
             shutil.rmtree(left, ignore_errors=True)
         return len(modules)
@@ -184,7 +183,7 @@ class Cache:
         mark = self._mark()
         known = mark if mark is not None and not self._damage(mark) else {"files": {}, "compilations": []}
         kept: dict[str, Part] = known["files"]
-        _sync(*ours.rglob("*"), ours)
+        sync(*ours.rglob("*"), ours)
         for unit in sorted({_unit(file) for file in files}):
             target = self.directory / unit
             if target.exists() and {file for file in files if _unit(file) == unit} <= kept.keys():
@@ -198,9 +197,9 @@ class Cache:
             (ours / unit).rename(target)
         others = [each for each in known["compilations"] if each["options"] != compilation["options"]]
         _write_mark(ours, {**files, **kept}, [*others, compilation])
-        _sync(self.directory)
+        sync(self.directory)
         (ours / MARK).rename(self.directory / MARK)
-        _sync(self.directory)
+        sync(self.directory)
 
     def _old(self, ours: Path) -> Path:
         return ours.with_suffix(".old")
@@ -239,20 +238,13 @@ class Cache:
 
 def _write_mark(directory: Path, files: Mapping[str, Part], compilations: Sequence[Mapping[str, Any]]) -> None:
     mark = json.dumps({"files": files, "compilations": compilations}, indent=1, sort_keys=True)
-    with (directory / MARK).open("w", encoding="utf-8") as file:
-        file.write(f"{mark}\n")
-        file.flush()
-        os.fsync(file.fileno())
+    (directory / MARK).write_text(f"{mark}\n", encoding="utf-8")
+    sync(directory / MARK)
 
 
 def _part(file: Path) -> Part:
     """Return the size and the SHA-256 of a file."""
-    digest, size = hashlib.sha256(), 0
-    with file.open("rb", buffering=0) as opened:
-        while data := opened.read(2**20):
-            digest.update(data)
-            size += len(data)
-    return {"bytes": size, "sha256": digest.hexdigest()}
+    return {"bytes": file.stat().st_size, "sha256": sha256(file)}
 
 
 def _modules(directory: Path) -> list[Path]:
@@ -273,16 +265,6 @@ def _unit(file: str) -> str:
     """Return the unit of publication of a file: its graph's directory, or the file itself outside of graphs."""
     found = re.match(r"(.*?/)??MODULE_[^/]*(?=/)", file)
     return found[0] if found else file
-
-
-def _sync(*paths: Path) -> None:
-    """Wait until files and directories are on disk: a rename must not be there before the files that it names."""
-    for each in paths:
-        descriptor = os.open(each, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _differing(compiled: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:

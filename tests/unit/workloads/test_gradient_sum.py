@@ -53,6 +53,14 @@ def test_the_launchers_interval_is_its_own(
     assert [line["checkpoint_step"] for line in lines] == [1, 2, 3]
 
 
+def test_a_higher_rate_is_nearer_to_the_target(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    losses = [
+        _steps(capsys, tmp_path / rate, "--steps", "3", "--step-seconds", "0", "--rate", rate)[-1]["loss"]
+        for rate in ("0", "0.1", "0.5")
+    ]
+    assert losses == [1.0, round(0.9**6, 9), round(0.5**6, 9)]
+
+
 @pytest.mark.parametrize("value", ["-1", "nan", "inf", "soon"])
 def test_times_that_cannot_be_are_refused(capsys: pytest.CaptureFixture[str], value: str) -> None:
     with pytest.raises(SystemExit):
