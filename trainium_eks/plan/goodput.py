@@ -14,7 +14,7 @@ from trainium_eks.model.validation import limits
 from trainium_eks.model.validation.config_model import ConfigModelError, read
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types.resource_type import whole
-from trainium_eks.plan.resource_types.rows import eks, fsx
+from trainium_eks.plan.resource_types.rows import ec2, eks, fsx
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def _gangs(
     megabytes_per_second: float,
 ) -> Iterator[Gang]:
     """Yield the group at its desired and at its largest size, without sizes of 0."""
-    name = eks.instance_type(graph, group)
+    name = ec2.instance_type(graph, group)
     instance = catalogue.get(name)
     rate = goodput.failure_rate(instance.accelerator if instance else "", failures_per_node_year)
     price = catalogue.price(name) if instance else None

@@ -61,6 +61,7 @@ SCHEMA_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "aws:cloudwatch/eventRule:EventRule": {"eventBusName": "default"},
     "aws:cloudwatch/eventTarget:EventTarget": {"eventBusName": "default"},
     "aws:ec2/flowLog:FlowLog": {"logDestinationType": "cloud-watch-logs", "maxAggregationInterval": 600},
+    "aws:ec2/instance:Instance": {"sourceDestCheck": True},
     "aws:ec2/natGateway:NatGateway": {"connectivityType": "public"},
     "aws:ec2/securityGroup:SecurityGroup": {"description": "Managed by Pulumi"},
     "aws:ec2/vpc:Vpc": {"enableDnsSupport": True, "instanceTenancy": "default"},

@@ -1,6 +1,7 @@
 """What a program costs: each priced type, what has no price, and config that changes prices."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hand_built import Builder, changed, environment, node_group, without
@@ -76,6 +77,35 @@ def test_a_group_without_a_template_has_the_volume_that_eks_gives_it(disk: dict[
     sizes = {"minSize": 1, "desiredSize": 1, "maxSize": 1}
     build.add("aws:eks/nodeGroup:NodeGroup", "g", instanceTypes=["m6i.xlarge"], scalingConfig=sizes, **disk)
     assert what in [item.what for item in cost.estimate(build.graph()).items]
+
+
+@pytest.mark.parametrize(
+    ("own", "template", "lines"),
+    [
+        ({"instanceType": "m7i.xlarge"}, {}, ["m7i.xlarge", "8 GiB root volume"]),
+        (
+            {"instanceType": "m7i.xlarge", "rootBlockDevice": {"volumeSize": 30}},
+            {},
+            ["m7i.xlarge", "30 GiB root volume"],
+        ),
+        (
+            {},
+            {"instanceType": "c7i.2xlarge", "blockDeviceMappings": [{"ebs": {"volumeSize": 50}}]},
+            ["c7i.2xlarge", "50 GiB root volume"],
+        ),
+        ({"rootBlockDevice": {"volumeSize": 9}}, {"instanceType": "c7i.2xlarge"}, ["c7i.2xlarge", "9 GiB root volume"]),
+    ],
+)
+def test_an_instance_is_counted_by_its_inputs_or_its_template(
+    own: dict[str, Any], template: dict[str, Any], lines: list[str]
+) -> None:
+    build = Builder()
+    build.add("aws:ec2/launchTemplate:LaunchTemplate", "t", **template)
+    build.add("aws:ec2/instance:Instance", "i", uses={"launchTemplate": ("t",)}, **own)
+    found = cost.estimate(build.graph())
+    assert [item.what for item in found.items] == lines
+    assert found.unknown == ()
+    assert found.hourly_usd > CATALOGUE.find(lines[0]).hourly_usd
 
 
 @pytest.mark.parametrize(

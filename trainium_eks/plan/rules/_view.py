@@ -39,8 +39,10 @@ class View:
         return self.graph.of_type(*types)
 
     def beside(self, resource: Resource) -> "View":
-        """Return a view whose Kubernetes objects are those of a resource's own cluster, so that another cluster's
-        namespace of the same name is not taken for it."""
+        """Return a view with the Kubernetes objects of the resource's cluster alone.
+
+        Another cluster may have a namespace of the same name.
+        """
         return self._of_clusters.setdefault(resource.provider, _ClusterView(self.graph, resource.provider))
 
     @cached_property

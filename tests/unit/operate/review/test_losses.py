@@ -24,6 +24,7 @@ HOLDS = {
     "aws:kms/key:Key",
     "aws:eks/cluster:Cluster",
     "aws:eks/nodeGroup:NodeGroup",
+    "aws:ec2/instance:Instance",
     "aws:ec2/vpc:Vpc",
     "aws:ec2/subnet:Subnet",
     "aws:ecr/repository:Repository",

@@ -178,6 +178,15 @@ def test_a_kubeconfig_replaces_a_provider_that_does_not_know_its_cluster() -> No
     assert not replacements.replaces(known, "kubeconfig", "a", "b")
 
 
+@pytest.mark.parametrize(("switch", "replaced"), [(None, False), (False, False), (True, True)])
+def test_user_data_replaces_an_instance_where_the_program_says_so(switch: bool | None, replaced: bool) -> None:
+    given = {} if switch is None else {"userDataReplaceOnChange": switch}
+    instance = resource(ROWS["aws:ec2/instance:Instance"], userData="b", **given)
+    assert replacements.replaces(instance, "userData", "a", "b") is replaced
+    assert replacements.replaces(instance, "launchTemplate.version", "1", "2"), "a new version of its template"
+    assert not replacements.replaces(instance, "vpcSecurityGroupIds", ["sg-1"], ["sg-2"])
+
+
 def test_what_the_program_says_replaces_too() -> None:
     template = resource(ROWS["aws:ec2/launchTemplate:LaunchTemplate"], ("userData",), userData="a")
     assert replacements.replaces(template, "userData", "a", "b")

@@ -1,6 +1,14 @@
-"""EC2: security groups, launch templates and placement groups."""
+"""EC2: security groups, launch templates, placement groups and single instances."""
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from trainium_eks.model.catalogue import prices
+from trainium_eks.model.catalogue.instances import Catalogue
+from trainium_eks.model.sizing import bill
+from trainium_eks.model.sizing.bill import Line
 from trainium_eks.plan.backend import ACCOUNT, Answer, Call
+from trainium_eks.plan.graph import UNKNOWN, Graph, Resource
 from trainium_eks.plan.resource_types import access, concerns
 from trainium_eks.plan.resource_types.resource_type import (
     ALWAYS_DELETABLE,
@@ -10,11 +18,16 @@ from trainium_eks.plan.resource_types.resource_type import (
     ONE_CALL,
     REGION,
     Concern,
+    Holds,
     RefusesDeletion,
     ResourceType,
     Shown,
+    When,
+    Worth,
     nothing_more,
+    whole,
 )
+from trainium_eks.plan.resource_types.rows.vpc import zones_of
 
 
 def _default_security_group(call: Call) -> Answer:
@@ -161,6 +174,114 @@ PLACEMENT_GROUP = ResourceType(
     creation="",
 )
 
+
+def launch_template(graph: Graph, resource: Resource) -> Resource | None:
+    """Return the launch template of a node group or instance, or None when the program does not make it."""
+    urns = resource.property_dependencies.get("launchTemplate", ())
+    found = (graph.by_urn.get(urn) for urn in urns)
+    return next((each for each in found if each and each.type == LAUNCH_TEMPLATE.token), None)
+
+
+def instance_type(graph: Graph, resource: Resource) -> str:
+    """Return the instance type of a node group or instance, from its inputs or its launch template."""
+    types = resource.inputs.get("instanceTypes") or [resource.inputs.get("instanceType")]
+    if isinstance(types, list) and types[0]:
+        return str(types[0])
+    template = launch_template(graph, resource)
+    return str(template.inputs.get("instanceType", UNKNOWN)) if template else UNKNOWN
+
+
+def root_disk(template: Resource | None) -> Mapping[str, Any]:
+    """Return the first volume of a launch template; empty where the template has none."""
+    mappings = template.inputs.get("blockDeviceMappings") if template else None
+    for mapping in mappings if isinstance(mappings, list) else ():
+        if isinstance(mapping, Mapping) and isinstance(mapping.get("ebs"), Mapping):
+            return dict(mapping["ebs"])
+    return {}
+
+
+# --- single instances ---------------------------------------------------------------------------------------------
+
+INSTANCE_SECONDS = 32
+"""Published logs of Terraform name 12 to 42 s until an instance runs, by the polls of the provider."""
+IMAGE_GIB = 8
+"""GiB of the root volume where the program names none: the size in Amazon Linux's images."""
+
+
+def _instance(call: Call) -> Answer:
+    identity = call.sim("i")
+    arn = call.arn("ec2", f"instance/{identity}")
+    return identity, {"arn": arn, "instanceState": "running", "privateIp": "10.0.0.10"}
+
+
+def _instance_price(graph: Graph, instance: Resource, catalogue: Catalogue) -> Iterable[Line]:
+    own = instance.inputs.get("rootBlockDevice")
+    disk = own if isinstance(own, Mapping) else root_disk(launch_template(graph, instance))
+    return bill.node_group(
+        instance_type(graph, instance),
+        1,
+        1,
+        whole(disk.get("volumeSize"), IMAGE_GIB),
+        catalogue,
+        root_throughput_mibps=whole(disk.get("throughput"), prices.GP3_FREE_MIBPS),
+        root_iops=whole(disk.get("iops"), prices.GP3_FREE_IOPS),
+    )
+
+
+def _instance_facts(graph: Graph, instance: Resource) -> Iterable[str]:
+    yield instance_type(graph, instance)
+    yield zones_of(graph, instance)
+
+
+def _is_replaced_on_change(instance: Resource, _before: object, _after: object) -> bool:
+    return instance.inputs.get("userDataReplaceOnChange") is True
+
+
+INSTANCE = ResourceType(
+    token="aws:ec2/instance:Instance",
+    simulated=_instance,
+    named_by=(),
+    tagged=True,
+    # hashicorp/terraform-provider-aws, internal/service/ec2/ec2_instance.go; a new version of the launch template too.
+    replaced_by=(
+        REGION,
+        "ami",
+        "associatePublicIpAddress",
+        "availabilityZone",
+        "cpuOptions",
+        "ebsBlockDevices",
+        "ebsOptimized",
+        "enclaveOptions",
+        "ephemeralBlockDevices",
+        "hibernation",
+        "hostId",
+        "instanceMarketOptions",
+        "ipv6AddressCount",
+        "ipv6Addresses",
+        "keyName",
+        "launchTemplate",
+        "networkInterfaces",
+        "placementGroup",
+        "placementGroupId",
+        "placementPartitionNumber",
+        "primaryNetworkInterface",
+        "privateIp",
+        "rootBlockDevice.encrypted",
+        "rootBlockDevice.kmsKeyId",
+        "securityGroups",
+        "subnetId",
+        "tenancy",
+        When("userData", _is_replaced_on_change),
+        When("userDataBase64", _is_replaced_on_change),
+    ),
+    seconds=INSTANCE_SECONDS,
+    price=_instance_price,
+    shown=Shown(_instance_facts),
+    holds=Holds("its root volume and what runs on it", Worth.WORK),
+    refuses_deletion=ALWAYS_DELETABLE,
+    local="simulated",
+)
+
 TYPES = (
     DEFAULT_SECURITY_GROUP,
     SECURITY_GROUP,
@@ -168,4 +289,5 @@ TYPES = (
     EGRESS_RULE,
     LAUNCH_TEMPLATE,
     PLACEMENT_GROUP,
+    INSTANCE,
 )

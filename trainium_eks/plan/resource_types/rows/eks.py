@@ -10,7 +10,7 @@ from trainium_eks.model.config import addons
 from trainium_eks.model.sizing import bill
 from trainium_eks.model.sizing.bill import Line
 from trainium_eks.plan.backend import TIME, Answer, Call
-from trainium_eks.plan.graph import UNKNOWN, Graph, Resource
+from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types import access, concerns
 from trainium_eks.plan.resource_types.resource_type import (
     ALWAYS_DELETABLE,
@@ -29,7 +29,7 @@ from trainium_eks.plan.resource_types.resource_type import (
     Worth,
     whole,
 )
-from trainium_eks.plan.resource_types.rows.ec2 import LAUNCH_TEMPLATE
+from trainium_eks.plan.resource_types.rows.ec2 import instance_type, launch_template, root_disk
 from trainium_eks.plan.resource_types.rows.vpc import zones_of
 
 _CERTIFICATE = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nsimulated\n-----END CERTIFICATE-----\n").decode()
@@ -148,22 +148,6 @@ def is_accelerator_group(resource: Resource) -> bool:
     return bool(keys & {"aws.amazon.com/neuron", "nvidia.com/gpu"}) or ami_type.endswith(("_NEURON", "_NVIDIA"))
 
 
-def launch_template(graph: Graph, group: Resource) -> Resource | None:
-    """Return the launch template of a node group, or None when the program does not make it."""
-    urns = group.property_dependencies.get("launchTemplate", ())
-    found = (graph.by_urn.get(urn) for urn in urns)
-    return next((each for each in found if each and each.type == LAUNCH_TEMPLATE.token), None)
-
-
-def instance_type(graph: Graph, group: Resource) -> str:
-    """Return the instance type of a node group, from the group or its launch template."""
-    types = group.inputs.get("instanceTypes")
-    if isinstance(types, list) and types:
-        return str(types[0])
-    template = launch_template(graph, group)
-    return str(template.inputs.get("instanceType", UNKNOWN)) if template else UNKNOWN
-
-
 def _node_group(call: Call) -> Answer:
     cluster, name = call.text("clusterName"), call.name("nodeGroupName")
     return f"{cluster}:{name}", {
@@ -193,7 +177,7 @@ def _group_seconds(group: Resource) -> float:
 
 def _group_price(graph: Graph, group: Resource, catalogue: Catalogue) -> Iterable[Line]:
     sizes, template = _sizes(group), launch_template(graph, group)
-    disk = _root_disk(template, group)
+    disk = root_disk(template) or {"volumeSize": group.inputs.get("diskSize")}
     return bill.node_group(
         instance_type(graph, group),
         whole(sizes.get("desiredSize")),
@@ -213,14 +197,6 @@ def _capacity(template: Resource | None, group: Resource) -> str:
     specification = template.inputs.get("capacityReservationSpecification") if template else None
     target = specification.get("capacityReservationTarget") if isinstance(specification, Mapping) else None
     return "reservation" if target else "on-demand"
-
-
-def _root_disk(template: Resource | None, group: Resource) -> Mapping[str, Any]:
-    mappings = template.inputs.get("blockDeviceMappings") if template else None
-    for mapping in mappings if isinstance(mappings, list) else ():
-        if isinstance(mapping, Mapping) and isinstance(mapping.get("ebs"), Mapping):
-            return dict(mapping["ebs"])
-    return {"volumeSize": group.inputs.get("diskSize")}
 
 
 _CAPACITY = {"ON_DEMAND": "on demand", "SPOT": "spot", "CAPACITY_BLOCK": "capacity block"}

@@ -94,11 +94,12 @@ def _subnet_facts(_graph: Graph, subnet: Resource) -> Iterable[str]:
 
 def zones_of(graph: Graph, resource: Resource) -> str:
     """Return the zone ids of a resource's subnets; the subnets' ids when they are made elsewhere."""
-    urns = resource.property_dependencies.get("subnetIds", ())
+    subnets = "subnetIds" if "subnetIds" in resource.inputs else "subnetId"
+    urns = resource.property_dependencies.get(subnets, ())
     zones = [graph.by_urn[urn].inputs.get("availabilityZoneId") for urn in urns if urn in graph.by_urn]
     if found := sorted({str(zone) for zone in zones if zone}):
         return ", ".join(found)
-    given = resource.inputs.get("subnetIds") or ()
+    given = resource.inputs.get(subnets) or ()
     return given if isinstance(given, str) else ", ".join(map(str, given))
 
 
