@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from trainium_eks.aws.account import Account, NotChecked, RequestError
-from trainium_eks.operate.cleanup import compute, identity, network, storage
+from trainium_eks.operate.cleanup import compute, identity, network, sagemaker, storage
 from trainium_eks.operate.cleanup.left_over import LeftOver, NotLookedAt, Result, Where
 from trainium_eks.operate.cleanup.marks import Marks
 from trainium_eks.operate.cleanup.state import StackState
@@ -16,6 +16,7 @@ Search = Callable[[Where], Iterable[LeftOver]]
 
 SEARCHES: tuple[tuple[str, Search], ...] = (
     ("node groups, instances and clusters", compute.search),
+    ("SageMaker endpoints", sagemaker.endpoints),
     ("file systems", storage.file_systems),
     ("load balancers", network.load_balancers),
     ("volumes", storage.volumes),

@@ -7,17 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import watched_team
+import sagemaker_answers
 from aws_double import AwsDouble, AwsError
 from cluster_snapshots import outputs
 from recorded_scenes import now, snapshot
-from sagemaker_answers import IMAGE, JOB, MISSING, WHERE, summary, training
+from sagemaker_answers import IMAGE, JOB, MISSING, summary, training
 from small_project import Run
 from stub_api import StubApi
 from watched_team import Call
 
-from trainium_eks.cli.jobs.watch import sagemaker_watch
-from trainium_eks.client import reading, train_facts
 from trainium_eks.jobs.sagemaker import service
 
 SCENE = snapshot("queue_full")
@@ -66,19 +64,12 @@ class Cloud:
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
-    monkeypatch.setattr(reading, "now", lambda: now(SCENE))
-    monkeypatch.setattr(sagemaker_watch, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(train_facts, "registry_image", lambda wanted, _: (wanted or "", None, True))
-    with watched_team.cluster(SCENE) as stub:
-        yield stub
+    yield from sagemaker_answers.cluster(SCENE, monkeypatch)
 
 
 @pytest.fixture
 def call(trn: Run, api: StubApi, tmp_path: Path) -> Call:
-    made = watched_team.researcher(trn, api, tmp_path)
-    file = tmp_path / "outputs.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "sageMaker": WHERE.model_dump(by_alias=True)}))
-    return made
+    return sagemaker_answers.researcher(trn, api, tmp_path)
 
 
 def use(monkeypatch: pytest.MonkeyPatch, *states: tuple[str, str]) -> Cloud:

@@ -11,7 +11,8 @@ from cleanup_accounts import CLUSTER, own, state
 
 from trainium_eks.aws.account import READS, Account
 from trainium_eks.model.catalogue import prices
-from trainium_eks.operate.cleanup import identity, orphans, storage
+from trainium_eks.model.catalogue.instances import CATALOGUE
+from trainium_eks.operate.cleanup import identity, orphans, sagemaker, storage
 from trainium_eks.operate.cleanup.left_over import LeftOver, Where
 from trainium_eks.operate.cleanup.marks import Marks
 from trainium_eks.operate.preflight.tags import cluster_of
@@ -179,3 +180,52 @@ def test_only_what_carries_the_stacks_own_marks_is_the_stacks(name: str, tags: d
 def test_a_subnet_that_a_cluster_only_uses_names_no_cluster() -> None:
     assert cluster_of({"kubernetes.io/cluster/a": "shared"}) == ""
     assert cluster_of({"kubernetes.io/cluster/a": "owned"}) == "a"
+
+
+def test_endpoints_of_researchers_outlive_the_stack_that_has_their_role() -> None:
+    role = "trn-dev-sagemaker-execution-0a1b2c3"
+    moment = {"CreationTime": BACKUP["CreationTime"], "LastModifiedTime": BACKUP["CreationTime"]}
+    arn = "arn:aws:sagemaker:us-west-2:123456789012:"
+    roles = {"vision-reviews": role, "payroll": "payroll", "next": "trn-dev-2-sagemaker-execution-0a1b2c3"}
+    listed = [
+        {"EndpointName": name, "EndpointArn": f"{arn}endpoint/{name}", "EndpointStatus": "InService", **moment}
+        for name in roles
+    ]
+    answers = {
+        "sagemaker:ListEndpoints": {"Endpoints": listed},
+        "sagemaker:DescribeEndpoint": lambda asked: {
+            **next(each for each in listed if each["EndpointName"] == asked["EndpointName"]),
+            "EndpointConfigName": f"{asked['EndpointName']}-zzzzz",
+        },
+        "sagemaker:DescribeEndpointConfig": lambda asked: {
+            "EndpointConfigName": asked["EndpointConfigName"],
+            "EndpointConfigArn": f"{arn}endpoint-config/{asked['EndpointConfigName']}",
+            "CreationTime": moment["CreationTime"],
+            "ProductionVariants": [
+                {
+                    "VariantName": "all",
+                    "ModelName": asked["EndpointConfigName"],
+                    "InstanceType": "ml.p4d.24xlarge",
+                    "InitialInstanceCount": 2,
+                }
+            ],
+        },
+        "sagemaker:DescribeModel": lambda asked: {
+            "ModelName": asked["ModelName"],
+            "ModelArn": f"{arn}model/{asked['ModelName']}",
+            "CreationTime": moment["CreationTime"],
+            "ExecutionRoleArn": f"arn:aws:iam::123456789012:role/{roles[asked['ModelName'].removesuffix('-zzzzz')]}",
+        },
+    }
+    [found] = sagemaker.endpoints(where(answers))
+    assert found.name == "vision-reviews"
+    assert [" ".join(line.split()[1:5]) for line in found.commands] == [
+        "sagemaker delete-endpoint --endpoint-name vision-reviews",
+        "sagemaker delete-endpoint-config --endpoint-config-name vision-reviews-zzzzz",
+        "sagemaker delete-model --model-name vision-reviews-zzzzz",
+    ]
+    price = CATALOGUE.price("p4d.24xlarge")
+    assert price is not None
+    assert found.hourly_usd == pytest.approx(2 * prices.SAGEMAKER_FACTOR * price.hourly_usd)
+    assert orphans.left_over([found], state(("aws:iam/role:Role", role, {})).names) == []
+    assert orphans.left_over([found], frozenset()) == [found]

@@ -4,7 +4,6 @@ They need the stack's outputs and rights of AWS, and no cluster.
 """
 
 import json
-import secrets
 import sys
 import time
 from collections.abc import Sequence
@@ -191,7 +190,7 @@ def _planned(
     words = wanted.model.removeprefix(f"{place.namespace.name}-") if "/" not in wanted.model else ""
     made = ServedModel(
         name=place.full(wanted.name or serving.default_name(kind, words)),
-        unique="".join(secrets.choice("bcdfghjklmnpqrstvwxz") for _ in range(train_facts.UNIQUE_LENGTH)),
+        unique=train_facts.unique(),
         namespace=place.namespace.name,
         where=place.where,
         data=data,
