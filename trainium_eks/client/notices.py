@@ -1,8 +1,12 @@
 """Notices beside the output of a command."""
 
 import sys
+from collections.abc import Callable
 
 from trainium_eks.kube.pod_text import printable
+
+Say = Callable[[str], None]
+"""A function that shows a line to the user."""
 
 
 def notice(text: str) -> None:

@@ -1,10 +1,10 @@
 """Size of a node group: its change, and the wait for its nodes."""
 
 import time
-from collections.abc import Callable
 
 from trainium_eks.aws.sessions import Aws, AwsError, NotAllowed
 from trainium_eks.client.failure import FAILED, Failure
+from trainium_eks.client.notices import Say
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.submit import cluster_facts, planning
 from trainium_eks.kube.cluster import is_ready
@@ -14,8 +14,6 @@ READY_SECONDS = 1800.0
 """Longest wait for nodes. An accelerator node is Ready some minutes after EC2 has it; EC2 may take longer."""
 
 LOOK_SECONDS = 10.0
-
-Say = Callable[[str], None]
 
 
 def for_gang(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> None:

@@ -2,12 +2,12 @@
 
 import shlex
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from trainium_eks.client import train_facts
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.notices import Say
 from trainium_eks.client.session import Session
 from trainium_eks.client.train_request import local_example, request_of
 from trainium_eks.jobs.data.workspace import Workspace
@@ -17,7 +17,8 @@ from trainium_eks.jobs.objects.job import TrainingJob
 from trainium_eks.jobs.objects.options import Form, TrainOptions
 from trainium_eks.jobs.submit import planning, submission
 from trainium_eks.jobs.submit.requests import Plan
-from trainium_eks.kube.api import NoSuchKind, ObjectReference
+from trainium_eks.kube.api import ApiError, NoSuchKind, ObjectReference
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.sizing.goodput import Goodput
 from trainium_eks.model.validation.problems import Problem, Severity
@@ -27,8 +28,6 @@ SUCCEEDED = "Completed"
 
 LOOK_SECONDS = 0.5
 """Seconds between two reads of an awaited job."""
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -96,21 +95,46 @@ def submit(prepared: Prepared, session: Session, say: Say) -> None:
     submission.submit(session.api, prepared.job, prepared.objects, archive, say)
 
 
-def wait(job: TrainingJob, session: Session) -> str:
+def reference_of(job: TrainingJob) -> ObjectReference:
+    """Return the reference of a job's object in the cluster."""
+    kind = forms.KINDS[job.form]
+    return ObjectReference(kind.api_version, kind.kind, job.namespace, job.name)
+
+
+def wait(
+    job: ObjectReference, session: Session, *, timeout_seconds: float | None = None, away_seconds: float = 0.0
+) -> str:
     """Wait until the job has ended; return its state.
 
+    Args:
+        job: the job's object.
+        session: of the caller.
+        timeout_seconds: longest wait; None for no end.
+        away_seconds: longest time without an answer of the API server that the wait outlives.
+
     Raises:
+        TimeoutError: the job goes on after that time.
         Failure: the job was deleted.
+        ClusterError: the API server refuses, or does not answer.
     """
-    kind = forms.KINDS[job.form]
-    reference = ObjectReference(kind.api_version, kind.kind, job.namespace, job.name)
+    begun = answered = time.monotonic()
     while True:
-        found = session.api.get(reference)
-        if found is None:
-            raise Failure(FAILED, f"the job {job.name} was deleted")
-        seen = watched_job(found)
-        if seen.ended is not None:
-            return seen.state
+        try:
+            found = session.api.get(job)
+        except ApiError:
+            raise
+        except ClusterError:
+            if time.monotonic() - answered >= away_seconds:
+                raise
+        else:
+            answered = time.monotonic()
+            if found is None:
+                raise Failure(FAILED, f"the job {job.name} was deleted")
+            seen = watched_job(found)
+            if seen.ended is not None:
+                return seen.state
+        if timeout_seconds is not None and time.monotonic() - begun >= timeout_seconds:
+            raise TimeoutError(f"{job.name} has not ended after {timeout_seconds:g} s")
         time.sleep(LOOK_SECONDS)
 
 

@@ -33,20 +33,18 @@ from trainium_eks.client.notices import notice
 from trainium_eks.client.session import Session, open_session
 from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.objects.options import TrainOptions
-from trainium_eks.jobs.watch.steps import Progress, Step, parse_all
-from trainium_eks.kube.api import ApiError
+from trainium_eks.jobs.watch.steps import Progress, Step, parse, parse_all
+from trainium_eks.kube.api import ObjectReference
 from trainium_eks.kube.errors import ClusterError
 
 __all__ = ["Ended", "Job", "Progress", "Step", "Team", "TrainOptions", "WatchedJob", "connect"]
 
-LOOK_SECONDS = 1.0
-"""Seconds between two reads of an awaited job."""
-
 AWAY_SECONDS = 600.0
 """Longest time without an answer of the API server that a wait outlives."""
 
-STEP_LINES = 10_000
-"""Last lines of rank 0's log that are searched for steps."""
+STEP_LINES = 5_000
+"""Last lines of rank 0's log that are searched for steps. Lines of more than 800 bytes on average exceed the limit of a
+reading (4 MiB), and the newest are missing."""
 
 
 class Team:
@@ -77,11 +75,15 @@ class Team:
         if options.scale:
             scaling.for_gang(self._session, prepared.group, prepared.job.nodes, notice)
         submitting.submit(prepared, self._session, notice)
-        return Job(self._session, prepared.job.name)
+        return Job(self._session, submitting.reference_of(prepared.job))
 
     def find(self, name: str) -> "Job | None":
         """Return the job of that name, ended or not; None without one."""
-        return Job(self._session, name) if reading.named(self.jobs(), name) else None
+        found = reading.named(self.jobs(), name)
+        if found is None:
+            return None
+        kind, version = found.source["kind"], found.source["apiVersion"]
+        return Job(self._session, ObjectReference(version, kind, self.namespace, name))
 
     def jobs(self) -> list[WatchedJob]:
         """Return the state of all jobs of the namespace, the newest first."""
@@ -91,9 +93,14 @@ class Team:
 class Job:
     """One job of the team; it need not have begun."""
 
-    def __init__(self, session: Session, name: str) -> None:
+    def __init__(self, session: Session, reference: ObjectReference) -> None:
         self._session = session
-        self.name = name
+        self._reference = reference
+
+    @property
+    def name(self) -> str:
+        """Name of the job."""
+        return self._reference.name
 
     def state(self) -> WatchedJob:
         """Return the job as the cluster has it now.
@@ -115,22 +122,9 @@ class Job:
             TimeoutError: the job goes on after that time.
             Failure: the job was deleted.
         """
-        begun = answered = time.monotonic()
-        while True:
-            try:
-                seen = self.state()
-            except ApiError:
-                raise
-            except ClusterError:
-                if time.monotonic() - answered > AWAY_SECONDS:
-                    raise
-            else:
-                answered = time.monotonic()
-                if seen.ended is not None:
-                    return seen.state
-            if timeout_seconds is not None and time.monotonic() - begun >= timeout_seconds:
-                raise TimeoutError(f"{self.name} has not ended after {timeout_seconds:g} s")
-            time.sleep(LOOK_SECONDS)
+        return submitting.wait(
+            self._reference, self._session, timeout_seconds=timeout_seconds, away_seconds=AWAY_SECONDS
+        )
 
     def logs(self, *, rank: int | None = None, everything: bool = False, follow: bool = False) -> Iterator[str]:
         """Yield the lines of existing pods.
@@ -164,10 +158,29 @@ class Job:
         pods = reading.in_rank_order(job, reading.pods_of(self._session, job))
         return parse_all(reading.log_tail(self._session, pods[0], STEP_LINES)) if pods else []
 
-    def metrics(self) -> Progress | None:
-        """Return the last step with its loss, pace and checkpoint; None before the first step."""
-        job = self.state()
-        return reading.progress_of(self._session, job, reading.pods_of(self._session, job))
+    def follow_steps(self) -> Iterator[Step]:
+        """Yield each step that rank 0 reports, from its first to the end of the job, as ``logs(follow=True)``.
+
+        A gang that starts again repeats the steps after its last checkpoint; a job that has ended yields all.
+        """
+        for line in self.logs(follow=True):
+            if (step := parse(line)) is not None:
+                yield step
+
+    def metrics(self, wait_seconds: float = 0.0) -> Progress | None:
+        """Return the last step with its loss, pace and checkpoint; None before the first step.
+
+        Args:
+            wait_seconds: longest time to read again while there is no step. The log of a job that has ended cannot be
+                read while the agent of its node starts again.
+        """
+        deadline = time.monotonic() + wait_seconds
+        while True:
+            job = self.state()
+            measured = reading.progress_of(self._session, job, reading.pods_of(self._session, job))
+            if measured is not None or time.monotonic() >= deadline:
+                return measured
+            time.sleep(submitting.LOOK_SECONDS)
 
     def cancel(self) -> Ended | None:
         """Delete the job and wait until its pods are gone; None where no such job was there."""

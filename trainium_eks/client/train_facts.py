@@ -21,7 +21,12 @@ from trainium_eks.model.outputs import NodeGroupOutput, StackOutputs
 from trainium_eks.model.validation.problems import Problem
 
 _LETTERS = "bcdfghjklmnpqrstvwxz"
-UNIQUE_LENGTH = 5
+_UNIQUE_LENGTH = 5
+
+
+def unique() -> str:
+    """Return five random consonants that make a job's name unique."""
+    return "".join(secrets.choice(_LETTERS) for _ in range(_UNIQUE_LENGTH))
 
 
 def gather(asked: TrainOptions, form: Form, session: Session) -> Facts:
@@ -41,7 +46,7 @@ def gather(asked: TrainOptions, form: Form, session: Session) -> Facts:
     return Facts(
         is_local=session.is_local,
         image=image,
-        unique="".join(secrets.choice(_LETTERS) for _ in range(UNIQUE_LENGTH)),
+        unique=unique(),
         image_missing=missing,
         image_has_torch=has_torch,
         jobs=cluster_facts.jobs(api, namespace) if may_submit else {},

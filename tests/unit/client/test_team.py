@@ -10,9 +10,10 @@ import watched_team
 from recorded_scenes import Snapshot, now, snapshot
 from stub_api import StubApi
 
-from trainium_eks.client import ending, reading, team
+from trainium_eks.client import ending, reading, submitting, team
 from trainium_eks.client.failure import Failure
 from trainium_eks.client.team import Team, TrainOptions, connect
+from trainium_eks.kube.api import Api, ObjectReference
 
 IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/train:2.9"
 
@@ -27,7 +28,7 @@ def scene() -> Snapshot:
 def api(scene: Snapshot, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
     """The cluster, at the time when the scene was recorded."""
     monkeypatch.setattr(reading, "now", lambda: now(scene))
-    monkeypatch.setattr(team, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(submitting, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(ending, "LOOK_SECONDS", 0.01)
     with watched_team.cluster(scene) as stub:
         yield stub
@@ -67,13 +68,13 @@ def test_a_wait_ends_with_the_job_and_outlives_the_api_server(
         alpha.wait(timeout_seconds=0.05)
     answers = iter([team.ClusterError("no answer")] * 3)
 
-    def looked(session: object, name: str, find=reading.find) -> object:  # type: ignore[no-untyped-def]
+    def looked(self: Api, job: ObjectReference, get=Api.get) -> object:  # type: ignore[no-untyped-def]
         if (error := next(answers, None)) is not None:
             raise error
         end(api, state)
-        return find(session, name)
+        return get(self, job)
 
-    monkeypatch.setattr(reading, "find", looked)
+    monkeypatch.setattr(Api, "get", looked)
     assert alpha.wait() == state
 
 
@@ -84,7 +85,7 @@ def test_an_api_server_that_stays_away_ends_the_wait(training: Team, monkeypatch
     def away(*_: object) -> object:
         raise team.ClusterError("no answer")
 
-    monkeypatch.setattr(reading, "find", away)
+    monkeypatch.setattr(Api, "get", away)
     monkeypatch.setattr(team, "AWAY_SECONDS", 0.05)
     with pytest.raises(team.ClusterError, match="no answer"):
         alpha.wait()
@@ -102,6 +103,10 @@ def test_its_log_its_steps_and_its_last_metrics(training: Team, api: StubApi, sc
     measured = alpha.metrics()
     assert measured is not None
     assert (measured.last.number, measured.last.loss) == (4, 0.25)
+    log = api.logs.pop("alpha-trainer-0-0")
+    threading.Timer(0.1, api.logs.__setitem__, ("alpha-trainer-0-0", log)).start()
+    assert alpha.metrics() is None
+    assert alpha.metrics(wait_seconds=60) is not None, "the log could be read later"
     assert [*alpha.logs()] == [f"[default0]:{line}" for line in said]
     with pytest.raises(Failure, match="--rank 4: alpha"):
         [*alpha.logs(rank=4)]
@@ -116,6 +121,22 @@ def test_a_log_is_followed_to_the_end(training: Team, api: StubApi) -> None:
     api.logs["alpha-trainer-0-0"].append("2026-11-22T05:33:02Z [default0]:second")
     threading.Timer(0.3, end, [api]).start()
     assert [*lines] == ["[default0]:second"]
+
+
+def test_steps_are_followed_to_the_end(training: Team, api: StubApi) -> None:
+    alpha = training.find("alpha")
+    assert alpha is not None
+
+    def said(second: int, line: object) -> str:
+        return f"2026-11-22T05:33:0{second}Z [default0]:{json.dumps(line)}"
+
+    api.logs["alpha-trainer-0-0"] = [said(1, "begins"), said(2, {"step": 1, "time": 1.0, "loss": 0.5})]
+    steps = alpha.follow_steps()
+    assert (first := next(steps)).number == 1
+    assert first.loss == 0.5
+    api.logs["alpha-trainer-0-0"].append(said(3, {"step": 2, "time": 2.0}))
+    threading.Timer(0.3, end, [api]).start()
+    assert [(step.number, step.loss) for step in steps] == [(2, None)]
 
 
 def test_cancel_deletes_it_once(training: Team, api: StubApi) -> None:

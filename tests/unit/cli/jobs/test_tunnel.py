@@ -58,6 +58,13 @@ from trainium_eks.kube.api import Api
 sys.exit(0 if Api.connect(Path(os.environ["KUBECONFIG"])).request("GET", "/version")["gitVersion"] == "v1.35.4" else 9)
 """
 
+# Where the tests run in the background of a shell, SIGINT is ignored, and so it would be here.
+HEARS_CTRL_C = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("trainium_eks.cli", run_name="__main__")
+"""
+
 
 class _Version(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
@@ -137,12 +144,15 @@ def test_without_a_command_it_says_how_to_use_it_until_its_time_is_over(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_session_too(stack: Path, number: signal.Signals) -> None:
-    command = [sys.executable, "-m", "trainium_eks.cli", "tunnel", "--target", "i-runner", "--outputs", str(stack)]
+    command = [sys.executable, "-c", HEARS_CTRL_C, "tunnel", "--target", "i-runner", "--outputs", str(stack)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
-        assert running.stdout is not None
-        assert running.stdout.readline().startswith("export KUBECONFIG=")
-        running.send_signal(number)
-        assert running.wait(30) == 128 + number
+        try:
+            assert running.stdout is not None
+            assert running.stdout.readline().startswith("export KUBECONFIG=")
+            running.send_signal(number)
+            assert running.wait(30) == 128 + number
+        finally:
+            running.kill()
     until(lambda: not _is_alive(stack), "the session has ended")
 
 

@@ -7,6 +7,7 @@ from trainium_eks.cli.shared.output import write, write_json
 from trainium_eks.client import scaling
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import WRONG_USAGE, Failure
+from trainium_eks.client.notices import Say
 from trainium_eks.client.session import Session, open_session
 from trainium_eks.jobs.submit import cluster_facts, planning
 from trainium_eks.kube.api import ApiError, NoSuchKind
@@ -23,7 +24,7 @@ def run(name: str, nodes: int, *, wait: bool, cluster: ClusterOptions) -> int:
         if wrong is not None:
             raise Failure(WRONG_USAGE, f"{name} was not scaled", [wrong], spell=str)
         before = len(cluster_facts.nodes_of(session.api, group))
-        say: scaling.Say = (lambda _: None) if cluster.as_json else _say
+        say: Say = (lambda _: None) if cluster.as_json else _say
         say(scaling.cost(session, group, before, nodes))
         if nodes < before:
             _warn_of_jobs(session, group, say)
@@ -58,7 +59,7 @@ def size_problem(group: NodeGroupOutput, nodes: int) -> Problem | None:
     return None
 
 
-def _warn_of_jobs(session: Session, group: NodeGroupOutput, say: scaling.Say) -> None:
+def _warn_of_jobs(session: Session, group: NodeGroupOutput, say: Say) -> None:
     """Warn of jobs on the group's instance type, because EKS chooses the nodes that go. A researcher sees only the
     team's own jobs."""
     with contextlib.suppress(NoSuchKind, ApiError):

@@ -87,7 +87,7 @@ def _submit(prepared: submitting.Prepared, asked: TrainOptions, cluster: Cluster
         _say(as_typed(_submitted(job, prepared.saving, waits=waits or follows)))
     if follows:
         return _follow(job.name, cluster, session)
-    state = submitting.wait(job, session) if waits else ""
+    state = submitting.wait(submitting.reference_of(job), session) if waits else ""
     if cluster.as_json:
         write_json(_document(job, state))
     elif waits:

@@ -1,6 +1,5 @@
 """``trn train --on sagemaker``: the same script and image as a SageMaker training job."""
 
-import secrets
 import sys
 from typing import Any
 
@@ -35,7 +34,7 @@ def run(asked: TrainOptions, cluster: ClusterOptions) -> int:
     namespace = find_namespace(outputs, cluster.namespace, cluster.outputs)
     request, workspace, wrong = request_of(asked)
     image, no_image, _ = train_facts.registry_image(asked.image, outputs)
-    unique = "".join(secrets.choice("bcdfghjklmnpqrstvwxz") for _ in range(train_facts.UNIQUE_LENGTH))
+    unique = train_facts.unique()
     made = sagemaker_job.plan(request, outputs, namespace, image, unique)
     found = [each for each in (wrong, no_image) if each is not None]
     problems = [*found, *(made if isinstance(made, tuple) else ())]

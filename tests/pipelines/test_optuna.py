@@ -1,0 +1,56 @@
+"""The study of ``examples/pipelines/optuna``: killed among its trials, and run to its end by the same command."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from pipelines.rig import EXAMPLES, Cloud, kill, tool
+from waiting import until
+
+
+def trials(folder: Path, study: str) -> dict[int, str]:
+    """The states of the trials, by their numbers."""
+    file = folder / f"{study}.db"
+    if not file.is_file():
+        return {}
+    with sqlite3.connect(f"file:{file}?mode=ro", uri=True) as storage:
+        try:
+            return dict(storage.execute("select number, state from trials"))
+        except sqlite3.OperationalError:  # its tables are being made, or it is written to
+            return {}
+
+
+@pytest.mark.parametrize("by", ["python", "command"])
+def test_a_killed_study_goes_on_with_its_trials(cloud: Cloud, tmp_path: Path, by: str) -> None:
+    optuna, study, log = tool("optuna", cloud, tmp_path), f"by-{by}", tmp_path / "log"
+    program = ("python", str(EXAMPLES / "optuna" / "study.py"), "--outputs", str(cloud.outputs), "--study", study)
+    command = (*program, "--by", by, "--image", "local/python", "--nodes", "1", "--at-once", "2", "--steps", "150")
+    process = optuna.start(tmp_path, *command, log=log)
+    try:
+        until(lambda: len([each for each in cloud.jobs() if each.startswith(study)]) == 2, log.read_text)
+        second = optuna.start(tmp_path, *command, log=tmp_path / "second")
+        assert second.wait(60) == 1, "two processes would take each other's trials over"
+        for name in (running := {name: uid for name, uid in cloud.jobs().items() if name.startswith(study)}):
+            cloud.await_step(name)
+    finally:
+        kill(process)
+    assert list(trials(tmp_path, study).values()) == ["RUNNING"] * 2
+    cloud.delete_pod(f"{study}-0")
+    log.unlink()
+    process = optuna.start(tmp_path, *command, log=log)
+    try:
+        assert process.wait(300) == 0, log.read_text()
+    finally:
+        kill(process)
+    said = log.read_text()
+    assert all(f"found {name}" in said for name in running), said
+    ended = trials(tmp_path, study)
+    assert sorted(ended) == [*range(8)]
+    assert set(ended.values()) == {"COMPLETE", "PRUNED"}, said
+    complete = {f"{study}-{number}" for number, state in ended.items() if state == "COMPLETE"}
+    left = {name: uid for name, uid in cloud.jobs().items() if name.startswith(study)}
+    assert set(left) == complete, "the job of a pruned trial is gone, and none was submitted twice"
+    assert left[f"{study}-0"] == running[f"{study}-0"], "today's rate is never pruned"
+    assert cloud.status(f"{study}-0")["retryCount"] == 1
+    assert "Traceback" not in said
+    assert f"8 trials, {8 - len(complete)} pruned; best: trial " in said
