@@ -1,8 +1,10 @@
 # The public names for type checkers. Written by docs/typed_dicts.py (make docs).
 
 from ._args import ArgumentError as ArgumentError
+from ._kubeconfig import eks_kubeconfig as eks_kubeconfig
 from ._stack_config import default_tags as default_tags
 from ._stack_config import read_config as read_config
+from ._stack_config import read_output as read_output
 from .cluster import TrainiumCluster as TrainiumCluster
 from .cluster import TrainiumClusterArgs as TrainiumClusterArgs
 from .cluster_autoscaler import ClusterAutoscaler as ClusterAutoscaler
@@ -89,5 +91,7 @@ __all__ = [
     "VolcanoStack",
     "VolcanoStackArgs",
     "default_tags",
+    "eks_kubeconfig",
     "read_config",
+    "read_output",
 ]

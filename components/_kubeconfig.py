@@ -8,8 +8,8 @@ EXEC_API = "client.authentication.k8s.io/v1beta1"
 """Version of the exec plugin's answer that ``aws eks get-token`` gives."""
 
 
-def kubeconfig(name: str, endpoint: str, certificate_authority: str, region: str) -> str:
-    """Return the kubeconfig as JSON text, built from values that never change while the cluster exists.
+def eks_kubeconfig(name: str, endpoint: str, certificate_authority: str, region: str) -> str:
+    """Return the kubeconfig of an EKS cluster as JSON text, from values that never change while the cluster exists.
 
     It holds no token and no profile: the ``aws`` command's credentials are used. A kubeconfig with a token makes every
     object behind it look replaced when the token changes (pulumi-eks#207, #352).

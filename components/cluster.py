@@ -28,7 +28,7 @@ from ._charts import plain_problems
 from ._control_plane import Setting, make_control_plane
 from ._cpu_nodes import CpuPool, autoscaling_group, make_cpu_nodes
 from ._dicts import TrainiumClusterArgsDict
-from ._kubeconfig import kubeconfig
+from ._kubeconfig import eks_kubeconfig
 from ._node_role import NodeRole, make_node_role
 from .encryption_key import EncryptionKey, EncryptionKeyArgs
 from .node_group import AcceleratorNodeGroup, AcceleratorNodeGroupArgs, name_problems
@@ -282,7 +282,7 @@ class TrainiumCluster(pulumi.ComponentResource):
         authority = state.apply(lambda cluster: cluster.certificate_authority.data)
         known = pulumi.Output.all(self.cluster_name, self.endpoint, authority)
         self.kubeconfig = pulumi.Output.secret(
-            known.apply(lambda parts: kubeconfig(parts[0], parts[1], parts[2], args.region))
+            known.apply(lambda parts: eks_kubeconfig(parts[0], parts[1], parts[2], args.region))
         )
 
     def _open_private_endpoint(self) -> list[pulumi.Resource]:

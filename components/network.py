@@ -132,6 +132,7 @@ class Network(pulumi.ComponentResource):
         return pulumi.Output.all(
             vpcId=self._vpc.id,
             cidrBlock=self._vpc.cidr_block,
+            **({"peerCidrBlocks": list(self._args.peer_cidr_blocks)} if self._args.peer_cidr_blocks else {}),
             **{
                 f"{kind}Subnets": [
                     {"id": subnet.id, "zoneId": zone, "cidrBlock": subnet.cidr_block} for zone, subnet in own.items()

@@ -43,6 +43,9 @@ class TrainingStack(pulumi.ComponentResource):
     """Kubeconfig as JSON text (secret: it names the endpoint)."""
     queue_names: pulumi.Output[list[str]]
     """Volcano queues, once they exist."""
+    stack_outputs: dict[str, Any]
+    """Everything that `trn` reads, as one output for programs in other languages; a program in Python exports each of
+    `exports()`."""
 
     def __init__(
         self,
@@ -80,8 +83,15 @@ class TrainingStack(pulumi.ComponentResource):
         self.cluster_name = self._base.cluster.cluster_name
         self.kubeconfig = pulumi.Output.secret(self._base.cluster.kubeconfig)
         self.queue_names = self._volcano.queue_names
+        # No Output: in one, the kubeconfig would make all of it secret.
+        self.stack_outputs = self.exports()
         self.register_outputs(
-            {"cluster_name": self.cluster_name, "kubeconfig": self.kubeconfig, "queue_names": self.queue_names}
+            {
+                "cluster_name": self.cluster_name,
+                "kubeconfig": self.kubeconfig,
+                "queue_names": self.queue_names,
+                "stack_outputs": self.stack_outputs,
+            }
         )
 
     def exports(self) -> dict[str, pulumi.Input[Any]]:

@@ -47,7 +47,13 @@ else:
         raise AttributeError(name)
 '''
 
-_OTHERS = (("_args", "ArgumentError"), ("_stack_config", "default_tags"), ("_stack_config", "read_config"))
+_OTHERS = (
+    ("_args", "ArgumentError"),
+    ("_kubeconfig", "eks_kubeconfig"),
+    ("_stack_config", "default_tags"),
+    ("_stack_config", "read_config"),
+    ("_stack_config", "read_output"),
+)
 """Module and name of what is public beside components and their args."""
 
 _STUB_HEAD = """# The public names for type checkers. Written by docs/typed_dicts.py (make docs).

@@ -8,6 +8,7 @@ have put there (nodes, the workloads of EKS add-ons).
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from trainium_eks.kube.errors import ClusterError
@@ -44,7 +45,7 @@ def open_backend(options: Mapping[str, Any], region: str, emit: Callable[[Mappin
     def tell(event: Event) -> None:
         emit(to_json(event))
 
-    backend = LocalBackend(Simulation(region or DEFAULT_REGION), Ledger.open(paths.ledger), tell)
+    backend = LocalBackend(Simulation(region or DEFAULT_REGION), Ledger.open(paths.ledger), tell, asked.adopted_zones)
     made = makers(
         paths,
         Path(asked.project),
@@ -62,13 +63,21 @@ def open_backend(options: Mapping[str, Any], region: str, emit: Callable[[Mappin
 class LocalBackend:
     """The backend that makes a program's resources on this machine. The first failure stops the rest."""
 
-    def __init__(self, simulation: Simulation, ledger: Ledger, tell: Tell) -> None:
+    def __init__(
+        self,
+        simulation: Simulation,
+        ledger: Ledger,
+        tell: Tell,
+        adopted_zones: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._simulation = simulation
         self._ledger = ledger
         self._tell = tell
         self._makers: Mapping[str, Maker] = {}
         self._cluster: Mapping[str, Any] = {}
-        self._made: dict[str, Mapping[str, Any]] = {}
+        self._made: dict[str, Mapping[str, Any]] = {
+            subnet: {"availabilityZoneId": zone} for subnet, zone in adopted_zones.items()
+        }
         self.stopped = threading.Event()
         """Set by the first failure: nothing new begins, and waits that are under way are given up."""
         self._thread = threading.local()

@@ -20,6 +20,7 @@ from trainium_eks.local.control_plane.flags import SERVICE_RANGE
 from trainium_eks.local.events import BackendOptions, Deleted, Done, Event, Failed, Kept, from_json
 from trainium_eks.local.ledger import Holding, Ledger, deletion_order
 from trainium_eks.local.lock import locked
+from trainium_eks.local.nodes.node_pools import adopted_zones
 from trainium_eks.local.nodes.scale import with_nodes
 from trainium_eks.local.nodes.settling import settle
 from trainium_eks.local.paths import Paths
@@ -34,6 +35,7 @@ from trainium_eks.model.catalogue.addon_records import ADDONS
 from trainium_eks.model.catalogue.versions import KUBERNETES
 from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
 from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.recording import assumptions
 from trainium_eks.plan.recording.process import Live, ProgramFailed, ProgramTimedOut, record
 from trainium_eks.plan.recording.project import load_project
 
@@ -182,9 +184,10 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
         UpFailed: a resource failed on the way; completed resources stay.
         ClusterError: any other failure.
     """
+    answers = _answers(asked)
     adjust = _adjustment(asked)
     reporter.phase("Reading the program")
-    plan = record(asked.project, asked.stack, adjust=adjust)
+    plan = record(asked.project, asked.stack, adjust=adjust, assumptions=answers)
     reporter.planned(plan)
     minor, paths = kubernetes_minor(plan), Paths.of(asked.project, asked.stack)
     check_step(paths, minor)  # before programs are built for nothing
@@ -209,12 +212,13 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
             helm=str(programs["helm"]),
             server=started.server,
             instance_types=plan.config.get("instanceTypes") or {},
+            adopted_zones=adopted_zones(plan.config),
             csi_drivers=_csi_drivers(plan),
             volcano={name: str(path) for name, path in volcano.paths.items()},
             volcano_missing=volcano.missing,
         )
         karpenter.prepare(paths, scaler, reporter.phase)
-        graph = _run_program(asked, adjust, options, tally)
+        graph = _run_program(asked, adjust, answers, options, tally)
         _delete_left_over(paths, asked.project, programs, tally)
         tally.notes += TrainingOperator.settle(graph, paths, operator, reporter.phase)
         tally.notes += Karpenter.settle(graph, paths, scaler, reporter.phase)
@@ -319,13 +323,34 @@ class _Tally:
         self.changes.setdefault(kind, Counter())[change] += 1
 
 
-def _run_program(asked: UpRequest, adjust: Callable[..., Any], options: BackendOptions, tally: _Tally) -> Graph:
+def _answers(asked: UpRequest) -> assumptions.Assumptions | None:
+    """Return what the project's own file answers for other stacks; None without such a file."""
+    try:
+        return assumptions.of_stack(asked.project, asked.stack)
+    except assumptions.AssumptionsError as error:
+        raise UpFailed(str(error)) from None
+
+
+def _run_program(
+    asked: UpRequest,
+    adjust: Callable[..., Any],
+    answers: assumptions.Assumptions | None,
+    options: BackendOptions,
+    tally: _Tally,
+) -> Graph:
     def heard(event: Mapping[str, Any]) -> None:
         tally(from_json(event))
 
     live = Live("trainium_eks.local.backend:open_backend", options.to_json(), heard)
     try:
-        return record(asked.project, asked.stack, adjust=adjust, live=live, timeout_seconds=PROGRAM_SECONDS)
+        return record(
+            asked.project,
+            asked.stack,
+            adjust=adjust,
+            live=live,
+            timeout_seconds=PROGRAM_SECONDS,
+            assumptions=answers,
+        )
     except ProgramFailed as error:
         if tally.failures:
             raise UpFailed("the stack is not complete", tuple(tally.failures)) from None

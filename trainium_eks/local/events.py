@@ -27,6 +27,8 @@ class BackendOptions:
     """Paths of Volcano's programs by name: all or none."""
     volcano_missing: str = ""
     """Why Volcano's programs are missing."""
+    adopted_zones: Mapping[str, str] = field(default_factory=dict)
+    """Zone id of each subnet that the stack adopts."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the options as plain data."""

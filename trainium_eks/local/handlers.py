@@ -38,7 +38,7 @@ class ResourceRequest:
     identity: str
     computed: Mapping[str, Any]
     made: Mapping[str, Mapping[str, Any]]
-    """Id to inputs of the stack's subnets and launch templates that exist so far."""
+    """Id to inputs of the stack's launch templates and subnets that exist so far, adopted subnets among them."""
     held: Holding | None
     """The resource's holding from an earlier ``up``."""
     make_room: Callable[[], None] = lambda: None

@@ -120,9 +120,9 @@ class StackOutputs(ConfigModel):
     """Team namespaces."""
     node_groups: tuple[NodeGroupOutput, ...]
     """Accelerator node groups."""
-    shared_volume: SharedVolumeOutput | None
+    shared_volume: SharedVolumeOutput | None = None
     """The shared file system, or null."""
-    image_repository: str | None
+    image_repository: str | None = None
     """URL of the image repository, or null."""
     base_images: dict[str, str] = pydantic.Field(default_factory=dict)
     """The config's own bases of training images, by target."""
@@ -146,12 +146,13 @@ class StackOutputs(ConfigModel):
 
     @staticmethod
     def parse(data: Mapping[str, Any]) -> "StackOutputs":
-        """Return the outputs from plain data.
+        """Return the outputs from plain data: of an environment alone, or of a program that exports one environment as
+        one output (``stackOutputs`` of a program in another language).
 
         Raises:
             ConfigModelError: for malformed data or another schema version.
         """
-        return read(StackOutputs, data)
+        return read(StackOutputs, _environment(data))
 
     @staticmethod
     def load(source: Path | str, *, directory: Path | None = None) -> "StackOutputs":
@@ -173,3 +174,11 @@ class StackOutputs(ConfigModel):
         if result.returncode:
             raise RuntimeError(f"{' '.join(command)}: {result.stderr.strip()}")
         return StackOutputs.parse(parse_json(result.stdout))
+
+
+def _environment(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the only output with an environment's fields; the data itself where it has them, or no output does."""
+    if not isinstance(data, Mapping) or "schemaVersion" in data:
+        return data
+    inside = [value for value in data.values() if isinstance(value, Mapping) and "schemaVersion" in value]
+    return inside[0] if len(inside) == 1 else data

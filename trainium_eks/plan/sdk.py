@@ -151,6 +151,11 @@ def enter(
     return callbacks
 
 
+def config() -> dict[str, str]:
+    """Return the config of the program that runs in the current context, with the values that it set itself."""
+    return dict(_config.CONFIG.get())
+
+
 def run(program: Callable[[], Awaitable[None] | None]) -> Coroutine[Any, Any, None]:
     """Return the coroutine that runs a program inside a stack, and waits for its registrations."""
     return run_in_stack(program)

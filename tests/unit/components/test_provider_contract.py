@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import pulumi
 import pytest
@@ -31,7 +31,9 @@ def test_every_exported_component_is_looked_at() -> None:
 def test_public_annotations_are_outputs_with_a_docstring(component: type[pulumi.ComponentResource]) -> None:
     public = {name: type_ for name, type_ in inspect.get_annotations(component).items() if not name.startswith("_")}
     assert public, f"{component.__name__} has no output"
-    assert {name: type_ for name, type_ in public.items() if not is_output(type_)} == {}
+    # A mapping has its Outputs inside, where one secret does not make all of it secret.
+    plain = {name: type_ for name, type_ in public.items() if not is_output(type_)}
+    assert plain == ({"stack_outputs": dict[str, Any]} if component.__name__ == "TrainingStack" else {})
     properties, _ = Analyzer("trainium-eks").analyze_type(component, is_component_output=True)
     assert len(properties) == len(public)
     assert [name for name, each in properties.items() if not each.description] == []

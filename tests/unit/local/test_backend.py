@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pulumi
@@ -29,6 +30,7 @@ from trainium_eks.local.events import (
 )
 from trainium_eks.local.handlers import ResourceRequest, kind_of, seconds
 from trainium_eks.local.ledger import Ledger
+from trainium_eks.local.nodes.node_pools import adopted_zones
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording.program import RecordingError, record_program
 from trainium_eks.plan.resource_types.simulation import Simulation
@@ -78,12 +80,12 @@ def cloud(tmp_path: Path) -> Cloud:
     return _cloud(tmp_path)
 
 
-def _cloud(directory: Path, refused: str = "") -> Cloud:
+def _cloud(directory: Path, refused: str = "", adopted: Mapping[str, str] = MappingProxyType({})) -> Cloud:
     makers = {kind: Maker(refused) for kind in KINDS}
     ledger = Ledger.open(directory / "ledger")
     ledger.begin()
     events: list[Event] = []
-    backend = LocalBackend(Simulation(), ledger, events.append)
+    backend = LocalBackend(Simulation(), ledger, events.append, adopted)
     backend.connect(makers, endpoint="https://127.0.0.1:1", authority="Q0E=")
     return Cloud(backend, makers, ledger, events)
 
@@ -282,3 +284,21 @@ def test_what_is_made_from_a_volume_is_deleted_before_it_and_what_only_waits_for
     assert deleted == ["job", "claim"]
     assert len(cloud.ledger.holdings) == len(Ledger.open(tmp_path / "ledger").holdings)
     assert {each.urn.rpartition("::")[2] for each in cloud.ledger.holdings} >= {"volume", "claim", "job", "beside"}
+
+
+def test_nodes_in_an_adopted_subnet_are_in_its_zone(tmp_path: Path) -> None:
+    adopted = adopted_zones({"existingNetwork": {"privateSubnets": [{"id": "subnet-1", "zoneId": "usw2-az4"}]}})
+    cloud = _cloud(tmp_path, adopted=adopted)
+
+    def program() -> None:
+        scaling = {"desired_size": 1, "min_size": 1, "max_size": 1}
+        aws.eks.NodeGroup(
+            "pool", cluster_name="c", node_role_arn="arn", subnet_ids=["subnet-1"], scaling_config=scaling
+        )
+
+    cloud.run(program)
+    nodes = cloud.makers["nodes"]
+    assert isinstance(nodes, Maker)
+    [asked] = nodes.asked
+    assert asked.made == {"subnet-1": {"availabilityZoneId": "usw2-az4"}}
+    assert adopted_zones({}) == {}

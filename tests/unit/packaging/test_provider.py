@@ -10,6 +10,8 @@ import pytest
 from pulumi.provider.server import ComponentInitError
 
 import components
+from trainium_eks.model.outputs import StackOutputs
+from trainium_eks.model.validation.config_model import ConfigModelError
 from trainium_eks.testing import Graph, record
 
 SCHEMA = json.loads(provider_arguments.SCHEMA.read_text())
@@ -70,6 +72,22 @@ def test_a_whole_environment_from_another_language() -> None:
     scaling = [each.inputs["scalingConfig"] for each in graph.of_type("aws:eks/nodeGroup:NodeGroup")]
     assert {"minSize": 0, "maxSize": 2, "desiredSize": 2} in scaling
     assert graph.of_type("trainium-eks:index:VolcanoStack")
+
+
+def test_one_output_of_a_whole_environment_is_what_trn_reads() -> None:
+    def program() -> None:
+        made = provider_arguments.served().construct("it", "trainium-eks:index:TrainingStack", STACK)
+        pulumi.export("stackOutputs", made.state["stackOutputs"])
+
+    outputs = StackOutputs.parse(record(program).outputs)
+    assert [(each.name, each.max_size) for each in outputs.node_groups] == [("trn1", 2)]
+    assert outputs.cluster_name.startswith("it-cluster")
+    assert outputs.kubeconfig == "[secret]"
+
+
+def test_a_program_with_two_environments_has_no_outputs_of_one() -> None:
+    with pytest.raises(ConfigModelError):
+        StackOutputs.parse({"a": {"schemaVersion": 1}, "b": {"schemaVersion": 1}})
 
 
 def test_all_problems_of_a_component_come_in_the_consumers_spelling() -> None:

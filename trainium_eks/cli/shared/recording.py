@@ -36,14 +36,14 @@ def refusal(error: InvalidConfig, project: Path, stack: str, outcome: str) -> Fa
     return Failure(FAILED, f"{where}: {count}, {outcome}", error.problems, spell=spell, setting=setting)
 
 
-def load_assumptions(path: Path | None) -> Assumptions:
-    """Return the answers in a file of ``--stub``; none without one.
+def load_assumptions(path: Path | None) -> Assumptions | None:
+    """Return the answers in a file of ``--stub``; None without one, so that the project's own file answers.
 
     Raises:
         Failure: when the file cannot be used.
     """
     try:
-        return assumptions.load(path) if path is not None else Assumptions()
+        return assumptions.load(path) if path is not None else None
     except AssumptionsError as error:
         raise Failure(WRONG_USAGE, f"--stub {error}") from None
 
@@ -51,7 +51,7 @@ def load_assumptions(path: Path | None) -> Assumptions:
 def record(
     project: Path,
     stack: str,
-    given: Assumptions = Assumptions(),  # noqa: B008 - frozen
+    given: Assumptions | None = None,
     adjust: Callable[[StackSettings], StackSettings] = lambda settings: settings,
 ) -> Graph:
     """Return the recorded program of a stack.
@@ -59,14 +59,18 @@ def record(
     Args:
         project: its directory.
         stack: its name.
-        given: answers for look-ups; a look-up without an answer gets a placeholder.
+        given: answers for look-ups; None for the answers in the project's ``answers.<stack>.yaml``. A look-up without
+            an answer gets a placeholder.
         adjust: changes the stack's settings on their way to the program.
 
     Raises:
         Failure: 1 for an invalid config or a program that fails, 2 when it is no project.
     """
     try:
-        return process.record(project, stack, assumptions=given, timeout_seconds=TIMEOUT_SECONDS, adjust=adjust)
+        answers = given or assumptions.of_stack(project, stack) or Assumptions()
+        return process.record(project, stack, assumptions=answers, timeout_seconds=TIMEOUT_SECONDS, adjust=adjust)
+    except AssumptionsError as error:
+        raise Failure(WRONG_USAGE, str(error)) from None
     except InvalidConfig as error:
         raise refusal(error, project, stack, "nothing was planned") from None
     except process.ProgramFailed as error:

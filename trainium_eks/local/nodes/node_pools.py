@@ -126,8 +126,8 @@ def pool_of(
     Args:
         inputs: inputs of the group.
         computed: the simulation's answer for it.
-        zones: subnet id to zone id. Subnets that are not in it (the stack did not make them) are assumed to be in the
-            zones of the region that offer the type, in turn.
+        zones: subnet id to zone id. Subnets that are not in it (the stack neither made nor adopted them) are assumed
+            to be in the zones of the region that offer the type, in turn.
         region: region of the group.
         catalogue: properties of the instance types.
         template: inputs of the group's launch template: type of a Capacity Block's nodes, disks, user data.
@@ -220,6 +220,13 @@ def zone_name(region: str, zone_id: str) -> str:
     if not ZONE_ID.fullmatch(zone_id):
         return f"{region}-{zone_id}"
     return f"{region}{chr(ord('a') + int(zone_id.rpartition('az')[2]) - 1)}"
+
+
+def adopted_zones(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the zone id of each subnet of the VPC that a stack's config adopts; none where the stack makes its VPC."""
+    network = config.get("existingNetwork") or {}
+    subnets = [*(network.get("privateSubnets") or ()), *(network.get("publicSubnets") or ())]
+    return {each["id"]: each["zoneId"] for each in subnets}
 
 
 def _digest(parts: Collection[str]) -> str:

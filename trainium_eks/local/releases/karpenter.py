@@ -17,6 +17,7 @@ from trainium_eks.local.control_plane.flags import HOST
 from trainium_eks.local.control_plane.loopback import is_healthy
 from trainium_eks.local.control_plane.ports import free_port
 from trainium_eks.local.control_plane.processes import Running, unwritable
+from trainium_eks.local.nodes.node_pools import adopted_zones
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import parts
@@ -73,6 +74,7 @@ def offered(graph: Graph) -> list[dict[str, Any]]:
     """Return the instance types of a stack's catalogue, in the zones of its subnets."""
     catalogue = with_entries(CATALOGUE, graph.config.get("instanceTypes") or {})
     zone_ids = {str(each.inputs.get("availabilityZoneId") or "") for each in graph.of_type(vpc.SUBNET.token)}
+    zone_ids |= {*adopted_zones(graph.config).values()}
     return instance_types(catalogue, str(graph.config.get("region") or DEFAULT_REGION), zone_ids - {""})
 
 

@@ -1,11 +1,13 @@
-"""Assumed answers of a cloud or of another stack for a plan: the file of ``--stub``."""
+"""Assumed answers of a cloud or of another stack for a plan: ``answers.<stack>.yaml``, or the file of ``--stub``."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.model.validation.parsing import parse_yaml
+from trainium_eks.model.validation.parsing import parse_json, parse_yaml
+from trainium_eks.plan.graph import UNKNOWN
 
 _SECTIONS = ("lookups", "stackReferences")
 
@@ -37,6 +39,16 @@ class Assumptions:
         return None
 
 
+def of_stack(directory: Path, stack: str) -> Assumptions | None:
+    """Return the answers in the project's own file for a stack, ``answers.<stack>.yaml``; None without one.
+
+    Raises:
+        AssumptionsError: see :func:`load`.
+    """
+    path = directory / f"answers.{stack}.yaml"
+    return load(path) if path.is_file() else None
+
+
 def load(path: Path) -> Assumptions:
     """Read a file of this form::
 
@@ -46,6 +58,7 @@ def load(path: Path) -> Assumptions:
             - {args: {id: subnet-1}, answer: {availabilityZoneId: usw2-az4}}
         stackReferences:
           acme/network/prod: {vpcId: vpc-0123}
+          acme/clusters/prod: clusters.json  # a file beside this one, by `pulumi stack output --json`
 
     Names of fields are the provider's, in camelCase.
 
@@ -71,10 +84,25 @@ def load(path: Path) -> Assumptions:
     lookups, references = sections
     for token, answer in lookups.items():
         _check_answer(f"{path}: lookups.{token}", answer)
-    for stack, outputs in references.items():
-        if not isinstance(outputs, dict):
-            raise AssumptionsError(f"{path}: stackReferences.{stack} must be a mapping of outputs, got {outputs!r}")
-    return Assumptions(lookups, references)
+    return Assumptions(lookups, {stack: _outputs(path, stack, given) for stack, given in references.items()})
+
+
+def _outputs(path: Path, stack: str, given: object) -> Mapping[str, Any]:
+    """Return the outputs of another stack, given in place or by the name of a JSON file."""
+    where, outputs = f"{path}: stackReferences.{stack}", given
+    if isinstance(given, str):
+        write = f"write it with: pulumi stack output --json --stack {stack} > {path.parent / given}"
+        try:
+            outputs = parse_json((path.parent / given).read_text(encoding="utf-8-sig"))
+        except OSError as error:
+            raise AssumptionsError(f"{where}: {given}: {error.strerror or error}; {write}") from None
+        except ValueError as error:
+            raise AssumptionsError(f"{where}: {given} is not valid JSON: {error}; {write}") from None
+    if not isinstance(outputs, dict):
+        raise AssumptionsError(f"{where} must be a mapping of outputs, or the name of a JSON file, got {outputs!r}")
+    if UNKNOWN in json.dumps(outputs, default=str):
+        raise AssumptionsError(f"{where} has values that a plan does not know ({UNKNOWN}); give known ones")
+    return outputs
 
 
 def _check_answer(where: str, answer: object) -> None:

@@ -58,6 +58,22 @@ class Lookups:
             self.placeholders.add(f"{type_} {name} ({identity}), read: its attributes are unknown")
         return given or {}
 
+    def stack_values(self, stack: str) -> Mapping[str, Any]:
+        """Return the outputs of another stack that the program needs as values.
+
+        Raises:
+            UnknownLookup: when the user gave none.
+        """
+        given = self._assumptions.stack_references.get(stack)
+        if given is None:
+            raise UnknownLookup(
+                f"the program needs the outputs of the stack {stack}, which a plan does not ask. Give them in "
+                f"answers.<stack>.yaml beside the stack's config, or with --stub FILE:\n"
+                f"  stackReferences:\n    {stack}: outputs.json\n"
+                f"and write outputs.json beside it: pulumi stack output --json --stack {stack} > outputs.json"
+            )
+        return given
+
     def stack_outputs(self, stack: str) -> Mapping[str, Any] | None:
         """Return the outputs of another stack; None when they are unknown."""
         given = self._assumptions.stack_references.get(stack)

@@ -25,6 +25,7 @@ from trainium_eks.plan.recording.transforms import Run, Transforms
 _GET_RESOURCE = "pulumi:pulumi:getResource"
 _KUSTOMIZATION = "kubernetes:kustomize/v2:Directory"
 _STACK_REFERENCE = "pulumi:pulumi:StackReference"
+_READ_STACK_OUTPUTS = "pulumi:pulumi:readStackOutputs"
 _PROVIDERS = "pulumi:providers:"
 
 
@@ -145,7 +146,11 @@ class Monitor(sdk.BaseMonitor):
         region = provider.fields["region"].string_value if "region" in provider.fields else ""
         arguments = wire.decode(request.args, mask=False)
         try:
-            answer = self._lookups.function(request.tok, arguments, region or self._region)
+            answer = (
+                _stack_outputs(arguments["name"], self._lookups.stack_values(arguments["name"]))
+                if request.tok == _READ_STACK_OUTPUTS
+                else self._lookups.function(request.tok, arguments, region or self._region)
+            )
         except UnknownLookup as error:
             raise self._refused(str(error)) from None
         return resource_pb2.ResourceInvokeResponse(**{"return": wire.encode(answer)})
@@ -170,13 +175,7 @@ class Monitor(sdk.BaseMonitor):
                 "attributes"
             )
         if request.type == _STACK_REFERENCE:
-            outputs = self._lookups.stack_outputs(request.id)
-            known = outputs is not None
-            state: Mapping[str, Any] = {
-                "name": request.id,
-                "outputs": outputs if known else UNKNOWN,
-                "secretOutputNames": [],
-            }
+            state: Mapping[str, Any] = _stack_outputs(request.id, self._lookups.stack_outputs(request.id))
         else:
             given = self._lookups.resource(request.type, request.name, request.id)
             state = {**wire.decode(request.properties, mask=False), **given}
@@ -394,6 +393,13 @@ def preview_state(computed: Mapping[str, Any], inputs: Mapping[str, Any]) -> dic
         return given
 
     return {key: known(value, inputs[key]) if key in inputs else UNKNOWN for key, value in computed.items()}
+
+
+def _stack_outputs(name: str, outputs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the engine's answer about another stack; `pulumi stack output` without ``--show-secrets`` hides
+    secrets as ``[secret]``."""
+    secret = sorted(key for key, value in (outputs or {}).items() if value == SECRET)
+    return {"name": name, "outputs": UNKNOWN if outputs is None else outputs, "secretOutputNames": secret}
 
 
 def _package(type_: str) -> str:

@@ -92,8 +92,8 @@ def record_program(
         assumptions=assumptions,
         secrets={full[key] for key in secret if key in full},
     )
-    contextvars.copy_context().run(_drive, program, monitor, full, secret, steps or Steps(), timeout_seconds)
-    return monitor.graph(_decoded(full, secret, project))
+    used = contextvars.copy_context().run(_drive, program, monitor, full, secret, steps or Steps(), timeout_seconds)
+    return monitor.graph(_decoded(used, secret, project))
 
 
 def _drive(
@@ -103,8 +103,9 @@ def _drive(
     secret_keys: Collection[str],
     steps: Steps,
     timeout_seconds: float,
-) -> None:
-    """Run the program on a separate event loop, which is never the thread's current loop."""
+) -> Mapping[str, str]:
+    """Run the program on a separate event loop, which is never the thread's current loop; return the config with the
+    values that the program set."""
 
     def main() -> None:
         program()
@@ -134,6 +135,7 @@ def _drive(
     finally:
         callbacks.close()
         _close(loop, executor, wait=finished)
+    return sdk.config()
 
 
 async def _ends(task: "asyncio.Task[None]", standstill: Standstill) -> bool:

@@ -10,9 +10,10 @@ import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 import pytest
 
+from components import read_config, read_output
 from trainium_eks.plan.graph import UNKNOWN, Graph
 from trainium_eks.plan.recording import lookup_answers
-from trainium_eks.plan.recording.assumptions import Assumptions, AssumptionsError, load
+from trainium_eks.plan.recording.assumptions import Assumptions, AssumptionsError, load, of_stack
 from trainium_eks.plan.recording.lookup_answers import Lookup, placeholder
 from trainium_eks.plan.recording.program import RecordingError
 
@@ -159,6 +160,86 @@ def test_outputs_of_another_stack_are_unknown_unless_given(record: Record) -> No
     graph = record(program, assumptions=given)
     assert graph.outputs["ids"] == ["A", "B"]
     assert graph.placeholders == ()
+
+
+OUTPUTS = {"subnets": ["a"], "password": "[secret]"}
+
+
+def test_a_plain_value_of_another_stack_is_the_given_one(record: Record) -> None:
+    given = Assumptions(stack_references={"acme/network/prod": OUTPUTS})
+    assert exported(record, lambda: read_output("acme/network/prod", "subnets"), given) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("references", "name", "said"),
+    [
+        ({}, "subnets", "stackReferences:\n    acme/network/prod: outputs.json"),
+        ({"acme/network/prod": {}}, "subnets", "no output 'subnets', it has none; bring it up first"),
+        ({"acme/network/prod": OUTPUTS}, "subnet", "no output 'subnet', it has password, subnets"),
+        ({"acme/network/prod": OUTPUTS}, "password", "is a secret"),
+    ],
+    ids=["not given", "not up", "no such output", "secret"],
+)
+def test_a_value_of_another_stack_that_there_is_not_stops_the_program(
+    record: Record, references: Any, name: str, said: str
+) -> None:
+    given = Assumptions(stack_references=references)
+    with pytest.raises((pulumi.RunError, RecordingError)) as refused:
+        exported(record, lambda: read_output("acme/network/prod", name), given)
+    assert said in str(refused.value)
+
+
+def test_a_key_that_the_program_gives_is_a_part_of_the_recorded_config(record: Record) -> None:
+    cluster = {"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}}
+
+    def program() -> None:
+        pulumi.export("region", read_config(region="us-east-1", cluster=cluster).region)
+
+    file = {"owner": "me", "allowedAccountIds": '["111122223333"]'}
+    graph = record(program, project="trainium-eks", config=file, assumptions=NONE)
+    given = {"cluster": cluster, "region": "us-east-1"}
+    assert graph.config == {"owner": "me", "allowedAccountIds": ["111122223333"], **given}
+    assert graph.outputs["region"] == "us-east-1"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"owner": "you"}, "the program gives owner: remove it from Pulumi.test.yaml"),
+        ({"network": {"nat": 1}}, "read_config(network): 1 problem"),
+    ],
+    ids=["twice", "misshapen"],
+)
+def test_a_wrong_value_of_the_program_is_refused_as_the_programs(record: Record, given: Any, said: str) -> None:
+    with pytest.raises(pulumi.RunError) as refused:
+        record(lambda: read_config(**given), project="trainium-eks", config={"owner": "me", "region": "us-west-2"})
+    assert str(refused.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "write it with: pulumi stack output --json --stack acme/network/prod"),
+        ("{", "is not valid JSON"),
+        ("[]", "must be a mapping of outputs, or the name of a JSON file"),
+        ('{"vpcId": "[unknown]"}', "values that a plan does not know"),
+    ],
+    ids=["none", "no JSON", "no mapping", "unknown"],
+)
+def test_a_file_with_outputs_that_cannot_be_used_is_refused(tmp_path: Path, content: str | None, said: str) -> None:
+    (tmp_path / "answers.prod.yaml").write_text("stackReferences: {acme/network/prod: network.json}")
+    if content is not None:
+        (tmp_path / "network.json").write_text(content)
+    with pytest.raises(AssumptionsError) as refused:
+        of_stack(tmp_path, "prod")
+    assert said in str(refused.value)
+
+
+def test_a_stacks_own_answers_lie_beside_its_config(tmp_path: Path) -> None:
+    (tmp_path / "answers.prod.yaml").write_text("stackReferences: {acme/network/prod: network.json}")
+    (tmp_path / "network.json").write_text('{"subnets": ["a"]}')
+    assert of_stack(tmp_path, "prod") == Assumptions(stack_references={"acme/network/prod": {"subnets": ["a"]}})
+    assert of_stack(tmp_path, "dev") is None
 
 
 def test_unknown_types_are_echoed_and_named(record: Record) -> None:

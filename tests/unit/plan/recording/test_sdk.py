@@ -32,7 +32,7 @@ PARTS = {
     ],
     "pulumi.runtime.mocks": ["Mocks", "MockMonitor", "MockSettings", "MockCallArgs", "MockResourceArgs"],
     "pulumi.runtime.settings": ["ROOT", "configure"],
-    "pulumi.runtime.config": ["set_all_config"],
+    "pulumi.runtime.config": ["CONFIG", "set_all_config"],
     "pulumi.runtime.stack": ["run_in_stack"],
     "pulumi.runtime._callbacks": ["_CallbackServicer"],
     "pulumi.runtime._grpc_settings": ["_GRPC_CHANNEL_OPTIONS"],

@@ -4,7 +4,7 @@ import io
 import subprocess
 import tarfile
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from trainium_eks.cli.environment.plan import report
@@ -25,7 +25,7 @@ class Baseline:
     stack: str
     plan_file: Path | None = None
     commit: str = ""
-    given: Assumptions = field(default_factory=Assumptions)
+    given: Assumptions | None = None
     """Answers for the look-ups of the earlier program."""
 
     def graph(self) -> Graph:
@@ -63,7 +63,7 @@ class Baseline:
             raise Failure(failure.code, f"as of {self.name}: {title}", failure.problems, failure.detail) from None
 
 
-def find(text: str, project: Path, stack: str, given: Assumptions) -> Baseline:
+def find(text: str, project: Path, stack: str, given: Assumptions | None) -> Baseline:
     """Return the baseline for ``--against``: a file where there is one, else a commit of the project's repository.
 
     Raises:

@@ -1,8 +1,8 @@
 """The network of a production environment and a runner in it: the machine from which `up` reaches a private API.
 
-An administrator brings the network up once, before the environment, whose config adopts the network by the output
-`existingNetwork` (docs/deploying.md, Production from nothing). No name here begins with `trn-`, so that the deploy role
-cannot change the network.
+An administrator brings the network up once, before the stack in `../cluster`, which reads the output `existingNetwork`
+(docs/deploying.md, Production from nothing). No name here begins with `trn-`, so that the deploy role cannot change the
+network. Network and key are protected: `pulumi destroy` refuses until `protect` is set to false and applied.
 """
 
 import json
@@ -13,31 +13,29 @@ import pulumi_aws as aws
 from trainium_eks import EncryptionKey, Network
 
 config = pulumi.Config()
-region = config.get("region") or "us-west-2"
-account = config.get("account") or "111122223333"
-deploy_policies = config.get_object("deployPolicies") or [
-    "training-deployer",
-    "training-resources",
-    "training-operations",
-]
+region = config.require("region")
+account = config.require("account")
+deploy_policies = config.require_object("deployPolicies")
+protect = config.get_bool("protect")
 name = "production-network"
 
 tags = {"Owner": "ml-platform", "CostCenter": "foundation-models", "Environment": "production-network"}
 provider = aws.Provider("aws", region=region, allowed_account_ids=[account], default_tags={"tags": tags})
-options = pulumi.ResourceOptions(providers=[provider])
+kept = pulumi.ResourceOptions(providers=[provider], protect=True if protect is None else protect)
 own = pulumi.ResourceOptions(provider=provider)
 
-key = EncryptionKey(f"{name}-key", {"region": region}, options)
+key = EncryptionKey(f"{name}-key", {"region": region}, kept)
 network = Network(
     name,
     {
         "region": region,
         "cidr_block": "10.32.0.0/16",
         "nat_gateways": "per-zone",
+        "peer_cidr_blocks": config.get_object("peerCidrBlocks") or [],
         "interface_endpoints": ["ecr.api", "ecr.dkr", "sts", "logs"],
         "kms_key_arn": key.key_arn,
     },
-    options,
+    kept,
 )
 
 # The runner: nobody reaches it but by Session Manager, and it is the deploy role.
@@ -68,7 +66,7 @@ template = aws.ec2.LaunchTemplate(
     "training-runner",
     # Resolved when the instance starts, so that a preview asks AWS nothing.
     image_id="resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64",
-    instance_type="m7i.large",
+    instance_type="m7i.xlarge",
     metadata_options={"http_tokens": "required", "http_put_response_hop_limit": 1},
     tag_specifications=[
         {"resource_type": kind, "tags": {**tags, "Name": "training-runner"}} for kind in ("instance", "volume")
