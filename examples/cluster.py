@@ -1,4 +1,4 @@
-"""A cluster with one Trainium group and its device plugins, in a network of its own."""
+"""A cluster with one Trainium group and its device plugins, in its own network."""
 
 import pulumi
 import pulumi_aws as aws

@@ -1,4 +1,4 @@
-"""What containers write, in CloudWatch Logs for half a year, encrypted with a key of one's own."""
+"""Container logs in CloudWatch Logs for half a year, encrypted with the program's key."""
 
 import pulumi
 import pulumi_aws as aws

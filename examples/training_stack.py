@@ -1,4 +1,4 @@
-"""A whole environment from code instead of a config file: the fields are those of StackConfig."""
+"""A whole environment from code instead of a config file: StackConfig documents the fields."""
 
 import pulumi
 import pulumi_aws as aws

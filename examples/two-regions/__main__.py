@@ -1,4 +1,4 @@
-"""Two environments in two regions from one program: each has a provider, a network and a cluster of its own."""
+"""Two environments in two regions from one program: each has its own provider, network and cluster."""
 
 import pulumi
 import pulumi_aws as aws

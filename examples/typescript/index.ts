@@ -22,6 +22,5 @@ const environment = new trainium.TrainingStack(`trn-${pulumi.getStack()}`, {
     namespaces: [{ name: "vision", queues: ["research"] }],
 });
 
-export const clusterName = environment.clusterName;
-export const kubeconfig = environment.kubeconfig;
-export const queueNames = environment.queueNames;
+// For researchers: pulumi stack output --json --show-secrets > dev.json, then trn train --outputs dev.json
+export const stackOutputs = environment.stackOutputs;

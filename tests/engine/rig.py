@@ -8,10 +8,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import yaml
+from engine.simulated_aws.inventory import Inventory
 from engine.simulated_aws.server import serving
 
 from trainium_eks.plan.graph import Graph
@@ -155,13 +157,13 @@ class Rig:
         """Asks the clouds what there is."""
         return self._events("refresh", "--yes", "--skip-preview", "--json", "--expect-no-changes", "--stack", stack)
 
-    def destroy(self, stack: str) -> Run:
+    def destroy(self, stack: str, *arguments: str) -> Run:
         """Deletes everything, without a preview before it."""
-        return self._events("destroy", "--yes", "--skip-preview", "--json", "--stack", stack)
+        return self._events("destroy", "--yes", "--skip-preview", "--json", "--stack", stack, *arguments)
 
-    def destroy_after_preview(self, stack: str) -> tuple[int, str]:
+    def destroy_after_preview(self, stack: str, *arguments: str) -> tuple[int, str]:
         """What the CLI says of deleting everything, with the preview that goes before it: exit code and text."""
-        done = self._run("destroy", "--yes", "--stack", stack)
+        done = self._run("destroy", "--yes", "--stack", stack, *arguments)
         return done.returncode, f"{done.stdout}\n{done.stderr}"
 
     def recorded(self, stack: str, *, dry_run: bool = False) -> Graph:
@@ -183,8 +185,9 @@ class Rig:
         assert not deployment.get("pending_operations")
         return tuple(deployment.get("resources") or ())
 
-    def interrupt(self, stack: str, urn: str) -> str:
-        """Leaves the state as an update does that is killed while it creates a resource; the resource's id.
+    def interrupt(self, stack: str, urn: str) -> tuple[str, set[str]]:
+        """Leaves the state as an update does that is killed while it creates a resource, and before it creates what
+        depends on that; the resource's id, and the names of the dependents.
 
         In the backend's own file: `pulumi stack import` takes no open operations.
         """
@@ -192,11 +195,18 @@ class Rig:
         held = json.loads(file.read_text())
         latest = held["checkpoint"]["latest"]
         [made] = [each for each in latest["resources"] if each["urn"] == urn]
-        latest["resources"].remove(made)
+        lost = {urn: made}
+        for each in latest["resources"]:  # dependents come later in a state
+            inputs = (each.get("propertyDependencies") or {}).values()
+            if lost.keys() & {each.get("parent"), *(each.get("dependencies") or ()), *chain.from_iterable(inputs)}:
+                lost[each["urn"]] = each
+        latest["resources"] = [each for each in latest["resources"] if each["urn"] not in lost]
         open_ = {key: value for key, value in made.items() if key not in ("id", "outputs")}
         latest["pending_operations"] = [{"resource": open_, "type": "creating"}]
         file.write_text(json.dumps(held))
-        return str(made["id"])
+        with Inventory(self.inventory_file) as there:
+            there.remove(*(thing for thing in there.things() if thing.urn in lost.keys() - {urn}))
+        return str(made["id"]), {called(each) for each in lost} - {called(urn)}
 
     def inventory(self) -> tuple[Mapping[str, Any], ...]:
         """What exists in the simulated clouds."""
@@ -208,6 +218,16 @@ class Rig:
         assert done.returncode == 0, f"pulumi {' '.join(arguments)}: {done.stdout}{done.stderr}"
         return done.stdout
 
+    def example(self, folder: str) -> Path:
+        """Copies an example in Python into the project, to be run by this interpreter; its directory."""
+        there = self.project / "examples" / folder
+        shutil.copytree(REPOSITORY / "examples" / folder, there, ignore=shutil.ignore_patterns("__pycache__"))
+        for file in there.rglob("Pulumi.yaml"):
+            settings = yaml.safe_load(file.read_text())
+            settings["runtime"] = {"name": "python", "options": {"virtualenv": sys.prefix}}
+            file.write_text(yaml.safe_dump(settings))
+        return there
+
     def trn(self, *arguments: str, tools: Path) -> tuple[int, str]:
         """Runs a command of this library in the project: exit code and text.
 
@@ -215,9 +235,18 @@ class Rig:
             *arguments: of `trn`.
             tools: a directory that comes first on PATH.
         """
+        return self.python("-m", "trainium_eks.cli", *arguments, tools=tools)
+
+    def python(self, *arguments: str, tools: Path) -> tuple[int, str]:
+        """Runs this interpreter in the project: exit code and text.
+
+        Args:
+            *arguments: of the interpreter.
+            tools: a directory that comes first on PATH.
+        """
         path = f"{tools}{os.pathsep}{os.environ['PATH']}"
         own = {"PATH": path, "PYTHONPATH": str(self.project), "AWS_EC2_METADATA_DISABLED": "true"}
-        command = [sys.executable, "-m", "trainium_eks.cli", *arguments]
+        command = [sys.executable, *arguments]
         with serving(self.inventory_file) as providers:
             done = self._execute(command, {**providers, **own})
         return done.returncode, f"{done.stdout}\n{done.stderr}"

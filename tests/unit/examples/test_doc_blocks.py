@@ -118,8 +118,8 @@ def test_a_target_of_make_exists(target: str) -> None:
 
 
 def runs_here(line: str) -> bool:
-    """Whether a command needs no cluster, no account, and no commit of this checkout, and writes nothing."""
-    needs = ("--against", "--write", "--stub", "--stack STACK", "--stack <stack>", "--stack local")
+    """Whether a command needs no cluster, account, commit or folder beside this checkout, and writes nothing."""
+    needs = ("--against", "--directory", "--write", "--stub", "--stack STACK", "--stack <stack>", "--stack local")
     return line.startswith(("plan", "upgrade", "doctor --list", "doctor queue-closed", "stage --list")) and not any(
         word in line for word in needs
     )

@@ -2,15 +2,21 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
+from trainium_eks.plan.recording.assumptions import Assumptions, of_stack
+from trainium_eks.plan.recording.process import record
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+PROJECTS = sorted(path.parent for path in ROOT.glob("examples/**/__main__.py"))
 PROGRAMS = {path.stem: path.read_text() for path in EXAMPLES}
 PROGRAMS |= {
     f"{path.name} {number}": program
@@ -40,17 +46,69 @@ def test_program_plans_green_in_a_bare_project(program: str, tmp_path: Path, mon
     assert [each["name"] for each in ours if each["parent"] == stack], "the component stands under the stack"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("project", sorted(ROOT.glob("examples/*/__main__.py")), ids=lambda path: path.parent.name)
-def test_project_plans_green(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.chdir(project.parent)
-    shown = CliRunner().invoke(app, ["plan", "--json", "--stack", "dev"], catch_exceptions=False)
-    plan = json.loads(shown.stdout)
+def planned(project: Path, stack: str) -> dict[str, Any]:
+    """Return the plan of a project's stack, which must be sound."""
+    command = ["plan", "--json", "--stack", stack, "--directory", str(project)]
+    shown = CliRunner().invoke(app, command, catch_exceptions=False)
+    plan: dict[str, Any] = json.loads(shown.stdout)
     assert {each["id"]: each["findings"] for each in plan["rules"] if each["status"] == "fail"} == {}
     assert shown.exit_code == 0
-    if project.parent.name == "smallest":
+    return plan
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("project", PROJECTS, ids=lambda path: str(path.relative_to(ROOT / "examples")))
+def test_project_plans_green(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    [stack] = [file.suffixes[0].removeprefix(".") for file in project.glob("Pulumi.*.yaml")]
+    plan = planned(project, stack)
+    if project.name == "smallest":
         assert 1.4 < plan["cost"]["hourlyUsd"] < 2  # the node alone is 1.34
+
+
+@pytest.mark.slow
+def test_production_is_made_in_the_network_that_its_first_stack_exports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The committed answers are the network's exports on the simulated AWS, with ids of AWS' form."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    production = ROOT / "examples" / "production"
+    network = record(production / "network", "prod", assumptions=Assumptions())
+    answers = json.loads((production / "cluster" / "network.json").read_text())
+    assert json.loads(json.dumps(network.outputs).replace("-sim-", "-")) == answers
+    kept = {each.type.rpartition(":")[2] for each in network.resources if each.options.protect}
+    assert {"Vpc", "Subnet", "NatGateway", "Route", "Key"} <= kept
+    assert "Instance" not in kept, "a new image replaces the runner"
+
+    cluster = record(production / "cluster", "prod", assumptions=of_stack(production / "cluster", "prod"))
+    private = [each["id"] for each in answers["existingNetwork"]["privateSubnets"]]
+    [control_plane] = cluster.of_type("aws:eks/cluster:Cluster")
+    assert control_plane.inputs["vpcConfig"]["subnetIds"] == private
+    assert not control_plane.inputs["vpcConfig"]["endpointPublicAccess"]
+    assert cluster.of_type("aws:ec2/vpc:Vpc") == ()
+    [group] = [each for each in cluster.of_type("aws:eks/nodeGroup:NodeGroup") if "trn1" in each.name]
+    assert group.inputs["subnetIds"] == private[:1]
+
+
+def deployed(tmp_path: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Return the run of the Automation API's example without programs on PATH."""
+    script = ROOT / "examples" / "automation" / "deploy.py"
+    environment = {"PATH": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(script), *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("up",), 1, "pulumi is not on PATH: install it, https://www.pulumi.com/docs/install/\n"),
+        (("up", "--stack", "nope"), 2, "there is no Pulumi.nope.yaml in"),
+        (("create",), 2, "invalid choice: 'create'"),
+    ],
+    ids=["no CLI", "no stack", "no command"],
+)
+def test_automation_says_what_it_lacks(tmp_path: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
+    done = deployed(tmp_path, *arguments)
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False)
+    assert said in done.stderr
 
 
 def test_every_component_has_an_example() -> None:

@@ -1,0 +1,118 @@
+"""Examples on a real engine: production as two stacks, and an environment by the Automation API."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from engine.rig import Rig, succeeded, why_not
+
+from trainium_eks.model.outputs import StackOutputs
+
+if missing := why_not():
+    pytest.skip(missing, allow_module_level=True)
+
+NETWORK = "organization/production-network/prod"
+
+
+@dataclass
+class Production:
+    """Both projects, as the steps go on."""
+
+    rig: Rig
+    network: tuple[str, str]
+    cluster: tuple[str, str]
+    """The CLI's option for the directory of each."""
+
+
+def made(rig: Rig, kind: str) -> list[str]:
+    """URNs of one kind of resource in the simulated clouds."""
+    return [each["urn"] for each in rig.inventory() if each["type"].endswith(f":{kind}")]
+
+
+@pytest.fixture(scope="module")
+def production(new_rig: Callable[[], Rig]) -> Iterator[Production]:
+    rig = new_rig()
+    folder = rig.example("production")
+    program = folder / "network" / "__main__.py"
+    # Ids of the simulated AWS are not of AWS' form, which the cluster's config must have.
+    adopted = "network.as_existing_network()"
+    text = program.read_text()
+    assert adopted in text
+    real = f"{adopted}.apply(lambda it: json.loads(json.dumps(it).replace('-sim-', '-')))"
+    program.write_text(text.replace(adopted, real))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(rig.project))
+        yield Production(rig, ("-C", str(folder / "network")), ("-C", str(folder / "cluster")))
+
+
+def test_a_cluster_before_its_network_is_refused_with_what_to_do(production: Production) -> None:
+    production.rig.pulumi("stack", "init", "prod", *production.cluster)
+    code, document, said = production.rig.preview_document("prod", *production.cluster)
+    text = f"{document.get('diagnostics')}\n{said}"
+    assert code != 0
+    assert f"the outputs of the stack {NETWORK} cannot be read" in text
+    assert f"bring it up first: pulumi up --stack {NETWORK}" in text
+    assert "Traceback" not in text
+
+
+def test_a_network_without_an_update_has_no_outputs(production: Production) -> None:
+    production.rig.pulumi("stack", "init", "prod", *production.network)
+    code, document, said = production.rig.preview_document("prod", *production.cluster)
+    assert code != 0
+    assert "no output 'existingNetwork', it has none" in f"{document.get('diagnostics')}\n{said}"
+
+
+def test_the_cluster_stands_in_the_network_of_the_other_stack(production: Production) -> None:
+    rig = production.rig
+    succeeded(rig.up("prod", *production.network))
+    outputs = json.loads(rig.pulumi("stack", "output", "--json", "--stack", "prod", *production.network))
+    private = [each["id"] for each in outputs["existingNetwork"]["privateSubnets"]]
+
+    planned = succeeded(rig.preview("prod", *production.cluster))
+    [control_plane] = [step for step in planned.steps if "aws:eks/cluster:Cluster" in step.urn]
+    assert control_plane.state["inputs"]["vpcConfig"]["subnetIds"] == private
+    succeeded(rig.up("prod", *production.cluster))
+    assert set(succeeded(rig.up("prod", "--expect-no-changes", *production.cluster)).changes()) == set()
+    rig.pulumi("stack", "output", "clusterName", "--stack", "prod", *production.cluster)
+
+
+def test_the_network_is_not_destroyed_beneath_the_cluster(production: Production) -> None:
+    code, said = production.rig.destroy_after_preview("prod", *production.network)
+    assert code != 0
+    assert "protect" in said
+    assert made(production.rig, "Vpc")
+
+
+def test_the_network_goes_once_it_is_not_protected(production: Production) -> None:
+    rig = production.rig
+    rig.pulumi("config", "set", "protect", "false", "--stack", "prod", *production.network)
+    succeeded(rig.up("prod", *production.network))
+    succeeded(rig.destroy("prod", *production.network))
+    assert not made(rig, "Vpc")
+    assert made(rig, "Cluster"), "the other stack's part of the inventory"
+
+
+def test_automation_raises_an_environment_and_takes_it_down(new_rig: Callable[[], Rig], tmp_path: Path) -> None:
+    aws = tmp_path / "aws"
+    aws.write_text("#!/bin/sh\necho aws-cli/2.31.2 Python/3.13\n")
+    aws.chmod(0o755)
+    rig = new_rig()
+    folder = rig.example("automation")
+    script = str(folder / "deploy.py")
+    code, said = rig.python(script, "preview", tools=tmp_path)
+    assert code == 0, said
+    assert rig.inventory() == ()
+
+    code, said = rig.python(script, "up", "--wait", "0", tools=tmp_path)
+    file = folder / "dev-outputs.json"
+    assert file.is_file(), said
+    outputs = StackOutputs.load(file)
+    assert [each.instance_type for each in outputs.node_groups] == ["trn1.2xlarge"]
+    assert outputs.kubeconfig.startswith("{")
+    assert file.stat().st_mode & 0o077 == 0
+    assert code == 1, "the simulated API server does not answer `trn verify`"
+
+    code, said = rig.python(script, "destroy", tools=tmp_path)
+    assert code == 0, said

@@ -1,0 +1,24 @@
+"""The cluster of `examples/production` on this machine, in the network of the other stack."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from local_project import ROOT, LocalProject
+
+pytestmark = pytest.mark.slow
+
+
+def test_production_stands_in_the_network_of_the_other_stack(binaries: Mapping[str, Path], tmp_path: Path) -> None:
+    assert binaries
+    shutil.copytree(ROOT / "examples" / "production" / "cluster", tmp_path / "cluster")
+    project = LocalProject(tmp_path / "cluster")
+    try:
+        up = project.trn("local", "up", "--stack", "prod")
+        assert up.returncode == 0, up.stderr
+        # `up` ends with the checks of `verify`: nodes are in the zone of the adopted subnet, too.
+        assert "prod is as its stack says" in up.stdout + up.stderr
+        assert project.outputs("prod")["queueNames"] == ["pretraining", "research"]
+    finally:
+        project.trn("local", "down", "--stack", "prod")
