@@ -218,18 +218,7 @@ class Controller:
     def run(self) -> None:
         """Watch nodes and keep HyperNodes for ever."""
         self._nodes.start()
-        failures = 0
-        while True:
-            self._changed.wait(LOOK_SECONDS)
-            time.sleep(SETTLE_SECONDS)
-            self._changed.clear()
-            try:
-                self.keep(self._nodes.found)
-                failures = 0
-            except Failures as error:
-                failures += 1
-                self._changed.set()
-                pause(failures, f"HyperNodes: {error or type(error).__name__}")
+        rounds(self._changed, lambda: self.keep(self._nodes.found), "HyperNodes", LOOK_SECONDS, SETTLE_SECONDS)
 
     def keep(self, nodes: Mapping[str, Mapping[str, str]] | None) -> None:
         """Make the HyperNodes as they should be.
@@ -278,6 +267,32 @@ def _make(connection: Connection, change: Change) -> ApiStatusError | None:
         faster = http.HTTPStatus.CONFLICT if change.verb == "create" else http.HTTPStatus.NOT_FOUND
         return None if error.status == faster else error
     return None
+
+
+def rounds(
+    changed: threading.Event, work: Callable[[], None], name: str, look_seconds: float, settle_seconds: float = 0.0
+) -> None:
+    """Do the work after each change, and again after each failure, for ever.
+
+    Args:
+        changed: set by a change.
+        work: one round; raises one of :data:`Failures`.
+        name: of the work, for the log.
+        look_seconds: longest time between two rounds.
+        settle_seconds: time between a change and its round.
+    """
+    failures = 0
+    while True:
+        changed.wait(look_seconds)
+        time.sleep(settle_seconds)
+        changed.clear()
+        try:
+            work()
+            failures = 0
+        except Failures as error:
+            failures += 1
+            changed.set()
+            pause(failures, f"{name}: {error or type(error).__name__}")
 
 
 def pause(failures: int, trouble: str) -> None:

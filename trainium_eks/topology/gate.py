@@ -31,11 +31,10 @@ from trainium_eks.topology.controller import (
     WATCH_SECONDS,
     ApiStatusError,
     Connection,
-    Failures,
     Nodes,
     Object,
     connector,
-    pause,
+    rounds,
     say,
 )
 
@@ -140,18 +139,11 @@ class Gate:
     def run(self) -> None:
         """Watch nodes and keep the gate for ever."""
         self._nodes.start()
-        failures = 0
-        while True:
-            self._changed.wait(LOOK_SECONDS)
-            self._changed.clear()
-            try:
-                with contextlib.closing(self._api):
-                    self.keep(self._nodes.found)
-                failures = 0
-            except Failures as error:
-                failures += 1
-                self._changed.set()
-                pause(failures, f"gate: {error or type(error).__name__}")
+        rounds(self._changed, self._round, "gate", LOOK_SECONDS)
+
+    def _round(self) -> None:
+        with contextlib.closing(self._api):
+            self.keep(self._nodes.found)
 
     def keep(self, nodes: Mapping[str, Mapping[str, Any]] | None) -> None:
         """Close and open nodes, take the results of tests in, and start tests.
@@ -160,7 +152,7 @@ class Gate:
             nodes: node to its facts; None where they are not known yet, and nothing is done.
 
         Raises:
-            one of :data:`Failures`: earlier changes of the round stay.
+            one of :data:`~trainium_eks.topology.controller.Failures`: earlier changes of the round stay.
         """
         if nodes is None:
             return
