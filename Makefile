@@ -12,7 +12,7 @@ PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 python3.11 pyth
 # Hundreds of short Python processes run in `make test`: without bytecode each would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help local local-down verify plan test checked test-all environments slow mutants-sample local-programs programs lint types unit test-workloads torch scanner security policy test-engine test-engine-full test-upgrade mutants fuzz format docs site constraints golden check preview up destroy clean
+.PHONY: help local local-down verify plan test checked test-all environments test-pipelines slow mutants-sample local-programs programs lint types unit test-workloads torch scanner security policy test-engine test-engine-full test-upgrade mutants fuzz format docs site constraints golden check preview up destroy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -99,6 +99,10 @@ test-engine: $(VENV)/.dev $(VENV)/.policy ## Run the stack on a real Pulumi engi
 test-engine-full: $(VENV)/.dev ## The same, with one failure of each resource type (most of an hour)
 	@$(BIN)/pytest -n 2 --dist=load -m engine_full tests/engine $(ARGS)
 
+test-pipelines: $(VENV)/.dev $(VENV)/.airflow $(VENV)/.kubeflow $(VENV)/.optuna ## Run the pipelines of examples/pipelines over the local cloud: Airflow, Kubeflow, Optuna
+	@$(MAKE) --no-print-directory local-programs
+	@TRN_PIPELINES=$(CURDIR)/$(VENV) $(BIN)/pytest -n 0 tests/pipelines $(ARGS)
+
 test-upgrade: $(VENV)/.dev ## Upgrade the local cloud by a minor version under a running gang (builds the older one first)
 	@$(BIN)/python -m trainium_eks.local.toolchain --kubernetes 1.34
 	@$(BIN)/pytest -n 0 -rsP tests/local/test_upgrade.py $(ARGS)
@@ -168,9 +172,11 @@ $(VENV)/.dev: requirements-dev.txt requirements-local.txt requirements.txt const
 	@$(INSTALL) -r requirements-dev.txt
 	@touch $@ $(VENV)/.local $(VENV)/.runtime
 
-# TorchX and its nightly cannot be installed side by side, nor with what the library needs. The site's tools pin theirs.
-$(VENV)/.site $(VENV)/.torchx $(VENV)/.torchx-nightly: $(VENV)/.%: requirements-%.txt | $(VENV)/.created
-	@echo "Installing what $* needs into $(VENV)/$* (half a minute, 200 MB, once)"
+# TorchX and its nightly cannot be installed side by side, nor with what the library needs. The site's tools pin theirs,
+# and so do the pipelines'.
+OWN := site torchx torchx-nightly airflow kubeflow optuna
+$(OWN:%=$(VENV)/.%): $(VENV)/.%: requirements-%.txt | $(VENV)/.created
+	@echo "Installing what $* needs into $(VENV)/$* (up to two minutes, 500 MB, once)"
 	@$(BIN)/python -m venv --clear $(VENV)/$*
 	@$(VENV)/$*/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@

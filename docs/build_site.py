@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = (
     "*.md", "docs/*.md", "docs/*.svg", "docs/*.png", "docs/*.css", "docs/*.json", "docs/components/*.md",
     "docs/decisions/*.md", "examples/*.md", "examples/*.py",
-    "examples/*/*.ts", "examples/*/*.yaml", "provider/*.yaml",
+    "examples/*/*.py", "examples/*/*/*.py", "examples/*/*.ts", "examples/*/*.yaml", "provider/*.yaml",
 )  # fmt: skip
 API = {
     "trainium_eks.client.team": [f"trainium_eks.client.team.{name}" for name in ("connect", "Team", "Job")],
@@ -26,6 +26,7 @@ API = {
     ],
 }
 """Public modules besides the components, by page."""
+_CODE = re.compile(r"`[^`\n]+`")
 
 
 def main() -> int:
@@ -36,7 +37,10 @@ def main() -> int:
     for source in (path for pattern in PAGES for path in ROOT.glob(pattern)):
         target = pages / source.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, target)
+        if source.suffix == ".md":
+            target.write_text(_CODE.sub(_with_bars, source.read_text(encoding="utf-8")), encoding="utf-8")
+        else:
+            shutil.copyfile(source, target)
     for title, names in {**API, **components()}.items():
         target = pages / "api" / f"{title}.md"
         target.parent.mkdir(exist_ok=True)
@@ -55,12 +59,17 @@ def main() -> int:
 
 
 def components() -> dict[str, list[str]]:
-    """Return the public names of each component's module by the page for it, from the stub that lists them."""
+    """Return the public names by page, a component and its args on one, from the stub that lists them."""
     stub = (ROOT / "components" / "__init__.pyi").read_text()
-    modules: dict[str, list[str]] = {}
+    pages: dict[str, list[str]] = {}
     for module, name in re.findall(r"^from \.(\w+) import (\w+) as", stub, re.M):
-        modules.setdefault(module, []).append(f"components.{module}.{name}")
-    return {names[0].rpartition(".")[2]: names for names in modules.values()}
+        pages.setdefault(name.removesuffix("Args"), []).append(f"components.{module}.{name}")
+    return pages
+
+
+def _with_bars(code: re.Match[str]) -> str:
+    """Return code with plain bars: in tables GitHub needs a backslash before a bar, and this builder shows it."""
+    return code[0].replace("\\|", "|")
 
 
 def _pages_in(pages: Path) -> Callable[[re.Match[str]], str]:
