@@ -42,7 +42,7 @@ if given["--target"] == "i-refused":
 def pump(a, b):
     while data := a.recv(65536):
         b.sendall(data)
-    b.close()
+    b.shutdown(socket.SHUT_WR)  # close() would send nothing while the other thread reads
 with socket.create_server(("127.0.0.1", int(parameters["localPortNumber"][0]))) as listening:
     while True:
         near, _ = listening.accept()
@@ -88,7 +88,8 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Version)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
+    # Shaken in the thread of each connection: the first one says nothing, it only looks whether the port is open.
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     Thread(target=server.serve_forever, daemon=True).start()
     programs = tmp_path / "bin"
     programs.mkdir()
