@@ -4,6 +4,7 @@ repository, so links between pages need no rewriting.
 .venv/site/bin/python docs/build_site.py [FOLDER]
 """
 
+import html
 import os
 import re
 import shutil
@@ -27,6 +28,13 @@ API = {
 }
 """Public modules besides the components, by page."""
 _CODE = re.compile(r"`[^`\n]+`")
+_COMMANDS = re.compile(r"^( *```)console\n(?=(?:(?! *(?:\$ |```)).*\n)* *```$)", re.MULTILINE)
+"""A block of commands without a prompt and without output."""
+_PICTURE = re.compile(r"!\[[^\]]*\]\(([^)]+)\)")
+_SHORT = 28
+"""Characters of code that stay in one line."""
+_PLAIN = re.compile(r"(?<!<pre>)(?<!<span></span>)<code>([^<]+)</code>")
+"""Code within a sentence or a cell; that of a block stands right behind ``<pre><span></span>``."""
 
 
 def main() -> int:
@@ -38,7 +46,7 @@ def main() -> int:
         target = pages / source.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.suffix == ".md":
-            target.write_text(_CODE.sub(_with_bars, source.read_text(encoding="utf-8")), encoding="utf-8")
+            target.write_text(_for_the_site(source.read_text(encoding="utf-8")), encoding="utf-8")
         else:
             shutil.copyfile(source, target)
     for title, names in {**API, **components()}.items():
@@ -52,6 +60,8 @@ def main() -> int:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'workloads'}"}
     command = [sys.executable, "-m", "zensical", "build", "--strict"]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    for page in (folder / "html").rglob("*.html"):
+        page.write_text(_PLAIN.sub(_with_breaks, page.read_text(encoding="utf-8")), encoding="utf-8")
     shown = re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr).partition("Traceback")[0]
     served = f"with search: python3 -m http.server --bind 127.0.0.1 --directory {folder}/html"
     sys.stdout.write(f"{folder}/html/index.html; {served}\n" if done.returncode == 0 else shown)
@@ -67,9 +77,22 @@ def components() -> dict[str, list[str]]:
     return pages
 
 
+def _for_the_site(text: str) -> str:
+    """Return a page with commands that are highlighted as such, and pictures that lead to their full size."""
+    text = _COMMANDS.sub(r"\1bash\n", _CODE.sub(_with_bars, text))
+    return _PICTURE.sub(lambda found: f"[{found[0]}]({found[1]})", text)
+
+
 def _with_bars(code: re.Match[str]) -> str:
     """Return code with plain bars: in tables GitHub needs a backslash before a bar, and this builder shows it."""
     return code[0].replace("\\|", "|")
+
+
+def _with_breaks(code: re.Match[str]) -> str:
+    """Return code that site.css keeps in one line where it is short, and that else is broken before a dot or slash."""
+    if len(html.unescape(code[1])) <= _SHORT:
+        return f'<code class="short">{code[1]}</code>'
+    return re.sub(r"(?<=[^ ./<])(?=[./]\w)", "<wbr>", code[0])
 
 
 def _pages_in(pages: Path) -> Callable[[re.Match[str]], str]:

@@ -175,8 +175,10 @@ def aws_modules() -> str:
 def _examples(name: str, module: str) -> Iterator[str]:
     """The component's examples: ``<module>.py`` and ``<module>_<what it shows>.py``."""
     stem = "existing_network" if name == "ExistingNetwork" else module
+    others = {each.stem for each in (ROOT / "components").glob("*.py")} - {stem}
     for path in sorted((ROOT / "examples").glob(f"{stem}*.py"), key=lambda each: each.stem):
-        yield f"```python\n{path.read_text()}```"
+        if path.stem not in others:
+            yield f"```python\n{path.read_text()}```"
 
 
 def _args(name: str) -> str:
@@ -213,13 +215,19 @@ def _arg(model: type[ConfigModel], key: str, field: FieldInfo) -> tuple[str, ...
         value = field.get_default(call_default_factory=True, validated_data={})
         default = "the catalogue" if key == "catalogue" else f"`{value!r}`"
     else:
-        default = (
-            f"`{field.default!r}`"
-            if not isinstance(field.default, tuple | ConfigModel) or not field.default
-            else "see code"
-        )
+        default = f"`{_plain(field.default)!r}`"
     about = _markdown(field.description or "") + limits.in_words(model, key)
     return f"`{key}`", f"`{_type(field.annotation)}`", default, about
+
+
+def _plain(value: object) -> object:
+    """A default with dictionaries in the place of models."""
+    if isinstance(value, tuple):
+        return tuple(_plain(each) for each in value)
+    return value.model_dump(exclude_defaults=True) if isinstance(value, ConfigModel) else value
+
+
+_IN_BRACKETS = r"(?:[^][]|\[(?:[^][]|\[[^][]*\])*\])*"
 
 
 def _type(annotation: object) -> str:
@@ -227,7 +235,7 @@ def _type(annotation: object) -> str:
     text = annotation.__name__ if inspect.isclass(annotation) and not typing.get_args(annotation) else str(annotation)
     text = re.sub(r"\b(?:[a-z_]+\.)+([A-Za-z])", r"\1", text)
     text = re.sub(r"Annotated\[(\w+), .*?\)\]", r"\1", text)
-    text = re.sub(r"Union\[(.*)\]$", lambda found: " | ".join(_split(found.group(1))), text)
+    text = re.sub(rf"Union\[({_IN_BRACKETS})\]", lambda found: " | ".join(_split(found.group(1))), text)
     return text.replace("NoneType", "None")
 
 

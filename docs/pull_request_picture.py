@@ -12,9 +12,9 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).resolve().parent.parent
-GOLDEN = ROOT / "tests" / "unit" / "review" / "golden"
+GOLDEN = ROOT / "tests" / "unit" / "operate" / "review" / "golden"
 PICTURE = ROOT / "docs" / "pull-request.png"
-WIDTH, HEIGHT = 1000, 985
+WIDTH, HEIGHT = 1000, 1340
 
 MARKS = {"⛔": "#d1242f", "🔎": "#bf8700", "✅": "#1a7f37"}
 """Not every machine has a font with them: discs of about their colour."""

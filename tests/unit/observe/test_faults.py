@@ -31,16 +31,30 @@ def test_an_entry_can_be_found_and_says_everything(fault: Fault) -> None:
     assert isinstance(root, TyperGroup)
     for command in re.findall(r"\btrn ([a-z]+)", fault.remedy):
         assert command in root.commands, command
+    for page in re.findall(r"docs/[\w-]+\.md", f"{fault.remedy} {fault.source}"):
+        assert (ROOT.parent / page).is_file(), page
 
 
 def test_alerts_of_the_catalogue_exist() -> None:
     assert {fault.alert for fault in FAULTS} - {""} <= {*alerts.names()}
 
 
-def test_a_name_without_a_value_stands_in_capitals() -> None:
+def test_a_name_without_a_value_stands_in_capitals_and_words_as_the_catalogue_has_them() -> None:
     fault = BY_NAME["node-cordoned"]
     assert fault.mend(node="n1").endswith("kubectl uncordon n1")
     assert fault.mend().endswith("kubectl uncordon NODE")
+    fault = BY_NAME["topology-busy"]
+    assert fault.mend(wait="", looser="--tier 2") == "wait for those, or submit it with --tier 2"
+    assert fault.mend() == "wait for those, or submit it with --topology soft"
+
+
+def test_capitals_in_a_page_are_names_of_objects() -> None:
+    """Placeholders for words, as "LOOK", would tell a reader nothing."""
+    names = "AMOUNT CLAIM CLASS CLUSTER GROUP HYPERNODES IMAGE INSTANCE JOB KIND NAMESPACE NODE NODES POD QUEUE QUEUES"
+    names += " REGION RESOURCES STACK TAINT WEBHOOK"
+    found = {each for fault in FAULTS for each in re.findall(r"\{(\w+)\}", fault.remedy)}
+    assert found == {each.lower() for each in names.split()}
+    assert all(" " in re.sub(r"\{\w+\}", "", fault.remedy).strip() for fault in FAULTS)
 
 
 LINES = {

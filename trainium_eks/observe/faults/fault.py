@@ -5,16 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 
-class _Placeholders(dict[str, object]):
-    """Values of placeholders; a placeholder without one stands in capitals, as in the pages."""
-
-    def __missing__(self, key: str) -> str:
-        return key.upper()
+_PLACEHOLDER = re.compile(r"\{(\w+)(?:\|([^}]*))?\}")
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault. In ``remedy``, ``{node}`` stands for the name that a finding fills in."""
+    """One fault. In ``remedy``, ``{node}`` stands for the name that a finding fills in, ``{plugin|device plugin}`` for
+    words with those that a page has. A name without a value stands in capitals."""
 
     name: str
     """Name in findings, pages and ``trn doctor NAME``: lower-case words and dashes."""
@@ -37,7 +34,11 @@ class Fault:
 
     def mend(self, **names: object) -> str:
         """Return the remedy with these names in it."""
-        return self.remedy.format_map(_Placeholders({name: value for name, value in names.items() if value}))
+
+        def filled(found: re.Match[str]) -> str:
+            return str(names.get(found[1]) or found[2] or found[1].upper())
+
+        return _PLACEHOLDER.sub(filled, self.remedy)
 
     def page(self) -> str:
         """Return the entry as Markdown, without a heading."""

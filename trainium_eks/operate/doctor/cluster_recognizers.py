@@ -80,8 +80,7 @@ def _of_webhooks(examination: Examination, kind: str, configuration: Object) -> 
             continue
         name, namespace = service["name"], service["namespace"]
         where = f"{namespace}/{name}"
-        look = f"kubectl -n {namespace} get pods,service,endpointslices"
-        names = {"look": look, "kind": kind.lower(), "webhook": name_of(configuration)}
+        names = {"namespace": namespace, "kind": kind.lower(), "webhook": name_of(configuration)}
         if name not in examination.names("Service", namespace):
             sentence = f"{name_of(configuration)} calls the service {where}, which does not exist"
             yield found("webhook-not-answering", f"webhook {webhook['name']}", sentence, **names)

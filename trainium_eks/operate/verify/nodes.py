@@ -92,10 +92,8 @@ def _few(examined: Examined, group: NodeGroupOutput) -> str:
     if examined.local is not None:
         return f"{examined.deploy} makes them"
     outputs = examined.outputs
-    return (
-        f"see why nodes do not join: aws eks describe-nodegroup --region {outputs.region} "
-        f"--cluster-name {outputs.cluster_name} --nodegroup-name {group.eks_name} --query nodegroup.health"
-    )
+    names = {"region": outputs.region, "cluster": outputs.cluster_name, "group": group.eks_name}
+    return BY_NAME["nodes-missing"].mend(**names)
 
 
 def _others(examined: Examined) -> Check:

@@ -13,8 +13,8 @@ from trainium_eks.plan.resource_types.resource_type import Brief, Concern
 EXPLAINED_EVERYWHERE = ("tags", "tagsAll", "description")
 """Inputs that describe a resource and do not change its behaviour."""
 
-NOT_UNDERSTOOD = "not understood: no row says what a change of this does"
-NEW_AND_NOT_UNDERSTOOD = "new, and not understood: no row says what it does"
+NOT_UNDERSTOOD = "not understood: a reviewer must say what this change does"
+NEW_AND_NOT_UNDERSTOOD = "new, and not understood: a reviewer must say what it does"
 UNKNOWN_TYPE = "may be a replacement: nothing is known of its type"
 ADOPTED = "takes over what is there already"
 UNREADABLE = "a value of another form than the type's"
