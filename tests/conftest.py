@@ -47,6 +47,7 @@ def pytest_collection_finish() -> None:
     """What was imported stays, and garbage is collected from now on."""
     gc.freeze()
     gc.enable()
+    gc.set_threshold(50_000, 20, 100)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,14 +8,18 @@ from pipelines.rig import EXAMPLES, Cloud, kill, tool
 from waiting import until
 
 
-def trials(folder: Path, study: str) -> dict[int, str]:
-    """The states of the trials, by their numbers."""
+REPORTING = "select distinct number, state from trials join trial_intermediate_values using (trial_id)"
+
+
+def trials(folder: Path, study: str, query: str = "select number, state from trials") -> dict[int, str]:
+    """The states of the trials, by their numbers; with REPORTING, of those whose jobs have told a loss."""
     file = folder / f"{study}.db"
     if not file.is_file():
         return {}
-    with sqlite3.connect(f"file:{file}?mode=ro", uri=True) as storage:
+    # Not read-only: a killed writer leaves a journal, which the next reader has to roll back.
+    with sqlite3.connect(f"file:{file}?mode=rw", uri=True) as storage:
         try:
-            return dict(storage.execute("select number, state from trials"))
+            return dict(storage.execute(query))
         except sqlite3.OperationalError:  # its tables are being made, or it is written to
             return {}
 
@@ -27,19 +31,20 @@ def test_a_killed_study_goes_on_with_its_trials(cloud: Cloud, tmp_path: Path, by
     command = (*program, "--by", by, "--image", "local/python", "--nodes", "1", "--at-once", "2", "--steps", "150")
     process = optuna.start(tmp_path, *command, log=log)
     try:
-        until(lambda: len([each for each in cloud.jobs() if each.startswith(study)]) == 2, log.read_text)
-        second = optuna.start(tmp_path, *command, log=tmp_path / "second")
-        assert second.wait(60) == 1, "two processes would take each other's trials over"
-        for name in (running := {name: uid for name, uid in cloud.jobs().items() if name.startswith(study)}):
-            cloud.await_step(name)
+        until(lambda: len(trials(tmp_path, study, REPORTING)) == 2, log.read_text)
     finally:
         kill(process)
     assert list(trials(tmp_path, study).values()) == ["RUNNING"] * 2
     cloud.delete_pod(f"{study}-0")
+    running = {name: uid for name, uid in cloud.jobs().items() if name.startswith(study)}
     log.unlink()
     process = optuna.start(tmp_path, *command, log=log)
     try:
-        assert process.wait(300) == 0, log.read_text()
+        until(lambda: "found" in log.read_text(), log.read_text)
+        second = optuna.start(tmp_path, *command, log=tmp_path / "second")
+        assert second.wait(60) == 1, "two processes would take each other's trials over"
+        until(lambda: process.poll() is not None, log.read_text, seconds=600)
+        assert process.returncode == 0, log.read_text()
     finally:
         kill(process)
     said = log.read_text()
