@@ -7,7 +7,6 @@ import pytest
 from pipelines.rig import EXAMPLES, Cloud, kill, tool
 from waiting import until
 
-
 REPORTING = "select distinct number, state from trials join trial_intermediate_values using (trial_id)"
 
 

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-
 _PLACEHOLDER = re.compile(r"\{(\w+)(?:\|([^}]*))?\}")
 
 
