@@ -130,7 +130,7 @@ class Requests:
                 if error.status == 0:  # the client's wrapping of a TLS error
                     raise self._unreachable(str(error.reason).strip()) from error
                 refused = ApiError.of(error.status, _decoded(error.body))
-                if spent > BUSY_SECONDS or not _is_passing(refused):
+                if spent > BUSY_SECONDS or not _is_passing(refused, path):
                     raise refused from error
                 pause = max(pause, _retry_after_seconds(error.headers))
             except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.NameResolutionError) as error:
@@ -216,8 +216,12 @@ class Requests:
         return ClusterError(f"the API server {self.server} ({self._kubeconfig}) cannot be reached: {why}\n  {todo}")
 
 
-def _is_passing(error: ApiError) -> bool:
+def _is_passing(error: ApiError, path: str) -> bool:
     """Return whether the same request can be expected to pass a little later."""
+    if error.status == 409 and "fulfilled on resourcequotas" in error.message:
+        # Other pods or jobs of the namespace were counted at the same moment: nothing was made (Kubernetes, quota
+        # admission). A quota that was itself written meanwhile is the caller's to read again.
+        return "/resourcequotas/" not in path
     return error.status in (429, 503) or (
         error.status >= 500 and any(trouble in error.message for trouble in _ETCD_PASSING)
     )

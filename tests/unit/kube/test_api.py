@@ -72,6 +72,7 @@ PASSING = [
     refusal(429, "TooManyRequests", "storage is (re)initializing"),
     refusal(503, "ServiceUnavailable", "apiserver is shutting down"),
     refusal(500, "InternalError", "etcdserver: leader changed"),
+    refusal(409, "Conflict", 'Operation cannot be fulfilled on resourcequotas "team": the object has been modified'),
     refusal(500, "", "rpc error: code = Unavailable desc = etcdserver: request timed out"),
     urllib3.exceptions.NewConnectionError(None, "Connection refused"),  # type: ignore[arg-type]
     urllib3.exceptions.ProtocolError("Connection aborted."),
@@ -91,6 +92,14 @@ def test_the_server_says_how_long_it_is_busy(play: Any) -> None:
     api, _ = play(busy, {"ok": 1})
     api.request("GET", "/version")
     assert api_module.time.monotonic() == 7
+
+
+def test_a_quota_that_another_has_written_is_not_written_again(play: Any) -> None:
+    message = 'Operation cannot be fulfilled on resourcequotas "team": the object has been modified'
+    api, client = play(refusal(409, "Conflict", message))
+    with pytest.raises(ApiError, match="modified"):
+        api.request("PUT", "/api/v1/namespaces/team/resourcequotas/team", {})
+    assert len(client.asked) == 1
 
 
 def test_a_server_that_stays_busy_is_given_up(play: Any) -> None:
