@@ -94,6 +94,9 @@ def airflow(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         # Else five minutes pass before a task whose worker was killed is tried again.
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "15",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "3",
+        # The same for the tasks of a killed scheduler, which another takes over when it looks for them.
+        "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
+        "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "15",
         "TRN_IMAGE": "local/python",
         "TRN_OUTPUTS": str(cloud.outputs),
     }
