@@ -89,7 +89,7 @@ def _with_bars(code: re.Match[str]) -> str:
 
 
 def _with_breaks(code: re.Match[str]) -> str:
-    """Return code that site.css keeps in one line where it is short, and that else is broken before a dot or slash."""
+    """Return short code marked for site.css, which keeps it in one line; longer code with breaks in it."""
     if len(html.unescape(code[1])) <= _SHORT:
         return f'<code class="short">{code[1]}</code>'
     return re.sub(r"(?<=[^ ./<])(?=[./]\w)", "<wbr>", code[0])

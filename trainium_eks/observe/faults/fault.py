@@ -9,8 +9,8 @@ _PLACEHOLDER = re.compile(r"\{(\w+)(?:\|([^}]*))?\}")
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault. In ``remedy``, ``{node}`` stands for the name that a finding fills in, ``{plugin|device plugin}`` for
-    words with those that a page has. A name without a value stands in capitals."""
+    """One fault. A finding fills the placeholders in ``remedy``. In a page ``{node}`` becomes ``NODE``, and
+    ``{plugin|device plugin}`` becomes the words after the bar."""
 
     name: str
     """Name in findings, pages and ``trn doctor NAME``: lower-case words and dashes."""
