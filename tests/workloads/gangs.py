@@ -160,9 +160,10 @@ class Gang:
         return ended
 
 
-def start(module: str, *arguments: str | Path, log: Path) -> "Rank":
-    """Starts a process that is no rank; it prints into ``log``, by which its working directory is named, too."""
-    order = _Order(module, tuple(map(str, arguments)), {}, log.parent, log, log.with_suffix(".err"), None)
+def start(module: str, *arguments: str | Path, log: Path, environment: Mapping[str, str] | None = None) -> "Rank":
+    """Starts a process that is no rank; it prints into ``log``, in whose directory it runs."""
+    words, errors = tuple(map(str, arguments)), log.with_suffix(".err")
+    order = _Order(module, words, environment or {}, log.parent, log, errors, None)
     return Rank(order)
 
 

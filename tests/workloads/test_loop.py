@@ -23,14 +23,6 @@ def _script(tmp_path: Path) -> None:
     (tmp_path / "toy_script.py").symlink_to(Path(__file__).with_name("toy_script.py"))
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_the_loss_goes_down(gang: Gang, ranks: int) -> None:
-    ended = gang(TOY, "--output", "out", "--steps", 60, ranks=ranks)
-    values = list(ended.losses.values())
-    assert len(values) == 60
-    assert sum(values[-5:]) < sum(values[:5]) / 2
-
-
 @pytest.mark.parametrize(
     ("ranks", "victim", "options"),
     [(1, None, ["--workers", 1]), (2, 0, ["--precision", "bf16", "--stochastic-rounding"]), (4, None, [])],
@@ -66,6 +58,7 @@ def test_each_optimizer_and_schedule_learns(gang: Gang, optimizer: str) -> None:
         ranks=1,
     )
     values = list(ended.losses.values())
+    assert len(values) == 60
     assert sum(values[-5:]) < sum(values[:5]) / 2
     rates = [line["learning_rate"] for line in ended.steps]
     assert rates[:5] == pytest.approx([0.02 * step / 5 for step in range(1, 6)])
@@ -283,13 +276,14 @@ def test_where_all_checkpoints_are_damaged_nothing_begins_anew(gang: Gang, tmp_p
 # --- XLA ------------------------------------------------------------------------------------------------------------
 
 
-def test_xla_agrees_with_the_cpu(gang: Gang) -> None:
+@pytest.mark.parametrize(("options", "tolerance"), [((), 1e-3), (("--precision", "bf16", "--eager"), 5e-3)])
+def test_xla_agrees_with_the_cpu(gang: Gang, options: Sequence[str], tolerance: float) -> None:
     common = ("--steps", 6, "--dropout", 0, "--accumulate", 2)
     cpu = gang(TOY, "--output", "cpu", *common, ranks=1)
     # XLA:CPU takes longer to make a graph fast than all its runs here take.
     quickly = {"XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"}
-    xla = gang(TOY, "--output", "xla", "--backend", "xla", *common, ranks=1, environment=quickly)
-    assert list(xla.losses.values()) == pytest.approx(list(cpu.losses.values()), rel=1e-3)
+    xla = gang(TOY, "--output", "xla", "--backend", "xla", *common, *options, ranks=1, environment=quickly)
+    assert list(xla.losses.values()) == pytest.approx(list(cpu.losses.values()), rel=tolerance)
 
 
 def test_only_compiling_saves_nothing(gang: Gang, tmp_path: Path) -> None:

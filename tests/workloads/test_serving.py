@@ -1,4 +1,4 @@
-"""A trained model at work: over HTTP and in batches, what is refused, how it ends."""
+"""A trained model at work: over HTTP, also as SageMaker asks, and in batches, what is refused, how it ends."""
 
 import csv
 import http.client
@@ -19,7 +19,7 @@ import tiny_models
 import torch
 from gangs import free_port, start
 from pyarrow import parquet
-from trainium_workloads.serving import batch, generator, server
+from trainium_workloads.serving import batch, generator, sagemaker, server
 from trainium_workloads.serving.predictor import BATCHES, Predictor
 from trainium_workloads.training.refusal import EXIT_CODE, Refusal, guarded
 from transformers import AutoModelForCausalLM
@@ -114,28 +114,54 @@ def test_a_directory_without_a_classifier_is_refused(made: Path, tmp_path: Path)
 # --- Over HTTP --------------------------------------------------------------------------------------------------------
 
 
-class Server:
-    """A process that serves a model."""
+# SageMaker's command ``serve``, with a model in another place than ``/opt/ml/model``.
+CONTAINER = """
+import sys
+from pathlib import Path
 
-    def __init__(self, model: Path, *words: str) -> None:
+from trainium_workloads.serving import sagemaker
+
+if __name__ == "__main__":
+    sagemaker.arguments.__defaults__ = (Path(sys.argv[1]),)
+    sys.exit(sagemaker.main())
+"""
+
+LINES = "application/jsonlines"
+
+
+class Server:
+    """A process that serves a model, by its own command or as SageMaker's container does."""
+
+    def __init__(self, model: Path, *, is_sagemaker: bool = False) -> None:
         self.port = free_port()
         self.log = model.with_suffix(".out")
-        at = ("--host", "127.0.0.1", "--port", str(self.port))
-        words = (*at, "--threads", "1", "--linger", "1", *words)
-        self.process = start("trainium_workloads.serving.server", model, *words, log=self.log)
+        port = str(self.port)
+        if is_sagemaker:
+            variables = {"SAGEMAKER_BIND_TO_PORT": port, "SAGEMAKER_MODEL_SERVER_WORKERS": "1", "TRN_BACKEND": "cpu"}
+            (model.parent / "container.py").write_text(CONTAINER)
+            self.process = start("container", model, log=self.log, environment=variables)
+        else:
+            words = ("--host", "127.0.0.1", "--port", port, "--threads", "1", "--linger", "1")
+            self.process = start("trainium_workloads.serving.server", model, *words, log=self.log)
 
     def connection(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
 
-    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    def post(
+        self, path: str, body: bytes, content: str = "application/json", method: str = "POST"
+    ) -> tuple[int, bytes]:
         connection = self.connection()
         try:
-            content = body if isinstance(body, bytes) else json.dumps(body).encode()
-            connection.request(method, path, content, {"Content-Type": "application/json"})
+            connection.request(method, path, body, {"Content-Type": content})
             answer = connection.getresponse()
-            return answer.status, json.loads(answer.read() or "null")
+            return answer.status, answer.read()
         finally:
             connection.close()
+
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        status, answer = self.post(path, content, method=method)
+        return status, json.loads(answer or "null")
 
     def predict(self, *texts: str) -> tuple[int, Any]:
         return self.ask("POST", "/predict", {"texts": texts})
@@ -167,7 +193,7 @@ def servers(made: Path) -> Iterator[dict[str, Server]]:
     found = {
         "broken": Server(broken),
         "classifier": Server(made / "classifier"),
-        "generator": Server(made / "generator", "--name", "serve-tiny"),
+        "generator": Server(made / "generator", is_sagemaker=True),
     }
     try:
         yield found
@@ -217,13 +243,58 @@ def test_a_wrong_request_is_answered_with_its_error(classifier: Server, body: An
 
 def test_a_chat_is_answered_with_openais_api(chat: Server) -> None:
     question = {"messages": [{"role": "user", "content": "a lamp"}], "max_tokens": 5, "temperature": 0}
-    status, answer = chat.ask("POST", "/v1/chat/completions", {"model": "serve-tiny", **question})
+    status, answer = chat.ask("POST", "/v1/chat/completions", {"model": "model", **question})
     assert status == 200, answer
     assert answer["choices"][0]["message"]["role"] == "assistant"
     assert answer["usage"]["completion_tokens"] == 5
-    assert [each["id"] for each in chat.ask("GET", "/v1/models")[1]["data"]] == ["serve-tiny"]
+    assert [each["id"] for each in chat.ask("GET", "/v1/models")[1]["data"]] == ["model"]
     assert chat.ask("POST", "/v1/chat/completions", {"model": "other", **question})[0] == 400
     assert chat.ask("POST", "/reset", {})[0] == 404, "anyone in the namespace could unload the model"
+
+
+def test_a_classifier_answers_invocations_and_lines_of_several_records(classifier: Server) -> None:
+    status, answer = classifier.post("/invocations", json.dumps({"texts": ["a lamp", "a chair"]}).encode())
+    alone = json.loads(answer)["predictions"]
+    assert (status, len(alone)) == (200, 2)
+    records = [{"content": "a lamp"}, "a chair", {"text": "a lamp", "stars": 5}] * 100
+    body = "\n".join(map(json.dumps, records)).encode() + b"\n\n"
+    status, answer = classifier.post("/invocations", body, LINES)
+    lines = [json.loads(line) for line in answer.splitlines()]
+    assert (status, len(lines)) == (200, 300)
+    assert [each["label"] for each in lines[:3]] == [alone[0]["label"], alone[1]["label"], alone[0]["label"]]
+    assert lines[299]["score"] == pytest.approx(alone[0]["score"], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("body", "content", "status", "words"),
+    [
+        (b'"a"\n{"stars": 5}', LINES, 400, "line 2 is neither a text, nor has content or text"),
+        (b'{"text": 5}', LINES, 400, "line 1: the text is no string"),
+        (b"{", LINES, 400, "line 1"),
+        (b"[]", "application/json", 400, "an object with texts, messages or prompt"),
+        (b"a", "text/csv", 415, "Content-Type must be application/json or application/jsonlines"),
+        (b'{"texts": []}', "application/json", 422, "texts"),
+    ],
+)
+def test_a_wrong_record_is_answered_by_its_line(
+    classifier: Server, body: bytes, content: str, status: int, words: str
+) -> None:
+    found, answer = classifier.post("/invocations", body, content)
+    assert (found, words in answer.decode()) == (status, True), answer
+
+
+def test_a_generator_answers_invocations_alone_in_lines_and_in_pieces(chat: Server) -> None:
+    asked: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 2}
+    assert chat.post("/ping", b"", method="GET")[0] == 200
+    status, answer = chat.post("/invocations", json.dumps(asked).encode())
+    assert (status, json.loads(answer)["choices"][0]["message"]["role"]) == (200, "assistant")
+    body = f"{json.dumps(asked)}\n{json.dumps({'prompt': 'Hello', 'max_tokens': 2})}".encode()
+    status, answer = chat.post("/invocations", body, LINES)
+    assert (status, [set(json.loads(each)["choices"][0]) & {"message", "text"} for each in answer.splitlines()]) == (
+        200, [{"message"}, {"text"}],
+    )  # fmt: skip
+    status, answer = chat.post("/invocations", json.dumps({**asked, "stream": True}).encode())
+    assert (status, b'"completion_tokens":2' in answer) == (200, True), answer
 
 
 def test_a_model_that_cannot_be_read_ends_the_server_with_its_reason(servers: dict[str, Server]) -> None:
@@ -385,3 +456,21 @@ def test_a_wrong_input_is_refused_and_leaves_nothing(
     assert guarded(batch.main) == EXIT_CODE
     assert words.replace("\\", "") in capsys.readouterr().err
     assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+# --- Variables of SageMaker -------------------------------------------------------------------------------------------
+
+
+def test_variables_become_options(tmp_path: Path) -> None:
+    (tmp_path / "graphs").mkdir()
+    variables = {"SAGEMAKER_BIND_TO_PORT": "8081", "SAGEMAKER_MODEL_SERVER_WORKERS": "2", "TRN_ENGINE": "classifier"}
+    found = sagemaker.arguments(variables, tmp_path)
+    assert found[:3] == [str(tmp_path), "--graphs", f"{tmp_path}/graphs"]
+    assert found[3:] == ["--port", "8081", "--copies", "2", "--engine", "classifier"]
+    with pytest.raises(Refusal, match="SAGEMAKER_BIND_TO_PORT must be a whole number, not http"):
+        sagemaker.arguments({"SAGEMAKER_BIND_TO_PORT": "http"})
+
+
+def test_a_record_s_text_may_have_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(sagemaker.FIELD, "body")
+    assert [*sagemaker._requests(b'{"body": "a", "text": "b"}')] == [("/predict", {"texts": ["a"]})]

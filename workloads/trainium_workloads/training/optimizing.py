@@ -25,7 +25,8 @@ def optimizer_of(model: nn.Module, options: Options) -> torch.optim.Optimizer:
     rate = torch.tensor(options.learning_rate) if is_traced else options.learning_rate
     if options.optimizer == "lamb":
         return Lamb(groups, lr=rate)
-    return torch.optim.AdamW(groups, lr=rate, capturable=is_traced)
+    # On CPUs PyTorch's choice is an operation at a time, for each tensor.
+    return torch.optim.AdamW(groups, lr=rate, capturable=is_traced, fused=True if options.backend == "cpu" else None)
 
 
 class Lamb(torch.optim.Optimizer):
