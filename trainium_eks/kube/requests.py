@@ -3,6 +3,7 @@
 A thin layer over the official client's connection handling (kubeconfig, certificates, tokens of ``aws eks get-token``).
 """
 
+import socket
 import time
 from collections.abc import Generator, Mapping
 from ipaddress import ip_address
@@ -32,6 +33,10 @@ UNREACHABLE_SECONDS = 3.0
 BUSY_SECONDS = 60.0
 """Time of retries for a server that answers "later" (429, 503, etcd electing a leader)."""
 
+_KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 9}
+"""Seconds and counts as kubectl has them; the second name is macOS's for the first. Load balancers and NAT gateways
+forget a connection without traffic, such as a log while a job compiles, and tell neither side (AWS' after 350 s)."""
+
 # etcd's passing troubles, which the API server passes on as 500 (etcd api/v3/v3rpc/rpctypes/error.go).
 _ETCD_PASSING = ("etcdserver: leader changed", "etcdserver: no leader", "etcdserver: request timed out")
 
@@ -60,6 +65,7 @@ class Requests:
         settings = Configuration()
         settings.connection_pool_maxsize = 64
         settings.retries = False  # requests are repeated here, where it is known which may be
+        settings.socket_options = _socket_options()
         try:
             client = new_client_from_config(str(kubeconfig), client_configuration=settings, persist_config=False)
         except (ConfigException, yaml.YAMLError, OSError, *MISSHAPEN) as error:
@@ -230,6 +236,17 @@ def _is_passing(error: ApiError, path: str) -> bool:
 def _retry_after_seconds(headers: Mapping[str, str] | None) -> float:
     value = (headers or {}).get("Retry-After", "")
     return min(float(value), 10.0) if value.isdigit() else 0.0
+
+
+def _socket_options() -> list[tuple[int, int, int]]:
+    """Return urllib3's options of a socket, and those that keep a quiet connection alive."""
+    found = [
+        (socket.IPPROTO_TCP, getattr(socket, name), value)
+        for name, value in _KEEP_ALIVE.items()
+        if hasattr(socket, name)
+    ]
+    defaults = urllib3.connection.HTTPConnection.default_socket_options
+    return [*defaults, (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *found]
 
 
 def _is_loopback(url: str) -> bool:

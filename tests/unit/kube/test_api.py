@@ -4,6 +4,7 @@ import json
 import socket
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -380,6 +381,22 @@ def test_a_proxy_is_not_asked_for_this_machine(tmp_path: Path, monkeypatch: pyte
     assert local.server == "https://127.0.0.1:6443"
     assert not isinstance(local._client.rest_client.pool_manager, urllib3.ProxyManager)
     assert isinstance(remote._client.rest_client.pool_manager, urllib3.ProxyManager)
+
+
+def test_a_quiet_connection_is_kept_alive(tmp_path: Path) -> None:
+    """Else a load balancer may forget it, and a log that is followed has no more lines."""
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        api = Api.connect(write_kubeconfig(tmp_path / "config", f"http://127.0.0.1:{server.getsockname()[1]}"))
+        answer = pool.submit(api.request, "GET", "/version")
+        peer, _ = server.accept()
+        peer.recv(65536)
+        peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        assert answer.result() == {}
+        used = api._client.rest_client.pool_manager.connection_from_url(api.server).pool.queue[-1].sock
+        assert used.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert used.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
+        assert used.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+        peer.close()
 
 
 @pytest.mark.parametrize("text", ["", "clusters: [", "apiVersion: v1\nkind: Config\n"])
