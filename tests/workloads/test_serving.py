@@ -147,7 +147,7 @@ class Server:
     def connection(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
 
-    def post(
+    def send(
         self, path: str, body: bytes, content: str = "application/json", method: str = "POST"
     ) -> tuple[int, bytes]:
         connection = self.connection()
@@ -160,7 +160,7 @@ class Server:
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        status, answer = self.post(path, content, method=method)
+        status, answer = self.send(path, content, method=method)
         return status, json.loads(answer or "null")
 
     def predict(self, *texts: str) -> tuple[int, Any]:
@@ -253,12 +253,12 @@ def test_a_chat_is_answered_with_openais_api(chat: Server) -> None:
 
 
 def test_a_classifier_answers_invocations_and_lines_of_several_records(classifier: Server) -> None:
-    status, answer = classifier.post("/invocations", json.dumps({"texts": ["a lamp", "a chair"]}).encode())
+    status, answer = classifier.send("/invocations", json.dumps({"texts": ["a lamp", "a chair"]}).encode())
     alone = json.loads(answer)["predictions"]
     assert (status, len(alone)) == (200, 2)
     records = [{"content": "a lamp"}, "a chair", {"text": "a lamp", "stars": 5}] * 100
     body = "\n".join(map(json.dumps, records)).encode() + b"\n\n"
-    status, answer = classifier.post("/invocations", body, LINES)
+    status, answer = classifier.send("/invocations", body, LINES)
     lines = [json.loads(line) for line in answer.splitlines()]
     assert (status, len(lines)) == (200, 300)
     assert [each["label"] for each in lines[:3]] == [alone[0]["label"], alone[1]["label"], alone[0]["label"]]
@@ -279,21 +279,21 @@ def test_a_classifier_answers_invocations_and_lines_of_several_records(classifie
 def test_a_wrong_record_is_answered_by_its_line(
     classifier: Server, body: bytes, content: str, status: int, words: str
 ) -> None:
-    found, answer = classifier.post("/invocations", body, content)
+    found, answer = classifier.send("/invocations", body, content)
     assert (found, words in answer.decode()) == (status, True), answer
 
 
 def test_a_generator_answers_invocations_alone_in_lines_and_in_pieces(chat: Server) -> None:
     asked: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 2}
-    assert chat.post("/ping", b"", method="GET")[0] == 200
-    status, answer = chat.post("/invocations", json.dumps(asked).encode())
+    assert chat.send("/ping", b"", method="GET")[0] == 200
+    status, answer = chat.send("/invocations", json.dumps(asked).encode())
     assert (status, json.loads(answer)["choices"][0]["message"]["role"]) == (200, "assistant")
     body = f"{json.dumps(asked)}\n{json.dumps({'prompt': 'Hello', 'max_tokens': 2})}".encode()
-    status, answer = chat.post("/invocations", body, LINES)
+    status, answer = chat.send("/invocations", body, LINES)
     assert (status, [set(json.loads(each)["choices"][0]) & {"message", "text"} for each in answer.splitlines()]) == (
         200, [{"message"}, {"text"}],
     )  # fmt: skip
-    status, answer = chat.post("/invocations", json.dumps({**asked, "stream": True}).encode())
+    status, answer = chat.send("/invocations", json.dumps({**asked, "stream": True}).encode())
     assert (status, b'"completion_tokens":2' in answer) == (200, True), answer
 
 
