@@ -53,6 +53,11 @@ _PRELOADED = (
     "networkx",
     "torch._functorch.aot_autograd",
 )
+XLA_ON_CPU = {
+    "PJRT_DEVICE": "CPU",
+    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
+}
+"""Environment of a rank with PyTorch/XLA: to optimize a graph for the CPU takes longer than all its runs in a test."""
 _LOOK_SECONDS = 0.005
 _BY_THEMSELVES_SECONDS = 60.0
 """For the others once a rank failed: they were told the same, or miss it in their next reduction."""

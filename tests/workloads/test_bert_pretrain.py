@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from gangs import Ended, Gang
+from gangs import XLA_ON_CPU, Ended, Gang
 from trainium_workloads.bert import config, make_data, pretrain
 from trainium_workloads.training.options import Options, options_of
 from trainium_workloads.training.refusal import Refusal
@@ -85,7 +85,7 @@ step, begin = Metrics.step, parallel_loader.MpDeviceLoader.__init__
 loaders = []
 
 def counted_step(self, number, values):
-    step(self, number, {**values, "graphs": measured.metric_data("CompileTime")[0], "loaders": len(loaders)})
+    step(self, number, {**values, "graphs": measured.metric_data("COUNTER")[0], "loaders": len(loaders)})
 
 def counted_begin(self, *arguments, **named):
     loaders.append(self)
@@ -94,25 +94,29 @@ def counted_begin(self, *arguments, **named):
 Metrics.step, parallel_loader.MpDeviceLoader.__init__ = counted_step, counted_begin
 """
 RUN = "sys.exit(pretrain.main())"
-# XLA:CPU takes longer to make a graph fast than all its runs here take.
-QUICKLY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 
 
 def test_xla_computes_the_same_with_few_graphs(gang: Gang, tmp_path: Path) -> None:
     (tmp_path / "on_cpu.py").write_text(ONE_LAYER + RUN)
-    (tmp_path / "on_xla.py").write_text(ONE_LAYER + COUNTED + RUN)
     # Without dropout, which draws other numbers there.
     arguments = (*MADE_UP, "--steps", 4, "--batch-size", 8, "--dropout", 0)
     cpu = gang("on_cpu", *arguments, "--output", "cpu", ranks=1)
-    on_xla = {"PJRT_DEVICE": "CPU", "XLA_FLAGS": QUICKLY}
-    xla = gang("on_xla", *arguments, "--backend", "xla", "--output", "xla", ranks=1, environment=on_xla)
-    assert xla.losses == pytest.approx(cpu.losses, rel=1e-4)
-    graphs = [line["graphs"] for line in xla.steps]
-    assert graphs[1:] == [graphs[1]] * 3, f"a step after the second compiled again: {graphs}"
-    assert graphs[-1] <= 3
-    # The tied weight stays one parameter.
-    assert all("23,458 parameters" in each.out[0] for each in (cpu, xla))
-    assert {line["loaders"] for line in xla.steps} == {1}
+    assert "23,458 parameters" in cpu.out[0]
+    for given, tolerance, counter in (
+        (("--precision", "fp32"), 1e-4, "CompileTime"),
+        # Each operation by itself, which compiles in a third of the time.
+        (("--precision", "bf16", "--eager"), 2e-2, "EagerOpCompileTime"),
+    ):
+        (tmp_path / "on_xla.py").write_text(ONE_LAYER + COUNTED.replace("COUNTER", counter) + RUN)
+        on_xla = (*arguments, "--backend", "xla", *given, "--output", counter)
+        xla = gang("on_xla", *on_xla, ranks=1, environment=XLA_ON_CPU)
+        assert xla.losses == pytest.approx(cpu.losses, rel=tolerance)
+        graphs = [line["graphs"] for line in xla.steps]
+        assert graphs[1:] == [graphs[1]] * 3, f"a step after the second compiled again: {graphs}"
+        assert graphs[-1] <= 3 or "--eager" in given
+        # The tied weight stays one parameter.
+        assert "23,458 parameters" in xla.out[0]
+        assert {line["loaders"] for line in xla.steps} == {1}
 
 
 def _asked(*arguments: str) -> Options:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 from finetune_hub import hub
-from gangs import Ended, Gang, step_lines
+from gangs import XLA_ON_CPU, Ended, Gang, step_lines
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from trainium_workloads.checkpoint import Checkpoints
@@ -194,10 +194,8 @@ def test_bf16_and_a_whole_model_in_each_rank(trainings: Trainings, whole: Losses
 def test_xla_computes_the_same_with_a_constant_number_of_graphs(trainings: Trainings, whole: Losses) -> None:
     """Trn1 trains small models. A weight that two layers share must stay one weight on the device."""
     arguments = ("--backend", "xla", "--sharding", "none", "--steps-this-run", 3)
-    # XLA:CPU takes longer to make a graph fast than all its runs here take.
-    quickly = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
     runs = {"qwen3": trainings.arguments("qwen3", "xla", 8, *arguments)}
-    _, lines = trainings(1, runs, environment={"PJRT_DEVICE": "CPU", "XLA_FLAGS": quickly})
+    _, lines = trainings(1, runs, environment=XLA_ON_CPU)
     expected = {step: whole["qwen3"][step] for step in range(1, 4)}
     assert losses(lines)["qwen3"] == pytest.approx(expected, abs=1e-5)
     graphs = [int(each.split()[1]) for each in lines["qwen3"] if each.startswith("graphs")]

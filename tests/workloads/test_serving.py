@@ -132,16 +132,16 @@ LINES = "application/jsonlines"
 class Server:
     """A process that serves a model, by its own command or as SageMaker's container does."""
 
-    def __init__(self, model: Path, *, is_sagemaker: bool = False) -> None:
+    def __init__(self, model: Path, *words: str, is_sagemaker: bool = False) -> None:
         self.port = free_port()
-        self.log = model.with_suffix(".out")
+        self.log = model.parent / f"{model.name}-{self.port}.out"
         port = str(self.port)
         if is_sagemaker:
             variables = {"SAGEMAKER_BIND_TO_PORT": port, "SAGEMAKER_MODEL_SERVER_WORKERS": "1", "TRN_BACKEND": "cpu"}
             (model.parent / "container.py").write_text(CONTAINER)
             self.process = start("container", model, log=self.log, environment=variables)
         else:
-            words = ("--host", "127.0.0.1", "--port", port, "--threads", "1", "--linger", "1")
+            words = ("--host", "127.0.0.1", "--port", port, "--threads", "1", "--linger", "1", *words)
             self.process = start("trainium_workloads.serving.server", model, *words, log=self.log)
 
     def connection(self) -> http.client.HTTPConnection:
@@ -186,14 +186,15 @@ class Server:
 
 @pytest.fixture(scope="module")
 def servers(made: Path) -> Iterator[dict[str, Server]]:
-    """One of each kind, and one with a model whose weights are not there; they start side by side."""
+    """A classifier, two generators, and one with a model whose weights are not there; they start side by side."""
     broken = made / "broken"
     broken.mkdir()
     (broken / "config.json").write_text((made / "classifier/config.json").read_text())
     found = {
         "broken": Server(broken),
-        "classifier": Server(made / "classifier"),
-        "generator": Server(made / "generator", is_sagemaker=True),
+        "classifier": Server(made / "classifier", is_sagemaker=True),
+        "generator": Server(made / "generator", "--name", "serve-tiny"),
+        "container": Server(made / "generator", is_sagemaker=True),
     }
     try:
         yield found
@@ -243,16 +244,17 @@ def test_a_wrong_request_is_answered_with_its_error(classifier: Server, body: An
 
 def test_a_chat_is_answered_with_openais_api(chat: Server) -> None:
     question = {"messages": [{"role": "user", "content": "a lamp"}], "max_tokens": 5, "temperature": 0}
-    status, answer = chat.ask("POST", "/v1/chat/completions", {"model": "model", **question})
+    status, answer = chat.ask("POST", "/v1/chat/completions", {"model": "serve-tiny", **question})
     assert status == 200, answer
     assert answer["choices"][0]["message"]["role"] == "assistant"
     assert answer["usage"]["completion_tokens"] == 5
-    assert [each["id"] for each in chat.ask("GET", "/v1/models")[1]["data"]] == ["model"]
+    assert [each["id"] for each in chat.ask("GET", "/v1/models")[1]["data"]] == ["serve-tiny"]
     assert chat.ask("POST", "/v1/chat/completions", {"model": "other", **question})[0] == 400
     assert chat.ask("POST", "/reset", {})[0] == 404, "anyone in the namespace could unload the model"
 
 
 def test_a_classifier_answers_invocations_and_lines_of_several_records(classifier: Server) -> None:
+    assert classifier.send("/ping", b"", method="GET")[0] == 200
     status, answer = classifier.send("/invocations", json.dumps({"texts": ["a lamp", "a chair"]}).encode())
     alone = json.loads(answer)["predictions"]
     assert (status, len(alone)) == (200, 2)
@@ -283,17 +285,18 @@ def test_a_wrong_record_is_answered_by_its_line(
     assert (found, words in answer.decode()) == (status, True), answer
 
 
-def test_a_generator_answers_invocations_alone_in_lines_and_in_pieces(chat: Server) -> None:
+def test_a_generator_answers_invocations_alone_in_lines_and_in_pieces(servers: dict[str, Server]) -> None:
+    container = servers["container"]
+    until(container.is_ready, "the container's first answer")
     asked: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 2}
-    assert chat.send("/ping", b"", method="GET")[0] == 200
-    status, answer = chat.send("/invocations", json.dumps(asked).encode())
+    status, answer = container.send("/invocations", json.dumps(asked).encode())
     assert (status, json.loads(answer)["choices"][0]["message"]["role"]) == (200, "assistant")
     body = f"{json.dumps(asked)}\n{json.dumps({'prompt': 'Hello', 'max_tokens': 2})}".encode()
-    status, answer = chat.send("/invocations", body, LINES)
+    status, answer = container.send("/invocations", body, LINES)
     assert (status, [set(json.loads(each)["choices"][0]) & {"message", "text"} for each in answer.splitlines()]) == (
         200, [{"message"}, {"text"}],
     )  # fmt: skip
-    status, answer = chat.send("/invocations", json.dumps({**asked, "stream": True}).encode())
+    status, answer = container.send("/invocations", json.dumps({**asked, "stream": True}).encode())
     assert (status, b'"completion_tokens":2' in answer) == (200, True), answer
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from gangs import WORKLOADS, Gang
+from gangs import WORKLOADS, XLA_ON_CPU, Gang
 from trainium_workloads.model_directory import write_model
 from trainium_workloads.text_classification import make_data, sagemaker
 from trainium_workloads.text_classification.data import learn
@@ -141,8 +141,7 @@ print(json.dumps(found))
 
 def test_xla_judges_the_same_with_two_graphs_however_many_reviews(gang: Gang, tmp_path: Path) -> None:
     (tmp_path / "judged.py").write_text(JUDGED)
-    quickly = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-    ended = gang("judged", ranks=1, environment={"PJRT_DEVICE": "CPU", "XLA_FLAGS": quickly})
+    ended = gang("judged", ranks=1, environment=XLA_ON_CPU)
     found = json.loads(ended.out[0].splitlines()[-1])
     assert found["xla"] == found["cpu"]
     assert found["xla"][0] == found["xla"][2] != found["xla"][1]

@@ -35,7 +35,8 @@ BUSY_SECONDS = 60.0
 
 _KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 9}
 """Seconds and counts as kubectl has them; the second name is macOS's for the first. Load balancers and NAT gateways
-forget a connection without traffic, such as a log while a job compiles, and tell neither side (AWS' after 350 s)."""
+forget a connection without traffic, such as a log while a job compiles, and tell neither side (AWS' after 350 s).
+Newer clients have ``Configuration.keep_alive`` for the same."""
 
 # etcd's passing troubles, which the API server passes on as 500 (etcd api/v3/v3rpc/rpctypes/error.go).
 _ETCD_PASSING = ("etcdserver: leader changed", "etcdserver: no leader", "etcdserver: request timed out")
