@@ -12,6 +12,7 @@ from typing import Any
 
 from trainium_eks.client import reading
 from trainium_eks.client.session import Session
+from trainium_eks.jobs.explain.cluster_snapshot import is_over
 from trainium_eks.jobs.explain.watched import WatchedJob, templates
 from trainium_eks.kube.cluster import Object
 from trainium_eks.local.runtime import beneath
@@ -30,7 +31,6 @@ class Ended:
     """Result of ending a job."""
 
     name: str
-    was_there: bool
     pods_left: int
     output: str
     """Directory on the shared volume; empty for a job without one."""
@@ -45,7 +45,6 @@ class Ended:
         """Return the JSON form."""
         return {
             "name": self.name,
-            "wasThere": self.was_there,
             "podsLeft": self.pods_left,
             "output": self.output or None,
             "checkpointStep": self.checkpoint,
@@ -68,15 +67,15 @@ def end(session: Session, job: WatchedJob, say: Callable[[str], object]) -> Ende
     pods = reading.pods_of(session, job)
     progress = reading.progress_of(session, job, pods) if pods and job.trains else None
     grace = max((_grace_seconds(pod) for pod in pods), default=0)
-    if pods:
-        waits = f"{len(pods)} pod{'' if len(pods) == 1 else 's'} of {job.name} get SIGTERM and up to {grace} s"
-        say(waits)
+    alive = sum(not is_over(pod) for pod in pods)
+    if alive:
+        one = alive == 1
+        say(f"{alive} pod{'' if one else 's'} of {job.name} get{'s' if one else ''} SIGTERM and up to {grace} s")
     session.api.delete(session.api.reference(job.source), propagation="Background")
     left = _await_end(session, job, grace + MARGIN_SECONDS)
     directory = _output(session, job)
     return Ended(
         job.name,
-        was_there=True,
         pods_left=left,
         output=directory,
         checkpoint=progress.checkpoint_step if progress else None,

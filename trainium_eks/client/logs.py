@@ -32,6 +32,8 @@ class LogOptions:
     since: str | None = None
     tail: int | None = None
     previous: bool = False
+    timestamps: bool = False
+    """Whether the time of each line is printed before it."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from trainium_eks.client import train_facts
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.client.notices import Say
 from trainium_eks.client.session import Session
-from trainium_eks.client.train_request import local_example, request_of
+from trainium_eks.client.train_request import local_example, request_of, taken
 from trainium_eks.jobs.data.workspace import Workspace
 from trainium_eks.jobs.explain.watched import of as watched_job
 from trainium_eks.jobs.objects import forms
@@ -51,6 +51,7 @@ def prepare(asked: TrainOptions, session: Session, say: Say) -> Prepared:
         Failure: with all problems.
         ClusterError: the cluster or AWS does not answer.
     """
+    asked = taken(asked)
     if session.is_local:
         small = local_example(asked)
         if small.arguments != asked.arguments:

@@ -54,7 +54,7 @@ def gather(asked: TrainOptions, form: Form, session: Session) -> Facts:
         staging=cluster_facts.bringing(api, namespace) if asked.data and may_submit else {},
         may_submit=may_submit,
         has_secret=_has_secret(asked, session),
-        has_topology=not asked.topology or cluster_facts.has_topology(api),
+        network_layers=cluster_facts.network_layers(api) if asked.topology else None,
         metrics_port=_metrics_port(session),
         capacity_ends=_capacity_ends(asked, session),
     )
@@ -85,13 +85,13 @@ def _has_secret(asked: TrainOptions, session: Session) -> bool:
 
 def _local_image(wanted: str | None) -> tuple[str, Problem | None, bool]:
     """Return the requested environment of this machine, else ``local/torch`` if it exists, else ``local/python``."""
+    default = images.find("torch") or images.find(images.PYTHON)
+    assert default is not None, "local/python is always there"
     if wanted is None:
-        found = images.find("torch") or images.find(images.PYTHON)
-        assert found is not None, "local/python is always there"
-        return f"{images.PREFIX}{found.name}", None, found.has_torch
+        return f"{images.PREFIX}{default.name}", None, default.has_torch
     if not images.is_local(wanted):
         reason = "pods of the local cloud run in images of this machine alone; of others they are only simulated"
-        return wanted, Problem("--image", reason, value=wanted, good=f"{images.PREFIX}torch"), True
+        return wanted, Problem("--image", reason, value=wanted, good=f"{images.PREFIX}{default.name}"), True
     found = images.find(wanted)
     if found is None:
         fix = images.how_to_make(wanted)

@@ -1,9 +1,13 @@
 """Job request of the options of ``trn train``."""
 
+import functools
 import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from trainium_eks.client.failure import WRONG_USAGE, Failure
 from trainium_eks.jobs.data.workspace import Workspace, pack
@@ -15,6 +19,68 @@ from trainium_eks.model.validation.problems import Problem, nearest
 
 IMAGE_PREFIX = "image:"
 """Before a script's path: a file of the image, also where this machine has one of that path."""
+
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", Path: "a path", str: "text"}
+"""Type of a field to the value that it takes, for people."""
+
+
+def taken(asked: TrainOptions) -> TrainOptions:
+    """Return the options in the types of their fields, from values as people write them in Python: a path or a number
+    as text, a number among arguments, one text for several arguments (read as a shell reads it), one value in place of
+    several, a mapping of variables.
+
+    Raises:
+        Failure: values that cannot be meant, all at once.
+    """
+    given = {each.name: _as_field(each.name, getattr(asked, each.name)) for each in fields(asked)}
+    problems = [
+        Problem(_option(name), "it holds a NUL, which no command line can", "leave the NUL out")
+        for name, value in given.items()
+        if any("\0" in str(part) for part in (value if isinstance(value, tuple) else (value,)))
+    ]
+    try:
+        checked = _model()(**given)
+    except ValidationError as error:
+        problems += [_problem(str(each["loc"][0]), given, each["msg"]) for each in error.errors()]
+    if problems:
+        raise Failure(WRONG_USAGE, "the job was not submitted", problems, spell=str)
+    return replace(asked, **dict(checked))
+
+
+@functools.cache
+def _hints() -> dict[str, Any]:
+    return get_type_hints(TrainOptions, include_extras=True)
+
+
+@functools.cache
+def _model() -> type[BaseModel]:
+    shape: dict[str, Any] = {each.name: (_hints()[each.name], each.default) for each in fields(TrainOptions)}
+    return create_model("Options", __config__=ConfigDict(coerce_numbers_to_str=True), **shape)
+
+
+def _as_field(name: str, value: Any) -> Any:
+    """Return a value as a tuple where the field holds several, and paths as texts."""
+    if get_origin(get_args(_hints()[name])[0]) is not tuple:
+        return str(value) if isinstance(value, Path) else value
+    if isinstance(value, Mapping):
+        return tuple(f"{key}={text}" for key, text in value.items())
+    if name == "arguments" and isinstance(value, str):
+        return tuple(_words(value))
+    several = value if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+    return tuple(str(each) if isinstance(each, Path) else each for each in several)
+
+
+def _option(name: str) -> str:
+    return next(iter(get_args(_hints()[name])[1].names), name)
+
+
+def _problem(name: str, given: Mapping[str, Any], wrong: str) -> Problem:
+    hint = get_args(_hints()[name])[0]
+    allowed, value = words(hint), given[name]
+    reason = "there is no such word" if allowed else wrong[:1].lower() + wrong[1:]
+    fix = "" if allowed else f"give {next((text for kind, text in _KINDS.items() if kind in (hint, *get_args(hint))))}"
+    shown = value if isinstance(value, str | int | float) else str(value)
+    return Problem(_option(name), reason, fix, value=shown, allowed=allowed, good=nearest(str(value), allowed))
 
 
 def local_example(asked: TrainOptions) -> TrainOptions:
@@ -32,22 +98,12 @@ def request_of(asked: TrainOptions) -> tuple[JobRequest, Workspace | None, Probl
         Failure: an option that cannot be read.
     """
     program, workspace, wrong = _program(asked)
-    _check_words(asked)
     given = {each.name: getattr(asked, each.name) for each in fields(asked)}
     if asked.bf16 is not None:
         given["precision"] = "bf16" if asked.bf16 else "fp32"
     has_workspace = workspace is not None
     request = JobRequest(**given, program=program, variables=_variables(asked.env), has_workspace=has_workspace)
     return request, workspace, wrong
-
-
-def _check_words(asked: TrainOptions) -> None:
-    """Raise a :class:`Failure` for an option that is none of the words of its field's ``Literal`` type."""
-    for name, hint in get_type_hints(TrainOptions, include_extras=True).items():
-        kind, option = get_args(hint)
-        allowed, word = words(kind), getattr(asked, name)
-        if allowed and word not in (getattr(TrainOptions, name), *allowed):
-            raise Failure(WRONG_USAGE, f"{option.names[0]} {word}: there are {', '.join(allowed)}")
 
 
 def _program(asked: TrainOptions) -> tuple[Program, Workspace | None, Problem | None]:

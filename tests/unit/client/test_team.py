@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import watched_team
@@ -13,6 +14,7 @@ from stub_api import StubApi
 from trainium_eks.client import ending, reading, submitting, team
 from trainium_eks.client.failure import Failure
 from trainium_eks.client.team import Team, TrainOptions, connect
+from trainium_eks.client.train_request import taken
 from trainium_eks.kube.api import Api, ObjectReference
 
 IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/train:2.9"
@@ -161,6 +163,47 @@ def test_a_job_is_submitted_once_under_its_name(training: Team, api: StubApi, mo
         training.submit(asked)
     assert [problem.path for problem in refused.value.problems] == ["--name"]
     assert len(training.jobs()) == 3
+
+
+def test_options_are_taken_as_people_write_them() -> None:
+    written: dict[str, Any] = {
+        "script": Path("train.py"),
+        "workspace": "src",
+        "nodes": "2",
+        "arguments": ("--lr", 0.1),
+        "env": {"A": 1},
+        "data": "bert",
+    }
+    found = taken(TrainOptions(**written))
+    assert (found.script, found.workspace, found.nodes, found.arguments, found.env, found.data) == (
+        "train.py",
+        Path("src"),
+        2,
+        ("--lr", "0.1"),
+        ("A=1",),
+        ("bert",),
+    )
+    text: Any = "--name 'two words'"
+    assert taken(TrainOptions(arguments=text)).arguments == ("--name", "two words")
+
+
+def test_options_that_cannot_be_meant_are_named_at_once(training: Team, api: StubApi) -> None:
+    wrong: dict[str, Any] = {
+        "nodes": "two",
+        "arguments": ("a\0",),
+        "ranks_per_node": 2.5,
+        "topology": "near",
+        "scale": 7,
+    }
+    with pytest.raises(Failure) as refused:
+        training.submit(TrainOptions(module="m", **wrong))
+    assert sorted(each.path for each in refused.value.problems) == [
+        "--nodes",
+        "--ranks-per-node",
+        "--scale/--no-scale",
+        "--topology",
+        "arguments",
+    ]
 
 
 @pytest.mark.parametrize("asked", [TrainOptions(on="sagemaker"), TrainOptions(torchx=True)])

@@ -97,24 +97,31 @@ def _queue_in_use(
     snapshot: ClusterSnapshot, queue: str, resource: str, most: Decimal, needs: Decimal, in_use: Decimal
 ) -> Reason:
     ours = _held(snapshot, queue, resource)
-    others = in_use - sum(ours.values(), Decimal(0))
+    ending = _held(snapshot, queue, resource, are_ending=True)
+    others = in_use - sum((*ours.values(), *ending.values()), Decimal(0))
     names = [f"{job} ({said(amount, '').strip()})" for job, amount in ours.items()]
+    names += [f"pods of {job} that are being ended ({said(amount, '').strip()})" for job, amount in ending.items()]
     if others > 0:
         names.append(f"other teams' jobs ({said(others, '').strip()})")
     sentence = (
         f"queue {queue} may use {said(most, resource)}; {said(in_use, '').strip()} "
         f"are in use by {some(names, most=4)}, and it needs {said(needs, '').strip()}"
     )
+    if ending and others + sum(ours.values(), Decimal(0)) + needs <= most:
+        return Reason(Cause.ENDING, sentence, "", "queue-full")
     if not ours:
         return Reason(Cause.QUEUE, sentence, "wait for other teams' jobs", "queue-full")
     return held(Cause.QUEUE, "queue-full", sentence, job=next(iter(ours)))
 
 
-def _held(snapshot: ClusterSnapshot, queue: str, resource: str) -> dict[str, Decimal]:
-    """Return each of the team's jobs in a queue with its amount of a resource, the largest first."""
+def _held(snapshot: ClusterSnapshot, queue: str, resource: str, *, are_ending: bool = False) -> dict[str, Decimal]:
+    """Return each of the team's jobs in a queue with its amount of a resource, the largest first: of pods that stay, or
+    of pods that are being deleted, the job's own among them."""
     found: dict[str, Decimal] = {}
-    for pod in snapshot.others:
+    for pod in (*snapshot.pods, *snapshot.others) if are_ending else snapshot.others:
         annotations = pod["metadata"].get("annotations") or {}
+        if bool(pod["metadata"].get("deletionTimestamp")) is not are_ending:
+            continue
         if is_bound(pod) and not is_over(pod) and annotations.get("volcano.sh/queue-name", queue) == queue:
             amount = requests(pod["spec"]).get(resource)
             if amount:

@@ -30,6 +30,11 @@ _AMOUNT = re.compile(r"(?P<name>[^\s:]+):\{\{(?P<value>-?\d+) (?P<scale>-?\d+)\}
 _GAVE_UP = "retry limit reached"
 """Text in the event of a job that Volcano's controllers have ended after 15 failed tries (1.15, ``handleJobError``)."""
 
+_PLACED = re.compile(r"0/\d+ tasks in gang unschedulable")
+"""Start of the condition of a gang that is being placed, or has no pods yet."""
+
+_COUNTS = re.compile(r"\d+ [^,;:]+(?:, \d+ [^,;:]+)+")
+
 _REFUSED = re.compile(r'Message:"(?P<message>(?:[^"\\]|\\.)*)"')
 
 
@@ -231,9 +236,15 @@ def _words(snapshot: ClusterSnapshot) -> str:
         for event in sorted(snapshot.events, key=when, reverse=True)
         if event.get("reason") in ("FailedScheduling", "Unschedulable")
     ]
+    texts = [_COUNTS.sub(_in_order, text) for text in texts if text and not _PLACED.match(text)]
     # A pod's own troubles say more than the gang's.
-    telling = [text for text in texts if text and "pod group is not ready" not in text and "can possibly" not in text]
-    return next(iter(telling), next(filter(None, texts), ""))
+    telling = [text for text in texts if "pod group is not ready" not in text and "can possibly" not in text]
+    return next(iter(telling), next(iter(texts), ""))
+
+
+def _in_order(counts: re.Match[str]) -> str:
+    """Return counts such as ``2 Pending, 1 Running`` in one order: Volcano's changes from second to second."""
+    return ", ".join(sorted(counts[0].split(", ")))
 
 
 def _of_gang(snapshot: ClusterSnapshot) -> list[str]:

@@ -69,8 +69,8 @@ class TrainOptions:
             panel=_WHAT,
         ),
     ] = ""
-    """The path is one from here or from `--workspace`. An absolute path that this machine does not have is the image's,
-    too."""
+    """The path is one from here or from `--workspace`, relative to it or absolute. Any other absolute path is the
+    image's; one that this machine has, too, is refused until `image:` says so."""
     module: Annotated[str, Option("--module", "-m", about="Python module of the image to run.", panel=_WHAT)] = ""
     example: Annotated[
         str,
@@ -218,7 +218,8 @@ class TrainOptions:
     ] = ""
     precompile: Annotated[bool, Option("--precompile", about="Compile only, as `trn compile`.", panel=_HOW)] = False
     retries: Annotated[
-        int | None, Option("--retries", about="Fault that ends the job; default: 50, compile 3.", panel=_HOW)
+        int | None,
+        Option("--retries", about="Number of the fault that ends the job; default: 50, compile 3.", panel=_HOW),
     ] = None
     restarts_in_place: Annotated[
         int, Option("--max-restarts", about="Restarts of processes within their pods.", panel=_HOW)
@@ -271,7 +272,7 @@ class TrainOptions:
         ),
     ] = "volcano"
 
-    name: Annotated[str, Option("--name", about="Of the job; default: a new one.", panel=_THEN)] = ""
+    name: Annotated[str, Option("--name", about="Name of the job; default: a new one.", panel=_THEN)] = ""
     """A new name begins with the script's."""
     detach: Annotated[
         bool, Option("--detach", "-d", about="Return once it is submitted; otherwise rank 0's log.", panel=_THEN)

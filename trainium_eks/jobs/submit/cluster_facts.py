@@ -92,12 +92,13 @@ def may_create(api: Api, namespace: str, group: str, resource: str) -> bool:
     return bool(answer["status"]["allowed"])
 
 
-def has_topology(api: Api) -> bool:
-    """Return whether Volcano has found layers of the network."""
+def network_layers(api: Api) -> int:
+    """Return the layers of the network that Volcano has found; 0 for none yet, or where they may not be read."""
     try:
-        return bool(api.list("topology.volcano.sh/v1alpha1", "HyperNode"))
+        found = api.list("topology.volcano.sh/v1alpha1", "HyperNode")
     except (NoSuchKind, ApiError):
-        return False
+        return 0
+    return max((int(each["spec"].get("tier", 1)) for each in found), default=0)
 
 
 def nodes_of(api: Api, group: NodeGroupOutput) -> Objects:

@@ -12,6 +12,9 @@ from trainium_eks.jobs.submit.requests import Facts, JobRequest
 from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput, StackOutputs
 from trainium_eks.model.validation.problems import Problem, Severity, nearest, nearest_number
 
+MOST_CPU_RANKS = 1024
+"""Ranks on a node without accelerators: far more than its processors."""
+
 LONGEST_NAME = 49
 """Characters of a job's name: with ``-trainer-255-0`` it is the name of a host, which has at most 63 characters."""
 
@@ -117,13 +120,14 @@ def _size_problems(request: JobRequest, job: TrainingJob, group: NodeGroupOutput
 
 
 def _rank_problems(job: TrainingJob) -> list[Problem]:
-    """Return the problems of the ranks; a CPU takes any number from 1, because nothing is tied to its cores."""
+    """Return the problems of the ranks; nothing ties them to the cores of a CPU."""
     allowed = resources.allowed_ranks(job.instance)
     ranks = job.ranks_per_node
     if ranks < 1:
         return [Problem("--ranks-per-node", "it must be 1 or more", value=ranks, good=1)]
     if job.backend == "cpu":
-        return []
+        reason = f"a node runs at most {MOST_CPU_RANKS:,} processes of a training"
+        return [Problem("--ranks-per-node", reason, value=ranks, good=1)] if ranks > MOST_CPU_RANKS else []
     if ranks not in allowed:
         what = {"neuron": "NeuronCores", "nvidia": "GPUs"}[job.instance.family]
         shown = tuple(map(str, allowed)) if len(allowed) < 9 else (f"1 to {allowed[-1]}",)
@@ -201,8 +205,8 @@ def _setting_problems(
     if request.rendezvous == "etcd" and job.launcher == "gang":
         reason = f"{job.image} has no torch, whose launcher alone speaks to etcd"
         found.append(Problem("--rendezvous", reason, value="etcd", good=C10D))
-    found += _number_problems(request, job)
-    if job.topology is not None and not facts.has_topology:
+    found += _number_problems(request, job, facts)
+    if job.topology is not None and facts.network_layers == 0:
         reason = "Volcano knows no layers of this cluster's network yet; a hard topology waits until it does"
         fix = "`kubectl get hypernodes` shows them: EC2 tells the layers of nodes that run"
         found.append(Problem("--topology", reason, fix, value=job.topology.mode, severity=Severity.WARN))
@@ -213,7 +217,7 @@ def _setting_problems(
     return found
 
 
-def _number_problems(request: JobRequest, job: TrainingJob) -> list[Problem]:
+def _number_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> list[Problem]:
     limits = (
         ("--retries", job.retries, 1),
         ("--max-restarts", request.restarts_in_place, 0),
@@ -226,6 +230,9 @@ def _number_problems(request: JobRequest, job: TrainingJob) -> list[Problem]:
     ]
     if request.topology is not None and request.tier < 1:
         found.append(Problem("--tier", "it must be 1 or more", value=request.tier, good=1))
+    elif request.topology is not None and facts.network_layers and request.tier > facts.network_layers:
+        reason = f"the network of the nodes has {facts.network_layers} layers"
+        found.append(Problem("--tier", reason, value=request.tier, good=facts.network_layers))
     return found
 
 
@@ -278,7 +285,10 @@ def _data_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> list[
     for path in request.data:
         if path.startswith("/") or ".." in path.split("/"):
             reason = "it must be a path below the shared volume, without .. and a leading slash"
-            found.append(Problem("--data", reason, value=path, good=path.removeprefix("/data").strip("/") or None))
+            below = path.removeprefix("/data").strip("/")
+            good = below if below and ".." not in below.split("/") else None
+            fix = "" if good else "`trn stage` brings files there, and names their path"
+            found.append(Problem("--data", reason, fix, value=path, good=good))
         elif path in facts.staging:
             stager = facts.staging[path]
             reason = f"{stager} is still bringing it"

@@ -43,8 +43,8 @@ class Facts:
     """Whether the namespace lets the researcher create jobs of the form."""
     has_secret: bool = True
     """Whether the namespace has the requested Secret."""
-    has_topology: bool = True
-    """Whether Volcano has found layers in the network of the nodes."""
+    network_layers: int | None = None
+    """Layers of the nodes' network that Volcano has found; None where the request does not need them."""
     metrics_port: int = scraping.PORT
     """Port that no other process in the pods' network listens on."""
     capacity_ends: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -44,6 +44,7 @@ ARGUMENTS = {
     "train": "--example gradient-sum",
     "tunnel": "--target i-1",
     "verify": "",
+    "wait": "x",
 }
 """Each command that can be given a kubeconfig, and what else it must be given."""
 ASKS_NO_CLUSTER_FIRST = {"doctor", "image mirror", "image push", "scale", "secret", "tunnel"}

@@ -12,7 +12,7 @@ from stub_api import StubApi
 from watched_team import Call
 
 from trainium_eks.cli.jobs.watch import job_list, job_status
-from trainium_eks.client import ending, reading
+from trainium_eks.client import ending, reading, submitting
 from trainium_eks.jobs.watch.measured import Measured
 
 
@@ -201,6 +201,50 @@ def test_a_job_that_failed_names_the_node_its_exit_code_and_its_last_words(call:
 
 
 @pytest.mark.parametrize("scene", [snapshot("failed")])
+def test_the_end_of_its_log_is_shown_once(call: Call, api: StubApi) -> None:
+    log = ["Traceback (most recent call last):", "ValueError: no data"]
+    api.logs["run-trainer-1-0"] = log
+    for pod in api.objects["Pod"]:
+        pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "\n".join(log)
+    assert call("status", "run")[1].count("ValueError: no data") == 1
+
+
+@pytest.mark.parametrize(("state", "code"), [("Completed", 0), ("Failed", 1)])
+def test_a_wait_ends_with_the_job(
+    call: Call, api: StubApi, state: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pause(_: float) -> None:
+        job = api.named("Job", "alpha") or {}
+        job["status"]["state"] = {"phase": state, "lastTransitionTime": "2026-11-22T05:40:00Z"}
+
+    monkeypatch.setattr(submitting.time, "sleep", pause)
+    assert call("wait", "alpha") == (code, f"The job alpha is {state}.\n")
+    assert json.loads(call("wait", "alpha", "--json")[1]) == {"schemaVersion": 1, "job": "alpha", "state": state}
+
+
+def test_a_wait_ends_after_its_time_with_what_holds_the_job(call: Call) -> None:
+    code, out = call("wait", "beta", "--timeout", "0s")
+    assert code == 1
+    assert "beta has not ended after 0 s" in out
+    assert "queue-full: job beta" in out
+    assert call("wait", "gamma")[0] == 2
+    assert "--timeout soon: give a duration" in call("wait", "beta", "--timeout", "soon")[1]
+
+
+def test_jobs_of_all_teams(call: Call, api: StubApi, tmp_path: Path) -> None:
+    """Two teams, of which the second's jobs may not be read."""
+    file = tmp_path / "outputs.json"
+    known = json.loads(file.read_text())
+    [team] = known["namespaces"]
+    file.write_text(json.dumps({**known, "namespaces": [team, {**team, "name": "b"}]}))
+    api.refuses |= dict.fromkeys(("/apis/batch.volcano.sh/v1alpha1/namespaces/b/jobs", "/apis/batch/v1"), 403)
+    code, out = call("jobs", "--all-namespaces")
+    assert code == 0
+    assert out.index("training") < out.index("alpha")
+    assert "the jobs of namespace b may not be read" in out
+
+
+@pytest.mark.parametrize("scene", [snapshot("failed")])
 def test_a_job_that_no_restart_can_mend_names_its_last_words(call: Call, api: StubApi) -> None:
     api.objects["Job"][0]["status"]["state"]["phase"] = "Terminated"
     api.logs["run-trainer-1-0"] = ["there is no script x.py in local/python"]
@@ -240,16 +284,23 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ending, "LOOK_SECONDS", 0.01)
 
 
-def test_cancel_ends_a_job_and_again_finds_nothing_to_end(call: Call, api: StubApi) -> None:
+def test_cancel_ends_a_job_and_again_finds_none(call: Call, api: StubApi) -> None:
     code, out = call("cancel", "alpha")
     assert code == 0
     assert "2 pods of alpha get SIGTERM and up to 30 s" in out
     assert "alpha has ended and is removed." in out
     assert api.deleted == ["/apis/batch.volcano.sh/v1alpha1/namespaces/training/jobs/alpha"]
     code, out = call("cancel", "alpha")
+    assert code == 2
+    assert "has no job 'alpha'" in out
+
+
+@pytest.mark.parametrize("scene", [snapshot("completed")])
+def test_cancel_of_an_ended_job_speaks_of_no_signal(call: Call) -> None:
+    code, out = call("cancel", "run")
     assert code == 0
-    assert "There is no job alpha" in out
-    assert "nothing to end" in out
+    assert "SIGTERM" not in out
+    assert "run has ended and is removed." in out
 
 
 def test_cancel_says_what_stays_on_the_volume(call: Call, api: StubApi) -> None:

@@ -151,6 +151,13 @@ def test_a_rank_is_found_on_its_node(call: Call, options: list[str], lines: list
     assert (code, out.splitlines()) == (0, lines)
 
 
+def test_each_line_has_its_time(call: Call) -> None:
+    code, out = call("logs", "alpha", "--all", "--tail", "1", "--timestamps")
+    assert (code, out.splitlines()[0]) == (0, "2026-11-22T05:33:04.000Z node 0 | [default1]:rank 1")
+    follows = call("logs", "alpha", "-t", "--since", "2026-11-22T05:33:00Z")[1]
+    assert follows.startswith("2026-11-22T05:33:01.000Z launcher of node 0\n")
+
+
 def test_logs_as_json_are_one_document_a_line(call: Call) -> None:
     code, out = call("logs", "alpha", "--rank", "3", "--json")
     assert code == 0

@@ -50,6 +50,37 @@ def test_other_teams_share_of_a_queue_is_what_its_own_jobs_do_not_explain() -> N
     assert reason.fix == "wait for other teams' jobs"
 
 
+def test_pods_of_the_team_that_are_being_ended_are_no_other_teams() -> None:
+    def alpha_ends(found: Snapshot) -> None:
+        for pod in found["Pod"]:
+            if pod["metadata"]["name"].startswith("alpha"):
+                pod["metadata"]["deletionTimestamp"] = found["now"]
+
+    reason = why(of("queue_full", "beta", alpha_ends))
+    assert reason is not None
+    assert reason.cause is Cause.ENDING
+    assert reason.sentence.endswith("in use by pods of alpha that are being ended (32), and it needs 16")
+
+
+def test_volcanos_counts_are_in_one_order() -> None:
+    def saying(*counts: str) -> Change:
+        def change(found: Snapshot) -> None:
+            found |= {"Node": None, "Queue": None, "HyperNode": None, "PersistentVolumeClaim": None, "Event": []}
+            for pod in found["Pod"]:
+                pod["status"]["conditions"] = []
+            words = f"3/3 tasks in gang unschedulable: pod group is not ready, {', '.join(counts)}; Pending: 1 Lost"
+            found["PodGroup"][-1]["status"]["conditions"] = [{"type": "Unschedulable", "message": words}]
+
+        return change
+
+    one, other = (
+        why(of("no_nodes", "zeta", saying(*each))) for each in (("2 Pending", "1 Bound"), ("1 Bound", "2 Pending"))
+    )
+    assert one is not None
+    assert "1 Bound, 2 Pending; Pending: 1 Lost" in one.sentence
+    assert one == other
+
+
 def test_nodes_that_look_free_may_be_held_by_other_teams() -> None:
     def without_alpha(found: Snapshot) -> None:
         found["Pod"] = [pod for pod in found["Pod"] if pod["metadata"]["name"].startswith("delta")]

@@ -298,7 +298,8 @@ def test_inferentia_does_not_train() -> None:
         ({"nodes": 0}, "--nodes", 1),
         ({"topology": "soft", "tier": 0}, "--tier", 1),
         ({"data": ("/data/bert/",)}, "--data", "bert"),
-        ({"data": ("../x",)}, "--data", "../x"),
+        ({"data": ("../x",)}, "--data", None),
+        ({"ranks_per_node": 10**9, "backend": "cpu"}, "--ranks-per-node", 1),
         ({"name": "My_Job"}, "--name", "my-job"),
         ({"name": "a" * 60}, "--name", "a" * 49),
         ({"cache_set": "bert large"}, "--cache-set", "bert-large"),
@@ -364,9 +365,15 @@ def test_accelerators_are_not_on_this_machine() -> None:
 
 
 def test_a_topology_that_volcano_does_not_know_yet_is_warned_of() -> None:
-    made = _plan(replace(REQUEST, topology="hard"), replace(FACTS, has_topology=False))
+    made = _plan(replace(REQUEST, topology="hard"), replace(FACTS, network_layers=0))
     assert made.job is not None
     assert [each.path for each in made.problems] == ["--topology"]
+
+
+def test_a_tier_is_one_of_the_networks_layers() -> None:
+    three = replace(FACTS, network_layers=3)
+    assert _refused(three, topology="hard", tier=9).good == 3
+    assert _plan(replace(REQUEST, topology="hard", tier=3), three).problems == ()
 
 
 def test_a_stack_without_groups() -> None:

@@ -84,7 +84,9 @@ def _submit(prepared: submitting.Prepared, asked: TrainOptions, cluster: Cluster
     follows = not (asked.detach or asked.wait or cluster.as_json)
     waits = asked.wait and not asked.detach
     if not cluster.as_json:
-        _say(as_typed(_submitted(job, prepared.saving, waits=waits or follows)))
+        # Here no node is lost, and nothing is as fast or as slow as the stack's file system.
+        saving = None if session.is_local else prepared.saving
+        _say(as_typed(_submitted(job, saving, waits=waits or follows)))
     if follows:
         return _follow(job.name, cluster, session)
     state = submitting.wait(submitting.reference_of(job), session) if waits else ""

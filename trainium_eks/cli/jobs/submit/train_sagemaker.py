@@ -10,7 +10,7 @@ from trainium_eks.client.cluster_access import find_stack
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure, as_typed
 from trainium_eks.client.session import find_namespace
-from trainium_eks.client.train_request import request_of
+from trainium_eks.client.train_request import request_of, taken
 from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.sagemaker import job as sagemaker_job
 from trainium_eks.jobs.sagemaker.job import SageMakerJob
@@ -27,6 +27,7 @@ def run(asked: TrainOptions, cluster: ClusterOptions) -> int:
         Failure: with all problems of the options, or on a local cloud.
         ClusterError: AWS refuses.
     """
+    asked = taken(asked)
     source = find_stack(cluster.stack, cluster.outputs, cluster.directory)
     if source.paths is not None:
         raise Failure(WRONG_USAGE, "the local cloud has no SageMaker; --stack names a stack on AWS")

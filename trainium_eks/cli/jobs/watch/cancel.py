@@ -16,7 +16,6 @@ from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.sagemaker.job import STOP_SECONDS
 from trainium_eks.jobs.sagemaker.service import ENDPOINT, SageMakerJobs, SageMakerWork
 from trainium_eks.kube.pod_text import printable
-from trainium_eks.model.validation.problems import nearest
 
 MOST_FILES = 12
 """Names of files that are shown; JSON has all."""
@@ -41,6 +40,8 @@ def run(cluster: ClusterOptions, name: str | None, *, everything: bool, agreed: 
             one = managed.find(name) if name is not None else None
             found = [*found, *(managed.jobs(None) if everything else [one] if one is not None else [])]
         wanted = [job for job in found if job.name == name or (everything and job.ended is None)]
+        if name is not None and not wanted:
+            raise reading.no_such(session, name, found)
         if everything and wanted and not agreed:
             _agree(cluster, session, wanted)
         say = (lambda _: 0) if cluster.as_json else lambda text: sys.stderr.write(f"{text}\n")
@@ -48,9 +49,7 @@ def run(cluster: ClusterOptions, name: str | None, *, everything: bool, agreed: 
             _stop(managed, job) if managed and isinstance(job, SageMakerWork) else end(session, job, say)
             for job in wanted
         ]
-        if name is not None and not done:
-            done = [Ended(name, was_there=False, pods_left=0, output="", checkpoint=None, files=())]
-        _tell(cluster, done, [job.name for job in found])
+        _tell(cluster, done)
         left = [each.name for each in done if each.pods_left]
         if left and not cluster.as_json:
             from trainium_eks.cli.environment.check import examine
@@ -78,23 +77,20 @@ def _stop(managed: SageMakerJobs, job: SageMakerWork) -> Ended:
         raise Failure(WRONG_USAGE, f"{job.name} is an endpoint: trn serve --on sagemaker --stop {job.name} ends it")
     if job.ended is None:
         managed.stop(job)
-    return Ended(job.name, True, 0, job.checkpoints, None, (), stopping=job.ended is None)
+    return Ended(job.name, 0, job.checkpoints, None, (), stopping=job.ended is None)
 
 
-def _tell(cluster: ClusterOptions, done: Sequence[Ended], names: Sequence[str]) -> None:
+def _tell(cluster: ClusterOptions, done: Sequence[Ended]) -> None:
     if cluster.as_json:
         output.write_json({"schemaVersion": reading.SCHEMA_VERSION, "jobs": [each.to_json() for each in done]})
         return
     if not done:
         output.write("Nothing to end: no job is under way.\n")
     for each in done:
-        output.write("".join(f"{printable(line)}\n" for line in _lines(each, names)))
+        output.write("".join(f"{printable(line)}\n" for line in _lines(each)))
 
 
-def _lines(each: Ended, names: Sequence[str]) -> list[str]:
-    if not each.was_there:
-        near = nearest(each.name, names)
-        return [f"There is no job {each.name}{f' (did you mean {near}?)' if near else ''}: nothing to end."]
+def _lines(each: Ended) -> list[str]:
     if each.pods_left:
         return [
             f"{each.name} is deleted, but {each.pods_left} of its pods are still there after their grace period: "

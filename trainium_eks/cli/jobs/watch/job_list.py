@@ -3,8 +3,8 @@
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -17,8 +17,9 @@ from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.console import Console
 from trainium_eks.client import reading
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import INTERRUPTED
-from trainium_eks.client.session import Session
+from trainium_eks.client.failure import INTERRUPTED, Failure
+from trainium_eks.client.notices import notice
+from trainium_eks.client.session import Session, open_session
 from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.sagemaker.service import LISTED_DAYS
 from trainium_eks.jobs.watch.steps import Progress
@@ -66,8 +67,7 @@ def run(cluster: ClusterOptions, *, everything: bool, watch: bool) -> int:
     """
 
     def work(session: Session) -> int:
-        age = timedelta(days=LISTED_DAYS) if everything else timedelta(seconds=RECENTLY_SECONDS)
-        managed = sagemaker_watch.ListedJobs(session, age)
+        managed = sagemaker_watch.ListedJobs(session, _age(everything))
         if not watch:
             _show(cluster, _look(session, everything, managed))
             return 0
@@ -77,6 +77,44 @@ def run(cluster: ClusterOptions, *, everything: bool, watch: bool) -> int:
             return INTERRUPTED  # that is how it is ended
 
     return reading.run(cluster, work)
+
+
+def run_all(cluster: ClusterOptions, *, everything: bool) -> int:
+    """Show the jobs of all teams, one team after another; return the exit code.
+
+    Args:
+        cluster: options of the command; its namespace is not read.
+        everything: also jobs that ended long ago.
+
+    Raises:
+        Failure: no team's jobs may be read.
+    """
+    refused: list[Failure] = []
+    with open_session(cluster) as first:
+        teams = first.outputs.namespaces
+        for team in teams:
+            # The local cloud has a researcher of each team; elsewhere the caller's own rights decide.
+            opened = open_session(replace(cluster, namespace=team.name)) if first.is_local else nullcontext(first)
+            with opened as session:
+                try:
+                    own = replace(session, namespace=team)
+                    listing = _look(own, everything, sagemaker_watch.ListedJobs(own, _age(everything)))
+                except Failure as failure:
+                    refused.append(failure)
+                    continue
+            if cluster.as_json:
+                output.write_json(listing.to_json(), indent=None)
+            else:
+                show_sections([Text(team.name, "bold"), _table(listing)], no_color=cluster.no_color)
+    if len(refused) == len(teams):
+        raise refused[0]
+    for each in refused:
+        notice(each.title)
+    return 0
+
+
+def _age(everything: bool) -> timedelta:
+    return timedelta(days=LISTED_DAYS) if everything else timedelta(seconds=RECENTLY_SECONDS)
 
 
 def _look(session: Session, everything: bool, managed: sagemaker_watch.ListedJobs) -> Listing:

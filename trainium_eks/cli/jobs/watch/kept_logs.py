@@ -104,7 +104,7 @@ def run(session: Session, cluster: ClusterOptions, name: str, options: LogOption
     since = since_of(options)
     if job is None:
         sought = _removed(name, options, since)
-        printer = Printer(cluster, sought.wanted, several=sought.node is None)
+        printer = Printer(cluster, sought.wanted, several=sought.node is None, timestamps=options.timestamps)
         if not _print(printer, sought, [_kept(session, sought)], options):
             missing = reading.no_such(session, name, found)
             raise Failure(missing.code, f"{missing.title}; nothing that it wrote since {_second(since)} is kept")
@@ -127,7 +127,7 @@ def _of_job(session: Session, cluster: ClusterOptions, job: WatchedJob, options:
             if not any(live):
                 raise
             troubles.append(str(error))
-    if not _print(Printer(cluster, wanted), sought, [before, *live], options):
+    if not _print(Printer(cluster, wanted, timestamps=options.timestamps), sought, [before, *live], options):
         if troubles:
             raise Failure(FAILED, troubles[0])
         if not live:

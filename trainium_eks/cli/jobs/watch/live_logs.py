@@ -21,8 +21,11 @@ _COLORS = (36, 33, 35, 32, 34, 96, 93, 95)
 class Printer:
     """Printer of lines: unchanged for one pod, with the node before them for several, or as JSON."""
 
-    def __init__(self, cluster: ClusterOptions, wanted: PodFilter, *, several: bool = True) -> None:
+    def __init__(
+        self, cluster: ClusterOptions, wanted: PodFilter, *, several: bool = True, timestamps: bool = False
+    ) -> None:
         self._seat = cluster
+        self._timestamps = timestamps
         self._several = several and (wanted.pods is None or len(wanted.pods) > 1)
         self._width = len(str(max(wanted.places.values(), default=0)))
         plain = cluster.no_color or os.environ.get("NO_COLOR") or not sys.stdout.isatty()
@@ -41,11 +44,13 @@ class Printer:
                 output.write(text)
 
     def _prefix(self, shown: Shown) -> str:
+        at = shown.line.stamp  # nanoseconds, of which milliseconds are shown
+        stamp = f"{at[:23]}{at[29:]} " if self._timestamps and at else ""
         if not self._several:
-            return ""
+            return stamp
         prefix = f"node {shown.place:>{self._width}} | "
         color = _COLORS[shown.place % len(_COLORS)]
-        return f"\x1b[{color}m{prefix}\x1b[0m" if self._colored else prefix
+        return f"{stamp}\x1b[{color}m{prefix}\x1b[0m" if self._colored else f"{stamp}{prefix}"
 
 
 def follow(session: Session, job: WatchedJob, wanted: PodFilter, printer: Printer) -> int:

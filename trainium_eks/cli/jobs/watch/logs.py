@@ -29,7 +29,7 @@ def run(cluster: ClusterOptions, name: str, options: LogOptions) -> int:
             offer = f". What a removed job wrote: trn logs {name} --since 24h" if reading.keeps(session) else ""
             raise Failure(failure.code, f"{failure.title}{offer}")
         wanted = choose(job, options)
-        printer = Printer(cluster, wanted)
+        printer = Printer(cluster, wanted, timestamps=options.timestamps)
         if options.follow:
             return follow(session, job, wanted, printer)
         return _once(session, job, wanted, printer)

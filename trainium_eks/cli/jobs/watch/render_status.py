@@ -71,7 +71,9 @@ def _ended(found: "JobStatus", age: str) -> Iterable[RenderableType]:
         node = f"node {first.node} ({first.pod})" if first.node is not None else first.pod
         rank = f", rank {found.failed_rank} there," if found.failed_rank is not None else ""
         yield Text(f"{job.state.lower()} after {age}: {node}{rank} ended first with {first.meaning}", "bold red")
-        if first.message:
+        # The kubelet takes the message from the end of the log, which is shown below.
+        last = " ".join(found.last_lines[-1].split()) if found.last_lines else ""
+        if first.message and not (last and last in first.message):
             yield Text(first.message, "red")
 
 

@@ -86,7 +86,7 @@ def logs(jobs: SageMakerJobs, job: SageMakerWork, options: LogOptions, cluster: 
     node = None if options.everything else options.node or 0
     since = round(since_of(options).timestamp() * 1000) if options.since is not None else 0
     if options.follow:
-        return follow(jobs, job.name, node, cluster, since)
+        return follow(jobs, job.name, node, cluster, since, timestamps=options.timestamps)
     shown: Iterable[Shown] = (
         each
         for each in (Shown(job.name, place, line) for _, place, _, line in jobs.lines(job, node, since))
@@ -97,13 +97,21 @@ def logs(jobs: SageMakerJobs, job: SageMakerWork, options: LogOptions, cluster: 
     found = [*shown]
     if not found:
         raise Failure(FAILED, f"{job.name} has no log yet: it is {job.state}{_why(job)}")
-    _printer(cluster, node).write(found)
+    _printer(cluster, node, options.timestamps).write(found)
     return 0
 
 
-def follow(jobs: SageMakerJobs, name: str, node: int | None, cluster: ClusterOptions, since_ms: int = 0) -> int:
+def follow(
+    jobs: SageMakerJobs,
+    name: str,
+    node: int | None,
+    cluster: ClusterOptions,
+    since_ms: int = 0,
+    *,
+    timestamps: bool = False,
+) -> int:
     """Print lines as they come until the job has ended; return 0 when it succeeded."""
-    printer, seen = _printer(cluster, node), _Seen(since_ms)
+    printer, seen = _printer(cluster, node, timestamps), _Seen(since_ms)
     try:
         while True:
             # First the state: lines of a job that has ended by then are all there, or come within one more read.
@@ -122,19 +130,23 @@ def follow(jobs: SageMakerJobs, name: str, node: int | None, cluster: ClusterOpt
         return INTERRUPTED
 
 
-def wait(jobs: SageMakerJobs, name: str) -> SageMakerWork:
+def wait(jobs: SageMakerJobs, name: str, timeout_seconds: float | None = None) -> SageMakerWork:
     """Wait until the job has ended; return it.
 
     Raises:
+        TimeoutError: the job goes on after that time.
         Failure: it is not there.
         ClusterError: AWS does not answer.
     """
+    begun = time.monotonic()
     while True:
         job = jobs.find(name)
         if job is None:
             raise Failure(FAILED, f"the job {name} is not there")
         if job.ended is not None:
             return job
+        if timeout_seconds is not None and time.monotonic() - begun >= timeout_seconds:
+            raise TimeoutError(f"{name} has not ended after {timeout_seconds:g} s")
         time.sleep(LOOK_SECONDS)
 
 
@@ -162,8 +174,8 @@ def _local_rank(options: LogOptions) -> int | None:
     return None if options.everything or options.node is not None else 0
 
 
-def _printer(cluster: ClusterOptions, node: int | None) -> Printer:
-    return Printer(cluster, PodFilter(None, {}, None, {}), several=node is None)
+def _printer(cluster: ClusterOptions, node: int | None, timestamps: bool) -> Printer:
+    return Printer(cluster, PodFilter(None, {}, None, {}), several=node is None, timestamps=timestamps)
 
 
 def _why(job: SageMakerWork) -> str:

@@ -1,4 +1,4 @@
-"""Commands that watch and their options: jobs, status, logs, top, tensorboard, profile, cancel, compare."""
+"""Commands that watch and their options: jobs, status, wait, logs, top, tensorboard, profile, cancel, compare."""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,15 +19,22 @@ Job = Annotated[str, typer.Argument(help="Name of the job, as `trn jobs` shows i
 def jobs(
     everything: Annotated[bool, typer.Option("--all", "-a", help="Also those that ended over an hour ago.")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show changes as they happen, until Ctrl-C.")] = False,
+    all_teams: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", help="Jobs of all teams whose jobs you may read, team by team.")
+    ] = False,
     *,
     cluster: ClusterOptions,
 ) -> None:
-    """List your team's jobs: state, nodes and ranks, restarts, last step.
+    """List your team's jobs, or all teams': state, nodes and ranks, restarts, last step.
 
-    With --watch --json, one document a line for each change.
+    With --watch --json, one document a line for each change; with --all-namespaces one for each team.
     """
     from trainium_eks.cli.jobs.watch import job_list
 
+    if all_teams:
+        if watch or cluster.namespace:
+            raise typer.BadParameter(f"--all-namespaces goes without --{'watch' if watch else 'namespace'}")
+        raise typer.Exit(job_list.run_all(cluster, everything=everything))
     raise typer.Exit(job_list.run(cluster, everything=everything, watch=watch))
 
 
@@ -56,6 +63,26 @@ def status(
     raise typer.Exit(job_status.run(cluster, job, watch=watch))
 
 
+@app.command(example="trn wait bert-tiny --timeout 2h && trn serve bert-tiny")
+@with_cluster_options
+def wait(
+    job: Job,
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", help="Longest wait: 90s, 10m or 2h; default: to the job's end.")
+    ] = None,
+    *,
+    cluster: ClusterOptions,
+) -> None:
+    """Wait until a job has ended, on EKS or SageMaker. The job goes on when the wait ends before it.
+
+    Exit code: 0 when the job has completed; 1 when it failed, was deleted, or goes on after --timeout; 2 when there is
+    no such job.
+    """
+    from trainium_eks.cli.jobs.watch import wait
+
+    raise typer.Exit(wait.run(cluster, job, timeout))
+
+
 @app.command(example="trn cancel bert-tiny")
 @with_cluster_options
 def cancel(
@@ -67,7 +94,7 @@ def cancel(
 ) -> None:
     """End a job: its processes get SIGTERM and their grace period, then it is removed. Its output stays.
 
-    Exit code: 0, also when there was none of that name; 1 when pods are still there after their grace period.
+    Exit code: 0; 1 when pods are still there after their grace period; 2 when there is no such job.
     """
     from trainium_eks.cli.jobs.watch import cancel
 
@@ -92,6 +119,7 @@ def logs(
     previous: Annotated[
         bool, typer.Option("--previous", "-p", help="Of the container before it was restarted in its pod.")
     ] = False,
+    timestamps: Annotated[bool, typer.Option("--timestamps", "-t", help="The time of each line before it.")] = False,
     *,
     cluster: ClusterOptions,
 ) -> None:
@@ -102,7 +130,7 @@ def logs(
     from trainium_eks.cli.jobs.watch import logs
     from trainium_eks.client.logs import LogOptions
 
-    options = LogOptions(rank, node, everything, follow, since, tail, previous)
+    options = LogOptions(rank, node, everything, follow, since, tail, previous, timestamps)
     raise typer.Exit(logs.run(cluster, job, options))
 
 
