@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from trainium_eks.local.toolchain.throttle import Throttle
 from trainium_eks.model.catalogue import versions
 
 LINUX = Platform("linux", "amd64")
-GO_MOD = Path(tools.__file__).with_name("go.mod").read_text()
+GO_MOD = Path(tools.__file__).with_name("go.mod")
 
 
 def offline(path: Path, **more: str) -> dict[str, str]:
@@ -206,7 +207,7 @@ def test_key_of_the_cache_changes_with_every_pin_and_platform(monkeypatch: pytes
     ],
 )
 def test_go_mod_pins_the_same_versions(module: str, version: str) -> None:
-    assert re.findall(rf"^\t{re.escape(module)} v(\S+)", GO_MOD, re.MULTILINE) == [version]
+    assert re.findall(rf"^\t{re.escape(module)} v(\S+)", GO_MOD.read_text(), re.MULTILINE) == [version]
 
 
 def test_the_stacks_own_kubernetes_can_be_built() -> None:
@@ -219,8 +220,38 @@ def test_a_minor_is_built_from_modules_of_its_own_release(minor: str) -> None:
     go_mod = (build.module_of(Pins(minor, LINUX)) / "go.mod").read_text()
     release = tools.KUBERNETES_RELEASES[minor]
     assert re.findall(r"^\tk8s\.io/kubernetes v(\S+)", go_mod, re.MULTILINE) == [release]
-    replaced = set(re.findall(r"^\tk8s\.io/\S+ => k8s\.io/\S+ v(\S+)", go_mod, re.MULTILINE))
+    replaced = set(re.findall(r"^\tk8s\.io/\S+ => k8s\.io/\S+ v(0\.\d\d\S+)", go_mod, re.MULTILINE))
     assert replaced == {f"0.{release.removeprefix('1.')}"}
+
+
+PROGRAMS = [GO_MOD, *(GO_MOD.parent / each / "go.mod" for each in ("volcano", "karpenter", "training_operator"))]
+
+
+def test_a_module_of_one_source_is_required_in_one_version_so_that_it_is_compiled_once() -> None:
+    """Go's cache has the required version in its keys, also of a module that is replaced."""
+    required: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for file in (*PROGRAMS, GO_MOD.parent / "prometheus" / "go.mod"):
+        text = file.read_text()
+        sources = dict(re.findall(r"^(?:\t|replace )(\S+) => \S+ (v\S+)$", text, re.MULTILINE))
+        for module, version in re.findall(r"^(?:\t|require )(\S+) (v\S+)(?: // indirect)?$", text, re.MULTILINE):
+            required[module, sources.get(module, version)].add(version)
+    assert {module: versions for module, versions in required.items() if len(versions) > 1} == {}
+
+
+@pytest.mark.parametrize("file", PROGRAMS[1:], ids=lambda file: file.parent.name)
+def test_programs_are_built_with_the_libraries_of_kubernetes(file: Path) -> None:
+    """Prometheus is not: it needs newer ones."""
+
+    def chosen(go_mod: Path) -> dict[str, str]:
+        text = go_mod.read_text()
+        required = dict(re.findall(r"^\t(\S+) (v\S+)(?: // indirect)?$", text, re.MULTILINE))
+        return required | dict(re.findall(r"^\t(\S+) => \S+ (v\S+)$", text, re.MULTILINE))
+
+    ours, kubernetes = chosen(file), chosen(GO_MOD)
+    both = set(ours) & set(kubernetes)
+    assert len(both) > 40
+    others = {"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc", "sigs.k8s.io/controller-runtime"}
+    assert {module for module in both if ours[module] != kubernetes[module]} <= others
 
 
 def test_progress_is_at_most_one_message_an_interval_and_none_that_matters_is_lost() -> None:

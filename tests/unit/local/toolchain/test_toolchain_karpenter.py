@@ -63,14 +63,6 @@ def test_its_module_is_the_pinned_version() -> None:
         assert set(re.findall(r"sigs\.k8s\.io/karpenter v([\d.]+)", text)) == {tools.KARPENTER}
 
 
-def test_it_is_built_with_the_libraries_of_kubernetes_so_that_they_are_compiled_once() -> None:
-    def libraries(go_mod: Path) -> dict[str, str]:
-        text = go_mod.read_text().replace("=>", "\n\t")
-        return dict(re.findall(r"^\s+(k8s\.io/(?:api|apimachinery|client-go)) v(\S+)$", text, re.MULTILINE))
-
-    assert libraries(go_command.KARPENTER_MODULE / "go.mod") == libraries(Path(tools.__file__).with_name("go.mod"))
-
-
 def test_it_is_built_by_a_go_that_does_not_unpack_it_and_listens_on_this_machine_alone(tmp_path: Path) -> None:
     made = _provided(tmp_path / "cache", _go(tmp_path / "bin"))
     assert (made.origin, made.version) == ("build", "1.15.0")

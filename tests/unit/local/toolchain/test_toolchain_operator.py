@@ -61,14 +61,6 @@ def test_it_is_the_version_that_the_stacks_install() -> None:
         assert set(re.findall(r"github\.com/kubeflow/training-operator v([\d.]+)", text)) == {tools.TRAINING_OPERATOR}
 
 
-def test_it_is_built_with_the_libraries_of_kubernetes_so_that_they_are_compiled_once() -> None:
-    def libraries(go_mod: Path) -> dict[str, str]:
-        text = go_mod.read_text().replace("=>", "\n\t")
-        return dict(re.findall(r"^\s+(k8s\.io/(?:api|apimachinery|client-go)) v(\S+)$", text, re.MULTILINE))
-
-    assert libraries(go_command.OPERATOR_MODULE / "go.mod") == libraries(Path(tools.__file__).with_name("go.mod"))
-
-
 def test_it_is_built_to_read_certificates_of_its_own(tmp_path: Path) -> None:
     made = _provided(tmp_path / "cache", _go(tmp_path / "bin"))
     assert (made.origin, made.version) == ("build", "1.9.3")

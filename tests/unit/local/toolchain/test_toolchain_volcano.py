@@ -94,24 +94,6 @@ def test_the_programs_are_of_the_charts_version() -> None:
     assert re.findall(r"^\tvolcano\.sh/volcano v(\S+)", go_mod, re.MULTILINE) == [tools.VOLCANO]
 
 
-def test_volcano_is_built_with_the_libraries_of_kubernetes_so_that_they_are_compiled_once() -> None:
-    """At one version each, but for two of which little is compiled: Volcano's code needs newer ones."""
-
-    def chosen(go_mod: Path) -> dict[str, str]:
-        text = go_mod.read_text()
-        required = dict(re.findall(r"^\t(\S+) (v\S+)(?: // indirect)?$", text, re.MULTILINE))
-        return required | dict(re.findall(r"^\t(\S+) => \S+ (v\S+)$", text, re.MULTILINE))
-
-    ours = chosen(go_command.VOLCANO_MODULE / "go.mod")
-    kubernetes = chosen(Path(tools.__file__).with_name("go.mod"))
-    both = set(ours) & set(kubernetes)
-    assert len(both) > 60
-    assert {module for module in both if ours[module] != kubernetes[module]} == {
-        "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc",
-        "sigs.k8s.io/controller-runtime",
-    }
-
-
 def test_programs_on_path_that_fit_are_taken(tmp_path: Path) -> None:
     on_path(tmp_path / "bin")
     assert set(provided(tmp_path / "cache", path=tmp_path / "bin").values()) == {"PATH"}
