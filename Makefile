@@ -132,9 +132,6 @@ constraints: $(VENV)/.dev ## Write constraints.txt anew: the newest versions tha
 	@$(BIN)/uv pip compile --quiet --universal --upgrade --python-version 3.11 --no-emit-index-url \
 		--custom-compile-command "make constraints" --output-file constraints.txt requirements-dev.txt
 
-dashboards: $(VENV)/.dev ## Rewrite the JSON of Grafana's dashboards from their source in trainium_eks/observe/dashboards/source
-	@$(BIN)/python -m trainium_eks.observe.dashboards.source
-
 golden: $(VENV)/.runtime ## Rewrite the golden plans (URNs, inputs that force a replacement, edges, options) and comments; show what changed
 	@PYTHONPATH=. $(BIN)/python tests/golden.py
 	@PYTHONPATH=.:tests $(BIN)/python tests/review_cases.py

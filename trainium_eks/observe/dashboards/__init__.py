@@ -1,4 +1,4 @@
-"""Grafana's dashboards, as the generator in :mod:`trainium_eks.observe.dashboards.source` writes them."""
+"""Grafana's dashboards, as JSON."""
 
 from collections.abc import Mapping
 from pathlib import Path

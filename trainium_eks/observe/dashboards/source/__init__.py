@@ -1,1 +1,0 @@
-"""The dashboards' source, of Grafana's own building blocks; running it as a program writes the JSON that ships."""
