@@ -122,7 +122,7 @@ docs: $(VENV)/.runtime ## Regenerate Pulumi.yaml's config, docs/config.md, docs/
 	@$(BIN)/python -m trainium_eks.plan.rules > docs/rules.md
 	@$(BIN)/python -m trainium_eks.model.catalogue.compatibility > docs/compatibility.md
 	@PYTHONPATH=. $(BIN)/python docs/typed_dicts.py
-	@PYTHONPATH=. $(BIN)/python docs/provider_arguments.py
+	@PYTHONPATH=. $(BIN)/python docs/provider_schema.py
 	@PYTHONPATH=. $(BIN)/python docs/generate.py
 
 site: $(VENV)/.site ## Build the pages and the API as a web site in build/site; its search needs a server, which the command names

@@ -15,7 +15,7 @@ from pulumi.provider.server import ComponentInitError
 
 import components
 from components import ArgumentError
-from provider.arguments import ARGS
+from provider.arguments import ArgumentTypes
 from trainium_eks import __version__
 from trainium_eks.model.validation.problems import config_path, describe
 
@@ -27,8 +27,11 @@ class TrainiumProvider(ComponentProvider):
     """Provider of every public component."""
 
     def __init__(self) -> None:
-        super().__init__([_with_args(name, args) for name, args in ARGS.items()], NAME, None, __version__)
-        self.schema = json.dumps(_tidied(json.loads(self.schema or "")))
+        made = ArgumentTypes()
+        super().__init__([_with_args(name, args) for name, args in made.args.items()], NAME, None, __version__)
+        schema = json.loads(self.schema or "")
+        _describe(schema, made)
+        self.schema = json.dumps(_tidied(schema))
 
     def construct(
         self, name: str, resource_type: str, inputs: Mapping[str, Any], options: pulumi.ResourceOptions | None = None
@@ -80,6 +83,21 @@ def _with_args(name: str, args: type) -> type[pulumi.ComponentResource]:
     component: type[pulumi.ComponentResource] = getattr(components, name)
     vars(component)["__init__"].__annotations__["args"] = args
     return component
+
+
+def _describe(schema: dict[str, Any], made: ArgumentTypes) -> None:
+    """Write the fields' texts into the schema: Pulumi's analyzer looks for them in source code alone."""
+    described = [(name.rpartition(":")[2], each.get("properties", {})) for name, each in schema["types"].items()]
+    described += [
+        (made.args[name.rpartition(":")[2]].__name__, each["inputProperties"])
+        for name, each in schema["resources"].items()
+    ]
+    for name, properties in described:
+        for key, text in made.texts.get(name, {}).items():
+            node = properties[key]
+            while node:  # what a list or a mapping holds has the text, too
+                node["description"] = text
+                node = node.get("items") or node.get("additionalProperties")
 
 
 def _tidied(node: Any) -> Any:
