@@ -102,17 +102,20 @@ def validate_args(
         beside = _problems_beside(
             spec, args, error.problems, lambda known: (*naming(known), *_limit_problems(known), *validate(known))
         )
-        every = [*error.problems, *refused(beside, waivers or {})]
+        every = [*error.problems, *refused(_once(beside), waivers or {})]
         raise ArgumentError(subject, every, spell) from None
-    found = (
-        *naming(read_args),
-        *(() if is_validated(read_args) else (*_limit_problems(read_args), *validate(read_args))),
-    )
+    own = () if is_validated(read_args) else _once((*_limit_problems(read_args), *validate(read_args)))
+    found = (*naming(read_args), *own)
     stopping = refused(found, waivers or {})
     if stopping:
         raise ArgumentError(subject, stopping, spell)
     _warn([problem for problem in found if problem.severity is Severity.WARN], subject, spell)
     return mark_validated(read_args)
+
+
+def _once(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Return each problem once: the validator of a whole stack finds the limits of its fields, too."""
+    return tuple({(each.path, each.reason): each for each in problems}.values())
 
 
 def _problems_beside(

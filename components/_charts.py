@@ -12,9 +12,9 @@ import pulumi
 import pulumi_kubernetes as k8s
 import yaml
 
-from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL, Catalogue
+from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL, Catalogue, near
 from trainium_eks.model.catalogue.versions import CHARTS, Chart
-from trainium_eks.model.validation.problems import Problem, join, nearest
+from trainium_eks.model.validation.problems import Problem, join
 
 CHARTS_DIRECTORY = Path(__file__).resolve().parent.parent / "charts"
 """Our own charts: beside ``components`` both in the repository and in the installed package."""
@@ -243,7 +243,7 @@ def instance_type_problems(
 
 def unknown_type(path: str, name: str, catalogue: Catalogue) -> Problem:
     """Return the problem of a type that is missing in the catalogue, with the nearest type."""
-    good = nearest(name, catalogue)
+    good = near(name, catalogue)
     fix = "" if good else "name a type of the catalogue, or give a catalogue that has it"
     return Problem(path, "it is not in the catalogue", fix, value=name, allowed=tuple(catalogue), good=good)
 

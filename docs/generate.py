@@ -28,10 +28,10 @@ from trainium_eks.cli.environment.plan import render, report
 from trainium_eks.cli.environment.plan.render import PIPED_WIDTH
 from trainium_eks.cli.shared import recording
 from trainium_eks.jobs.objects import options
-from trainium_eks.model.config import schema
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.validation import limits
-from trainium_eks.model.validation.config_model import ConfigModel
+from trainium_eks.model.validation.config_model import ConfigModel, sections
+from trainium_eks.model.validation.problems import config_path
 from trainium_eks.observe.alerts import runbook
 from trainium_eks.observe.faults import catalogue
 
@@ -65,7 +65,7 @@ _TREE = re.compile(r"(<!-- folders:begin[^\n]*\n).*?(<!-- folders:end)", re.DOTA
 _OPTIONS = re.compile(r"(<!-- options:begin[^\n]*\n).*?(<!-- options:end)", re.DOTALL)
 _AWS_MODULES = re.compile(r"(# aws modules:begin[^\n]*\n).*?( *# aws modules:end)", re.DOTALL)
 
-SECTIONS = {section.__name__: key for key, section in schema.sections(StackConfig)}
+SECTIONS = {section.__name__: config_path(key) for key, section in sections(StackConfig)}
 """Config section to its key."""
 
 

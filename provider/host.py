@@ -1,6 +1,5 @@
 """The component provider host of this library, with errors in the spelling of the consumer's language."""
 
-import difflib
 import inspect
 import json
 import re
@@ -17,7 +16,7 @@ import components
 from components import ArgumentError
 from provider.arguments import ArgumentTypes
 from trainium_eks import __version__
-from trainium_eks.model.validation.problems import config_path, describe
+from trainium_eks.model.validation.problems import config_path, describe, nearest
 
 NAME = "trainium-eks"
 """Name of the package: the first part of the components' types."""
@@ -67,8 +66,8 @@ class TrainiumProvider(ComponentProvider):
         for name, value in inputs.items():
             path = f"{property_path}.{name}" if property_path else name
             if name not in properties:
-                near = difflib.get_close_matches(name, properties, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(sorted(properties))}"
+                near = nearest(name, properties)
+                hint = f"did you mean {near}?" if near else f"it takes {', '.join(sorted(properties))}"
                 raise pulumi.InputPropertyError(path, f"{component_name} has no input of this name; {hint}")
             if properties[name].plain and isinstance(value, pulumi.Output):
                 reason = "it must be known when the program starts; give a plain value, not another resource's output"

@@ -3,6 +3,7 @@
 import io
 import itertools
 import os
+import re
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -47,11 +48,24 @@ class Commands(TyperGroup):
         except Exception as error:
             # Typer's own have an exit code.
             if isinstance(error, typer.Abort) or hasattr(error, "exit_code"):
+                _keep_near_suggestions(vars(error))
                 raise
             failure = failure_of(error)
             if failure is None and os.environ.get(TRACEBACK):
                 raise
             raise typer.Exit(output.tell(failure or unexpected(error), as_json=as_json)) from None
+
+
+def _keep_near_suggestions(error: dict[str, Any]) -> None:
+    """Leave of typer's suggestions the one that is near: ``destory`` means neither ``deploy`` nor ``doctor``."""
+    from trainium_eks.model.validation.problems import nearest
+
+    if options := error.get("possibilities"):
+        error["possibilities"] = list(filter(None, [nearest(error["option_name"], options, least=0.75)]))
+    elif "Did you mean" in error.get("message", ""):
+        typed, *commands = re.findall("'([^']+)'", error["message"])
+        near = nearest(typed, commands, least=0.75)
+        error["message"] = f"No such command {typed!r}.{f' Did you mean {near!r}?' if near else ''}"
 
 
 app = App(

@@ -69,9 +69,9 @@ def test_images_that_are_there(canned: Canned, image: str) -> None:
 
 def test_a_missing_image_names_the_nearest(canned: Canned) -> None:
     canned("ecr").add_response("describe_images", _images("bert-2", "llama"), _ASKED)
-    problem = Aws(REGION).image_problem(f"{REPOSITORY}:bert-3")
+    problem = Aws(REGION).image_problem(f"{REPOSITORY}:brt-2")
     assert problem is not None
-    assert problem.reason == "the repository has no image bert-3"
+    assert problem.reason == "the repository has no image brt-2"
     assert problem.good == f"{REPOSITORY}:bert-2"
     assert "trn image push" in problem.fix
 

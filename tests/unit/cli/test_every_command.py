@@ -37,6 +37,17 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize(
+    ("line", "proposed"),
+    [("train --retrys 1", "--retries"), ("train --gpus 8", ""), ("destory", ""), ("cancl a", "'cancel'")],
+)
+def test_what_is_proposed_for_a_misspelt_word_is_near(line: str, proposed: str) -> None:
+    shown = CliRunner().invoke(app, line.split()).stderr
+    assert re.findall(r"Possible options: ([^)]+)\)|Did you mean ([^?]+)\?", shown) == (
+        [(proposed, "")] if proposed.startswith("--") else [("", proposed)] if proposed else []
+    )
+
+
 @pytest.mark.parametrize(("path", "command"), COMMANDS)
 def test_its_help_ends_with_an_example_that_it_understands(path: tuple[str, ...], command: Any) -> None:
     assert command.epilog.startswith(f"Example: trn {' '.join(path)}")

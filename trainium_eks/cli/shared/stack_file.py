@@ -1,18 +1,12 @@
 """Positions of values in a stack's file, and the lines that set them: for fixes that need no CLI."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import yaml
 
-from trainium_eks.model.validation.problems import Value, config_path
+from trainium_eks.model.validation.problems import Step, Value, config_path, steps_of
 from trainium_eks.plan.recording.project import Project
-
-Step = str | int
-"""A key of a mapping, or an index of a list."""
-
-_STEP = re.compile(r'\["(?P<quoted>(?:[^"\\]|\\.)*)"\]|\[(?P<index>\d+)\]|\.?(?P<key>[^.\[]+)')
 
 
 @dataclass(frozen=True)
@@ -65,14 +59,6 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
 
 
 _Dumper.add_representer(str, _represent_text)
-
-
-def steps_of(path: str) -> list[Step]:
-    """Return the steps of a config path: ``nodeGroups[0].maxSize`` is ``nodeGroups``, 0, ``maxSize``."""
-    return [
-        int(found["index"]) if found["index"] else found["key"] or found["quoted"].replace('\\"', '"')
-        for found in _STEP.finditer(path)
-    ]
 
 
 def _joined(steps: Sequence[Step]) -> str:

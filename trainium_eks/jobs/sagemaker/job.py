@@ -11,12 +11,12 @@ from trainium_eks.jobs.objects.token_reference import TOKEN_VARIABLES
 from trainium_eks.jobs.submit import planning, refusals, saving
 from trainium_eks.jobs.submit.requests import JobRequest
 from trainium_eks.model.catalogue.backends import backend_of
-from trainium_eks.model.catalogue.instances import InstanceType
+from trainium_eks.model.catalogue.instances import InstanceType, near
 from trainium_eks.model.catalogue.sagemaker_hosting import ECR_IMAGE
 from trainium_eks.model.config.sagemaker import LONGEST_NAME
 from trainium_eks.model.outputs import NamespaceOutput, SageMakerOutput, SharedVolumeOutput, StackOutputs
 from trainium_eks.model.sizing.training_cost import SAGEMAKER_PREFIX
-from trainium_eks.model.validation.problems import Problem, nearest
+from trainium_eks.model.validation.problems import Problem
 
 CODE_CHANNEL = "code"
 """Channel of the launch script and the workspace."""
@@ -102,7 +102,7 @@ def plan(
     name = wanted if wanted.startswith(SAGEMAKER_PREFIX) else f"{SAGEMAKER_PREFIX}{wanted}"
     if name not in types:
         reason = "SageMaker trains on no such type"
-        good = nearest(name, types)
+        good = near(name, types)
         return (Problem("--instance-type", reason, value=wanted, allowed=tuple(sorted(types)), good=good),)
     volume = outputs.shared_volume
     job = _gang(request, namespace, types[name], image, unique)

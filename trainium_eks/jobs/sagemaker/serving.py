@@ -9,10 +9,10 @@ from typing import Any
 
 from trainium_eks.aws.sessions import AwsError, client, saying
 from trainium_eks.model.catalogue import sagemaker_hosting
-from trainium_eks.model.catalogue.instances import Catalogue, InstanceType
+from trainium_eks.model.catalogue.instances import Catalogue, InstanceType, near
 from trainium_eks.model.config.sagemaker import LONGEST_NAME
 from trainium_eks.model.outputs import SageMakerOutput
-from trainium_eks.model.validation.problems import Problem, nearest
+from trainium_eks.model.validation.problems import Problem
 
 VARIANT = "all"
 """Name of an endpoint's only variant."""
@@ -84,7 +84,7 @@ def admitted(
         return [Problem("--on", "the stack admits no serving on SageMaker", fix, value="sagemaker")]
     name = f"{sagemaker_hosting.PREFIX}{(wanted or where.serving_types[0]).removeprefix(sagemaker_hosting.PREFIX)}"
     if name not in where.serving_types:
-        good, reason = nearest(name, where.serving_types), "the stack's `servingTypes` have not this type"
+        good, reason = near(name, where.serving_types), "the stack's `servingTypes` have not this type"
         return [Problem("--instance-type", reason, value=name, allowed=where.serving_types, good=good)]
     found = sagemaker_hosting.problems("--instance-type", name, catalogue, batch=batch)
     return found or sagemaker_hosting.find(name, catalogue)

@@ -15,7 +15,7 @@ from trainium_eks.jobs.submit.examples import example_of
 from trainium_eks.jobs.submit.requests import Facts, JobRequest, Plan
 from trainium_eks.model.catalogue.backends import backend_of
 from trainium_eks.model.catalogue.instance_entries import with_entries
-from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue, InstanceType
+from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue, InstanceType, near
 from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput, StackOutputs
 from trainium_eks.model.validation.problems import Problem, Severity, nearest
 
@@ -58,7 +58,7 @@ def find_group(
     if found is not None:
         return found
     types = tuple(dict.fromkeys(each.instance_type for each in groups))
-    good = nearest(instance_type, types)
+    good = near(instance_type, types)
     reason = "no node group has this type"
     return (Problem("--instance-type", reason, value=instance_type, allowed=types, good=good),)
 

@@ -18,6 +18,7 @@ from trainium_eks.model.catalogue.instances import (
     allocatable_memory_mib,
     allocatable_millicpu,
     max_pods,
+    near,
 )
 from trainium_eks.model.validation.problems import Problem, nearest, snake
 
@@ -107,7 +108,7 @@ def _base(catalogue: Catalogue, name: str, like: object) -> tuple[dict[str, Any]
     if like is None:
         return ({key: getattr(catalogue[name], key) for key in FIELDS} if name in catalogue else {}), []
     if not isinstance(like, str) or like not in catalogue:
-        guess = nearest(str(like), catalogue)
+        guess = near(str(like), catalogue)
         return None, [
             Problem(
                 f"{name}.like",

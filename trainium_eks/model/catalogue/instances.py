@@ -5,15 +5,15 @@ Nothing here is looked up at run time. Sources and dates stand in :mod:`trainium
 (``instanceTypes``).
 """
 
-import difflib
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
 from trainium_eks.model.catalogue import instance_data, instance_zones
 from trainium_eks.model.catalogue.regions import REGIONS
-from trainium_eks.model.validation.problems import Problem
+from trainium_eks.model.validation.problems import Problem, nearest
 
 EFA_RESOURCE = "vpc.amazonaws.com/efa"
 """Resource of the EFA device plugin in a pod's requests; one for each EFA interface."""
@@ -157,13 +157,33 @@ class InstanceType:
         return self.efa_interfaces > 0
 
 
+_SPELLED = re.compile(r"(?:ml\.)?(?P<family>[a-z]+)(?P<generation>\d+)[a-z0-9-]*\.(?P<size>\d*)x")
+
+
+def near(name: str, types: Iterable[str]) -> str | None:
+    """Return the type that a name misspells, or None. The type has the generation of the name and about its size, hence
+    its price: nobody who writes g5.8xlarge means p5.48xlarge."""
+    wanted = _SPELLED.match(name.lower())
+    return nearest(name, [each for each in types if wanted and _alike(wanted, each)], same_numbers=False)
+
+
+def _alike(wanted: re.Match[str], name: str) -> bool:
+    other = _SPELLED.match(name)
+    if other is None or other["generation"] != wanted["generation"]:
+        return False
+    less, more = sorted(int(each["size"] or 1) for each in (wanted, other))
+    # One wrong letter leaves trn what it is, and makes a g of a p.
+    same = other["family"] == wanted["family"]
+    same |= len(other["family"]) > 2 and len({*other["family"]} & {*wanted["family"]}) > 1
+    return same and more <= 1.5 * less
+
+
 class UnknownInstanceType(ValueError):  # noqa: N818 - reads as what it is where it is caught
     """A type that the catalogue does not have; :attr:`nearest` is the type that was probably meant."""
 
     def __init__(self, name: str, known: Mapping[str, object]) -> None:
         self.name = name
-        close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-        self.nearest: str | None = close[0] if close else None
+        self.nearest = near(name, known)
         hint = f"did you mean {self.nearest}?" if self.nearest else f"known: {', '.join(sorted(known))}"
         super().__init__(f"unknown instance type {name!r}; {hint}")
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue, InstanceType
-from trainium_eks.model.validation.problems import Problem, nearest
+from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue, InstanceType, near
+from trainium_eks.model.validation.problems import Problem
 
 PREFIX = "ml."
 """Beginning of an instance type's name in SageMaker."""
@@ -80,7 +80,7 @@ def problems(path: str, name: str, catalogue: Catalogue, *, batch: bool = False)
     if name in allowed:
         return []
     reason = f"SageMaker has no {'batch transform' if batch else 'endpoint'} on it, or the catalogue does not know it"
-    good = nearest(name if name.startswith(PREFIX) else f"{PREFIX}{name}", allowed)
+    good = near(name if name.startswith(PREFIX) else f"{PREFIX}{name}", allowed)
     return [Problem(path, reason, value=name, allowed=allowed, good=good)]
 
 

@@ -1,8 +1,7 @@
 """The autoscaling section: Cluster Autoscaler and Karpenter, with their validators."""
 
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from trainium_eks.model.catalogue import versions
 from trainium_eks.model.catalogue.instances import Catalogue
@@ -22,15 +21,6 @@ if TYPE_CHECKING:  # StackConfig's module asks this one
 
 class ClusterAutoscalerConfig(ConfigModel):
     """Cluster Autoscaler. It serves the CPU pool, and the accelerator groups that are named here."""
-
-    not_here: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {
-            "node_groups": "the CPU pool is always served; `accelerator_groups` names further groups",
-            "min_size": "the smallest size is the group's own: `node_groups` {minSize: 0}",
-            "max_size": "the largest size is the group's own: `node_groups` {maxSize: 8}",
-            "balance_similar_node_groups": "there is one CPU pool, and a gang must not be spread over groups",
-        }
-    )
 
     accelerator_groups: tuple[str, ...] = ()
     """Names of accelerator groups that it scales too, from zero where their `minSize` is 0. It knows no gangs: read

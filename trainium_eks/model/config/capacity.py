@@ -59,10 +59,10 @@ def validate(
 ) -> list[Problem]:
     """Return the problems of a group's capacity. Paths are relative to it; ``instance`` is None for unknown types."""
     found = []
-    if instance is not None and not _sold_as(capacity) & instance.usage:
+    if instance is not None and not sells(instance, capacity):
         reason = f"EC2 does not offer {instance.name} as {capacity.type}"
         good = "capacity-block" if instance.usage == {"capacity-block"} else "on-demand"
-        found.append(Problem("type", reason, value=capacity.type, allowed=tuple(sorted(instance.usage)), good=good))
+        return [Problem("type", reason, value=capacity.type, allowed=tuple(sorted(instance.usage)), good=good)]
     if isinstance(capacity, Spot) and (instance is None or instance.has_efa):
         reason = "EC2 takes Spot nodes back with two minutes' notice, and one node's loss restarts the whole gang"
         found.append(Problem("type", reason, severity=Severity.ACKNOWLEDGE, rule="R29", value="spot", good="on-demand"))
@@ -72,6 +72,6 @@ def validate(
     return found
 
 
-def _sold_as(capacity: OnDemand | Spot | Reservation | CapacityBlock) -> frozenset[str]:
-    # An On-Demand Capacity Reservation is On-Demand capacity, paid ahead.
-    return frozenset({"on-demand" if isinstance(capacity, Reservation) else capacity.type})
+def sells(instance: InstanceType, capacity: OnDemand | Spot | Reservation | CapacityBlock) -> bool:
+    """Return whether EC2 offers the type so; an On-Demand Capacity Reservation is On-Demand capacity, paid ahead."""
+    return ("on-demand" if isinstance(capacity, Reservation) else capacity.type) in instance.usage

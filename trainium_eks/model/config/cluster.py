@@ -1,19 +1,18 @@
 """The cluster section: control plane, its endpoint and administrators, and CPU nodes."""
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Sequence
+from typing import Annotated, Literal
 
 import pydantic
 
 from trainium_eks.model.catalogue import prices, versions
-from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
+from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue, near
 from trainium_eks.model.config import addons
 from trainium_eks.model.config.addons import AddonConfig
 from trainium_eks.model.validation import formats, ranges
 from trainium_eks.model.validation.config_model import ConfigModel, StrictBool, StrictInt
 from trainium_eks.model.validation.limits import Entries
-from trainium_eks.model.validation.problems import Problem, Severity, join, nearest, under
+from trainium_eks.model.validation.problems import Problem, Severity, join, under
 
 _RANGES = Entries(0, 40, "EKS takes no more (EKS quotas)", "join neighbouring ranges")
 
@@ -23,16 +22,6 @@ LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 
 class EndpointConfig(ConfigModel):
     """Access to the Kubernetes API. The private endpoint is always on."""
-
-    not_here: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {
-            "public": "`public_access_cidrs` says who reaches the public endpoint, and empty turns it off",
-            "private": "the private endpoint is always on",
-            "public_access": "`public_access_cidrs` says who reaches the public endpoint, and empty turns it off",
-            "private_access": "the private endpoint is always on",
-            "way_in": "`private_access_via` says from where the private endpoint is reached: vpc or peers",
-        }
-    )
 
     public_access_cidrs: Annotated[tuple[str, ...], _RANGES] = ()
     """Ranges that reach the public endpoint. Empty turns it off: the private endpoint alone remains.
@@ -72,10 +61,6 @@ class CpuPoolConfig(CpuNodesConfig):
 
 class ClusterConfig(ConfigModel):
     """The EKS control plane and its CPU nodes."""
-
-    not_here: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {"addon_versions": "a version is a field of its add-on: `addons` {vpc-cni: {version: v1.21.1-eksbuild.1}}"}
-    )
 
     kubernetes_version: str = versions.KUBERNETES
     """Minor version; ``1.35`` is the highest that Volcano 1.15 certifies."""
@@ -147,7 +132,8 @@ def size_problems(minimum: int, maximum: int, desired: int) -> list[Problem]:
     if minimum > maximum:
         reason = f"it is more than `max_size` ({maximum})"
         found.append(Problem("min_size", reason, value=minimum, good=maximum))
-    elif not minimum <= desired <= maximum:
+        minimum = maximum
+    if not minimum <= desired <= maximum:
         side = (
             f"it is more than `max_size` ({maximum})"
             if desired > maximum
@@ -275,9 +261,8 @@ def _cpu_nodes_problems(nodes: CpuNodesConfig, catalogue: Catalogue, *, least: i
         reason = (
             "it is an accelerator's type: its taint keeps other pods away" if known else "it is not in the catalogue"
         )
-        other = "describe another one in the stack's `instance_types`: {<name>: {like: m6i.xlarge}}"
-        good = nearest(nodes.instance_type, cpu_types) or "m6i.xlarge"
-        fix = "" if known else other
+        fix = "take m6i.xlarge, or describe the type in the stack's `instance_types`: {<name>: {like: m6i.xlarge}}"
+        good = near(nodes.instance_type, cpu_types)
         found.append(Problem("instance_type", reason, fix, value=nodes.instance_type, allowed=cpu_types, good=good))
     elif least and (catalogue[nodes.instance_type].vcpus < 4 or catalogue[nodes.instance_type].memory_gib < 16):
         reason = f"{nodes.instance_type} has less than the 4 vCPU and 16 GiB that one zone's control components take"

@@ -43,13 +43,19 @@ def group_zone_problems(config: "StackConfig", catalogue: Catalogue, zones: Sequ
         if own is None:
             if instance is not None and instance.family != "cpu":
                 found += _accelerator_zone_problems(path, instance, zones, config)
-        elif own not in zones and regions.zone_belongs(own, config.region):
+        elif own not in zones and not _refused_zone(config, catalogue, group):
             home = "existing_network.private_subnets" if config.existing_network else "network.zone_ids"
             reason = "the network has no private subnet in this zone"
             good = zones[0] if path.endswith("].zone_id") else None
             fix = f"add the zone to `{home}`"
             found.append(Problem(path, reason, fix, value=own, allowed=tuple(zones), good=good))
     return found
+
+
+def _refused_zone(config: "StackConfig", catalogue: Catalogue, group: NodeGroupConfig) -> bool:
+    """Return whether the zone of a group is refused by itself, and so will be another one."""
+    found = node_groups.own_zone_problems(group, catalogue.get(group.instance_type), config.region)
+    return any(problem.severity is Severity.REFUSE for problem in found)
 
 
 def _accelerator_zone_problems(
@@ -92,7 +98,7 @@ def cpu_type_problems(config: "StackConfig", catalogue: Catalogue, zones: Sequen
     return found
 
 
-def file_system_zone_problems(config: "StackConfig", zones: Sequence[str]) -> list[Problem]:
+def file_system_zone_problems(config: "StackConfig", catalogue: Catalogue, zones: Sequence[str]) -> list[Problem]:
     """Return the problem of a file system outside the nodes' zone, where it is slow and traffic costs."""
     if config.file_system is None:
         return []
@@ -100,10 +106,11 @@ def file_system_zone_problems(config: "StackConfig", zones: Sequence[str]) -> li
     if zone not in zones:
         reason = "the network has no private subnet in this zone"
         return [Problem("file_system.zone_id", reason, value=zone, allowed=tuple(zones), good=zones[0])]
-    of_groups = {index: node_groups.zone_of(group) or zones[0] for index, group in enumerate(config.node_groups)}
+    settled = [group for group in config.node_groups if not _refused_zone(config, catalogue, group)]
+    of_groups = {index: node_groups.zone_of(group) or zones[0] for index, group in enumerate(settled)}
     apart = {index: other for index, other in of_groups.items() if other != zone and other in zones}
     nodes = formats.listed(dict.fromkeys(apart.values() or of_groups.values() or zones[:1]))
-    if not apart and (of_groups or zone == zones[0]):
+    if not apart and (config.node_groups or zone == zones[0]):
         return []
     reason = (
         f"the file system is in {zone} and nodes that mount it are in {nodes}: slow, and traffic between zones costs"
@@ -252,21 +259,6 @@ def first_up_problems(config: "StackConfig") -> list[Problem]:
     )
     path = "cluster.endpoint.public_access_cidrs"
     return [*found, Problem(path, reason, fix, severity=Severity.ACKNOWLEDGE, rule="R91")]
-
-
-def bucket_key_problems(config: "StackConfig") -> list[Problem]:
-    """Return a problem for each bucket key of another region or partition, with which S3 cannot encrypt."""
-    given = {
-        f"namespaces[{at}].data_bucket_key_arn": each.data_bucket_key_arn for at, each in enumerate(config.namespaces)
-    }
-    durability = config.file_system.durability if config.file_system else None
-    given["file_system.durability.bucket_key_arn"] = getattr(durability, "bucket_key_arn", None)
-    begin = f"arn:{regions.partition(config.region)}:kms:{config.region}:"
-    return [
-        Problem(path, "S3 uses keys of its own region alone", value=arn, good=f"{begin}<account>:key/<id>")
-        for path, arn in given.items()
-        if isinstance(arn, str) and arn.startswith("arn:") and ":kms:" in arn and not arn.startswith(begin)
-    ]
 
 
 def monitoring_problems(config: "StackConfig") -> list[Problem]:

@@ -1,8 +1,6 @@
 """The sections for the accelerators' Kubernetes add-ons."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import pydantic
 
@@ -24,10 +22,6 @@ class NeuronAddonsConfig(ConfigModel):
 
 class GpuAddonsConfig(ConfigModel):
     """NVIDIA device plugin, EFA device plugin, DCGM exporter, Kubeflow's controllers for training jobs."""
-
-    not_here: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {"training_operator": "`trainers` names Kubeflow's controllers: [v1] is the Training Operator, [] is none"}
-    )
 
     trainers: tuple[Literal["v1", "v2"], ...] = ("v1",)
     """Kubeflow's controllers. ``v1``: Training Operator v1.9.3 (PyTorchJob, MPIJob); its jobs run as Volcano gangs and

@@ -1,10 +1,9 @@
 """Karpenter: nodes of the size that waiting pods need, without node groups."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from trainium_eks.model.catalogue.instances import Catalogue
+from trainium_eks.model.catalogue.instances import Catalogue, near
 from trainium_eks.model.config.node_groups import (
     OWN_GROUPS,
     NodeGroupConfig,
@@ -16,7 +15,7 @@ from trainium_eks.model.config.node_groups import (
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import ConfigModel, StrictInt
 from trainium_eks.model.validation.limits import Bounds, Entries
-from trainium_eks.model.validation.problems import Problem, Severity, join, nearest
+from trainium_eks.model.validation.problems import Problem, Severity, join
 
 if TYPE_CHECKING:  # StackConfig's module asks this one
     from trainium_eks.model.config.stack_config import StackConfig
@@ -30,9 +29,7 @@ EBS_CLUSTER_TAG = "ebs.csi.aws.com/cluster-name"
 
 Minutes = Annotated[StrictInt, Bounds(1, 24 * 60, "minutes")]
 Replicas = Annotated[StrictInt, Bounds(1, 3, "copies", "only one is active, the others stand by")]
-_SOME_TYPES = Entries(
-    1, 100, "a NodePool with no type starts no node", "leave it out for the default, or set `cpu_limit` to 0"
-)
+_SOME_TYPES = Entries(1, 100, "a NodePool with no type starts no node", "leave it out for the default")
 _SELECTED = Entries(0, 30, "an EC2NodeClass selects no more (Karpenter's CRD)", "give the others to another pool")
 
 
@@ -53,13 +50,6 @@ class KarpenterPoolConfig(ConfigModel):
 
 class KarpenterConfig(ConfigModel):
     """Karpenter. By default it starts CPU nodes for pods that fit nowhere; not together with Cluster Autoscaler."""
-
-    not_here: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {
-            "limits": "`cpu_limit` bounds the CPU nodes, `max_nodes` each accelerator pool",
-            "ami": "the AMI is the release that managed groups have, too",
-        }
-    )
 
     cpu_limit: Annotated[StrictInt, Bounds(0, 10_000, "vCPUs")] = 64
     """Most vCPUs of its CPU nodes together; 0 for accelerator pools alone."""
@@ -99,7 +89,7 @@ def own_problems(karpenter: KarpenterConfig, catalogue: Catalogue) -> list[Probl
     cpu = tuple(name for name, kind in catalogue.items() if kind.family == "cpu")
     for index, name in enumerate(karpenter.instance_types):
         if name not in cpu:
-            good = nearest(name, cpu)
+            good = near(name, cpu)
             path = join("instance_types", index)
             fix = "" if good else "describe it in the stack's `instance_types`"
             reason = "it is not a CPU type of the catalogue"
@@ -125,7 +115,7 @@ def _pool_problems(karpenter: KarpenterConfig, catalogue: Catalogue) -> Iterator
                 join(path, "name"), "Karpenter's CPU pool has this name", "choose another name", value=pool.name
             )
         if pool.instance_type not in accelerated:
-            good = nearest(pool.instance_type, accelerated)
+            good = near(pool.instance_type, accelerated)
             fix = "" if good else "describe it in the stack's `instance_types`"
             reason = "it is not an accelerator type of the catalogue"
             place = join(path, "instance_type")
@@ -151,8 +141,8 @@ def validate(config: "StackConfig", catalogue: Catalogue) -> list[Problem]:
     found = [problem.under(path) for problem in own_problems(karpenter, catalogue)]
     if karpenter.cpu_limit and config.autoscaling.cluster_autoscaler is not None:
         reason = "Cluster Autoscaler serves the CPU pool: both would start nodes for the same pods"
-        fix = "or leave `cluster_autoscaler` out"
-        found.append(Problem(f"{path}.cpu_limit", reason, fix, value=karpenter.cpu_limit, good=0))
+        good, fix = (0 if karpenter.accelerator_pools else None), "or leave one of the two out"
+        found.append(Problem(f"{path}.cpu_limit", reason, fix, value=karpenter.cpu_limit, good=good))
     of_pools: list[Use] = [
         (f"{path}.accelerator_pools[{index}].capacity_reservation_ids[{number}]", id_, pool.instance_type)
         for index, pool in enumerate(karpenter.accelerator_pools)
@@ -189,7 +179,8 @@ def zone_problems(config: "StackConfig", catalogue: Catalogue, zones: Sequence[s
         instance = catalogue.get(pool.instance_type)
         if pool.zone_id is not None and pool.zone_id not in zones:
             reason = "the network has no private subnet in this zone"
-            yield Problem(path, reason, value=pool.zone_id, allowed=tuple(zones), good=zones[0])
+            good = next((zone for zone in zones if instance and zone in instance.zones.get(config.region, ())), None)
+            yield Problem(path, reason, value=pool.zone_id, allowed=tuple(zones), good=good)
         elif instance is not None:
             yield from offer_problems(path, instance, pool.zone_id or zones[0], config.region)
     yield from _cpu_type_problems(karpenter, catalogue, zones[0], config.region)

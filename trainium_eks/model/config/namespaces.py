@@ -183,7 +183,7 @@ def _shared_principals(namespaces: Sequence[NamespaceConfig]) -> list[Problem]:
     found = []
     for index, namespace in enumerate(namespaces):
         for at, arn in enumerate(namespace.principals):
-            if arn in first:
+            if first.get(arn, namespace.name) != namespace.name:
                 reason = f"it is also a principal of {first[arn]}, and EKS takes one access entry for each in a cluster"
                 fix = "give each namespace a role of its own"
                 found.append(Problem(f"[{index}].principals[{at}]", reason, fix, value=arn))

@@ -1,5 +1,6 @@
 """The network section: a new VPC, or an existing one adopted by ids."""
 
+import ipaddress
 import re
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -152,7 +153,7 @@ def _zone_list_problems(network: NetworkConfig, region: str) -> list[Problem]:
         for index, zone in enumerate(zones)
         for problem in (
             *zone_problems(join("zone_ids", index), zone, region),
-            *_control_plane_problems(join("zone_ids", index), zone, region),
+            *_control_plane_problems(join("zone_ids", index), zone, region, zones),
         )
     ]
     if len(set(zones)) < 2:
@@ -160,11 +161,11 @@ def _zone_list_problems(network: NetworkConfig, region: str) -> list[Problem]:
     return found
 
 
-def _control_plane_problems(path: str, zone_id: str, region: str) -> list[Problem]:
+def _control_plane_problems(path: str, zone_id: str, region: str, named: Sequence[str]) -> list[Problem]:
     if zone_id not in regions.CONTROL_PLANE_REFUSED_ZONES:
         return []
     # Subnets of every zone listed here are given to the control plane too.
-    others = [zone for zone in regions.default_zones(region) if zone != zone_id]
+    others = [zone for zone in regions.default_zones(region) if zone != zone_id and zone not in named]
     reason = "EKS places no control plane in this zone"
     allowed = (f"zones of {region} other than {formats.listed(sorted(regions.CONTROL_PLANE_REFUSED_ZONES))}",)
     fix = "" if others else "take another zone"
@@ -188,21 +189,22 @@ def _plan_problems(network: NetworkConfig, region: str) -> list[Problem]:
     try:
         addresses.plan(network.cidr_block, zones)
     except ValueError as error:
-        return [Problem("cidr_block", str(error), value=network.cidr_block, good="10.0.0.0/16")] if zones else []
+        good = str(ipaddress.ip_network(network.cidr_block).supernet(new_prefix=addresses.SHORTEST_PREFIX))
+        return [Problem("cidr_block", str(error), value=network.cidr_block, good=good)] if zones else []
     return []
 
 
 def _subnet_problems(subnet: ExistingSubnet, network: ExistingNetworkConfig, region: str) -> list[Problem]:
     found = _id_problems("id", subnet.id, "subnet")
     found += zone_problems("zone_id", subnet.zone_id, region)
-    found += _control_plane_problems("zone_id", subnet.zone_id, region)
+    found += _control_plane_problems("zone_id", subnet.zone_id, region, ())
     faults = formats.usable_cidr("cidr_block", subnet.cidr_block, shortest=16, longest=28, what="a subnet's range")
     inner, outer = ranges.read(subnet.cidr_block), ranges.read(network.cidr_block)
     if not faults and inner and outer and not inner.subnet_of(outer):
         # Right when the VPC has further ranges, as in the Trainium blueprints.
         reason = f"{subnet.cidr_block} lies outside the VPC's primary range {network.cidr_block}"
-        faults.append(formats.warn("cidr_block", reason, "see that it lies in a further range of the VPC"))
-        faults += _further_range_problems(subnet.cidr_block, network.peer_cidr_blocks)
+        outside = formats.warn("cidr_block", reason, "see that it lies in a further range of the VPC")
+        faults += _further_range_problems(subnet.cidr_block, network.peer_cidr_blocks) or [outside]
     return found + faults
 
 

@@ -2,14 +2,13 @@
 
 import datetime
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Literal
 
 import pydantic
 
 from trainium_eks.model.catalogue import addon_records, versions
-from trainium_eks.model.catalogue.instances import Catalogue, InstanceType
+from trainium_eks.model.catalogue.instances import Catalogue, InstanceType, near
 from trainium_eks.model.config import capacity as capacities
 from trainium_eks.model.config.capacity import Capacity, CapacityBlock, OnDemand, Reservation
 from trainium_eks.model.config.cluster import size_problems
@@ -17,7 +16,7 @@ from trainium_eks.model.config.network import zone_problems
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import ConfigModel, LooseStr, OutputText, StrictBool, StrictInt
 from trainium_eks.model.validation.limits import Bounds
-from trainium_eks.model.validation.problems import Problem, join_key, nearest, under
+from trainium_eks.model.validation.problems import Problem, join_key, under
 
 ROOT_THROUGHPUT_MIBPS = 500
 """Throughput of every node's root volume, MiB/s: at gp3's 125 a 15 GiB Neuron image unpacks for two minutes; the
@@ -33,22 +32,6 @@ POOL_LABEL = "trainium-eks/pool"
 
 class NodeGroupConfig(ConfigModel):
     """One accelerator node group. The facts of its type (accelerators, EFA, taint, AMI) come from the catalogue."""
-
-    not_here: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {
-            "zone_ids": _ONE_ZONE,
-            "zones": _ONE_ZONE,
-            "subnet_ids": _ONE_ZONE,
-            "availability_zone": "zones are given by id: `zone_id`",
-            "instance_types": _ONE_TYPE,
-            "efa_interfaces": "the catalogue says how many a type has; `interface_layout` how they are laid out",
-            "efa": "a type that has EFA gets it; `interface_layout` says how it is laid out",
-            "taints": "the catalogue sets the taint that its device plugin and EKS know",
-            "ami_type": "the catalogue says which AMI a type needs; `release_version` pins its release",
-            "capacity_type": "`capacity` says how instances are bought: {type: on-demand}",
-            "allow_spot": "spot is `capacity` {type: spot}, accepted by waiving R29 with a reason",
-        }
-    )
 
     name: str
     """Name of the group within the stack (``trn1-32xl-ng1``): lower-case letters, digits and dashes."""
@@ -115,7 +98,7 @@ def validate(
     found += _type_problems(group, instance, catalogue)
     found += size_problems(group.min_size, group.max_size, group.desired_size)
     found += under("capacity", capacities.validate(group.capacity, region=region, instance=instance))
-    found += _zone_problems(group, instance, region)
+    found += own_zone_problems(group, instance, region)
     found += _layout_problems(group, instance, vpc_cni_version)
     found += _placement_problems(group)
     found += formats.labels("labels", group.labels)
@@ -220,7 +203,7 @@ def _type_problems(group: NodeGroupConfig, instance: InstanceType | None, catalo
     if instance is None:
         reason = "it is not in the catalogue"
         fix = "describe it in the stack's `instance_types`"
-        good = nearest(group.instance_type, accelerated)
+        good = near(group.instance_type, accelerated)
         return [Problem("instance_type", reason, fix, value=group.instance_type, allowed=accelerated, good=good)]
     if instance.family == "cpu":
         reason = "it has no accelerator, and CPU nodes belong to the cluster's `cpu_nodes`"
@@ -229,7 +212,8 @@ def _type_problems(group: NodeGroupConfig, instance: InstanceType | None, catalo
     return []
 
 
-def _zone_problems(group: NodeGroupConfig, instance: InstanceType | None, region: str) -> list[Problem]:
+def own_zone_problems(group: NodeGroupConfig, instance: InstanceType | None, region: str) -> list[Problem]:
+    """Return the problems of the zone that a group or its capacity names."""
     capacity = group.capacity
     reserved = isinstance(capacity, Reservation | CapacityBlock)
     found = []
@@ -239,7 +223,8 @@ def _zone_problems(group: NodeGroupConfig, instance: InstanceType | None, region
             reason = f"the group's {capacity.type} is in {capacity.zone_id}"
             found.append(Problem("zone_id", reason, value=group.zone_id, good=capacity.zone_id))
     named = zone_of(group)
-    if not found and named is not None and instance is not None and instance.family != "cpu":
+    sold = instance is not None and instance.family != "cpu" and capacities.sells(instance, capacity)
+    if not found and named is not None and instance is not None and sold:
         path = "capacity.zone_id" if reserved else "zone_id"
         found += offer_problems(path, instance, named, region)
     return found

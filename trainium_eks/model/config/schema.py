@@ -108,15 +108,6 @@ def rows(model: type[ConfigModel], prefix: str = "") -> Iterator[Row]:
             yield from (_of_arm(row, arm) for row in rows(arm, below) if not row.path.endswith(".type"))
 
 
-def sections(model: type[ConfigModel], prefix: str = "") -> Iterator[tuple[str, type[ConfigModel]]]:
-    """Yield the key and the model of every section in a model, depth first; lists as ``nodeGroups[]``."""
-    for field in model.model_fields.values():
-        path = f"{prefix}{field.alias}{_entry_of(field.annotation)}"
-        for section in models(field.annotation):
-            yield path, section
-            yield from sections(section, f"{path}.")
-
-
 def _entry_of(annotation: Any) -> str:
     """Return the step from a list or mapping to an entry of it."""
     origin = get_origin(_without_none(annotation))

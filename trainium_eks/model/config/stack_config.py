@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import pydantic
 
@@ -49,8 +49,8 @@ from trainium_eks.model.config.waivers import WaiverConfig
 from trainium_eks.model.sizing import addresses, queues, quotas
 from trainium_eks.model.sizing.queues import QueueConfig, VolcanoConfig
 from trainium_eks.model.validation import formats, limits, unseen
-from trainium_eks.model.validation.config_model import ConfigModel, ConfigModelError, LooseStr, StrictBool, read
-from trainium_eks.model.validation.problems import Problem, Severity, join, nearest, snake, under
+from trainium_eks.model.validation.config_model import EXTRA, ConfigModel, ConfigModelError, LooseStr, StrictBool, read
+from trainium_eks.model.validation.problems import Problem, Severity, join, nearest, snake, under, with_value
 
 
 class StackConfig(ConfigModel):
@@ -125,6 +125,10 @@ class StackConfig(ConfigModel):
     """Rules that this environment breaks on purpose, each with its reason and its last day:
     ``{R06: {reason: torn down every night, expires: 2027-03-31}}``."""
 
+    def unused(self) -> tuple[str, ...]:
+        """Return the section that an adopted network replaces."""
+        return () if self.existing_network is None else ("network",)
+
 
 def decode(values: Mapping[str, str]) -> dict[str, Any]:
     """Return config values from Pulumi's storage (text, or JSON for other types) as plain data.
@@ -153,11 +157,11 @@ def problems_beside(values: Mapping[str, str], faults: Iterable[Problem]) -> tup
         values: the argument of :func:`load`.
         faults: the problems that :func:`load` raised.
     """
-    broken = {_section(problem) for problem in faults}
+    broken = {_section(problem) for problem in faults if not problem.reason.startswith(EXTRA)}
     whole = {key: text for key, text in values.items() if snake(key) not in broken}
     stand_ins = {key: text for key, text in (("region", "us-west-2"), ("owner", "-")) if key in broken}
     try:
-        config = load({**whole, **stand_ins})
+        config = load({**whole, **stand_ins}, "ignore")
     except ConfigModelError:
         return ()
     given = {snake(key) for key in whole}
@@ -188,15 +192,15 @@ def _section(problem: Problem) -> str:
     return re.split(r"[.\[]", problem.path, maxsplit=1)[0]
 
 
-def load(values: Mapping[str, str]) -> StackConfig:
-    """Return the stack's config from Pulumi's key-to-text map.
+def load(values: Mapping[str, str], extra: Literal["ignore"] | None = None) -> StackConfig:
+    """Return the stack's config from Pulumi's key-to-text map; ``ignore`` leaves out names that it does not have.
 
     Raises:
         ConfigModelError: with every malformed field. Values are checked by :func:`validate`.
     """
     data = decode(values)
     try:
-        return read(StackConfig, data)
+        return read(StackConfig, data, extra=extra)
     except ConfigModelError as error:
         raise ConfigModelError(unseen.shaped(_with_json_faults(error.problems, data), data)) from None
 
@@ -293,13 +297,37 @@ def validate(config: StackConfig) -> tuple[Problem, ...]:
     AWS is not queried, so facts that only AWS knows are not checked. Paths start at the stack's root.
     """
     told = unseen.judged(_found(config), config.model_dump())
-    return tuple(_settable(config, problem) for problem in told)
+    return tuple(_settable(config, _holding(config, problem, told)) for problem in told)
+
+
+def _holding(config: StackConfig, problem: Problem, told: Iterable[Problem]) -> Problem:
+    """Return the problem with a fix that was tried: with what else it takes, or without a value that would not do."""
+    if not problem.is_settable:
+        return problem
+    known = {(each.path, each.reason[:_BEGINNING]) for each in told}
+    try:
+        after = _found(read(StackConfig, with_value(config.model_dump(), problem.path, problem.good)))
+    except ConfigModelError as error:
+        after = list(error.problems)
+    new = [each for each in after if (each.path, each.reason[:_BEGINNING]) not in known]
+    stopping = [each for each in after if each.severity is not Severity.WARN]
+    here = next((each for each in (*new, *stopping) if each.path == problem.path), None)
+    if here is not None:
+        return replace(problem, good=None, fix=problem.fix or f"{problem.good} would not do: {here.reason}")
+    then = "; ".join(f"`{each.path}`: {each.fix or each.good}" for each in new if each in stopping)
+    return replace(problem, fix=f"then {then}{f'; {problem.fix}' if problem.fix else ''}") if then else problem
+
+
+_BEGINNING = 20
+"""Letters by which a reason is known again, though its numbers change."""
 
 
 def _found(config: StackConfig) -> list[Problem]:
     found: list[Problem] = []
     for name in StackConfig.model_fields:
         with contextlib.suppress(_LooksAtBroken):
+            if name in config.unused():
+                continue
             places = list(limits.walk_field(StackConfig, name, getattr(config, name)))
             found += limits.of_places(places)
             found += formats.arns(places, config.region)
@@ -509,7 +537,7 @@ def _zone_problems(config: StackConfig) -> list[Problem]:
     return [
         *cross.group_zone_problems(config, types, zones),
         *cross.cpu_type_problems(config, types, zones),
-        *cross.file_system_zone_problems(config, zones),
+        *cross.file_system_zone_problems(config, types, zones),
         *karpenter.zone_problems(config, types, zones),
     ]
 
@@ -550,7 +578,6 @@ _JUDGES: tuple[Callable[[StackConfig], list[Problem]], ...] = (
     lambda config: cross.production_problems(config, zone_ids(config)),
     cross.first_up_problems,
     cross.monitoring_problems,
-    cross.bucket_key_problems,
     lambda config: cross.quota_problems(config, _catalogue_or_default(config)),
     cross.principal_problems,
 )

@@ -1,9 +1,7 @@
 """The file-system section: FSx for Lustre, owned by the stack."""
 
 import re
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import pydantic
 
@@ -14,7 +12,8 @@ from trainium_eks.model.validation.config_model import ConfigModel, OutputText, 
 from trainium_eks.model.validation.limits import Bounds, Choices, Length
 from trainium_eks.model.validation.problems import Problem, Severity, nearest_number, under
 
-_S3_INSTEAD = "PERSISTENT_2 has data repository associations in its place: `durability` {type: s3, bucket: <name>}"
+_OF_PERSISTENT = frozenset({"throughput_per_tib", "metadata_iops", "efa_enabled"})
+"""Fields that FSx takes with PERSISTENT_2 alone."""
 
 
 class BackupDurability(ConfigModel):
@@ -46,7 +45,6 @@ class NoDurability(ConfigModel):
     type: Literal["none"] = "none"
 
 
-_THROUGHPUT = 250
 Throughput = Annotated[StrictInt, Choices(THROUGHPUT_PER_TIB, "MB/s for each TiB", "FSx offers with PERSISTENT_2")]
 Durability = Annotated[BackupDurability | S3Durability | NoDurability, pydantic.Field(discriminator="type")]
 
@@ -54,22 +52,11 @@ Durability = Annotated[BackupDurability | S3Durability | NoDurability, pydantic.
 class FileSystemConfig(ConfigModel):
     """A Lustre 2.15 file system in the accelerator zone, LZ4-compressed, encrypted with the stack's key."""
 
-    not_here: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {
-            "export_path": _S3_INSTEAD,
-            "auto_import_policy": _S3_INSTEAD,
-            "data_repository_path": _S3_INSTEAD,
-            "automatic_backup_retention_days": "`durability` {type: backup, retentionDays: 7} keeps backups",
-            "skip_final_backup": "with `durability` {type: backup} a last backup is always taken",
-            "subnet_id": "`zone_id` chooses the zone, and so the subnet",
-        }
-    )
-
     storage_capacity_gib: StrictInt = 1200
     """SSD size, GiB: 1200, 2400, then multiples of 2400 (with ``efa_enabled`` larger steps)."""
     deployment_type: Literal["PERSISTENT_2", "SCRATCH_2"] = "PERSISTENT_2"
     """PERSISTENT_2 replicates within the zone; SCRATCH_2 loses data on a server's failure."""
-    throughput_per_tib: Throughput = _THROUGHPUT
+    throughput_per_tib: Throughput = 250
     """MB/s for each TiB, PERSISTENT_2 only."""
     durability: Durability = BackupDurability()
     """Copy of the data that survives the file system: ``{type: backup, retentionDays: 7}``, ``{type: s3, bucket: …}``
@@ -85,18 +72,28 @@ class FileSystemConfig(ConfigModel):
     month), and lets the driver make and delete these. A namespace's ``resource_quota`` says how many it may have
     (``fsx.storageclass.storage.k8s.io/persistentvolumeclaims``, by default none). Delete those claims before you switch
     this off again: without the permission, the driver leaves the file systems behind."""
-    import_path: str | None = None
-    """Not with PERSISTENT_2: use ``durability``. It exists only so that the error can say this."""
     protect: StrictBool | None = None
     """Pulumi refuses to delete or replace it while true. Unset: on in production."""
+
+    def unused(self) -> frozenset[str]:
+        """Return the fields that SCRATCH_2 does not have."""
+        return _OF_PERSISTENT if self.deployment_type == "SCRATCH_2" else frozenset()
 
 
 def validate(file_system: FileSystemConfig, *, production: bool) -> list[Problem]:
     """Return the problems of the file system. Paths are relative to the section."""
-    found = _size_problems(file_system)
+    found = []
+    loses_data = production and file_system.deployment_type == "SCRATCH_2"
+    if loses_data:  # judge all else as it will be
+        file_system = file_system.model_copy(update={"deployment_type": "PERSISTENT_2"})
+    for name in sorted(file_system.unused()):
+        value, unset = getattr(file_system, name), FileSystemConfig.model_fields[name].default
+        if value != unset:
+            found.append(Problem(name, f"SCRATCH_2 takes no `{name}`", "remove it", value=value))
+            file_system = file_system.model_copy(update={name: unset})
+    found += _size_problems(file_system)
     found += _durability_problems(file_system, production)
-    found += _option_problems(file_system)
-    if file_system.deployment_type == "SCRATCH_2" and production:
+    if loses_data:
         reason = "it loses its data when one server fails, and this is production"
         found.append(Problem("deployment_type", reason, value="SCRATCH_2", good="PERSISTENT_2"))
     if production and file_system.protect is False:
@@ -118,7 +115,7 @@ def write_megabytes_per_second(file_system: FileSystemConfig) -> float:
 def size_step_gib(file_system: FileSystemConfig) -> int:
     """Return the step of sizes above the smallest, GiB."""
     if file_system.efa_enabled:
-        return EFA_STEP_GIB.get(file_system.throughput_per_tib, 4_800)
+        return EFA_STEP_GIB[nearest_number(file_system.throughput_per_tib, THROUGHPUT_PER_TIB)]
     return 2_400
 
 
@@ -176,25 +173,4 @@ def _s3_problems(durability: S3Durability) -> list[Problem]:
         found.append(
             Problem("file_system_path", "it is not an absolute directory of the file system", value=path, good=good)
         )
-    return found
-
-
-def _option_problems(file_system: FileSystemConfig) -> list[Problem]:
-    scratch = file_system.deployment_type == "SCRATCH_2"
-    found = []
-    if file_system.import_path is not None:
-        reason = "PERSISTENT_2 takes no import path"
-        fix = f"remove it: {_S3_INSTEAD}"
-        found.append(Problem("import_path", reason, fix, value=file_system.import_path))
-    throughput = file_system.throughput_per_tib
-    if scratch and throughput != _THROUGHPUT:
-        reason = "only PERSISTENT_2 takes a throughput"
-        found.append(Problem("throughput_per_tib", reason, "remove it", value=throughput))
-    iops = file_system.metadata_iops
-    if iops is not None and scratch:
-        found.append(
-            Problem("metadata_iops", "only PERSISTENT_2 has provisioned metadata IOPS", "remove it", value=iops)
-        )
-    if file_system.efa_enabled and scratch:
-        found.append(Problem("efa_enabled", "only PERSISTENT_2 supports EFA clients", value=True, good=False))
     return found

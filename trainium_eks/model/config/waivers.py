@@ -79,8 +79,9 @@ def _problems(rule: str, waiver: WaiverConfig) -> list[Problem]:
         hint = f"did you mean {meant}?" if meant in RULES else "remove it"
         return [Problem(path, "there is no such rule", hint, allowed=(f"{RULES[0]} to {RULES[-1]}",))]
     found = []
-    if not waiver.reason.strip():
-        found.append(Problem(join(path, "reason"), "a waiver needs its reason", good=PLACEHOLDER["reason"]))
+    if waiver.reason.strip() in ("", PLACEHOLDER["reason"]):
+        reason, good = "a waiver needs its reason", PLACEHOLDER["reason"]
+        found.append(Problem(join(path, "reason"), reason, value=waiver.reason, good=good))
     if last_day(waiver.expires) is None:
         good = PLACEHOLDER["expires"]
         found.append(

@@ -5,13 +5,14 @@ more than one field and name a fix.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar, get_origin, runtime_checkable
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, TypeVar, get_origin, runtime_checkable
 
 import pydantic
 from pydantic.alias_generators import to_camel
 
+from trainium_eks.model.validation import other_names
 from trainium_eks.model.validation.problems import Problem, Value, join, join_key, nearest, snake
 
 S = TypeVar("S", bound="ConfigModel")
@@ -50,13 +51,15 @@ class ConfigModel(pydantic.BaseModel):
         hide_input_in_errors=True,
     )
 
-    not_here: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Names that people expect here and that the model does not have, each with its replacement."""
     later_in: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Fields that must be known at once, each with the field that takes an Output in its place, and how."""
 
     _validated: bool = pydantic.PrivateAttr(default=False)
     """Whether a validator has found nothing to refuse: the data is frozen, so it is not validated again."""
+
+    def unused(self) -> Collection[str]:
+        """Return the fields that mean nothing beside the values of others: their own values are not judged."""
+        return ()
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return pydantic's copy; a copy with other values is not marked as validated."""
@@ -120,8 +123,8 @@ class ConfigModelError(ValueError):
         )
 
 
-def read(spec: type[S], data: S | Mapping[str, Any], path: str = "") -> S:
-    """Return ``data`` as an instance of ``spec``.
+def read(spec: type[S], data: S | Mapping[str, Any], path: str = "", extra: Literal["ignore"] | None = None) -> S:
+    """Return ``data`` as an instance of ``spec``; ``ignore`` leaves out names that it does not have.
 
     Raises:
         ConfigModelError: with every fault, each under ``path``.
@@ -133,7 +136,7 @@ def read(spec: type[S], data: S | Mapping[str, Any], path: str = "") -> S:
         reason = f"it must be an object with the fields of {spec.__name__}, not {_kind(data)}"
         raise ConfigModelError([Problem(path, reason, "write names with values", allowed=fields)])
     try:
-        return spec.model_validate(data)
+        return spec.model_validate(data, extra=extra)
     except pydantic.ValidationError as error:
         raise ConfigModelError(_problems(spec, error, path)) from None
 
@@ -145,7 +148,7 @@ def _problems(spec: type[ConfigModel], error: pydantic.ValidationError, path: st
         context = fault.get("ctx", {})
         match fault["type"]:
             case "extra_forbidden":
-                problem = _unknown_name(where, owner, str(fault["loc"][-1]))
+                problem = _unknown_name(where, owner, str(fault["loc"][-1]), spec)
             case "missing":
                 problem = _missing(where, owner, str(fault["loc"][-1]))
             case "literal_error":
@@ -161,7 +164,18 @@ def _problems(spec: type[ConfigModel], error: pydantic.ValidationError, path: st
                 problem = _wrong_type(where, kind, str(fault["msg"]), fault.get("input"))
         # A union reports one fault for each of its arms: the first is the plain value's, which people mean.
         found.setdefault(problem.path, problem)
-    return list(found.values())
+    # A name of another tool in the place of a required one is one fault.
+    meant = {
+        join(path.rpartition(".")[0], field)
+        for path, each in found.items()
+        for field in re.findall(r"(?:name it|give) `(\w+)`", each.fix)
+    }
+    return [each for path, each in found.items() if path not in meant or not each.reason.startswith(_MISSING)]
+
+
+_MISSING = "it is required and missing"
+EXTRA = "it is an unknown name"
+"""How the reason of such a name begins."""
 
 
 def _too_late(path: str, owner: type[ConfigModel] | None) -> Problem:
@@ -171,27 +185,46 @@ def _too_late(path: str, owner: type[ConfigModel] | None) -> Problem:
     return Problem(path, reason, instead or "give the value itself, or take it from the stack's config")
 
 
-def _unknown_name(path: str, owner: type[ConfigModel] | None, name: str) -> Problem:
+def _unknown_name(path: str, owner: type[ConfigModel] | None, name: str, spec: type[ConfigModel]) -> Problem:
     if owner is None:
-        return Problem(path, "it is an unknown name", "remove it")
+        return Problem(path, EXTRA, "remove it")
     tag = _tag(owner)
     home = f" with `type` {tag}" if tag else ""
     takes = tuple(f"`{field}`" for field in sorted(owner.model_fields))
-    instead = owner.not_here.get(_snake(name))
-    if instead:
-        return Problem(path, "it is an unknown name", instead, allowed=takes)
     if _snake(name, owner) in owner.model_fields:
         return Problem(path, "it is given twice, in two spellings", "keep one of them")
-    guess = nearest(_snake(name), owner.model_fields)
-    return Problem(
-        path, f"it is an unknown name{home}", f"did you mean `{guess}`?" if guess else "remove it", allowed=takes
-    )
+    near = nearest(_snake(name), owner.model_fields, least=0.8)  # `volume_size` is not `min_size`
+    fix = _known_as(owner, name) or ("" if tag else _elsewhere(spec, owner, name))
+    if not fix:
+        fix = f"did you mean `{near}`?" if near else "remove it" if tag else "remove it, or name one of the allowed"
+    return Problem(path, f"{EXTRA}{home}", fix if " " in fix else f"name it `{fix}`", allowed=takes)
+
+
+def _known_as(model: type[ConfigModel], name: str) -> str:
+    kin = [each.__name__ for each in model.__mro__ if issubclass(each, ConfigModel)]
+    return other_names.known_as(kin, model.model_fields, name)
+
+
+def _elsewhere(spec: type[ConfigModel], owner: type[ConfigModel], name: str) -> str:
+    """Return the places of a name that belongs to other sections; empty without one, and for a name that most have."""
+    others = [(path, _known_as(model, name)) for path, model in sections(spec) if model is not owner]
+    known = [(path, ours) for path, ours in others if ours]
+    if not known or len(known) >= _MANY or len(name) < _TELLING:
+        return ""
+    places = list(dict.fromkeys(f"`{join(path, ours)}`" for path, ours in known if " " not in ours))
+    path, ours = known[0]
+    if " " in ours:
+        return f"in `{path}`, {ours}" if path else ours
+    return f"it belongs into {' or '.join(places[:2])}"
+
+
+_MANY, _TELLING = 7, 4
 
 
 def _missing(path: str, owner: type[ConfigModel] | None, name: str) -> Problem:
     field = owner.model_fields.get(_snake(name, owner)) if owner else None
     about = _first_sentence(field.description) if field and field.description else ""
-    reason = f"it is required and missing ({about})" if about else "it is required and missing"
+    reason = f"{_MISSING} ({about})" if about else _MISSING
     placeholder = f"<{_snake(name).replace('_', ' ')}>"
     many = field is not None and getattr(field.annotation, "__origin__", None) is tuple
     return Problem(path, reason, good=(placeholder,) if many else placeholder)
@@ -200,9 +233,7 @@ def _missing(path: str, owner: type[ConfigModel] | None, name: str) -> Problem:
 def _not_among(path: str, value: object, expected: str) -> Problem:
     allowed = tuple(re.findall(r"'([^']*)'", expected)) or (expected,)
     good = nearest(value, allowed) if isinstance(value, str) else None
-    return Problem(
-        path, f"it must be one of the allowed words, not {_kind(value)}", allowed=allowed, good=good or allowed[0]
-    )
+    return Problem(path, f"it must be one of the allowed words, not {_kind(value)}", allowed=allowed, good=good)
 
 
 def _no_tag(path: str, value: object, tags: tuple[str, ...]) -> Problem:
@@ -302,6 +333,16 @@ def _tags(owner: type[ConfigModel] | None, name: str) -> tuple[str, ...]:
     field = owner.model_fields.get(_snake(name, owner)) if owner else None
     models = _models_in(field.annotation) if field else ()
     return tuple(tag for model in models if (tag := _tag(model)))
+
+
+def sections(model: type[ConfigModel], path: str = "") -> list[tuple[str, type[ConfigModel]]]:
+    """Return the path (``node_groups[]``) and the model of each section, the model itself first, outer ones before
+    inner ones."""
+    found = [(path, model)]
+    for name, field in model.model_fields.items():
+        entry = {tuple: "[]", dict: ".<name>"}.get(get_origin(field.annotation), "")
+        found += (each for inner in _models_in(field.annotation) for each in sections(inner, join(path, name) + entry))
+    return sorted(found, key=lambda each: each[0].count("."))
 
 
 def _models_in(annotation: Any) -> Iterator[type[ConfigModel]]:

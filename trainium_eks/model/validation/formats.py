@@ -57,12 +57,27 @@ _RESERVATION = re.compile(r"cr-[0-9a-f]{17}")
 _ACCOUNT = re.compile(r"[0-9]{12}")
 _ARN = re.compile(r"arn:(?P<partition>aws[a-z-]*):[a-z0-9-]+:(?P<region>[a-z0-9-]*):")
 # Names as in IAM's API, where \w is ASCII; a path in front of the name takes any printable character (botocore).
-_PRINCIPAL = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/([!-~]+/)?[A-Za-z0-9_+=,.@-]{1,64}")
-_SERVICE_LINKED = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:role/aws-service-role/.*", re.DOTALL)
+_PRINCIPAL = re.compile(
+    r"arn:(?P<partition>aws[a-z-]*):iam::(?P<account>[0-9]{12}):(role|user)/([!-~]+/)?(?P<name>[A-Za-z0-9_+=,.@-]{1,64})"
+)
+_SERVICE_LINKED = re.compile(
+    r"arn:aws[a-z-]*:(iam|sts)::[0-9]{12}:(role/aws-service-role/.*|(assumed-)?role/AWSServiceRoleFor.*)", re.DOTALL
+)
+_OF_SSO = re.compile(r"[^/]+/aws-reserved/sso\.amazonaws\.com/([a-z0-9-]+/)?AWSReservedSSO_.*")
+"""Role of a permission set of IAM Identity Center; the region is left out for us-east-1 (terraform-aws-eks#2969)."""
+_OF_ITS_KIND: Mapping[str, str] = MappingProxyType(
+    {
+        ":root": "name the role that people or runners assume: no account has access as a whole",
+        ":federated-user/": "name the IAM user or role that asked for the session",
+        ":group/": "name a role that its users assume",
+        ":instance-profile/": "name the role in it",
+        "-provider/": "name the role that its users assume",
+    }
+)
 KMS_KEY_ARN = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+")
 _POLICY = re.compile(r"arn:aws[a-z-]*:iam::([0-9]{12}|aws):policy/([!-~]+/)?[A-Za-z0-9_+=,.@-]{1,128}")
 _ASSUMED_ROLE = re.compile(
-    r"arn:(?P<partition>aws[a-z-]*):sts::(?P<account>[0-9]{12}):assumed-role/(?P<role>[A-Za-z0-9_+=,.@-]+)/[!-~]+"
+    r"arn:(?P<partition>aws[a-z-]*):sts::(?P<account>[0-9]{12}):assumed-role/(?P<name>[A-Za-z0-9_+=,.@-]+)(/[!-~]+)?"
 )
 # Letters and digits of any script, as AWS takes them; of its white space, line separators among it, the plain space.
 _TAG_TEXT = re.compile(r"[\w .:/=+@-]*")
@@ -133,7 +148,7 @@ def cidr(path: str, value: str, *, shortest: int = 0, longest: int = 32, what: s
             Problem(path, "it is not an IPv4 range", _RANGE_FIX, value=value, allowed=("10.0.0.0/16 and the like",))
         ]
     if network.version != 4 or "/" not in value:
-        good = f"{value}/32" if network.version == 4 else None
+        good = f"{value}/{'32' if longest == 32 else '<prefix>'}" if network.version == 4 else None
         allowed = ("10.0.0.0/16 and the like",)
         reason = "it is not an IPv4 range with its prefix"
         return [Problem(path, reason, "" if good else _RANGE_FIX, value=value, allowed=allowed, good=good)]
@@ -180,16 +195,22 @@ def principal(path: str, value: str) -> list[Problem]:
     if _SERVICE_LINKED.fullmatch(value):
         reason = "it is a service-linked role: only its service assumes it, and EKS takes no access entry for it"
         return [Problem(path, reason, "name the role that people or runners assume", value=value)]
-    if _PRINCIPAL.fullmatch(value):
-        return []
-    assumed = _ASSUMED_ROLE.fullmatch(value)
-    if assumed:
-        # A session's ARN leaves out the path of its role, so the role's ARN may lack a path here.
-        good = f"arn:{assumed['partition']}:iam::{assumed['account']}:role/{assumed['role']}"
+    role, session = _PRINCIPAL.fullmatch(value), _ASSUMED_ROLE.fullmatch(value)
+    arn = role or session
+    if arn is None:
+        fix = next((text for part, text in _OF_ITS_KIND.items() if part in value), "give the ARN")
+        allowed = ("arn:aws:iam::<account>:role/<name>", "arn:aws:iam::<account>:user/<name>")
+        return [Problem(path, "it is not the ARN of an IAM role or user", fix, value=value, allowed=allowed)]
+    own = f"arn:{arn['partition']}:iam::{arn['account']}:role"
+    shows = f"aws iam get-role --role-name {arn['name']} --query Role.Arn shows it"
+    if arn["name"].startswith("AWSReservedSSO_") and not _OF_SSO.fullmatch(value):
+        reason = "it lacks the path of a role of IAM Identity Center, and EKS takes the role's whole ARN alone"
+        good = f"{own}/aws-reserved/sso.amazonaws.com/<region>/{arn['name']}"
+        return [Problem(path, reason, f"{shows} (in us-east-1 without <region>/)", value=value, good=good)]
+    if role is None:
         reason = "it is a session's ARN, where EKS takes the role's own (with its path, if it has one)"
-        return [Problem(path, reason, value=value, good=good)]
-    allowed = ("arn:aws:iam::<account>:role/<name>", "arn:aws:iam::<account>:user/<name>")
-    return [Problem(path, "it is not the ARN of an IAM role or user", "give the ARN", value=value, allowed=allowed)]
+        return [Problem(path, reason, f"{shows}: {own}/{arn['name']} if it has no path", value=value)]
+    return []
 
 
 def keyed_principals(path: str, values: Mapping[str, OutputText]) -> list[Problem]:

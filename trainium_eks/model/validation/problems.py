@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, replace
 from enum import StrEnum
+from operator import eq
 from typing import Any
 
 Value = str | int | float | bool | tuple[str, ...] | Mapping[str, int] | Mapping[str, str] | None
@@ -53,6 +54,11 @@ class Problem:
     good: Value = None
     """The nearest good value for ``path``. ``<text>`` is a placeholder for a value that only the reader knows."""
 
+    @property
+    def is_settable(self) -> bool:
+        """Whether :attr:`good` is a value as it stands."""
+        return self.good is not None and "<" not in str(self.good)
+
     def to_json(self) -> dict[str, Any]:
         """Return plain data, to pass a problem from a program to the command line; see :meth:`from_json`."""
         return {**asdict(self), "severity": self.severity.value}
@@ -91,6 +97,39 @@ def join_key(path: str, key: str) -> str:
     return join(path, key) if re.fullmatch(r"[A-Za-z0-9-]+", key) else f"{path}[{json.dumps(key)}]"
 
 
+Step = str | int
+"""A key of a mapping, or an index of a list."""
+
+_STEP = re.compile(r'\["(?P<quoted>(?:[^"\\]|\\.)*)"\]|\[(?P<index>\d+)\]|\.?(?P<key>[^.\[]+)')
+
+
+def steps_of(path: str) -> list[Step]:
+    """Return the steps of a path: ``nodeGroups[0].maxSize`` is ``nodeGroups``, 0, ``maxSize``."""
+    return [
+        int(found["index"]) if found["index"] else found["key"] or found["quoted"].replace('\\"', '"')
+        for found in _STEP.finditer(path)
+    ]
+
+
+def with_value(data: object, path: str | Sequence[Step], value: object) -> Any:
+    """Return plain data, its keys in either spelling, with a value put in place as ``pulumi config set`` puts it."""
+    steps = steps_of(path) if isinstance(path, str) else path
+    if isinstance(value, tuple):
+        for index, entry in enumerate(value):
+            data = with_value(data, (*steps, index), entry)
+        return data
+    if not steps:
+        return value
+    step, *rest = steps
+    if isinstance(step, int):
+        entries = list(data) if isinstance(data, Sequence) else []
+        entries[step : step + 1] = [with_value(entries[step] if step < len(entries) else None, rest, value)]
+        return entries
+    held = data if isinstance(data, Mapping) else {}
+    key = config_path(step) if config_path(step) in held else step
+    return {**held, key: with_value(held.get(key), rest, value)}
+
+
 def config_path(path: str) -> str:
     """Return the path in the spelling of the stack's config file: ``node_groups[0].max_size`` is
     ``nodeGroups[0].maxSize``."""
@@ -120,12 +159,25 @@ def config_set(path: str, value: Value) -> str:
     return f"pulumi config set {spelled} {shlex.quote(shown(value))}"
 
 
-def nearest(value: str, allowed: Iterable[str]) -> str | None:
-    """Return the allowed word that ``value`` was probably meant to be, or None when nothing is close."""
-    choices = list(allowed)
-    by_folded = {choice.lower(): choice for choice in choices}
-    close = difflib.get_close_matches(value.lower(), by_folded, n=1, cutoff=0.6)
-    return by_folded[close[0]] if close else None
+def nearest(value: str, allowed: Iterable[str], *, same_numbers: bool = True, least: float = 0.65) -> str | None:
+    """Return the allowed word that ``value`` misspells, or None: when nothing is close, or two words equally so.
+
+    Args:
+        value: the word found.
+        allowed: the words to choose from.
+        same_numbers: whether the choice must have each number of ``value``: ``train-1`` is not ``train-2`` misspelt.
+        least: least similarity (difflib), 0 to 1.
+    """
+    wanted = value.lower()
+    numbers = set(re.findall("[0-9]+", wanted)) if same_numbers else set()
+    scores = {
+        each: (difflib.SequenceMatcher(None, wanted, each.lower()).ratio(), sum(map(eq, wanted, each.lower())))
+        for each in allowed
+        if numbers <= set(re.findall("[0-9]+", each))
+    }
+    best = max(scores.values(), default=(0, 0))
+    found = [each for each, score in scores.items() if score == best]
+    return found[0] if best[0] >= least and len(found) == 1 else None
 
 
 def nearest_number(value: int, allowed: Sequence[int]) -> int:
@@ -185,9 +237,8 @@ def _lines(problem: Problem, spell: Callable[[str], str], setting: Setting) -> l
         cut = problem.allowed[:_MOST_SHOWN]
         more = f", … ({len(problem.allowed)} in all)" if len(cut) < len(problem.allowed) else ""
         lines.append(f"    allowed: {spelled(', '.join(cut), spell)}{more}")
-    lines.extend(
-        f"    {label}: {text}" for label, text in zip(("fix", "or"), _fixes(problem, spell, setting), strict=False)
-    )
+    for number, text in enumerate(_fixes(problem, spell, setting)):
+        lines.append(f"    {'fix: ' if not number else '' if text.startswith('then ') else 'or: '}{text}")
     if problem.severity is Severity.ACKNOWLEDGE:
         waive = setting(f"waivers.{problem.rule}", {"reason": "<your reason>", "expires": "<YYYY-MM-DD>"})
         lines.append(f"    or accept it: {waive if spell is config_path else f'waive {problem.rule} with a reason'}")

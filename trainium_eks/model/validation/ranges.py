@@ -34,9 +34,9 @@ MOST_PUBLIC_ADDRESSES = 2**24
 
 
 def read(text: str) -> Range | None:
-    """Return the range, or None for a text that is no range or has bits set behind its prefix."""
+    """Return the range, or None for a text that is no range, lacks its prefix or has bits set behind it."""
     try:
-        return Range(text)
+        return Range(text) if "/" in text else None
     except ValueError:
         return None
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from trainium_eks.model.validation.problems import Problem, config_path
+from trainium_eks.model.validation.problems import Problem, config_path, steps_of
 
 UNSEEN = "[secret]"
 """Placeholder of an encrypted value."""
@@ -56,12 +56,11 @@ def _is_unseen(problem: Problem, data: Mapping[str, Any]) -> bool:
 
 def _at(data: object, path: str) -> object:
     """Return the value at a problem's path (``node_groups[0].labels["a.b/c"]``), or the unseen value above it."""
-    for quoted, index, name in re.findall(r'\["((?:[^"\\]|\\.)*)"\]|\[(\d+)\]|([^.\[\]]+)', path):
-        if isinstance(data, Mapping):
-            key = quoted or name
-            data = data.get(key, data.get(config_path(key)))
-        elif index and isinstance(data, Sequence) and not isinstance(data, str) and int(index) < len(data):
-            data = data[int(index)]
+    for step in steps_of(path):
+        if isinstance(data, Mapping) and isinstance(step, str):
+            data = data.get(step, data.get(config_path(step)))
+        elif isinstance(step, int) and isinstance(data, Sequence) and not isinstance(data, str) and step < len(data):
+            data = data[step]
         else:
             break
     return data

@@ -586,7 +586,7 @@ def test_scaling_down_names_the_jobs_that_may_lose_nodes(
 
 
 def test_an_unknown_group(api: RememberingApi) -> None:
-    assert "set --group to ng1" in _trn("scale ng2 1").stderr
+    assert "set --group to ng1" in _trn("scale gn1 1").stderr
 
 
 def test_training_scales_a_group_that_is_too_small(api: RememberingApi, scaled: list[object]) -> None:

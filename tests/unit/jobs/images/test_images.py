@@ -127,7 +127,7 @@ def test_the_teams_user_is_the_images() -> None:
 @pytest.mark.parametrize(
     ("target", "base", "path", "said"),
     [
-        ("trn9", None, "--for", "did you mean"),
+        ("tnr1", None, "--for", "did you mean trn1"),
         ("trn2", None, "--base", "name one: --base IMAGE"),
         ("trn1", "team/base:1.0", "--base", "not an image with its registry"),
         ("trn1", "registry.example/team/base:latest", "--base", "means another image tomorrow"),

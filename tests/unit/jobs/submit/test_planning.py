@@ -283,7 +283,7 @@ def test_inferentia_does_not_train() -> None:
 @pytest.mark.parametrize(
     ("changes", "path", "good"),
     [
-        ({"group": "ng2"}, "--group", "ng1"),
+        ({"group": "gn1"}, "--group", "ng1"),
         ({"instance_type": "trn2.48xl"}, "--instance-type", "trn2.48xlarge"),
         ({"group": "ng1", "instance_type": "trn2.48xlarge"}, "--instance-type", "trn1.32xlarge"),
         ({"priority": "training-hi"}, "--priority", "training-high"),

@@ -19,6 +19,7 @@ from trainium_eks.model.catalogue.instances import (
     InstanceType,
     Taint,
     UnknownInstanceType,
+    near,
 )
 from trainium_eks.model.config.capacity import CapacityBlock, OnDemand, Spot, eks_capacity_type
 
@@ -260,6 +261,18 @@ def test_quota_codes_look_like_those_of_service_quotas() -> None:
         assert re.fullmatch(r"(L-[0-9A-F]{8})?", kind.quota_spot)
     assert CATALOGUE["trn1.32xlarge"].quota_on_demand == "L-2C3B7624"
     assert CATALOGUE["p5.48xlarge"].quota_spot != CATALOGUE["p4d.24xlarge"].quota_spot
+
+
+def test_no_type_of_ec2_becomes_a_larger_one_or_another_kind() -> None:
+    """Prices are about those of vCPUs in a generation: g5.8xlarge is not p5.48xlarge at twenty times its price."""
+    for name, facts in EC2.items():
+        kind = CATALOGUE.get(near(name, NAMES) or "")
+        if kind is not None:
+            assert 1 / 1.5 <= kind.vcpus / facts["VCpuInfo"]["DefaultVCpus"] <= 1.5, name
+            devices = {"NeuronInfo", "GpuInfo", "InferenceAcceleratorInfo"} & set(facts)
+            assert (kind.family != "cpu") is bool(devices) or name in NO_NEURON_INFO, (name, kind.name)
+    assert near("trn1.32xlrge", NAMES) == "trn1.32xlarge"
+    assert near("tnr1.32xlarge", NAMES) == "trn1.32xlarge"
 
 
 def test_an_unknown_type_is_refused_with_the_nearest_name() -> None:

@@ -37,7 +37,7 @@ BEYOND_CONFIGS: tuple[str, ...] = (
     "write names with values",
     "it must be an object with fields of the catalogue",
     "write it as {{type:",
-    'Problem(path, "it is an unknown name", "remove it")',
+    'Problem(path, EXTRA, "remove it")',
     # Read back from its JSON form.
     "Severity(data[",
     # No version is supported and without a pinned image today.

@@ -152,8 +152,6 @@ class Right(ConfigModel):
 
 
 class Sample(ConfigModel):
-    not_here = {"old_name": "`new_name` took its place"}  # noqa: RUF012 - a test's own
-
     new_name: str
     """What it is called: in words."""
     size_gib: StrictInt = 1
@@ -180,8 +178,9 @@ def test_a_misspelt_name_is_told_with_the_names_as_the_file_has_them() -> None:
     ]
 
 
-def test_a_name_of_old_is_told_what_took_its_place() -> None:
-    assert "fix: newName took its place" in said(oldName=1)
+def test_a_name_of_another_tool_is_told_what_stands_in_its_place() -> None:
+    assert "fix: the stack's tags are on everything" in said(defaultTags=1)
+    assert "fix: name it sizeGib" in said(SIZE_GIB=1)
 
 
 def test_a_name_given_in_both_spellings_is_told() -> None:

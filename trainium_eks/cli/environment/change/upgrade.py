@@ -10,7 +10,7 @@ from typing import Any
 from trainium_eks.cli.environment.change.upgrade_report import Upgrade
 from trainium_eks.cli.shared import recording
 from trainium_eks.cli.shared.output import tell, write_json
-from trainium_eks.cli.shared.stack_file import StackFile, steps_of
+from trainium_eks.cli.shared.stack_file import StackFile
 from trainium_eks.cli.shared.stack_file_edit import NotEditable, put, write_whole
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure, complain
 from trainium_eks.client.project import check_stack, find_project
@@ -18,7 +18,7 @@ from trainium_eks.model.config import stack_config as model
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.validation.config_model import ConfigModelError
 from trainium_eks.model.validation.parsing import parse_yaml
-from trainium_eks.model.validation.problems import config_path, config_set, refused
+from trainium_eks.model.validation.problems import config_path, config_set, refused, steps_of
 from trainium_eks.operate.upgrade import settings as upgrades
 from trainium_eks.operate.upgrade.settings import Setting, UpgradeTargets
 from trainium_eks.operate.upgrade.steps import steps

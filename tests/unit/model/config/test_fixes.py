@@ -1,0 +1,148 @@
+"""Every fix is put back into the config that it mends, and judged again: a value, a removal, another name."""
+
+import copy
+import difflib
+import json
+import re
+import shlex
+from typing import Any
+
+import pytest
+from unit.model.config.test_bad_inputs import CASES, SOUND, judged
+from unit.model.validation.test_limits import CASES as LIMITS
+
+from trainium_eks.model.config.stack_config import StackConfig
+from trainium_eks.model.validation import formats, other_names
+from trainium_eks.model.validation.config_model import ConfigModel, sections
+from trainium_eks.model.validation.problems import Problem, config_path, config_set, describe, steps_of, with_value
+
+INPUTS = [
+    *(pytest.param(case.data, id=f"{case.row}-{case.number}") for case in CASES),
+    *(pytest.param(each.values[0], id=each.id, marks=pytest.mark.slow) for each in LIMITS if not each.values[3]),
+]
+
+
+def put_back(data: dict[str, Any], problem: Problem) -> dict[str, Any] | None:
+    """Return the config as the problem's fix makes it; None for a fix in words, or with a place to fill in."""
+    if problem.is_settable:
+        return run(data, config_set(problem.path, problem.good))
+    *most, last = steps_of(problem.path)
+    data = copy.deepcopy(data)
+    at: Any = data
+    for step in most:
+        at = at[step] if isinstance(at, list) else at.get(config_path(str(step)), at.get(step, {}))
+    key = last if isinstance(at, list) else next((each for each in at if alike(each, str(last))), None)
+    if key is None:
+        return None
+    if re.match("(or )?(remove it|leave it out)", problem.fix):
+        del at[key]
+        return data
+    found = re.search("(name it|did you mean) `?(?P<name>[^`? ]+)`?", problem.fix)
+    if found is None:
+        return None
+    name = found["name"]
+    if isinstance(key, int) or difflib.SequenceMatcher(None, str(at[key]), name).ratio() > 0.7:
+        at[key] = name
+    else:
+        at[name] = at.pop(key)
+    return data
+
+
+def alike(one: str, other: str) -> bool:
+    return one == other or other_names._squashed(one) == other_names._squashed(other)
+
+
+def run(data: dict[str, Any], line: str) -> dict[str, Any]:
+    """Return the config after the commands of a fix, which store digits and truth values as such."""
+    for command in line.split(" && "):
+        *_, key, text = shlex.split(command)
+        plain = "--path" in command and re.fullmatch(r"-?(0|[1-9]\d*)|true|false", text)
+        data = with_value(data, key, json.loads(text) if plain else text)
+    return data
+
+
+def places(problems: Any) -> set[tuple[str, str]]:
+    return {(each.path, each.reason) for each in problems}
+
+
+@pytest.mark.parametrize("data", INPUTS)
+def test_a_fix_holds_when_it_is_put_back(data: dict[str, Any]) -> None:
+    told, together, values = judged(data), data, dict[str, Any]()
+    known = places(told)
+    for problem in told:
+        mended = put_back(data, problem)
+        if mended is not None:
+            again = places(judged(mended))
+            assert (problem.path, problem.reason) not in again
+            assert not {path for path, _ in again - known} & {problem.path}
+        if problem.is_settable:
+            assert values.setdefault(problem.path, problem.good) == problem.good, "two fixes for one value"
+            together = run(together, config_set(problem.path, problem.good))
+    assert len(known) == len(told), "a problem is told twice"
+    assert not {path for path, _ in places(judged(together)) - known} & set(values), "fixes undo each other"
+
+
+def test_most_fixes_are_tried() -> None:
+    tried = [put_back(case.data, problem) for case in CASES for problem in judged(case.data)]
+    assert sum(each is not None for each in tried) > 180
+
+
+@pytest.mark.parametrize(
+    ("section", "named", "fix"),
+    [
+        ("nodeGroups.0", "desiredCapacity Desired_Capacity node-count", "name it desiredSize"),
+        ("nodeGroups.0", "volumeSize disk_size", "name it rootVolumeGib"),
+        ("nodeGroups.0", "efaEnabled enable_efa_support", "a type that has EFA gets it"),
+        ("nodeGroups.0", "capacity_reservation_specification CapacityReservation", "{type: reservation"),
+        ("nodeGroups.0", "iam_role_arn createIamRole NodeRole", "the stack makes each role"),
+        ("cluster", "version cluster_version K8sVersion", "name it kubernetesVersion"),
+        ("cluster", "name", "the stack's name makes"),
+        ("cluster", "natGateways", "it belongs into network.natGateways"),
+        ("fileSystem", "id fileSystemId dns_name", "LustreVolumes"),
+        ("fileSystem", "fsx_storage_capacity", "name it storageCapacityGib"),
+        ("autoscaling.karpenter", "nodePools", "name it acceleratorPools"),
+        ("", "existingFileSystem", "LustreVolumes"),
+        ("", "cluster_version", "it belongs into cluster.kubernetesVersion"),
+        ("", "vpc_id subnetIds", "existingNetwork"),
+        ("", "enable_karpenter", "it belongs into autoscaling.karpenter"),
+    ],
+)
+def test_names_of_other_tools_lead_to_ours(section: str, named: str, fix: str) -> None:
+    base = {**SOUND, "nodeGroups": [{"name": "a", "instanceType": "trn1.32xlarge"}]}
+    for name in named.split():
+        steps = [int(step) if step == "0" else step for step in section.split(".") if step]
+        data: Any = with_value(base, [*steps, name], "1")
+        told = [each for each in judged(data) if "unknown name" in each.reason]
+        assert fix in describe(told, config_path), name
+
+
+def test_other_names_lead_to_keys_that_there_are() -> None:
+    models = {model.__name__: model for _, model in sections(StackConfig)}
+    every = {field for model in models.values() for field in model.model_fields}
+    assert {*other_names._sections()} - {*models} == {"ConfigModel"}
+    for model, (_, rules) in other_names._sections().items():
+        near_by = {*models.get(model, ConfigModel).model_fields, *StackConfig.model_fields}
+        for ours in rules.values():
+            assert re.fullmatch("[a-z0-9_]+", ours) is None or ours in every, ours
+            for path in re.findall("`([^`]+)`", ours):
+                first, *rest = path.split(".")
+                assert first in near_by, (model, ours)
+                assert {*rest} <= every, (model, ours)
+
+
+@pytest.mark.parametrize(
+    ("arn", "says"),
+    [
+        ("role/AWSReservedSSO_Admin_0123456789abcdef", "role/aws-reserved/sso.amazonaws.com/<region>/AWSReservedSSO_A"),
+        ("role/x/AWSReservedSSO_Admin_0123456789abcdef", "get-role --role-name AWSReservedSSO_Admin_0123456789abcdef"),
+        ("role/AWSServiceRoleForAmazonEKS", "name the role that people or runners assume"),
+        ("federated-user/jane", "asked for the session"),
+        ("root", "no account has access as a whole"),
+    ],
+)
+def test_an_arn_that_eks_refuses_is_told_with_the_way_to_the_right_one(arn: str, says: str) -> None:
+    for partition in ("aws", "aws-us-gov", "aws-cn"):
+        value = f"arn:{partition}:{'sts' if 'federated' in arn else 'iam'}::111122223333:{arn}"
+        (told,) = formats.principal("admin_principals[0]", value)
+        assert says in describe([told], config_path)
+        assert told.good is None or formats.principal("", str(told.good)), "a place to fill in is no ARN"
