@@ -209,7 +209,6 @@ class FsxLustreArgsDict(TypedDict):
     efa_enabled: NotRequired[bool]
     zone_id: NotRequired[str | None]
     on_demand: NotRequired[bool]
-    import_path: NotRequired[str | None]
     protect: NotRequired[bool | None]
     region: str
     vpc_id: str | pulumi.Output[str]
@@ -686,7 +685,6 @@ class FileSystemConfigDict(TypedDict):
     efa_enabled: NotRequired[bool]
     zone_id: NotRequired[str | None]
     on_demand: NotRequired[bool]
-    import_path: NotRequired[str | None]
     protect: NotRequired[bool | None]
 
 
