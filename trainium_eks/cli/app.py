@@ -61,7 +61,9 @@ def _keep_near_suggestions(error: dict[str, Any]) -> None:
     from trainium_eks.model.validation.problems import nearest
 
     if options := error.get("possibilities"):
-        error["possibilities"] = list(filter(None, [nearest(error["option_name"], options, least=0.75)]))
+        error["possibilities"] = [
+            each for each in options if each == nearest(error["option_name"], options, least=0.75)
+        ]
     elif "Did you mean" in error.get("message", ""):
         typed, *commands = re.findall("'([^']+)'", error["message"])
         near = nearest(typed, commands, least=0.75)

@@ -194,7 +194,7 @@ def _unknown_name(path: str, owner: type[ConfigModel] | None, name: str, spec: t
     if _snake(name, owner) in owner.model_fields:
         return Problem(path, "it is given twice, in two spellings", "keep one of them")
     near = nearest(_snake(name), owner.model_fields, least=0.8)  # `volume_size` is not `min_size`
-    fix = _known_as(owner, name) or ("" if tag else _elsewhere(spec, owner, name))
+    fix = _known_as(owner, name) or ("" if tag else _elsewhere(spec, owner, name, path.rpartition(".")[0]))
     if not fix:
         fix = f"did you mean `{near}`?" if near else "remove it" if tag else "remove it, or name one of the allowed"
     return Problem(path, f"{EXTRA}{home}", fix if " " in fix else f"name it `{fix}`", allowed=takes)
@@ -205,10 +205,11 @@ def _known_as(model: type[ConfigModel], name: str) -> str:
     return other_names.known_as(kin, model.model_fields, name)
 
 
-def _elsewhere(spec: type[ConfigModel], owner: type[ConfigModel], name: str) -> str:
-    """Return the places of a name that belongs to other sections; empty without one, and for a name that most have."""
-    others = [(path, _known_as(model, name)) for path, model in sections(spec) if model is not owner]
-    known = [(path, ours) for path, ours in others if ours]
+def _elsewhere(spec: type[ConfigModel], owner: type[ConfigModel], name: str, here: str) -> str:
+    """Return the places of a name that belongs to other sections, those in the section ``here`` first; empty without
+    one, and for a name that most have."""
+    others = dict.fromkeys(each for each in (*sections(owner, here), *sections(spec)) if each[1] is not owner)
+    known = [(path, ours) for path, model in others if (ours := _known_as(model, name))]
     if not known or len(known) >= _MANY or len(name) < _TELLING:
         return ""
     places = list(dict.fromkeys(f"`{join(path, ours)}`" for path, ours in known if " " not in ours))

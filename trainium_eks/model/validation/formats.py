@@ -65,14 +65,11 @@ _SERVICE_LINKED = re.compile(
 )
 _OF_SSO = re.compile(r"[^/]+/aws-reserved/sso\.amazonaws\.com/([a-z0-9-]+/)?AWSReservedSSO_.*")
 """Role of a permission set of IAM Identity Center; the region is left out for us-east-1 (terraform-aws-eks#2969)."""
-_OF_ITS_KIND: Mapping[str, str] = MappingProxyType(
-    {
-        ":root": "name the role that people or runners assume: no account has access as a whole",
-        ":federated-user/": "name the IAM user or role that asked for the session",
-        ":group/": "name a role that its users assume",
-        ":instance-profile/": "name the role in it",
-        "-provider/": "name the role that its users assume",
-    }
+_OTHER_KINDS = (
+    (":root", "name the role that people or runners assume: no account has access as a whole"),
+    (":federated-user/", "name the IAM user or role that asked for the session"),
+    (":instance-profile/", "name the role in it"),
+    ("", "give the ARN of a role or user"),
 )
 KMS_KEY_ARN = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+")
 _POLICY = re.compile(r"arn:aws[a-z-]*:iam::([0-9]{12}|aws):policy/([!-~]+/)?[A-Za-z0-9_+=,.@-]{1,128}")
@@ -198,7 +195,7 @@ def principal(path: str, value: str) -> list[Problem]:
     role, session = _PRINCIPAL.fullmatch(value), _ASSUMED_ROLE.fullmatch(value)
     arn = role or session
     if arn is None:
-        fix = next((text for part, text in _OF_ITS_KIND.items() if part in value), "give the ARN")
+        fix = next(text for part, text in _OTHER_KINDS if part in value)
         allowed = ("arn:aws:iam::<account>:role/<name>", "arn:aws:iam::<account>:user/<name>")
         return [Problem(path, "it is not the ARN of an IAM role or user", fix, value=value, allowed=allowed)]
     own = f"arn:{arn['partition']}:iam::{arn['account']}:role"

@@ -160,14 +160,8 @@ def config_set(path: str, value: Value) -> str:
 
 
 def nearest(value: str, allowed: Iterable[str], *, same_numbers: bool = True, least: float = 0.65) -> str | None:
-    """Return the allowed word that ``value`` misspells, or None: when nothing is close, or two words equally so.
-
-    Args:
-        value: the word found.
-        allowed: the words to choose from.
-        same_numbers: whether the choice must have each number of ``value``: ``train-1`` is not ``train-2`` misspelt.
-        least: least similarity (difflib), 0 to 1.
-    """
+    """Return the allowed word that ``value`` misspells, or None: when none has the ``least`` likeness (0 to 1), or two
+    have the same. With ``same_numbers`` it has each number of ``value``: ``train-1`` is not ``train-2`` misspelt."""
     wanted = value.lower()
     numbers = set(re.findall("[0-9]+", wanted)) if same_numbers else set()
     scores = {
