@@ -61,9 +61,8 @@ def _keep_near_suggestions(error: dict[str, Any]) -> None:
     from trainium_eks.model.validation.problems import nearest
 
     if options := error.get("possibilities"):
-        error["possibilities"] = [
-            each for each in options if each == nearest(error["option_name"], options, least=0.75)
-        ]
+        near = nearest(error["option_name"], options, least=0.75)
+        error["possibilities"] = [near] if near else None
     elif "Did you mean" in error.get("message", ""):
         typed, *commands = re.findall("'([^']+)'", error["message"])
         near = nearest(typed, commands, least=0.75)

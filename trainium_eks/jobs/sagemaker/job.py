@@ -194,7 +194,7 @@ def _channel_problems(
     seen = {CODE_CHANNEL: "the launch script's"}
     for text in request.channel:
         name, _, source = text.partition("=")
-        good = f"train=s3://{where.bucket}/reviews/train"
+        good = f"train=s3://{where.bucket}/<prefix>"
         if not _CHANNEL.fullmatch(name) or not source:
             yield Problem("--channel", "it is not NAME=SOURCE, with a name in lower case", value=text, good=good)
         elif name in seen:

@@ -67,7 +67,7 @@ def _name_problems(request: JobRequest, job: TrainingJob) -> Iterator[Problem]:
         yield Problem("--titan", reason, f"name it: --titan MODULE:{config}", value=request.titan)
     elif not (_PATH.fullmatch(module) and _CONFIG.fullmatch(config)):
         reason = "it must be the name of a config function, with its module and a colon before it or alone"
-        yield Problem("--titan", reason, value=request.titan, good="qwen3_8b")
+        yield Problem("--titan", reason, "give one such as qwen3_8b", value=request.titan)
 
 
 def _place_problems(job: TrainingJob) -> Iterator[Problem]:

@@ -264,7 +264,8 @@ def bucket(path: str, value: str) -> list[Problem]:
         return []
     allowed = ("3 to 63 lower-case letters, digits, dots and dashes, a letter or digit first and last",)
     hint = "give the name alone" if value.startswith(("s3://", "arn:")) else "give the bucket's name"
-    name = re.sub(r"^(s3://|arn:aws[a-z-]*:s3:::)", "", value).split("/")[0]
+    name, _, prefix = re.sub(r"^(s3://|arn:aws[a-z-]*:s3:::)", "", value).partition("/")
+    hint = f"then give {prefix.strip('/')} as the prefix, where there is one" if prefix.strip("/*") else hint
     good = name if name != value and _BUCKET.fullmatch(name) else None
     return [Problem(path, "it is not the name of an S3 bucket", hint, value=value, allowed=allowed, good=good)]
 
