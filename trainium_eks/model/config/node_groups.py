@@ -202,7 +202,7 @@ def _type_problems(group: NodeGroupConfig, instance: InstanceType | None, catalo
     accelerated = tuple(name for name, kind in catalogue.items() if kind.family != "cpu")
     if instance is None:
         reason = "it is not in the catalogue"
-        fix = "describe it in the stack's `instance_types`"
+        fix = "describe it in the stack's `instance_types`: {<name>: {like: trn1.32xlarge, …}}"
         good = near(group.instance_type, accelerated)
         return [Problem("instance_type", reason, fix, value=group.instance_type, allowed=accelerated, good=good)]
     if instance.family == "cpu":
@@ -318,7 +318,7 @@ def _release_problems(group: NodeGroupConfig, kubernetes_version: str) -> list[P
         allowed = ("<kubernetes version>-<yyyymmdd>, as 1.35.6-20260818",)
         fix = "take one of the EKS user guide's list, or leave it out for the pinned one"
         return [Problem(path, "it is not an AMI release", fix, value=release, allowed=allowed)]
-    if found["minor"] != kubernetes_version:
+    if found["minor"] != kubernetes_version and kubernetes_version in versions.KUBERNETES_STANDARD_SUPPORT:
         reason = f"it is a release for Kubernetes {found['minor']}, and the nodes run {kubernetes_version}"
         good = versions.AMI_RELEASES.get(kubernetes_version)
         return [Problem(path, reason, "" if good else "name one of that version", value=release, good=good)]

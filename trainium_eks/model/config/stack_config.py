@@ -451,16 +451,17 @@ def _group_problems(config: StackConfig) -> list[Problem]:
     found = formats.duplicates("node_groups", [group.name for group in config.node_groups], "name")
     found += under("node_groups", node_groups.of_one_cluster(config.node_groups))
     cni = addons.version(config.cluster.addons, "vpc-cni", config.cluster.kubernetes_version)
+    version = config.cluster.kubernetes_version
     for index, group in enumerate(config.node_groups):
+        wrong = node_groups.version_problems(group, version)
         own = node_groups.validate(
             group,
             region=config.region,
             catalogue=types,
             vpc_cni_version=cni,
-            kubernetes_version=node_groups.version_of(group, config.cluster.kubernetes_version),
+            kubernetes_version=version if wrong else node_groups.version_of(group, version),
         )
-        own += node_groups.version_problems(group, config.cluster.kubernetes_version)
-        found += under(join("node_groups", index), own)
+        found += under(join("node_groups", index), own + wrong)
     return found
 
 
