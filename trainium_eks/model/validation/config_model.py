@@ -341,7 +341,8 @@ def sections(model: type[ConfigModel], path: str = "") -> list[tuple[str, type[C
     inner ones."""
     found = [(path, model)]
     for name, field in model.model_fields.items():
-        entry = {tuple: "[]", dict: ".<name>"}.get(get_origin(field.annotation), "")
+        origin = get_origin(field.annotation)
+        entry = "[]" if origin is tuple else ".<name>" if origin is dict else ""
         found += (each for inner in _models_in(field.annotation) for each in sections(inner, join(path, name) + entry))
     return sorted(found, key=lambda each: each[0].count("."))
 

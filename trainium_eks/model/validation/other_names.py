@@ -139,7 +139,7 @@ NamespaceConfig:
   uid user_id run_as_user -> training_user_id | bucket bucket_name s3_bucket -> data_bucket
   user group role role_arn member iam_role -> principals | quota hard resource_quotas limit -> resource_quota
 ImageRepositoryConfig: ecr
-  repository -> name | image_tag_mutability scan_on_push force_delete lifecycle_policy -> `kept_images` are kept
+  repository -> name | image_tag_mutability scan_on_push lifecycle_policy -> `kept_images` says how many stay
 """
 _LUSTRE = (
     "this config makes its file system; to mount one that there is, set `file_system` to null and use the component "
@@ -153,11 +153,11 @@ def known_as(models: Sequence[str], fields: Collection[str], name: str) -> str:
     """Return the field, or the sentence, in the place of another tool's name in a model, named with its bases; empty
     without one."""
     own = {_squashed(field): field for field in fields}
-    heads, rules = zip(*(_sections().get(model, ([], {})) for model in models), strict=True)
+    known = [_sections()[model] for model in models if model in _sections()]
     for whole in (_squashed(name), _BEGINNINGS.sub("", _squashed(name))):
-        for word in [whole, *(whole.removeprefix(head) for heads_of in heads for head in heads_of)]:
-            known = (each.get(word) or each.get(_ENDS.sub("", word), "") for each in rules)
-            for ours in filter(None, (own.get(word, ""), *known)):
+        for word in [whole, *(whole.removeprefix(head) for heads, _ in known for head in heads)]:
+            theirs = (rules.get(word) or rules.get(_ENDS.sub("", word), "") for _, rules in known)
+            for ours in (own.get(word, ""), *theirs):
                 if ours in fields or " " in ours:
                     return ours
     return ""
