@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import pulumi
 import pydantic
@@ -28,6 +28,10 @@ Text = str | pulumi.Output[str]
 
 Tags = dict[str, LooseStr | pulumi.Output[str]]
 """AWS tags: keys are plain, values may be known later."""
+
+
+LustreNetwork = Literal["none", "tcp", "efa"]
+"""Lustre on nodes: ``none`` without the client, ``tcp`` with it, ``efa`` also over EFA interfaces of types that can."""
 
 
 def text(value: OutputText) -> Text:

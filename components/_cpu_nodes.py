@@ -41,6 +41,7 @@ def make_cpu_nodes(
     node_role_arn: Text,
     kms_key_arn: Text,
     catalogue: Catalogue,
+    lustre_client: bool,
     tags: Tags,
     wait_for: Sequence[pulumi.Resource],
     parent: pulumi.Resource,
@@ -58,7 +59,9 @@ def make_cpu_nodes(
         description=f"{pool.nodes.instance_type} nodes, pool {pool.key}",
         block_device_mappings=template.root_volume(pool.nodes.root_volume_gib, kms_key_arn),
         metadata_options=template.metadata_options(),
-        user_data=boot.user_data(boot.Boot(large_lustre_client=boot.is_large_lustre_client(instance))),
+        user_data=boot.user_data(
+            boot.Boot(lustre_client=lustre_client, large_lustre_client=boot.is_large_lustre_client(instance))
+        ),
         tag_specifications=template.tag_specifications(own_tags),
         tags=own_tags,
         opts=pulumi.ResourceOptions(parent=parent, ignore_changes=template.IGNORED),

@@ -82,6 +82,7 @@ def make_foundation(name: str, config: StackConfig, stack: pulumi.Resource) -> F
         catalogue=catalogue,
         kms_key_arn=key.key_arn,
         permissions_boundary=config.permissions_boundary,
+        lustre_network=model.lustre_network(config),
         file_systems_on_demand=config.file_system is not None and config.file_system.on_demand,
         production=config.production,
         tags=tags,

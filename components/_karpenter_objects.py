@@ -13,7 +13,7 @@ from trainium_eks.model.sizing import addresses
 
 from . import _launch_template as template
 from . import _user_data as boot
-from ._args import Text
+from ._args import LustreNetwork, Text
 
 NODE_CLASS_API = "karpenter.k8s.aws/v1"
 NODE_POOL_API = "karpenter.sh/v1"
@@ -32,12 +32,15 @@ class NodeSetting:
     kubernetes_version: str
     instance_profile: Text
     kms_key_arn: Text | None
+    lustre_network: LustreNetwork
     tags: Mapping[str, Text]
 
 
 def cpu_node_class(karpenter: KarpenterConfig, setting: NodeSetting, subnet: Text, group: Text) -> dict[str, Any]:
     """Return the ``spec`` of the CPU nodes' EC2NodeClass."""
-    return _node_class(setting, CPU_POOL, subnet, [group], karpenter.root_volume_gib)
+    spec = _node_class(setting, CPU_POOL, subnet, [group], karpenter.root_volume_gib)
+    user_data = boot.user_data_text(boot.Boot(lustre_client=setting.lustre_network != "none"))
+    return spec if user_data is None else {**spec, "userData": user_data}
 
 
 def cpu_node_pool(karpenter: KarpenterConfig) -> dict[str, Any]:
@@ -83,7 +86,9 @@ def accelerator_node_class(
             lockable_memory=instance.has_efa,
             nvidia_devices_by_mount=instance.family == "nvidia",
             cores_per_logical_core=boot.logical_core_setting(instance),
+            lustre_client=setting.lustre_network != "none",
             large_lustre_client=boot.is_large_lustre_client(instance),
+            lustre_efa_step=boot.lustre_efa_step(instance, setting.lustre_network),
         )
     )
     if user_data is not None:

@@ -71,7 +71,8 @@ def launch_interfaces(
             device_index=interface.device,
             interface_type=interface.type,
             description=f"{name} card {interface.card} device {interface.device}",
-            associate_public_ip_address="false",
+            # An `efa-only` interface has no address of any kind.
+            associate_public_ip_address=None if interface.type == "efa-only" else "false",
             delete_on_termination="true",
             security_groups=list(security_groups),
         )

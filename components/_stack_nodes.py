@@ -2,6 +2,7 @@
 
 from trainium_eks.model.catalogue import node_templates
 from trainium_eks.model.config import autoscaling, idle, karpenter
+from trainium_eks.model.config import stack_config as model
 from trainium_eks.model.config.karpenter import KarpenterConfig
 from trainium_eks.model.config.node_groups import POOL_LABEL, NodeGroupConfig
 from trainium_eks.model.validation.config_model import mark_validated
@@ -82,6 +83,7 @@ def _make_karpenter(base: Foundation, section: KarpenterConfig) -> None:
         subnet_ids_by_zone={zone: network.private_subnet_id(zone) for zone in network.zone_ids},
         kms_key_arn=base.key.key_arn,
         kubernetes_version=base.config.cluster.kubernetes_version,
+        lustre_network=model.lustre_network(base.config),
         node_selector={POOL_LABEL: "system"},
         catalogue=base.catalogue,
         **base.for_aws_callers,

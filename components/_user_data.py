@@ -4,6 +4,7 @@ import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from trainium_eks.model.catalogue import lustre
 from trainium_eks.model.catalogue.instances import InstanceType
 
 DEFAULT_CORES_PER_LOGICAL_CORE: Mapping[str, int] = {"Trainium2": 2, "Trainium3": 2}
@@ -36,6 +37,8 @@ class Boot:
     """Install the Lustre client."""
     large_lustre_client: bool = False
     """Set the Lustre options for clients with many processors."""
+    lustre_efa_step: int = 0
+    """Each of how many EFA interfaces the Lustre client uses; 0 for none of them."""
 
 
 def logical_core_setting(instance: InstanceType) -> int:
@@ -49,6 +52,12 @@ def logical_core_setting(instance: InstanceType) -> int:
 def is_large_lustre_client(instance: InstanceType) -> bool:
     """Return whether FSx recommends other module options on nodes of this type."""
     return instance.vcpus > LARGE_LUSTRE_CLIENT_VCPUS
+
+
+def lustre_efa_step(instance: InstanceType, lustre_network: str) -> int:
+    """Return :attr:`Boot.lustre_efa_step` for a type and a component's ``lustre_network``."""
+    count = lustre.efa_client_interfaces(instance.name, instance.efa_interfaces) if lustre_network == "efa" else 0
+    return instance.efa_interfaces // count if count else 0
 
 
 def user_data(boot: Boot) -> str | None:
@@ -98,6 +107,8 @@ def _scripts(boot: Boot) -> list[str]:
         scripts.append(_LARGE_LUSTRE_CLIENT)
     if boot.lustre_client:
         scripts.append(_LUSTRE_CLIENT)
+    if boot.lustre_client and boot.lustre_efa_step:
+        scripts.append(_LUSTRE_EFA.format(step=boot.lustre_efa_step))
     return scripts
 
 
@@ -159,4 +170,25 @@ printf 'options ptlrpc ptlrpcd_per_cpt_max=32\\noptions ksocklnd credits=2560\\n
 _LUSTRE_CLIENT = """\
 export PATH="$PATH:/usr/sbin:/sbin"
 { command -v lctl && command -v mount.lustre; } > /dev/null || dnf install --assumeyes lustre-client
+"""
+
+# Lustre takes EFA only where LNet has it before the first mount (FSx for Lustre guide, configuring EFA clients; EKS
+# user guide, optimize FSx for Lustre on nodes with EFA). Mounts still name the server by its TCP address; discovery
+# finds its EFA ones, which the last line prefers. A node on which this fails mounts over TCP.
+_LUSTRE_EFA = """\
+export PATH="$PATH:/usr/sbin:/sbin"
+interface=$(ip -o -4 route show to default | awk '{{print $5; exit}}')
+modprobe lnet
+modprobe kefalnd ipif_name="$interface"
+modprobe ksocklnd
+lnetctl lnet configure
+lnetctl net del --net tcp 2> /dev/null || true
+lnetctl net add --net tcp --if "$interface"
+for device in /sys/class/infiniband/*; do
+  [[ $(realpath "$device/device/driver") != */efa ]] || basename "$device"
+done | awk '(NR - 1) % {step} == 0' | while read -r device; do
+  lnetctl net add --net efa --if "$device" --peer-credits 32
+done
+lnetctl set discovery 1
+lnetctl udsp add --src efa --priority 0
 """

@@ -23,7 +23,7 @@ from trainium_eks.model.validation.config_model import StrictBool, mark_validate
 from trainium_eks.model.validation.problems import Problem, join, join_key, nearest, under
 
 from . import _addons, _iam
-from ._args import Tags, Text, merge_args, validate_args, waivers_of
+from ._args import LustreNetwork, Tags, Text, merge_args, validate_args, waivers_of
 from ._charts import plain_problems
 from ._control_plane import Setting, make_control_plane
 from ._cpu_nodes import CpuPool, autoscaling_group, make_cpu_nodes
@@ -72,6 +72,8 @@ class TrainiumClusterArgs(ClusterConfig):
     """ARN of the IAM policy that bounds every role made here; None for no bound."""
     file_systems_on_demand: StrictBool = False
     """Whether the FSx driver may make and delete file systems, one for each claim of the on-demand class."""
+    lustre_network: LustreNetwork = "none"
+    """Lustre on nodes: ``tcp`` installs the client at boot, ``efa`` also gives it EFA, on types that can."""
     production: StrictBool = False
     """True turns deletion protection on (unless it is set) and protects the control plane in Pulumi too."""
     admin_principal_arns: dict[str, Text] = pydantic.Field(default_factory=dict)
@@ -396,6 +398,7 @@ class TrainiumCluster(pulumi.ComponentResource):
             node_role_arn=self.node_role_arn,
             kms_key_arn=self.kms_key_arn,
             catalogue=self._args.catalogue,
+            lustre_client=self._args.lustre_network != "none",
             tags=self._args.tags,
             wait_for=tuple(self.before_nodes),
             parent=self,
@@ -417,6 +420,7 @@ class TrainiumCluster(pulumi.ComponentResource):
             subnet_id=args.subnet_ids_by_zone[zone],
             node_role_arn=self.node_role_arn,
             kms_key_arn=self.kms_key_arn,
+            lustre_network=args.lustre_network,
             catalogue=args.catalogue,
             tags=args.tags,
             waivers=args.waivers,

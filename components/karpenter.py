@@ -18,7 +18,7 @@ from trainium_eks.model.validation.problems import Problem, join
 
 from . import _iam, _pod_identity
 from . import _karpenter_objects as objects
-from ._args import AutoscalerArgs, Tags, Text, validate_args
+from ._args import AutoscalerArgs, LustreNetwork, Tags, Text, validate_args
 from ._charts import chart, namespace, release
 from ._dicts import KarpenterArgsDict
 from ._efa_group import make_efa_group
@@ -48,6 +48,8 @@ class KarpenterArgs(AutoscalerArgs, KarpenterConfig):
     """Key for root volumes; None for the account's default EBS key."""
     kubernetes_version: str = versions.KUBERNETES
     """Minor version of the cluster, which decides the AMI release."""
+    lustre_network: LustreNetwork = "none"
+    """Lustre on nodes: ``tcp`` installs the client at boot, ``efa`` also gives it EFA, on types that can."""
     tags: Tags = pydantic.Field(default_factory=dict)
     """Tags for everything, and for the instances, volumes and interfaces that Karpenter starts."""
 
@@ -182,7 +184,12 @@ class Karpenter(pulumi.ComponentResource):
         controller."""
         args = self._args
         setting = objects.NodeSetting(
-            args.cluster_name, args.kubernetes_version, self._profile.name, args.kms_key_arn, args.tags
+            args.cluster_name,
+            args.kubernetes_version,
+            self._profile.name,
+            args.kms_key_arn,
+            args.lustre_network,
+            args.tags,
         )
         if args.cpu_limit:
             group = args.cluster_security_group_id
@@ -192,6 +199,11 @@ class Karpenter(pulumi.ComponentResource):
             instance = args.catalogue.find(pool.instance_type)
             groups = self._groups if instance.has_efa else [args.cluster_security_group_id]
             node_class = objects.accelerator_node_class(pool, instance, setting, self._subnet(pool), groups)
+            # As for node groups: not with reservations, which were made outside of it.
+            if instance.has_efa and not pool.capacity_reservation_ids:
+                name = f"{self._name}-{pool.name}-placement"
+                made = aws.ec2.PlacementGroup(name, strategy="cluster", tags=args.tags, opts=self._child())
+                node_class["placementGroupSelector"] = {"name": made.name}
             spec = objects.accelerator_node_pool(pool, args.catalogue, args.accelerator_empty_minutes)
             self._make_pool(pool.name, node_class, spec, wait_for)
 

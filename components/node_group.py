@@ -16,7 +16,7 @@ from trainium_eks.model.validation.problems import Problem
 from . import _iam
 from . import _launch_template as template
 from . import _user_data as boot
-from ._args import Tags, Text, text, validate_args, waivers_of
+from ._args import LustreNetwork, Tags, Text, text, validate_args, waivers_of
 from ._cpu_nodes import autoscaling_group, tag_new_nodes
 from ._dicts import AcceleratorNodeGroupArgsDict
 from ._efa_group import make_efa_group
@@ -47,6 +47,8 @@ class AcceleratorNodeGroupArgs(NodeGroupConfig):
     """ARN of the IAM policy that bounds a role made here; None for no bound."""
     kms_key_arn: Text | None = None
     """Key for the root volume. Its policy must let Auto Scaling's service-linked role use it, or no node starts."""
+    lustre_network: LustreNetwork = "none"
+    """Lustre on nodes: ``tcp`` installs the client at boot, ``efa`` also gives it EFA, on types that can."""
     catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
     """Source of the type's facts."""
     tags: Tags = pydantic.Field(default_factory=dict)
@@ -265,6 +267,7 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
     def _boot(self) -> boot.Boot:
         args, instance = self._args, self._instance
         most = addresses.max_pods(instance, args.interface_layout)
+        wanted = args.install_lustre_client
         return boot.Boot(
             raid0=validators.uses_local_disks(args, instance),
             max_pods=most if most < instance.max_pods else 0,
@@ -272,8 +275,9 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
             nvidia_devices_by_mount=instance.family == "nvidia",
             hugepages_2mi=instance.hugepages_2mi if args.hugepages_2mi is None else args.hugepages_2mi,
             cores_per_logical_core=boot.logical_core_setting(instance),
-            lustre_client=args.install_lustre_client,
+            lustre_client=args.lustre_network != "none" if wanted is None else wanted,
             large_lustre_client=boot.is_large_lustre_client(instance),
+            lustre_efa_step=boot.lustre_efa_step(instance, args.lustre_network),
         )
 
     def _child(self) -> pulumi.ResourceOptions:

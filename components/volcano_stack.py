@@ -233,6 +233,7 @@ def volcano_values(args: VolcanoStackArgs) -> dict[str, Any]:
         custom[f"{component}_affinity"] = spread({"app": app})
     return {
         "basic": {
+            "image_registry": args.image_registry,
             "image_tag_version": f"v{chart(CHART).version.removeprefix('v')}",
             # The tag is pinned, so a node's copy is the registry's.
             "image_pull_policy": "IfNotPresent",

@@ -62,7 +62,7 @@ PINNED: dict[str, str] = {}
 def parameters(asked: Mapping[str, Any]) -> Answer:
     return {
         "Parameters": [
-            {"Name": name, "Value": "1.35.6-20260818" if name.endswith("release_version") else "ami-0123"}
+            {"Name": name, "Value": "1.35.8-20260930" if name.endswith("release_version") else "ami-0123"}
             for name in asked["Names"]
         ]
     }

@@ -76,6 +76,11 @@ private_endpoint = both(
 )
 
 
+def without_lnet(program: Program) -> None:
+    for name in ("base-template", "block-template"):
+        program.put(name, "userData", user_data("LimitMEMLOCK=infinity"))
+
+
 def unseen_gpus(program: Program) -> None:
     node_group(program, "gpu", "p5.48xlarge", ami="AL2023_x86_64_NVIDIA", efa=32)
     program.put("eks-node-monitoring-agent", "configurationValues", DROP)
@@ -564,6 +569,7 @@ STORAGE = [
     fault(
         "R43", "no metadata configuration", "metadataConfiguration", put("file-system", "metadataConfiguration", DROP)
     ),
+    fault("R43", "no node that uses it", "lnetctl net add --net efa", without_lnet),
     fault("R43", "no EFA within the group", "EFA", drop("lustre-efa-egress")),
     fault("R44", "no logs", "logConfiguration", put("file-system", "logConfiguration", DROP)),
     fault(
@@ -1159,6 +1165,9 @@ AUTOSCALING = [
     fault("R82", "open disks", "encrypted", put("class-trn1n", "spec.blockDeviceMappings.0.ebs.encrypted", False)),
     fault("R82", "AWS' key", "kmsKeyID", put("class-trn1n", "spec.blockDeviceMappings.0.ebs.kmsKeyID", DROP)),
     fault("R82", "the image's own disks", "kmsKeyID", put("class-trn1n", "spec.blockDeviceMappings", DROP)),
+    fault(
+        "R82", "no devices", "trn2u", put("pool-trn1n", "spec.template.spec.requirements.0.values", ["trn2u.48xlarge"])
+    ),
     fault("R82", "any image", "latest", put("class-trn1n", "spec.amiSelectorTerms", [{"alias": "al2023@latest"}])),
     fault("R82", "a public address", "associatePublicIP", put("class-trn1n", "spec.associatePublicIPAddress", DROP)),
     fault("R82", "deaf to interruptions", "interruptionQueue", values("karpenter", "settings", {})),

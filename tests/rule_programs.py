@@ -366,7 +366,10 @@ def node_group(
                 "ebs": {"encrypted": "true", "volumeType": "gp3", "volumeSize": 100, "kmsKeyId": "arn:key"},
             }
         ],
-        "userData": user_data("#!/bin/bash\nprintf '[Service]\\nLimitMEMLOCK=infinity\\n' > memlock.conf\n"),
+        "userData": user_data(
+            "#!/bin/bash\nprintf '[Service]\\nLimitMEMLOCK=infinity\\n' > memlock.conf\n",
+            *(["lnetctl net add --net efa --if rdmap0s0"] if efa else []),
+        ),
         "tagSpecifications": [{"resourceType": kind, "tags": OWNERS} for kind in ("instance", "volume")],
     }
     if efa:
@@ -781,7 +784,7 @@ def _karpenter(program: Program, amounts: dict[str, Any]) -> None:
     release(program, "oci://public.ecr.aws/karpenter/karpenter", "karpenter", values, "1.14.1")
     disk = {"deviceName": "/dev/xvda", "ebs": {"encrypted": True, "kmsKeyID": "arn:key", "volumeSize": "100Gi"}}
     node_class = {
-        "amiSelectorTerms": [{"alias": "al2023@v20260818"}],
+        "amiSelectorTerms": [{"alias": "al2023@v20260930"}],
         "associatePublicIPAddress": False,
         "metadataOptions": {"httpTokens": "required", "httpPutResponseHopLimit": 1},
         "blockDeviceMappings": [disk],

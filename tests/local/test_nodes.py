@@ -30,7 +30,7 @@ def pool(nodes: Nodes) -> Iterator[NodePool]:
     inputs = {
         "instanceTypes": ["trn1.32xlarge"],
         "version": "1.35",
-        "releaseVersion": "1.35.6-20260818",
+        "releaseVersion": "1.35.8-20260930",
         "launchTemplate": {"id": "lt-sim-1", "version": "1"},
         "subnetIds": ["subnet-d"],
         "labels": {"trainium-eks/pool": "ng1"},

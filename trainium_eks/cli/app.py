@@ -215,7 +215,7 @@ def upgrade(
         bool, typer.Option("--keep-nodes", help="With --to: accelerator nodes stay as they are; jobs run on.")
     ] = False,
     ami: Annotated[
-        str, typer.Option("--ami", metavar="RELEASE", help="AMI release of every accelerator group: 1.35.6-20260818.")
+        str, typer.Option("--ami", metavar="RELEASE", help="AMI release of every accelerator group: 1.35.8-20260930.")
     ] = "",
     addon: Annotated[
         list[str] | None, typer.Option("--addon", metavar="NAME=BUILD", help="EKS add-on; may be repeated.")

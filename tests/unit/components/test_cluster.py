@@ -1,3 +1,4 @@
+import base64
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -322,7 +323,7 @@ def test_the_gpu_part_of_the_monitoring_agent_tolerates_gpu_nodes(record: Record
 
 @pytest.mark.parametrize("version", ["1.34", "1.35", "1.36"])
 def test_add_ons_are_those_of_the_clusters_own_kubernetes_version(record: Record, version: str) -> None:
-    found = addons(built(record, kubernetes_version=version))
+    found = addons(built(record, kubernetes_version=version, waivers={"R05": "tried"}))
     assert {name: each.inputs["addonVersion"] for name, each in found.items()} == dict(addon_records.pinned(version))
     assert found["kube-proxy"].inputs["addonVersion"].startswith(f"v{version}.")
 
@@ -437,6 +438,14 @@ def test_cpu_nodes_are_as_safe_as_the_others_and_left_to_the_clusters_group(reco
         assert group.inputs["amiType"] == "AL2023_x86_64_STANDARD"
         assert group.inputs["releaseVersion"] == versions.AMI_RELEASES[versions.KUBERNETES]
         assert group.inputs["nodeRepairConfig"] == {"enabled": True}
+
+
+def test_every_node_has_the_lustre_client_where_there_is_a_file_system(record: Record) -> None:
+    graph = built(record, lustre_network="tcp", node_groups=[{"name": "a", "instance_type": "trn1.2xlarge"}])
+    found = graph.of_type("aws:ec2/launchTemplate:LaunchTemplate")
+    scripts = {each.name: base64.b64decode(each.inputs["userData"]).decode() for each in found}
+    assert len(scripts) == 3
+    assert all("dnf install --assumeyes lustre-client" in script for script in scripts.values())
 
 
 def test_accelerator_groups_are_where_they_say_or_in_the_accelerator_zone(record: Record) -> None:

@@ -72,8 +72,8 @@ def test_its_nodes_are_as_those_of_groups(record: Record) -> None:
     assert (disk["ebs"]["encrypted"], disk["ebs"]["kmsKeyID"]) == (True, ARGS["kms_key_arn"])
     assert spec["subnetSelectorTerms"] == [{"id": "subnet-a"}]
     assert spec["securityGroupSelectorTerms"] == [{"id": "sg-cluster"}]
-    assert spec["amiSelectorTerms"] == [{"alias": "al2023@v20260818"}]
-    assert versions.AMI_RELEASES[versions.KUBERNETES].endswith("20260818")
+    assert spec["amiSelectorTerms"] == [{"alias": "al2023@v20260930"}]
+    assert versions.AMI_RELEASES[versions.KUBERNETES].endswith("20260930")
     assert "networkInterfaces" not in spec
 
 
@@ -92,6 +92,15 @@ def test_gpu_nodes_reserve_no_huge_pages_of_which_it_knows_nothing(record: Recor
     assert CATALOGUE["p5.48xlarge"].hugepages_2mi
     assert "hugepages" not in specs(graph, NODE_CLASS)["p5"]["userData"]
     assert any("karpenter-provider-aws#3315" in each for each in graph.warnings)
+
+
+@pytest.mark.parametrize(("network", "parts"), [("none", ()), ("tcp", ("dnf",)), ("efa", ("dnf", "kefalnd"))])
+def test_its_nodes_have_the_lustre_client_of_the_stack(record: Record, network: str, parts: tuple[str, ...]) -> None:
+    found = specs(built(record, accelerator_pools=[TRN1], lustre_network=network), NODE_CLASS)
+    for part in ("dnf", "kefalnd"):
+        assert (part in found["trn1"]["userData"]) is (part in parts)
+    assert ("dnf" in found["karpenter"].get("userData", "")) is ("dnf" in parts)
+    assert "kefalnd" not in found["karpenter"].get("userData", "")
 
 
 def test_trainium_nodes_have_their_interfaces_disks_limits_and_taint(record: Record) -> None:
@@ -129,6 +138,18 @@ def test_reserved_nodes_start_in_their_reservation_and_nowhere_else(record: Reco
     requirements = specs(graph, NODE_POOL)["trn1"]["template"]["spec"]["requirements"]
     assert {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["reserved"]} in requirements
     assert f"capacity-reservation/{reservation}" in str(only(graph, POLICY).inputs["policy"])
+
+
+@pytest.mark.parametrize(
+    ("pool", "groups"),
+    [({}, 1), ({"capacity_reservation_ids": ["cr-0123456789abcdef0"]}, 0), ({"instance_type": "inf2.48xlarge"}, 0)],
+)
+def test_on_demand_nodes_with_efa_start_in_a_placement_group(record: Record, pool: dict[str, Any], groups: int) -> None:
+    graph = built(record, accelerator_pools=[{**TRN1, **pool}])
+    made = graph.of_type("aws:ec2/placementGroup:PlacementGroup")
+    assert [each.inputs["strategy"] for each in made] == ["cluster"] * groups
+    found = {name: spec.get("placementGroupSelector") for name, spec in specs(graph, NODE_CLASS).items()}
+    assert found == {"trn1": {"name": made[0].outputs["id"]} if made else None, "karpenter": None}
 
 
 def test_a_pool_starts_in_its_zone_and_its_role_may_use_those_subnets_alone(record: Record) -> None:

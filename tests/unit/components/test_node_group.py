@@ -76,16 +76,18 @@ def run_script(record: Record, holds: str, home: Path, *, commands: Sequence[str
     """Runs the one script of the user data that holds a text, with its files below ``home`` and these commands there.
 
     Returns:
-        ``home``, where dnf leaves ``dnf.log``.
+        ``home``, where dnf leaves ``dnf.log``, and modprobe and lnetctl ``lnet.log``.
     """
     (script,) = [text for _, text in user_data(built(record, **args)) if holds in text]
     (home / "bin").mkdir()
-    for name, body in {"systemctl": "", "dnf": f"echo $@ > {home}/dnf.log", **dict.fromkeys(commands, "")}.items():
+    bodies = {"systemctl": "", "dnf": f"echo $@ > {home}/dnf.log", "ip": "echo default via 10.0.0.1 dev ens5"}
+    bodies |= dict.fromkeys(("modprobe", "lnetctl"), f"echo $@ >> {home}/lnet.log")
+    for name, body in {**bodies, **dict.fromkeys(commands, "")}.items():
         (home / "bin" / name).write_text(f"#!/bin/sh\n{body}\n")
         (home / "bin" / name).chmod(0o755)
     for folder in ("etc/modprobe.d", "etc/systemd/system"):
         (home / folder).mkdir(parents=True)
-    here = script.replace("/etc/", f"{home}/etc/").replace(":/usr/sbin:/sbin", "")
+    here = script.replace("/etc/", f"{home}/etc/").replace("/sys/", f"{home}/sys/").replace(":/usr/sbin:/sbin", "")
     subprocess.run(["bash", "-c", here], env={"PATH": f"{home / 'bin'}:/bin:/usr/bin"}, check=True)
     return home
 
@@ -152,7 +154,9 @@ def test_interfaces_carry_the_clusters_group_and_one_that_reaches_itself_both_wa
     assert own.inputs["vpcId"] == WIRING["vpc_id"]
     for interface in settings(graph)["networkInterfaces"]:
         assert interface["securityGroups"] == [WIRING["cluster_security_group_id"], own.outputs["id"]]
-        assert interface["associatePublicIpAddress"] == "false"
+        assert interface.get("associatePublicIpAddress") == (
+            None if interface["interfaceType"] == "efa-only" else "false"
+        )
         assert interface["deleteOnTermination"] == "true"
         assert "subnetId" not in interface
     for rule in (*graph.of_type(INGRESS), *graph.of_type(EGRESS)):
@@ -286,6 +290,44 @@ def test_the_lustre_client_is_there_when_its_tools_are(
     """aws-fsx-csi-driver#460: an image had the module without the tools."""
     home = run_script(record, "lustre-client", tmp_path, commands=there, install_lustre_client=True)
     assert (home / "dnf.log").exists() is installs
+
+
+@pytest.mark.parametrize(
+    ("network", "own", "installs"),
+    [("none", None, False), ("tcp", None, True), ("efa", None, True), ("tcp", False, False), ("none", True, True)],
+)
+def test_the_lustre_client_is_there_where_the_cluster_has_a_file_system(
+    record: Record, network: str, own: bool | None, installs: bool
+) -> None:
+    found = str(user_data(built(record, lustre_network=network, install_lustre_client=own)))
+    assert ("lustre-client" in found) is installs
+    assert ("kefalnd" in found) is (network == "efa")
+
+
+@pytest.mark.parametrize(
+    ("name", "used"),
+    [("trn1.32xlarge", 2), ("trn1n.32xlarge", 2), ("p5.4xlarge", 1), ("p5.48xlarge", 8), ("p5en.48xlarge", 8),
+     ("p6-b200.48xlarge", 8), ("p6-b300.48xlarge", 16)],
+)  # fmt: skip
+def test_lustre_gets_its_efa_interfaces_before_the_first_mount(
+    record: Record, tmp_path: Path, name: str, used: int
+) -> None:
+    count = CATALOGUE[name].efa_interfaces
+    for number in range(count + 1):
+        device = tmp_path / f"sys/class/infiniband/rdmap{number:02}s0/device"
+        device.mkdir(parents=True)
+        (device / "driver").symlink_to(tmp_path / ("efa" if number else "mlx5_core"))
+    home = run_script(record, "kefalnd", tmp_path, instance_type=name, lustre_network="efa")
+    lines = (home / "lnet.log").read_text().splitlines()
+    added = [line.split()[5] for line in lines if line.startswith("net add --net efa")]
+    assert added == [f"rdmap{1 + each * count // used:02}s0" for each in range(used)]
+    assert "net add --net tcp --if ens5" in lines
+    assert lines[-2:] == ["set discovery 1", "udsp add --src efa --priority 0"]
+
+
+@pytest.mark.parametrize("name", ["trn2.48xlarge", "trn2u.48xlarge", "p4d.24xlarge", "p4de.24xlarge", "trn1.2xlarge"])
+def test_types_that_cannot_reach_lustre_by_efa_keep_tcp(record: Record, name: str) -> None:
+    assert "kefalnd" not in str(user_data(built(record, name, lustre_network="efa")))
 
 
 def test_logical_cores_are_set_only_where_the_catalogue_differs_from_the_runtimes_default(record: Record) -> None:

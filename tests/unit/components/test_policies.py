@@ -210,6 +210,7 @@ def _without(context: Mapping[str, str], key: str) -> dict[str, str]:
 KARPENTER_TABLE: Table = [
     *each(True, STARTS, f"{EC2}::image/ami-1"),
     *each(True, STARTS, f"{EC2}::snapshot/snap-1"),
+    *each(True, STARTS, f"{EC2}:{ACCOUNT}:placement-group/pool"),
     *each(True, STARTS, f"{EC2}:{ACCOUNT}:subnet/subnet-1"),
     *each(True, STARTS, f"{EC2}:{ACCOUNT}:security-group/sg-1"),
     *each(True, STARTS, f"{EC2}:{ACCOUNT}:capacity-reservation/cr-1"),

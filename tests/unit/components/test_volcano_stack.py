@@ -67,6 +67,7 @@ def test_volcano_is_a_real_helm_release_pinned_and_rolled_back_on_failure(record
 
 
 def test_images_are_those_of_the_chart_and_not_latest(record: Record) -> None:
+    assert values(record, image_registry="a.io/hub")["basic"]["image_registry"] == "a.io/hub"
     assert values(record)["basic"]["image_tag_version"] == f"v{versions.CHARTS['volcano'].version}"
 
 

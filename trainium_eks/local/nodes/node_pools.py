@@ -73,7 +73,7 @@ class NodePool:
     capacity_type: str
     """``ON_DEMAND``, ``SPOT`` or ``CAPACITY_BLOCK``."""
     release: str
-    """AMI release, ``1.35.6-20260818``; empty for the newest."""
+    """AMI release, ``1.35.8-20260930``; empty for the newest."""
     kubernetes_version: str
     """``1.35``."""
     template_id: str

@@ -1,8 +1,8 @@
 """EKS add-ons that this project knows: one record each, which components, checks, plans and the local cloud read.
 
-Versions come from public clusters of August 2026, with the certainty of each beside it. Before a deployment query EKS:
-``aws eks describe-addon-versions --kubernetes-version 1.35``. Newer builds exist; EKS offers older builds for a while,
-not for ever.
+Versions come from public clusters of October 2026 (where a comment says so, of August), with the certainty of each
+beside it. Before a deployment query EKS: ``aws eks describe-addon-versions --kubernetes-version 1.35``. Newer builds
+exist; EKS offers older builds for a while, not for ever.
 
 Workloads are named as the add-ons' charts name them (amazon-vpc-cni-k8s, aws-ebs-csi-driver 1.46, aws-fsx-csi-driver
 1.10, eks-node-monitoring-agent 1.7, eks-pod-identity-agent; and the list of a public 1.36 cluster). Their pods'
@@ -148,7 +148,7 @@ def _controller(name: str, remedy: str, pod: Pod) -> AddonWorkload:
 
 VPC_CNI = Addon(
     name="vpc-cni",
-    versions={EVERY_KUBERNETES: "v1.23.0-eksbuild.1"},
+    versions={EVERY_KUBERNETES: "v1.23.2-eksbuild.1"},
     phase="before nodes",
     seconds=50,
     settings=_cni_settings,
@@ -173,9 +173,9 @@ VPC_CNI = Addon(
 KUBE_PROXY = Addon(
     name="kube-proxy",
     versions={
-        "1.34": "v1.34.6-eksbuild.13",
-        "1.35": "v1.35.3-eksbuild.18",
-        "1.36": "v1.36.0-eksbuild.13",
+        "1.34": "v1.34.6-eksbuild.29",
+        "1.35": "v1.35.3-eksbuild.29",
+        "1.36": "v1.36.0-eksbuild.45",
     },
     phase="before nodes",
     seconds=25,
@@ -198,7 +198,7 @@ KUBE_PROXY = Addon(
 
 POD_IDENTITY_AGENT = Addon(
     name="eks-pod-identity-agent",
-    versions={EVERY_KUBERNETES: "v1.4.0-eksbuild.1"},
+    versions={EVERY_KUBERNETES: "v1.4.0-eksbuild.3"},
     phase="before nodes",
     seconds=24,
     workloads=(
@@ -219,8 +219,8 @@ POD_IDENTITY_AGENT = Addon(
 
 COREDNS = Addon(
     name="coredns",
-    # Public clusters on 1.35 and on 1.36 had the same builds of 1.14.
-    versions={"1.34": "v1.13.2-eksbuild.11", "1.35": "v1.14.3-eksbuild.3", "1.36": "v1.14.3-eksbuild.3"},
+    # That of 1.34: August.
+    versions={"1.34": "v1.13.2-eksbuild.11", "1.35": "v1.14.6-eksbuild.4", "1.36": "v1.14.7-eksbuild.11"},
     phase="after nodes",
     seconds=35,
     workloads=(
@@ -242,7 +242,7 @@ COREDNS = Addon(
 
 EBS_CSI_DRIVER = Addon(
     name="aws-ebs-csi-driver",
-    versions={EVERY_KUBERNETES: "v1.63.1-eksbuild.1"},
+    versions={EVERY_KUBERNETES: "v1.66.0-eksbuild.1"},
     phase="after nodes",
     seconds=45,
     settings=_ebs_settings,
@@ -288,7 +288,7 @@ EBS_CSI_DRIVER = Addon(
 
 FSX_CSI_DRIVER = Addon(
     name="aws-fsx-csi-driver",
-    # The driver's newest release, as a public 1.35 cluster had it.
+    # As a public 1.35 cluster had it in August.
     versions={EVERY_KUBERNETES: "v1.9.0-eksbuild.1"},
     phase="after nodes",
     identity=Identity(
@@ -334,8 +334,8 @@ FSX_CSI_DRIVER = Addon(
 
 METRICS_SERVER = Addon(
     name="metrics-server",
-    # EKS' default for 1.35.
-    versions={EVERY_KUBERNETES: "v0.8.1-eksbuild.10"},
+    # EKS' default for 1.36; public clusters on 1.35 had it, too.
+    versions={EVERY_KUBERNETES: "v0.9.0-eksbuild.11"},
     phase="after nodes",
     workloads=(
         _controller(

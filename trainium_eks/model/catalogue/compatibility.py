@@ -222,7 +222,7 @@ def newest_driver(release: str) -> Version | None:
     """Return the newest Neuron driver that an AMI release can have: AMIs are built with the newest driver of their day.
 
     Args:
-        release: ``1.35.6-20260818``.
+        release: ``1.35.8-20260930``.
 
     Returns:
         ``(2, 30, 2)``; ``()`` when it is older than every driver of the table; None for a text that is no AMI release.

@@ -53,6 +53,9 @@ class Facts(TypedDict):
     sagemaker_name: NotRequired[str]
 
 
+NO_DEVICES_IN_EC2: Final = frozenset({"trn2u.48xlarge"})
+"""Types of which EC2 reports neither Neuron devices nor GPUs."""
+
 PRICE_DATE: Final = "2026-07-20"
 PRICE_DATE_CPU: Final = "2026-01-19"
 PRICE_REGION: Final = "us-east-1"

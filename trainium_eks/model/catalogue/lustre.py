@@ -16,6 +16,15 @@ performance of SSD storage)."""
 EFA_STEP_GIB: Mapping[int, int] = MappingProxyType({125: 38_400, 250: 19_200, 500: 9_600, 1000: 4_800})
 """Size step of an EFA-enabled file system by its throughput (FSx for Lustre guide, EFA-enabled file systems)."""
 
+NO_EFA_CLIENTS = ("p4d", "p4de", "trn2", "trn2u")
+"""Families with EFA that reach a file system over TCP alone: Nitro before version 4, and Trainium2 (FSx for Lustre
+guide, configuring EFA clients)."""
+
+EFA_CLIENT_INTERFACES: Mapping[str, int] = MappingProxyType(
+    dict.fromkeys(("p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge", "p6-b200.48xlarge"), 8) | {"p6-b300.48xlarge": 16}
+)
+"""EFA interfaces of a node that the Lustre client uses, by type; 2 of others (the same page)."""
+
 METADATA_IOPS = (1500, 3000, 6000, *range(12_000, 192_001, 12_000))
 """Metadata IOPS that can be provisioned (FSx CreateFileSystemLustreMetadataConfiguration)."""
 
@@ -30,6 +39,18 @@ STORAGE_CLASS = "fsx"
 
 DEFAULT_USER_ID = 1000
 """UID and GID of a team that names none."""
+
+
+def efa_client_interfaces(instance_type: str, efa_interfaces: int) -> int:
+    """Return the EFA interfaces of a node that the Lustre client uses; 0 for a type that cannot.
+
+    Args:
+        instance_type: ``p5.48xlarge``.
+        efa_interfaces: EFA interfaces that the type has, 0 for none.
+    """
+    if instance_type.partition(".")[0] in NO_EFA_CLIENTS:
+        return 0
+    return min(efa_interfaces, EFA_CLIENT_INTERFACES.get(instance_type, 2))
 
 
 def write_megabytes_per_second(storage_capacity_gib: int, deployment_type: str, throughput_per_tib: int) -> float:

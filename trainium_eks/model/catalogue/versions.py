@@ -25,9 +25,14 @@ class Support:
     """Last day of extended support (0.60 USD an hour); then EKS upgrades automatically."""
 
     @property
+    def days_left(self) -> int:
+        """Days of standard support after today (:func:`today`); below 0 when it has ended."""
+        return (datetime.date.fromisoformat(self.standard_end) - today()).days
+
+    @property
     def is_standard(self) -> bool:
-        """Whether standard support holds today (:func:`today`)."""
-        return today() <= datetime.date.fromisoformat(self.standard_end)
+        """Whether standard support holds today."""
+        return self.days_left >= 0
 
     @property
     def is_over(self) -> bool:
@@ -56,6 +61,15 @@ KUBERNETES_STANDARD_SUPPORT: Mapping[str, Support] = MappingProxyType(
     }
 )
 """Minor versions that EKS runs."""
+
+
+SUPPORT_DAYS, SUPPORT_DAYS_WITHOUT_WAIVER, AMI_DAYS = 120, 30, 90
+"""Fewest days of standard support without a warning, and without a waiver of R05; most days since an AMI release."""
+
+
+def ami_age_days(release: str) -> int:
+    """Return the days since an AMI release, ``1.35.8-20260930``."""
+    return (today() - datetime.datetime.strptime(release[-8:], "%Y%m%d").date()).days
 
 
 def minor(kubernetes_version: str) -> int:
@@ -128,9 +142,9 @@ CHARTS: Mapping[str, Chart] = MappingProxyType(
         # plugin exists too; 0.19 is the line that EKS' guide describes (MOFED must be off).
         "aws-efa-k8s-device-plugin": Chart("https://aws.github.io/eks-charts", "aws-efa-k8s-device-plugin", "v0.5.30"),
         "nvidia-device-plugin": Chart("https://nvidia.github.io/k8s-device-plugin", "nvidia-device-plugin", "0.19.3"),
-        # Read at its tag: for Kubernetes 1.36 Karpenter must be 1.13 or newer (its compatibility matrix).
-        "karpenter": Chart("", "oci://public.ecr.aws/karpenter/karpenter", "1.14.1"),
-        "karpenter-crd": Chart("", "oci://public.ecr.aws/karpenter/karpenter-crd", "1.14.1"),
+        # Read at its tag: chart, definitions, calls of AWS. For Kubernetes 1.36 Karpenter must be 1.13 or newer.
+        "karpenter": Chart("", "oci://public.ecr.aws/karpenter/karpenter", "1.15.1"),
+        "karpenter-crd": Chart("", "oci://public.ecr.aws/karpenter/karpenter-crd", "1.15.1"),
         # From its release page. Earlier lines must be upgraded to 2.3 before any later one.
         "kubeflow-trainer": Chart("", "oci://ghcr.io/kubeflow/charts/kubeflow-trainer", "2.3.0"),
         # Read in the repository's index of August 2026; its templates and values in the source tree of 9.51.
@@ -150,8 +164,8 @@ CHARTS: Mapping[str, Chart] = MappingProxyType(
 
 IMAGES: Mapping[str, str] = MappingProxyType(
     {
-        # The 3.5 line: 3.6 has no v2 API, which TorchX's etcd backend speaks. The tag is in use in public projects.
-        "etcd": "quay.io/coreos/etcd:v3.5.25",
+        # The 3.5 line: 3.6 has no v2 API, which TorchX's etcd backend speaks. The line's newest tag.
+        "etcd": "quay.io/coreos/etcd:v3.5.35",
         # From the Neuron SDK's own manifest.
         "neuron-monitor": "public.ecr.aws/neuron/neuron-monitor:1.3.0",
         # Pinned by the kustomization of tag v1.9.3 itself (read there).
@@ -191,11 +205,11 @@ TRAINING_OPERATOR_COMMIT = "c77ee3ff4d21aa8e5027580d83361c1a426ee789"
 
 AMI_RELEASES: Mapping[str, str] = MappingProxyType(
     {
-        # The release page of v20260818 lists the Neuron, NVIDIA and standard AMIs of 1.36; public node groups ran the
-        # 1.34 and 1.35 ones. The Neuron driver is the newest of that day: images of SDK 2.30 need one above 2.26.
-        "1.34": "1.34.9-20260810",
-        "1.35": "1.35.6-20260818",
-        "1.36": "1.36.2-20260818",
+        # Public node groups ran these in October 2026, of 1.35 one with GPUs, too: every AMI of a day is made together.
+        # The Neuron driver is the newest of that day: images of SDK 2.30 need one above 2.26.
+        "1.34": "1.34.11-20260930",
+        "1.35": "1.35.8-20260930",
+        "1.36": "1.36.4-20260930",
     }
 )
 """AMI release of managed nodes, by Kubernetes version; the same for all AL2023 AMI types."""

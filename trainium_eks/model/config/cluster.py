@@ -99,7 +99,7 @@ def validate(
         zones: number of zones that the system nodes are spread over; their sizes are for each zone.
     """
     found = under("endpoint", _endpoint_problems(cluster.endpoint, production))
-    found += _version_problems(cluster)
+    found += [*_version_problems(cluster), *_age_problems(cluster)]
     found += _principal_problems(cluster.admin_principals)
     found += _service_range_problems(cluster.service_cidr_block)
     if production and cluster.deletion_protection is False:
@@ -230,6 +230,27 @@ def _version_problems(cluster: ClusterConfig) -> list[Problem]:
             Problem(path, reason, "set `release_version` of each node group", severity=Severity.WARN, value=version)
         ]
     return []
+
+
+def _age_problems(cluster: ClusterConfig) -> list[Problem]:
+    """Return the problems of a version that is near the end of its standard support, and of an old AMI release."""
+    version, path = cluster.kubernetes_version, "kubernetes_version"
+    support, found = versions.KUBERNETES_STANDARD_SUPPORT.get(version), []
+    if support is not None and 0 <= support.days_left < versions.SUPPORT_DAYS:
+        upgrades = cluster.support_type == "STANDARD"
+        then = "EKS then upgrades it by itself, under running jobs" if upgrades else "it then costs six times as much"
+        reason = f"its standard support ends on {support.standard_end}, in {support.days_left} days: {then}"
+        near = support.days_left < versions.SUPPORT_DAYS_WITHOUT_WAIVER
+        severity, rule = (Severity.ACKNOWLEDGE, "R05") if near else (Severity.WARN, "")
+        later = f"1.{versions.minor(version) + 1}"
+        good = later if versions.minor(version) < versions.minor(versions.KUBERNETES) else None
+        fix = "" if good else f"plan the upgrade to {later}: trn upgrade"
+        found.append(Problem(path, reason, fix, severity=severity, rule=rule, value=version, good=good))
+    release = versions.AMI_RELEASES.get(version)
+    if release is not None and (age := versions.ami_age_days(release)) > versions.AMI_DAYS:
+        fix = "take a newer release of this library, or set `release_version` of each node group"
+        found.append(formats.warn(path, f"nodes start from the pinned AMI release {release}, {age} days old", fix))
+    return found
 
 
 def _principal_problems(principals: tuple[str, ...]) -> list[Problem]:

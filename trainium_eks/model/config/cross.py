@@ -7,7 +7,7 @@ is zone id to the range of its private subnet, empty when it cannot be planned.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from trainium_eks.model.catalogue import regions, versions
+from trainium_eks.model.catalogue import lustre, regions, versions
 from trainium_eks.model.catalogue.instances import Catalogue, InstanceType
 from trainium_eks.model.config import cluster, karpenter, network, node_groups
 from trainium_eks.model.config.node_groups import NodeGroupConfig
@@ -130,6 +130,31 @@ def file_system_zone_problems(config: "StackConfig", catalogue: Catalogue, zones
             good=good,
         )
     ]
+
+
+def lustre_efa_problems(config: "StackConfig", catalogue: Catalogue) -> list[Problem]:
+    """Return the problem of a file system that no team mounts, or of its EFA, which costs larger size steps, where
+    nodes cannot use it."""
+    if config.file_system is not None and not config.namespaces:
+        reason = "no namespace mounts it, and its size is paid for"
+        return [formats.warn("file_system", reason, "name the teams in `namespaces`, or set `file_system` to null")]
+    if config.file_system is None or not config.file_system.efa_enabled:
+        return []
+    uses = {
+        each.name: each.install_lustre_client is not False
+        and bool(lustre.efa_client_interfaces(each.instance_type, catalogue[each.instance_type].efa_interfaces))
+        for each in (*config.node_groups, *karpenter.as_groups(config))
+        if each.instance_type in catalogue
+    }
+    over_tcp = [name for name, used in uses.items() if not used]
+    nodes = f"the nodes of {formats.listed(over_tcp)} reach Lustre over TCP alone" if over_tcp else "there are no nodes"
+    if len(over_tcp) == len(uses):
+        severity, rule, reason = Severity.ACKNOWLEDGE, "R43", f"{nodes}, and EFA is paid for by larger size steps"
+    else:
+        severity, rule, reason = Severity.WARN, "", nodes
+    path = "file_system.efa_enabled"
+    wrong = Problem(path, reason, "or leave it so", severity=severity, rule=rule, value=True, good=False)
+    return [wrong] if over_tcp or not uses else []
 
 
 def lustre_client_problems(config: "StackConfig") -> list[Problem]:

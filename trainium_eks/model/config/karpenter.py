@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from trainium_eks.model.catalogue.instances import Catalogue, near
+from trainium_eks.model.catalogue import instance_data
+from trainium_eks.model.catalogue.instances import Catalogue, InstanceType, near
 from trainium_eks.model.config.node_groups import (
     OWN_GROUPS,
     NodeGroupConfig,
@@ -120,6 +121,8 @@ def _pool_problems(karpenter: KarpenterConfig, catalogue: Catalogue) -> Iterator
             reason = "it is not an accelerator type of the catalogue"
             place = join(path, "instance_type")
             yield Problem(place, reason, fix, value=pool.instance_type, allowed=accelerated, good=good)
+        if pool.instance_type in accelerated:
+            yield from _device_problems(join(path, "instance_type"), catalogue[pool.instance_type])
         if pool.instance_type in catalogue and catalogue[pool.instance_type].hugepages_2mi:
             reason = (
                 "Karpenter knows no huge pages, so its nodes have none and pods that ask for `hugepages-2Mi` wait for "
@@ -130,6 +133,26 @@ def _pool_problems(karpenter: KarpenterConfig, catalogue: Catalogue) -> Iterator
             yield Problem(place, reason, fix, severity=Severity.WARN, value=pool.instance_type)
         for number, id_ in enumerate(pool.capacity_reservation_ids):
             yield from formats.reservation_id(join(join(path, "capacity_reservation_ids"), number), id_)
+
+
+def _device_problems(path: str, instance: InstanceType) -> Iterator[Problem]:
+    """Yield the problems of a type of which Karpenter counts other devices than its nodes have. It reads NeuronInfo and
+    GpuInfo of EC2's DescribeInstanceTypes (karpenter-provider-aws 1.15, pkg/providers/instancetype)."""
+    name = instance.name
+    if name in instance_data.NO_DEVICES_IN_EC2:
+        reason = "EC2 reports no devices of it, from which Karpenter computes them: it would start no node for any pod"
+        yield Problem(path, reason, "give the type to one of `node_groups`", value=name)
+    elif name not in {*instance_data.NEURON, *instance_data.NVIDIA}:
+        reason = "Karpenter starts its nodes only if EC2 reports its devices, which this release does not know"
+        fix = f"aws ec2 describe-instance-types --instance-types {name} must show NeuronInfo or GpuInfo"
+        yield Problem(path, reason, fix, severity=Severity.WARN, value=name)
+    if instance.neuron_cores != instance.logical_neuron_cores:
+        reason = (
+            f"Karpenter counts its {instance.neuron_cores} physical Neuron cores, and its device plugin offers "
+            f"{instance.logical_neuron_cores}: for pods that ask for cores it starts too few nodes"
+        )
+        fix = f"let pods ask for devices, `{instance.device_resource}`"
+        yield Problem(path, reason, fix, severity=Severity.WARN, value=name)
 
 
 def validate(config: "StackConfig", catalogue: Catalogue) -> list[Problem]:

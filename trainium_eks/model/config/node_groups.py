@@ -16,7 +16,7 @@ from trainium_eks.model.config.network import zone_problems
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import ConfigModel, LooseStr, OutputText, StrictBool, StrictInt
 from trainium_eks.model.validation.limits import Bounds
-from trainium_eks.model.validation.problems import Problem, join_key, under
+from trainium_eks.model.validation.problems import Problem, Severity, join_key, under
 
 ROOT_THROUGHPUT_MIBPS = 500
 """Throughput of every node's root volume, MiB/s: at gp3's 125 a 15 GiB Neuron image unpacks for two minutes; the
@@ -67,8 +67,10 @@ class NodeGroupConfig(ConfigModel):
     """True leaves ``desired_size`` to an autoscaler or to manual scaling: later changes to it here are ignored."""
     hugepages_2mi: Annotated[StrictInt | None, Bounds(0, unit="pages")] = None
     """2 MiB hugepages that user data reserves on each node. Unset: the catalogue's number (0 on Trainium)."""
-    install_lustre_client: StrictBool = False
-    """True installs the Lustre client at boot, for an AMI that comes without one (amazon-eks-ami#2696)."""
+    install_lustre_client: StrictBool | None = None
+    """Whether the Lustre client is installed at boot: EKS' AMIs have its kernel modules without the tools, and the file
+    system's settings never reach a client without them (amazon-eks-ami#2696, aws-fsx-csi-driver#460). Unset: where the
+    stack has a file system, as on CPU nodes and Karpenter's."""
     release_version: str | None = None
     """AMI release (``1.35.0-20260723``). Unset: the pinned one for the Kubernetes version and AMI type."""
     kubernetes_version: str | None = None
@@ -315,13 +317,17 @@ def _release_problems(group: NodeGroupConfig, kubernetes_version: str) -> list[P
         return []
     found = _RELEASE.fullmatch(release)
     if found is None or not _is_day(found["date"]):
-        allowed = ("<kubernetes version>-<yyyymmdd>, as 1.35.6-20260818",)
+        allowed = ("<kubernetes version>-<yyyymmdd>, as 1.35.8-20260930",)
         fix = "take one of the EKS user guide's list, or leave it out for the pinned one"
         return [Problem(path, "it is not an AMI release", fix, value=release, allowed=allowed)]
     if found["minor"] != kubernetes_version and kubernetes_version in versions.KUBERNETES_STANDARD_SUPPORT:
         reason = f"it is a release for Kubernetes {found['minor']}, and the nodes run {kubernetes_version}"
         good = versions.AMI_RELEASES.get(kubernetes_version)
         return [Problem(path, reason, "" if good else "name one of that version", value=release, good=good)]
+    if (age := versions.ami_age_days(release)) > versions.AMI_DAYS:
+        good = versions.AMI_RELEASES.get(kubernetes_version)
+        reason = f"it was made {age} days ago, and later ones have security fixes"
+        return [Problem(path, reason, severity=Severity.WARN, value=release, good=good)]
     return []
 
 

@@ -487,6 +487,13 @@ def _zone_count(config: StackConfig) -> int:
         return 1
 
 
+def lustre_network(config: StackConfig) -> Literal["none", "tcp", "efa"]:
+    """Return how the stack's nodes reach its file system; ``none`` without one."""
+    if config.file_system is None:
+        return "none"
+    return "efa" if config.file_system.efa_enabled else "tcp"
+
+
 def _file_system_problems(config: StackConfig) -> list[Problem]:
     if config.file_system is None:
         return []
@@ -575,6 +582,7 @@ _JUDGES: tuple[Callable[[StackConfig], list[Problem]], ...] = (
     _address_problems,
     lambda config: cross.range_problems(config, vpc_cidr(config)),
     cross.lustre_client_problems,
+    lambda config: cross.lustre_efa_problems(config, _catalogue_or_default(config)),
     lambda config: compatibility.validate(config, _catalogue_or_default(config)),
     lambda config: cross.production_problems(config, zone_ids(config)),
     cross.first_up_problems,

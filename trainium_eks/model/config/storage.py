@@ -64,7 +64,8 @@ class FileSystemConfig(ConfigModel):
     metadata_iops: Annotated[StrictInt | None, Choices(METADATA_IOPS, "IOPS", "FSx provisions")] = None
     """Provisioned metadata IOPS. Unset: automatic."""
     efa_enabled: StrictBool = False
-    """Lets EFA-capable clients bypass TCP. Set at creation only; larger size steps apply."""
+    """Lets nodes of types that can (Trn1, P5 and later; not Trn2) reach it by EFA in place of TCP: their user data sets
+    LNet up for it. Set at creation only; larger size steps apply."""
     zone_id: str | None = None
     """Zone of the file system. Unset: the accelerator zone; another zone is slower, and traffic to it costs money."""
     on_demand: StrictBool = False

@@ -67,9 +67,9 @@ class KarpenterNodes:
 
 
 def karpenter_statements(nodes: KarpenterNodes) -> list[Statement]:
-    """Return the rights of Karpenter 1.14 (its CloudFormation template, getting started), narrowed to the stack's
-    resources: subnets, groups and reservations by their ids, one queue, and one node role. The stack makes the instance
-    profile, so Karpenter may make none."""
+    """Return the rights of Karpenter 1.14 (its CloudFormation template, getting started; 1.15 calls nothing else by
+    default: pkg/aws/sdk.go), narrowed to the stack's resources: subnets, groups and reservations by their ids, one
+    queue, and one node role. The stack makes the instance profile, so Karpenter may make none."""
     return [*_launches(nodes), *_ends(nodes), *_passes_and_reads(nodes)]
 
 
@@ -90,6 +90,7 @@ def _launches(nodes: KarpenterNodes) -> list[Statement]:
             "Resource": [
                 f"{ec2}::image/*",
                 f"{ec2}::snapshot/*",
+                f"{ec2}:*:placement-group/*",
                 *(f"{ec2}:*:subnet/{id_}" for id_ in nodes.subnet_ids),
                 *(f"{ec2}:*:security-group/{id_}" for id_ in nodes.security_group_ids),
                 *(f"{ec2}:*:capacity-reservation/{id_}" for id_ in nodes.capacity_reservation_ids),

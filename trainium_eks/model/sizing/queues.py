@@ -56,6 +56,10 @@ class VolcanoConfig(ConfigModel):
     """Lets queues take back what others borrowed. Not gang-aware: it kills single pods of several gangs."""
     rendezvous: Literal["c10d", "etcd"] = "c10d"
     """How workers find each other. ``c10d`` needs nothing; ``etcd`` adds a single etcd 3.5 in the cluster."""
+    image_registry: str = "docker.io"
+    """Registry of Volcano's images (``volcanosh/…``), with a prefix of its own or none. Docker Hub bounds the pulls of
+    all nodes behind one NAT together; a mirror, or a pull-through cache of ECR, does not
+    (``111122223333.dkr.ecr.us-west-2.amazonaws.com/docker-hub``)."""
 
 
 def pool(groups: Iterable[NodeGroupConfig], catalogue: Catalogue) -> dict[str, int]:
@@ -153,6 +157,9 @@ def volcano_problems(volcano: VolcanoConfig, *, rests_at_zero: bool) -> list[Pro
         found.append(Problem("replicas", reason, severity=Severity.ACKNOWLEDGE, rule="R58", value=1, good=2))
     elif volcano.replicas > 5:
         found.append(Problem("replicas", "only one is active, the others stand by", value=volcano.replicas, good=3))
+    if not re.fullmatch(r"[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)*", volcano.image_registry):
+        reason = "it is not a registry's name, with or without a prefix"
+        found.append(Problem("image_registry", reason, value=volcano.image_registry, good="docker.io"))
     if volcano.scale_from_zero is False and rests_at_zero:
         reason = (
             "a node group rests at zero nodes, and Volcano creates no pod that an autoscaler "

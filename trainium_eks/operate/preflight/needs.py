@@ -59,7 +59,7 @@ class Group:
     """Name of an existing placement group; empty for none, and for one that the stack makes."""
     ami_type: str
     release: str
-    """AMI release, ``1.35.6-20260818``."""
+    """AMI release, ``1.35.8-20260930``."""
     root_gib: int
     """Size of each root volume, GiB."""
     interfaces: int

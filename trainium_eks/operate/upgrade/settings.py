@@ -24,7 +24,7 @@ class UpgradeTargets:
     kubernetes: str = ""
     """Minor version, ``1.36``; empty to keep it."""
     ami: str = ""
-    """AMI release of every accelerator group, ``1.35.6-20260818``."""
+    """AMI release of every accelerator group, ``1.35.8-20260930``."""
     addons: Mapping[str, str] = field(default_factory=dict)
     """EKS add-on to its build."""
     images: Mapping[str, str] = field(default_factory=dict)

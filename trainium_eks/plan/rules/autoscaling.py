@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
+from trainium_eks.model.catalogue.instance_data import NO_DEVICES_IN_EC2
 from trainium_eks.model.catalogue.node_templates import OPTIONS, TEMPLATE
 from trainium_eks.model.config.karpenter import EBS_CLUSTER_TAG
 from trainium_eks.model.sizing.quantities import quantity
@@ -159,7 +160,8 @@ def karpenter_nodes(view: View) -> Iterator[Finding]:
     """Karpenter's nodes have no launch template of the program, so that no other rule sees them. Their metadata service
     answers one hop away and by token; their volumes are encrypted, in production with a customer key; their image is
     pinned; none has a public address. A pool has a limit. Accelerator nodes carry their taint, go only when they are
-    empty and never for their age. Karpenter itself hears of interruptions."""
+    empty and never for their age, and EC2 reports their devices: Karpenter knows no others. It hears of
+    interruptions."""
     for release in releases(view, "karpenter"):
         told = given(at(release.inputs, "values.settings.interruptionQueue"))
         faults = [] if told else ["values.settings.interruptionQueue is unset, wanted the queue of interruptions"]
@@ -203,6 +205,8 @@ def _pool_faults(view: View, pool: Pool) -> Iterator[str]:
         lacking = [each.key for each in view.catalogue.taints(name) if (each.key, each.effect) not in taints]
         if lacking:
             yield f"spec.template.spec.taints lacks {', '.join(lacking)}, wanted it for {name}"
+        if name in NO_DEVICES_IN_EC2:
+            yield f"spec.template.spec.requirements has {name}, of which EC2 reports no devices, wanted a node group"
     yield from differs(inputs, "spec.disruption.consolidationPolicy", "WhenEmpty")
     yield from differs(inputs, "spec.template.spec.expireAfter", "Never")
     grace = pool.spec.get("terminationGracePeriod")
@@ -223,7 +227,7 @@ def _class_faults(view: View, spec: Mapping[str, Json]) -> Iterator[str]:
     for term in items(spec.get("amiSelectorTerms")) or [{}]:
         alias, id_ = text(at(term, "alias")), at(term, "id")
         if not given(id_) and (not alias or alias.endswith("@latest")):
-            yield f"spec.amiSelectorTerms has {show(term)}, wanted a release (al2023@v20260818) or an id"
+            yield f"spec.amiSelectorTerms has {show(term)}, wanted a release (al2023@v20260930) or an id"
     if spec.get("associatePublicIPAddress") is not False:
         yield "spec.associatePublicIPAddress is not false, wanted false"
 

@@ -97,8 +97,10 @@ def secrets_key(view: View) -> Iterator[Finding]:
 
 @rule("R05", "Run a Kubernetes version in standard support", "medium", "CKV_AWS_339, own")
 def standard_support(view: View) -> Iterator[Finding]:
-    """Extended support costs 0.60 USD an hour instead of 0.10, and ends. The rule compares today's date with the pinned
-    table of support dates. Independent of `model/config/cluster.py`, which validates the config."""
+    """Extended support costs 0.60 USD an hour instead of 0.10, and ends. A version with less than 30 days of standard
+    support left is no better: EKS upgrades the control plane by itself when they are over, or the price rises. The rule
+    compares today's date with the pinned table of support dates. Independent of `model/config/cluster.py`, which
+    validates the config."""
     for plane in view.control_planes:
         path, version = plane.read("version", "version")
         support = versions.KUBERNETES_STANDARD_SUPPORT.get(text(version))
@@ -106,8 +108,9 @@ def standard_support(view: View) -> Iterator[Finding]:
         if support is None:
             faults = [f"{path} is {show(version)}, wanted one of {known_versions}"]
         else:
-            ended = f"{path} is {show(version)}, whose standard support ended {support.standard_end}"
-            faults = [] if support.is_standard else [ended]
+            least, verb = versions.SUPPORT_DAYS_WITHOUT_WAIVER, "ends" if support.is_standard else "ended"
+            fault = f"{path} is {show(version)}, whose standard support {verb} {support.standard_end}"
+            faults = [] if support.days_left >= least else [f"{fault}, wanted {least} days of it or more"]
         yield from judged(plane.resource, faults, f"version {show(version)} is in standard support")
 
 

@@ -13,6 +13,8 @@ from trainium_eks.plan.rules._view import View
 
 EVENTS = ("NEW", "CHANGED", "DELETED")
 VOLUME = "kubernetes:core/v1:PersistentVolume"
+LNET_EFA = "lnetctl net add --net efa"
+"""The command that gives Lustre's network an EFA interface."""
 THROUGHPUT = {
     ("PERSISTENT_2", "SSD"): lustre.THROUGHPUT_PER_TIB,
     ("PERSISTENT_1", "SSD"): (50, 100, 200),
@@ -110,7 +112,8 @@ def lustre_ports(view: View) -> Iterator[Finding]:
 @rule("R43", "Use EFA on Lustre only with everything it needs", "medium", "FSx API, pulumi-aws")
 def lustre_efa(view: View) -> Iterator[Finding]:
     """PERSISTENT_2, a metadata configuration, and a security group that allows all traffic within itself; none of it
-    can be changed later. Independent of `model/config/storage.py`, which validates the config."""
+    can be changed later. And nodes that use it: user data gives LNet their EFA interfaces, else the mount is over TCP.
+    Independent of `model/config/storage.py`, which validates the config."""
     for file_system in view.of(FILE_SYSTEM):
         if not true(file_system.inputs.get("efaEnabled")):
             continue
@@ -120,6 +123,9 @@ def lustre_efa(view: View) -> Iterator[Finding]:
             within = [each for each in _rules(view, file_system) if each.to_itself and each.all_protocols]
             if not any(each.inbound is inbound for each in within):
                 faults.append(f"securityGroupIds has no {word} rule for all traffic to itself, wanted one for EFA")
+        nodes = list(supplies(view))
+        if nodes and not any(LNET_EFA in part for each in nodes for part in each.boot):
+            faults.append(f"efaEnabled is true, and no node's user data has {LNET_EFA}, wanted it, or efaEnabled unset")
         yield from judged(file_system, faults, "has all that EFA needs")
 
 

@@ -86,7 +86,7 @@ def test_a_capacity_block_does_not_stop_an_upgrade_that_keeps_its_nodes(trn: Run
 @pytest.mark.slow
 def test_a_running_capacity_block_stops_it(trn: Run, copy: Path) -> None:
     (copy / "Pulumi.dev.yaml").write_text(BLOCK)
-    result = trn("upgrade", "--directory", copy, "--ami", "1.35.6-20260901", "--write")
+    result = trn("upgrade", "--directory", copy, "--ami", "1.35.9-20261020", "--write")
     assert result.exit_code == 1
     assert "nothing was written, because AWS would refuse this" in result.stderr
     assert "set desiredSize and minSize to 0" in result.stderr

@@ -23,7 +23,7 @@ def addon(name: str, version: str) -> dict[str, Any]:
 
 CONFIGS: Mapping[str, tuple[dict[str, Any], str]] = {
     "kubernetes-support": ({"cluster": {"kubernetesVersion": "1.25"}}, "not a version that EKS runs"),
-    "kubernetes-ami": ({"nodeGroups": [{**GROUP, "releaseVersion": "1.34.9-20260810"}]}, "a release for Kubernetes"),
+    "kubernetes-ami": ({"nodeGroups": [{**GROUP, "releaseVersion": "1.34.11-20260930"}]}, "a release for Kubernetes"),
     "kubernetes-nodes": (
         {"nodeGroups": [{**GROUP, "kubernetesVersion": "1.36"}]},
         "nodes run the cluster's version, 1.35, or one at most 3 minor versions before it",
@@ -114,7 +114,7 @@ def test_the_page_is_the_table() -> None:
     [
         ("1.35.1-20260408", (2, 26, 5)),
         ("1.35.1-20260409", (2, 27, 4)),
-        ("1.35.6-20260818", (2, 30, 2)),
+        ("1.35.8-20260930", (2, 30, 2)),
         ("1.31.0-20250101", ()),
         ("1.35.6-20261301", None),
         ("latest", None),

@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import botocore.loaders
 import moto
 import pytest
 
-from trainium_eks.model.catalogue import regions, sagemaker_hosting
+from components._launch_template import interfaces
+from trainium_eks.model.catalogue import instance_data, regions, sagemaker_hosting
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import (
     CATALOGUE,
@@ -29,7 +31,6 @@ NAMES = sorted(CATALOGUE)
 
 # Where the catalogue deliberately says something else than EC2, and what EC2 says.
 TRAINIUM2_CHIP_MEMORY_GIB = (96, 512)  # the Neuron documentation's number and the API's
-NO_NEURON_INFO = {"trn2u.48xlarge"}  # the API describes its chips not at all
 
 
 def offerings() -> dict[str, dict[str, set[str]]]:
@@ -70,6 +71,21 @@ def test_network_cards_and_addresses_are_those_of_ec2(name: str) -> None:
     assert kind.has_efa == network["EfaSupported"]
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if CATALOGUE[name].family != "cpu"])
+def test_karpenter_can_count_the_devices_that_ec2_describes(name: str) -> None:
+    neuron = EC2[name].get("NeuronInfo", {}).get("NeuronDevices", ())
+    gpus = [each for each in EC2[name].get("GpuInfo", {}).get("Gpus", ()) if each["Manufacturer"] == "NVIDIA"]
+    assert bool(neuron or gpus) == (name not in instance_data.NO_DEVICES_IN_EC2)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if CATALOGUE[name].has_efa])
+def test_the_layout_of_ec2s_guide_fits_each_card(name: str) -> None:
+    """A plain interface first, ``efa-only`` beside it and as device 0 of the other cards."""
+    cards = {card["NetworkCardIndex"]: card for card in EC2[name]["NetworkInfo"]["NetworkCards"]}
+    for index, count in Counter(each.card for each in interfaces(CATALOGUE[name], "ena")).items():
+        assert count <= cards[index]["MaximumNetworkInterfaces"]
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if CATALOGUE[name].has_efa])
 def test_the_interface_layout_fits_what_ec2_takes_on_each_card(name: str) -> None:
     kind = CATALOGUE[name]
@@ -100,8 +116,7 @@ def test_usage_classes_are_those_of_ec2(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in NAMES if CATALOGUE[name].family == "neuron"])
 def test_neuron_devices_and_cores_are_those_of_ec2(name: str) -> None:
     kind = CATALOGUE[name]
-    if name in NO_NEURON_INFO:
-        assert not EC2[name].get("NeuronInfo"), "EC2 describes it now: hold it against that"
+    if name in instance_data.NO_DEVICES_IN_EC2:
         twin = CATALOGUE["trn2.48xlarge"]
         assert (kind.accelerators, kind.neuron_cores) == (twin.accelerators, twin.neuron_cores)
         return

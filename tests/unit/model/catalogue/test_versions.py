@@ -17,9 +17,9 @@ def minor(version: str) -> tuple[int, int]:
     return int(major), int(second)
 
 
-def test_the_default_kubernetes_is_in_standard_support_for_some_months() -> None:
-    end = datetime.date.fromisoformat(SUPPORTED[versions.KUBERNETES].standard_end)
-    assert end >= datetime.date(2027, 3, 1)
+def test_a_plan_warns_of_no_default() -> None:
+    assert SUPPORTED[versions.KUBERNETES].days_left >= versions.SUPPORT_DAYS
+    assert versions.ami_age_days(versions.AMI_RELEASES[versions.KUBERNETES]) <= versions.AMI_DAYS
 
 
 def test_support_ends_in_order_and_extended_support_a_year_later() -> None:

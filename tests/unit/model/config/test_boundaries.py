@@ -53,7 +53,7 @@ def test_sizes_of_a_group(sizes: tuple[int, int, int], told: list[str]) -> None:
     ("kubernetes", "severity"),
     [
         ("1.33", Severity.ACKNOWLEDGE),
-        ("1.34", None),
+        ("1.34", Severity.ACKNOWLEDGE),
         ("1.35", None),
         ("1.20", Severity.REFUSE),
         ("1.99", Severity.REFUSE),

@@ -97,7 +97,13 @@ GIVEN: dict[str, Any] = {
         "zoneId": "usw2-az4",
         "protect": True,
     },
-    "volcano": {"replicas": 3, "scaleFromZero": True, "reclaim": False, "rendezvous": "etcd"},
+    "volcano": {
+        "replicas": 3,
+        "scaleFromZero": True,
+        "reclaim": False,
+        "rendezvous": "etcd",
+        "imageRegistry": "docker.io/hub",
+    },
     "queues": [
         {
             "name": "test",
@@ -543,6 +549,7 @@ BAD: list[tuple[str, Any]] = [
     ("namespaces[0].queues", ["nobody"]),
     ("namespaces[0].principals", ["researchers"]),
     ("namespaces[0].resourceQuota", {"pods": "many"}),
+    ("volcano.imageRegistry", "https://docker.io"),
     ("namespaces[0].dataBucket", "no"),
     ("namespaces[0].dataBucketKeyArn", "alias/data"),
     ("namespaces[0].priorityClasses", ["system-node-critical"]),

@@ -1,5 +1,6 @@
 """What each section's judge allows and refuses beyond the table of bad inputs, and that no judge ever raises."""
 
+import datetime
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -233,9 +234,8 @@ class TestClusters:
     def test_kube_proxy_is_the_clusters_own_version(self) -> None:
         found = self.validate(kubernetes_version="1.34", addons={"kube-proxy": {"version": "v1.34.1-eksbuild.2"}})
         assert [each for each in found if each.severity is Severity.REFUSE] == []
-        assert paths(
-            self.validate(kubernetes_version="1.34", addons={"kube-proxy": {"version": "v1.35.3-eksbuild.18"}})
-        ) == ["addons.kube-proxy.version"]
+        found = self.validate(kubernetes_version="1.34", addons={"kube-proxy": {"version": "v1.35.3-eksbuild.18"}})
+        assert paths([each for each in found if not each.rule]) == ["addons.kube-proxy.version"]
 
     @pytest.mark.parametrize("version", ["1.34", "1.35", "1.36"])
     def test_a_version_with_pinned_add_ons_is_taken(self, version: str) -> None:
@@ -320,11 +320,33 @@ class TestClusters:
         assert paths(self.validate(addons={"kube-proxy": {"version": "latest"}})) == ["addons.kube-proxy.version"]
 
     def test_a_version_without_a_pinned_node_image_is_warned_of(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        pinned = {"1.35": versions.AMI_RELEASES["1.35"]}
-        monkeypatch.setattr(versions, "AMI_RELEASES", pinned)
-        found = self.validate(kubernetes_version="1.34", addons={"kube-proxy": {"version": "v1.34.1-eksbuild.2"}})
+        monkeypatch.setattr(versions, "AMI_RELEASES", {})
+        found = self.validate()
         assert [(each.path, each.severity) for each in found] == [("kubernetes_version", Severity.WARN)]
         assert "`release_version` of each node group" in found[0].fix
+
+    @pytest.mark.parametrize("version", sorted(versions.KUBERNETES_STANDARD_SUPPORT))
+    @pytest.mark.parametrize(
+        ("days", "severity"), [(120, []), (119, ["warn"]), (30, ["warn"]), (29, ["acknowledge"]), (0, ["acknowledge"])]
+    )
+    @pytest.mark.parametrize("policy", ["STANDARD", "EXTENDED"])
+    def test_the_end_of_standard_support_is_told_before_it_comes(
+        self, monkeypatch: pytest.MonkeyPatch, version: str, days: int, severity: list[str], policy: str
+    ) -> None:
+        end = datetime.datetime.fromisoformat(f"{versions.KUBERNETES_STANDARD_SUPPORT[version].standard_end}T00:00Z")
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", str(int((end - datetime.timedelta(days)).timestamp())))
+        found = [
+            each for each in self.validate(kubernetes_version=version, support_type=policy) if "ends on" in each.reason
+        ]
+        assert [each.severity for each in found] == severity
+        assert all("by itself" in each.reason if policy == "STANDARD" else "six times" in each.reason for each in found)
+
+    @pytest.mark.parametrize(("days", "told"), [(90, 0), (91, 1)])
+    def test_an_old_ami_release_is_told(self, monkeypatch: pytest.MonkeyPatch, days: int, told: int) -> None:
+        made = datetime.datetime.now(datetime.UTC).replace(2026, 11, 21) - datetime.timedelta(days)
+        monkeypatch.setattr(versions, "AMI_RELEASES", {versions.KUBERNETES: f"1.35.8-{made:%Y%m%d}"})
+        found = self.validate()
+        assert [(each.path, each.severity) for each in found] == [("kubernetes_version", Severity.WARN)] * told
 
     def test_every_zone_keeps_a_system_node_and_the_cpu_pool_may_rest(self) -> None:
         rest = {"min_size": 0, "desired_size": 0}
@@ -675,8 +697,8 @@ class TestNodes:
     @pytest.mark.parametrize(
         ("release", "sound"),
         [
-            ("1.35.6-20260818", True),
-            ("1.34.9-20260810", False),
+            ("1.35.8-20260930", True),
+            ("1.34.11-20260930", False),
             ("1.35-20260818", False),
             ("1.35.6", False),
             ("1.35.6-20261301", False),

@@ -161,7 +161,7 @@ def test_names_of_a_group_are_plain(field: str, value: str) -> None:
         return [each.path for each in node_groups.validate(group, region="us-west-2", catalogue=CATALOGUE)]
 
     assert told(value) == [field]
-    good = {"placement_group": ("g", "g" * 255, "my group"), "release_version": ("1.35.6-20260818",)}
+    good = {"placement_group": ("g", "g" * 255, "my group"), "release_version": ("1.35.8-20260930",)}
     assert [told(each) for each in good[field]] == [[]] * len(good[field])
 
 

@@ -177,15 +177,15 @@ def test_an_addon_version_that_the_region_lacks(prod: Graph) -> None:
     answer = {"addons": [{"addonName": "vpc-cni", "addonVersions": versions}]}
     outcome, detail, remedy = judged(prod, "versions/vpc-cni", eks__DescribeAddonVersions=answer)
     assert outcome == "fail"
-    assert "EKS has no v1.23.0-eksbuild.1 for 1.35 here; its default is v1.22.0-eksbuild.1" in detail
+    assert "EKS has no v1.23.2-eksbuild.1 for 1.35 here; its default is v1.22.0-eksbuild.1" in detail
     assert remedy == "pulumi config set --path cluster.addons.vpc-cni.version v1.22.0-eksbuild.1"
 
 
 @pytest.mark.parametrize(
     ("published", "outcome"),
     [
-        ({"v20260818/image_id": "ami-1", "release_version": "1.35.7-20261001"}, "pass"),
-        ({"release_version": "1.35.6-20260818"}, "pass"),
+        ({"v20260930/image_id": "ami-1", "release_version": "1.35.7-20261001"}, "pass"),
+        ({"release_version": "1.35.8-20260930"}, "pass"),
         ({"release_version": "1.35.7-20261001"}, "fail"),
         ({}, "fail"),
     ],
@@ -204,11 +204,11 @@ def test_the_ami_release(prod: Graph, published: dict[str, str], outcome: str) -
             ]
         }
 
-    id_ = "versions/AL2023_x86_64_NEURON/1.35.6-20260818"
+    id_ = "versions/AL2023_x86_64_NEURON/1.35.8-20260930"
     told = judged(prod, id_, ssm__GetParameters=parameters)
     assert told[0] == outcome
     root = "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/neuron"
-    assert f"{root}/amazon-eks-node-al2023-x86_64-neuron-1.35-v20260818/image_id" in asked_for
+    assert f"{root}/amazon-eks-node-al2023-x86_64-neuron-1.35-v20260930/image_id" in asked_for
     assert f"{root}/recommended/release_version" in asked_for
     if published and outcome == "fail":
         assert told[2] == "pulumi config set --path 'nodeGroups[0].releaseVersion' 1.35.7-20261001"
@@ -221,10 +221,10 @@ def test_an_ami_release_whose_parameter_is_missing_and_whose_image_is_there(prod
         names.extend(asked["Filters"][0]["Values"])
         return {"Images": [{"ImageId": "ami-1"}]}
 
-    id_ = "versions/AL2023_x86_64_NEURON/1.35.6-20260818"
+    id_ = "versions/AL2023_x86_64_NEURON/1.35.8-20260930"
     told = judged(prod, id_, ssm__GetParameters={"Parameters": []}, ec2__DescribeImages=images)
     assert told[0] == "pass"
-    assert "amazon-eks-node-al2023-x86_64-neuron-1.35-v20260818" in names
+    assert "amazon-eks-node-al2023-x86_64-neuron-1.35-v20260930" in names
 
 
 # The kept key --------------------------------------------------------------------------------------------------------
