@@ -96,7 +96,7 @@ class AcceleratorNodeGroupArgsDict(TypedDict):
     max_unavailable: NotRequired[int]
     ignore_desired_size: NotRequired[bool]
     hugepages_2mi: NotRequired[int | None]
-    install_lustre_client: NotRequired[bool]
+    install_lustre_client: NotRequired[bool | None]
     release_version: NotRequired[str | None]
     kubernetes_version: NotRequired[str]
     region: str
@@ -107,6 +107,7 @@ class AcceleratorNodeGroupArgsDict(TypedDict):
     node_role_arn: NotRequired[str | pulumi.Output[str] | None]
     permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
     kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
+    lustre_network: NotRequired[Literal["none", "tcp", "efa"]]
     catalogue: NotRequired[Catalogue]
     tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
     waivers: NotRequired[Mapping[str, str]]
@@ -299,6 +300,7 @@ class KarpenterArgsDict(TypedDict):
     subnet_ids_by_zone: Mapping[str, str | pulumi.Output[str]]
     kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
     kubernetes_version: NotRequired[str]
+    lustre_network: NotRequired[Literal["none", "tcp", "efa"]]
 
 
 class LogShippingArgsDict(TypedDict):
@@ -574,7 +576,7 @@ class NodeGroupConfigDict(TypedDict):
     max_unavailable: NotRequired[int]
     ignore_desired_size: NotRequired[bool]
     hugepages_2mi: NotRequired[int | None]
-    install_lustre_client: NotRequired[bool]
+    install_lustre_client: NotRequired[bool | None]
     release_version: NotRequired[str | None]
     kubernetes_version: NotRequired[str | None]
 
@@ -602,6 +604,7 @@ class TrainiumClusterArgsDict(TypedDict):
     kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
     permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
     file_systems_on_demand: NotRequired[bool]
+    lustre_network: NotRequired[Literal["none", "tcp", "efa"]]
     production: NotRequired[bool]
     admin_principal_arns: NotRequired[Mapping[str, str | pulumi.Output[str]]]
     tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
@@ -628,6 +631,7 @@ class VolcanoStackArgsDict(TypedDict):
     scale_from_zero: NotRequired[bool | None]
     reclaim: NotRequired[bool]
     rendezvous: NotRequired[Literal["c10d", "etcd"]]
+    image_registry: NotRequired[str]
     queues: NotRequired[Sequence[QueueConfig | QueueConfigDict]]
     pool: NotRequired[Mapping[str, int]]
     rests_at_zero: NotRequired[bool]
@@ -695,6 +699,7 @@ class VolcanoConfigDict(TypedDict):
     scale_from_zero: NotRequired[bool | None]
     reclaim: NotRequired[bool]
     rendezvous: NotRequired[Literal["c10d", "etcd"]]
+    image_registry: NotRequired[str]
 
 
 class NamespaceConfigDict(TypedDict):
