@@ -276,11 +276,6 @@ def test_trainium_reserves_no_hugepages_and_gpus_with_efa_do(record: Record) -> 
     assert "nr_hugepages" not in str(user_data(built(record, "p4d.24xlarge", hugepages_2mi=0)))
 
 
-def test_the_lustre_client_is_installed_only_when_asked_for(record: Record) -> None:
-    assert "lustre-client" not in str(user_data(built(record)))
-    assert "lustre-client" in str(user_data(built(record, install_lustre_client=True)))
-
-
 @pytest.mark.parametrize(
     ("there", "installs"), [((), True), (("lctl",), True), (("mount.lustre",), True), (("lctl", "mount.lustre"), False)]
 )
@@ -325,7 +320,7 @@ def test_lustre_gets_its_efa_interfaces_before_the_first_mount(
     assert lines[-2:] == ["set discovery 1", "udsp add --src efa --priority 0"]
 
 
-@pytest.mark.parametrize("name", ["trn2.48xlarge", "trn2u.48xlarge", "p4d.24xlarge", "p4de.24xlarge", "trn1.2xlarge"])
+@pytest.mark.parametrize("name", ["trn2.48xlarge", "trn2u.48xlarge", "p4d.24xlarge", "trn1.2xlarge"])
 def test_types_that_cannot_reach_lustre_by_efa_keep_tcp(record: Record, name: str) -> None:
     assert "kefalnd" not in str(user_data(built(record, name, lustre_network="efa")))
 
