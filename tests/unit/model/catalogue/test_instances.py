@@ -285,7 +285,7 @@ def test_no_type_of_ec2_becomes_a_larger_one_or_another_kind() -> None:
         if kind is not None:
             assert 1 / 1.5 <= kind.vcpus / facts["VCpuInfo"]["DefaultVCpus"] <= 1.5, name
             devices = {"NeuronInfo", "GpuInfo", "InferenceAcceleratorInfo"} & set(facts)
-            assert (kind.family != "cpu") is bool(devices) or name in NO_NEURON_INFO, (name, kind.name)
+            assert (kind.family != "cpu") is bool(devices) or name in instance_data.NO_DEVICES_IN_EC2, (name, kind.name)
     assert near("trn1.32xlrge", NAMES) == "trn1.32xlarge"
     assert near("tnr1.32xlarge", NAMES) == "trn1.32xlarge"
 
