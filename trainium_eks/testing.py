@@ -55,6 +55,10 @@ def record(
 ) -> Graph:
     """Return the graph of everything that ``program`` registers.
 
+    Resource types that are not simulated are recorded with their inputs, and a component that another package builds
+    (``awsx.ec2.Vpc``, an ``eks.Cluster`` with its default node group) without its children: ``graph.not_simulated``.
+    Their outputs are unknown, so a function given to ``apply`` does not run, as in a preview.
+
     A call leaves no state of Pulumi's SDK for the next, so tests may run in any order.
 
     Args:
@@ -63,12 +67,12 @@ def record(
         stack: name of the stack.
         config: key to text, as Pulumi stores it. Keys without namespace are the project's.
         preview: leave values that a provider computes unknown, as in the first preview of a stack.
-        assumptions: answers for look-ups; other look-ups get a placeholder, and unknown resource types are recorded
-            with their inputs. When None, both are an error: components should look nothing up.
+        assumptions: answers for look-ups; other look-ups get a placeholder. When None, a look-up is an error:
+            components should look nothing up.
         timeout_seconds: longest time without progress, after which a program waits for something that never comes.
 
     Raises:
-        RecordingError: for a duplicate URN, a look-up, an unknown resource type or input.
+        RecordingError: for a duplicate URN, a look-up, an unknown input.
         RecordingTimedOut: with the pending operations.
         Exception: the exception that the program raises.
     """
@@ -82,6 +86,7 @@ def record(
             config=config,
             dry_run=preview,
             assumptions=assumptions,
+            foreign=True,
             timeout_seconds=timeout_seconds,
         ).result()
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pulumi
 import pulumi_aws as aws
+import pulumi_eks as eks
 import pytest
 from pulumi.runtime import settings
 
@@ -60,6 +61,33 @@ def test_record_refuses_look_ups_unless_it_may_assume() -> None:
     with pytest.raises(testing.RecordingError, match="look-ups are not allowed here"):
         testing.record(program)
     assert len(testing.record(program, assumptions=testing.Assumptions()).outputs["zones"]) == 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"instance_type": "m6i.large", "desired_capacity": 2},
+        {"fargate": True},
+        {"skip_default_node_group": True, "instance_roles": []},
+        {"create_oidc_provider": True},
+        {"provider_credential_opts": {"profile_name": "me"}},
+        {"auto_mode": {"enabled": True}},
+    ],
+    ids=str,
+)
+def test_record_shows_a_cluster_of_pulumi_eks_alone(options: dict[str, Any]) -> None:
+    ran = []
+
+    def program() -> None:
+        cluster = eks.Cluster("c", **options)
+        topic = aws.sns.Topic("t", name=cluster.eks_cluster.name)
+        pulumi.Output.all(cluster.kubeconfig, topic.arn).apply(ran.append)
+        pulumi.export("name", topic.name)
+
+    graph = testing.record(program)
+    assert [each.name for each in graph.not_simulated] == ["t", "c"]
+    assert (graph.outputs["name"], graph.children(graph.not_simulated[1].urn), ran) == (testing.UNKNOWN, (), [])
 
 
 def test_record_hands_over_config() -> None:
@@ -117,7 +145,7 @@ def test_mocks_say_what_they_cannot_answer() -> None:
     with pytest.raises(testing.SimulationError, match=r"testing\.record"):
         mocks.new_resource(pulumi.runtime.MockResourceArgs("eks:index:Cluster", "c", {}, custom=False))
     with pytest.raises(testing.SimulationError, match=r"override Mocks\.call"):
-        mocks.call(pulumi.runtime.MockCallArgs("aws:sqs/getQueue:getQueue", {}, ""))
+        mocks.call(pulumi.runtime.MockCallArgs("acme:index:getIt", {}, ""))
 
 
 @pytest.mark.parametrize("mocks", [Simple, testing.Mocks], ids=["simple", "simulation"])

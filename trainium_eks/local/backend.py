@@ -5,6 +5,7 @@ names. Kubernetes resources are then made on the local API server, and stand-ins
 have put there (nodes, the workloads of EKS add-ons).
 """
 
+import json
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local.changes import Applied
+from trainium_eks.local.changes import Applied, Change
 from trainium_eks.local.control_plane import pki
 from trainium_eks.local.events import Abandoned, BackendOptions, Begun, Done, Event, Failed, Tell, Waiting, to_json
 from trainium_eks.local.handlers import Maker, ResourceRequest, kind_of, makers
@@ -21,8 +22,8 @@ from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases.volcano import Programs
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.plan.backend import Answer, Registration, SimulationError
-from trainium_eks.plan.graph import Resource
+from trainium_eks.plan.backend import Answer, Registration, SimulationError, UnknownType
+from trainium_eks.plan.graph import UNKNOWN, Resource
 from trainium_eks.plan.resource_types import replacements
 from trainium_eks.plan.resource_types.rows import ec2, eks, vpc
 from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION, Simulation
@@ -114,6 +115,10 @@ class LocalBackend:
         try:
             identity, computed = self._simulation.create(registration)
             applied = self._apply(registration, identity, computed)
+        except UnknownType:
+            # The recording answers with the inputs, or refuses the program.
+            self._tell(Done(registration.urn, "simulated", registration.name, Change.SAME))
+            raise
         except (ClusterError, SimulationError) as error:
             self._fail(registration.urn, str(error))
             raise SimulationError(str(error)) from None
@@ -134,6 +139,9 @@ class LocalBackend:
 
     def _apply(self, registration: Registration, identity: str, computed: Mapping[str, Any]) -> Applied:
         kind = kind_of(registration.type)
+        unknown = [name for name, value in registration.inputs.items() if UNKNOWN in json.dumps(value)]
+        if unknown and kind in ("object", "release"):
+            raise SimulationError(f"cannot be made here: {', '.join(unknown)} comes from what is not simulated")
         maker = self._makers[kind]
         held = self._ledger.of(registration.urn, kind)
         asked = ResourceRequest(

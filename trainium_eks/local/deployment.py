@@ -187,7 +187,14 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
     answers = _answers(asked)
     adjust = _adjustment(asked)
     reporter.phase("Reading the program")
-    plan = record(asked.project, asked.stack, adjust=adjust, assumptions=answers)
+    plan = record(asked.project, asked.stack, adjust=adjust, assumptions=answers or assumptions.Assumptions())
+    if answers is None and plan.placeholders:
+        raise UpFailed(
+            f"the program looks things up: {'; '.join(plan.placeholders)}\n"
+            f"Give the answers in answers.{asked.stack}.yaml beside the stack's config"
+        )
+    if plan.not_simulated:
+        answers = answers or assumptions.Assumptions()
     reporter.planned(plan)
     minor, paths = kubernetes_minor(plan), Paths.of(asked.project, asked.stack)
     check_step(paths, minor)  # before programs are built for nothing
@@ -223,6 +230,7 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
         tally.notes += TrainingOperator.settle(graph, paths, operator, reporter.phase)
         tally.notes += Karpenter.settle(graph, paths, scaler, reporter.phase)
         tally.notes += settle(plane.get, reporter.phase)
+        tally.notes += [f"not simulated, so not made on this machine: {type_}" for type_ in plan.unjudged]
         if isolation := Chosen.load(paths.pods):
             tally.notes += isolation.sentences()
         outputs = _outputs(graph, paths, asked.stack)

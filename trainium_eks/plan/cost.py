@@ -159,7 +159,7 @@ def estimate(graph: Graph, catalogue: Catalogue = CATALOGUE) -> Cost:
     items = tuple(
         CostItem(resource.urn, _component(graph, resource), line)
         for resource in graph.resources
-        if resource.custom
+        if resource.custom or resource in graph.not_simulated
         for line in registry.of(resource).lines(graph, resource, catalogue)
         if line.maximum
     )

@@ -95,7 +95,8 @@ class Graph:
     """Facts that are unknown for every resource: :data:`RETAIN_ON_DELETE`, :data:`SECRETS`. A policy pack's graph lists
     them; a recorded program's graph lists none."""
     unjudged: tuple[str, ...] = ()
-    """Resource types that are not known here: they are shown, and neither priced, timed nor checked by rules."""
+    """Resource types that are not known here, and types of components that another package builds: they are shown, and
+    neither priced, timed nor checked by rules."""
 
     @cached_property
     def by_urn(self) -> Mapping[str, Resource]:
@@ -115,6 +116,14 @@ class Graph:
         for resource in self.resources:
             found.setdefault(resource.parent, []).append(resource)
         return {parent: tuple(resources) for parent, resources in found.items()}
+
+    @cached_property
+    def not_simulated(self) -> tuple[Resource, ...]:
+        """The resources of unknown types, and the components without their parts (a component that was built here
+        has outputs)."""
+        return tuple(
+            each for each in self.resources if each.type in self.unjudged and (each.custom or not each.outputs)
+        )
 
     def of_type(self, *types: str) -> tuple[Resource, ...]:
         """Return the resources of these type tokens, in URN order within each type."""

@@ -14,8 +14,7 @@ from trainium_eks.plan import rules
 from trainium_eks.plan.graph import RETAIN_ON_DELETE, SECRETS, STACK_TYPE, UNKNOWN, Graph, Options, Resource
 from trainium_eks.plan.resource_types import registry
 from trainium_eks.plan.resource_types.paths import value_at
-from trainium_eks.plan.rules import RULES, Finding, Rule, Verdict
-from trainium_eks.plan.rules._read import leaves, show
+from trainium_eks.plan.rules import RULES, Finding, Rule, Verdict, may_be_unseen
 
 _MADE_UP = re.compile(r"-[0-9a-f]{7,8}")
 """The end of a name that a provider makes of a logical name: 7 digits in AWS, 8 in Kubernetes."""
@@ -127,7 +126,7 @@ class Pack:
         graph, verdicts = self._judge(resources)
         verdict = next(each for each in verdicts if each.id == rule.id)
         failures = verdict.failures if verdict.status == "fail" else ()
-        seen = tuple(each for each in failures if not (self.preview and _unseen(rule, each, graph)))
+        seen = tuple(each for each in failures if not (self.preview and may_be_unseen(rule, each, graph)))
         if failures and not seen:
             raise NotSeen("some values are known only during the update")
         if verdict.unseen and not failures:
@@ -226,13 +225,6 @@ def _as_given(seen: SeenResource, inputs: Mapping[str, Any]) -> Mapping[str, Any
     if not isinstance(name, str) or not _MADE_UP.fullmatch(name.removeprefix(seen.name)):
         return inputs
     return {key: value for key, value in inputs.items() if key != path}
-
-
-def _unseen(rule: Rule, finding: Finding, graph: Graph) -> bool:
-    """Return whether a finding may exist only because the preview does not know a value."""
-    if rule.follows_ids and any(value == UNKNOWN for each in graph.resources for _, value in leaves(each.inputs)):
-        return True
-    return show(UNKNOWN) in finding.message or UNKNOWN in finding.message
 
 
 def _is_default_provider(resource: Resource) -> bool:

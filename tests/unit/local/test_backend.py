@@ -69,7 +69,7 @@ class Cloud:
     events: list[Event]
 
     def run(self, program: Any) -> Graph:
-        return record_program(program, backend=self.backend)
+        return record_program(program, backend=self.backend, foreign=True)
 
     def told(self, kind: type[Event]) -> list[str]:
         return [event.urn.rpartition("::")[2] for event in self.events if isinstance(event, kind)]
@@ -112,6 +112,16 @@ def test_what_is_real_answers_for_itself_and_the_rest_is_simulated(cloud: Cloud)
     assert graph.outputs["phase"] == "Active"
     assert "aws" in graph.simulated
     assert "kubernetes" not in graph.simulated
+
+
+def test_what_comes_from_a_program_of_others_is_not_made_of_nothing(cloud: Cloud) -> None:
+    def program(*, uses: bool) -> None:
+        topic = aws.sns.Topic("topic")
+        k8s.core.v1.ConfigMap("map", metadata={"name": "map"}, data={"arn": topic.arn} if uses else {})
+
+    assert [each.name for each in cloud.run(lambda: program(uses=False)).not_simulated] == ["topic"]
+    with pytest.raises(RecordingError, match="map: cannot be made here: data comes from what is not simulated"):
+        cloud.run(lambda: program(uses=True))
 
 
 def test_what_is_about_to_be_made_is_written_down_before(tmp_path: Path) -> None:

@@ -199,8 +199,8 @@ class Review:
                 found.append("it costs notably more")
             if not compared.whole:
                 found.append("cost and rules are not judged")
-            if compared.after.graph.unjudged:
-                found += _counted(len(compared.after.graph.unjudged), "resource type", "is unknown", "are unknown")
+            unjudged = len(compared.after.graph.unjudged)
+            found += _counted(unjudged, "resource type", "is not simulated", "are not simulated")
         warned = sum(check.status == "warn" for check in self.checks or ())
         return (*found, *_counted(warned, "preflight check", "warns", "warn"))
 

@@ -116,8 +116,9 @@ def _claims(changes: Changes, phantom: frozenset[str]) -> Iterator[Risk]:
     for change in changes.claims:
         if change.resource.urn not in phantom:
             held = "pods that mount it must be deleted first, finished ones too"
-            metadata = change.resource.inputs.get("metadata") or {}
-            name = f"{metadata.get('namespace', 'default')}/{metadata.get('name', change.resource.name)}"
+            inputs = change.resource.inputs
+            namespace, name = (value_at(inputs, f"metadata.{field}") for field in ("namespace", "name"))
+            name = f"{namespace or 'default'}/{name or change.resource.name}"
             yield Risk("review", held, change.resource, note=f"{name}; `trn deploy up` names them and does not start")
 
 

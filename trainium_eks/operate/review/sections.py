@@ -353,5 +353,5 @@ def unknowns(review: Review, words: Words, most: int) -> Lines:
     lines = table(("Resource", "Input", "Comes from"), rows, min(most, 10), "more inputs")
     lines += [f"- look-up answered by a placeholder: {words.said(each)}" for each in graph.placeholders[:most]]
     if graph.unjudged:
-        lines.append(f"- neither priced nor judged: {words.code(', '.join(graph.unjudged))}")
+        lines.append(f"- not simulated, so neither priced, timed nor judged: {words.code(', '.join(graph.unjudged))}")
     return ["**Not known before `up`**", "", *lines, ""] if lines else []

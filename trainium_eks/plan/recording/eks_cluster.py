@@ -2,8 +2,8 @@
 
 The component is built by another process, which does not run while a program is recorded. Its registrations with the
 options that TrainiumCluster uses were read in its source (pulumi-eks 4.4: ``cluster.ts``, ``servicerole.ts``) and seen
-on a real engine: the cluster, a Kubernetes provider, and a service role unless it is given one. Options that make it
-build more are refused.
+on a real engine: the cluster, a Kubernetes provider, and a service role unless it is given one. With options that make
+it build more it is a component like any other of another package, with unknown children and outputs.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from trainium_eks.plan.backend import ACCOUNT, SimulationError
+from trainium_eks.plan.backend import ACCOUNT
 from trainium_eks.plan.graph import UNKNOWN, Options, Resource
 from trainium_eks.plan.recording.wire import Reference
 
@@ -61,15 +61,11 @@ def construct(
 
     Args:
         component: the component as recorded.
-        inputs: its inputs, in clear.
+        inputs: its inputs, in clear; :func:`beyond` finds none that makes it build more.
         provider: URN of the AWS provider it was given, or empty.
         make_urn: see :data:`Make`.
         create: see :data:`Create`.
-
-    Raises:
-        SimulationError: for options with unknown children.
     """
-    _check(inputs)
     inherited = Options(protect=component.options.protect)
     base = Resource(urn="", type="", name="", parent=component.urn, provider=provider, options=inherited)
     if inputs.get("serviceRole"):
@@ -94,7 +90,9 @@ def construct(
     return Constructed(_outputs(cluster_urn, cluster, kubeconfig, kubeconfig_json, security_group, inputs), cluster_urn)
 
 
-def _check(inputs: Mapping[str, Any]) -> None:
+def beyond(inputs: Mapping[str, Any]) -> str:
+    """Return the requirements on the inputs that do not hold, without which the component builds more than
+    :func:`construct` knows; empty when all hold."""
     wrong = []
     for name, required in _REQUIRED.items():
         value = inputs.get(name)
@@ -106,11 +104,7 @@ def _check(inputs: Mapping[str, Any]) -> None:
             wrong.append(f"{name} must be {{enabled: false}}")
     if inputs.get("authenticationMode") != "API":
         wrong.append("authenticationMode must be API")
-    if wrong:
-        raise SimulationError(
-            f"with these options {TYPE} builds more than is simulated; "
-            f"extend trainium_eks/plan/recording/eks_cluster.py, or: {'; '.join(wrong)}"
-        )
+    return "; ".join(wrong)
 
 
 def _given_role(component: Resource, inputs: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:

@@ -47,9 +47,12 @@ Answer = dict[str, Any]
 
 
 def placeholder(lookup: Lookup) -> Answer | None:
-    """Return the made-up answer: every field of the SDK's result class has a value. None for an unknown look-up."""
+    """Return the made-up answer: every field of the SDK's result class has a value. None for a look-up that neither the
+    table nor an installed SDK has."""
     answerer = _ANSWERS.get(lookup.token)
-    return completed(lookup, answerer(lookup)) if answerer else None
+    if answerer is None and _result_class(lookup.token) is None:
+        return None
+    return completed(lookup, answerer(lookup) if answerer else {})
 
 
 def completed(lookup: Lookup, answer: Mapping[str, Any]) -> Answer:
@@ -75,7 +78,8 @@ def _result_class(token: str) -> type | None:
     package, module, name = [*token.split(":", 2), "", ""][:3]
     folder = module.partition("/")[0]
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-    path = ".".join(part for part in (f"pulumi_{package}", "" if folder == "index" else folder) if part)
+    package = f"pulumi_{package.replace('-', '_')}"
+    path = package if folder in ("", "index") else f"{package}.{folder}"
     try:
         # As a program reaches it. Importing the function's module would put that in the function's place.
         getattr(importlib.import_module(path), snake, None)
@@ -288,6 +292,8 @@ _ANSWERS: Mapping[str, Callable[[Lookup], Answer]] = {
         "secretString": f"sim-{lookup.digest}",
     },
     "aws:ssm/getParameter:getParameter": _parameter,
+    "kubernetes:helm:template": lambda _lookup: {"result": []},
+    "kubernetes:kustomize:directory": lambda _lookup: {"result": []},
     "kubernetes:yaml:decode": _decoded_yaml,
 }
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from trainium_eks.plan.graph import UNKNOWN
 from trainium_eks.plan.recording import lookup_answers
 from trainium_eks.plan.recording.assumptions import Assumptions
 from trainium_eks.plan.recording.lookup_answers import Lookup
@@ -41,15 +42,11 @@ class Lookups:
         return answer
 
     def method(self, token: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the answer of a resource's method.
-
-        Raises:
-            UnknownLookup: when the user gave none.
-        """
+        """Return the user's answer of a resource's method; without one it is unknown."""
         given = self._assumptions.of_lookup(token, arguments)
         if given is None:
-            raise UnknownLookup(_how_to_give(f"the program calls the method {token}", token, ()))
-        return given
+            self.placeholders.add(f"{token}: its answer is unknown")
+        return {"answer": UNKNOWN} if given is None else given
 
     def resource(self, type_: str, name: str, identity: str) -> Mapping[str, Any]:
         """Return the user's attributes of a resource that the program reads (``Vpc.get``); others are unknown."""
@@ -57,6 +54,13 @@ class Lookups:
         if given is None:
             self.placeholders.add(f"{type_} {name} ({identity}), read: its attributes are unknown")
         return given or {}
+
+    def existing(self, type_: str, identity: str) -> bool:
+        """Return whether a resource exists, as the user says; false without an answer."""
+        given = self._assumptions.of_lookup(type_, {"id": identity})
+        if given is None:
+            self.placeholders.add(f"{type_} ({identity}): assumed not to exist")
+        return given is not None
 
     def stack_values(self, stack: str) -> Mapping[str, Any]:
         """Return the outputs of another stack that the program needs as values.

@@ -60,6 +60,7 @@ class Monitor(sdk.BaseMonitor):
         region: str,
         secrets: Collection[str] = (),
         assumptions: Assumptions | None = None,
+        foreign: bool = False,
     ) -> None:
         super().__init__()
         self.project = project
@@ -77,14 +78,15 @@ class Monitor(sdk.BaseMonitor):
         self._region = region
         self._transforms = Transforms()
         self._lookups = Lookups(assumptions) if assumptions is not None else None
+        self._foreign = foreign or assumptions is not None
         self._unjudged: set[str] = set()
         self._read: set[str] = set()
         self.run_callback: Run | None = None
 
     @property
     def has_unknowns(self) -> bool:
-        """Whether values may be unknown: in a preview, and when look-ups get placeholders."""
-        return self.dry_run or self._lookups is not None
+        """Whether values may be unknown: in a preview, and when a foreign program is recorded."""
+        return self.dry_run or self._foreign
 
     # --- what the SDK calls ---------------------------------------------------------------------------------------
 
@@ -159,10 +161,7 @@ class Monitor(sdk.BaseMonitor):
         """Answer a call of a resource's method."""
         if self._lookups is None:
             raise self._refused(f"the program calls the method {request.tok}, but look-ups are not allowed here")
-        try:
-            answer = self._lookups.method(request.tok, wire.decode(request.args, mask=False))
-        except UnknownLookup as error:
-            raise self._refused(str(error)) from None
+        answer = self._lookups.method(request.tok, wire.decode(request.args, mask=False))
         return provider_pb2.CallResponse(**{"return": wire.encode(answer)})
 
     def ReadResource(self, request: resource_pb2.ReadResourceRequest) -> resource_pb2.ReadResourceResponse:  # noqa: N802
@@ -185,10 +184,12 @@ class Monitor(sdk.BaseMonitor):
         return resource_pb2.ReadResourceResponse(urn=urn, id=request.id, properties=wire.encode(state))
 
     def ExistsResource(self, request: resource_pb2.ExistsResourceRequest) -> Any:  # noqa: N802
-        """Refuse to answer whether a resource exists."""
-        raise self._refused(
-            f"the program asks whether {request.type} {request.id} exists, but look-ups are not allowed here"
-        )
+        """Answer whether a resource exists: a look-up, too."""
+        if self._lookups is None:
+            raise self._refused(
+                f"the program asks whether {request.type} {request.id} exists, but look-ups are not allowed here"
+            )
+        return resource_pb2.ExistsResourceResponse(exists=self._lookups.existing(request.type, request.id))
 
     def RegisterStackTransform(self, request: callback_pb2.Callback) -> empty_pb2.Empty:  # noqa: N802
         """Add a transform for every resource from now on."""
@@ -304,7 +305,7 @@ class Monitor(sdk.BaseMonitor):
         try:
             return self._backend.create(asked)
         except UnknownType:
-            if self._lookups is None:
+            if not self._foreign:
                 raise
         if not asked.type.startswith(_PROVIDERS):
             with self._lock:
@@ -314,23 +315,26 @@ class Monitor(sdk.BaseMonitor):
     def _construct(
         self, request: resource_pb2.RegisterResourceRequest, component: Resource
     ) -> resource_pb2.RegisterResourceResponse:
-        """Answer for a component that another process would build. Only ``eks:index:Cluster`` has its children here."""
+        """Answer for a component that another process would build. Only ``eks:index:Cluster`` has its children here,
+        and with some options it has none here, either."""
         if request.type == _KUSTOMIZATION:
             # Its provider fetches it during the update: the objects are the kustomization's, at its pinned ref.
             self.engine.messages.append(f"{component.name}: the objects of {request.type} are not in the plan")
             return resource_pb2.RegisterResourceResponse(urn=component.urn, object=wire.encode({"resources": []}))
-        if request.type != eks_cluster.TYPE and self._lookups is not None:
+        inputs = wire.decode(request.object, mask=False)
+        beyond = eks_cluster.beyond(inputs) if request.type == eks_cluster.TYPE else "it is built by its own package"
+        if beyond and self._foreign:
             self.engine.messages.append(
-                f"{component.name}: {request.type} is a component that another package builds in its own "
-                "process. What it creates is not in this plan, and its outputs are unknown"
+                f"{component.name}: not simulated: {request.type} is a component that another package builds in its "
+                "own process. What it creates is not in this plan, and its outputs are unknown"
             )
             with self._lock:
                 self._unjudged.add(request.type)
             return resource_pb2.RegisterResourceResponse(urn=component.urn)
-        if request.type != eks_cluster.TYPE:
+        if beyond:
             raise RecordingError(
-                f"{request.type} is a component that its own provider builds; what it creates is unknown here, so a "
-                "plan would leave it out. Use plain resources (for Helm charts: helm.v3.Release)"
+                f"what {request.type} creates is unknown here, so a plan would leave it out ({beyond}). Use plain "
+                "resources (for Helm charts: helm.v3.Release)"
             )
         provider = registration.provider_urn(request.providers["aws"]) if "aws" in request.providers else ""
 
@@ -346,7 +350,6 @@ class Monitor(sdk.BaseMonitor):
             identity, state = self._create(child, dict(child.inputs))
             return child.urn, {**state, "id": identity or UNKNOWN}
 
-        inputs = wire.decode(request.object, mask=False)
         outputs = eks_cluster.construct(component, inputs, provider, self.make_urn, create)
         with self._lock:
             self._outputs[component.urn] = {

@@ -54,6 +54,7 @@ def record_program(
     dry_run: bool = False,
     backend: Backend | None = None,
     assumptions: Assumptions | None = None,
+    foreign: bool = False,
     timeout_seconds: float = 60,
     steps: Steps | None = None,
 ) -> Graph:
@@ -68,15 +69,17 @@ def record_program(
         secret_keys: the keys of ``config`` with secret values, spelled as in ``config``.
         dry_run: as in a first preview: values that a provider computes are unknown, inputs are known.
         backend: source of the providers' answers; a simulation when not given.
-        assumptions: answers for look-ups. Other look-ups get a placeholder, and resource types that are not known here
-            are recorded with their inputs. When None, a look-up or an unknown type is an error.
+        assumptions: answers for look-ups of a foreign program. Other look-ups get a placeholder. When None, a look-up
+            is an error.
+        foreign: whether resource types that are not known here are recorded with their inputs, and components of other
+            packages without their children, with unknown outputs; otherwise they are an error.
         timeout_seconds: the program is stopped when nothing has moved in it for this time: it waits for a value that
             never comes. While it moves it may take any time. A program that computes without end cannot be stopped from
             inside its process; ``record`` can.
         steps: counter of the program's steps, for a watcher in another thread.
 
     Raises:
-        RecordingError: for a duplicate URN, a look-up, an unknown resource type or input.
+        RecordingError: for a duplicate URN, a look-up, an unknown input, or what is foreign.
         RecordingTimedOut: when nothing moves, with the pending registrations.
         Exception: any exception of the program.
     """
@@ -90,6 +93,7 @@ def record_program(
         dry_run=dry_run,
         region=region,
         assumptions=assumptions,
+        foreign=foreign,
         secrets={full[key] for key in secret if key in full},
     )
     used = contextvars.copy_context().run(_drive, program, monitor, full, secret, steps or Steps(), timeout_seconds)

@@ -38,8 +38,7 @@ def of(resource: Resource) -> ResourceType:
 
 def _no_answer(call: Call) -> Answer:
     raise UnknownType(
-        f"there is no simulated answer for the resource type {call.registration.type}; add its row in a module of "
-        "trainium_eks/plan/resource_types"
+        f"the resource type {call.registration.type} is not simulated: it has no row in plan/resource_types/rows"
     )
 
 

@@ -8,12 +8,12 @@ independent checks: they read the registrations of any program, with objects mad
 (sizes, ports, ranges, versions) are the model's own.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from trainium_eks.plan import waivers
-from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.graph import UNKNOWN, Graph
 from trainium_eks.plan.rules import (
     autoscaling,
     buckets,
@@ -31,6 +31,7 @@ from trainium_eks.plan.rules import (
     scheduling,
     storage,
 )
+from trainium_eks.plan.rules._read import leaves, show
 from trainium_eks.plan.rules._rule import Finding, Rule, Severity
 from trainium_eks.plan.rules._view import View
 
@@ -44,6 +45,7 @@ __all__ = [
     "Severity",
     "Verdict",
     "judge",
+    "may_be_unseen",
     "stale_waivers",
 ]
 
@@ -122,7 +124,24 @@ def judge(graph: Graph, accepted: Mapping[str, str] | None = None) -> tuple[Verd
     given = waivers.of(graph)
     own = {id_: each.reason for id_, each in given.items() if each.holds} if accepted is None else dict(accepted)
     view = View(graph)
-    return tuple(_verdict(rule, tuple(rule.check(view)), own) for rule in RULES)
+    return tuple(_verdict(rule, tuple(_seen(rule, graph, rule.check(view))), own) for rule in RULES)
+
+
+def may_be_unseen(rule: Rule, finding: Finding, graph: Graph) -> bool:
+    """Return whether a fault may exist only because a value is not known."""
+    if rule.follows_ids and any(value == UNKNOWN for each in graph.resources for _, value in leaves(each.inputs)):
+        return True
+    return show(UNKNOWN) in finding.message or UNKNOWN in finding.message
+
+
+def _seen(rule: Rule, graph: Graph, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield the findings. In a foreign program a fault may be one of the plan alone: its value is not known, or the
+    missing part is in a component without its parts."""
+    alone = {each.urn for each in graph.not_simulated}
+    for each in findings:
+        apart = each.urn in alone and " is missing" in each.message
+        unknown = apart or ((alone or graph.placeholders) and may_be_unseen(rule, each, graph))
+        yield replace(each, ok=None) if each.ok is False and unknown else each
 
 
 def stale_waivers(graph: Graph, verdicts: Iterable[Verdict]) -> tuple[str, ...]:

@@ -1,10 +1,20 @@
 """`trn plan` of a Pulumi program that knows nothing of this library."""
 
+import importlib
+import io
 import json
 from typing import Any
 
+import pulumi
+import pulumi_eks as eks
 import pytest
 from small_project import Project, Run
+
+from trainium_eks.cli.environment.plan import render, report
+from trainium_eks.cli.shared.console import Console
+from trainium_eks.plan.graph import UNKNOWN
+from trainium_eks.plan.resource_types import registry, sdk_inputs
+from trainium_eks.testing import record
 
 PROGRAM = """\
 import pulumi
@@ -39,7 +49,7 @@ def test_placeholders_and_unknown_types_are_named(trn: Run, foreign: Project) ->
         "stack acme/network/prod: its outputs are unknown",
     ]
     shown = trn("plan", "-C", str(foreign.path), "--no-color").stdout
-    assert "Unknown types, shown without price, time and rules: aws:sns/topic:Topic." in shown
+    assert "Not simulated, so shown without parts, price, time and rules: aws:sns/topic:Topic." in shown
     assert "stack acme/network/prod: its outputs are unknown" in shown
     assert "site-packages" not in shown
 
@@ -70,3 +80,80 @@ def test_answers_reach_the_earlier_program_too(trn: Run, foreign: Project) -> No
     foreign.write("stub.yaml", "stackReferences: {acme/network/prod: {vpcId: vpc-1}}\n")
     plan = planned(trn, foreign, "--stub", str(foreign.path / "stub.yaml"), "--against", "HEAD")
     assert plan["against"]["items"] == []
+
+
+PLAIN = """\
+import pulumi
+import pulumi_aws as aws
+import pulumi_eks as eks
+import pulumi_kubernetes as k8s
+from components import AcceleratorNodeGroup, VolcanoStack
+
+TAGS = {"Owner": "a", "CostCenter": "b", "Environment": "s"}
+
+
+class Thing(pulumi.ComponentResource):
+    def __init__(self, name, **inputs):
+        super().__init__("acme:index:Thing", name, {"out": None, **inputs}, None, remote=True)
+
+
+vpc = Thing("net")
+prov = aws.Provider("aws", region="us-west-2", default_tags={"tags": TAGS})
+PLAIN = eks.Cluster("plain", vpc_id=vpc.out, encryption_config_key_arn="arn:aws:kms:us-west-2:000000000000:key/k")
+pool = dict(name="trn1", instance_type="trn1.32xlarge", max_size=2, region="us-west-2", kubernetes_version="1.35")
+AcceleratorNodeGroup(
+    "pool",
+    dict(
+        pool, vpc_id=vpc.out, cluster_name=PLAIN.eks_cluster.name,
+        cluster_security_group_id=PLAIN.cluster_security_group_id,
+        subnet_id=vpc.out.apply(lambda found: found.ids[0]), tags=TAGS,
+    ),
+    pulumi.ResourceOptions(providers={"aws": prov}),
+)
+inside = pulumi.ResourceOptions(providers=[k8s.Provider("in", kubeconfig=PLAIN.kubeconfig_json)])
+VolcanoStack("v", {"queues": [{"name": "q"}], "pool": {"aws.amazon.com/neuron": 32}, "rests_at_zero": True}, inside)
+"""
+
+
+def test_a_component_of_another_package_is_shown_without_parts_and_said(trn: Run, project: Project) -> None:
+    project.write("__main__.py", PLAIN)
+    project.write("Pulumi.dev.yaml", "config: {}\n")
+    plan = planned(trn, project)
+    alone = [urn.rsplit("::", 1)[1] for urn in plan["notSimulated"]]
+    assert (alone, plan["unjudged"]) == (["net", "plain"], ["acme:index:Thing", "eks:index:Cluster"])
+    # The components beside it are whole.
+    inputs = {each["name"]: each["inputs"] for each in plan["resources"]}
+    assert inputs["pool-nodes"]["clusterName"] == inputs["pool-nodes"]["subnetIds"][0] == UNKNOWN
+    assert "v-q" in inputs
+    assert plan["cost"]["unknown"] == plan["unjudged"]
+    # A rule that reads the component's own inputs is judged, one about its parts is not.
+    status = {each["id"]: each["status"] for each in plan["rules"]}
+    assert [status[rule] for rule in ("R02", "R04", "R19", "R56")] == ["fail", "pass", "unseen", "unseen"]
+    shown = trn("plan", "-C", str(project.path), "--no-color").stdout
+    assert "No price is known for acme:index:Thing and eks:index:Cluster" in shown
+    assert "Not simulated, and not in this time: acme:index:Thing and eks:index:Cluster." in shown
+
+
+def test_a_program_of_what_is_not_simulated_is_not_called_sound(trn: Run, project: Project) -> None:
+    project.write("__main__.py", PLAIN[: PLAIN.index("prov =")])
+    shown = trn("plan", "-C", str(project.path), "--no-color")
+    last = "! dev: no failed rule, no wrong edge in what is known; not simulated: acme:index:Thing."
+    assert (shown.exit_code, shown.stdout.strip().splitlines()[-1]) == (0, last)
+
+
+def test_every_type_may_have_inputs_that_nobody_knows() -> None:
+    importlib.import_module("pulumi_aws")
+    importlib.import_module("pulumi_kubernetes")
+
+    def program(*, known: bool) -> None:
+        nobody = eks.Cluster("c").kubeconfig_json
+        for token in sorted(registry.ROWS.keys() - {"kubernetes:kustomize/v2:Directory"}):
+            inputs = dict.fromkeys(sdk_inputs.input_types(token) or {}, "" if known else nobody)
+            if token.startswith("kubernetes:") and "helm.sh" not in token:
+                inputs |= {"apiVersion": token.split(":")[1].removeprefix("core/"), "kind": token.rpartition(":")[2]}
+            pulumi.CustomResource(token, token.rpartition(":")[2], inputs)
+
+    before, after = (record(lambda each=each: program(known=each)) for each in (True, False))
+    for plan in (report.make(after), report.against(report.make(after), "it", before)):
+        Console(file=io.StringIO()).print(*render.sections(plan))
+        assert report.text(plan)

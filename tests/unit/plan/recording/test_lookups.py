@@ -7,6 +7,7 @@ from typing import Any
 
 import pulumi
 import pulumi_aws as aws
+import pulumi_eks as eks
 import pulumi_kubernetes as k8s
 import pytest
 
@@ -104,8 +105,22 @@ def test_a_policy_document_is_computed_and_no_placeholder(record: Record) -> Non
 
 
 def test_an_unknown_look_up_says_how_to_answer_it(record: Record) -> None:
-    with pytest.raises(RecordingError, match=r"--stub FILE:\n  lookups:\n    aws:sqs/getQueue:getQueue: \{arn: \.\.\."):
-        record(lambda: aws.sqs.get_queue(name="q"), assumptions=NONE)
+    # No installed SDK says what the answer looks like.
+    with pytest.raises(RecordingError, match=r"--stub FILE:\n  lookups:\n    acme:index:getIt: \{\.\.\.\}"):
+        record(lambda: pulumi.runtime.invoke("acme:index:getIt", {}), assumptions=NONE)
+
+
+def test_a_look_up_outside_the_table_has_the_sdks_fields_and_a_method_none(record: Record) -> None:
+    def program() -> None:
+        cluster = eks.Cluster("c", fargate=True)
+        pulumi.export("queue", aws.sqs.get_queue(name="q").url)
+        pulumi.export("kubeconfig", cluster.get_kubeconfig(role_arn="r"))
+
+    graph = record(program, assumptions=NONE)
+    assert graph.outputs["queue"].startswith("sim-url-")
+    assert graph.outputs["kubeconfig"] == UNKNOWN
+    said = ("aws:sqs/getQueue:getQueue (name=q)", "eks:index:Cluster/getKubeconfig: its answer is unknown")
+    assert graph.placeholders == said
 
 
 def test_the_users_answer_comes_before_the_placeholder(record: Record) -> None:

@@ -228,8 +228,8 @@ def test_a_look_up_is_refused_by_its_token(record: Record, program: Callable[[],
     assert token in str(caught.value)
 
 
-def test_an_unknown_type_is_refused_with_the_file_to_extend(record: Record) -> None:
-    with pytest.raises(RecordingError, match=r"aws:ivs/channel:Channel.*trainium_eks/plan/resource_types"):
+def test_an_unknown_type_is_refused_with_the_folder_of_rows(record: Record) -> None:
+    with pytest.raises(RecordingError, match=r"aws:ivs/channel:Channel is not simulated.*plan/resource_types/rows"):
         record(lambda: aws.ivs.Channel("q"))
 
 

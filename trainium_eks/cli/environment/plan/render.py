@@ -84,7 +84,7 @@ def sections(plan: Plan) -> Iterable[RenderableType]:
         yield render_training.training(plan.training)
     if plan.autoscaling is not None:
         yield render_autoscaling.autoscaling(plan.autoscaling)
-    yield time_to_ready(plan.timeline)
+    yield time_to_ready(plan.timeline, plan.graph.unjudged)
     yield rule_list(plan)
     yield verdict_line(plan)
 
@@ -108,7 +108,7 @@ def header(graph: Graph) -> RenderableType:
     if graph.unjudged:
         lines.append(
             Text(
-                f"Unknown types, shown without price, time and rules: {_and(graph.unjudged)}.",
+                f"Not simulated, so shown without parts, price, time and rules: {_and(graph.unjudged)}.",
                 "yellow",
             )
         )
@@ -267,8 +267,9 @@ def kubernetes_api(found: Sequence[Endpoint]) -> RenderableType:
     return Group(_heading("Kubernetes API"), *map(_indented, lines))
 
 
-def time_to_ready(timeline: Timeline) -> RenderableType:
-    """Return the modelled duration, its critical path, and the checks of the order."""
+def time_to_ready(timeline: Timeline, foreign: Sequence[str] = ()) -> RenderableType:
+    """Return the modelled duration, its critical path, and the checks of the order; ``foreign`` are types that take an
+    unknown time."""
     good = timeline.ratio <= BAR
     line = Text(f"{_minutes(timeline.seconds)} modelled", "bold")
     bound = ", ".join(f"{_CHAINS[name]} {_minutes(seconds)}" for name, seconds in timeline.chains.items())
@@ -279,7 +280,8 @@ def time_to_ready(timeline: Timeline) -> RenderableType:
         name = Text(step.name).append(f"  {facts.short_type(step.type)}", "dim")
         table.add_row(_minutes(step.start), _minutes(step.seconds), name)
     checked = [check for check in timeline.edges if check.applies]
-    lines = [Text(f"Order: {sum(check.ok for check in checked)} of {len(checked)} rules hold.")]
+    lines = [Text(f"Not simulated, and not in this time: {_and(foreign)}.", "yellow")] if foreign else []
+    lines += [Text(f"Order: {sum(check.ok for check in checked)} of {len(checked)} rules hold.")]
     for check in checked:
         if not check.ok:
             lines.append(Text(f"✗ {check.title}", "bold red"))
@@ -342,6 +344,9 @@ def verdict_line(plan: Plan) -> RenderableType:
     if plan.review is not None:
         return _reviewed(plan.review)
     if not plan.failed:
+        if unknown := (*plan.graph.unjudged, *(["answers of look-ups"] if plan.graph.placeholders else [])):
+            known = "no failed rule, no wrong edge in what is known"
+            return Text(f"! {plan.graph.stack}: {known}; not simulated: {_and(unknown)}.", "bold yellow")
         return Text(f"✓ {plan.graph.stack} is sound: no failed rule, no wrong edge.", "bold green")
     parts = [f"failed {' '.join(failed)}"] if failed else []
     parts += [f"{edges} wrong edge{'' if edges == 1 else 's'}"] if edges else []

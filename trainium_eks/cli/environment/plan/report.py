@@ -63,6 +63,7 @@ class Plan:
         data["training"] = self.training.to_json() if self.training else None
         data["autoscaling"] = self.autoscaling.to_json() if self.autoscaling else None
         data["kubernetesApi"] = [endpoint.to_json() for endpoint in self.endpoints]
+        data["notSimulated"] = [resource.urn for resource in self.graph.not_simulated]
         data["timeToReady"] = _time_json(self.timeline)
         data["rules"] = [_rule_json(verdict) for verdict in self.verdicts]
         data["staleWaivers"] = list(self.stale_waivers)

@@ -77,9 +77,11 @@ def _cluster_price(_graph: Graph, cluster: Resource, _catalogue: Catalogue) -> I
 def _cluster_facts(_graph: Graph, cluster: Resource) -> Iterable[str]:
     inputs = cluster.inputs
     yield f"Kubernetes {inputs.get('version', 'default')}"
-    vpc = inputs.get("vpcConfig", {})
-    public = ", ".join(vpc.get("publicAccessCidrs") or ("0.0.0.0/0",))
-    yield f"public endpoint for {public}" if vpc.get("endpointPublicAccess", True) else "private endpoint only"
+    vpc = inputs.get("vpcConfig") or {}
+    ranges = (vpc.get("publicAccessCidrs") or ["0.0.0.0/0"]) if isinstance(vpc, Mapping) else vpc
+    public = ranges if isinstance(ranges, str) else ", ".join(ranges)
+    private = isinstance(vpc, Mapping) and not vpc.get("endpointPublicAccess", True)
+    yield "private endpoint only" if private else f"public endpoint for {public}"
     yield "deletion protection" if inputs.get("deletionProtection") else ""
 
 

@@ -14,6 +14,7 @@ from trainium_eks.model.sizing.bill import Line
 from trainium_eks.plan.backend import TIME, Answer, Call, SimulationError
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types import access, concerns
+from trainium_eks.plan.resource_types.paths import value_at
 from trainium_eks.plan.resource_types.resource_type import (
     ALWAYS_DELETABLE,
     COUNTED,
@@ -143,11 +144,11 @@ CLUSTER_WIDE = frozenset(
 
 
 def _named(_graph: Graph, resource: Resource) -> Iterable[str]:
-    yield str((resource.inputs.get("metadata") or {}).get("name", ""))
+    yield str(value_at(resource.inputs, "metadata.name") or "")
 
 
 def _size(_graph: Graph, volume: Resource) -> Iterable[str]:
-    yield str((volume.inputs.get("spec", {}).get("capacity") or {}).get("storage", ""))
+    yield str(value_at(volume.inputs, "spec.capacity.storage") or "")
 
 
 def _amounts(_graph: Graph, queue: Resource) -> Iterable[str]:
@@ -162,7 +163,7 @@ def _amounts(_graph: Graph, queue: Resource) -> Iterable[str]:
 
 def _balancer(_graph: Graph, service: Resource, _catalogue: Catalogue) -> Iterator[Line]:
     """Yield a load balancer for a service of that type; its price depends on its kind and traffic, so it is unknown."""
-    if (service.inputs.get("spec") or {}).get("type") == "LoadBalancer":
+    if value_at(service.inputs, "spec.type") == "LoadBalancer":
         yield Line("load balancer", 1, 1, None)
 
 
