@@ -13,6 +13,8 @@ from trainium_eks.plan.resource_types import registry
 from trainium_eks.plan.resource_types.default_tags import TAGS_ALL
 from trainium_eks.plan.resource_types.differences import Difference, Steps, differences
 from trainium_eks.plan.resource_types.paths import value_at
+from trainium_eks.plan.resource_types.rows import helm
+from trainium_eks.plan.resource_types.rows.kubernetes import BUILT_IN_GROUPS
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
 
@@ -25,7 +27,8 @@ def answer(resource: Resource, before: Mapping[str, Any]) -> provider_pb2.DiffRe
         before: its checked inputs so far.
     """
     tags_all = before.get(TAGS_ALL), resource.inputs.get(TAGS_ALL)
-    found = differences(replace(resource, inputs=_given(resource.inputs)), _given(before), tags_all=tags_all)
+    before = read_back(resource.type, _given(before))
+    found = differences(replace(resource, inputs=_given(resource.inputs)), before, tags_all=tags_all)
     replaced = sorted({change.top for change in found if change.replaces})
     return provider_pb2.DiffResponse(
         changes=provider_pb2.DiffResponse.DIFF_SOME if found else provider_pb2.DiffResponse.DIFF_NONE,
@@ -38,6 +41,23 @@ def answer(resource: Resource, before: Mapping[str, Any]) -> provider_pb2.DiffRe
         hasDetailedDiff=True,
         deleteBeforeReplace=bool(replaced) and keeps_name(resource, before),
     )
+
+
+def read_back(type_: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the inputs so far as the real provider compares them with the new ones.
+
+    pulumi-kubernetes compares the live object, cut to the keys of the inputs. The API server keeps no empty ``data`` of
+    a Secret and no empty field of ``metadata``. For other built-in kinds the provider leaves empty fields out of the
+    new inputs, too (provider v4, ``normalizeInputs``), so they are no difference.
+    """
+    group, _, kind = type_.removeprefix("kubernetes:").partition(":")
+    normalized = group.partition("/")[0] in BUILT_IN_GROUPS and kind not in ("Secret", "CustomResourceDefinition")
+    if not type_.startswith("kubernetes:") or type_ == helm.RELEASE.token or normalized:
+        return inputs
+    kept = {name: value for name, value in inputs.items() if value or name not in ("data", "stringData")}
+    if isinstance(kept.get("metadata"), Mapping):
+        kept["metadata"] = {name: value for name, value in kept["metadata"].items() if value}
+    return kept
 
 
 def keeps_name(resource: Resource, before: Mapping[str, Any]) -> bool:

@@ -12,6 +12,7 @@ import kubernetes_validate
 import pulumi
 import pytest
 import yaml
+from engine.simulated_aws import diff_response
 
 from components import _charts
 from components._training_operator import OPERATOR_DIRECTORY, OPERATOR_WITH_VOLCANO_DIRECTORY, source
@@ -19,6 +20,7 @@ from components.neuron_addons import monitor_values
 from trainium_eks.model.catalogue import versions
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.observe.dashboards import dashboards
+from trainium_eks.plan.graph import Resource
 
 CHARTS = _charts.CHARTS_DIRECTORY
 HELM_CHARTS = ("efa-exporter", "grafana-dashboards", "neuron-monitor", "torchx-etcd")
@@ -210,7 +212,7 @@ def test_the_training_operator_is_pinned_as_the_versions_table_says() -> None:
     assert f"/{versions.TRAINING_OPERATOR_COMMIT}/" in source().url
     (image,) = kustomization["images"]
     assert f"{image['name']}:{image['newTag']}" == versions.IMAGES["training-operator"]
-    assert [patch["path"] for patch in kustomization["patches"]] == ["namespace.yaml", "deployment.yaml"]
+    assert [patch["path"] for patch in kustomization["patches"]] == ["namespace.yaml", "deployment.yaml", "secret.yaml"]
 
 
 def test_the_operator_that_starts_gangs_is_the_same_with_one_flag_more() -> None:
@@ -247,7 +249,10 @@ def test_the_operators_patches_apply_to_objects_of_its_names(tmp_path: Path, fla
         },
     ]
     (base / "objects.yaml").write_text(yaml.safe_dump_all(upstream))
-    (base / "kustomization.yaml").write_text("resources: [objects.yaml]\n")
+    # With upstream's generator, whose Secret the operator fills.
+    generator = {"name": "training-operator-webhook-cert", "options": {"disableNameSuffixHash": True}}
+    kustomization = {"resources": ["objects.yaml"], "namespace": "kubeflow", "secretGenerator": [generator]}
+    (base / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
     for directory in (OPERATOR_DIRECTORY, OPERATOR_WITH_VOLCANO_DIRECTORY):
         shutil.copytree(directory, tmp_path / directory.name)
 
@@ -258,6 +263,10 @@ def test_the_operators_patches_apply_to_objects_of_its_names(tmp_path: Path, fla
     objects = {each["kind"]: each for each in yaml.safe_load_all(done.stdout)}
     for each in objects.values():
         kubernetes_validate.validate(each, versions.KUBERNETES, strict=True)
+        api = each["apiVersion"] if "/" in each["apiVersion"] else f"core/{each['apiVersion']}"
+        known = Resource("urn", f"kubernetes:{api}:{each['kind']}", "it", inputs=each)
+        assert diff_response.answer(known, each).diffs == [], "a second `up` changes it"
+    assert set(objects) == {"Namespace", "Deployment", "Secret"}
     assert objects["Namespace"]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
     pod = objects["Deployment"]["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"] is True
