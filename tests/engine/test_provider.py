@@ -77,7 +77,11 @@ def previewed(rig: Rig, folder: str) -> Counter[str]:
     return Counter(step["urn"].split("::")[2].rpartition("$")[2] for step in document["steps"])
 
 
-@needs("npm", "npx")
+in_typescript = needs("npm", "npx", "pulumi-language-nodejs")
+"""Also for the SDK: `pulumi package gen-sdk` has it made by the language's plugin."""
+
+
+@in_typescript
 def test_typescript_has_every_mistake_of_a_program_found(typescript: Path) -> None:
     assert tsc(typescript) == []
     program = typescript / "index.ts"
@@ -90,7 +94,7 @@ def test_typescript_has_every_mistake_of_a_program_found(typescript: Path) -> No
     assert lines == set(range(first, first + len(MISTAKES))), found
 
 
-@needs("npm", "npx", "pulumi-language-nodejs")
+@in_typescript
 def test_a_whole_environment_from_typescript(checkout: Rig, typescript: Path) -> None:
     made = previewed(checkout, typescript.name)
     assert made["trainium-eks:index:TrainiumCluster"] == 1

@@ -72,8 +72,8 @@ class StackConfig(ConfigModel):
     without it (docs/deploying.md). Unset: no bound."""
     kept_key_arn: str | None = None
     """ARN of the KMS key that an earlier stack of this name kept, to be used again; `trn check` proposes it. Set it
-    before the first ``up``: another key replaces the cluster, the file system and every volume. Unset: the stack makes
-    a key."""
+    before the first ``up`` and leave it there: EKS never takes another key, so `trn plan --against` refuses one, and
+    the file system and every volume would be replaced. Unset: the stack makes a key."""
     tags: dict[str, LooseStr] = pydantic.Field(default_factory=dict)
     """Further tags on everything."""
     network: NetworkConfig = NetworkConfig()

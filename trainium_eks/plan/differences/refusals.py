@@ -41,6 +41,7 @@ def refusals(
             or _version_refusal(change)
             or _release_refusal(change)
             or _block_refusal(change, standing)
+            or _key_refusal(change, made)
         ):
             found[urn] = reason
     return found
@@ -126,6 +127,25 @@ def _block_refusal(change: ResourceChange, standing: Resource) -> str:
         f"EKS exchanges the nodes of a Capacity Block group only while it has none, and this one is to have {nodes}. "
         "Once its jobs have saved, set desiredSize and minSize to 0 and bring that up by itself; then this change; "
         "then set the size again"
+    )
+
+
+def _key_refusal(change: ResourceChange, made: set[str]) -> str:
+    """Return the refusal of another key for a cluster's secrets; else "". EKS keeps the first one for ever. Its
+    provider asks for no change then (terraform-provider-aws, ``eks/cluster.go``: a first configuration is associated,
+    no later one), so the ``up`` passes, and the state names a key that encrypts nothing."""
+    path = "encryptionConfig.provider.keyArn"
+    found = next((each for each in change.paths if each.path == path), None)
+    if change.resource.type != eks.CLUSTER.token or found is None:
+        return ""
+    unknown = found.cause or found.after == UNKNOWN
+    if unknown and not made & set(change.resource.property_dependencies.get("encryptionConfig", ())):
+        return ""
+    if not unknown and not (found.before and found.after):
+        return ""
+    return (
+        f"EKS keeps the key {found.before or 'that the cluster was made with'} for a cluster's secrets, whatever the "
+        "program says: leave keptKeyArn as it was, or make a new environment"
     )
 
 
