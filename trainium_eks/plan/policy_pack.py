@@ -125,13 +125,14 @@ class Pack:
         """
         graph, verdicts = self._judge(resources)
         verdict = next(each for each in verdicts if each.id == rule.id)
-        failures = verdict.failures if verdict.status == "fail" else ()
+        # Of a waived rule, too: where nothing broke it for certain, its waiver may be stale.
+        failures = verdict.failures
         seen = tuple(each for each in failures if not (self.preview and may_be_unseen(rule, each, graph)))
         if failures and not seen:
             raise NotSeen("some values are known only during the update")
         if verdict.unseen and not failures:
             raise NotSeen("; ".join(dict.fromkeys(each.message for each in verdict.unseen)))
-        return seen
+        return seen if verdict.status == "fail" else ()
 
     def not_judged(self, resources: Sequence[SeenResource]) -> str:
         """Return one line with the rules that the engine's view leaves open, each with the reason; empty without

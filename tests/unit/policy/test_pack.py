@@ -100,6 +100,18 @@ def test_a_sound_stack_breaks_no_policy(stack: str, change: Change, tmp_path: Pa
     assert set(re.findall(r"R\d+", said)) == {"R65"} | linked
 
 
+def test_whether_a_waiver_of_what_a_preview_cannot_know_is_stale_is_said_to_be_open() -> None:
+    program = environment()
+    program.config["waivers"] = {"R11": {"reason": "ours", "expires": "2027-03-31"}}
+    stale = ("R11: waived, but the rule passes; remove the waiver",)
+    assert pack(program.graph()).stale_waivers(shown(program.graph())) == stale
+    program.put("key-policy", "policy", UNKNOWN)
+    graph = program.graph()
+    first = pack(graph, preview=True)
+    assert first.stale_waivers(shown(graph)) == ()
+    assert "R11" in first.not_judged(shown(graph))
+
+
 def test_what_a_preview_knows_is_reported() -> None:
     program = environment()
     program.put("key-policy", "policy", UNKNOWN)
