@@ -88,7 +88,7 @@ def _make_eks(
 
     AWS providers reach it from its parent, as they reach every child.
     """
-    ranges = list(cluster.endpoint.public_access_cidrs)
+    ranges = sorted(cluster.endpoint.public_access_cidrs)
     kept = cluster.deletion_protection
     return eks.Cluster(
         f"{name}-eks",

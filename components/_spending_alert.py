@@ -34,7 +34,7 @@ def make_spending_alert(
                 threshold=threshold,
                 threshold_type="PERCENTAGE",
                 notification_type=kind,
-                subscriber_email_addresses=[*alert.emails],
+                subscriber_email_addresses=sorted(alert.emails),
             )
             for threshold, kind in NOTIFICATIONS
         ],

@@ -211,10 +211,12 @@ class IdleGuard(pulumi.ComponentResource):
 def settings(args: IdleGuardArgs) -> dict[str, object]:
     """Return the guard's settings, some of them Outputs: the guard's ``main`` describes the form."""
     remove = args.remove_after_minutes
-    groups = pulumi.Output.all(*(group.eks_name for group in args.groups.values())).apply(
+    # In the order of the names: the order of the groups in a config means nothing, and must not make a new template.
+    given = [group for _, group in sorted(args.groups.items())]
+    groups = pulumi.Output.all(*(group.eks_name for group in given)).apply(
         lambda names: {
             name: {"minimum": group.minimum, "devices": [*group.devices], "removes": group.removes}
-            for name, group in zip(names, args.groups.values(), strict=True)
+            for name, group in zip(names, given, strict=True)
         }
     )
     return {

@@ -1,7 +1,7 @@
 """The environments, each with every feature that goes with it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -87,12 +87,17 @@ OF_EACH: Mapping[str, Mapping[str, Any]] = {
 @cache
 def recorded(stack: str) -> Graph:
     """Return the recording of an environment with all features on."""
+    return changed(stack, dict)
+
+
+def changed(stack: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Graph:
+    """Return the same with a change of the whole config, full key to text."""
 
     def turn_on(settings: StackSettings) -> StackSettings:
         given = {
             f"trainium-eks:{key}": value if isinstance(value, str) else json.dumps(value)
             for key, value in {**EVERYWHERE, **OF_EACH[stack]}.items()
         }
-        return replace(settings, config={**settings.config, **given})
+        return replace(settings, config=change({**settings.config, **given}))
 
     return record(ROOT, stack, adjust=turn_on)

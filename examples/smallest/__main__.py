@@ -9,7 +9,7 @@ config = read_config()
 provider = aws.Provider(
     "aws",
     region=config.region,
-    allowed_account_ids=list(config.allowed_account_ids) or None,
+    allowed_account_ids=sorted(config.allowed_account_ids) or None,
     default_tags={"tags": default_tags(config)},
 )
 stack = TrainingStack(

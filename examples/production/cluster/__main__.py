@@ -10,7 +10,7 @@ config = read_config(existing_network=read_output(network, "existingNetwork"))
 provider = aws.Provider(
     "aws",
     region=config.region,
-    allowed_account_ids=list(config.allowed_account_ids),
+    allowed_account_ids=sorted(config.allowed_account_ids),
     default_tags={"tags": default_tags(config)},
 )
 stack = TrainingStack(f"trn-{pulumi.get_stack()}", config, pulumi.ResourceOptions(providers=[provider]))

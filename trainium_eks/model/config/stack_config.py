@@ -213,7 +213,7 @@ def tags(config: StackConfig, *, environment: str) -> dict[str, str]:
         environment: its name, which is the Pulumi stack's name.
     """
     own = {"Environment": environment, "Owner": config.owner, "CostCenter": config.cost_center, "ManagedBy": "pulumi"}
-    return {**own, **config.tags}
+    return {**own, **dict(sorted(config.tags.items()))}
 
 
 OWN_TAGS: Mapping[str, str] = {
