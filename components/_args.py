@@ -181,6 +181,12 @@ def merge_args(spec: type[A], section: ConfigModel, /, **wiring: Any) -> A:
     return spec(**{**dict(section), **wiring})
 
 
+def computed(value: pulumi.Output[str], mocked: str = "mocked") -> pulumi.Output[str]:
+    """Return a property that the provider computes; ``mocked`` under Pulumi's mocks, which in their usual form answer
+    with a resource's inputs alone."""
+    return value.apply(lambda told: mocked if told is None else told)
+
+
 def sources(value: Text) -> list[pulumi.Input[pulumi.Resource]]:
     """Return the resources that a value comes from, for ``depends_on``; none for a plain value.
 

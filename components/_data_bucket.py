@@ -6,7 +6,7 @@ import pulumi
 import pulumi_aws as aws
 
 from . import _iam
-from ._args import Tags, Text
+from ._args import Tags, Text, computed
 
 OLD_VERSION_DAYS = 30
 """Days in which an overwritten or deleted version can be restored. The link exports deletions too, so this is the time
@@ -43,7 +43,7 @@ class DataBucket(pulumi.ComponentResource):
         )
         self._ready = [self._close(), self._encrypt(kms_key_arn), self._keep_versions()]
 
-        self.bucket_name = self._bucket.bucket
+        self.bucket_name = computed(self._bucket.bucket)
         self.bucket_arn = self._bucket.arn
         self.register_outputs({"bucket_name": self.bucket_name, "bucket_arn": self.bucket_arn})
 

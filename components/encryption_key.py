@@ -15,7 +15,7 @@ from trainium_eks.model.validation.limits import Bounds, Length
 from trainium_eks.model.validation.problems import Problem
 
 from . import _iam
-from ._args import Tags, Text, validate_args
+from ._args import Tags, Text, computed, validate_args
 from ._dicts import EncryptionKeyArgsDict
 
 SERVICES_FOR_CALLERS = ("ec2", "fsx", "eks", "ecr", "aps")
@@ -84,9 +84,10 @@ class EncryptionKey(pulumi.ComponentResource):
                 tags={"Name": name, **args.tags},
                 opts=kept,
             )
-            self.key_id = key.key_id
+            self.key_id = computed(key.key_id)
             # The policy names the account, read from the key's ARN: as a separate resource it needs no look-up.
-            arn = key.arn.apply(lambda told: told or _unseen_arn(args.region))
+            unseen = f"arn:{regions.partition(args.region)}:kms:{args.region}:{'0' * 12}:key/mocked"
+            arn = computed(key.arn, unseen)
         else:
             arn = pulumi.Output.from_input(args.kept_key_arn)
             self.key_id = arn.apply(lambda known: known.rpartition("/")[2])
@@ -99,11 +100,6 @@ class EncryptionKey(pulumi.ComponentResource):
         aws.kms.Alias(f"{name}-alias", target_key_id=self.key_id, opts=pulumi.ResourceOptions(parent=self))
         self.key_arn = pulumi.Output.all(arn, key_policy.id).apply(lambda known: str(known[0]))
         self.register_outputs({"key_arn": self.key_arn, "key_id": self.key_id})
-
-
-def _unseen_arn(region: str) -> str:
-    """Return an ARN for mocks that return the inputs alone, as the mocks in Pulumi's guide to unit tests do."""
-    return f"arn:{regions.partition(region)}:kms:{region}:{'0' * 12}:key/unseen"
 
 
 def policy(key_arn: str, region: str) -> str:

@@ -14,7 +14,7 @@ from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import StrictBool
 from trainium_eks.model.validation.problems import Problem, under
 
-from ._args import Tags, Text, text, validate_args, waivers_of
+from ._args import Tags, Text, computed, text, validate_args, waivers_of
 from ._data_bucket import DataBucket
 from ._dicts import FsxLustreArgsDict
 from .encryption_key import EncryptionKey, EncryptionKeyArgs
@@ -111,8 +111,8 @@ class FsxLustre(pulumi.ComponentResource):
         self._link_to_s3()
 
         self.file_system_id = self._file_system.id
-        self.dns_name = self._file_system.dns_name
-        self.mount_name = self._file_system.mount_name
+        self.dns_name = computed(self._file_system.dns_name)
+        self.mount_name = computed(self._file_system.mount_name)
         self.security_group_id = self._security_group.id
         self.storage_capacity_gib = pulumi.Output.from_input(args.storage_capacity_gib)
         self.bucket_name = self._bucket_name()

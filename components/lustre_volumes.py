@@ -16,7 +16,7 @@ from trainium_eks.model.validation.config_model import ConfigModel, StrictBool, 
 from trainium_eks.model.validation.problems import Problem, join_key
 
 from . import _charts
-from ._args import Text, validate_args
+from ._args import Text, computed, validate_args
 from ._dicts import LustreVolumesArgsDict
 
 DIRECTORIES = ("data", "ckpt", "cache")
@@ -142,8 +142,8 @@ class LustreVolumes(pulumi.ComponentResource):
         self._args = args
 
         none = pulumi.Output.from_input("")
-        self.storage_class_name = self._make_storage_class().metadata["name"] if args.on_demand else none
-        self.shared_class_name = self._make_shared_class().metadata["name"]
+        self.storage_class_name = _name(self._make_storage_class()) if args.on_demand else none
+        self.shared_class_name = _name(self._make_shared_class())
         directories = [self._make_directories()] if args.namespaces else []
         self._volumes = {
             namespace: self._make_volume(namespace, lustre.team_directory(args.root, namespace), *directories)
@@ -151,7 +151,7 @@ class LustreVolumes(pulumi.ComponentResource):
         }
 
         self.volume_names = pulumi.Output.all(
-            **{namespace: volume.metadata["name"] for namespace, volume in self._volumes.items()}
+            **{namespace: _name(volume) for namespace, volume in self._volumes.items()}
         )
         self.register_outputs(
             {
@@ -167,8 +167,7 @@ class LustreVolumes(pulumi.ComponentResource):
         Raises:
             KeyError: for a namespace that the args do not name.
         """
-        name: pulumi.Output[str] = self._volumes[namespace].metadata["name"]
-        return name
+        return _name(self._volumes[namespace])
 
     def _opts(self, *after: pulumi.Resource) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(parent=self, depends_on=list(after))
@@ -265,7 +264,7 @@ class LustreVolumes(pulumi.ComponentResource):
         claim = k8s.core.v1.PersistentVolumeClaim(
             f"{self._name}-setup-claim",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=lustre.CLAIM, namespace=home),
-            spec=claim_spec(volume.metadata["name"], self._args.storage_capacity_gib, self.shared_class_name),
+            spec=claim_spec(_name(volume), self._args.storage_capacity_gib, self.shared_class_name),
             opts=claim_options(self, namespace),
         )
         return self._make_setup_job(namespace, home, claim)
@@ -291,7 +290,7 @@ class LustreVolumes(pulumi.ComponentResource):
                         # A new file system has no directories: this makes the job anew for it.
                         annotations={"trainium-eks/file-system": self._args.file_system_id}
                     ),
-                    spec=_setup_pod(teams, lustre.fileset(MOUNT_PATH, self._args.root), claim.metadata["name"]),
+                    spec=_setup_pod(teams, lustre.fileset(MOUNT_PATH, self._args.root), _name(claim)),
                 ),
             ),
             opts=pulumi.ResourceOptions(
@@ -301,6 +300,13 @@ class LustreVolumes(pulumi.ComponentResource):
                 custom_timeouts=pulumi.CustomTimeouts(create="15m"),
             ),
         )
+
+
+def _name(
+    made: k8s.core.v1.PersistentVolume | k8s.core.v1.PersistentVolumeClaim | k8s.storage.v1.StorageClass,
+) -> pulumi.Output[str]:
+    """Return the name that the provider made for an object without ``metadata`` of its own."""
+    return computed(made.metadata.apply(lambda told: told and told["name"]))
 
 
 def capacity(gib: int | pulumi.Output[int]) -> pulumi.Output[str]:

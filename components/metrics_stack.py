@@ -21,7 +21,7 @@ from trainium_eks.observe.series import file_system, recording, scraping
 
 from . import _charts, _iam, _pod_identity
 from . import _metrics_values as chart_values
-from ._args import AwsCallerArgs, Text, validate_args
+from ._args import AwsCallerArgs, Text, computed, validate_args
 from ._dicts import MetricsStackArgsDict
 from ._efa_plugin import efa_problems
 
@@ -166,9 +166,8 @@ class MetricsStack(pulumi.ComponentResource):
     def _install(self) -> k8s.helm.v3.Release:
         """Install the chart after the roles: a pod that starts without a role never gets one."""
         args, workspace = self._args, self._workspace
-        written = (
-            chart_values.Workspace(workspace.prometheus_endpoint, args.region, args.cluster_name) if workspace else None
-        )
+        endpoint = computed(workspace.prometheus_endpoint) if workspace else None
+        written = chart_values.Workspace(endpoint, args.region, args.cluster_name) if endpoint is not None else None
         values = chart_values.stack_values(args, args.grafana, args.region, written, args.node_selector)
         return _charts.release(
             f"{self._name}-release",

@@ -23,7 +23,6 @@ import pulumi
 from trainium_eks.plan.backend import Registration, SimulationError, UnknownType
 from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph, Options, Resource
 from trainium_eks.plan.recording.assumptions import Assumptions
-from trainium_eks.plan.recording.eks_cluster import TYPE as EKS_CLUSTER
 from trainium_eks.plan.recording.lookup_answers import Lookup, placeholder
 from trainium_eks.plan.recording.program import RecordingError, RecordingTimedOut, record_program
 from trainium_eks.plan.recording.registration import provider_urn
@@ -95,8 +94,8 @@ class Mocks(pulumi.runtime.Mocks):
     """Mocks that answer from the simulation: ids and ARNs of the right form, computed properties.
 
     ``pulumi.runtime.set_mocks(Mocks())``. Look-ups get placeholders; a resource type that the simulation does not know
-    answers with its inputs. ``TrainiumCluster`` needs :func:`record`: ``pulumi_eks`` builds part of it in a separate
-    process, which mocks cannot replace.
+    answers with its inputs. ``pulumi_eks`` builds the control plane of a ``TrainiumCluster`` in a process of its own,
+    which no mocks replace: its outputs are placeholders with the word ``mocked``; :func:`record` has the real form.
 
     Args:
         region: AWS region of resources with a provider that sets none.
@@ -108,10 +107,6 @@ class Mocks(pulumi.runtime.Mocks):
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
         """Return the id of a resource, and its inputs with the provider's computed properties."""
-        if args.typ == EKS_CLUSTER:
-            raise SimulationError(
-                f"{args.name}: mocks cannot answer for {EKS_CLUSTER}; test it with trainium_eks.testing.record"
-            )
         if args.custom is False:
             return "", dict(args.inputs)
         urn = _urn(args.typ, args.name)

@@ -1,9 +1,6 @@
 """`trainium_eks.testing`, as the users' own tests use it."""
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pulumi
@@ -12,11 +9,8 @@ import pulumi_eks as eks
 import pytest
 from pulumi.runtime import settings
 
-from components import EncryptionKey, ImageRepository, Network
+from components import EncryptionKey, FsxLustre, ImageRepository, Network, NeuronAddons, TrainiumCluster, VolcanoStack
 from trainium_eks import testing
-
-ROOT = Path(__file__).parents[2]
-EXAMPLE = ROOT / "examples" / "cluster.py"
 
 
 class Simple(pulumi.runtime.Mocks):
@@ -121,29 +115,8 @@ def test_mocks_answer_as_the_simulation_does(mocked: Callable[..., None]) -> Non
     assert seen == ["jobs"]
 
 
-@pytest.mark.slow
-def test_a_cluster_under_simple_mocks_names_what_works_instead() -> None:
-    program = f"""
-import runpy, pulumi
-class Simple(pulumi.runtime.Mocks):
-    def new_resource(self, args):
-        return args.name + "_id", args.inputs
-    def call(self, args):
-        return args.args
-pulumi.runtime.set_mocks(Simple(), preview=False)
-pulumi.runtime.test(lambda: runpy.run_path({str(EXAMPLE)!r}, run_name="__main__"))()
-"""
-    # In a process of its own: what goes on in Pulumi's event loop after the error would speak into other tests.
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    # Python may complain of the event loop, which nobody closes, after the error.
-    assert "test the program with trainium_eks.testing.record" in done.stderr
-
-
 def test_mocks_say_what_they_cannot_answer() -> None:
     mocks = testing.Mocks()
-    with pytest.raises(testing.SimulationError, match=r"testing\.record"):
-        mocks.new_resource(pulumi.runtime.MockResourceArgs("eks:index:Cluster", "c", {}, custom=False))
     with pytest.raises(testing.SimulationError, match=r"override Mocks\.call"):
         mocks.call(pulumi.runtime.MockCallArgs("acme:index:getIt", {}, ""))
 
@@ -156,9 +129,34 @@ def test_components_work_with_mocks(mocked: Callable[..., None], mocks: type[pul
     @pulumi.runtime.test
     def check() -> pulumi.Output[None]:
         key = EncryptionKey("key", {"region": "us-west-2"})
-        network = Network("net", {"region": "us-west-2", "zone_ids": ["usw2-az4", "usw2-az1"]})
+        zones = ["usw2-az4", "usw2-az1"]
+        network = Network("net", {"region": "us-west-2", "zone_ids": zones})
         repository = ImageRepository("images", {"region": "us-west-2", "kms_key_arn": key.key_arn})
-        return pulumi.Output.all(key.key_id, network.vpc_id, repository.urn).apply(known.extend)
+        cluster = TrainiumCluster(
+            "trn",
+            {
+                "region": "us-west-2",
+                "vpc_id": network.vpc_id,
+                "subnet_ids_by_zone": {zone: network.private_subnet_id(zone) for zone in zones},
+                "kms_key_arn": key.key_arn,
+                "endpoint": {"public_access_cidrs": ["203.0.113.0/24"]},
+                "node_groups": [{"name": "trn1", "instance_type": "trn1.32xlarge", "max_size": 4}],
+                "tags": {"Owner": "me"},
+            },
+        )
+        inside = pulumi.ResourceOptions(providers=[cluster.provider])
+        neuron = NeuronAddons("neuron", {"region": "us-west-2", "instance_types": ["trn1.32xlarge"]}, inside)
+        volcano = VolcanoStack("v", {"queues": [{"name": "q"}], "pool": {}, "rests_at_zero": True}, inside)
+        storage = {"durability": {"type": "s3"}, "client_security_group_ids": {"c": cluster.cluster_security_group_id}}
+        place = {"region": "us-west-2", "vpc_id": network.vpc_id, "subnet_id": network.private_subnet_id(zones[0])}
+        lustre = FsxLustre("fs", {**place, **storage, "kms_key_arn": key.key_arn, "storage_capacity_gib": 1200})
+        named = (key.key_id, network.vpc_id, repository.urn, neuron.urn, lustre.mount_name, lustre.bucket_name)
+        return pulumi.Output.all(*named, cluster.cluster_name, cluster.kubeconfig, volcano.queue_names).apply(
+            known.extend
+        )
 
     check()
-    assert len(known) == 3
+    assert len(known) == 9
+    assert None not in known
+    assert known[-3] == "trn-mocked"
+    assert "https://mocked.invalid" in known[-2]

@@ -144,7 +144,7 @@ def test_the_simplest_mocks_of_a_users_test_are_enough() -> None:
     """Mocks that answer with the inputs alone tell no ARN."""
     ran = subprocess.run([sys.executable, "-c", MOCKED], cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.strip() == "arn:aws:kms:us-west-2:000000000000:key/unseen"
+    assert ran.stdout.strip() == "arn:aws:kms:us-west-2:000000000000:key/mocked"
 
 
 @pytest.mark.parametrize("days", [6, 31])
