@@ -33,10 +33,12 @@ def construct(request: provider_pb2.ConstructRequest) -> provider_pb2.ConstructR
         SimulationError: when the children of the component, or of its options, are not known.
         ChildFailed: when a child could not be created.
     """
-    if request.type not in (eks_cluster.TYPE, _KUSTOMIZATION):
+    inputs = wire.decode(request.inputs, mask=False)
+    beyond = eks_cluster.beyond(inputs) if request.type == eks_cluster.TYPE else "its own provider builds it"
+    if beyond and request.type != _KUSTOMIZATION:
         raise SimulationError(
-            f"{request.type} is a component that its own provider builds; what it creates is not known here. Use "
-            "plain resources (for Helm charts: helm.v3.Release)"
+            f"what the component {request.type} creates is not known here ({beyond}). Use plain resources (for Helm "
+            "charts: helm.v3.Release)"
         )
     with grpc.insecure_channel(request.monitorEndpoint, options=sdk.CHANNEL_OPTIONS) as channel:
         return _Construction(request, resource_pb2_grpc.ResourceMonitorStub(channel)).run()

@@ -21,7 +21,6 @@ TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 GROUP = "aws:eks/nodeGroup:NodeGroup"
 CLUSTER = "aws:eks/cluster:Cluster"
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
-SECRET = "kubernetes:core/v1:Secret"
 
 PROPERTY = provider_pb2.PropertyDiff
 
@@ -193,16 +192,6 @@ def test_values_differ_as_the_plans_comparison_says(
 ) -> None:
     given = [{"enableDnsSupport": value} if value != "absent" else {} for value in (before, after)]
     assert bool(clouds.provider().diff(VPC, *given).diffs) is changes
-
-
-def test_an_empty_map_that_the_api_server_does_not_keep_replaces_a_secret_in_every_update(clouds: Clouds) -> None:
-    kubernetes = clouds.provider("kubernetes")
-    found = {
-        (type_, field): list(kubernetes.diff(type_, inputs, inputs).replaces)
-        for type_, field in ((SECRET, "data"), (SECRET, "type"), (CONFIG_MAP, "data"))
-        for inputs in [{"metadata": {"name": "it"}, field: {} if field == "data" else "Opaque"}]
-    }
-    assert found == {(SECRET, "data"): ["data"], (SECRET, "type"): [], (CONFIG_MAP, "data"): []}
 
 
 def test_a_changed_default_tag_changes_what_takes_tags(clouds: Clouds) -> None:

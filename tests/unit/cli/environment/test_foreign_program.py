@@ -5,16 +5,13 @@ import io
 import json
 from typing import Any
 
-import pulumi
-import pulumi_eks as eks
 import pytest
 from small_project import Project, Run
 
 from trainium_eks.cli.environment.plan import render, report
 from trainium_eks.cli.shared.console import Console
-from trainium_eks.plan.graph import UNKNOWN
+from trainium_eks.plan.graph import UNKNOWN, Graph, Resource
 from trainium_eks.plan.resource_types import registry, sdk_inputs
-from trainium_eks.testing import record
 
 PROGRAM = """\
 import pulumi
@@ -89,28 +86,18 @@ import pulumi_eks as eks
 import pulumi_kubernetes as k8s
 from components import AcceleratorNodeGroup, VolcanoStack
 
-TAGS = {"Owner": "a", "CostCenter": "b", "Environment": "s"}
-
-
 class Thing(pulumi.ComponentResource):
-    def __init__(self, name, **inputs):
-        super().__init__("acme:index:Thing", name, {"out": None, **inputs}, None, remote=True)
+    def __init__(self, name):
+        super().__init__("acme:index:Thing", name, {"out": None}, None, remote=True)
 
-
-vpc = Thing("net")
-prov = aws.Provider("aws", region="us-west-2", default_tags={"tags": TAGS})
-PLAIN = eks.Cluster("plain", vpc_id=vpc.out, encryption_config_key_arn="arn:aws:kms:us-west-2:000000000000:key/k")
-pool = dict(name="trn1", instance_type="trn1.32xlarge", max_size=2, region="us-west-2", kubernetes_version="1.35")
-AcceleratorNodeGroup(
-    "pool",
-    dict(
-        pool, vpc_id=vpc.out, cluster_name=PLAIN.eks_cluster.name,
-        cluster_security_group_id=PLAIN.cluster_security_group_id,
-        subnet_id=vpc.out.apply(lambda found: found.ids[0]), tags=TAGS,
-    ),
-    pulumi.ResourceOptions(providers={"aws": prov}),
-)
-inside = pulumi.ResourceOptions(providers=[k8s.Provider("in", kubeconfig=PLAIN.kubeconfig_json)])
+net = Thing("net").out
+cluster = eks.Cluster("plain", vpc_id=net, encryption_config_key_arn="arn:aws:kms:us-west-2:000000000000:key/k")
+AcceleratorNodeGroup("pool", dict(
+    name="trn1", instance_type="trn1.32xlarge", max_size=2, region="us-west-2", kubernetes_version="1.35", vpc_id=net,
+    cluster_name=cluster.eks_cluster.name, cluster_security_group_id=cluster.cluster_security_group_id,
+    subnet_id=net.apply(lambda found: found.ids[0]), tags={"Owner": "a"},
+))
+inside = pulumi.ResourceOptions(providers=[k8s.Provider("in", kubeconfig=cluster.kubeconfig_json)])
 VolcanoStack("v", {"queues": [{"name": "q"}], "pool": {"aws.amazon.com/neuron": 32}, "rests_at_zero": True}, inside)
 """
 
@@ -135,7 +122,7 @@ def test_a_component_of_another_package_is_shown_without_parts_and_said(trn: Run
 
 
 def test_a_program_of_what_is_not_simulated_is_not_called_sound(trn: Run, project: Project) -> None:
-    project.write("__main__.py", PLAIN[: PLAIN.index("prov =")])
+    project.write("__main__.py", PLAIN[: PLAIN.index("cluster =")])
     shown = trn("plan", "-C", str(project.path), "--no-color")
     last = "! dev: no failed rule, no wrong edge in what is known; not simulated: acme:index:Thing."
     assert (shown.exit_code, shown.stdout.strip().splitlines()[-1]) == (0, last)
@@ -144,16 +131,11 @@ def test_a_program_of_what_is_not_simulated_is_not_called_sound(trn: Run, projec
 def test_every_type_may_have_inputs_that_nobody_knows() -> None:
     importlib.import_module("pulumi_aws")
     importlib.import_module("pulumi_kubernetes")
-
-    def program(*, known: bool) -> None:
-        nobody = eks.Cluster("c").kubeconfig_json
-        for token in sorted(registry.ROWS.keys() - {"kubernetes:kustomize/v2:Directory"}):
-            inputs = dict.fromkeys(sdk_inputs.input_types(token) or {}, "" if known else nobody)
-            if token.startswith("kubernetes:") and "helm.sh" not in token:
-                inputs |= {"apiVersion": token.split(":")[1].removeprefix("core/"), "kind": token.rpartition(":")[2]}
-            pulumi.CustomResource(token, token.rpartition(":")[2], inputs)
-
-    before, after = (record(lambda each=each: program(known=each)) for each in (True, False))
+    types = {token: sdk_inputs.input_types(token) or () for token in registry.ROWS}
+    before, after = (
+        Graph("p", "dev", tuple(Resource(f"urn::{t}", t, "r", inputs=dict.fromkeys(types[t], to)) for t in types), {})
+        for to in ("", UNKNOWN)
+    )
     for plan in (report.make(after), report.against(report.make(after), "it", before)):
         Console(file=io.StringIO()).print(*render.sections(plan))
         assert report.text(plan)

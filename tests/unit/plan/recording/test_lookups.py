@@ -8,7 +8,6 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 import pulumi_eks as eks
-import pulumi_kubernetes as k8s
 import pytest
 
 from components import read_config, read_output
@@ -268,13 +267,6 @@ def test_unknown_types_are_echoed_and_named(record: Record) -> None:
     assert [found.inputs.get("name") for found in graph.of_type("aws:ivs/channel:Channel")] == [UNKNOWN, "jobs"]
     assert graph.outputs == {"name": "jobs", "arn": UNKNOWN}
     assert graph.unjudged == ("aws:ivs/channel:Channel",)
-
-
-def test_what_another_process_builds_is_said_to_be_missing(record: Record) -> None:
-    graph = record(lambda: k8s.helm.v4.Chart("c", chart="x"), assumptions=NONE)
-    assert [found.name for found in graph.of_type("kubernetes:helm.sh/v4:Chart")] == ["c"]
-    assert graph.unjudged == ("kubernetes:helm.sh/v4:Chart",)
-    assert "What it creates is not in this plan" in graph.warnings[0]
 
 
 def test_answers_are_the_same_each_time(record: Record) -> None:

@@ -495,10 +495,23 @@ def test_attributes_of_the_eks_cluster_can_be_lifted(record: Record) -> None:
         ({"coredns_addon_options": None}, r"corednsAddonOptions must be \{enabled: false\}"),
         ({"create_oidc_provider": True}, "createOidcProvider must be left out"),
         ({"authentication_mode": None}, "authenticationMode must be API"),
+        ({"fargate": True}, "fargate must be left out"),
+        ({"instance_roles": ["arn:aws:iam::000000000000:role/r"]}, "instanceRoles must be left out"),
+        ({"auto_mode": {"enabled": True}}, "autoMode must be left out"),
     ],
 )
-def test_eks_options_whose_children_are_not_known_are_refused(
+def test_with_options_whose_children_are_not_known_the_eks_cluster_is_shown_alone(
     record: Record, changes: dict[str, Any], fault: str
 ) -> None:
     with pytest.raises(RecordingError, match=fault):
         record(lambda: cluster(**changes))
+    ran: list[Any] = []
+
+    def program() -> None:
+        made = cluster(**changes)
+        made.kubeconfig.apply(ran.append)
+        pulumi.export("name", made.eks_cluster.name)
+
+    graph = record(program, foreign=True)
+    [alone] = graph.not_simulated
+    assert (alone.name, graph.children(alone.urn), graph.outputs["name"], ran) == ("c", (), UNKNOWN, [])
