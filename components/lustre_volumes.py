@@ -16,7 +16,7 @@ from trainium_eks.model.validation.config_model import ConfigModel, StrictBool, 
 from trainium_eks.model.validation.problems import Problem, join_key
 
 from . import _charts
-from ._args import Text, computed, validate_args
+from ._args import Text, validate_args
 from ._dicts import LustreVolumesArgsDict
 
 DIRECTORIES = ("data", "ckpt", "cache")
@@ -306,7 +306,7 @@ def _name(
     made: k8s.core.v1.PersistentVolume | k8s.core.v1.PersistentVolumeClaim | k8s.storage.v1.StorageClass,
 ) -> pulumi.Output[str]:
     """Return the name that the provider made for an object without ``metadata`` of its own."""
-    return computed(made.metadata.apply(lambda told: told and told["name"]))
+    return made.metadata.apply(lambda told: str(told["name"]) if told else "mocked")
 
 
 def capacity(gib: int | pulumi.Output[int]) -> pulumi.Output[str]:
