@@ -40,6 +40,8 @@ class Line:
     """Price of one for an hour, or None where no price is known."""
     note: str = ""
     """Remark on the price; empty without one."""
+    settings: str = ""
+    """Inputs that may decide a price that nobody knows: with others it may be another price."""
 
     @property
     def hourly_usd(self) -> float | None:

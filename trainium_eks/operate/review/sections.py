@@ -178,6 +178,8 @@ def time_part(review: Review, words: Words) -> Lines:
     whole = f"the whole environment from nothing: {minutes(after)}"
     if minutes(before) != minutes(after) and was:
         whole += f", {was}"
+    if apart := compared.after.graph.unjudged:
+        whole += f", without {words.code(', '.join(apart))}, not simulated"
     return [f"**Time** (modelled): {'; '.join([*parts, whole])}", ""]
 
 

@@ -1,5 +1,6 @@
 """All rows, by type token."""
 
+import json
 import pkgutil
 from collections.abc import Mapping
 from importlib import import_module
@@ -43,7 +44,7 @@ def _no_answer(call: Call) -> Answer:
 
 
 def _no_price(_graph: Graph, resource: Resource, _catalogue: Catalogue) -> tuple[Line, ...]:
-    return (Line(resource.type, 1, 1, None),)
+    return (Line(resource.type, 1, 1, None, settings=json.dumps(resource.inputs, sort_keys=True)),)
 
 
 UNKNOWN_TYPE = ResourceType(

@@ -1,11 +1,13 @@
 """What a change costs: line by line, and never a saving where a price is unknown."""
 
+from dataclasses import replace
+
 import pytest
 from hand_built import changed, environment
 
 from trainium_eks.plan import cost
 from trainium_eks.plan.differences.cost_difference import CostDifference, difference
-from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.graph import Graph, Resource
 
 
 def _sizes(desired: int, most: int) -> dict[str, int]:
@@ -63,3 +65,13 @@ def test_a_group_at_rest_changes_the_most_alone() -> None:
     found = _between(rested, _type(rested, "trn2.48xlarge"))
     assert found.hourly_usd == 0
     assert found.maximum_hourly_usd is None
+
+
+def test_other_inputs_of_a_type_without_a_price_cost_nobody_knows_what() -> None:
+    before, after = (
+        replace(
+            environment(), resources=(Resource("urn::db", "aws:rds/instance:Instance", "db", inputs={"size": size}),)
+        )
+        for size in (1, 2)
+    )
+    assert (_between(before, after).hourly_usd, _between(after, after).hourly_usd) == (None, 0)
