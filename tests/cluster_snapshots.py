@@ -131,6 +131,7 @@ def objects() -> Objects:
             webhook(f"{each}-validate") for each in ("cronjobs", "hypernodes", "jobs", "podgroups", "queues")
         ],
     }
+    made["CSINode"] = csi_nodes(made["Node"])
     running: list[chart_workloads.Workload] = [each for addon in addon_records.installed() for each in addon.workloads]
     running += [chart_workloads.HYPERNODES, *(each for chart in charts for each in chart_workloads.CHARTS[chart])]
     for each in running:
@@ -142,6 +143,12 @@ def objects() -> Objects:
 def named(name: str, namespace: str = "", **fields: Any) -> Object:
     """An object."""
     return {"metadata": {"name": name, **({"namespace": namespace} if namespace else {})}, **fields}
+
+
+def csi_nodes(nodes: list[Object]) -> list[Object]:
+    """The nodes' storage drivers, registered."""
+    drivers = [{"name": f"{each}.csi.aws.com"} for each in ("ebs", "fsx")]
+    return [named(each["metadata"]["name"], spec={"drivers": drivers}) for each in nodes]
 
 
 def volume() -> Object:

@@ -204,6 +204,16 @@ INJECTED: Mapping[str, Inject] = {
         "/apis/storage.k8s.io/v1/storageclasses/gp3",
         {"metadata": {"annotations": {"storageclass.kubernetes.io/is-default-class": "false"}}},
     ),
+    "object-drifted": lambda cloud: cloud.api.request(
+        "DELETE", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/trainium-eks-training-pods"
+    ),
+    "driver-not-registered": lambda cloud: cloud.api.request(
+        "DELETE", f"/apis/storage.k8s.io/v1/csinodes/{cloud.nodes('trn1')[0]}"
+    ),
+    "switch-unknown": lambda cloud: cloud.patch(
+        f"/api/v1/nodes/{cloud.nodes('trn1')[1]}",
+        {"metadata": {"labels": {"topology.k8s.aws/network-node-layer-3": None}}},
+    ),
     # Pods.
     "pod-unplaced": lambda cloud: cloud.pod("homeless", "true", {"nodeSelector": {"example.org/none": "true"}}),
     "pod-stuck-terminating": stuck_pod,
@@ -332,6 +342,7 @@ LOCAL = {
     "dns-not-running": "kubectl -n kube-system scale deployment coredns --replicas=1",
     "workload-not-running": "kubectl -n kube-system scale deployment metrics-server --replicas=1",
     "storage-class-missing": "trn local up",
+    **dict.fromkeys(("object-drifted", "driver-not-registered", "switch-unknown"), "trn local up"),
 }
 """Start of remedies that the local cloud words in its own way."""
 
@@ -366,6 +377,29 @@ def test_a_process_of_volcano_that_ended(cloud: Cloud, found: object) -> None:
     assert [(each["about"], each["remedy"]) for each in findings] == [
         ("volcano-scheduler", "trn local logs vc-scheduler; trn local up")
     ]
+
+
+def test_every_ended_process_is_named_and_an_up_makes_all_as_it_was(cloud: Cloud, found: object) -> None:
+    for each in processes.running(Paths.of(cloud.project.path, "local")):
+        if each.name in ("kwok", "kube-scheduler"):
+            os.kill(each.pid, signal.SIGKILL)
+    ended = [each["about"] for each in cloud.findings() if each["fault"] == "local-process-ended"]
+    assert ended == ["kube-scheduler", "kwok"]
+    drifted = {each["about"]: each["sentence"] for each in cloud.findings() if each["fault"] == "object-drifted"}
+    binding = "ValidatingAdmissionPolicyBinding trainium-eks-training-pods"
+    assert drifted.pop(binding) == "does not exist"
+    assert drifted.keys() == {"StorageClass gp3"}
+    config = "/api/v1/namespaces/volcano-system/configmaps/volcano-scheduler-configmap"
+    cloud.patch(config, {"data": {"volcano-scheduler.conf": "actions: allocate"}})
+    assert "ConfigMap volcano-system/volcano-scheduler-configmap" in {each["about"] for each in cloud.findings()}
+    cloud.project.trn("local", "up")
+    left = {each["fault"] for each in cloud.findings()}
+    assert left.isdisjoint({"object-drifted", "driver-not-registered", "switch-unknown", "local-process-ended"})
+    for each in processes.running(Paths.of(cloud.project.path, "local")):
+        if each.name in ("etcd", "kube-apiserver"):
+            os.kill(each.pid, signal.SIGKILL)
+    assert {each["about"] for each in cloud.findings()} == {"etcd", "kube-apiserver"}
+    cloud.project.trn("local", "up")
 
 
 def test_a_cluster_that_cannot_be_asked(cloud: Cloud, found: object, tmp_path: Path) -> None:

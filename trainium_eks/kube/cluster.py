@@ -19,6 +19,7 @@ KINDS: Mapping[str, str] = {
     "Deployment": "apps/v1",
     "StatefulSet": "apps/v1",
     "StorageClass": "storage.k8s.io/v1",
+    "CSINode": "storage.k8s.io/v1",
     "MutatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
     "ValidatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
     "Queue": "scheduling.volcano.sh/v1beta1",

@@ -17,7 +17,9 @@ from trainium_eks.local.changes import Change, LocalCloudError
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.control_plane import ControlPlane, Started, check_step
 from trainium_eks.local.control_plane.flags import SERVICE_RANGE
+from trainium_eks.local.control_plane.programs import SHIM
 from trainium_eks.local.events import BackendOptions, Deleted, Done, Event, Failed, Kept, from_json
+from trainium_eks.local.handlers import kind_of, made_as, makers
 from trainium_eks.local.ledger import Holding, Ledger, deletion_order
 from trainium_eks.local.lock import locked
 from trainium_eks.local.nodes.node_pools import adopted_zones
@@ -210,6 +212,7 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
         started = plane.start(reporter.phase)
         reporter.started(started)
         begun = time.monotonic()
+        paths.made.unlink(missing_ok=True)
         ledger = Ledger.open(paths.ledger)
         ledger.begin()
         tally = _Tally(reporter)
@@ -245,7 +248,9 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
             seconds=time.monotonic() - begun,
         )
         _write(paths.outputs, outputs)
-        _write(paths.report, Report.of(result).to_json())
+        ran = [each.name for each in processes.running(paths) if each.name != SHIM]
+        _write(paths.report, {**Report.of(result).to_json(), "processes": sorted({*ran})})
+        _write(paths.made, _made(graph))
     return result
 
 
@@ -375,9 +380,6 @@ def _delete_left_over(paths: Paths, project: Path, programs: Mapping[str, Path],
         listed = "\n".join(f"  {urn}" for urn in protected)
         raise UpFailed(f"these are no longer in the program but protected, so nothing was deleted:\n{listed}")
     if left:
-        # Importing the Kubernetes client takes a second, which most calls need not pay.
-        from trainium_eks.local.handlers import makers
-
         made = makers(paths, project, programs["helm"])
 
         gone = {each.urn for each in left}
@@ -402,6 +404,25 @@ def _delete_left_over(paths: Paths, project: Path, programs: Mapping[str, Path],
                 if tally.failures:
                     raise UpFailed("what is no longer in the program could not be deleted", tuple(tally.failures))
     ledger.compact()
+
+
+def _made(graph: Graph) -> dict[str, Any]:
+    """Return the graph's resources in the form of Pulumi's state, objects of Kubernetes as they are made here."""
+    resources = [
+        {
+            "urn": each.urn,
+            "type": each.type,
+            "id": each.urn,
+            "inputs": made_as(each.inputs, each.outputs) if kind_of(each.type) == "object" else each.inputs,
+            "outputs": {
+                key: each.outputs[key] for key in ("name", "namespace", "nodeGroupName") if key in each.outputs
+            },
+            "ignoreChanges": each.options.ignore_changes,
+        }
+        for each in graph.resources
+        if each.custom
+    ]
+    return {"version": 3, "deployment": {"resources": resources}}
 
 
 def _outputs(graph: Graph, paths: Paths, stack: str) -> dict[str, Any]:

@@ -135,7 +135,7 @@ class _Objects:
         self._objects = objects
 
     def reference(self, asked: ResourceRequest) -> Mapping[str, Any]:
-        manifest = _manifest(asked)
+        manifest = made_as(asked.registration.inputs, asked.computed)
         metadata = manifest["metadata"]
         reference = ObjectReference(
             manifest["apiVersion"], manifest["kind"], metadata.get("namespace", ""), metadata["name"]
@@ -149,18 +149,17 @@ class _Objects:
                 f"{type_} changes an object that somebody else owns, which the local cloud does not do; declare the "
                 "object itself"
             )
-        manifest = with_local_image(localised(_manifest(asked)))
+        manifest = made_as(asked.registration.inputs, asked.computed)
         return self._objects.apply(manifest, timeout_seconds=asked.timeout_seconds, make_room=asked.make_room)
 
     def delete(self, reference: Mapping[str, Any]) -> None:
         self._objects.delete(ObjectReference.from_json(reference), timeout_seconds=TIMEOUT_SECONDS)
 
 
-def _manifest(asked: ResourceRequest) -> dict[str, Any]:
-    """Return the inputs with the name and namespace that the simulation chose."""
-    named = {key: asked.computed["metadata"][key] for key in ("name", "namespace") if key in asked.computed["metadata"]}
-    inputs = dict(asked.registration.inputs)
-    return {**inputs, "metadata": {**(inputs.get("metadata") or {}), **named}}
+def made_as(inputs: Mapping[str, Any], computed: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the manifest of an object as it is made here: with the name and namespace that the simulation chose."""
+    named = {key: computed["metadata"][key] for key in ("name", "namespace") if key in computed["metadata"]}
+    return with_local_image(localised({**inputs, "metadata": {**(inputs.get("metadata") or {}), **named}}))
 
 
 class _Releases:

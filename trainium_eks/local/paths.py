@@ -75,6 +75,12 @@ class Paths:
         return self.root / "report.json"
 
     @property
+    def made(self) -> Path:
+        """Return the JSON file of what the last ``up`` made, in the form of Pulumi's state; none while an ``up`` goes
+        on, and after one that failed."""
+        return self.root / "made.json"
+
+    @property
     def pods(self) -> Path:
         """Return the directory of the pods that run here, with a directory named by uid for each."""
         return self.root / "pods"

@@ -50,8 +50,8 @@ def test_a_name_without_a_value_stands_in_capitals_and_words_as_the_catalogue_ha
 
 def test_capitals_in_a_page_are_names_of_objects() -> None:
     """Placeholders for words, as "LOOK", would tell a reader nothing."""
-    names = "AMOUNT CLAIM CLASS CLUSTER GROUP HYPERNODES IMAGE INSTANCE JOB KIND NAMESPACE NODE NODES POD QUEUE QUEUES"
-    names += " REGION RESOURCES STACK TAINT WEBHOOK"
+    names = "AMOUNT CLAIM CLASS CLUSTER GROUP HYPERNODES IMAGE INSTANCE JOB KIND NAMESPACE NODE NODES POD"
+    names += " PROCESS QUEUE QUEUES REGION RESOURCES STACK TAINT WEBHOOK"
     found = {each for fault in FAULTS for each in re.findall(r"\{(\w+)\}", fault.remedy)}
     assert found == {each.lower() for each in names.split()}
     assert all(" " in re.sub(r"\{\w+\}", "", fault.remedy).strip() for fault in FAULTS)

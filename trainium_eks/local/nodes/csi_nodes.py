@@ -21,9 +21,9 @@ _KIND = "CSINode"
 
 
 def apply(api: Api, pool: NodePool, nodes: Sequence[Mapping[str, Any]], drivers: Sequence[str]) -> int:
-    """Create or replace each node's CSINode where it differs.
+    """Create or replace each node's CSINode where it differs, and delete the group's others.
 
-    It belongs to its node, and is deleted with it.
+    It is not deleted with its node: a node that a person deletes comes back without a kubelet that would make it.
 
     Args:
         api: the API server.
@@ -36,34 +36,34 @@ def apply(api: Api, pool: NodePool, nodes: Sequence[Mapping[str, Any]], drivers:
     """
     found = api.list(_API_VERSION, _KIND, labels=f"{SIMULATED_POOL_LABEL}={pool.key}")
     live = {each["metadata"]["name"]: each for each in found}
-    wanted = [manifest(pool, node, drivers) for node in nodes]
+    wanted = [manifest(pool, node["metadata"]["name"], drivers) for node in nodes]
     wrong = [each for each in wanted if not _is_as(live.get(each["metadata"]["name"]), each)]
 
     def make(each: Mapping[str, Any]) -> None:
         if each["metadata"]["name"] in live:
-            # A driver's entry cannot be changed, and the CSINode of a deleted node is about to go.
-            reference = ObjectReference(_API_VERSION, _KIND, "", each["metadata"]["name"])
-            api.delete(reference, propagation="Background")
+            delete(each["metadata"]["name"])  # a driver's entry cannot be changed
         api.create_or_apply(each)
 
+    def delete(name: str) -> None:
+        api.delete(ObjectReference(_API_VERSION, _KIND, "", name), propagation="Background")
+
     in_parallel(make, wrong)
+    in_parallel(delete, [*live.keys() - {each["metadata"]["name"] for each in wanted}])
     return len(wrong)
 
 
-def manifest(pool: NodePool, node: Mapping[str, Any], drivers: Sequence[str]) -> dict[str, Any]:
+def manifest(pool: NodePool, name: str, drivers: Sequence[str]) -> dict[str, Any]:
     """Return the CSINode of a node.
 
     Args:
         pool: the node's group.
-        node: the node object, with its ``uid``.
+        name: the node's.
         drivers: names of the CSI drivers on it.
     """
-    name, uid = node["metadata"]["name"], node["metadata"]["uid"]
-    owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
     return {
         "apiVersion": _API_VERSION,
         "kind": _KIND,
-        "metadata": {"name": name, "labels": {SIMULATED_POOL_LABEL: pool.key}, "ownerReferences": [owner]},
+        "metadata": {"name": name, "labels": {SIMULATED_POOL_LABEL: pool.key}},
         "spec": {"drivers": [_driver(driver, name, pool.instance) for driver in sorted(drivers)]},
     }
 
@@ -89,6 +89,6 @@ def _driver(driver: str, node: str, instance: InstanceType) -> dict[str, Any]:
 def _is_as(live: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> bool:
     if live is None:
         return False
-    owners = {each["uid"] for each in live["metadata"].get("ownerReferences") or ()}
+    # Earlier releases made it a dependent of the node.
     spec = {"drivers": live["spec"].get("drivers") or []}
-    return owners == {wanted["metadata"]["ownerReferences"][0]["uid"]} and bool(spec == wanted["spec"])
+    return "ownerReferences" not in live["metadata"] and bool(spec == wanted["spec"])

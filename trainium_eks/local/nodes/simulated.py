@@ -75,7 +75,8 @@ class Nodes:
         Args:
             key: key of the pool.
         """
-        self._api.delete_all("v1", "Node", labels=f"{SIMULATED_POOL_LABEL}={key}")
+        for api_version, kind in (("v1", "Node"), ("storage.k8s.io/v1", "CSINode")):
+            self._api.delete_all(api_version, kind, labels=f"{SIMULATED_POOL_LABEL}={key}")
 
     def _list(self, key: str) -> list[dict[str, Any]]:
         return self._api.list("v1", "Node", labels=f"{SIMULATED_POOL_LABEL}={key}")

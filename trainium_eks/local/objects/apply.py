@@ -145,22 +145,29 @@ class Objects:
     ) -> tuple[Change, dict[str, Any]]:
         before = self._api.get(reference)
         if before is not None and self._is_ending(reference, before):
+            claim = (before.get("spec") or {}).get("claimRef") if reference.kind == "PersistentVolume" else None
+            if claim:
+                # The volume stays until its claim is gone, which nobody else deletes.
+                held = ObjectReference("v1", "PersistentVolumeClaim", claim["namespace"], claim["name"])
+                self._check_not_held(held, finished=False)
+                make_room()
             self._await_gone(reference, before, patience)
             before = None
         if before is None:
             return Change.CREATED, self._create(reference, wanted, patience)
-        try:
-            after = self._api.apply(wanted)
-        except ApiError as error:
-            if not _is_immutable(error):
-                raise
-            self._check_replacement(wanted)
-            make_room()
-            self._check_not_held(reference)
-            self._api.delete(reference)
-            self._await_gone(reference, before, patience)
-            return Change.REPLACED, self._create(reference, wanted, patience)
-        return Change.SAME if _is_same(wanted, before, after) else Change.UPDATED, after
+        if (before.get("status") or {}).get("phase") != "Lost":  # a claim whose volume is gone never binds again
+            try:
+                after = self._api.apply(wanted)
+                return Change.SAME if _is_same(wanted, before, after) else Change.UPDATED, after
+            except ApiError as error:
+                if not _is_immutable(error):
+                    raise
+        self._check_replacement(wanted)
+        make_room()
+        self._check_not_held(reference)
+        self._api.delete(reference)
+        self._await_gone(reference, before, patience)
+        return Change.REPLACED, self._create(reference, wanted, patience)
 
     def _is_ending(self, reference: ObjectReference, live: Mapping[str, Any]) -> bool:
         """Return whether an object is being deleted, or will be with its namespace."""
@@ -180,12 +187,18 @@ class Objects:
             self._await_gone(namespace, live, patience)
         return self._api.apply(wanted)
 
-    def _check_not_held(self, reference: ObjectReference) -> None:
-        """Raise ClusterError when pods hold a claim: its deletion would wait for them, and could not be undone."""
+    def _check_not_held(self, reference: ObjectReference, *, finished: bool = True) -> None:
+        """Raise ClusterError when pods, also ``finished`` ones, hold a claim: its deletion would wait for them, and
+        could not be undone."""
         if (reference.api_version, reference.kind) != ("v1", "PersistentVolumeClaim"):
             return
         pods = self._api.list("v1", "Pod", namespace=reference.namespace)
-        held = [each for each in holding(pods, reference.name) if not each["metadata"].get("deletionTimestamp")]
+        ended = () if finished else ("Succeeded", "Failed")
+        held = [
+            each
+            for each in holding(pods, reference.name)
+            if not each["metadata"].get("deletionTimestamp") and each["status"].get("phase") not in ended
+        ]
         if held:
             names = ", ".join(f"{each['metadata']['name']} ({each['status'].get('phase')})" for each in held)
             raise LocalCloudError(

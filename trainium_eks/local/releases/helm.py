@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.kube.api import Api, NoSuchKind, ObjectReference, in_parallel
+from trainium_eks.kube import drift
+from trainium_eks.kube.api import Api, ApiError, ObjectReference, in_parallel
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.changes import Applied, Change, LocalCloudError
 from trainium_eks.local.objects import placeholders
@@ -115,12 +116,14 @@ class Releases:
         notes: list[str] = []
         change = Change.SAME
         status = before
-        if status is None or not self._is_current(release, status, mark):
+        if status is None or not self._is_current(status, mark) or self._drifted(release, status):
             notes += self._upgrade(release, chart, answering, mark)
             change = Change.UPDATED if before else Change.CREATED
             status = self._helm.status(release.name, release.namespace)
             if status is None:
                 raise LocalCloudError(f"Helm release {_name(release)} disappeared while it was being installed")
+            for each in self._drifted(release, status) if before else ():
+                self._api.apply(each)  # Helm does not take a field away that another program has added
             notes += self._without_hook_webhooks(status)
         if left_out := webhooks.left_out(status.manifest):
             notes.append(f"{len(left_out)} left out, because simulated pods cannot answer: {', '.join(left_out)}")
@@ -169,20 +172,27 @@ class Releases:
             raise LocalCloudError(f"Helm release {_name(release)} was left {status.status}: {error}") from error
         return self._helm.status(name, namespace)
 
-    def _is_current(self, release: ReleaseInputs, status: ReleaseStatus, mark: _Mark) -> bool:
-        """Return whether a release needs no change: the same digests, complete, and its objects still exist."""
-        if status.status != "deployed" or _Mark.of(status) != mark:
-            return False
-        heads = [webhooks.head(document) for document in webhooks.documents(status.manifest)]
-        return all(in_parallel(lambda top: self._exists(top, release.namespace), heads, threads=_CHECK_THREADS))
+    @staticmethod
+    def _is_current(status: ReleaseStatus, mark: _Mark) -> bool:
+        """Return whether a release is complete, and has the same digests."""
+        return status.status == "deployed" and _Mark.of(status) == mark
 
-    def _exists(self, top: Mapping[str, Any], namespace: str) -> bool:
-        try:
-            kind = self._api.kind(top["apiVersion"], top["kind"])
-        except NoSuchKind:
-            return False
-        place = (top["metadata"].get("namespace") or namespace) if kind.namespaced else ""
-        return self._api.get(ObjectReference(kind.api_version, kind.kind, place, top["metadata"]["name"])) is not None
+    def _drifted(self, release: ReleaseInputs, status: ReleaseStatus) -> list[dict[str, Any]]:
+        """Return the objects of a release that are gone, or not as it made them."""
+
+        def differs(manifest: dict[str, Any]) -> bool:
+            try:
+                return bool(drift.differences(self._api, manifest, release.namespace)[1])
+            except ApiError:
+                return False  # what cannot be compared is not made again
+
+        made = [webhooks.parsed(document) for document in webhooks.documents(status.manifest)]
+        wrong = in_parallel(differs, made, threads=_CHECK_THREADS)
+        return [
+            drift.placed(self._api, each, release.namespace)
+            for each, is_wrong in zip(made, wrong, strict=True)
+            if is_wrong
+        ]
 
     def _without_chart(self, release: ReleaseInputs, missing: Missing, before: ReleaseStatus | None) -> Applied:
         if before is not None and before.status == "deployed":

@@ -57,10 +57,12 @@ trn doctor queue-closed  # one entry of this page, or the page of an alert (aler
 trn doctor --list        # all entries and alerts
 ```
 
-The doctor only reads. Each finding has its object, its cause, and the remedy with the command to type; the exit code is
-0 when nothing is wrong, 1 when something is. `--json` prints one document. What its reader may not see is said below
-the findings, and is no failure. `trn status` and `trn verify` name the same faults; commands that wait for a cluster or
-a job and run out of time end with the doctor's findings.
+The doctor changes nothing. For an administrator it compares each object that the stack made, those of Helm releases,
+too, with what is there: by Pulumi's state, and by dry runs of server-side apply, which take the right to patch. What
+was not looked at, or not compared, is said below the findings. Each finding has its object, its cause, and the remedy
+with the command to type; the exit code is 0 when no fault was found, 1 when one was. `--json` prints one document. `trn
+status` and `trn verify` name the same faults; commands that wait for a cluster or a job and run out of time end with
+the doctor's findings.
 
 A job that only waits for its turn (entries such as `queue-full`) shows with `trn doctor JOB` alone. Of logs, the last
 lines of failed containers are searched, and of a job that makes no steps. In commands, names in capitals stand for your

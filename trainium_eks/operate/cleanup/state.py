@@ -32,6 +32,10 @@ class StateResource:
     """URN of the component that it is in."""
     provider: str = ""
     """URN of the provider that makes it."""
+    ignored: tuple[str, ...] = ()
+    """Paths of inputs that an update leaves as they are."""
+    replaced: bool = False
+    """Whether another resource has taken its place, and it is still to be deleted."""
 
     @property
     def name(self) -> str:
@@ -127,6 +131,8 @@ def _resource(state: Mapping[str, Json]) -> StateResource:
         state.get("outputs") or {},
         str(state.get("parent") or ""),
         str(state.get("provider") or "").rpartition("::")[0],  # ends with the provider's id
+        tuple(state.get("ignoreChanges") or ()),
+        bool(state.get("delete")),
     )
 
 

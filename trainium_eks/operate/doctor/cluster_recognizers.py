@@ -8,13 +8,13 @@ from trainium_eks.kube.cluster import Object, condition, labels_of, name_of, nam
 from trainium_eks.observe.faults.catalogue import in_message
 from trainium_eks.operate.doctor.examination import Examination
 from trainium_eks.operate.doctor.findings import Finding, found
-from trainium_eks.operate.verify import verify
+from trainium_eks.operate.verify import made, verify
 from trainium_eks.operate.verify.check import Check, CheckStatus
 
 PATIENCE = timedelta(seconds=60)
 """Time that controllers may take for what they do by themselves."""
 
-TEAM_SECTIONS = ("HyperNodes", "nodes", "devices", "queues")
+TEAM_SECTIONS = ("HyperNodes", "switches", "local processes", "nodes", "devices", "queues")
 """Subjects of checks whose objects a researcher may read."""
 
 _PRESSURES = ("DiskPressure", "MemoryPressure", "PIDPressure")
@@ -25,7 +25,9 @@ _ILL: Mapping[str, str] = {"AcceleratedHardwareReady": "False", "NeuronHealth": 
 def checks(examination: Examination) -> list[Check]:
     """Return the failed checks of ``trn verify`` among the checks that the reader may see."""
     sections = [each for each in verify.SECTIONS if not examination.namespace or each[1] in TEAM_SECTIONS]
-    return [each for each in verify.verify(examination.examined, sections) if each.status is CheckStatus.FAIL]
+    return made.untold(
+        [each for each in verify.verify(examination.examined, sections) if each.status is CheckStatus.FAIL]
+    )
 
 
 def of_check(check: Check) -> Finding:
@@ -53,8 +55,11 @@ def findings(examination: Examination) -> Iterator[Finding]:
         if ending and name_of(namespace) not in own and examination.now - moment(ending) > PATIENCE:
             name = name_of(namespace)
             yield found("namespace-terminating", f"namespace {name}", f"is Terminating since {ending}", namespace=name)
+    # An administrator's checks look at the stack's own claims.
+    checked = {(each.name, each.claim) for each in examination.examined.outputs.namespaces if not examination.namespace}
     for claim in examination.of("PersistentVolumeClaim"):
-        yield from _of_claim(examination, claim)
+        if (namespace_of(claim), name_of(claim)) not in checked:
+            yield from _of_claim(examination, claim)
 
 
 def _of_node(node: Object) -> Iterator[Finding]:

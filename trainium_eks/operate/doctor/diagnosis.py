@@ -35,7 +35,7 @@ def diagnose(examination: Examination, name: str = "", *, with_checks: bool = Tr
         findings = [*around, *told]
     unread = {kind: reason for kind, reason in cluster.unread.items() if kind != "Job" or "Job" not in cluster.objects}
     looked = {kind: len(examination.of(kind)) for kind in _SHOWN if kind in cluster.objects}
-    return Diagnosis(unique(findings), looked, unread)
+    return Diagnosis(unique(findings), looked, unread, examination.examined.made.unread)
 
 
 def known_names(examination: Examination) -> set[str]:

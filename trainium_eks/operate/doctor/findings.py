@@ -50,6 +50,8 @@ class Diagnosis:
     """Kind to the number of its objects."""
     unread: Mapping[str, str] = field(default_factory=dict)
     """Kind, or section of checks, to the reason why it was not read."""
+    uncompared: Mapping[str, str] = field(default_factory=dict)
+    """What was not compared with what the stack made, to the reason."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the versioned JSON form."""
@@ -58,6 +60,7 @@ class Diagnosis:
             "findings": [each.to_json() for each in self.findings],
             "lookedAt": dict(self.looked_at),
             "unread": dict(self.unread),
+            "uncompared": dict(self.uncompared),
         }
 
 

@@ -1,11 +1,28 @@
 """Examined: a cluster, its stack's outputs, and the limits of a local cluster."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from trainium_eks.kube.cluster import Cluster, Object
 from trainium_eks.model.outputs import StackOutputs
+from trainium_eks.operate.cleanup.state import StateResource
 from trainium_eks.operate.verify.local_report import LocalReport
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a stack made in its cluster, compared with what is there."""
+
+    drifted: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """``Kind namespace/name`` to its differences, a line each."""
+    count: int = 0
+    """Number of the objects that were compared."""
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """What was not compared, to the reason."""
+    commands: Mapping[str, str] = field(default_factory=dict)
+    """Object of a Helm release to the command that sets it back on AWS, where an `up` does not look into releases."""
+    groups: Sequence[StateResource] = ()
+    """Managed node groups."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +35,8 @@ class Examined:
     """The cluster's objects."""
     local: LocalReport | None = None
     """The local cloud's report; None on AWS, where everything must be there."""
+    made: Made = Made()
+    """Empty where nothing was compared."""
 
     @property
     def deploy(self) -> str:

@@ -22,6 +22,8 @@ class LocalReport:
     """Packages with invented answers (``aws``)."""
     real_volcano: bool = False
     """Whether Volcano's own processes were started on this machine."""
+    processes: frozenset[str] = frozenset()
+    """The stack's processes at the end of its last ``up``."""
     running: frozenset[str] = frozenset()
     """The stack's processes that run on this machine now (``vc-scheduler``)."""
 
@@ -69,4 +71,5 @@ class LocalReport:
             not_installed={str(each["name"]): str(each["reason"]) for each in data["notInstalled"]},
             simulated=tuple(str(each) for each in data["simulated"]),
             real_volcano=bool(data["realVolcano"]),
+            processes=frozenset(data.get("processes") or ()),
         )

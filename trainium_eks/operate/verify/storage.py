@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from trainium_eks.kube.cluster import Object, name_of
-from trainium_eks.model.catalogue import lustre
+from trainium_eks.kube.cluster import Object, is_ready, name_of
+from trainium_eks.model.catalogue import addon_records, lustre
 from trainium_eks.model.catalogue.lustre import DRIVER, STORAGE_CLASS
 from trainium_eks.model.outputs import SharedVolumeOutput
 from trainium_eks.model.sizing.quantities import quantity
@@ -30,6 +30,32 @@ def checks(examined: Examined) -> Iterator[Check]:
             yield not_applicable("storage/claims", "shared volume", "the stack has no namespace that claims it")
         yield _class(examined)
     yield _default_class(examined)
+    yield from _drivers(examined)
+
+
+def _drivers(examined: Examined) -> Iterator[Check]:
+    """Check that the kubelets know the storage drivers: as many as have a ready pod of the driver's DaemonSet."""
+    registered = {
+        name_of(each): {driver["name"] for driver in each["spec"].get("drivers") or ()}
+        for each in examined.cluster.of("CSINode")
+    }
+    nodes = [name_of(each) for each in examined.cluster.of("Node") if is_ready(each)]
+    for addon in addon_records.ADDONS.values():
+        for workload in addon.workloads:
+            daemon = examined.cluster.find(workload.kind, workload.name, workload.namespace)
+            if addon.driver is None or workload.kind != "DaemonSet" or daemon is None:
+                continue
+            id_, subject, name = f"storage/driver/{addon.driver.name}", f"driver {addon.driver.name}", addon.driver.name
+            without = [node for node in nodes if name not in registered.get(node, ())]
+            ready = int((daemon.get("status") or {}).get("numberReady", 0))
+            if len(nodes) - len(without) >= min(ready, len(nodes)):
+                yield passed(id_, subject, f"registered on {len(nodes) - len(without)} of {len(nodes)} nodes")
+                continue
+            again = f"kubectl -n {workload.namespace} rollout restart daemonset {workload.name}"
+            restore = again if examined.local is None else examined.deploy
+            remedy = BY_NAME["driver-not-registered"].mend(node=without[0], restore=restore)
+            detail = f"runs on {ready} nodes, and {len(nodes) - len(without)} know it"
+            yield failed(id_, subject, detail, remedy, without, "driver-not-registered")
 
 
 def _claim(namespace: str, claim_name: str, volume: SharedVolumeOutput, examined: Examined) -> Check:
@@ -40,11 +66,12 @@ def _claim(namespace: str, claim_name: str, volume: SharedVolumeOutput, examined
     if claim is None:
         return failed(id_, subject, "does not exist", f"{examined.deploy} makes it again", fault="claim-missing")
     phase = claim.get("status", {}).get("phase", "unknown")
+    name = claim.get("spec", {}).get("volumeName", "")
     if phase != "Bound":
         fault = "claim-not-bound"
         remedy = BY_NAME[fault].mend(namespace=namespace, claim=claim_name, deploy=examined.deploy)
-        return failed(id_, subject, f"is {phase}, not Bound", remedy, fault=fault)
-    name = claim.get("spec", {}).get("volumeName", "")
+        detail = f"is {phase}: its volume {name} is gone" if phase == "Lost" else f"is {phase}, not Bound"
+        return failed(id_, subject, detail, remedy, fault=fault)
     persistent = examined.cluster.find("PersistentVolume", name)
     if persistent is None:
         return failed(

@@ -42,5 +42,20 @@ def hypernodes(examined: Examined) -> Iterator[Check]:
         yield passed(id_, subject, f"{len(found)}, as the nodes' labels say")
 
 
+def switches(examined: Examined) -> Iterator[Check]:
+    """Check that each node names its switches, where a node of its group names one: Volcano places no gang by the
+    network on a node that is in no HyperNode."""
+    for group in examined.outputs.node_groups:
+        nodes = {name_of(node): labels_of(node) for node in examined.cluster.nodes_of(group.eks_name)}
+        due = EC2_TOPOLOGY_LABELS if any({*EC2_TOPOLOGY_LABELS} & labels.keys() for labels in nodes.values()) else ()
+        faults = [
+            f"{name}: {label} is missing" for name, labels in nodes.items() for label in due if label not in labels
+        ]
+        if faults:
+            remedy = BY_NAME["switch-unknown"].mend(restore=examined.deploy if examined.local is not None else "")
+            id_, subject = f"topology/{group.name}", f"{group.name} switches"
+            yield failed(id_, subject, f"{len(faults)} labels missing", remedy, faults, "switch-unknown")
+
+
 def _named(members: Sequence[str]) -> str:
     return members[0] + (f" and {len(members) - 1} more" if len(members) > 1 else "")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainium_eks.kube.cluster import Unread
-from trainium_eks.operate.verify import nodes, scheduling, storage, topology, workloads
+from trainium_eks.operate.verify import made, nodes, scheduling, storage, topology, workloads
 from trainium_eks.operate.verify.check import Check, CheckStatus, failed
 from trainium_eks.operate.verify.examined import Examined
 from trainium_eks.operate.verify.local_report import LocalReport
@@ -64,6 +64,7 @@ Section = tuple[str, str, Callable[[Examined], Iterable[Check]]]
 
 SECTIONS: Sequence[Section] = (
     ("server", "versions", nodes.server),
+    ("server", "local processes", workloads.processes),
     ("nodes", "nodes", nodes.counts),
     ("nodes", "labels", nodes.places),
     ("devices", "devices", nodes.devices),
@@ -72,8 +73,10 @@ SECTIONS: Sequence[Section] = (
     ("volcano", "processes", workloads.volcano),
     ("volcano", "webhooks", scheduling.webhooks),
     ("topology", "HyperNodes", topology.hypernodes),
+    ("topology", "switches", topology.switches),
     ("namespaces", "namespaces", scheduling.namespaces),
     ("queues", "queues", scheduling.queues),
+    ("objects", "objects", made.checks),
 )
 """All sections, in the order in which a cluster comes up: an early failure is the cause of later ones."""
 

@@ -9,6 +9,7 @@ from trainium_eks.model.catalogue import addon_records
 from trainium_eks.model.catalogue import chart_workloads as model
 from trainium_eks.model.catalogue.chart_workloads import ETCD_CHART, Workload
 from trainium_eks.model.catalogue.instances import EFA_RESOURCE, NEURON_RESOURCE, NVIDIA_RESOURCE
+from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.verify import scheduling
 from trainium_eks.operate.verify.check import Check, failed, not_applicable, not_installed, passed
 from trainium_eks.operate.verify.examined import Examined
@@ -19,6 +20,9 @@ DEVICE_PLUGINS: Mapping[str, str] = {
     "aws-efa-k8s-device-plugin": EFA_RESOURCE,
 }
 """Charts that a stack has when a group's nodes have the resource."""
+
+ENDED = "local-process-ended"
+"""Fault of a process of the local cloud that does not run any more."""
 
 OPTIONAL: Mapping[str, str] = {
     "neuron-monitor": NEURON_RESOURCE,
@@ -67,6 +71,16 @@ def plugins(examined: Examined) -> Iterator[Check]:
         yield from _of_optional(examined, chart)
     if examined.outputs.rendezvous != "c10d":
         yield from _of_chart(examined, ETCD_CHART)
+
+
+def processes(examined: Examined) -> Iterator[Check]:
+    """Check that the local cloud's processes of the last `up` still run. Volcano's have a section of their own."""
+    for program in sorted((examined.local.processes if examined.local else frozenset()) - {*PROCESSES.values()}):
+        id_ = f"server/{program}"
+        if examined.local and program not in examined.local.running:
+            yield failed(id_, program, "has ended", BY_NAME[ENDED].mend(process=program), fault=ENDED)
+        else:
+            yield passed(id_, program, "runs on this machine")
 
 
 def volcano(examined: Examined) -> Iterator[Check]:

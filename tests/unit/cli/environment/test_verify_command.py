@@ -84,7 +84,7 @@ def local(project: Project, api: StubApi) -> Paths:
 def test_a_sound_cluster_exits_with_zero_and_ends_with_the_summary(trn_verify: Verify, file: Path) -> None:
     code, out, err = trn_verify(outputs=file)
     assert (code, err) == (0, "")
-    assert out.rstrip().endswith("✓ trn-dev is as its stack says: 32 pass, 13 do not apply.")
+    assert out.rstrip().endswith("✓ trn-dev is as its stack says: 34 pass, 14 do not apply.")
     assert max(map(len, out.splitlines())) <= 80
     assert "\x1b" not in out
 
@@ -97,7 +97,7 @@ def test_a_failure_exits_with_one_and_shows_what_has_what_and_what_to_do(
     assert code == 1
     assert "trn1: vpc.amazonaws.com/efa has 0 of 8, wants 8" in out
     assert "→ the EFA device plugin on trn1 has stopped" in out
-    assert out.rstrip().endswith("✗ trn-dev is not as its stack says: 1 check fails; 31 pass, 13 do not apply.")
+    assert out.rstrip().endswith("✗ trn-dev is not as its stack says: 1 check fails; 33 pass, 14 do not apply.")
 
 
 def test_json_is_all_that_is_printed(trn_verify: Verify, file: Path, api: StubApi) -> None:
@@ -118,10 +118,10 @@ def test_the_kubeconfig_of_the_outputs_is_the_owners_alone_and_removed(
     seen: list[int] = []
     looks = verify._looks
 
-    def look(source: Any, kubeconfig: Path) -> Any:
+    def look(source: Any, kubeconfig: Path, asked: VerifyOptions) -> Any:
         assert kubeconfig.parent == directory
         seen.append(stat.S_IMODE(kubeconfig.stat().st_mode))
-        return looks(source, kubeconfig)
+        return looks(source, kubeconfig, asked)
 
     monkeypatch.setattr(verify, "_looks", look)
     assert trn_verify(outputs=file)[0] == 0
@@ -180,6 +180,9 @@ def test_a_local_cloud_is_found_by_its_stack_and_says_what_it_lacks(
     assert "~  volcano-scheduler    not installed: chart repository not reachable:" in out
     assert out.count("(no such host)") == 1
     assert "3 not installed here" in out.splitlines()[-2]
+    assert "not compared: an `up` goes on, or did not end well" in out
+    local.made.write_text('{"deployment": {"resources": []}}')
+    assert "not compared" not in trn_verify(directory=project.path)[1]
 
 
 def test_a_local_clouds_outputs_given_as_a_file_are_known_for_what_they_are(trn_verify: Verify, local: Paths) -> None:
@@ -362,7 +365,7 @@ def local_up(
 def test_up_on_this_machine_ends_with_the_same_checks(local_up: Callable[..., Answer], api: StubApi) -> None:
     code, out, _ = local_up(_outputs(api))
     assert code == 0
-    assert "✓ dev is as its stack says: 28 pass" in out
+    assert "✓ dev is as its stack says: 30 pass" in out
     the(api.objects, "Node", "trn1")["status"]["allocatable"]["vpc.amazonaws.com/efa"] = "0"
     code, out, _ = local_up(_outputs(api))
     assert code == 1

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import recorded_scenes
-from cluster_snapshots import EFA, NEURON, Object, Objects, accelerated, group, named, objects, outputs
+from cluster_snapshots import EFA, NEURON, Object, Objects, accelerated, csi_nodes, group, named, objects, outputs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -103,6 +103,7 @@ def healthy(draw: st.DrawFn) -> tuple[Objects, StackOutputs]:
     system = [each for each in made["Node"] if each["metadata"]["name"].startswith("system")]
     own = [accelerated(f"n{index}-{rank}", each) for index, each in enumerate(groups) for rank in range(sizes[index])]
     made["Node"] = [*system, *own]
+    made["CSINode"] = csi_nodes(made["Node"])
     made["HyperNode"] = []
     for each in made["DaemonSet"]:
         each["status"] |= dict.fromkeys(("desiredNumberScheduled", "numberReady"), len(made["Node"]))

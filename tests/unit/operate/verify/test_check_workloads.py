@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from cluster_snapshots import EFA, GPU, accelerated, group, judged, named, outputs, the, without, workload
+from cluster_snapshots import EFA, GPU, accelerated, csi_nodes, group, judged, named, outputs, the, without, workload
 
 from trainium_eks.model.catalogue import addon_records, chart_workloads
 from trainium_eks.operate.verify.check import CheckStatus
@@ -102,6 +102,7 @@ def _gpu(made: Any) -> None:
         without(made, "DaemonSet", name)
     made["Node"] = [each for each in made["Node"] if each["metadata"]["name"].startswith("system")]
     made["Node"] += [accelerated(f"p4d{number}", group("gpu", GPU, 4, 2)) for number in range(2)]
+    made["CSINode"] = csi_nodes(made["Node"])
     made["Namespace"] += [named("dcgm-exporter")]
     made["StatefulSet"] = [workload(chart_workloads.CHARTS["torchx-etcd"][0], 1)]
     made["DaemonSet"] += [

@@ -22,11 +22,11 @@ def doctor(
     *,
     cluster: ClusterOptions,
 ) -> None:
-    """Name each fault of the stack, or of one job, with its cause and remedy. The command only reads.
+    """Name each fault of the stack, or of one job, with its cause and remedy. The command changes nothing.
 
     With the name of a fault or an alert: print its page. A job of such a name is asked for with --namespace.
 
-    Exit code: 0 when nothing is wrong; 1 when something is, or fires; 2 for wrong usage.
+    Exit code: 0 when no fault is found; 1 when one is, or an alert fires; 2 for wrong usage.
     """
     from trainium_eks.cli.environment.check import doctor as command
 

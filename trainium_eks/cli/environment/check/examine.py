@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from trainium_eks.cli.environment.check.compare import compared
 from trainium_eks.client.cluster_access import StackAccess, find_source, open_kubeconfig
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import WRONG_USAGE, Failure, as_typed
@@ -18,7 +19,10 @@ from trainium_eks.model.validation.problems import nearest
 from trainium_eks.operate.doctor.diagnosis import diagnose, known_names
 from trainium_eks.operate.doctor.examination import KINDS, TEAM_KINDS, Examination
 from trainium_eks.operate.doctor.findings import Diagnosis, unreachable
-from trainium_eks.operate.verify.examined import Examined
+from trainium_eks.operate.doctor.findings import found as finding
+from trainium_eks.operate.verify.examined import Examined, Made
+from trainium_eks.operate.verify.made import OBJECTS
+from trainium_eks.operate.verify.workloads import ENDED
 
 
 def diagnosis(cluster: ClusterOptions, name: str = "", *, with_checks: bool = True) -> Diagnosis:
@@ -35,14 +39,21 @@ def diagnosis(cluster: ClusterOptions, name: str = "", *, with_checks: bool = Tr
     try:
         if name or cluster.namespace:
             with open_session(cluster) as session:
-                return _examined(session.source, session.api, session.namespace.name, name, with_checks)
+                return _examined(session.source, session.api, session.namespace.name, name, with_checks, cluster)
         source = find_source(cluster.stack, cluster.outputs, cluster.kubeconfig, cluster.directory)
         with open_kubeconfig(source) as file:
-            return _examined(source, Api.connect(file), "", "", with_checks)
+            return _examined(source, Api.connect(file), "", "", with_checks, cluster)
     except MissingError:
         raise
     except (ReadError, ClusterError) as error:
-        return unreachable(error, cluster.stack)
+        return _without_processes(cluster) or unreachable(error, cluster.stack)
+
+
+def _without_processes(cluster: ClusterOptions) -> Diagnosis | None:
+    """Return the ended processes of a local cloud, whose API server does not answer; None where all run."""
+    local = find_source(cluster.stack, cluster.outputs, cluster.kubeconfig, cluster.directory).local
+    ended = sorted(local.processes - local.running) if local else ()
+    return Diagnosis(tuple(finding(ENDED, each, "has ended", process=each) for each in ended)) if ended else None
 
 
 def closing(cluster: ClusterOptions, name: str = "", *, with_checks: bool = True) -> str:
@@ -75,12 +86,14 @@ def with_closing(failure: Failure, cluster: ClusterOptions, namespace: str, name
     return Failure(failure.code, failure.title, failure.problems, detail, failure.spell, failure.setting)
 
 
-def _examined(source: StackAccess, api: Api, namespace: str, name: str, with_checks: bool) -> Diagnosis:
+def _examined(
+    source: StackAccess, api: Api, namespace: str, name: str, with_checks: bool, cluster: ClusterOptions
+) -> Diagnosis:
     kinds = TEAM_KINDS if namespace else KINDS
     found = snapshots.read(ApiReader(api, namespace), kinds)
     if not namespace and "Pod" in found.unread and source.outputs.namespaces:
         # A researcher's own kubeconfig: of the team that it names, the first otherwise.
-        return _examined(source, api, find_namespace(source.outputs, None).name, name, with_checks)
+        return _examined(source, api, find_namespace(source.outputs, None).name, name, with_checks, cluster)
 
     if len(found.unread) == len(kinds):
         raise ReadError(f"your user may read nothing (401 or 403): {next(iter(found.unread.values()))}")
@@ -88,7 +101,10 @@ def _examined(source: StackAccess, api: Api, namespace: str, name: str, with_che
     def log(pod: Object, previous: bool) -> list[str]:
         return pod_logs.tail(api, namespace_of(pod) or namespace, pod, previous=previous)
 
-    examined = Examined(source.outputs, found, source.local)
+    made = Made(unread={OBJECTS: "an administrator's kubeconfig compares them"})
+    if not namespace:
+        made = compared(source, api, cluster.directory) if with_checks else Made()
+    examined = Examined(source.outputs, found, source.local, Made() if name else made)
     examination = Examination(examined, datetime.now(UTC), log, namespace)
     names = known_names(examination)
     if name and name not in names and not any(each.startswith(f"{name}-") for each in names):

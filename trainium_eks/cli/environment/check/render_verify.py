@@ -26,6 +26,7 @@ _HEADINGS = {
     "topology": "Network topology",
     "namespaces": "Namespaces",
     "queues": "Queues",
+    "objects": "What the stack made",
 }
 _MARKS = {
     CheckStatus.PASS: ("✓", "green"),

@@ -37,6 +37,8 @@ class VerifyOptions:
     """Longest wait, with ``wait``."""
     wait: bool = False
     """Look again until nothing fails."""
+    compare: bool = True
+    """Compare all that the stack made with what is there."""
 
 
 Look = Callable[[], Verification]
@@ -84,16 +86,17 @@ def verification(asked: VerifyOptions, say: Callable[[str], None]) -> Verificati
     """
     source = find_source(asked.stack, asked.outputs, asked.kubeconfig, asked.directory)
     with open_kubeconfig(source) as kubeconfig:
-        return _until_well(asked, _looks(source, kubeconfig), say)
+        return _until_well(asked, _looks(source, kubeconfig, asked), say)
 
 
-def _looks(source: StackAccess, kubeconfig: Path) -> Look:
+def _looks(source: StackAccess, kubeconfig: Path, asked: VerifyOptions) -> Look:
     """Return a function that reads and checks the cluster."""
+    from trainium_eks.cli.environment.check.compare import compared
     from trainium_eks.kube import cluster
     from trainium_eks.kube.api import Api
     from trainium_eks.kube.api_reader import ApiReader
     from trainium_eks.operate.verify import verify
-    from trainium_eks.operate.verify.examined import Examined
+    from trainium_eks.operate.verify.examined import Examined, Made
 
     try:
         api = Api.connect(kubeconfig)
@@ -102,7 +105,8 @@ def _looks(source: StackAccess, kubeconfig: Path) -> Look:
 
     def look() -> Verification:
         found = cluster.read(ApiReader(api))
-        checks = verify.verify(Examined(source.outputs, found, source.local))
+        made = compared(source, api, asked.directory) if asked.compare else Made()
+        checks = verify.verify(Examined(source.outputs, found, source.local, made))
         return Verification(source.stack, source.outputs.cluster_name, api.server, source.local, checks)
 
     return look

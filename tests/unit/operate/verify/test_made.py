@@ -1,0 +1,60 @@
+"""What was compared becomes checks, each fault once."""
+
+from cluster_snapshots import NEURON, accelerated, group, outputs
+
+from trainium_eks.kube.cluster import Cluster
+from trainium_eks.operate.cleanup.state import StateResource
+from trainium_eks.operate.verify.check import CheckStatus, failed
+from trainium_eks.operate.verify.examined import Examined, Made
+from trainium_eks.operate.verify.made import checks, untold
+
+
+def test_each_object_is_a_failure_with_its_remedy_and_what_was_not_compared_is_said() -> None:
+    drifted = {
+        "Queue test": ("spec.weight is 2, was made as 1", "spec.reclaimable is missing, was made as true"),
+        "ConfigMap v/c": ("does not exist",),
+        "NetworkPolicy a/b": ("spec.ingress was added by kubectl-edit",),
+    }
+    made = Made(drifted, 9, {"values of secrets": "the state hides them"}, {"ConfigMap v/c": "helm get manifest"})
+    found = {each.subject: each for each in checks(Examined(outputs(), Cluster("v1"), None, made))}
+    assert found["Queue test"].faults == drifted["Queue test"]
+    assert found["ConfigMap v/c"].detail == "does not exist"
+    assert {name: each.remedy for name, each in found.items() if each.remedy} == {
+        "Queue test": "pulumi up --refresh sets it back",
+        "ConfigMap v/c": "helm get manifest sets it back",
+        "NetworkPolicy a/b": "kubectl edit networkpolicy b --namespace a sets it back",
+    }
+    assert found["objects"].detail == "6 as the stack made them"
+    assert found["values of secrets"].status is CheckStatus.NOT_APPLICABLE
+
+
+def test_a_node_has_the_labels_and_taints_of_its_group() -> None:
+    """Another check looks at labels of the groups in the outputs, and the gate's taint is taken off."""
+    taints = [
+        {"key": key, "value": "true", "effect": "NO_SCHEDULE"} for key in (NEURON, "trainium-eks/fabric-untested")
+    ]
+
+    def lines(labels: dict[str, str], name: str = "other") -> list[tuple[str, str]]:
+        node = accelerated("n", {**group(name, NEURON, 8, 1), "eksName": f"{name}-eks"})
+        node["spec"]["taints"] = [{"key": NEURON, "value": "true", "effect": "NoExecute"}]
+        of = StateResource("u", "t", "i", {"labels": labels, "taints": taints}, {"nodeGroupName": f"{name}-eks"})
+        made = Made(groups=[of])
+        found = checks(Examined(outputs(), Cluster("v1", {"Node": (node,)}), None, made))
+        return [(each.subject, " ".join([each.detail, *each.faults])) for each in found]
+
+    taint = f"taint {NEURON}=true:NoSchedule is missing"
+    two = "2 fields are not as made"
+    assert lines({"pool": "a"}) == [("Node n", f"{two} label pool is missing, was made as a {taint}")]
+    assert lines({f"{NEURON}.present": "true"}) == [("Node n", taint)]
+    assert lines({"pool": "a"}, "ng1") == [("Node n", taint)]
+
+
+def test_a_fault_that_a_check_of_its_own_names_is_told_once() -> None:
+    def drifted(about: str) -> list[str]:
+        account = failed("namespaces/training", "training", "has no service account trainer", "up")
+        found = [account, failed(f"objects/{about}", about, "does not exist", "up")]
+        return [each.subject for each in untold(found)]
+
+    assert drifted("ServiceAccount training/trainer") == ["training"]
+    for other in ("RoleBinding training/trainer", "ServiceAccount training/train", "Queue other"):
+        assert drifted(other) == ["training", other]

@@ -1,0 +1,154 @@
+"""Drift: the fields of a live object that are not as its manifest says.
+
+A dry run of server-side apply answers with the object as an apply would leave it, with the API server's own defaults,
+forms of quantities and keys of lists. It changes nothing, but needs the right to patch. Fields that the manifest leaves
+out, and entries that others added to a list with keys, are nobody's drift: an apply leaves them alone.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from trainium_eks.kube.api import Api, ApiError, NoSuchKind
+from trainium_eks.kube.cluster import Object
+from trainium_eks.model.validation.unseen import UNSEEN
+
+GONE = "does not exist"
+ENDING = "is being deleted"
+ADDED = " was added by "
+"""In the line of a field that the manifest leaves out and kubectl has set: an apply does not take it off."""
+IGNORED = "[ignored]"
+"""Place of a value in a manifest that any value may take."""
+
+_PULUMIS_SECRET = "4dabf18193072939515e22adb298388d"
+"""Key of every secret value in Pulumi's state."""
+# A manager of its own: fields that are left out stay the others'.
+_DRY_RUN = {"dryRun": "All", "fieldManager": "trn-compare", "force": "true", "fieldValidation": "Ignore"}
+_SERVERS = ("managedFields", "resourceVersion", "uid", "creationTimestamp", "generation")
+_LONGEST = 100
+
+
+def differences(api: Api, manifest: Object, namespace: str = "") -> tuple[str, tuple[str, ...]]:
+    """Return an object's kind and name, and its differences from its manifest, a line each: :data:`GONE` or
+    :data:`ENDING` alone, or fields with their values (of a Secret without). Values that the manifest hides are not
+    compared.
+
+    Args:
+        api: the API server.
+        manifest: with ``apiVersion``, ``kind`` and ``metadata.name``.
+        namespace: of a manifest that names none, if its kind has one.
+
+    Raises:
+        ApiError: the dry run is refused, for want of rights or by a webhook that takes none.
+        ClusterError: the API server does not answer.
+    """
+    try:
+        manifest = placed(api, manifest, namespace)
+    except NoSuchKind:
+        return f"{manifest['kind']} {manifest['metadata']['name']}", (GONE,)
+    reference = api.reference(manifest)
+    live = api.get(reference)
+    if live is None:
+        return str(reference), (GONE,)
+    if live["metadata"].get("deletionTimestamp"):
+        return str(reference), (ENDING,)
+    wanted = _comparable(manifest, live)
+    path = api.kind(reference.api_version, reference.kind).path(reference.namespace, reference.name)
+    try:
+        after = api.request("PATCH", path, wanted, query=_DRY_RUN, content_type="application/apply-patch+yaml")
+    except ApiError as error:
+        # A field that no update changes: the object was deleted, and made anew with another value.
+        if error.reason != "Invalid" or not error.causes:
+            raise
+        return str(reference), tuple(dict.fromkeys(str(each).partition("\n")[0] for each in error.causes))
+    lines = [*_changes(wanted, live, after, ""), *_added(manifest, live)]
+    hidden = reference.kind == "Secret" and reference.api_version == "v1"
+    return str(reference), tuple(f"{line.partition(' ')[0]} differs" if hidden else line for line in lines)
+
+
+def placed(api: Api, manifest: Object, namespace: str) -> dict[str, Any]:
+    """Return a manifest with the namespace, if it names none and its kind has one.
+
+    Raises:
+        NoSuchKind: its kind is not served.
+    """
+    has_one = api.kind(manifest["apiVersion"], manifest["kind"]).namespaced
+    place = {"namespace": namespace or "default"} if has_one else {}
+    return {**manifest, "metadata": {**place, **manifest["metadata"]}}
+
+
+def _comparable(manifest: Object, live: Object) -> dict[str, Any]:
+    """Return the part of a manifest that can be compared, with the live values in the places of hidden ones."""
+    wanted = {key: value for key, value in manifest.items() if key != "status"}
+    if "stringData" in wanted:
+        text = wanted.pop("stringData")
+        wanted["data"] = {**(wanted.get("data") or {}), **dict.fromkeys(text or (), UNSEEN)}
+    metadata = {key: value for key, value in wanted["metadata"].items() if key not in _SERVERS}
+    notes = metadata.pop("annotations", None) or {}
+    if given := {key: value for key, value in notes.items() if not key.startswith("pulumi.com/")}:
+        metadata["annotations"] = given
+    return {**_known(wanted, live), "metadata": _known(metadata, live["metadata"])}
+
+
+def _known(wanted: Any, live: Any) -> Any:
+    if wanted in (UNSEEN, IGNORED) or (isinstance(wanted, Mapping) and _PULUMIS_SECRET in wanted):
+        return "" if live is None else live
+    if isinstance(wanted, Mapping):
+        there = live if isinstance(live, Mapping) else {}
+        return {
+            key: _known(value, there.get(key))
+            for key, value in wanted.items()
+            if not (value is None or key.startswith("__") or (value == IGNORED and key not in there))
+        }
+    if isinstance(wanted, list):
+        found = live if isinstance(live, list) else []
+        return [_known(value, found[at] if at < len(found) else None) for at, value in enumerate(wanted)]
+    return wanted
+
+
+def _changes(wanted: Mapping[str, Any], live: Mapping[str, Any], after: Mapping[str, Any], path: str) -> Iterator[str]:
+    for key, value in wanted.items():
+        has, due = live.get(key), after.get(key)
+        if has == due:
+            continue
+        if isinstance(value, Mapping) and isinstance(has, Mapping) and isinstance(due, Mapping):
+            yield from _changes(value, has, due, f"{path}{key}.")
+        else:
+            if isinstance(has, list) and isinstance(due, list):
+                pairs = [*zip(has, due, strict=False)] if len(has) == len(due) else []
+                within = [
+                    line
+                    for at, (one, other) in enumerate(pairs)
+                    if isinstance(one, Mapping) and isinstance(other, Mapping)
+                    for line in _changes({**one, **other}, one, other, f"{path}{key}[{at}].")
+                ]
+                if within:
+                    yield from within
+                    continue
+                has, due = [each for each in has if each not in due], [each for each in due if each not in has]
+            is_now = "is missing" if has is None else f"is {_text(has)}"
+            yield f"{path}{key} {is_now}, was made {'without' if due is None else f'as {_text(due)}'}"
+
+
+def _added(manifest: Object, live: Object) -> Iterator[str]:
+    for entry in live["metadata"].get("managedFields") or ():
+        manager = str(entry.get("manager"))
+        # A restart is a person's, too, and no drift.
+        if manager.startswith("kubectl") and manager != "kubectl-rollout" and not entry.get("subresource"):
+            fields = {key: value for key, value in entry["fieldsV1"].items() if key not in ("f:metadata", "f:status")}
+            yield from (f"{path}{ADDED}{manager}" for path in _beyond(fields, manifest, ""))
+
+
+def _beyond(fields: Mapping[str, Any], wanted: Mapping[str, Any], path: str) -> Iterator[str]:
+    """Yield the paths of managed fields that a manifest leaves out; lists are compared whole."""
+    for key in (key for key in fields if key.startswith("f:")):
+        value = wanted.get(key[2:])
+        if value is None:
+            yield f"{path}{key[2:]}"
+        elif isinstance(value, Mapping):
+            yield from _beyond(fields[key], value, f"{path}{key[2:]}.")
+
+
+def _text(value: object) -> str:
+    text = " ".join((value if isinstance(value, str) else json.dumps(value)).split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

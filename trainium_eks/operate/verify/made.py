@@ -1,0 +1,175 @@
+"""What a stack made in its cluster, compared with what is there by one mechanism for every kind: the Kubernetes objects
+of its state, the objects of its Helm releases, the labels and taints of its node groups."""
+
+import base64
+import gzip
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from trainium_eks.kube import drift
+from trainium_eks.kube.api import Api, ApiError, in_parallel
+from trainium_eks.kube.cluster import Object, labels_of, name_of
+from trainium_eks.model.catalogue.instances import EKS_EFFECTS, FABRIC_UNTESTED
+from trainium_eks.model.validation.parsing import parse_json
+from trainium_eks.observe.faults.catalogue import BY_NAME
+from trainium_eks.operate.cleanup.state import StackState, StateResource
+from trainium_eks.operate.verify.check import Check, failed, not_applicable, passed
+from trainium_eks.operate.verify.examined import Examined, Made
+from trainium_eks.operate.verify.local_report import LocalReport
+
+OBJECTS = "objects of the stack"
+_RELEASE = "kubernetes:helm.sh/v3:Release"
+
+_CHECKED = re.compile(
+    "(Namespace|ServiceAccount|Queue|PersistentVolume|PersistentVolumeClaim|StorageClass|Deployment|DaemonSet|StatefulSet"
+    "|MutatingWebhookConfiguration|ValidatingWebhookConfiguration) .*?([^/]+)"
+)
+"""Kinds that other sections look at, with the name."""
+
+_Wanted = tuple[Object, str, str]
+"""Manifest, namespace where it names none, and the command of Helm that applies it again."""
+
+
+def compare(api: Api, state: StackState, local: LocalReport | None) -> Made:
+    """Compare the objects of a stack's state, and of its Helm releases, with the cluster's.
+
+    Args:
+        api: the cluster, with the right to patch: see :mod:`trainium_eks.kube.drift`.
+        state: the stack's state.
+        local: the local cloud's report; None on AWS.
+
+    Raises:
+        ClusterError: the API server does not answer.
+        ValueError: a Helm release cannot be read.
+    """
+    if state.pending:
+        return Made(unread={OBJECTS: "an update goes on, or was interrupted: trn recover"})
+    resources = [each for each in state.resources if each.id and not each.replaced]
+    of_type = {type_: [each for each in resources if each.type == type_] for type_ in {each.type for each in resources}}
+    wanted: list[_Wanted] = [
+        (_manifest(each), "", "") for each in resources if each.type.startswith("kubernetes:") and "kind" in each.inputs
+    ]
+    drifted: dict[str, Sequence[str]] = {}
+    for release in of_type.get(_RELEASE, ()):
+        name, namespace = str(release.outputs.get("name")), str(release.outputs.get("namespace"))
+        if local is None or not local.missing(name):
+            objects = _of_release(api, name, namespace)
+            drifted |= {} if objects else {f"Helm release {namespace}/{name}": ("is not deployed",)}
+            wanted += objects
+    unread = {"the insides of EKS add-ons": "AWS makes them"} if of_type.get("aws:eks/addon:Addon") else {}
+    if any(manifest["kind"] == "Secret" for manifest, _, _ in wanted):
+        unread["values of secrets"] = "the state hides them"
+
+    def compared(each: _Wanted) -> tuple[str, Sequence[str]]:
+        try:
+            return drift.differences(api, each[0], each[1])
+        except ApiError as error:
+            unread.setdefault(f"{each[0]['kind']} objects", str(error).partition("\n")[0])
+            return "", ()
+
+    found = in_parallel(compared, wanted)
+    drifted |= {about: lines for about, lines in found if lines}
+    # With a namespace go its objects.
+    gone = [about for about, lines in drifted.items() if lines[0] in (drift.GONE, drift.ENDING)]
+    lost = tuple(f"{about.partition(' ')[2]}/" for about in gone if about.startswith("Namespace "))
+    return Made(
+        {about: lines for about, lines in drifted.items() if not about.partition(" ")[2].startswith(lost)},
+        sum(bool(about) for about, _ in found),
+        unread,
+        {about: command for (about, _), (_, _, command) in zip(found, wanted, strict=True) if command},
+        of_type.get("aws:eks/nodeGroup:NodeGroup", ()),
+    )
+
+
+def checks(examined: Examined) -> Iterator[Check]:
+    """Check that each object is as the stack made it."""
+    made = examined.made
+    for about, lines in sorted({**made.drifted, **dict(_nodes(examined))}.items()):
+        command = made.commands.get(about) if examined.local is None else ""
+        if any(drift.ADDED in line for line in lines):
+            kind, namespace, name = re.fullmatch(r"(\S+) (?:(.*)/)?(.*)", about).groups()
+            command = f"kubectl edit {kind.lower()} {name}{f' --namespace {namespace}' if namespace else ''}"
+        remedy = BY_NAME["object-drifted"].mend(restore=command or examined.restore)
+        detail, faults = (lines[0], ()) if len(lines) == 1 else (f"{len(lines)} fields are not as made", lines)
+        yield failed(f"objects/{about.replace(' ', '/')}", about, detail, remedy, faults, "object-drifted")
+    if made.count:
+        yield passed("objects/all", "objects", f"{made.count - len(made.drifted)} as the stack made them")
+    for what, why in made.unread.items():
+        yield not_applicable(f"objects/{what}", what, f"not compared: {why}")
+
+
+def untold(found: Sequence[Check]) -> list[Check]:
+    """Return failed checks without the objects that a check of their own names: one fault is told once."""
+    told = "\n".join(
+        f"{each.subject} {each.detail} {' '.join(each.faults)}" for each in found if each.section != "objects"
+    )
+
+    def is_told(check: Check) -> bool:
+        about = _CHECKED.fullmatch(check.subject)
+        return about is not None and re.search(rf"(?<![\w.-]){re.escape(about[2])}(?![\w.-])", told) is not None
+
+    return [each for each in found if each.section != "objects" or not is_told(each)]
+
+
+def _manifest(resource: StateResource) -> Object:
+    """Return the manifest that a resource was made from, without the fields that its updates leave alone."""
+    manifest: Object = resource.inputs
+    for path in resource.ignored:
+        manifest = _without(manifest, path.split("."))
+    return manifest
+
+
+def _without(value: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
+    inner = value.get(path[0])
+    return {**value, path[0]: _without(inner, path[1:]) if path[1:] and isinstance(inner, Mapping) else drift.IGNORED}
+
+
+def _of_release(api: Api, name: str, namespace: str) -> list[_Wanted]:
+    """Return the objects that Helm keeps of a release's newest revision; none where it is not deployed."""
+    kept = api.list("v1", "Secret", namespace=namespace, labels=f"owner=helm,name={name}")
+    newest = max(kept, key=lambda each: int(labels_of(each)["version"]), default=None)
+    if newest is None or labels_of(newest)["status"] != "deployed":
+        return []
+    text = gzip.decompress(base64.b64decode(base64.b64decode(newest["data"]["release"]))).decode()
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    found = [each for each in yaml.load_all(parse_json(text)["manifest"], loader) if each]
+    for webhook in (webhook for each in found for webhook in each.get("webhooks") or ()):
+        # Programs of charts write both: their authority, and Fail once they answer.
+        webhook["clientConfig"].pop("caBundle", None)
+        if webhook.get("failurePolicy") == "Ignore":
+            del webhook["failurePolicy"]
+    place = f"--namespace {namespace}"
+    command = f"helm get manifest {name} {place} | kubectl apply --server-side --force-conflicts {place} -f -"
+    return [(each, namespace, command) for each in found]
+
+
+def _nodes(examined: Examined) -> Iterator[tuple[str, list[str]]]:
+    """Yield the nodes that lack a label or a taint of their managed group. The gate's taint is taken off again, and
+    labels of the outputs' groups have a check of their own."""
+    labelled = {group.eks_name for group in examined.outputs.node_groups}
+    effects = {eks: effect for effect, eks in EKS_EFFECTS.items()}
+    for group in examined.made.groups:
+        due = [
+            (each["key"], each.get("value") or "", effects[each["effect"]])
+            for each in group.inputs.get("taints") or ()
+            if each["key"] != FABRIC_UNTESTED.key
+        ]
+        name = str(group.outputs.get("nodeGroupName"))
+        labels = {} if name in labelled else group.inputs.get("labels") or {}
+        for node in examined.cluster.nodes_of(name):
+            has = {(each["key"], each.get("value") or "", each["effect"]) for each in node["spec"].get("taints") or ()}
+            lines = [
+                f"label {key} is {labels_of(node).get(key, 'missing')}, was made as {value}"
+                for key, value in labels.items()
+                if labels_of(node).get(key) != value
+            ]
+            lines += [
+                f"taint {key}={value}:{effect} is missing"
+                for key, value, effect in due
+                if (key, value, effect) not in has
+            ]
+            if lines:
+                yield f"Node {name_of(node)}", lines
