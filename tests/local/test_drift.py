@@ -43,7 +43,7 @@ BODIES = {
 CHANGES: list[tuple[str, Body, str]] = [
     ("quota", {"spec": {"hard": {"pods": "0"}}}, "spec.hard.pods is 0, was made as 2"),
     ("limits", {"spec": {"limits": []}}, "spec.limits is missing, was made as [{"),
-    ("policy", {"spec": {"ingress": [{"ports": [{"port": 53}]}]}}, "spec.ingress[0].from is missing, was made as ["),
+    ("policy", {"spec": {"ingress": [{"ports": [{"port": 53}]}]}}, "spec.ingress.0.from is missing, was made as ["),
     ("policy", {"spec": {"ingress": None}}, "spec.ingress is missing, was made as ["),
     ("service", {"spec": {"selector": {"app": "y"}}}, "spec.selector.app is y, was made as x"),
     (
@@ -51,7 +51,7 @@ CHANGES: list[tuple[str, Body, str]] = [
         {"rules": [*RULES, {**RULES[0], "resources": ["secrets"]}]},
         'rules is [{"verbs": ["get"], "apiGroups": [""], ',
     ),
-    ("role", {"rules": [{**RULES[0], "verbs": ["*"]}]}, 'rules[0].verbs is ["*"], was made as ["get"]'),
+    ("role", {"rules": [{**RULES[0], "verbs": ["*"]}]}, "rules.0.verbs.0 is *, was made as get"),
     ("binding", {"subjects": None}, "subjects is missing, was made as ["),
     ("account", {"automountServiceAccountToken": True}, "automountServiceAccountToken is true, was made as false"),
     ("account", {"metadata": {"labels": {"a": None}}}, "metadata.labels is missing, was made as "),
@@ -144,6 +144,7 @@ def test_a_stacks_state_and_its_releases(api: Api, namespace: str) -> None:
                 "inputs": drift.placed(api, BODIES["quota"], namespace),
             },
             {"id": "b", "type": made._RELEASE, "outputs": {"name": "rel", "namespace": namespace}},
+            {"id": "s", "type": "kubernetes:core/v1:Secret", "inputs": sealed},
             # Of a replacement that waits for its deletion.
             {"id": "c", "type": "kubernetes:core/v1:Namespace", "inputs": body("Namespace"), "delete": True},
         ]
@@ -152,6 +153,8 @@ def test_a_stacks_state_and_its_releases(api: Api, namespace: str) -> None:
         }
         return made.compare(api, StackState.parse(json.dumps({"deployment": deployment}), "state"), None)
 
+    api.create(drift.placed(api, body("Secret", stringData={"a": "b"}), namespace))
+    sealed = drift.placed(api, body("Secret", stringData={drift._PULUMIS_SECRET: "1", "ciphertext": "2"}), namespace)
     gone: dict[str, Any] = {f"ResourceQuota {namespace}/x": (drift.GONE,)}
     assert found().drifted == gone | {f"Helm release {namespace}/rel": ("is not deployed",)}
     deployed(9, "superseded")
@@ -174,4 +177,4 @@ def test_a_stacks_state_and_its_releases(api: Api, namespace: str) -> None:
         f"--force-conflicts --namespace {namespace} -f -"
     }
     refused = {**BODIES["quota"], "metadata": {"name": "x", "namespace": namespace}, "spec": {"hard": "no"}}
-    assert [*found(inputs=refused).unread] == ["ResourceQuota objects"]
+    assert [*found(inputs=refused).unread] == ["values of secrets", "ResourceQuota objects"]

@@ -80,9 +80,10 @@ def placed(api: Api, manifest: Object, namespace: str) -> dict[str, Any]:
 def _comparable(manifest: Object, live: Object) -> dict[str, Any]:
     """Return the part of a manifest that can be compared, with the live values in the places of hidden ones."""
     wanted = {key: value for key, value in manifest.items() if key != "status"}
-    if "stringData" in wanted:
-        text = wanted.pop("stringData")
-        wanted["data"] = {**(wanted.get("data") or {}), **dict.fromkeys(text or (), UNSEEN)}
+    text, data = wanted.pop("stringData", None) or {}, wanted.get("data") or {}
+    if text:
+        sealed = _PULUMIS_SECRET in text or _PULUMIS_SECRET in data
+        wanted["data"] = IGNORED if sealed else {**data, **dict.fromkeys(text, UNSEEN)}
     metadata = {key: value for key, value in wanted["metadata"].items() if key not in _SERVERS}
     notes = metadata.pop("annotations", None) or {}
     if given := {key: value for key, value in notes.items() if not key.startswith("pulumi.com/")}:
@@ -106,26 +107,18 @@ def _known(wanted: Any, live: Any) -> Any:
     return wanted
 
 
-def _changes(wanted: Mapping[str, Any], live: Mapping[str, Any], after: Mapping[str, Any], path: str) -> Iterator[str]:
-    for key, value in wanted.items():
+def _changes(wanted: Object | None, live: Object, after: Object, path: str) -> Iterator[str]:
+    """Yield the differences in the wanted fields, in all of them without any."""
+    for key in {**live, **after} if wanted is None else wanted:
         has, due = live.get(key), after.get(key)
-        if has == due:
-            continue
-        if isinstance(value, Mapping) and isinstance(has, Mapping) and isinstance(due, Mapping):
-            yield from _changes(value, has, due, f"{path}{key}.")
-        else:
-            if isinstance(has, list) and isinstance(due, list):
-                pairs = [*zip(has, due, strict=False)] if len(has) == len(due) else []
-                within = [
-                    line
-                    for at, (one, other) in enumerate(pairs)
-                    if isinstance(one, Mapping) and isinstance(other, Mapping)
-                    for line in _changes({**one, **other}, one, other, f"{path}{key}[{at}].")
-                ]
-                if within:
-                    yield from within
-                    continue
-                has, due = [each for each in has if each not in due], [each for each in due if each not in has]
+        inner = wanted.get(key) if wanted and isinstance(has, Mapping) else None
+        if isinstance(has, list) and isinstance(due, list) and len(has) == len(due):
+            has, due = dict(enumerate(has)), dict(enumerate(due))
+        elif isinstance(has, list) and isinstance(due, list):
+            has, due = [each for each in has if each not in due], [each for each in due if each not in has]
+        if isinstance(has, Mapping) and isinstance(due, Mapping):
+            yield from _changes(inner, has, due, f"{path}{key}.")
+        elif has != due:
             is_now = "is missing" if has is None else f"is {_text(has)}"
             yield f"{path}{key} {is_now}, was made {'without' if due is None else f'as {_text(due)}'}"
 

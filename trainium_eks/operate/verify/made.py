@@ -90,8 +90,11 @@ def checks(examined: Examined) -> Iterator[Check]:
     for about, lines in sorted({**made.drifted, **dict(_nodes(examined))}.items()):
         command = made.commands.get(about) if examined.local is None else ""
         if any(drift.ADDED in line for line in lines):
-            kind, namespace, name = re.fullmatch(r"(\S+) (?:(.*)/)?(.*)", about).groups()
-            command = f"kubectl edit {kind.lower()} {name}{f' --namespace {namespace}' if namespace else ''}"
+            kind, _, place = about.partition(" ")
+            namespace, _, name = place.rpartition("/")
+            command = " ".join(
+                filter(None, ("kubectl edit", kind.lower(), name, namespace and f"--namespace {namespace}"))
+            )
         remedy = BY_NAME["object-drifted"].mend(restore=command or examined.restore)
         detail, faults = (lines[0], ()) if len(lines) == 1 else (f"{len(lines)} fields are not as made", lines)
         yield failed(f"objects/{about.replace(' ', '/')}", about, detail, remedy, faults, "object-drifted")
