@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from trainium_eks.kube.cluster import Object, is_ready, name_of
+from trainium_eks.kube.cluster import GROUP_LABEL, Object, is_ready, labels_of, name_of
 from trainium_eks.model.catalogue import addon_records, lustre
 from trainium_eks.model.catalogue.lustre import DRIVER, STORAGE_CLASS
 from trainium_eks.model.outputs import SharedVolumeOutput
@@ -13,6 +13,7 @@ from trainium_eks.operate.verify.examined import Examined
 
 DEFAULT_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
 GIB = 1024**3
+UNREGISTERED = "driver-not-registered"
 
 
 def checks(examined: Examined) -> Iterator[Check]:
@@ -35,27 +36,28 @@ def checks(examined: Examined) -> Iterator[Check]:
 
 def _drivers(examined: Examined) -> Iterator[Check]:
     """Check that the kubelets know the storage drivers: as many as have a ready pod of the driver's DaemonSet."""
-    registered = {
-        name_of(each): {driver["name"] for driver in each["spec"].get("drivers") or ()}
+    known = {
+        name_of(each): [one["name"] for one in each["spec"].get("drivers") or ()]
         for each in examined.cluster.of("CSINode")
     }
-    nodes = [name_of(each) for each in examined.cluster.of("Node") if is_ready(each)]
+    # The local Karpenter's simulated nodes have no kubelet that registers anything.
+    ready = [each for each in examined.cluster.of("Node") if is_ready(each)]
+    nodes = [name_of(each) for each in ready if examined.local is None or GROUP_LABEL in labels_of(each)]
+    lacking: dict[str, list[str]] = {}
     for addon in addon_records.ADDONS.values():
-        for workload in addon.workloads:
-            daemon = examined.cluster.find(workload.kind, workload.name, workload.namespace)
-            if addon.driver is None or workload.kind != "DaemonSet" or daemon is None:
-                continue
-            id_, subject, name = f"storage/driver/{addon.driver.name}", f"driver {addon.driver.name}", addon.driver.name
-            without = [node for node in nodes if name not in registered.get(node, ())]
-            ready = int((daemon.get("status") or {}).get("numberReady", 0))
-            if len(nodes) - len(without) >= min(ready, len(nodes)):
-                yield passed(id_, subject, f"registered on {len(nodes) - len(without)} of {len(nodes)} nodes")
-                continue
-            again = f"kubectl -n {workload.namespace} rollout restart daemonset {workload.name}"
-            restore = again if examined.local is None else examined.deploy
-            remedy = BY_NAME["driver-not-registered"].mend(node=without[0], restore=restore)
-            detail = f"runs on {ready} nodes, and {len(nodes) - len(without)} know it"
-            yield failed(id_, subject, detail, remedy, without, "driver-not-registered")
+        for workload in addon.workloads if addon.driver else ():
+            daemon = examined.cluster.find("DaemonSet", workload.name, workload.namespace)
+            if addon.driver and daemon:
+                running = min(int((daemon.get("status") or {}).get("numberReady", 0)), len(nodes))
+                without = [node for node in nodes if addon.driver.name not in known.get(node, ())]
+                lacking[workload.name] = without if len(nodes) - len(without) < running else []
+    faults = [f"{node}: without the driver of {daemon}" for daemon, without in lacking.items() for node in without]
+    if faults:
+        again = f"kubectl -n kube-system rollout restart daemonset {next(each for each in lacking if lacking[each])}"
+        remedy = BY_NAME[UNREGISTERED].mend(restore=again if examined.local is None else examined.deploy)
+        yield failed("storage/drivers", "drivers", "not known to all nodes", remedy, faults, UNREGISTERED)
+    elif lacking:
+        yield passed("storage/drivers", "drivers", f"{', '.join(lacking)}: known to the nodes where they run")
 
 
 def _claim(namespace: str, claim_name: str, volume: SharedVolumeOutput, examined: Examined) -> Check:

@@ -199,6 +199,12 @@ def test_a_fault_of_a_snapshot_is_found(fault: str, change: Change) -> None:
     assert fault in faults(running(change))
 
 
+def test_a_lost_claim_is_one_fault() -> None:
+    assert faults(running(lambda made: made["PersistentVolumeClaim"][0]["status"].update(phase="Lost"))) == [
+        "claim-not-bound"
+    ]
+
+
 @pytest.mark.parametrize(
     ("scene", "name", "fault", "waits"),
     [

@@ -113,3 +113,27 @@ def test_exactly_one_class_is_the_default(spoil: Callable[[Any], object], said: 
     check = judged(spoil)["storage/class/default"]
     assert check.status is CheckStatus.FAIL
     assert said in check.detail
+
+
+def test_a_node_that_does_not_know_a_driver_that_runs_there_is_named() -> None:
+    def node(made: Any) -> Any:
+        return the(made, "CSINode", "trn1")["spec"]
+
+    found = judged(lambda made: node(made).update(drivers=[{"name": "ebs.csi.aws.com"}]))["storage/drivers"]
+    assert (found.status, found.faults) == (CheckStatus.FAIL, ("trn1: without the driver of fsx-csi-node",))
+    assert found.remedy == "kubectl -n kube-system rollout restart daemonset fsx-csi-node registers it again"
+    assert judged(lambda made: without(made, "CSINode", "trn1"))["storage/drivers"].status is CheckStatus.FAIL
+
+    def starts(made: Any) -> None:
+        without(made, "CSINode", "trn1")
+        for name in ("ebs-csi-node", "fsx-csi-node"):
+            the(made, "DaemonSet", name)["status"]["numberReady"] = 4
+
+    assert judged(starts)["storage/drivers"].status is CheckStatus.PASS, "its pod there is not ready yet"
+
+
+def test_a_lost_claim_names_its_volume() -> None:
+    def lost(made: Any) -> None:
+        the(made, "PersistentVolumeClaim", "fsx-claim")["status"].update(phase="Lost")
+
+    assert judged(lost)[CLAIM].detail == "is Lost: its volume pv-training is gone"

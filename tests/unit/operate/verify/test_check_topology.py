@@ -131,3 +131,16 @@ def test_hypernodes_that_may_not_be_read_fail() -> None:
     found = judged(unread={"HyperNode": "hypernodes is forbidden"})
     assert found["topology/unread"].status is CheckStatus.FAIL
     assert "topology/hypernodes" not in found
+
+
+def test_a_node_without_a_switch_beside_one_with_switches_is_named() -> None:
+    def switched(made: Any, *, all_of_them: bool) -> None:
+        for name in ("trn0", "trn1"):
+            the(made, "Node", name)["metadata"]["labels"] |= dict.fromkeys(EC2_TOPOLOGY_LABELS, "nn-1")
+        if not all_of_them:
+            del the(made, "Node", "trn1")["metadata"]["labels"][EC2_TOPOLOGY_LABELS[0]]
+
+    found = judged(lambda made: switched(made, all_of_them=False))["topology/ng1"]
+    assert found.faults == (f"trn1: {EC2_TOPOLOGY_LABELS[0]} is missing",)
+    assert "topology/ng1" not in judged(lambda made: switched(made, all_of_them=True))
+    assert "topology/ng1" not in judged(), "EC2 names no switches of this type"
