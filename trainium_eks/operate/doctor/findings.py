@@ -51,7 +51,7 @@ class Diagnosis:
     unread: Mapping[str, str] = field(default_factory=dict)
     """Kind, or section of checks, to the reason why it was not read."""
     uncompared: Mapping[str, str] = field(default_factory=dict)
-    """What was not compared with what the stack made, to the reason."""
+    """Objects of the stack, in words, that were not compared with the cluster, to the reason."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the versioned JSON form."""

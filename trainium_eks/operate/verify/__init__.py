@@ -1,1 +1,1 @@
-"""Checks of a cluster against its stack's outputs, and against all that its state says was made."""
+"""Checks of a cluster against its stack's outputs, and against its state."""

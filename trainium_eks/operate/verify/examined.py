@@ -11,14 +11,14 @@ from trainium_eks.operate.verify.local_report import LocalReport
 
 @dataclass(frozen=True)
 class Made:
-    """What a stack made in its cluster, compared with what is there."""
+    """The comparison of a stack's objects with its cluster."""
 
     drifted: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """``Kind namespace/name`` to its differences, a line each."""
     count: int = 0
     """Number of the objects that were compared."""
     unread: Mapping[str, str] = field(default_factory=dict)
-    """What was not compared, to the reason."""
+    """Objects, in words, that were not compared, to the reason."""
     commands: Mapping[str, str] = field(default_factory=dict)
     """Object of a Helm release to the command that sets it back on AWS, where an `up` does not look into releases."""
     groups: Sequence[StateResource] = ()

@@ -1,5 +1,5 @@
-"""What a stack made in its cluster, compared with what is there by one mechanism for every kind: the Kubernetes objects
-of its state, the objects of its Helm releases, the labels and taints of its node groups."""
+"""The comparison of a stack's objects with its cluster, by one mechanism for every kind: the Kubernetes objects of the
+stack's state, the objects of its Helm releases, the labels and taints of its node groups."""
 
 import base64
 import gzip

@@ -171,7 +171,7 @@ def test_the_stack_is_examined_and_what_may_not_be_read_is_said(team: tuple[Call
     api.refuses["/api/v1/nodes"] = 403
     code, out = call("doctor", "--namespace", "training")
     assert "Not looked at: Node, which your user may not list." in out
-    assert "Not compared with what the stack made: objects of the stack (an administrator's" in " ".join(out.split())
+    assert "Not compared with the state of the stack: objects of the stack (an administrator's" in " ".join(out.split())
 
 
 def test_a_cluster_that_does_not_answer_is_a_finding(team: tuple[Call, StubApi]) -> None:

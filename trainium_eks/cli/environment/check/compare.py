@@ -1,4 +1,4 @@
-"""The comparison of what a stack made with what is there, for ``trn verify`` and ``trn doctor``."""
+"""The comparison of a stack's objects with its cluster, for ``trn verify`` and ``trn doctor``."""
 
 from pathlib import Path
 

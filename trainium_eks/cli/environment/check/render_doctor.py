@@ -32,7 +32,7 @@ def diagnosis(found: Diagnosis, subject: str) -> RenderableType:
         lines.append(Text(f"Not looked at: {', '.join(found.unread)}, which your user may not list.", "dim"))
     if found.uncompared:
         what = "; ".join(f"{each} ({why})" for each, why in found.uncompared.items())
-        lines.append(Text(f"Not compared with what the stack made: {what}.", "dim"))
+        lines.append(Text(f"Not compared with the state of the stack: {what}.", "dim"))
     return Group(*lines)
 
 

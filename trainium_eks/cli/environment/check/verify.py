@@ -38,7 +38,7 @@ class VerifyOptions:
     wait: bool = False
     """Look again until nothing fails."""
     compare: bool = True
-    """Compare all that the stack made with what is there."""
+    """Compare the objects of the stack's state with the cluster."""
 
 
 Look = Callable[[], Verification]
