@@ -65,8 +65,8 @@ def test_a_volume_that_ends_stays_for_a_running_pod_and_is_made_anew_without(sta
 def test_a_claim_whose_volume_is_gone_is_made_anew_with_it(stack: Stack) -> None:
     succeeded(stack.up("vision"))
     name = volume(stack, "vision")
+    stack.project.kubectl("dev", "delete", "pv", name, "--wait=false")
     stack.project.kubectl("dev", "patch", "pv", name, "-p", '{"metadata": {"finalizers": null}}')
-    stack.project.kubectl("dev", "delete", "pv", name)
     until(lambda: stack.get("pvc", "-n", "vision")[0]["status"]["phase"] == "Lost", "the claim is lost")
     succeeded(stack.up("vision"))
     assert stack.claims()["vision"] == "fs-1::vision"
