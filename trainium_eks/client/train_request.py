@@ -111,11 +111,11 @@ def _program(asked: TrainOptions) -> tuple[Program, Workspace | None, Problem | 
     without files, as a file of the image."""
     arguments = (*_words(asked.script_args), *asked.arguments)
     if asked.titan:
-        return Program(module=TITAN_MODULE, arguments=arguments), None, None
+        return Program(module=TITAN_MODULE, arguments=arguments), None, _unused(asked.workspace)
     module = asked.module or _example(asked.example)
     script, is_images = asked.script.removeprefix(IMAGE_PREFIX), asked.script.startswith(IMAGE_PREFIX)
     if not script or is_images or asked.torchx:
-        return Program(script, module, arguments), None, None
+        return Program(script, module, arguments), None, _unused(asked.workspace)
     if asked.workspace is not None and Path(script).is_relative_to(asked.workspace.absolute()):
         script = str(Path(script).relative_to(asked.workspace.absolute()))
     if script.startswith("/"):
@@ -124,6 +124,14 @@ def _program(asked: TrainOptions) -> tuple[Program, Workspace | None, Problem | 
     if isinstance(packed, Problem):
         return Program(script, module, arguments), None, packed
     return Program(packed.script, module, arguments), packed, None
+
+
+def _unused(workspace: Path | None) -> Problem | None:
+    """Return a problem for a directory that would stay behind."""
+    if workspace is None:
+        return None
+    fix = "name the file in it: --script FILE; or leave it out, and build the code into the image"
+    return Problem("--workspace", "it travels with a script of its own alone", fix, value=str(workspace))
 
 
 def _of_this_machine(script: Path, workspace: Path | None) -> Problem | None:

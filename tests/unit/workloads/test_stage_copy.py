@@ -342,13 +342,21 @@ def test_what_is_half_copied_of_another_source_gives_way(
     assert content_of(tmp_path / "set") == {"two": b"2"}
 
 
-def test_files_of_this_machine_are_copied_and_links_left_out(stage: Callable[..., Any], tmp_path: Path) -> None:
+def test_files_of_this_machine_are_copied_and_nothing_that_only_a_link_reaches(
+    stage: Callable[..., Any], tmp_path: Path
+) -> None:
     (tmp_path / "from/deep").mkdir(parents=True)
     (tmp_path / "from/deep/a b").write_bytes(b"a")
-    (tmp_path / "from/link").symlink_to("/etc/passwd")
+    (tmp_path / "from/link").symlink_to("deep/a b")
     code, lines = stage((tmp_path / "from").as_uri())
-    assert (code, content_of(tmp_path / "set")) == (0, {"deep/a b": b"a"})
+    assert (code, content_of(tmp_path / "set")) == (0, {"deep/a b": b"a", "link": b"a"})
     assert "no checksum" not in lines[-1]["message"]
+    for make in (lambda at: at.symlink_to("/etc/passwd"), lambda at: at.symlink_to("/etc"), os.mkfifo):
+        make(tmp_path / "from/deep/x")
+        code, lines = stage((tmp_path / "from").as_uri(), to="other")
+        assert (code, (tmp_path / "other").exists()) == (1, False)
+        assert re.search("deep/x (is a link out of .* to /etc|of .* is no regular file)", lines[-1]["message"])
+        (tmp_path / "from/deep/x").unlink()
 
 
 def test_the_environments_proxy_is_asked(

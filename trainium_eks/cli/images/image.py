@@ -14,6 +14,7 @@ from trainium_eks.cli.shared.output import write, write_json
 from trainium_eks.client.cluster_access import find_stack
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.jobs.data.tree import NotInside
 from trainium_eks.jobs.images import engines, images
 from trainium_eks.jobs.images.engines import Engine, Programs, Runner
 from trainium_eks.model.outputs import StackOutputs
@@ -85,13 +86,11 @@ def plan(options: ImageOptions, outputs: StackOutputs) -> Planned:
         raise Failure(WRONG_USAGE, "the image cannot be called so", [problem], spell=str)
     if options.context is not None and not options.context.is_dir():
         raise Failure(WRONG_USAGE, f"--context {options.context} is no directory")
-    made_of = images.context(
-        request,
-        workloads(),
-        requirements=_text(options.requirements, "--requirements"),
-        dockerfile=_text(options.file, "--file"),
-        own_files=options.context,
-    )
+    texts = {"requirements": _text(options.requirements, "--requirements"), "dockerfile": _text(options.file, "--file")}
+    try:
+        made_of = images.context(request, workloads(), **texts, own_files=options.context)
+    except NotInside as refused:
+        raise Failure(WRONG_USAGE, f"--context {options.context}: {refused}") from None
     return Planned(request, made_of, repository_of(outputs), options.tag or images.tag(request, made_of))
 
 

@@ -3,10 +3,14 @@
 import base64
 import gzip
 import io
+import posixpath
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainium_eks.jobs.data.tree import NotInside, files_below
+from trainium_eks.jobs.objects import runnable
+from trainium_eks.jobs.objects.job import Program
 from trainium_eks.model.validation.problems import Problem, nearest
 
 LARGEST_BYTES = 700 * 1024
@@ -43,10 +47,16 @@ def pack(script: str, directory: Path | None) -> Workspace | Problem:
     file = root / script
     if not file.is_file():
         return _missing(script, file, root)
-    if directory is None:
-        files = {file.name: file}
-    else:
-        files = {str(each.relative_to(root)): each for each in sorted(root.rglob("*")) if _travels(each, root)}
+    if fault := runnable.fault_of(Program(script), file.read_bytes()):
+        return Problem("--script", *fault, value=script)
+    name = file.name if directory is None else posixpath.normpath(script)
+    try:
+        files = {name: file} if directory is None else dict(files_below(root, _NEVER))
+    except NotInside as refused:
+        reason, _, fix = str(refused).partition("; ")
+        return Problem("--workspace", reason, fix, value=str(root))
+    if name not in files:
+        return Problem("--script", f"it is not among the files of {root} that travel", "name one of them", value=script)
     archive = _archive(files)
     if len(archive) > LARGEST_BYTES:
         largest = sorted(files, key=lambda name: -files[name].stat().st_size)[:3]
@@ -56,7 +66,6 @@ def pack(script: str, directory: Path | None) -> Workspace | Problem:
         fix = "put data on the shared volume (trn stage), code into the image (trn image build)"
         fix += f"; largest: {', '.join(largest)}"
         return Problem("--workspace", reason, fix, value=str(root))
-    name = file.name if directory is None else str(file.relative_to(root))
     return Workspace(base64.b64encode(archive).decode(), name, len(files), len(archive))
 
 
@@ -64,11 +73,8 @@ def _missing(script: str, file: Path, root: Path) -> Problem:
     near = nearest(file.name, [each.name for each in file.parent.glob("*.py")] if file.parent.is_dir() else [])
     good = str(file.parent.relative_to(root) / near) if near else None
     fix = "a file of the image is written image:/PATH"
-    return Problem("--script", f"there is no file {file}", fix, value=script, good=good)
-
-
-def _travels(path: Path, root: Path) -> bool:
-    return path.is_file() and not _NEVER.intersection(path.relative_to(root).parts)
+    reason = f"{file} is a directory: name the file in it" if file.is_dir() else f"there is no file {file}"
+    return Problem("--script", reason, fix, value=script, good=good)
 
 
 def _archive(files: dict[str, Path]) -> bytes:

@@ -4,14 +4,14 @@ import gzip
 import hashlib
 import io
 import json
-import os
 import re
 import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import MappingProxyType
 
+from trainium_eks.jobs.data.tree import files_below
 from trainium_eks.model.catalogue import lustre, training_images
 from trainium_eks.model.catalogue.training_images import BASES, MIRROR_PREFIX
 from trainium_eks.model.outputs import StackOutputs
@@ -120,6 +120,9 @@ def context(
         requirements: text of a requirements file instead of ours.
         dockerfile: text of a Dockerfile instead of ours; it is given the same arguments and files.
         own_files: a directory with further files for the build.
+
+    Raises:
+        NotInside: a link leads out of the directory, or something in it is no regular file.
     """
     base = BASES[request.target]
     files = dict(_files(own_files)) if own_files is not None else {}
@@ -167,12 +170,7 @@ def mirror_tag(source: str) -> str:
 
 
 def _files(root: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield path and content of the files below a directory, links followed only to files below it."""
-    resolved = root.resolve()
-    for directory, subdirectories, names in os.walk(root):
-        subdirectories[:] = sorted(set(subdirectories) - _IGNORED)
-        for name in sorted(names):
-            file = Path(directory, name)
-            if name.endswith(".pyc") or not file.is_file() or not file.resolve().is_relative_to(resolved):
-                continue
-            yield PurePosixPath(file.relative_to(root)).as_posix(), file.read_bytes()
+    """Yield path and content of the files below a directory."""
+    for path, place in files_below(root, _IGNORED):
+        if not path.endswith(".pyc"):
+            yield path, place.read_bytes()

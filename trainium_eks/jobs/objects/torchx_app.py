@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from trainium_eks.jobs.objects import resources
+from trainium_eks.jobs.objects import resources, runnable
 from trainium_eks.jobs.objects.command import PORT, RankWords, rank0_host, shell
 from trainium_eks.jobs.objects.environment import environment
 from trainium_eks.jobs.objects.identity import ROLE
@@ -97,6 +97,9 @@ def application(
         raise ValueError(f"--instance_type: {error}") from None
     if bool(script) == bool(module):
         raise ValueError("give either --script or --module")
+    program = Program(script, module, tuple(shlex.split(script_args)))
+    if fault := runnable.fault_of(program):
+        raise ValueError(f"{program}: {'; '.join(fault)}")
     chosen = cast("Backend", backend) if backend else backend_of(instance)
     if precision and precision not in PRECISIONS.get(chosen, ()):
         raise ValueError(f"--precision {precision}: {chosen} has {', '.join(PRECISIONS.get(chosen, ()))}")
@@ -112,7 +115,7 @@ def application(
     job = TrainingJob(
         name=_NAME,
         app=name,
-        program=Program(script, module, tuple(shlex.split(script_args))),
+        program=program,
         image=image,
         instance=instance,
         resources=share,

@@ -155,6 +155,7 @@ def _problems(request: JobRequest, job: TrainingJob) -> Iterator[Problem]:
         yield Problem("--name", reason, value=job.app, good="train")
     if not request.program.script and not request.program.module:
         yield Problem("", "there is nothing to run", "give --script, --module or --example")
+    yield from refusals.program_problems(request)
     if not ECR_IMAGE.fullmatch(job.image):
         yield Problem("--image", "SageMaker pulls images from ECR alone", "push one: trn image push", value=job.image)
     if job.nodes < 1:

@@ -2,7 +2,7 @@
 
 import re
 
-from trainium_eks.jobs.objects import resources
+from trainium_eks.jobs.objects import resources, runnable
 from trainium_eks.jobs.objects.forms import KINDS
 from trainium_eks.jobs.objects.job import C10D, PRECISIONS, TrainingJob
 from trainium_eks.jobs.objects.token_reference import DEFAULT_SECRET, TOKEN_VARIABLES, missing_secret, reference_problem
@@ -170,6 +170,7 @@ def _program_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> li
     if bool(request.program.script) == bool(request.program.module):
         fix = f"name what to run: --script FILE, --module MODULE, --titan CONFIG or --example {'|'.join(EXAMPLES)}"
         found.append(Problem("--script", "a job runs one script or module", fix))
+    found += program_problems(request)
     if facts.image_missing is not None:
         found.append(facts.image_missing)
     example = example_of(request.program.module)
@@ -181,6 +182,13 @@ def _program_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> li
         reason = "there is nothing to compile ahead for CUDA"
         found.append(Problem("--precompile", reason, "submit the training itself: trn train"))
     return found
+
+
+def program_problems(request: JobRequest) -> list[Problem]:
+    """Return the problem of a program that the ranks cannot run, as far as its name tells it."""
+    program, fault = request.program, runnable.fault_of(request.program)
+    option, value = ("--script", program.script) if program.script else ("--module", program.module)
+    return [Problem(option, *fault, value=value)] if fault else []
 
 
 def _setting_problems(

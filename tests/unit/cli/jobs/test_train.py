@@ -316,6 +316,11 @@ def test_a_missing_script_is_the_one_thing_said_of_it(
     [
         ("--example gradient-sums", "did you mean gradient-sum?"),
         ("--module m --backend gpu", "--backend = gpu: there is no such word\n    allowed: xla, neuron, cuda, cpu"),
+        ("--script image:/opt/launch.sh", "fix: trn starts the ranks itself: --script FILE.py"),
+        ("--script launch.sh --torchx", "fix: trn starts the ranks itself: --script FILE.py"),
+        ("--module torch.distributed.run -- train.py", "it is a launcher, and each rank would start ranks of its own"),
+        ("--module src/train.py", "a file is named by --script src/train.py"),
+        ("--module team.train --workspace .", "it travels with a script of its own alone"),
         ("--module m --env A", "write it as NAME=VALUE"),
         ('--module m --script-args "\'"', "cannot be read as words of a shell"),
         ("--module m --topology near", "allowed: hard, soft"),

@@ -4,7 +4,9 @@ import base64
 import io
 import os
 import random
+import re
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -89,3 +91,68 @@ def test_what_does_not_fit_names_the_largest(code: Path) -> None:
     assert isinstance(problem, Problem)
     assert "at most 700 KiB" in problem.reason
     assert "largest: weights.bin" in problem.fix
+
+
+def test_a_link_stands_for_what_it_leads_to_in_the_directory(code: Path) -> None:
+    for link, to in (("first.py", "train.py"), ("layers", code / "model"), (".#lock", "me@here:1"), ("deps", ".venv")):
+        (code / link).symlink_to(to)
+    expected = {
+        "first.py": "644 # train.py",
+        "layers/layers.py": "644 # model/layers.py",
+        "deps/bin/x": "644 # .venv/bin/x",
+    }
+    assert expected.items() <= _files(pack("first.py", code)).items()
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda at: at.symlink_to("/etc/passwd"), r"model/x is a link out of .*, to /etc/passwd"),
+        (lambda at: at.symlink_to("../.."), r"model/x is a link out of "),
+        (lambda at: at.symlink_to("/dev/null"), r"model/x is a link out of "),
+        (lambda at: at.symlink_to("../model"), r"model/x is a link to a directory that it is in"),
+        (lambda at: at.symlink_to(".."), r"model/x is a link to a directory that it is in"),
+        (os.mkfifo, r"model/x is no regular file"),
+    ],
+)
+def test_nothing_from_outside_travels(code: Path, make: Callable[[Path], None], reason: str) -> None:
+    make(code / "model" / "x")
+    problem = pack("train.py", code)
+    assert isinstance(problem, Problem)
+    assert problem.path == "--workspace"
+    assert re.match(reason, problem.reason)
+    assert "take" in problem.fix
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("run", "#!/bin/bash\nset -e\ntorchrun -N 32 finetune.py --out o", "of bash.*--script finetune.py -- ARG"),
+        ("run.py", "#!/usr/bin/env -S LANG=C zsh -e\nls", "a script of zsh"),
+        ("run.SH", "true", "a script of a shell"),
+        ("run", "torchrun a/train.py", "Python cannot read it"),
+        ("train.ipynb", "{}", "a notebook.*jupyter nbconvert --to script"),
+        ("train.py", "\0\1", "Python cannot read it"),
+        ("train", "\x7fELF", "Python cannot read it"),
+        ("torchrun", "#!/usr/bin/python3\n", "it is a launcher"),
+        (".venv/x.py", "1", "not among the files"),
+        ("../x.py", "1", "not among the files"),
+        ("model", None, "is a directory: name the file in it"),
+    ],
+)  # fmt: skip
+def test_what_python_does_not_run_is_refused_before_anything_is_made(
+    code: Path, name: str, content: str | None, said: str
+) -> None:
+    if content is not None:
+        (code / name).write_text(content)
+    problem = pack(name, code)
+    assert isinstance(problem, Problem)
+    assert problem.path == "--script"
+    assert re.search(said, f"{problem.reason}; {problem.fix}")
+
+
+@pytest.mark.parametrize("content", ["#!/usr/bin/env -S uv run --script\n", "#!/usr/bin/python3.13\nf'{f'{1}'}'", "1"])
+def test_programs_of_python_travel(code: Path, content: str) -> None:
+    for name in ("train", "new.py"):
+        (code / name).write_text(content)
+        assert isinstance(pack(name, code), Workspace)

@@ -29,6 +29,7 @@ from trainium_eks.cli.images import image as command
 from trainium_eks.cli.images.image import ImageOptions
 from trainium_eks.cli.images.mirror import MirrorOptions
 from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.jobs.data.tree import NotInside
 from trainium_eks.jobs.images import engines, image_jobs, images
 from trainium_eks.jobs.images.engines import EngineError
 from trainium_eks.jobs.images.images import ImageRequest
@@ -72,10 +73,14 @@ def test_a_context_holds_our_package_and_no_rubbish(tmp_path: Path) -> None:
     for name in ("a.py", "__pycache__/a.pyc", ".git/config", "deep/b.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
-    (tmp_path / "out").symlink_to("/etc/passwd")
+    (tmp_path / "deep" / "inside").symlink_to("../a.py")
     made = images.context(REQUEST, workloads(), own_files=tmp_path)
     assert {"a.py", "deep/b.txt", "Dockerfile", "requirements.txt", "trainium_workloads/gang.py"} <= set(made.files)
-    assert not [path for path in made.files if "pycache" in path or ".git" in path or path == "out"]
+    assert made.files["deep/inside"] == b"x"
+    assert not [path for path in made.files if "pycache" in path or ".git" in path]
+    (tmp_path / "deep" / "out").symlink_to("/etc/passwd")
+    with pytest.raises(NotInside, match=r"deep/out is a link out of .*, to /etc/passwd; put a copy in its place"):
+        images.context(REQUEST, workloads(), own_files=tmp_path)
 
 
 def test_the_archive_of_a_context_is_the_same_each_time_and_fits_into_an_object() -> None:

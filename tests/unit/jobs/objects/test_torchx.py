@@ -1,5 +1,6 @@
 """What TorchX makes of the component is what ``trn`` submits, but for what TorchX cannot say."""
 
+import inspect
 import json
 import os
 import shlex
@@ -153,3 +154,10 @@ def test_the_component_needs_no_other_package() -> None:
         check=False,
     )
     assert (result.stdout.strip(), result.stderr) == ("", "")
+
+
+def test_the_component_starts_no_launcher() -> None:
+    names = inspect.signature(torchx_app.application).parameters
+    given = dict.fromkeys(names, "") | {"instance_type": "trn1.32xlarge", "script": "/opt/launch.sh"}
+    with pytest.raises(ValueError, match=r"launch\.sh: it is a script of a shell.*trn starts the ranks itself"):
+        torchx_app.application(**given)  # type: ignore[arg-type]

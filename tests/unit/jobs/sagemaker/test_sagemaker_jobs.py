@@ -126,6 +126,7 @@ def test_data_comes_from_s3_or_from_the_team_s_directory_of_the_file_system() ->
         ({"channel": ("a=s3://payroll/x",)}, "--channel"),
         ({"channel": ("a=/data/../research",)}, "--channel"),
         ({"program": Program()}, ""),
+        ({"program": Program("launch.sh")}, "--script"),
         ({"variables": {"HF_TOKEN": "hf_x"}}, "--env"),
     ],
 )
