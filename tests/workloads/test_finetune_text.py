@@ -1,10 +1,12 @@
 """Texts become examples, once; what is no text is refused."""
 
 import json
+import lzma
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 from trainium_workloads.finetune import make_data, text
 from trainium_workloads.tokenized import Rows
@@ -34,17 +36,37 @@ def tokens_of(file: Path) -> list[int]:
 
 
 def test_tokens_are_those_of_the_tokenizer(made: Path, tmp_path: Path) -> None:
-    import pyarrow.parquet
     from transformers import AutoTokenizer
 
     theirs = AutoTokenizer.from_pretrained(made / "model")
     expected: list[int] = []
     for row in pyarrow.parquet.read_table(made / "texts" / "train-00000.parquet").to_pylist():
         expected += [*theirs.encode(row["text"]), END]
-    # The conversations of a thousand documents follow their texts.
-    for line in (made / "texts" / "talks.jsonl").read_text().splitlines():
-        expected += theirs.apply_chat_template(json.loads(line)["messages"], tokenize=True, return_dict=False)
     assert tokens_of(prepare(made / "texts", made / "model", tmp_path / "cache")) == expected
+    talks = [json.loads(line)["messages"] for line in (made / "texts" / "talks.jsonl").read_text().splitlines()]
+    expected = [x for each in talks for x in theirs.apply_chat_template(each, tokenize=True, return_dict=False)]
+    assert tokens_of(prepare(made / "texts" / "talks.jsonl", made / "model", tmp_path / "cache")) == expected
+
+
+@pytest.mark.parametrize("name", ["a.json.gz", "a.jsonl.bz2", "a.jsonl.xz", "a.jsonl.zst", "a.jsonl.lz4", "a.txt.gz"])
+def test_compressed_files_are_read(name: str, made: Path, tmp_path: Path) -> None:
+    text = b"one\n" if ".txt" in name else b'{"text": "one\\n"}\n'
+    for each in (tmp_path / Path(name).stem, tmp_path / name):
+        with pyarrow.output_stream(str(each), compression=None) as out:
+            out.write(packed(text, each.suffix))
+    plain, other = (tokens_of(prepare(tmp_path / each, made / "model", tmp_path)) for each in (Path(name).stem, name))
+    assert plain == other
+    assert not list(tmp_path.glob(".*"))
+
+
+def packed(text: bytes, suffix: str) -> bytes:
+    if suffix == ".xz":
+        return lzma.compress(text)
+    kind = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}.get(suffix)
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.output_stream(sink, compression=kind) as out:
+        out.write(text)
+    return sink.getvalue().to_pybytes()
 
 
 def test_empty_texts_are_none_and_a_txt_file_is_one(made: Path, tmp_path: Path) -> None:
@@ -72,20 +94,20 @@ def test_tokens_are_made_once_and_anew_where_they_are_damaged(
     made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(made, tmp_path / "made")
-    data, tokenizer, cache = tmp_path / "made" / "texts", tmp_path / "made" / "model", tmp_path / "cache"
+    data, tokenizer, cache = tmp_path / "made/texts/talks.jsonl", tmp_path / "made" / "model", tmp_path / "cache"
     first = prepare(data, tokenizer, cache)
     assert "examples of 1 tokens, in " in capsys.readouterr().out
     assert prepare(data, tokenizer, cache) == first
-    assert not capsys.readouterr().out
+    assert "examples of" not in capsys.readouterr().out
     before = first.read_bytes()
     first.write_bytes(before[:-1] + b"\xff")
     assert prepare(data, tokenizer, cache) == first
     assert first.read_bytes() == before
     # Whatever they depend on makes others: a file, the template.
-    with (data / "talks.jsonl").open("a") as file:
+    with data.open("a") as file:
         file.write(json.dumps({"messages": [{"role": "user", "content": "one more"}]}) + "\n")
     others = {first, prepare(data, tokenizer, cache)}
-    (tokenizer / "chat_template.jinja").write_text("{{ messages[0].content }}")
+    (tokenizer / "chat_template.jinja").write_text("{% for each in messages %}{{ each.content }}{% endfor %}")
     others.add(prepare(data, tokenizer, cache))
     assert len(others) == 3
     assert {each.name for each in cache.iterdir()} == {each.name for each in others}
@@ -118,16 +140,37 @@ def parquet_of(**columns: list[object]) -> Callable[[Path], Path]:
     return write
 
 
+def talk(content: object) -> Callable[[Path], Path]:
+    return written("a.jsonl", json.dumps({"messages": [{"role": "user", "content": content}]}))
+
+
+def test_parts_of_a_message_are_joined_as_the_server_joins_them(made: Path, tmp_path: Path) -> None:
+    parts = [{"type": "text", "text": "each rank"}, {"type": "input_text", "text": "waits for"}]
+    paths = []
+    for name, content in (("parts", parts), ("one", "each rank waits for")):
+        paths.append(tmp_path / f"{name}.jsonl")
+        paths[-1].write_text(json.dumps({"messages": [{"role": "user", "content": content, "name": None}]}))
+    joined, one = (tokens_of(prepare(each, made / "model", tmp_path / "cache")) for each in paths)
+    assert joined == one
+
+
 @pytest.mark.parametrize(
     ("write", "said"),
     [
         (lambda directory: directory / "nowhere", "is not there; trn stage SOURCE --to"),
         (lambda directory: directory, "it holds none"),
-        (written("a.csv", "text\n"), r"must hold .txt, .jsonl, .json, .parquet files; it holds .csv"),
+        (written("a.csv", "text\n"), r"must hold .txt, .jsonl, .json, .parquet, .arrow files.*; it holds .csv"),
         (written("a.jsonl", '{"text": "a"}\n{"text": \n'), r"a\.jsonl is damaged, or no \.jsonl file"),
         (written("a.jsonl", '{"body": "a"}\n'), "has no column text or messages or content; --column is to be one of"),
         (written("a.jsonl", '{"text": 3}\n'), "must be a text, or a list of messages with role and content, not 3"),
-        (written("a.jsonl", '{"messages": [{"role": "user"}]}\n'), "must be a text, or a list of messages"),
+        (written("a.jsonl", '{"messages": [{"role": "user"}]}\n'), "must be a list of messages with role and content"),
+        (talk(7), "must be a list of messages with role and content, not {'role': 'user', 'content': 7}"),
+        (talk({"type": "text", "text": "a"}), "must be a list of messages with role and content"),
+        (talk(None), "must be a list of messages with role and content"),
+        (talk([{"type": "image_url", "image_url": {"url": "a"}}]), "row 1: a message has a part image_url"),
+        (talk([{"type": "text", "text": None}]), "a message has a part without text"),
+        (talk(["a"]), "row 1: a message has a part a, and this learns from text alone"),
+        (written("a.jsonl", '{"text": ["a", "b"]}\n'), "must be a text, or a list of messages"),
         (written("a.json", '[{"text": "a"}'), r"a\.json is damaged, or no \.json file"),
         (written("a.txt", b"\xff\xfe"), r"a\.txt is damaged, or no \.txt file"),
         (written("a.jsonl", b'{"text": "\xff"}'), r"a\.jsonl is damaged"),
@@ -160,10 +203,16 @@ def test_conversations_need_a_template(made: Path, tmp_path: Path) -> None:
     shutil.copytree(made / "model", tokenizer)
     for template, said in (
         ("", "has no chat template"),
+        ("{{ messages[0].content }}", "leaves out messages of the role assistant"),
         ("{{ raise_exception('roles must alternate') }}", "does not take a conversation: roles must alternate"),
         # A template is part of a download: it cannot reach out of Jinja's sandbox.
         ("{{ messages.__class__.__mro__ }}", "unsafe"),
     ):
         (tokenizer / "chat_template.jinja").write_text(template)
         with pytest.raises(Refusal, match=said):
-            prepare(made / "texts", tokenizer, tmp_path / "cache")
+            prepare(made / "texts" / "talks.jsonl", tokenizer, tmp_path / "cache")
+    (tokenizer / "chat_template.jinja").write_text("{% for each in messages %}{{ each.content }}{% endfor %}")
+    call = {"type": "function", "function": {"name": "look", "arguments": "{}"}}
+    (tmp_path / "a.jsonl").write_text(json.dumps({"messages": [{"role": "assistant", "tool_calls": [call]}]}))
+    with pytest.raises(Refusal, match="the chat template leaves out tool_calls"):
+        prepare(tmp_path / "a.jsonl", tokenizer, tmp_path / "cache")

@@ -12,7 +12,7 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 from pyarrow import parquet
 from trainium_workloads.text_classification import make_data
-from trainium_workloads.text_classification.data import Data, ReviewSource, learn, split_files
+from trainium_workloads.text_classification.data import Data, ReviewSource, learn
 from trainium_workloads.tokenized import read_tokenizer
 from trainium_workloads.training.refusal import Refusal
 from trainium_workloads.training.task import Position
@@ -102,30 +102,6 @@ def test_labels_have_the_names_of_the_data(tmp_path: Path, prepared: Callable[..
     assert (data.labels, data.test.at([0])["labels"].tolist()) == (("0", "1", "2"), [2])
     rows = [(number, "a") for number in range(11, -1, -1)]
     assert len(prepared(write_csv(tmp_path / "many.csv", *rows, names=("label", "text"))).labels) == 12
-
-
-def test_files_are_found_as_the_hub_has_them_as_a_channel_or_in_directories(tmp_path: Path) -> None:
-    for name in ("train-00001-of-00002.parquet", "train-00000-of-00002.parquet", "test.csv", "README.md", ".x.csv"):
-        (tmp_path / name).touch()
-    names = [each.name for each in split_files(tmp_path, "train")]
-    assert names == ["train-00000-of-00002.parquet", "train-00001-of-00002.parquet"]
-    assert [each.name for each in split_files(tmp_path, "test")] == ["test.csv"]
-    channel = tmp_path / "channel"
-    channel.mkdir()
-    (channel / "part-1.csv").touch()
-    assert [each.name for each in split_files(channel, "train")] == ["part-1.csv"]
-    (tmp_path / "split" / "train").mkdir(parents=True)
-    (tmp_path / "split" / "train" / "0.parquet").touch()
-    assert [each.name for each in split_files(tmp_path / "split", "train")] == ["0.parquet"]
-    assert split_files(tmp_path / "test.csv", "train") == (tmp_path / "test.csv",)
-    with pytest.raises(Refusal, match="trn stage amazon-polarity"):
-        split_files(tmp_path / "none", "train")
-    (channel / "train.csv").touch()
-    with pytest.raises(Refusal, match=r"no test reviews: test\*\.parquet"):
-        split_files(channel, "test")
-    (tmp_path / "test.parquet").touch()
-    with pytest.raises(Refusal, match="as Parquet and as CSV"):
-        split_files(tmp_path, "test")
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ import h5py
 import numpy as np
 import torch
 
+from trainium_workloads.data_files import files_of
 from trainium_workloads.training.refusal import Refusal
 from trainium_workloads.training.task import Batch, Position
 
@@ -164,7 +165,7 @@ def open_corpus(
     """Return a complete data set, with the form of all shards and the content of the first one checked.
 
     Args:
-        directory: of shards, at any depth; shards with ``_test_`` in their names are for tests.
+        directory: of shards, at any depth; those of other splits are left out.
         sequence: tokens that an example must have; None for the first shard's number.
         predictions: number of masked words taken of each example; None for the first shard's number.
         vocabulary: of the model.
@@ -178,9 +179,9 @@ def open_corpus(
         raise Refusal(
             f"{directory} is no directory. '{stage}' brings the data; --synthetic 10000 trains on made-up examples"
         )
-    paths = sorted(path for path in directory.rglob("*.hdf5") if "_test_" not in path.name)
-    if not paths:
+    if not any(directory.rglob("*.hdf5")):
         raise Refusal(f"{directory} holds no .hdf5 files to train from. '{stage}' brings them")
+    paths = files_of(directory, "train", (".hdf5",))
     problems: list[str] = []
     shards: dict[Path, int] = {}
     for path in paths:

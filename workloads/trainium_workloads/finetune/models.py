@@ -18,6 +18,7 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.placement_types import Shard, _StridedShard
 
 from trainium_workloads.atomic_write import take_place
+from trainium_workloads.causality import sees_future
 from trainium_workloads.finetune.make_data import configuration as tiny
 from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.options import Options
@@ -43,8 +44,20 @@ def find(model: str, output: Path, seed: int) -> Path:
         seed: of random weights, where ``model`` is a directory with a ``config.json`` alone.
 
     Raises:
-        Refusal: there is no such model, no right to it, or it has no weights that can be read.
+        Refusal: there is no such model, no right to it, or it has no weights that can be read; or it sees the future.
     """
+    directory = _found(model, output, seed)
+    configuration = read_configuration(directory)
+    sees = sees_future(configuration)
+    if sees:
+        what = f"{model} is a {configuration.model_type} whose positions see the tokens after them"
+        raise Refusal(f"{what}: it would learn to copy them. Name a causal language model, such as Qwen/Qwen3-8B")
+    if sees is None:
+        print(f"{model}: whether a {configuration.model_type} sees the future was not tried: no small one can be made")
+    return directory
+
+
+def _found(model: str, output: Path, seed: int) -> Path:
     if model == "tiny":
         return _random_weights(tiny("qwen3"), None, output, seed)
     directory = Path(model)
@@ -74,6 +87,9 @@ def read_configuration(directory: Path) -> Any:
         raise Refusal(f"{directory}/config.json cannot be read: {first_line(error)}") from None
     if type(found) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise Refusal(f"{directory} holds a {found.model_type}, which is no causal language model of transformers")
+    if found.is_encoder_decoder:
+        reason = "whose decoder alone, without what it reads, would be trained"
+        raise Refusal(f"{directory} holds a {found.model_type}, {reason}: take a causal language model")
     if getattr(found, "quantization_config", None):
         raise Refusal(f"the weights in {directory} are quantized: take the model's version in BF16")
     return found
@@ -107,6 +123,9 @@ def load(directory: Path, asked: Namespace, options: Options, backend: Backend) 
         )
     except (OSError, ValueError, SafetensorError) as error:
         raise Refusal(f"{directory} cannot be read: {first_line(error)}") from None
+    if backend.rank == 0 and (others := sorted(map(str, told["unexpected_keys"]))):
+        shown = f"{', '.join(others[:3])}{' …' if len(others) > 3 else ''}"
+        print(f"not in the trained model, nor in its export: {len(others):,} weights of {directory} ({shown})")
     if wrong := sorted(str(each) for name in ("missing_keys", "mismatched_keys") for each in told[name]):
         raise Refusal(f"{directory} holds no weights, or others, for its config.json's {', '.join(wrong[:3])}")
     if asked.sharding == "full" and backend.world_size == asked.tensor_parallel:

@@ -5,6 +5,7 @@ the tokenizer's end token, and the next follows in the same example; no computat
 reach over that end, as in GPT-3's training (arXiv 2005.14165, appendix B).
 """
 
+import functools
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
@@ -15,18 +16,16 @@ import numpy
 import pyarrow
 from datasets import Features, List, Value
 
+from trainium_workloads.data_files import READERS, files_of, kind_of, plain
 from trainium_workloads.tokenized import kept, read_tokenizer, stamps
 from trainium_workloads.training.refusal import Refusal, first_line
 
 COLUMNS: Final = ("text", "messages", "content")
 """Looked for in this order where no column is named."""
-_READERS: Final[Mapping[str, Mapping[str, str]]] = {
-    ".txt": {"path": "text", "sample_by": "document"},
-    ".jsonl": {"path": "json"},
-    ".json": {"path": "json"},
-    ".parquet": {"path": "parquet"},
-}
-"""What ``datasets`` calls a kind of file."""
+_KINDS: Final = (".txt", ".jsonl", ".json", ".parquet", ".arrow")
+_TEXT_PARTS: Final = ("text", "input_text", "output_text")
+"""Types of a message's parts that are text: in OpenAI's chats and in its responses."""
+_MARK: Final = "a2f1c0d9"
 _TOGETHER: Final = 1000
 """Texts that the tokenizer gets, and examples that are written, at a time: it has a thread for each core."""
 _SYNTHETIC_VOCABULARY, _SYNTHETIC_NOISE = 64, 0.1
@@ -39,7 +38,7 @@ def prepare(data: Path, column: str | None, tokenizer: Path, vocabulary: int, le
     """Return the file of a data set's examples, and make a missing one; for one process.
 
     Args:
-        data: a file, or a directory of files.
+        data: a file; or a directory, of which the files to train with are taken.
         column: of the texts or conversations; None for the first of :data:`COLUMNS` that a row has.
         tokenizer: its directory.
         vocabulary: tokens of the model that learns from it.
@@ -50,15 +49,19 @@ def prepare(data: Path, column: str | None, tokenizer: Path, vocabulary: int, le
     Raises:
         Refusal: the data or the tokenizer is not there, damaged, or not of this model; or there are too few tokens.
     """
-    files = _files(data)
+    files = files_of(data, "train", _KINDS)
     made, digests = read_tokenizer(tokenizer)
     if len(made) > vocabulary:
         counts = f"{len(made):,} tokens, and the model {vocabulary:,}"
         raise Refusal(f"the tokenizer in {tokenizer} has {counts}: it is another model's")
     if made.eos_token_id is None:
         raise Refusal(f"the tokenizer in {tokenizer} has no end token: set eos_token in its tokenizer_config.json")
-    key = [stamps(files), digests, column, length]
-    return kept(cache, "texts", key, lambda file: _write(file, _encoded(_documents(files, column), made), length))
+    key = ["parts", stamps(files), digests, column, length]
+
+    def make(file: Path) -> None:
+        _write(file, _encoded(_documents(files, column, file.parent), made), length)
+
+    return kept(cache, "texts", key, make)
 
 
 def prepare_synthetic(count: int, length: int, seed: int, cache: Path) -> Path:
@@ -100,37 +103,25 @@ def _cut(tokens: Iterator[int], length: int) -> Iterator[list[int]]:
         piece = [piece[-1], *islice(tokens, length)]
 
 
-def _files(path: Path) -> list[Path]:
-    """Return the files of a data set: itself, or all below a directory, by name. Hidden files are left out, such as the
-    notes of ``trn stage``."""
-    if not path.exists():
-        raise Refusal(f"--data {path} is not there; trn stage SOURCE --to {path} puts it there")
-    inside = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
-    files = [each for each in inside if not any(x.startswith(".") for x in each.relative_to(path).parts)]
-    chosen = [each for each in files if each.suffix in _READERS]
-    if not chosen:
-        held = sorted({each.suffix or each.name for each in files})
-        raise Refusal(f"--data {path} must hold {', '.join(_READERS)} files; it holds {', '.join(held[:5]) or 'none'}")
-    return chosen
-
-
-def _documents(files: Iterable[Path], column: str | None) -> Iterator[_Document]:
+def _documents(files: Iterable[Path], column: str | None, room: Path) -> Iterator[_Document]:
     """Yield the texts and conversations of the files, one after the other; a ``.txt`` file is one text."""
     from datasets import load_dataset
 
     for path in files:
-        number = 0
+        number, kind = 0, kind_of(path)
         try:
+            read = plain(path, room)
             # By rows: the whole data set would be copied into a cache first.
-            rows = load_dataset(**_READERS[path.suffix], data_files=str(path), split="train", streaming=True)
-            for row in rows:
+            for row in load_dataset(**READERS[kind], data_files=str(read), split="train", streaming=True):
                 number += 1
                 yield _document(row, column, f"{path}, row {number}")
+            if read != path:
+                read.unlink()
         except Refusal:
             raise
         except Exception as error:  # noqa: BLE001 - pyarrow's, pandas' and the package's own, which share no class
             said = first_line(error.__cause__ or error)
-            raise Refusal(f"{path} is damaged, or no {path.suffix} file (after row {number}): {said}") from None
+            raise Refusal(f"{path} is damaged, or no {kind} file (after row {number}): {said}") from None
 
 
 def _document(row: Mapping[str, Any], column: str | None, place: str) -> _Document:
@@ -141,26 +132,65 @@ def _document(row: Mapping[str, Any], column: str | None, place: str) -> _Docume
     value = row[name]
     if isinstance(value, str):
         return value
-    if isinstance(value, list) and value and all(isinstance(x, Mapping) and {"role", "content"} <= {*x} for x in value):
-        return value
+    if isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value):
+        return [_message(each, place) for each in value]
     raise Refusal(f"{place}: must be a text, or a list of messages with role and content, not {repr(value)[:60]}")
+
+
+def _message(told: Mapping[str, Any], place: str) -> Mapping[str, Any]:
+    """Return a message with a text as its content; OpenAI's parts are joined as ``trn serve`` joins those of a request.
+
+    Raises:
+        Refusal: it has no role, or another content: a template would print it as Python does.
+    """
+    message = {name: each for name, each in told.items() if each is not None}  # Arrow fills missing names up
+    content, role = message.get("content", "" if message.get("tool_calls") else None), message.get("role")
+    if isinstance(content, list):
+        parts = [each if isinstance(each, Mapping) else {"type": each} for each in content]
+        texts = [each.get("text") for each in parts if each.get("type") in _TEXT_PARTS]
+        if len(texts) < len(parts) or not all(isinstance(each, str) for each in texts):
+            others = ", ".join(str(each.get("type"))[:30] for each in parts if each.get("type") not in _TEXT_PARTS)
+            raise Refusal(f"{place}: a message has a part {others or 'without text'}, and this learns from text alone")
+        content = " ".join(map(str, texts))
+    if not isinstance(role, str) or not isinstance(content, str):
+        raise Refusal(f"{place}: must be a list of messages with role and content, not {repr(told)[:60]}")
+    return {**message, "content": content}
 
 
 def _encoded(documents: Iterator[_Document], tokenizer: Any) -> Iterator[list[int]]:
     """Yield each document's tokens: a text between the tokenizer's begin and end, a conversation by its template."""
-    end = tokenizer.eos_token_id
+    end, tried = tokenizer.eos_token_id, set[str]()
     while some := list(islice(documents, _TOGETHER)):
         texts = [each for each in some if isinstance(each, str) and each.strip()]
         yield from (ids if ids[-1:] == [end] else [*ids, end] for ids in (tokenizer(texts).input_ids if texts else ()))
-        yield from (_rendered(each, tokenizer) for each in some if not isinstance(each, str))
+        yield from (_rendered(each, tokenizer, tried) for each in some if not isinstance(each, str))
 
 
-def _rendered(messages: Sequence[Mapping[str, Any]], tokenizer: Any) -> list[int]:
+def _rendered(messages: Sequence[Mapping[str, Any]], tokenizer: Any, tried: set[str]) -> list[int]:
     if not tokenizer.chat_template:
         mends = "take a chat model's (--tokenizer DIRECTORY), or data with a column of texts"
         raise Refusal(f"the data are conversations, and the tokenizer has no chat template: {mends}")
     try:
+        for lost in _not_printed(messages, tokenizer, tried):
+            raise Refusal(f"the chat template leaves out {lost}: take another tokenizer, or data without them")
         found: list[int] = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False)
+    except Refusal:
+        raise
     except Exception as error:  # noqa: BLE001 - whatever a template does
         raise Refusal(f"the chat template does not take a conversation: {error}") from None
     return found
+
+
+def _not_printed(messages: Sequence[Mapping[str, Any]], tokenizer: Any, tried: set[str]) -> Iterator[str]:
+    """Yield what a template drops in silence: messages of a role, or calls of tools. Each is tried once."""
+    render = functools.partial(tokenizer.apply_chat_template, tokenize=False)
+    for role in {each["role"] for each in messages} - tried:
+        tried.add(role)
+        marked = [{**each, "content": _MARK} if each["role"] == role else each for each in messages]
+        if _MARK not in render(marked):
+            yield f"messages of the role {role}"
+    if "tool_calls" not in tried and any("tool_calls" in each for each in messages):
+        tried.add("tool_calls")
+        bare = [{name: value for name, value in each.items() if name != "tool_calls"} for each in messages]
+        if render(bare) == render(messages):
+            yield "tool_calls"

@@ -1,7 +1,8 @@
 """Reviews of a training: read by ``datasets`` or made from a seed, tokenized once for all ranks.
 
-Files are Parquet or CSV with the columns ``label`` and ``text``, or with the columns of Amazon Polarity on the Hub:
-``label`` (0 or 1), ``title`` and ``content``. The title is not used, as in AWS' own fine-tuning of BERT-base.
+Files are Parquet, CSV or JSON, compressed or not, with the columns ``label`` and ``text``, or with those of Amazon
+Polarity on the Hub: ``label`` (0 or 1), ``title`` and ``content``. The title is not used, as in AWS' own fine-tuning of
+BERT-base.
 """
 
 import contextlib
@@ -16,12 +17,15 @@ from datasets import ClassLabel, Dataset, Features, List, Value
 from transformers import BertTokenizer
 
 from trainium_workloads.atomic_write import take_place
+from trainium_workloads.data_files import READERS, files_of, kind_of, plain
 from trainium_workloads.text_classification.make_data import reviews
 from trainium_workloads.tokenized import Rows, kept, read_tokenizer, room_in, stamps
 from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.first_rank import made_by
 from trainium_workloads.training.refusal import Refusal
 
+KINDS = (".parquet", ".csv", ".jsonl", ".json", ".arrow")
+"""Ends of the names of files with reviews."""
 TEXTS = ("text", "content")
 """Names of the column with the texts: the first that is there."""
 LEARNT_PIECES = 4096
@@ -53,7 +57,7 @@ class ReviewSource:
     """Source of the reviews."""
 
     train: Path | None
-    """A file or a directory; see :func:`split_files`."""
+    """A file or a directory; see :func:`~trainium_workloads.data_files.files_of`."""
     test: Path | None
     synthetic: int
     """Number of made-up reviews; 0 for those of the files. A fifth as many are made to test with."""
@@ -102,7 +106,7 @@ class ReviewSource:
 
     def _tokenized(self, split: str, tokenizer: Any, digests: list[str], labels: Sequence[str]) -> Path:
         """Return the file of a split's tokens. Without names of the labels the reviews name them."""
-        source = [self.seed, self.synthetic] if self.synthetic else stamps(split_files(self._path(split), split))
+        source = [self.seed, self.synthetic] if self.synthetic else stamps(self._files(split))
         key = [split, source, digests, tokenizer.pad_token_id, self.length, list(labels)]
 
         def make(file: Path) -> None:
@@ -118,24 +122,25 @@ class ReviewSource:
             first, count = (0, self.synthetic) if split == "train" else (self.synthetic, max(self.synthetic // 5, 1))
             yield reviews(self.seed, range(first, first + count))
             return
-        files = split_files(self._path(split), split)
-        kind = files[0].suffix.removeprefix(".")
-        # Otherwise "NA" is no text.
-        options: dict[str, Any] = {"keep_default_na": False} if kind == "csv" else {}
+        files = self._files(split)
+        kind = kind_of(files[0])
         with room_in(self._cache(split)) as part:
             try:
-                found = datasets.load_dataset(
-                    kind, data_files=[str(each) for each in files], split="train", cache_dir=str(part), **options
-                )
+                read = [str(plain(each, part)) for each in files]
+                found = datasets.load_dataset(**READERS[kind], data_files=read, split="train", cache_dir=str(part))
             except (datasets.exceptions.DatasetGenerationError, ValueError) as error:
                 cause = error.__cause__ or error
                 if isinstance(cause, OSError) and cause.errno:
                     raise cause from None
                 where = files[0] if len(files) == 1 else files[0].parent
                 raise Refusal(
-                    f"{where} has no reviews, or cannot be read as {kind}: {cause}; stage it again with --replace"
+                    f"{where} has no reviews, or cannot be read as {kind[1:]}: {cause}; stage it again with --replace"
                 ) from None
             yield found
+
+    def _files(self, split: str) -> list[Path]:
+        # A channel of SageMaker has files of one split, of any name; beside other splits the names have to tell.
+        return files_of(self._path(split), split, KINDS, is_alone=self.train != self.test)
 
     def _path(self, split: str) -> Path:
         path = self.train if split == "train" else self.test
@@ -204,36 +209,6 @@ def _labels(raw: Dataset, where: Path) -> tuple[str, ...]:
             "files that count from 1 need 1 taken off"
         )
     return ("negative", "positive") if len(found) == 2 else tuple(map(str, range(len(found))))
-
-
-def split_files(data: Path, split: str) -> tuple[Path, ...]:
-    """Return the files of one split, by name.
-
-    Args:
-        data: a file; or a directory with ``train-….parquet`` and ``test-….parquet`` as on the Hub, with ``train.csv``
-            and ``test.csv``, or with a directory for each split; or the directory of a SageMaker channel, with files of
-            the split alone.
-        split: ``train`` or ``test``.
-
-    Raises:
-        Refusal: there are none, or files of two kinds.
-    """
-    if data.is_file():
-        return (data,)
-    if not data.is_dir():
-        raise Refusal(f"there is no {data}; bring the reviews: trn stage amazon-polarity, and give --data-dir")
-    below = data / split if (data / split).is_dir() else data
-    found = sorted(each for each in below.iterdir() if each.suffix in (".parquet", ".csv") and each.name[0] != ".")
-    # A channel's files may have any name; where other splits lie beside, the name has to tell.
-    if any(each.name.startswith(("train", "test")) for each in found):
-        found = [each for each in found if each.name.startswith(split)]
-    if not found:
-        raise Refusal(
-            f"{data} has no {split} reviews: {split}*.parquet, {split}*.csv or a directory {split} with such files"
-        )
-    if len({each.suffix for each in found}) > 1:
-        raise Refusal(f"{below} has {split} reviews as Parquet and as CSV: remove one of them")
-    return tuple(found)
 
 
 def learn(texts: Iterable[str], size: int) -> BertTokenizer:

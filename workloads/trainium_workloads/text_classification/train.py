@@ -193,8 +193,8 @@ def _config(asked: argparse.Namespace, options: Options, data: Data) -> Any:
         config: Any = config_of(asked.size, options.backend, vocabulary=len(data.tokenizer))
     else:
         config = read_config(asked.model_dir, options.backend)
-    if config.pad_token_id is None:
-        config.pad_token_id = data.tokenizer.pad_token_id
+    # By it a decoder finds a review's last piece, and RoBERTa the positions.
+    config.pad_token_id = data.tokenizer.pad_token_id
     names = dict(enumerate(data.labels))
     config.num_labels = len(names)
     config.id2label, config.label2id = names, {name: number for number, name in names.items()}
