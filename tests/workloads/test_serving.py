@@ -248,6 +248,14 @@ def test_a_chat_is_answered_with_openais_api(chat: Server) -> None:
     assert status == 200, answer
     assert answer["choices"][0]["message"]["role"] == "assistant"
     assert answer["usage"]["completion_tokens"] == 5
+    answers = []
+    for content in ([{"type": "text", "text": "a lamp"}], [{"type": "image_url", "image_url": {"url": "a"}}], 7):
+        asked = question | {"messages": [{"role": "user", "content": content}]}
+        answers.append(chat.ask("POST", "/v1/chat/completions", {"model": "serve-tiny", **asked}))
+    assert answers[0][1]["choices"] == answer["choices"]
+    assert [(each, "reads text alone, and a message has a part" in str(said)) for each, said in answers[1:]] == [
+        (422, True)
+    ] * 2
     assert [each["id"] for each in chat.ask("GET", "/v1/models")[1]["data"]] == ["serve-tiny"]
     assert chat.ask("POST", "/v1/chat/completions", {"model": "other", **question})[0] == 400
     assert chat.ask("POST", "/reset", {})[0] == 404, "anyone in the namespace could unload the model"

@@ -8,18 +8,25 @@ import os
 import signal
 import sys
 import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoTokenizer
+from fastapi import HTTPException
+from transformers import AutoConfig, AutoTokenizer
 from transformers.cli.serve import Serve
 from transformers.cli.serving.model_manager import ModelManager
+from transformers.cli.serving.utils import Modality
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
+from trainium_workloads.causality import sees_future
 from trainium_workloads.serving import served_model
 from trainium_workloads.serving.draining import Draining
 from trainium_workloads.serving.sagemaker import Invocations
 from trainium_workloads.training.refusal import Refusal
+
+_TEXT_PARTS = ("text", "input_text", "output_text")
 
 
 class _Server(Serve):
@@ -33,7 +40,9 @@ def serve(options: argparse.Namespace) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with tempfile.TemporaryDirectory() as place:
         # Requests must name the model by the words with which the server was started.
-        (Path(place) / options.name).symlink_to(merged(options.model.absolute(), Path(place) / "merged"))
+        model = merged(options.model.absolute(), Path(place) / "merged")
+        (Path(place) / options.name).symlink_to(model)
+        _check_continues(options.model, model)
         os.chdir(place)
         server = _answering(options)
         app = server.config.app
@@ -44,6 +53,30 @@ def serve(options: argparse.Namespace) -> None:
         logging.disable(logging.INFO)  # a line for each request, and each probe
         gc.freeze()  # else the end takes 5 s, to collect PyTorch
         server.run()
+
+
+def _check_continues(given: Path, model: Path) -> None:
+    """Raise a refusal for a model that was trained with the next tokens in sight; a damaged one is refused later."""
+    try:
+        configuration = AutoConfig.from_pretrained(model)
+    except (OSError, ValueError):
+        return
+    if type(configuration) in MODEL_FOR_CAUSAL_LM_MAPPING and sees_future(configuration):
+        raise Refusal(f"{given} is a {configuration.model_type} that sees the tokens after each: it continues no text")
+
+
+def _of_texts(take: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the server's reader of messages without its silence: it drops images that a model does not see."""
+
+    def checked(messages: Sequence[Mapping[str, Any]], modality: Modality) -> Any:
+        for content in (each.get("content") or "" for each in messages):
+            parts = [] if isinstance(content, str) else content if isinstance(content, list) else [content]
+            kinds = [each.get("type") if isinstance(each, dict) else each for each in parts]
+            if wrong := [each for each in kinds if modality is Modality.LLM and each not in _TEXT_PARTS]:
+                raise HTTPException(422, f"the model reads text alone, and a message has a part {wrong[0]}")
+        return take(messages, modality)
+
+    return checked
 
 
 def _answering(options: argparse.Namespace) -> Any:
@@ -58,6 +91,8 @@ def _answering(options: argparse.Namespace) -> Any:
         found = _Server(options.name, **where, log_level="error", non_blocking=True)
     except (OSError, ValueError) as error:
         raise Refusal(f"{options.model} cannot be read: {error}") from None
+    for handler in (found._chat_handler, found._response_handler):
+        handler.get_processor_inputs_from_messages = _of_texts(handler.get_processor_inputs_from_messages)
     question = {"prompt": "a first question", "max_tokens": 1}
     asyncio.run(found._completion_handler.handle_request(question, "first"))
     return found.server
