@@ -8,6 +8,7 @@ import glob
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -105,53 +106,36 @@ def _chosen(splits: Sequence[str], split: str) -> str | None:
 
 def _splits(data: Path, kinds: Sequence[str]) -> dict[str, list[Path]]:
     """Return the files of each split; under an empty name those of a directory where no name tells a split."""
-    declared = _subsets(data)
+    declared, page = MetadataConfigs(), data / "README.md"
+    if page.is_file() and page.read_bytes().startswith(b"---"):
+        with suppress(Exception):  # of several packages: a page that declares nothing
+            declared = MetadataConfigs.from_dataset_card_data(DatasetCard.load(page).data)
     found = {name: splits for name, each in declared.items() if (splits := _of_subset(data, each, kinds))}
-    if len(found) < 2:
-        return next(iter(found.values()), None) or _of_subset(data, {}, kinds)
-    default = declared.get_default_config_name()
-    if default not in found:
+    name = declared.get_default_config_name() if len(found) > 1 else next(iter(found), "")
+    if len(found) > 1 and name not in found:
         mends = "name the directory of one, or stage one alone (trn stage --include)"
         raise Refusal(f"{data} holds the data sets {', '.join(found)} by its README.md: {mends}")
-    return found[default]
-
-
-def _subsets(data: Path) -> MetadataConfigs:
-    """Return the subsets that the README.md of a repository declares."""
-    card = data / "README.md"
-    if not card.is_file() or not card.read_bytes().startswith(b"---"):
-        return MetadataConfigs()
-    try:
-        return MetadataConfigs.from_dataset_card_data(DatasetCard.load(card).data)
-    except Exception:  # noqa: BLE001 - of several packages: a page without such a declaration
-        return MetadataConfigs()
+    return found[name] if found else _of_subset(data, {}, kinds)
 
 
 def _of_subset(data: Path, subset: Mapping[str, Any], kinds: Sequence[str]) -> dict[str, list[Path]]:
-    top = data.resolve()
+    top, given = data.resolve(), subset.get("data_files")
+    place = glob.escape(str(top / subset.get("data_dir", "")))
 
     def found(pattern: str) -> list[Path]:
-        try:
-            files = [
-                Path(each) for each in resolve_pattern(pattern, glob.escape(str(top / subset.get("data_dir", ""))))
-            ]
-        except FileNotFoundError:
-            return []
-        inside = [data / each.relative_to(top) for each in files if each.is_relative_to(top)]
-        return [each for each in inside if kind_of(each) in kinds and not _is_note(each)]
+        with suppress(FileNotFoundError):
+            inside = [Path(each) for each in resolve_pattern(pattern, place) if Path(each).is_relative_to(top)]
+            return [data / each.relative_to(top) for each in inside if kind_of(each) in kinds and not _is_note(each)]
+        return []
 
     try:
-        given = subset.get("data_files")
         patterns = sanitize_patterns(given) if given else _get_data_files_patterns(found)
     except FileNotFoundError:
         return {}
     except ValueError as error:
         raise Refusal(f"{data}: {error}") from None
-    names = {split: "" if patterns == DEFAULT_PATTERNS_ALL else str(split) for split in patterns}
-    files = {
-        names[split]: sorted({each for pattern in some for each in found(pattern)}) for split, some in patterns.items()
-    }
-    return {name: some for name, some in files.items() if some}
+    files = {name: sorted({each for pattern in some for each in found(pattern)}) for name, some in patterns.items()}
+    return {"" if patterns == DEFAULT_PATTERNS_ALL else str(name): some for name, some in files.items() if some}
 
 
 def _is_note(file: Path) -> bool:

@@ -13,11 +13,10 @@ def files_below(root: Path, left_out: Collection[str]) -> Iterator[tuple[str, Pa
 
     Args:
         root: a directory.
-        left_out: names of files and directories, at any depth. Links that lead to nothing are left out, too.
+        left_out: names of files and directories, at any depth. Links to nothing are left out, too.
 
     Raises:
-        NotInside: a link leads out of the root or into a circle, or a pipe, a socket or a device is there. Its content
-            would stand in an object that a whole team reads.
+        NotInside: a link leads out of the root, to what a team would read, or into a circle; or a device is there.
     """
     top = root.resolve()
 
@@ -27,10 +26,9 @@ def files_below(root: Path, left_out: Collection[str]) -> Iterator[tuple[str, Pa
                 continue
             path, place = entry.relative_to(root).as_posix(), entry.resolve()
             if not place.is_relative_to(top):
-                mends = "put a copy in its place, or take the link away"
-                raise NotInside(f"{path} is a link out of {root}, to {place}; {mends}")
+                raise NotInside(f"{path} is a link out of {root}, to {place}; put a copy in its place, or take it away")
             if place in above:
-                raise NotInside(f"{path} is a link to a directory that it is in; take the link away")
+                raise NotInside(f"{path} is a link to a directory that it is in; take it away")
             if place.is_dir():
                 yield from walk(entry, (*above, place))
             elif place.is_file():

@@ -1,7 +1,4 @@
-"""What each rank can run: a script that Python reads, or a module. A launcher would start ranks within ranks.
-
-Needs the standard library alone: the TorchX component judges its script, too.
-"""
+"""What ranks can run: a script that Python reads, or a module. Needs the standard library alone, for TorchX."""
 
 import re
 import warnings
@@ -11,10 +8,11 @@ from trainium_eks.jobs.objects.job import Program
 
 _SHELLS = (".sh", ".bash", ".zsh", ".ksh", ".csh", ".fish", ".sbatch", ".slurm")
 _PYTHONS = ("python", "pypy", "uv", "pipx")
-"""Interpreters in a script's first line that read Python; the beginnings of their names."""
-_LAUNCHERS = frozenset(
-    ("torchrun", "accelerate", "deepspeed", "mpirun", "srun", "torch.distributed.run", "torch.distributed.launch")
-) | {"accelerate.commands.launch", "deepspeed.launcher.runner", "trainium_workloads.gang"}
+"""Beginnings of the names of interpreters of Python."""
+_LAUNCHER = re.compile(
+    r"torchrun|mpirun|srun|torch\.distributed\.(run|launch)|trainium_workloads\.gang|"
+    r"accelerate(\.commands\.launch)?|deepspeed(\.launcher\.runner)?"
+)
 
 
 def fault_of(program: Program, content: bytes | None = None) -> tuple[str, str] | None:
@@ -26,14 +24,14 @@ def fault_of(program: Program, content: bytes | None = None) -> tuple[str, str] 
     """
     path, named = PurePosixPath(program.script), re.search(rb"[\w./-]+\.py\b", content or b"")
     ranks = f"trn starts the ranks itself: --script {named[0].decode() if named else 'FILE.py'} -- ARGUMENTS"
-    if {path.name, program.module} & _LAUNCHERS:
+    if _LAUNCHER.fullmatch(path.name or program.module):
         return "it is a launcher, and each rank would start ranks of its own", ranks
     if not program.script:
-        words = program.module.split(".") if program.module else ["none"]
-        is_file = f".{words[-1]}" in (".py", ".ipynb", *_SHELLS) or "/" in program.module
-        found = "it is no name of a module", f"a file is named by --script {program.module}"
-        return found if is_file or "" in words else None
-    interpreter = _interpreter(content or b"")
+        is_file = "/" in program.module or program.module.endswith((".py", ".ipynb", *_SHELLS))
+        return ("it is no name of a module", f"a file is named by --script {program.module}") if is_file else None
+    first = (content or b"").partition(b"\n")[0].decode(errors="replace")
+    words = [each.rpartition("/")[2] for each in first[2:].split() if not each.startswith("-") and "=" not in each]
+    interpreter = next((each for each in words if each != "env"), "") if first.startswith("#!") else ""
     if interpreter.startswith(_PYTHONS):
         return None
     if interpreter or path.suffix.lower() in _SHELLS:
@@ -45,22 +43,12 @@ def fault_of(program: Program, content: bytes | None = None) -> tuple[str, str] 
     return "Python cannot read it", "name the training's script in Python"
 
 
-def _interpreter(content: bytes) -> str:
-    """Return the name of the program in a script's first line; empty without one."""
-    first = content.partition(b"\n")[0].decode(errors="replace")
-    words = [each for each in first[2:].split() if not each.startswith("-") and "=" not in each]
-    names = [each.rpartition("/")[2] for each in words]
-    return next((each for each in names if each != "env"), "") if first.startswith("#!") else ""
-
-
 def _is_python(content: bytes, suffix: str) -> bool:
     """Return whether the content is Python; of a file ``.py`` any text, for the image may have a newer Python."""
-    if suffix == ".py":
-        return b"\0" not in content
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            compile(content, "script", "exec", dont_inherit=True)
+            compile(content if suffix != ".py" else b"", "script", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    return True
+    return b"\0" not in content

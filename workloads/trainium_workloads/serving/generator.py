@@ -42,9 +42,9 @@ def serve(options: argparse.Namespace) -> None:
         # Requests must name the model by the words with which the server was started.
         model = merged(options.model.absolute(), Path(place) / "merged")
         (Path(place) / options.name).symlink_to(model)
-        _check_continues(options.model, model)
         os.chdir(place)
         server = _answering(options)
+        _check_continues(options.model, model)
         app = server.config.app
         # The server has one model for all: nobody may unload it, or let it load others.
         app.router.routes[:] = [each for each in app.router.routes if each.path not in ("/load_model", "/reset")]
@@ -56,11 +56,8 @@ def serve(options: argparse.Namespace) -> None:
 
 
 def _check_continues(given: Path, model: Path) -> None:
-    """Raise a refusal for a model that was trained with the next tokens in sight; a damaged one is refused later."""
-    try:
-        configuration = AutoConfig.from_pretrained(model)
-    except (OSError, ValueError):
-        return
+    """Raise a refusal for a model that was trained with the next tokens in sight."""
+    configuration = AutoConfig.from_pretrained(model)
     if type(configuration) in MODEL_FOR_CAUSAL_LM_MAPPING and sees_future(configuration):
         raise Refusal(f"{given} is a {configuration.model_type} that sees the tokens after each: it continues no text")
 
