@@ -1,4 +1,4 @@
-"""Trial of a language model: one that sees the future, which no class tells, learns to copy the next token."""
+"""Trial of a language model: a model that sees the future learns to copy the next token, and no class tells it."""
 
 import copy
 from typing import Any, Final
@@ -18,7 +18,7 @@ def sees_future(configuration: Any) -> bool | None:
     """Return whether logits change with the tokens after them; None where that cannot be tried.
 
     A model of the same configuration is tried on the CPU, with random weights and few layers, features and tokens: in
-    a second, whatever the size, the device and the division of the real one.
+    a second, for any size, device and division of the real model.
 
     Args:
         configuration: of transformers, for a causal language model.
@@ -33,7 +33,7 @@ def sees_future(configuration: Any) -> bool | None:
 
 
 def _small(configuration: Any, *, is_narrow: bool) -> Any:
-    """Return a smaller configuration: sizes change, and nothing that decides who sees whom."""
+    """Return a smaller configuration: sizes change, and no setting of the attention."""
     found = copy.deepcopy(configuration)
     sizes = found.get_text_config()
     depth, kinds = getattr(sizes, "num_hidden_layers", 0), getattr(sizes, "layer_types", None) or []

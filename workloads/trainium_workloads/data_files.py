@@ -1,4 +1,4 @@
-"""Files of a data set: those of one split by the Hugging Face Hub's conventions, and nothing that is ambiguous.
+"""Files of one split of a data set, by the Hugging Face Hub's conventions; an ambiguous data set is refused.
 
 ``datasets`` knows the conventions: ``data/train-00000-of-00002.parquet``, a split's word in the name of a file or of a
 directory, and the subsets that a repository's ``README.md`` declares.
@@ -52,16 +52,16 @@ def plain(file: Path, room: Path) -> Path:
 
 
 def files_of(data: Path, split: str, kinds: Sequence[str], *, is_alone: bool = False) -> list[Path]:
-    """Return the files of a split, by name; rank 0 prints which are taken of a directory, and which are left out.
+    """Return the files of a split, by name; rank 0 prints them, and the files of the directory that are left out.
 
     Args:
-        data: a directory; or a file, which is taken whatever its name.
+        data: a directory; or a file, of any name.
         split: ``train``; or ``test``, for which a split ``validation`` stands where no other is there.
         kinds: ends of the names of files that can be read.
         is_alone: whether a directory is one of this split where no name tells a split; one to train with always is.
 
     Raises:
-        Refusal: there are none, or their names and the ``README.md`` do not tell which, or they are of several kinds.
+        Refusal: there are none, or neither names nor ``README.md`` tell them from others, or they are of several kinds.
     """
     if not data.exists():
         raise Refusal(f"{data} is not there; trn stage SOURCE --to {data} puts it there")
@@ -96,7 +96,7 @@ def _listed(files: Sequence[Path], data: Path) -> str:
 
 
 def _chosen(splits: Sequence[str], split: str) -> str | None:
-    """Return the one split that is meant, such as ``train_sft``; None where several may be, or none is."""
+    """Return the intended split, such as ``train_sft``; None where several may be, or none is."""
     exact = [each for each in ((split, "validation") if split == "test" else (split,)) if each in splits]
     near = [each for each in splits if each.startswith(split)]
     if split == "train" and len(splits) == 1 and not splits[0].startswith(("test", "val", "dev", "eval")):
@@ -105,7 +105,7 @@ def _chosen(splits: Sequence[str], split: str) -> str | None:
 
 
 def _splits(data: Path, kinds: Sequence[str]) -> dict[str, list[Path]]:
-    """Return the files of each split; under an empty name those of a directory where no name tells a split."""
+    """Return the files of each split; under an empty name all files of a directory where no name tells a split."""
     declared, page = MetadataConfigs(), data / "README.md"
     if page.is_file() and page.read_bytes().startswith(b"---"):
         with suppress(Exception):  # of several packages: a page that declares nothing

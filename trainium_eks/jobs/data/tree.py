@@ -1,4 +1,4 @@
-"""The files of a directory of this machine: what travels from there to a team, and nothing that only a link reaches."""
+"""The files of a directory of this machine that may travel to a team: none is reached by a link alone."""
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -9,14 +9,14 @@ class NotInside(Exception):  # noqa: N818 - reads as what it is where it is caug
 
 
 def files_below(root: Path, left_out: Collection[str]) -> Iterator[tuple[str, Path]]:
-    """Yield path and place of each regular file, in order. A link stands for what it leads to, below the same root.
+    """Yield path and place of each regular file, in order. A link stands for its target below the same root.
 
     Args:
         root: a directory.
         left_out: names of files and directories, at any depth. Links to nothing are left out, too.
 
     Raises:
-        NotInside: a link leads out of the root, to what a team would read, or into a circle; or a device is there.
+        NotInside: a link leads out of the root (a team would read its target) or into a circle; or a device is there.
     """
     top = root.resolve()
 

@@ -1,4 +1,4 @@
-"""What ranks can run: a script that Python reads, or a module. Needs the standard library alone, for TorchX."""
+"""Programs that ranks can run: scripts of Python, and modules. Needs the standard library alone, for TorchX."""
 
 import re
 import warnings

@@ -138,12 +138,12 @@ def _document(row: Mapping[str, Any], column: str | None, place: str) -> _Docume
 
 
 def _message(told: Mapping[str, Any], place: str) -> Mapping[str, Any]:
-    """Return a message with a text as its content; OpenAI's parts are joined as ``trn serve`` joins those of a request.
+    """Return a message with a text as its content; OpenAI's parts are joined as in a request to ``trn serve``.
 
     Raises:
         Refusal: it has no role, or another content: a template would print it as Python does.
     """
-    message = {name: each for name, each in told.items() if each is not None}  # Arrow fills missing names up
+    message = {name: each for name, each in told.items() if each not in (None, [])}  # Arrow fills missing names up
     content, role = message.get("content", "" if message.get("tool_calls") else None), message.get("role")
     if isinstance(content, list):
         parts = [each if isinstance(each, Mapping) else {"type": each} for each in content]
@@ -182,9 +182,9 @@ def _rendered(messages: Sequence[Mapping[str, Any]], tokenizer: Any, tried: set[
 
 
 def _not_printed(messages: Sequence[Mapping[str, Any]], tokenizer: Any, tried: set[str]) -> Iterator[str]:
-    """Yield what a template drops in silence: messages of a role, or calls of tools. Each is tried once."""
+    """Yield the parts that a template drops in silence: messages of a role, or calls of tools. Each is tried once."""
     render = functools.partial(tokenizer.apply_chat_template, tokenize=False)
-    for role in {each["role"] for each in messages} - tried:
+    for role in sorted({each["role"] for each in messages if "tool_calls" not in each} - tried):
         tried.add(role)
         marked = [{**each, "content": _MARK} if each["role"] == role else each for each in messages]
         if _MARK not in render(marked):
