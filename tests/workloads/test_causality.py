@@ -24,6 +24,7 @@ DECODER = {"is_decoder": True}
         ("big_bird", {"max_position_embeddings": 4096}, True),
         ("big_bird", {"max_position_embeddings": 4096, **DECODER}, True),
         ("xlm", {}, True),
+        ("xmod", {}, True),
         ("xlnet", {"d_head": 16}, True),
         ("gemma3_text", {"layer_types": ["full_attention"] * 2}, False),
         ("gemma3_text", {"layer_types": ["full_attention"] * 2, "use_bidirectional_attention": True}, True),

@@ -149,7 +149,9 @@ def test_parts_of_a_message_are_joined_as_the_server_joins_them(made: Path, tmp_
     paths = []
     for name, content in (("parts", parts), ("one", "each rank waits for")):
         paths.append(tmp_path / f"{name}.jsonl")
-        paths[-1].write_text(json.dumps({"messages": [{"role": "user", "content": content, "name": None, "tool_calls": []}]}))
+        paths[-1].write_text(
+            json.dumps({"messages": [{"role": "user", "content": content, "name": None, "tool_calls": []}]})
+        )
     joined, one = (tokens_of(prepare(each, made / "model", tmp_path / "cache")) for each in paths)
     assert joined == one
 

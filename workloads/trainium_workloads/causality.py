@@ -23,13 +23,15 @@ def sees_future(configuration: Any) -> bool | None:
     Args:
         configuration: of transformers, for a causal language model.
     """
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
+
     for is_narrow in (True, False):
         try:
             with torch.random.fork_rng(devices=[]):
                 return _differs(_small(configuration, is_narrow=is_narrow))
         except Exception:  # noqa: BLE001 - sizes that do not fit fail in as many ways as there are models
             continue
-    return None
+    return True if type(configuration) in MODEL_FOR_MASKED_LM_MAPPING else None  # of an encoder the worst is said
 
 
 def _small(configuration: Any, *, is_narrow: bool) -> Any:
@@ -46,7 +48,7 @@ def _small(configuration: Any, *, is_narrow: bool) -> Any:
     if depth:
         sizes.num_hidden_layers = len(kept)
     if is_narrow:
-        sizes.hidden_size = 64 if getattr(sizes, "head_dim", None) else 16 * sizes.num_attention_heads
+        sizes.hidden_size = 64 if vars(sizes).get("head_dim") else 64 * sizes.num_attention_heads
     sizes.vocab_size, sizes.pad_token_id = _VOCABULARY, min(getattr(sizes, "pad_token_id", 0) or 0, _VOCABULARY - 1)
     return found
 
