@@ -97,6 +97,7 @@ def test_another_encoder_is_begun_with_for_as_many_epochs_as_asked(gang: Gang, t
         ((*TINY, "--synthetic", "40", "--model-dir", "none"), "none holds no model (config.json)"),
         ((*TINY, "--synthetic", "40", "--model-dir", "reviews", "--vocabulary", "reviews"), "reviews has no tokenizer"),
         ((*TINY, "--data-dir", "reviews"), "has no column text or content"),
+        ((*TINY, "--data-dir", "reviews/train.csv"), "is one file: give --train-data and --test-data"),
     ],
 )
 def test_what_cannot_be_is_refused_for_good(gang: Gang, tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:

@@ -212,6 +212,8 @@ def _check(asked: argparse.Namespace) -> None:
     wrong = too_small(asked, {"length": 8, "evaluate": 0, "warm_up": 0, "synthetic": 0})
     if not asked.epochs > 0:
         wrong.append(f"--epochs must be more than 0, not {asked.epochs}")
+    if asked.data_dir and asked.data_dir.is_file():
+        wrong.append(f"--data-dir {asked.data_dir} is one file: give --train-data and --test-data")
     if asked.size == "base" and asked.model_dir is None:
         wrong.append(
             "BERT-base is fine-tuned, not trained from nothing: give --model-dir, a directory with its weights "
