@@ -89,7 +89,7 @@ def plan(options: ImageOptions, outputs: StackOutputs) -> Planned:
     texts = {"requirements": _text(options.requirements, "--requirements"), "dockerfile": _text(options.file, "--file")}
     try:
         made_of = images.context(request, workloads(), **texts, own_files=options.context)
-    except NotInside as refused:
+    except (NotInside, OSError) as refused:
         raise Failure(WRONG_USAGE, f"--context {options.context}: {refused}") from None
     return Planned(request, made_of, repository_of(outputs), options.tag or images.tag(request, made_of))
 

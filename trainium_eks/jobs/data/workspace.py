@@ -52,7 +52,7 @@ def pack(script: str, directory: Path | None) -> Workspace | Problem:
     name = file.name if directory is None else posixpath.normpath(script)
     try:
         files = {name: file} if directory is None else dict(files_below(root, _NEVER))
-    except NotInside as refused:
+    except (NotInside, OSError) as refused:
         reason, _, fix = str(refused).partition("; ")
         return Problem("--workspace", reason, fix, value=str(root))
     if name not in files:
