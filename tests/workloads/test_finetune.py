@@ -399,7 +399,7 @@ def test_a_refusal_of_rank_0_is_that_of_all(trainings: Trainings, whole: Losses)
     runs = {"llama": trainings.arguments("llama", "refused", 4, "--synthetic", 0, "--data", "nowhere")}
     refused, _ = trainings(2, runs, code=78)
     assert set(refused.codes) == {78}
-    assert all("--data nowhere is not there" in each for each in refused.err)
+    assert all("nowhere is not there; trn stage SOURCE" in each for each in refused.err)
     refused, _ = trainings(1, {"llama": trainings.arguments("llama", "whole", 8, "--sharding", "none")}, code=78)
     assert "is of another training: its sharding is full, here none" in refused.err[0]
 
