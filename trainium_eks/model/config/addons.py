@@ -10,7 +10,7 @@ import pydantic
 from trainium_eks.model.catalogue.addon_records import ADDONS, Addon, installed
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import ConfigModel, OutputText
-from trainium_eks.model.validation.problems import Problem, join_key, nearest, under
+from trainium_eks.model.validation.problems import Problem, Severity, join_key, nearest, under
 
 VERSION = re.compile(r"v?[0-9]+\.[0-9]+\.[0-9]+-eksbuild\.[0-9]+")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -27,6 +27,15 @@ OF_AWS = (
     "snapshot-controller",
 )
 """Further add-ons of EKS (EKS user guide, AWS add-ons), so that none of their names is taken for a typo."""
+
+
+_NODE_PARTS = {
+    "aws-ebs-csi-driver": True,
+    "aws-fsx-csi-driver": True,
+    "aws-mountpoint-s3-csi-driver": False,
+}
+"""CSI driver to whether the pods that mount on each node tolerate every taint unless ``settings.node`` says otherwise
+(values of their charts: 1.46, 1.10, 2.0)."""
 
 
 class AddonIdentityConfig(ConfigModel):
@@ -94,8 +103,16 @@ def _addon_problems(name: str, addon: AddonConfig) -> Iterator[Problem]:
         reason = f"the stack's settings and role for it need {least} or later"
         yield Problem("version", reason, "raise it, or leave it out for the pinned one", value=addon.version)
     guess = nearest(name, ADDONS)
-    if name not in ADDONS and name not in OF_AWS and guess:
-        yield formats.warn("", "it is an add-on that this release does not know", f"did you mean {guess}?")
+    if name not in ADDONS and name not in OF_AWS:
+        reason = "it is an add-on that this release does not know: whether its pods tolerate the nodes' taints, neither"
+        look = f"see tolerations: aws eks describe-addon-configuration --addon-name {name} --addon-version VERSION"
+        yield formats.warn("", reason, f"did you mean {guess}?" if guess else look)
+    node = addon.settings.get("node") or {}
+    every = node.get("tolerateAllTaints", _NODE_PARTS.get(name, True) and "tolerations" not in node)
+    if name in _NODE_PARTS and not every and {"operator": "Exists"} not in (node.get("tolerations") or ()):
+        reason = "its pods do not tolerate the accelerator nodes' taint: no volume of it mounts there"
+        good = {**addon.settings, "node": {**node, "tolerateAllTaints": True}}
+        yield Problem("settings", reason, severity=Severity.WARN, value=addon.settings, good=good)
     counted = [key for key in _COUNTED if key in (addon.settings.get("env") or {})] if name == "vpc-cni" else []
     if counted:
         reason = f"{formats.listed(counted)} decide how many addresses a node takes; the budget assumes the stack's"
