@@ -32,7 +32,19 @@ def tail(api: Api, namespace: str, pod: Object, lines: int = TAIL_LINES, *, prev
     containers = (pod.get("spec") or {}).get("containers") or []
     if len(containers) > 1:
         query["container"] = containers[0]["name"]
+    for name in _failed(pod, previous=previous)[:1]:
+        query["container"] = name
     try:
         return pod_text.lines(api.text("GET", path(namespace, name_of(pod)), query=query, timeout_seconds=15))
     except ClusterError:
         return []
+
+
+def _failed(pod: Object, *, previous: bool) -> list[str]:
+    """Return the containers that failed and so ended or hold their pod, those of init first."""
+    status = pod.get("status") or {}
+    stopped = [each for each in status.get("initContainerStatuses") or () if not each.get("ready")]
+    if previous or status.get("phase") == "Failed":
+        stopped += status.get("containerStatuses") or ()
+    last = "lastState" if previous else "state"
+    return [each["name"] for each in stopped if ((each.get(last) or {}).get("terminated") or {}).get("exitCode")]

@@ -1,42 +1,76 @@
 """Reasons why a pod that has a node does not run: its image, its volumes, its configuration, the node itself."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 
-from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, is_bound, is_running
+from trainium_eks.jobs.explain.cluster_snapshot import (
+    ClusterSnapshot,
+    is_bound,
+    is_over,
+    is_running,
+    moment,
+    wanted_pods,
+)
 from trainium_eks.jobs.explain.reason import Cause, Reason, held
 from trainium_eks.jobs.explain.room import some
-from trainium_eks.kube.cluster import Object, is_ready, name_of, namespace_of
+from trainium_eks.kube.cluster import Object, condition, is_ready, name_of, namespace_of
 from trainium_eks.observe.faults.catalogue import in_message
+from trainium_eks.observe.faults.fault import Speaker
 
 IMAGE_REASONS = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
 """Reasons of a container that waits for its image (kubelet, ``pkg/kubelet/images/types.go``)."""
 
-CONFIG_REASONS = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
-"""Reasons of a container that cannot be created (kubelet, ``pkg/kubelet/kuberuntime``)."""
+_BEFORE = ("ContainerCreating", "PodInitializing")
+"""Reasons of a container whose turn has not come. With any other one but these it cannot be made (kubelet,
+``pkg/kubelet/kuberuntime``)."""
 
 _VOLUME_EVENTS = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
+_PROGRESS = ("Pulling", "Pulled", "Created", "Started")
+"""Reasons of events that follow the mounts: a warning before them is over."""
+
 _LOCAL = "local/"
-_ECR = re.compile(r"\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com")
-_DENIED = re.compile(r"denied|forbidden|unauthorized|no basic auth|authorization failed|\b40[13]\b", re.IGNORECASE)
+_CODE = re.compile(r"(: (unknown|not found|unavailable|canceled))+$")
+"""End of containerd's messages: a code of gRPC, which follows the reason and is none."""
+
+STARTS_WITHIN = timedelta(minutes=10)
+"""Time after which a pod with a node that neither runs nor pulls an image is overdue."""
+
+_SPEAKERS: Mapping[str, Speaker] = {
+    **dict.fromkeys(_VOLUME_EVENTS, Speaker.VOLUME),
+    **dict.fromkeys(("FailedScheduling", "Unschedulable", "NotTriggerScaleUp"), Speaker.SCHEDULER),
+    **dict.fromkeys(("FailedCreatePodSandBox", "FailedPostStartHook", "FailedSync"), Speaker.RUNTIME),
+    "FailedCreate": Speaker.ADMISSION,
+    "InspectFailed": Speaker.REGISTRY,
+}
+
+
+def speaker(event: Object) -> Speaker | None:
+    """Return who speaks in an event; None for an unknown reason, whose words could mean anything."""
+    if event.get("reason") in ("Failed", "BackOff"):
+        return Speaker.REGISTRY if "pull" in str(event.get("message")) else Speaker.RUNTIME
+    return _SPEAKERS.get(str(event.get("reason")))
 
 
 def reasons(snapshot: ClusterSnapshot) -> Iterator[Reason]:
     """Yield the reasons why pods that have nodes wait."""
-    waiting = [pod for pod in snapshot.pods if is_bound(pod) and not is_running(pod)]
+    waiting = [pod for pod in snapshot.pods if is_bound(pod) and not is_running(pod) and not is_over(pod)]
     for pod in waiting:
         for status in _statuses(pod):
             waits = (status.get("state") or {}).get("waiting") or {}
             if waits.get("reason") in IMAGE_REASONS:
-                yield _image(str(status.get("image") or ""), waits)
-            elif waits.get("reason") in CONFIG_REASONS:
-                yield _config(snapshot, pod, waits)
+                yield _image(snapshot, pod, str(status.get("image") or ""), waits)
             elif waits.get("reason") == "CrashLoopBackOff":
                 sentence = f"a container of {name_of(pod)} ends again and again: {waits.get('message', '')}"
                 yield held(Cause.CONFIG, "crash-loop", sentence, job=snapshot.name)
+            elif waits.get("reason") in _BEFORE:
+                if waits.get("message"):  # by the local cloud; a kubelet says it in events
+                    yield _unmounted(snapshot, pod, str(waits["message"]))
+            elif waits:
+                yield _config(snapshot, pod, waits)
     yield from lost_nodes(snapshot)
-    yield from _mounts(snapshot, waiting)
-    if waiting and all(map(is_bound, snapshot.pods)):
+    yield from warned(snapshot, waiting)
+    if waiting and all(map(is_bound, snapshot.pods)) and len(snapshot.pods) >= wanted_pods(snapshot.job):
         yield _under_way(snapshot, waiting)
 
 
@@ -45,8 +79,11 @@ def _statuses(pod: Object) -> Sequence[Object]:
     return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
 
-def _image(image: str, waits: Object) -> Reason:
-    reason, message = waits["reason"], " ".join(str(waits.get("message", "")).split())
+def _image(snapshot: ClusterSnapshot, pod: Object, image: str, waits: Object) -> Reason:
+    # Older kubelets name the cause in the event alone.
+    failed = [each for each in reversed(_about(snapshot, (pod,), "Failed")) if speaker(each) is Speaker.REGISTRY]
+    said = [str(waits.get("message", "")), *(str(each.get("message")) for each in failed)]
+    reason, message = waits["reason"], " ".join(next((each for each in said if ": " in each), said[0]).split())
     if image.startswith(_LOCAL) or reason == "ErrImageNeverPull":
         name = image.removeprefix(_LOCAL).partition(":")[0]
         how = "" if name == "torch" else " --requirements FILE"
@@ -54,32 +91,42 @@ def _image(image: str, waits: Object) -> Reason:
         return held(Cause.IMAGE, "image-not-on-machine", sentence, image=f"{name}{how}")
     if reason == "InvalidImageName":
         return held(Cause.IMAGE, "image-name-invalid", f"{image!r} is no name of an image")
-    # Docker Hub says of a private image, too, that it may not exist.
-    if _DENIED.search(message):
-        fix = (
-            "the nodes' role must be allowed to pull from that repository; in the stack's own: trn image push"
-            if _ECR.match(image)
-            else f"bring it into the stack's repository: trn image mirror {image}"
-        )
-        return Reason(Cause.IMAGE, f"the registry refuses to give {image} to the nodes", fix, "image-refused")
-    if "not found" in message or "NotFound" in message:
-        fix = "trn image push" if _ECR.match(image) else "mend --image, or bring it over: trn image mirror"
-        return Reason(Cause.IMAGE, f"there is no image {image}", fix, "image-missing")
-    sentence = f"the image {image} cannot be pulled: {_last_part(message) or reason}"
-    return held(Cause.IMAGE, "image-unreachable", sentence, image=image)
+    known = in_message(message, Speaker.REGISTRY)
+    fault = known.name if known else "image-unreachable"
+    sentence = f"the image {image} cannot be pulled: {_last_words(message) or reason}"
+    if fault == "image-missing":
+        sentence = f"there is no image {image}"
+    elif fault == "image-refused":
+        sentence = f"the registry refuses to give {image} to the nodes"
+    return held(Cause.IMAGE, fault, sentence, image=image)
 
 
-def _last_part(message: str) -> str:
-    """Return a wrapped error's own words, which stand last."""
-    return message.rpartition(": ")[2] if len(message) > 120 else message
+def _last_words(message: str) -> str:
+    """Return a wrapped error's own words, which stand last but for the code."""
+    words = _CODE.sub("", message)
+    return words if len(words) <= 120 else words[-120:].partition(": ")[2] or words[-120:]
 
 
 def _config(snapshot: ClusterSnapshot, pod: Object, waits: Object) -> Reason:
     words = " ".join(str(waits.get("message", "")).split()) or waits["reason"]
-    known = in_message(words)
+    known = in_message(words, Speaker.RUNTIME)
     fault = known.name if known else "container-not-made"
     sentence = f"a container of {name_of(pod)} cannot be made: {words}"
-    return held(Cause.CONFIG, fault, sentence, job=snapshot.name, namespace=namespace_of(pod))
+    return held(Cause.CONFIG, fault, sentence, **_names(snapshot, pod))
+
+
+def ended_by_node(pod: Object) -> Reason | None:
+    """Return the reason of a pod that its kubelet refused or ended as a whole, with containers or without; None for
+    another pod. ``status.reason`` is empty for a pod whose container failed."""
+    status = pod.get("status") or {}
+    if status.get("phase") != "Failed" or not status.get("reason"):
+        return None
+    words = " ".join(f"{status['reason']}: {status.get('message') or 'without a message'}".split())
+    known = in_message(words, Speaker.KUBELET)
+    fault = known.name if known else "pod-ended-by-node"
+    node = pod["spec"].get("nodeName")
+    sentence = f"{name_of(pod)} was refused or ended by node {node}: {words}"
+    return held(Cause.NODE, fault, sentence, node=node, namespace=namespace_of(pod))
 
 
 def lost_nodes(snapshot: ClusterSnapshot) -> Iterator[Reason]:
@@ -122,27 +169,53 @@ def claims(snapshot: ClusterSnapshot) -> Iterator[Reason]:
             yield held(Cause.VOLUME, "claim-not-bound", sentence, **names)
 
 
-def _mounts(snapshot: ClusterSnapshot, waiting: Sequence[Object]) -> Iterator[Reason]:
-    uids = {pod["metadata"].get("uid") for pod in waiting}
-    failed = [
+def warned(snapshot: ClusterSnapshot, waiting: Sequence[Object]) -> Iterator[Reason]:
+    """Yield a reason for the newest warning about pods that wait, if it is of a volume or names a fault."""
+    left = {pod["metadata"].get("uid"): pod for pod in waiting}
+    for event in reversed(snapshot.events):
+        pod = left.get(event["involvedObject"].get("uid"))
+        if pod is None or event.get("reason") in _PROGRESS:
+            left.pop(event["involvedObject"].get("uid"), None)
+        elif event.get("type") == "Warning" and (who := speaker(event)):
+            words = " ".join(str(event.get("message", "")).split())
+            if who is Speaker.VOLUME:
+                yield _unmounted(snapshot, pod, words)
+            elif known := in_message(words, who):
+                yield held(Cause.CONFIG, known.name, f"{name_of(pod)}: {words}", **_names(snapshot, pod))
+
+
+def _unmounted(snapshot: ClusterSnapshot, pod: Object, words: str) -> Reason:
+    known = in_message(words, Speaker.VOLUME)
+    sentence = f"a volume of {name_of(pod)} does not mount: {words[:300]}"
+    return held(Cause.VOLUME, known.name if known else "mount-failed", sentence, **_names(snapshot, pod))
+
+
+def _names(snapshot: ClusterSnapshot, pod: Object) -> dict[str, object]:
+    node = pod["spec"].get("nodeName")
+    return {"pod": name_of(pod), "namespace": namespace_of(pod), "job": snapshot.name, "node": node}
+
+
+def _about(snapshot: ClusterSnapshot, pods: Sequence[Object], *reasons: str) -> list[Object]:
+    """Return the events of some pods with one of these reasons, the oldest first."""
+    uids = {pod["metadata"].get("uid") for pod in pods}
+    return [
         event
         for event in snapshot.events
-        if event.get("reason") in _VOLUME_EVENTS and event["involvedObject"].get("uid") in uids
+        if event.get("reason") in reasons and event["involvedObject"].get("uid") in uids
     ]
-    if failed:
-        words = " ".join(str(failed[-1].get("message", "")).split())
-        about = failed[-1]["involvedObject"]
-        sentence = f"a volume of {about['name']} does not mount: {words[:300]}"
-        known = in_message(words)
-        names = {"pod": about["name"], "namespace": about.get("namespace"), "job": snapshot.name}
-        yield held(Cause.VOLUME, known.name if known else "mount-failed", sentence, **names)
 
 
 def _under_way(snapshot: ClusterSnapshot, waiting: Sequence[Object]) -> Reason:
-    uids = {pod["metadata"].get("uid") for pod in waiting}
-    mine = [event for event in snapshot.events if event["involvedObject"].get("uid") in uids]
-    pulling = {event["involvedObject"]["name"] for event in mine if event.get("reason") == "Pulling"}
-    pulling -= {event["involvedObject"]["name"] for event in mine if event.get("reason") == "Pulled"}
+    pulling = {event["involvedObject"]["name"] for event in _about(snapshot, waiting, "Pulling")}
+    pulling -= {event["involvedObject"]["name"] for event in _about(snapshot, waiting, "Pulled")}
+    # A container that runs and is not ready yet may load for long.
+    for pod in (each for each in waiting if (each.get("status") or {}).get("phase") == "Pending"):
+        since = condition(pod, "PodScheduled").get("lastTransitionTime") or pod["metadata"]["creationTimestamp"]
+        overdue = snapshot.now - moment(since)
+        if overdue > STARTS_WITHIN and name_of(pod) not in pulling:
+            minutes = overdue // timedelta(minutes=1)
+            sentence = f"{name_of(pod)} has had a node for {minutes} min and does not run; no event says why"
+            return held(Cause.CONFIG, "container-not-made", sentence, **_names(snapshot, pod))
     total = len(snapshot.pods)
     has = "all its pods have nodes" if total > 1 else "its pod has a node"
     doing = f"{len(pulling)} of {total} pull the image" if pulling else f"{total - len(waiting)} of {total} run already"

@@ -11,12 +11,22 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from trainium_eks.jobs.explain import why_no_room, why_not_started
-from trainium_eks.jobs.explain.cluster_snapshot import ENDED, ClusterSnapshot, is_bound, is_running, wanted_pods, when
+from trainium_eks.jobs.explain.cluster_snapshot import (
+    ENDED,
+    ClusterSnapshot,
+    is_bound,
+    is_over,
+    is_running,
+    moment,
+    wanted_pods,
+    when,
+)
 from trainium_eks.jobs.explain.reason import Cause, Reason, held
 from trainium_eks.jobs.explain.room import asks
 from trainium_eks.kube.cluster import condition, name_of
 from trainium_eks.model.sizing.quantities import quantity, shown
 from trainium_eks.observe.faults.catalogue import in_message
+from trainium_eks.observe.faults.fault import Speaker
 
 PATIENCE_SECONDS = 15
 """Time that Volcano may take to look at a job: its scheduler does each second."""
@@ -48,8 +58,13 @@ def why(snapshot: ClusterSnapshot) -> Reason | None:
 
 
 def why_ended(snapshot: ClusterSnapshot) -> Reason | None:
-    """Return Volcano's reason to end a job without pods; None for a job with another end."""
-    if snapshot.phase not in ENDED or not any(_GAVE_UP in str(event.get("message")) for event in snapshot.events):
+    """Return why a job ended whose program is not to blame: a node's kubelet ended a pod, or Volcano gave up making
+    its pods; None for a job with another end."""
+    if snapshot.phase not in ENDED or snapshot.phase == "Completed":
+        return None
+    if ended := next(filter(None, map(why_not_started.ended_by_node, snapshot.pods)), None):
+        return ended
+    if not any(_GAVE_UP in str(event.get("message")) for event in snapshot.events):
         return None
     reason = next(_refused(snapshot), None)
     if reason is None:
@@ -69,6 +84,7 @@ def _reasons(snapshot: ClusterSnapshot) -> Iterator[Reason]:
     yield from _refused(snapshot)
     yield from _held_by_quota(snapshot)
     yield from why_not_started.reasons(snapshot)
+    yield from _between(snapshot)
     if all(map(is_bound, snapshot.pods)) and len(snapshot.pods) >= wanted_pods(snapshot.job):
         return
     yield from why_not_started.claims(snapshot)
@@ -81,17 +97,30 @@ def _reasons(snapshot: ClusterSnapshot) -> Iterator[Reason]:
 
 
 def _leaving(snapshot: ClusterSnapshot) -> Iterator[Reason]:
+    """Yield a reason for pods that leave. The phase alone tells only why they do: it changes before and after them."""
+    leaving = [pod for pod in snapshot.pods if pod["metadata"].get("deletionTimestamp")]
+    left = "1 pod is" if len(snapshot.pods) == 1 else f"{len(snapshot.pods)} pods are"
     if snapshot.phase in ("Aborting", "Terminating") or snapshot.job["metadata"].get("deletionTimestamp"):
-        yield Reason(Cause.ENDING, "it is being ended: its pods have their grace period", "")
-    elif snapshot.phase in ("Restarting", "Completing") and snapshot.pods:
+        yield Reason(Cause.ENDING, f"it is being ended: {left} still there, each with its grace period", "")
+    elif snapshot.phase in ("Restarting", "Completing") and (leaving or any(map(is_over, snapshot.pods))):
         verb = "restarted" if snapshot.phase == "Restarting" else "completed"
-        left = len(snapshot.pods)
-        pods = "1 pod is" if left == 1 else f"{left} pods are"
-        yield Reason(Cause.ENDING, f"it is being {verb}: {pods} still there", "")
-    elif leaving := [pod for pod in snapshot.pods if pod["metadata"].get("deletionTimestamp")]:
+        yield Reason(Cause.ENDING, f"it is being {verb}: {left} still there", "")
+    elif leaving:
         pods = "1 of its pods is" if len(leaving) == 1 else f"{len(leaving)} of its pods are"
         yield Reason(Cause.ENDING, f"{pods} being ended, and made anew after that", "")
-    elif any(" Releasing" in text for text in _of_gang(snapshot)):
+
+
+def _between(snapshot: ClusterSnapshot) -> Iterator[Reason]:
+    """Yield a reason for a gang with a failed pod, or whose pods of before are gone and new ones are not all there."""
+    for pod in snapshot.pods:
+        if (pod.get("status") or {}).get("phase") == "Failed":
+            ended = why_not_started.ended_by_node(pod)
+            sentence = ended.sentence if ended else f"{name_of(pod)} has failed"
+            fix = f"trn doctor {snapshot.name}"
+            yield Reason(Cause.UNKNOWN, f"{sentence}; Volcano has not restarted or ended the job for it", fix)
+    if len(snapshot.pods) >= wanted_pods(snapshot.job):
+        return
+    if any(" Releasing" in text for text in _of_gang(snapshot)):
         # The queue's allocation still holds those pods.
         yield Reason(Cause.ENDING, "its pods of before are being ended: it starts when they are gone", "")
     elif snapshot.phase == "Restarting":
@@ -120,6 +149,8 @@ def _refused(snapshot: ClusterSnapshot) -> Iterator[Reason]:
     if len(snapshot.pods) >= wanted_pods(snapshot.job):
         return
     said = [event for event in snapshot.events if event.get("reason") == "FailedCreate"]
+    if snapshot.phase == "Restarting":  # what was refused before is history
+        said = [event for event in said if when(event) >= moment(snapshot.job["status"]["state"]["lastTransitionTime"])]
     messages = [found["message"] for event in said if (found := _REFUSED.search(event.get("message", "")))]
     if not messages:
         return
@@ -136,7 +167,7 @@ def _refused(snapshot: ClusterSnapshot) -> Iterator[Reason]:
             f"{limited.rpartition('=')[2]} are in use",
         )
         return
-    known = in_message(message)
+    known = in_message(message, Speaker.ADMISSION)
     yield held(
         Cause.REFUSED,
         known.name if known else "pods-refused",
@@ -225,7 +256,9 @@ def _unknown(snapshot: ClusterSnapshot) -> Reason:
     words = _words(snapshot)
     if words:
         return Reason(Cause.UNKNOWN, f"Volcano says: {words}", f"kubectl describe vcjob {snapshot.name}")
-    return Reason(Cause.STARTING, "nothing holds it that can be seen: it should start within seconds", "")
+    unread = [kind for kind in ("queues", "nodes", "claims") if getattr(snapshot, kind) is None]
+    sentence = "nothing that was read holds it" + (f" (not read: {', '.join(unread)})" if unread else "")
+    return Reason(Cause.STARTING, sentence, "")
 
 
 def _words(snapshot: ClusterSnapshot) -> str:

@@ -20,6 +20,9 @@ _PLACING = ("FailedScheduling", "Unschedulable", "FailedMount", "FailedAttachVol
 _TELLING = ("Evict", "Evicted", "Preempted", "Preempting", "TaintManagerEviction", "DeletingNode", "NodeNotReady")
 """Reasons of events that report an end and are no warnings, or not always."""
 
+UNKNOWN = "a pod failed or was deleted, and no pod or event that is left says why"
+"""Cause of a restart of which nothing is left."""
+
 _ROOT_CAUSE = "Root Cause"
 _FIRST_RANK = re.compile(r"\brank\s*:\s*(\d{1,9})\s*\(local_rank")
 _EXIT_CODE = re.compile(r"\bexitcode\s*:\s*(-?\d{1,9})")
@@ -81,7 +84,8 @@ def exits(pods: Iterable[Object]) -> list[Exit]:
     end."""
     found = []
     for pod in pods:
-        for status in (pod.get("status") or {}).get("containerStatuses") or ():
+        status_of = pod.get("status") or {}
+        for status in [*(status_of.get("initContainerStatuses") or ()), *(status_of.get("containerStatuses") or ())]:
             ended = (status.get("state") or {}).get("terminated") or (status.get("lastState") or {}).get("terminated")
             if ended:
                 found.append(_exit(pod, status["name"], ended))
@@ -148,7 +152,7 @@ def _cause(snapshot: ClusterSnapshot, at: datetime) -> str:
     still_there = first_failure(exits(snapshot.pods))
     if still_there and still_there.finished and abs(still_there.finished - at) < BEFORE_RESTART:
         return f"{still_there.pod}: {still_there.meaning}"
-    return "a pod failed or was deleted; its exit code and log went with it"
+    return UNKNOWN
 
 
 def _signal(code: int) -> str:

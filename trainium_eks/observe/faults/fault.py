@@ -1,10 +1,32 @@
 """The parts of a fault."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 _PLACEHOLDER = re.compile(r"\{(\w+)(?:\|([^}]*))?\}")
+
+_MERELY_TELLS = re.compile(
+    r"^(?!.*\b(NCCL|CCOM)\b).*(\b(DEBUG|INFO|WARN(ING)?)\b|\[[DIW]\d{4} |^(\[\w+\]:)?[DIW]\d{4} |\w+Warning: |"
+    r"\b[Rr]etrying\b|\b[Rr]etry (\d+|in)\b|[Tt]rying again)"
+)
+"""Line of a log that informs or warns and ends nothing. NCCL's and CCOM's own errors are written at these levels."""
+
+
+class Speaker(StrEnum):
+    """Who writes a text: the same words mean another fault in another's mouth. Each is a key of an entry, with the
+    regular expression that finds the fault in its texts."""
+
+    API = "api"  # the API server, or the way to it, in errors of this library's own requests
+    ADMISSION = "admission"  # the API server, which refuses pods to a controller
+    SCHEDULER = "scheduler"  # a scheduler, or Cluster Autoscaler
+    EC2 = "ec2"  # EC2, in conditions of Karpenter's node claims
+    REGISTRY = "registry"  # containerd, which pulls and unpacks an image
+    VOLUME = "volume"  # the kubelet and CSI drivers, which attach and mount
+    RUNTIME = "runtime"  # the kubelet and containerd, which make and start a container and its network
+    KUBELET = "kubelet"  # the kubelet, in the status of a pod that it has refused or ended as a whole
+    PROGRAM = "program"  # a program in a container, in its log and its last message
 
 
 @dataclass(frozen=True)
@@ -26,10 +48,8 @@ class Fault:
     """Name of the alert whose page includes this entry; empty where no alert is about it."""
     waits: bool = False
     """Whether waiting mends it: then it is a reason of one job, and nothing is wrong with the stack."""
-    log: str = ""
-    """Regular expression that finds it in a line that a container has written."""
-    event: str = ""
-    """Regular expression that finds it in the message of a warning, or of a container that cannot start."""
+    says: Mapping[Speaker, str] = field(default_factory=dict)
+    """Speaker to the regular expression that finds the fault in its texts."""
 
     def mend(self, **names: object) -> str:
         """Return the remedy with these names in it."""
@@ -47,17 +67,17 @@ class Fault:
         )
 
 
-def first_in(faults: tuple[Fault, ...], field: str, texts: Iterator[str]) -> tuple[Fault, str] | None:
+def first_in(faults: Iterable[Fault], speaker: Speaker, texts: Iterable[str]) -> tuple[Fault, str] | None:
     """Return the first fault in the catalogue's order with an expression that finds a text, and the text; None without.
 
     Args:
         faults: in order: the more specific come first.
-        field: ``log`` or ``event``.
+        speaker: who has written the texts.
         texts: lines of a log, or messages.
     """
-    known = [*texts]
+    known = [text for text in texts if speaker is not Speaker.PROGRAM or not _MERELY_TELLS.search(text)]
     for fault in faults:
-        if pattern := getattr(fault, field):
+        if pattern := fault.says.get(speaker):
             found = next((text for text in known if re.search(pattern, text, re.IGNORECASE)), None)
             if found is not None:
                 return fault, found

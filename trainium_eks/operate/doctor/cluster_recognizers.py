@@ -6,6 +6,7 @@ from datetime import timedelta
 from trainium_eks.jobs.explain.cluster_snapshot import moment
 from trainium_eks.kube.cluster import Object, condition, labels_of, name_of, namespace_of
 from trainium_eks.observe.faults.catalogue import in_message
+from trainium_eks.observe.faults.fault import Speaker
 from trainium_eks.operate.doctor.examination import Examination
 from trainium_eks.operate.doctor.findings import Finding, found
 from trainium_eks.operate.verify import made, verify
@@ -45,10 +46,11 @@ def findings(examination: Examination) -> Iterator[Finding]:
             yield from _of_webhooks(examination, kind, configuration)
     for claim in examination.of("NodeClaim"):
         launched = condition(claim, "Launched")
-        known = in_message(f"{launched.get('reason')}: {launched.get('message')}")
-        if launched.get("status") == "False" and known:
-            region = examination.examined.outputs.region
-            yield found(known.name, f"node claim {name_of(claim)}", str(launched.get("message")), region=region)
+        words = f"{launched.get('reason')}: {launched.get('message')}"
+        if launched.get("status") == "False":
+            known = in_message(words, Speaker.EC2)
+            names = {"region": examination.examined.outputs.region, "deploy": examination.examined.deploy}
+            yield found(known.name if known else "launch-refused", f"node claim {name_of(claim)}", words, **names)
     own = {each.name for each in examination.examined.outputs.namespaces}
     for namespace in examination.of("Namespace"):
         ending = namespace["metadata"].get("deletionTimestamp")

@@ -1,7 +1,10 @@
 """The diagnosis: all recognizers over one examination, causes before their consequences."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from trainium_eks.jobs.explain import why_not_started
 from trainium_eks.jobs.explain.cluster_snapshot import job_of
 from trainium_eks.jobs.explain.watched import owner_of
 from trainium_eks.kube.cluster import Object, name_of, namespace_of
@@ -24,6 +27,13 @@ def diagnose(examination: Examination, name: str = "", *, with_checks: bool = Tr
         with_checks: whether the failed checks of ``trn verify`` are findings as well.
     """
     cluster = examination.examined.cluster
+    logs, read = set(), examination.log
+
+    def log(pod: Object, previous: bool) -> Sequence[str]:
+        logs.add(name_of(pod))
+        return read(pod, previous)
+
+    examination = replace(examination, log=log)
     failed = cluster_recognizers.checks(examination) if with_checks else []
     told = [*_of_jobs(examination, name), *_of_pods(examination, name)]
     around = [cluster_recognizers.of_check(each) for each in failed if not each.id.endswith(_UNREAD)]
@@ -33,8 +43,12 @@ def diagnose(examination: Examination, name: str = "", *, with_checks: bool = Tr
         findings = [*told, *around] if any(each.fault.startswith(_PLACING) for each in told) else told
     else:
         findings = [*around, *told]
+    # A command without a namespace asks in the stack's first.
+    for first in examination.examined.outputs.namespaces[:1]:
+        short = re.compile(rf" --namespace {re.escape(first.name)}(?![\w-])")
+        findings = [replace(each, remedy=short.sub("", each.remedy)) for each in findings]
     unread = {kind: reason for kind, reason in cluster.unread.items() if kind != "Job" or "Job" not in cluster.objects}
-    looked = {kind: len(examination.of(kind)) for kind in _SHOWN if kind in cluster.objects}
+    looked = {kind: len(examination.of(kind)) for kind in _SHOWN if kind in cluster.objects} | {"log": len(logs)}
     return Diagnosis(unique(findings), looked, unread, examination.examined.made.unread)
 
 
@@ -68,7 +82,7 @@ def _of_pods(examination: Examination, name: str) -> Iterator[Finding]:
             yield from pod_recognizers.starting(examination, _job(pod), pod, _about(pod))
     for read, (pod, ended) in enumerate(pod_recognizers.failed(others)):
         is_news = bool(name) or pod_recognizers.is_recent(examination, ended.finished)
-        if read < pod_recognizers.MOST_LOGS and is_news and (pod.get("status") or {}).get("reason") != "Evicted":
+        if read < pod_recognizers.MOST_LOGS and is_news and not why_not_started.ended_by_node(pod):
             yield pod_recognizers.of_exit(examination, pod, ended, _about(pod), _job(pod))
     if not name:
         yield from pod_recognizers.refused(examination)

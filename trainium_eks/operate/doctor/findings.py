@@ -1,14 +1,18 @@
 """Findings: faults with the objects that have them, and the whole of a diagnosis."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from trainium_eks.jobs.explain.reason import Reason
 from trainium_eks.observe.faults.catalogue import BY_NAME, in_message
+from trainium_eks.observe.faults.fault import Speaker
 
 SCHEMA_VERSION = 1
 """Version of the JSON form; changes when a field is removed or changes meaning."""
+
+_COMMAND = re.compile(r"\btrn (logs|status|cancel) (?!-)[\w.-]++(?! --namespace)(?P<all> --all)?")
 
 LONGEST = 300
 """Characters of a sentence: parts of it are written by pods."""
@@ -71,20 +75,31 @@ def found(fault: str, about: str, sentence: str, **names: object) -> Finding:
         fault: name of the fault.
         about: the object.
         sentence: the finding; cut off at :data:`LONGEST` characters.
-        names: names of objects in the remedy.
+        names: names of objects in the remedy; ``rank`` is the rank of the node whose log tells it, None for no gang's.
     """
-    return Finding(fault, about, " ".join(sentence.split())[:LONGEST], BY_NAME[fault].mend(**names))
+    remedy = _placed(BY_NAME[fault].mend(**names), str(names.get("namespace") or ""), names.get("rank"))
+    return Finding(fault, about, " ".join(sentence.split())[:LONGEST], remedy)
 
 
-def of_reason(reason: Reason, about: str) -> Finding:
-    """Return the finding that an explanation is."""
-    return Finding(reason.fault, about, reason.sentence[:LONGEST], reason.fix)
+def of_reason(reason: Reason, about: str, namespace: str) -> Finding:
+    """Return the finding that an explanation of something in this namespace is."""
+    return Finding(reason.fault, about, reason.sentence[:LONGEST], _placed(reason.fix, namespace))
+
+
+def _placed(remedy: str, namespace: str, rank: object = None) -> str:
+    """Return the remedy with commands that find the job in its namespace, and its log on the node of that rank."""
+
+    def placed(found: re.Match[str]) -> str:
+        node = f" --node {rank}" if rank is not None and found[1] == "logs" and not found["all"] else ""
+        return f"{found[0]}{node} --namespace {namespace}"
+
+    return _COMMAND.sub(placed, remedy) if namespace else remedy
 
 
 def unreachable(error: Exception, stack: str) -> Diagnosis:
     """Return the diagnosis of a cluster that cannot be asked, by the words of the error."""
-    known = in_message(str(error))
-    fault = known.name if known and known.name.startswith(("api-", "certificate-")) else "api-unreachable"
+    known = in_message(str(error), Speaker.API)
+    fault = known.name if known else "api-unreachable"
     return Diagnosis((found(fault, f"cluster of {stack or 'the outputs'}", str(error)),))
 
 

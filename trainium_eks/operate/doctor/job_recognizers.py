@@ -1,7 +1,9 @@
 """Recognizers of faults of Volcano's jobs: reasons of waits, causes of failures, and faults of running jobs."""
 
+import json
 from collections.abc import Iterator
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 from trainium_eks.jobs.explain import why_not_started, why_pending
 from trainium_eks.jobs.explain.cluster_snapshot import (
@@ -13,18 +15,19 @@ from trainium_eks.jobs.explain.cluster_snapshot import (
     moment,
     wanted_pods,
 )
-from trainium_eks.jobs.explain.reason import Cause
 from trainium_eks.jobs.objects.identity import by_process_rank
+from trainium_eks.jobs.submit.examples import EXAMPLES
 from trainium_eks.jobs.watch import endings
 from trainium_eks.jobs.watch.steps import parse_all, progress
 from trainium_eks.kube import pod_text
 from trainium_eks.kube.cluster import Object, condition, name_of, namespace_of
+from trainium_eks.model.alerts import AlertSettings
 from trainium_eks.model.annotations import annotation
 from trainium_eks.observe.faults.catalogue import BY_NAME, in_log
 from trainium_eks.operate.doctor.cluster_recognizers import PATIENCE
 from trainium_eks.operate.doctor.examination import Examination
 from trainium_eks.operate.doctor.findings import Finding, found, of_reason
-from trainium_eks.operate.doctor.pod_recognizers import is_recent, of_exit, warned
+from trainium_eks.operate.doctor.pod_recognizers import REPEATED, is_recent, of_exit
 
 FAILED = ("Failed", "Terminated")
 """States of a failed job; a person has aborted an ``Aborted`` one."""
@@ -54,18 +57,22 @@ def findings(examination: Examination, job: Object, *, is_asked: bool) -> Iterat
         return
     yield from _block(examination, job, about)
     reason = why_pending.why(snapshot)
+    failed = [pod for pod in snapshot.pods if (pod.get("status") or {}).get("phase") == "Failed"]
     if reason is not None and reason.fault == "crash-loop":
         yield from _end(examination, snapshot, about, is_previous=True)
-    elif reason is not None and reason.cause is Cause.STARTING and (known := warned(_of_waiting(snapshot))):
-        yield found(known[0].name, about, known[1], job=snapshot.name, namespace=namespace_of(job))
     elif reason is not None and reason.fault and (is_asked or not BY_NAME[reason.fault].waits):
-        yield of_reason(reason, about)
+        yield of_reason(reason, about, namespace_of(job))
+    elif snapshot.phase == "Running" and endings.first_failure(endings.exits(failed)):
+        # No policy of the job restarts or ends it: the rest waits for that pod.
+        yield from _end(examination, replace(snapshot, pods=tuple(failed)), about)
     elif reason is None:
         lost = next(why_not_started.lost_nodes(snapshot), None)
         if lost is not None:
-            yield of_reason(lost, about)
-        elif is_asked:
-            yield from _standstill(examination, snapshot, about)
+            yield of_reason(lost, about, namespace_of(job))
+        else:
+            yield from _half_ended(snapshot, about, PATIENCE if is_asked else REPEATED)
+            if is_asked:
+                yield from _standstill(examination, snapshot, about)
     yield from _parts(snapshot, about)
     if "Service" not in examination.examined.cluster.unread:
         yield from _service(examination, snapshot, about)
@@ -75,22 +82,33 @@ def _end(
     examination: Examination, snapshot: ClusterSnapshot, about: str, *, is_previous: bool = False
 ) -> Iterator[Finding]:
     reason = why_pending.why_ended(snapshot)
+    namespace = namespace_of(snapshot.job)
     if reason is not None and reason.fault:
-        yield of_reason(reason, about)
+        yield of_reason(reason, about, namespace)
         return
     ended = endings.first_failure(endings.exits(snapshot.pods))
     if ended is not None:
         pod = next(pod for pod in snapshot.pods if name_of(pod) == ended.pod)
         yield of_exit(examination, pod, ended, about, snapshot.name, is_previous=is_previous)
-    elif restarts := endings.restarts(snapshot):
-        names = {"job": snapshot.name, "namespace": namespace_of(snapshot.job)}
-        yield found("container-failed", about, f"it failed: {restarts[-1].cause}", **names)
+        return
+    told = [each.cause for each in endings.restarts(snapshot) if each.cause != endings.UNKNOWN]
+    if told:
+        yield found("container-failed", about, f"it failed: {told[-1]}", job=snapshot.name, namespace=namespace)
+        return
+    read = f"{len(snapshot.pods)} pods that are left and {len(snapshot.events)} events"
+    sentence = f"it is {snapshot.phase}; read: {read}; none of them names a cause"
+    yield found("end-unexplained", about, sentence, job=snapshot.name, namespace=namespace)
 
 
-def _of_waiting(snapshot: ClusterSnapshot) -> list[Object]:
-    """Return the events of pods that do not run yet."""
-    uids = {pod["metadata"].get("uid") for pod in snapshot.pods if not is_running(pod) and not is_over(pod)}
-    return [event for event in snapshot.events if event["involvedObject"].get("uid") in uids]
+def _half_ended(snapshot: ClusterSnapshot, about: str, patience: timedelta) -> Iterator[Finding]:
+    """Yield a fault for a gang of which some nodes have ended with success, and others go on alone."""
+    over = [pod for pod in snapshot.pods if (pod.get("status") or {}).get("phase") == "Succeeded"]
+    last = max((each.finished for each in endings.exits(over) if each.finished), default=None)
+    if over and len(over) < len(snapshot.pods) and last is not None and snapshot.now - last > patience:
+        names = ", ".join(map(name_of, over[:2]))
+        ago = (snapshot.now - last) // timedelta(minutes=1)
+        sentence = f"{len(over)} of its pods ended with success {ago} min ago ({names}), and the rest goes on"
+        yield found("training-stalled", about, sentence, job=snapshot.name, namespace=namespace_of(snapshot.job))
 
 
 def _block(examination: Examination, job: Object, about: str) -> Iterator[Finding]:
@@ -144,3 +162,12 @@ def _standstill(examination: Examination, snapshot: ClusterSnapshot, about: str)
             return
     if steps is not None:
         yield found("training-stalled", about, "it has made no step for ten times its pace", **names)
+        return
+    began = [moment(at) for pod in pods if (at := condition(pod, "Ready").get("lastTransitionTime"))]
+    command = json.dumps(snapshot.job["spec"])
+    # A script of one's own may print no steps.
+    if began and log and any(f" {example.module}" in command for example in EXAMPLES.values()):
+        minutes = (examination.now - max(began)) // timedelta(minutes=1)
+        if minutes >= AlertSettings().first_step_minutes:
+            words = f"it has run for {minutes} min, and the last {len(log)} lines of rank 0 show no step"
+            yield found("training-stalled", about, words, **names)

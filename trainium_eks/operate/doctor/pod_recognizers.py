@@ -10,7 +10,7 @@ from trainium_eks.jobs.watch import endings
 from trainium_eks.jobs.watch.endings import Exit
 from trainium_eks.kube.cluster import Object, condition, name_of, namespace_of
 from trainium_eks.observe.faults.catalogue import in_log, in_message
-from trainium_eks.observe.faults.fault import Fault
+from trainium_eks.observe.faults.fault import Speaker
 from trainium_eks.operate.doctor.cluster_recognizers import PATIENCE
 from trainium_eks.operate.doctor.examination import Examination
 from trainium_eks.operate.doctor.findings import Finding, found, of_reason
@@ -27,7 +27,17 @@ AFTER_GRACE = timedelta(seconds=20)
 MOST_LOGS = 32
 """Logs that one examination reads."""
 
-_CODES = {126: "command-not-executable", 127: "command-not-found", REFUSED: "job-refused"}
+_NOT_STARTED = ("StartError", "ContainerCannotRun", "RunContainerError")
+"""Reasons of an end in which containerd speaks: no program has run."""
+
+_CODES = {
+    126: "command-not-executable",
+    127: "command-not-found",
+    REFUSED: "job-refused",
+    **dict.fromkeys((132, 134, 136, 139), "program-crashed"),  # 128 and SIGILL, SIGABRT, SIGFPE, SIGSEGV
+    135: "shared-memory-full",  # SIGBUS
+    137: "out-of-memory",  # SIGKILL
+}
 
 
 def is_recent(examination: Examination, at: datetime | None) -> bool:
@@ -50,19 +60,17 @@ def starting(examination: Examination, job: str, pod: Object, about: str) -> Ite
     )
     if is_over(pod) or is_running(pod) or pod["metadata"].get("deletionTimestamp"):
         return
-    known = warned(events)
-    if known is not None:
-        names = {"pod": name_of(pod), "namespace": namespace_of(pod), "job": job}
-        yield found(known[0].name, about, f"{name_of(pod)}: {known[1]}", **names)
-        return
+    snapshot = ClusterSnapshot(examination.now, {"metadata": {"name": job}, "spec": {}}, pods=(pod,), events=events)
     if not is_bound(pod):
+        for reason in why_not_started.warned(snapshot, [pod]):
+            yield of_reason(reason, about, namespace_of(pod))
+            return
         scheduled = condition(pod, "PodScheduled")
         waits = examination.now - moment(pod["metadata"]["creationTimestamp"]) > PATIENCE
         if waits and scheduled.get("status") == "False":
             words = f"no node takes {name_of(pod)}: {scheduled.get('message')}"
             yield found("pod-unplaced", about, words, pod=name_of(pod), namespace=namespace_of(pod))
         return
-    snapshot = ClusterSnapshot(examination.now, {"metadata": {"name": job}, "spec": {}}, pods=(pod,), events=events)
     for reason in why_not_started.reasons(snapshot):
         if reason.fault == "crash-loop":
             ended = endings.first_failure(endings.exits([pod]))
@@ -70,21 +78,8 @@ def starting(examination: Examination, job: str, pod: Object, about: str) -> Ite
                 yield of_exit(examination, pod, ended, about, job, is_previous=True)
                 return
         if reason.fault:
-            yield of_reason(reason, about)
+            yield of_reason(reason, about, namespace_of(pod))
             return
-
-
-def warned(events: Sequence[Object]) -> tuple[Fault, str] | None:
-    """Return the fault in the newest warning that names one, and its message; None without.
-
-    Args:
-        events: about pods that wait, the oldest first.
-    """
-    for event in reversed(events):
-        known = in_message(str(event.get("message"))) if event.get("type") == "Warning" else None
-        if known is not None:
-            return known, str(event["message"])
-    return None
 
 
 def refused(examination: Examination) -> Iterator[Finding]:
@@ -98,7 +93,7 @@ def refused(examination: Examination) -> Iterator[Finding]:
         is_news = event.get("reason") == "FailedCreate" and examination.now - when(event) < REPEATED
         if not is_news or about.get("uid") in owners | jobs:
             continue
-        known = in_message(str(event.get("message")))
+        known = in_message(str(event.get("message")), Speaker.ADMISSION)
         names = {"job": about.get("name"), "namespace": about.get("namespace"), "deploy": examination.examined.deploy}
         fault = known.name if known else "pods-refused"
         where = f"{about.get('kind')} {about.get('name')} of {about.get('namespace')}"
@@ -110,20 +105,22 @@ def of_exit(
 ) -> Finding:
     """Return the fault that ended a container: by its log, its message, its exit code."""
     namespace = namespace_of(pod)
-    names = {"job": job, "namespace": namespace, "pod": ended.pod, "node": pod["spec"].get("nodeName")}
+    node = pod["spec"].get("nodeName")
+    names: dict[str, object] = {"job": job, "namespace": namespace, "pod": ended.pod, "node": node, "rank": ended.node}
     start = f"{ended.pod} ended with {ended.meaning}"
     if ended.reason == "OOMKilled":
         return found("out-of-memory", about, f"{start}: {ended.message}".rstrip(": "), **names)
     known = in_log(examination.log(pod, is_previous))
     if known is not None:
         return found(known[0].name, about, f"{start}: {known[1]}", **names)
-    said = in_message(ended.message)
+    speaker = Speaker.RUNTIME if ended.reason in _NOT_STARTED else Speaker.PROGRAM
+    said = in_message(ended.message, speaker)
     fault = said.name if said else _CODES.get(ended.code) or ("crash-loop" if is_previous else "container-failed")
     return found(fault, about, f"{start}: {ended.message}".rstrip(": "), **names)
 
 
 def lingering(examination: Examination, pod: Object, ended_at: datetime | None) -> Iterator[Finding]:
-    """Yield faults of pods that should be gone, or were evicted.
+    """Yield faults of pods that should be gone, or that their node has refused or ended.
 
     Args:
         examination: the snapshot.
@@ -139,11 +136,9 @@ def lingering(examination: Examination, pod: Object, ended_at: datetime | None) 
             sentence = f"is Terminating since {leaving} ({held})"
             yield found("pod-stuck-terminating", about, sentence, pod=name, namespace=namespace)
         return
-    status = pod.get("status") or {}
-    if status.get("phase") == "Failed" and status.get("reason") == "Evicted":
-        if is_recent(examination, moment(pod["metadata"]["creationTimestamp"])) or ended_at is None:
-            words = str(status.get("message") or "evicted")
-            yield found("pod-evicted", about, words, node=pod["spec"].get("nodeName"), namespace=namespace)
+    if reason := why_not_started.ended_by_node(pod):
+        if ended_at is None:  # the end of a job tells it of its pods
+            yield of_reason(reason, about, namespace)
     elif ended_at is not None and is_bound(pod) and not is_over(pod) and examination.now - ended_at > PATIENCE:
         sentence = f"runs on {pod['spec']['nodeName']} although its job ended at {ended_at:%H:%M:%S}"
         yield found("devices-held-after-end", about, sentence, pod=name, namespace=namespace)

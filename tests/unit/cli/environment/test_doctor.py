@@ -152,7 +152,7 @@ def test_a_job_that_runs_has_none_and_an_unknown_one_is_no_job(team: tuple[Call,
     call, _ = team
     code, out = call("doctor", "alpha")
     assert code == 0
-    assert "✓ alpha: nothing is wrong. Looked at" in out
+    assert "✓ alpha: no fault found. Looked at" in out
     code, out = call("doctor", "bata")
     assert code == 2
     assert "training has no job 'bata', and no fault or alert is called so: did you mean beta?" in out

@@ -300,6 +300,7 @@ def pods_wait(reason: str, message: str, image: str = "busybox") -> Change:
 
 
 ECR = "123456789012.dkr.ecr.us-west-2.amazonaws.com/training:nope"
+MISSING = f"trn image push, mend --image, or bring it over: trn image mirror {ECR}"
 NOT_FOUND = (
     f'rpc error: code = NotFound desc = failed to pull and unpack image "{ECR}": '
     f'failed to resolve reference "{ECR}": {ECR}: not found'
@@ -317,23 +318,25 @@ NO_ROUTE = (
 @pytest.mark.parametrize(
     ("change", "cause", "sentence", "fix"),
     [
-        (pods_wait("ErrImagePull", NOT_FOUND, ECR), Cause.IMAGE, f"there is no image {ECR}", "trn image push"),
+        (pods_wait("ErrImagePull", NOT_FOUND, ECR), Cause.IMAGE, f"there is no image {ECR}", MISSING),
         (
             pods_wait("ImagePullBackOff", f'Back-off pulling image "{ECR}": ErrImagePull: {NOT_FOUND}', ECR),
             Cause.IMAGE,
             f"there is no image {ECR}",
-            "trn image push",
+            MISSING,
         ),
         (
             pods_wait("ErrImagePull", DENIED, "docker.io/team/x:1"),
             Cause.IMAGE,
             "the registry refuses to give docker.io/team/x:1 to the nodes",
-            "bring it into the stack's repository: trn image mirror docker.io/team/x:1",
+            "bring it over: trn image mirror docker.io/team/x:1; in ECR the nodes' role must be allowed to pull: "
+            "trn image push",
         ),
         (
             pods_wait("ErrImagePull", NO_ROUTE, "ghcr.io/x:1"),
             Cause.IMAGE,
-            "the image ghcr.io/x:1 cannot be pulled: i/o timeout",
+            'the image ghcr.io/x:1 cannot be pulled: failed to do request: Head "https://ghcr.io/v2/x": '
+            "dial tcp 1.2.3.4:443: i/o timeout",
             "a registry the nodes do not reach? Bring it into the stack's own: trn image mirror ghcr.io/x:1",
         ),
         (
@@ -394,6 +397,60 @@ def test_a_volume_that_does_not_mount_is_told_by_the_kubelets_events() -> None:
     assert reason is not None
     assert reason.cause is Cause.VOLUME
     assert reason.sentence == f"a volume of alpha-trainer-0-0 does not mount: {words}"
+
+
+def test_a_warning_from_before_the_image_was_pulled_is_over() -> None:
+    def both(found: Snapshot) -> None:
+        events("FailedMount", "failed to sync configmap cache: timed out")(found)
+        events("Pulling", "Pulling image")(found)
+
+    reason = why(of("running", "alpha", both))
+    assert reason is not None
+    assert reason.sentence == "all its pods have nodes; 1 of 2 pull the image"
+
+
+LOST = 'MountVolume.SetUp failed for volume "files" : configmap "files" not found'
+
+
+@pytest.mark.parametrize("said", [events("FailedMount", LOST), pods_wait("ContainerCreating", LOST)])
+@pytest.mark.parametrize("phase", ["Running", "Restarting"])
+def test_new_pods_that_wait_for_a_deleted_configmap_are_not_pods_of_before(phase: str, said: Change) -> None:
+    """The PodGroup's condition and the job's phase are of the restart, the pods of now."""
+
+    def restarted(found: Snapshot) -> None:
+        said(found)
+        found["Job"][0]["status"]["state"]["phase"] = phase
+        for group in found["PodGroup"]:
+            message = "2/1 tasks in gang unschedulable: pod group is not ready, 1 Releasing, 2 minAvailable"
+            group["status"]["conditions"] = [{"type": "Unschedulable", "message": message}]
+
+    reason = why(of("running", "alpha", restarted))
+    assert reason is not None
+    assert (reason.cause, reason.fault) == (Cause.VOLUME, "config-missing")
+
+
+def test_pods_of_a_restart_that_are_refused_are_not_only_awaited() -> None:
+    def restarting(found: Snapshot) -> None:
+        found["Job"][0]["status"]["state"] = {"phase": "Restarting", "lastTransitionTime": found["now"]}
+        event = {"metadata": {"name": "e"}, "involvedObject": {"uid": found["Job"][0]["metadata"]["uid"]}}
+        said = 'Message:"pods is forbidden: exceeded quota: team, requested: pods=1, used: pods=4, limited: pods=4"'
+        found["Event"] = [event | {"reason": "FailedCreate", "message": said, "lastTimestamp": found["now"]}]
+        found["Pod"] = []
+
+    reason = why(of("running", "alpha", restarting))
+    assert reason is not None
+    assert reason.fault == "quota-full"
+
+
+def test_a_pod_that_has_had_a_node_for_long_is_overdue() -> None:
+    def late(found: Snapshot) -> None:
+        pods_wait("ContainerCreating", "")(found)
+        later(found)
+
+    reason = why(of("running", "alpha", late))
+    assert reason is not None
+    assert reason.fault == "container-not-made"
+    assert "and does not run; no event says why" in reason.sentence
 
 
 def test_pulling_is_progress() -> None:

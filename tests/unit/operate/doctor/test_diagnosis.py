@@ -1,6 +1,7 @@
 """The doctor over snapshots: no false alarm over healthy stacks, and faults that no local cloud can have."""
 
 import copy
+import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -224,6 +225,89 @@ def test_a_recorded_job_has_the_fault_that_its_status_shows(scene: str, name: st
     stack = outputs(nodeGroups=[each.model_dump(by_alias=True) for each in recorded_scenes.GROUPS])
     assert fault in faults(kinds, name, stack=stack, now=now, with_checks=False)
     assert (fault in faults(kinds, stack=stack, now=now, with_checks=False)) is not waits
+
+
+def waits_for_image(words: str) -> Change:
+    def change(made: Objects) -> None:
+        waiting = {"reason": "ImagePullBackOff", "message": f'Back-off pulling image "ghcr.io/a/t:1": {words}'}
+        status = {"phase": "Pending", "containerStatuses": [{"name": "c", "image": "ghcr.io/a/t:1"}]}
+        status["containerStatuses"][0]["state"] = {"waiting": waiting}  # type: ignore[index]
+        made["Pod"][0] |= {"status": status}
+        made["Event"].append(event("Pod", "uid-gang-trainer-0", "Failed", f"Failed to pull image: {words}", 30))
+
+    return change
+
+
+def rejected(made: Objects) -> None:
+    words = "Allocate failed due to no healthy devices present"
+    made["Pod"][0]["status"] = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": words}
+
+
+def failed(change: Change) -> Change:
+    def both(made: Objects) -> None:
+        made["Job"][0]["status"]["state"] = {"phase": "Failed", "lastTransitionTime": ago(30)}
+        change(made)
+
+    return both
+
+
+def exits(code: int, at: str = "containerStatuses", pod: int = 1) -> Change:
+    def change(made: Objects) -> None:
+        state = {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": ago(120)}}
+        made["Pod"][pod]["status"] = {"phase": "Failed" if code else "Succeeded", at: [{"name": "c", "state": state}]}
+        made["Pod"][pod]["metadata"]["labels"]["volcano.sh/task-index"] = str(pod)
+
+    return change
+
+
+def late(made: Objects) -> None:
+    made["Job"][0]["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["args"] = [
+        "python3 -m trainium_workloads.bert.pretrain"
+    ]
+    for each in made["Pod"]:
+        each["status"]["conditions"][0]["lastTransitionTime"] = ago(8000)
+
+
+def claim_of(words: str) -> Change:
+    conditions = [{"type": "Launched", "status": "False", "reason": "LaunchFailed", "message": words}]
+    return lambda made: made.update(NodeClaim=[named("pool-x", status={"conditions": conditions})])
+
+
+@pytest.mark.parametrize(
+    ("fault", "change", "log", "remedy"),
+    [
+        (
+            "image-refused",
+            waits_for_image("unexpected status from GET request: 401 Unauthorized"),
+            "",
+            "trn image mirror",
+        ),
+        ("node-disk-full", waits_for_image("write /x: no space left on device: unknown"), "", "`rootVolumeGib`"),
+        ("devices-not-allocated", failed(rejected), "", "device plugin"),
+        ("devices-not-allocated", rejected, "", "device plugin"),
+        ("end-unexplained", failed(lambda made: made["Pod"].clear()), "", "trn logs gang --namespace lab --since"),
+        ("name-not-resolved", failed(exits(1, "initContainerStatuses")), "cannot resolve gang-0", "kube-dns"),
+        ("container-failed", failed(exits(3)), "", "trn logs gang --node 1 --namespace lab"),
+        ("container-failed", exits(3), "", "trn logs gang --node 1 --namespace lab"),
+        ("out-of-memory", failed(exits(137)), "", "smaller batch"),
+        ("program-crashed", failed(exits(139)), "", "trn logs gang --node 1 --namespace lab"),
+        ("training-stalled", exits(0), "", "trn logs gang --all --namespace lab"),
+        ("training-stalled", late, "compiles", "trn logs gang --all --namespace lab"),
+        ("launch-refused", claim_of("UnauthorizedOperation: not authorized"), "", "describe nodeclaims"),
+        ("launch-refused", claim_of("words of another year"), "", "describe nodeclaims"),
+    ],
+)
+def test_a_fault_is_told_by_its_speaker_and_with_the_way_to_it(
+    fault: str, change: Change, log: str, remedy: str
+) -> None:
+    """The stack's first namespace is another: commands without one would find another team's job."""
+    first = {"name": "first", "queues": ["test"], "serviceAccount": "trainer", "claim": "fsx-claim"}
+    stack = outputs(namespaces=[first])
+    text = json.dumps(running(change)).replace('"training"', '"lab"')
+    named_job = "" if fault == "launch-refused" else "gang"
+    found = examined(json.loads(text), named_job, [log] if log else (), stack, with_checks=False).findings
+    assert [each.fault for each in found] == [fault]
+    assert remedy in found[0].remedy
 
 
 def test_a_training_that_stands_still_is_told_by_its_log_or_as_stalled() -> None:

@@ -26,8 +26,7 @@ def diagnosis(found: Diagnosis, subject: str) -> RenderableType:
         number = "1 fault" if len(found.findings) == 1 else f"{len(found.findings)} faults"
         lines.append(Text(f"✗ {subject}: {number}. {looked}", "bold red"))
     else:
-        well = "no fault in what was looked at" if found.unread or found.uncompared else "nothing is wrong"
-        lines.append(Text(f"✓ {subject}: {well}. {looked}", "bold green"))
+        lines.append(Text(f"✓ {subject}: no fault found. {looked}", "bold green"))
     if found.unread:
         lines.append(Text(f"Not looked at: {', '.join(found.unread)}, which your user may not list.", "dim"))
     if found.uncompared:

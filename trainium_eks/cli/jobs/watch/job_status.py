@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -144,6 +144,9 @@ def _status(
     trouble: Reason | None,
     restarts: Sequence[Restart],
 ) -> JobStatus:
+    if job.is_gang and job.ended is None:
+        # Volcano's own number counts pods of nodes that are gone, too.
+        job = replace(job, running=sum(map(is_running, pods)))
     exits = endings.exits(pods)
     first = endings.first_failure(exits) if job.state in FAILURES else None
     log = _log_of(session, first, pods) if first else []
