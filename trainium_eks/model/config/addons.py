@@ -104,7 +104,7 @@ def _addon_problems(name: str, addon: AddonConfig) -> Iterator[Problem]:
         yield Problem("version", reason, "raise it, or leave it out for the pinned one", value=addon.version)
     guess = nearest(name, ADDONS)
     if name not in ADDONS and name not in OF_AWS:
-        reason = "it is an add-on that this release does not know: whether its pods tolerate the nodes' taints, neither"
+        reason = "this release knows neither the add-on nor whether its pods tolerate the nodes' taints"
         look = f"see tolerations: aws eks describe-addon-configuration --addon-name {name} --addon-version VERSION"
         yield formats.warn("", reason, f"did you mean {guess}?" if guess else look)
     node = addon.settings.get("node") or {}

@@ -243,6 +243,10 @@ def rejected(made: Objects) -> None:
     made["Pod"][0]["status"] = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": words}
 
 
+def alone(change: Change) -> Change:
+    return lambda made: (change(made), made["Job"].clear())
+
+
 def failed(change: Change) -> Change:
     def both(made: Objects) -> None:
         made["Job"][0]["status"]["state"] = {"phase": "Failed", "lastTransitionTime": ago(30)}
@@ -278,7 +282,7 @@ def claim_of(words: str) -> Change:
     [
         (
             "image-refused",
-            waits_for_image("unexpected status from GET request: 401 Unauthorized"),
+            alone(waits_for_image("unexpected status from GET request: 401 Unauthorized")),
             "",
             "trn image mirror",
         ),
