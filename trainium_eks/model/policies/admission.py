@@ -25,6 +25,7 @@ from trainium_eks.model.policies.admission_terms import (
     listed,
     names,
     number,
+    others,
     text,
 )
 from trainium_eks.model.policies.admission_workloads import (
@@ -78,7 +79,16 @@ MOST_TASK_CONTAINERS = 128
 MOST_NAMED_PODS = 512
 """Most pods of a Volcano job, times the containers of a pod, if each container gets the names of all pods."""
 
+SET_ONCE = ("k8s.io", "kubernetes.io", "volcano.sh", "karpenter.sh", "kubeflow.org", "k8s.aws", "amazonaws.com")
+"""Ends of the domains of annotations and labels by which schedulers, autoscalers, controllers and kubelets act. A
+researcher sets these with the object, where they are judged, and changes none of them later: one
+``scheduling.k8s.io/group-name`` of a running pod takes its devices out of all accounts."""
+
+CHANGEABLE = "^(app|kubectl|deployment)[.]kubernetes[.]io/|^kubernetes[.]io/(change-cause|description)$"
+"""Pattern of keys of these domains that only people and their tools read."""
+
 _PRIORITY = "priorityClassName"
+_IS_NO_POD = '(!has(object.kind) || object.kind != "Pod")'
 
 
 def policies(limits: Limits, written: Sequence[Match]) -> dict[str, Policy]:
@@ -102,8 +112,6 @@ def policies(limits: Limits, written: Sequence[Match]) -> dict[str, Policy]:
 
 
 def _workload_policy(workload: Workload, limits: Limits) -> Policy:
-    unchanged = "object.spec != oldObject.spec || " if workload is not PODS else f"{_tolerations_changed()} || "
-    metadata = " != ".join(map(admission_pods.judged_metadata, ("object", "oldObject")))
     return Policy(
         workload.matches,
         (
@@ -115,14 +123,8 @@ def _workload_policy(workload: Workload, limits: Limits) -> Policy:
             *admission_pods.validations(workload, limits),
             *_particular(workload, limits),
         ),
-        f"{CHANGED}{unchanged}{metadata}",
+        f"{CHANGED}object.spec != oldObject.spec",
     )
-
-
-def _tolerations_changed() -> str:
-    """Return the expression for a change of tolerations, the only relevant part of an existing pod's spec that can
-    change."""
-    return " != ".join(listed(f"{subject}.spec", "tolerations") for subject in ("object", "oldObject"))
 
 
 def _counts(workload: Workload, limits: Limits) -> Iterator[Validation]:
@@ -354,11 +356,11 @@ def _service_policy() -> Policy:
 
 
 def _metadata_policy(limits: Limits, written: Sequence[Match]) -> Policy:
-    """Return the policy on finalizers and owner references, which delay a deletion and are set by controllers."""
-    others = f'!("{limits.researchers}" in request.userInfo.groups)'
+    """Return the policy on finalizers and owner references, which delay a deletion and are set by controllers, and on
+    annotations and labels of existing objects."""
     updated = 'request.operation == "UPDATE"'
     known = f"({updated} && has(oldObject.metadata.FIELD) && one in oldObject.metadata.FIELD)"
-    every = f"{others} || !has(object.metadata.FIELD) || object.metadata.FIELD.all(one, {{}} || {known})"
+    every = f"{others(limits)} || !has(object.metadata.FIELD) || object.metadata.FIELD.all(one, {{}} || {known})"
     return Policy(
         tuple(written),
         (),
@@ -372,7 +374,32 @@ def _metadata_policy(limits: Limits, written: Sequence[Match]) -> Policy:
                 every.replace("FIELD", "ownerReferences").format(f"one.kind in {names(OWNERS)}"),
                 f"metadata.ownerReferences must name objects of this namespace: {', '.join(OWNERS)}",
             ),
+            # A PodGroup has its pod's owners, and goes with them: a pod with others would be left without a group.
+            Validation(
+                f"{others(limits)} || {_IS_NO_POD} || {listed('object.metadata', 'ownerReferences')} == "
+                f"({updated} ? {listed('oldObject.metadata', 'ownerReferences')} : [])",
+                "metadata.ownerReferences of a pod are set by its controller alone",
+            ),
+            Validation(
+                f"{others(limits)} || !({updated}) || ({_kept('annotations')} && {_kept('labels')})",
+                f"annotations and labels of domains that end in {', '.join(SET_ONCE)} are read by schedulers and "
+                "controllers, and so are the labels of a controller's pod: set them when the object is made, or make "
+                "it anew",
+            ),
         ),
+    )
+
+
+def _kept(field: str) -> str:
+    """Return the expression for whether an update leaves annotations or labels alone that others act by."""
+    old, new = (f"(has({each}.metadata.{field}) ? {each}.metadata.{field} : {{}})" for each in ("oldObject", "object"))
+    read = f'key.matches("^[^/]*({"|".join(SET_ONCE)})/") && !key.matches("{CHANGEABLE}")'
+    # A controller lets go of a pod whose labels its selector does not take any more, and the pod outlives it.
+    owned = "has(object.metadata.ownerReferences)"
+    fixed = f"({read})" if field == "annotations" else f"(({read}) || !({_IS_NO_POD}) && {owned})"
+    return (
+        f"{new}.all(key, !{fixed} || (key in {old} && {old}[key] == {new}[key])) && "
+        f"{old}.all(key, !{fixed} || key in {new})"
     )
 
 

@@ -10,11 +10,21 @@ from collections.abc import Iterator
 
 from trainium_eks.model.policies import admission_baseline
 from trainium_eks.model.policies.admission_baseline import CONTAINERS
-from trainium_eks.model.policies.admission_terms import Limits, Validation, Variable, entry, names, text
-from trainium_eks.model.policies.admission_workloads import PODS, SCHEDULER, Workload
+from trainium_eks.model.policies.admission_terms import (
+    Limits,
+    Validation,
+    Variable,
+    entry,
+    letters,
+    names,
+    others,
+    text,
+)
+from trainium_eks.model.policies.admission_workloads import DEPLOYMENTS, JOBS, PODS, SCHEDULER, Workload
 
 GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
-"""The PodGroup that a pod belongs to; Volcano's controllers set it on the pods of a job."""
+"""The PodGroup that a pod belongs to; Volcano's controllers set it on the pods of a job. The scheduler counts a pod
+against a queue by this annotation alone, as long as the PodGroup is there."""
 
 QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 """The queue of the PodGroup that Volcano makes for a pod that has none."""
@@ -97,6 +107,13 @@ MOST = {
 """The most of each that a pod may have. Volcano's controllers and both schedulers go through these for every pod of a
 job, some of them for every node as well."""
 
+LEAST_LETTERS, MOST_LETTERS, ALL_LETTERS = 16 * 1024, 64 * 1024, 16 * 1024**2
+"""Bounds of a pod's template, in letters of JSON, and of the templates of all pods of a namespace. etcd keeps some six
+versions of each pod for five minutes, so texts of 1 MB in each of 132 pods stop it (decision 96)."""
+
+OBJECT_LETTERS = 8 * MOST_LETTERS
+"""Bound of an object that leads to pods. Controllers write it whole, with its state, for each of its pods."""
+
 _SCARCE = " || ".join(f"name.startsWith({json.dumps(prefix)})" for prefix in ACCELERATOR_PREFIXES)
 """Expression over a resource's ``name``."""
 
@@ -131,17 +148,11 @@ def validations(workload: Workload, limits: Limits) -> Iterator[Validation]:
     yield from _metadata(workload, limits)
     if workload is not PODS:
         yield from admission_baseline.validations()
+    if workload not in (PODS, JOBS, DEPLOYMENTS):
+        yield _makeable()
     yield _grace()
     yield _amounts()
-    yield from _size()
-
-
-def judged_metadata(subject: str) -> str:
-    """Return the expression for a list of an object's validated metadata, to compare it before and after an update."""
-    keys = (QUEUE_ANNOTATION, MIN_MEMBER_ANNOTATION, PREEMPTABLE, *KEPT_ON_NODE)
-    annotations = [entry(f"{subject}.metadata", "annotations", key) for key in keys]
-    # One list for each key: values that change places are a change.
-    return f"[{', '.join([*annotations, entry(f'{subject}.metadata', 'labels', PREEMPTABLE)])}]"
+    yield from _size(workload, limits)
 
 
 def claim_is_own(claim: str, limits: Limits) -> str:
@@ -336,6 +347,13 @@ def _metadata(workload: Workload, limits: Limits) -> Iterator[Validation]:
         f"annotation {MIN_MEMBER_ANNOTATION} must be a number of pods up to {limits.pods}, the pods of this "
         "namespace's resourceQuota",
     )
+    joined = entry("one", "annotations", GROUP_ANNOTATION)
+    known = f'{others(limits)} || request.operation == "UPDATE" || ' if workload is PODS else f"{others(limits)} || "
+    yield Validation(
+        f"{known}variables.metadata.all(one, size({joined}) == 0)",
+        f"annotation {GROUP_ANNOTATION} is set by controllers: a pod in a group of its own choice is counted by no "
+        f"queue once that group is gone; name a queue by {QUEUE_ANNOTATION}",
+    )
     if workload is not PODS:
         yield Validation(
             "variables.metadata.all(one, !has(one.finalizers) || size(one.finalizers) == 0)",
@@ -372,8 +390,54 @@ def _amounts() -> Validation:
     )
 
 
-def _size() -> Iterator[Validation]:
-    """Yield bounds of numbers by which the work of controllers and schedulers grows for each pod, and for each node."""
+def _makeable() -> Validation:
+    """Return the validation of fields that Volcano's webhook does not validate as the API server does (1.15 and 1.35):
+    ``ValidatePodTemplate`` without the options of ``GetValidationOptionsFromPodSpecAndMeta``, without the API server's
+    additions to affinity and requests, and without the fields that 1.34 drops.
+
+    Kubernetes' own kinds are left out: their controllers make one refused pod at a time, ever more slowly.
+    """
+    stated = " || ".join(
+        f"(has(container.resources.{kind}) && name in container.resources.{kind})" for kind in ("requests", "limits")
+    )
+    variable = "has(one.valueFrom) && has(one.valueFrom.fileKeyRef)"
+    terms = _affinity_terms("podAffinity", "podAntiAffinity")
+    return Validation(
+        f"variables.specs.all(spec, {CONTAINERS}.all(container, !has(container.restartPolicyRules) && "
+        '(!has(container.image) || container.image.matches("^[!-~]*$")) && '
+        f"(!has(container.env) || !container.env.exists(one, {variable})) && (!has(spec.resources) || "
+        f'(has(container.resources) && ["cpu", "memory"].all(name, {stated})))) && '
+        "(!has(spec.volumes) || spec.volumes.all(volume, !has(volume.image) || "
+        f"{text('volume.image', 'reference')} != '')) && "
+        "(!has(spec.topologySpreadConstraints) || !spec.topologySpreadConstraints.exists(one, has(one.matchLabelKeys)))"
+        f" && {terms}.all(term, !has(term.matchLabelKeys) && !has(term.mismatchLabelKeys)) && "
+        "(!has(spec.securityContext) || "
+        f"{text('spec.securityContext', 'seLinuxChangePolicy')} in ['', 'Recursive']))",
+        "the API server would refuse the pods again and again: leave out restartPolicyRules, fileKeyRef, "
+        "matchLabelKeys, mismatchLabelKeys and seLinuxChangePolicy, write images without spaces, name the reference of "
+        "an image volume, and beside the resources of a pod state cpu and memory of each container",
+    )
+
+
+def _size(workload: Workload, limits: Limits) -> Iterator[Validation]:
+    """Yield bounds of numbers by which the work of controllers and schedulers grows for each pod, and for each node.
+
+    Pods that controllers make were judged as templates, before Volcano's plugins and the API server added to them.
+    """
+    known = f"{others(limits)} || " if workload is PODS else ""
+    most = min(MOST_LETTERS, max(LEAST_LETTERS, ALL_LETTERS // max(limits.pods, 1)))
+    yield Validation(
+        f"{known}variables.templates.all(one, {letters('one')} <= {most})",
+        f"a pod with all its variables, arguments, annotations and labels must have at most {most} letters: put large "
+        "texts into a ConfigMap, and mount it",
+    )
+    if workload is not PODS:
+        annotations = "[object.metadata].filter(one, has(one.annotations)).map(one, one.annotations)"
+        yield Validation(
+            f"{letters('object.spec')} + {letters(annotations)} <= {OBJECT_LETTERS}",
+            f"spec and annotations must have at most {OBJECT_LETTERS} letters together: use one task with more "
+            "replicas, and put large texts into a ConfigMap",
+        )
     containers = f"size({CONTAINERS}) <= {MOST['containers']}"
     amounts = " && ".join(
         f"(!has(container.resources.{kind}) || size(container.resources.{kind}) <= {MOST['resources']})"
@@ -389,7 +453,7 @@ def _size() -> Iterator[Validation]:
         )
     )
     yield Validation(
-        f"variables.specs.all(spec, {containers} && {lists} && {resources})",
+        f"{known}variables.specs.all(spec, {containers} && {lists} && {resources})",
         f"a pod must have at most {MOST['containers']} containers, {MOST['volumes']} volumes, {MOST['tolerations']} "
         f"tolerations, {MOST['terms']} topologySpreadConstraints, and {MOST['resources']} resources a container",
     )
@@ -405,7 +469,8 @@ def _size() -> Iterator[Validation]:
         f".all(one, !has(one.values) || size(one.values) <= {MOST['values']}))"
     )
     yield Validation(
-        f"variables.specs.all(spec, size({of_nodes}) <= {MOST['terms']} && {of_nodes}.all(term, {expressions}) && "
+        f"{known}variables.specs.all(spec, size({of_nodes}) <= {MOST['terms']} && "
+        f"{of_nodes}.all(term, {expressions}) && "
         f"size({of_pods}) <= {MOST['terms']} && {of_pods}.all(term, {selector}))",
         f"affinity must have at most {MOST['terms']} terms for nodes and as many for pods, each of at most "
         f"{MOST['expressions']} expressions of {MOST['values']} values",

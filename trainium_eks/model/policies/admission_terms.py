@@ -81,6 +81,11 @@ class Policy:
     operations: tuple[str, ...] = WRITTEN
 
 
+def others(limits: Limits) -> str:
+    """Return the expression for a request of anyone but the namespace's researchers."""
+    return f'!("{limits.researchers}" in request.userInfo.groups)'
+
+
 def text(subject: str, field: str) -> str:
     """Return the expression for a field's text, ``""`` where it is unset."""
     return f'(has({subject}.{field}) ? {subject}.{field} : "")'
@@ -94,6 +99,11 @@ def listed(subject: str, field: str) -> str:
 def number(subject: str, field: str, default: int) -> str:
     """Return the expression for a field's whole number."""
     return f"(has({subject}.{field}) ? int({subject}.{field}) : {default})"
+
+
+def letters(value: str) -> str:
+    """Return the expression for the size of a value with all its fields, in letters of JSON."""
+    return f"size('%s'.format([{value}]))"
 
 
 def entry(subject: str, field: str, key: str) -> str:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 
 from trainium_eks.model.policies.admission_baseline import CONTAINERS
-from trainium_eks.model.policies.admission_terms import Limits, Validation, names
+from trainium_eks.model.policies.admission_terms import Limits, Validation, names, text
 
 MOST_NAME = 50
 """Most letters of a job's name: a volume of the job is named after it, with a dash and 12 letters, and has at most
@@ -24,6 +24,9 @@ PORT_PLUGINS = ("mpi", "pytorch", "ray", "tensorflow")
 PORTS = {"client-server": 10001, "dashboard": 8265, "gcs": 6379, "mpijob-port": 22, "pytorchjob-port": 23456}
 """Ports that the plugins add, by name, each unless the container has one of that number."""
 
+WAITING_CONTAINER = "wait-for-master"
+"""Init container that the plugin ``pytorch`` adds."""
+
 SVC_PATH = "/etc/volcano"
 SSH_PATH = "/root/.ssh"
 """Where the plugins of these names mount the names and the keys of a job's pods."""
@@ -35,6 +38,13 @@ def validations(limits: Limits) -> Iterator[Validation]:
     yield _arguments()
     yield _ports()
     yield _mounts()
+    added = ", ".join(f"object.metadata.name + '-{plugin}'" for plugin in ("svc", "ssh"))
+    yield Validation(
+        f"variables.specs.all(spec, (!has(spec.volumes) || !spec.volumes.exists(one, one.name in [{added}])) && "
+        f"!{CONTAINERS}.exists(container, {text('container', 'name')} == '{WAITING_CONTAINER}'))",
+        f"a template must have no volume called after the job with -svc or -ssh, and no container {WAITING_CONTAINER}: "
+        "the plugins add these, and a name may be there once",
+    )
     known = names(limits.service_accounts)
     yield Validation(
         "variables.specs.all(spec, (!has(spec.runtimeClassName) || spec.runtimeClassName == '') && "
@@ -48,20 +58,22 @@ def validations(limits: Limits) -> Iterator[Validation]:
 def _names() -> Validation:
     """Return the validation of names. An existing job keeps its name, and templates and cron jobs are exempt, because
     the names of their jobs are validated with the job."""
+    service = 'object.metadata.name.matches("^[a-z]") || !has(object.spec.plugins) || !("svc" in object.spec.plugins)'
     longest = "variables.tasks.all(task, !has(task.name) || size(object.metadata.name) + size(task.name) + 2 + "
     digits = f"size(string(has(task.replicas) ? int(task.replicas) : 1)) <= {MOST_HOST_NAME})"
     return Validation(
         'object.kind != "Job" || !has(object.metadata.name) || (!object.metadata.name.contains(".") && '
-        f"size(object.metadata.name) <= {MOST_NAME} && {longest}{digits})",
+        f"size(object.metadata.name) <= {MOST_NAME} && {longest}{digits} && ({service}))",
         f"a job's name must have no dot and at most {MOST_NAME} letters, and with a task's name, two dashes and a "
-        f"number {MOST_HOST_NAME}: volumes and hosts of the job are called after it",
+        f"number {MOST_HOST_NAME}, and begin with a letter beside the plugin svc: volumes, hosts and the service of "
+        "the job are called after it",
     )
 
 
 def _arguments() -> Validation:
     """Return the validation of plugins' arguments: the form ``--name=value``, and valid port numbers."""
     valid = (
-        'one.matches("^--?[A-Za-z-]+=\\\\S+$") && '
+        'one.matches("^--?[A-Za-z-]+=[!-~]+$") && '
         '(!one.matches("^--?[A-Za-z]*[pP]ort=") || one.matches("^[^=]*=([1-9][0-9]{0,3}|[1-5][0-9]{4})$"))'
     )
     given = " && ".join(
