@@ -203,9 +203,16 @@ def _volcano(limits: Limits) -> Iterator[Validation]:
     # The scheduler admits a job's pods when the quota has room for the requests of `minAvailable` of them; the
     # controllers then create all of them, and try again with every event of a pod, whatever the quota.
     yield Validation(
-        f"!has({job}.minAvailable) || int({job}.minAvailable) >= variables.count0 - {UNCOUNTED_PODS}",
-        f"spec.minAvailable must be at most {UNCOUNTED_PODS} less than the pods: the others are made even where the "
-        "quota has no room for them",
+        f"!has({job}.minAvailable) || (int({job}.minAvailable) >= variables.count0 - {UNCOUNTED_PODS} && "
+        f"int({job}.minAvailable) > 0)",
+        f"spec.minAvailable must be 1 or more, and at most {UNCOUNTED_PODS} less than the pods: the others are made "
+        "even where the quota has no room for them",
+    )
+    before = f"oldObject.spec.tasks.map(task, {number('task', 'replicas', 1)}).filter(count, count > 0).sum()"
+    yield Validation(
+        f'request.operation != "UPDATE" || object.kind != "Job" || variables.count0 <= {before}',
+        "replicas of all tasks must not grow: pods that are added are made even where the quota has no room for them; "
+        "submit another job",
     )
     lacking = " || ".join(
         f"!has(container.resources) || !has(container.resources.requests) || "

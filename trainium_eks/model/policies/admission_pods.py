@@ -107,11 +107,11 @@ MOST = {
 """The most of each that a pod may have. Volcano's controllers and both schedulers go through these for every pod of a
 job, some of them for every node as well."""
 
-LEAST_LETTERS, MOST_LETTERS, ALL_LETTERS = 16 * 1024, 64 * 1024, 16 * 1024**2
+LEAST_LETTERS, MOST_LETTERS, ALL_LETTERS = 16 * 1024, 32 * 1024, 4 * 1024**2
 """Bounds of a pod's template, in letters of JSON, and of the templates of all pods of a namespace. etcd keeps some six
 versions of each pod for five minutes, so texts of 1 MB in each of 132 pods stop it (decision 96)."""
 
-OBJECT_LETTERS = 8 * MOST_LETTERS
+OBJECT_LETTERS = 16 * MOST_LETTERS
 """Bound of an object that leads to pods. Controllers write it whole, with its state, for each of its pods."""
 
 _SCARCE = " || ".join(f"name.startsWith({json.dumps(prefix)})" for prefix in ACCELERATOR_PREFIXES)
@@ -434,9 +434,9 @@ def _size(workload: Workload, limits: Limits) -> Iterator[Validation]:
     if workload is not PODS:
         annotations = "[object.metadata].filter(one, has(one.annotations)).map(one, one.annotations)"
         yield Validation(
-            f"{letters('object.spec')} + {letters(annotations)} <= {OBJECT_LETTERS}",
-            f"spec and annotations must have at most {OBJECT_LETTERS} letters together: use one task with more "
-            "replicas, and put large texts into a ConfigMap",
+            f"{letters('object.spec')} <= {OBJECT_LETTERS} && {letters(annotations)} <= 2 * {most}",
+            f"spec must have at most {OBJECT_LETTERS} letters, and metadata.annotations {2 * most}: use one task with "
+            "more replicas, and put large texts into a ConfigMap",
         )
     containers = f"size({CONTAINERS}) <= {MOST['containers']}"
     amounts = " && ".join(
