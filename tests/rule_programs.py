@@ -624,7 +624,7 @@ def _kubernetes(program: Program) -> None:
 
 def _isolation(program: Program) -> None:
     pod_fields = "schedulerName nodeName tolerations priorityClassName resourceClaims volumes ephemeral"
-    held_by = "finalizers ownerReferences"
+    held_by = "finalizers ownerReferences annotations labels"
     for name, group, resource, fields in (
         ("pods", "", "pods", pod_fields),
         ("jobs", "batch.volcano.sh", "jobs", f"{pod_fields} object.spec.queue volumeClaim"),

@@ -204,9 +204,9 @@ def _volcano(limits: Limits) -> Iterator[Validation]:
     # controllers then create all of them, and try again with every event of a pod, whatever the quota.
     yield Validation(
         f"!has({job}.minAvailable) || (int({job}.minAvailable) >= variables.count0 - {UNCOUNTED_PODS} && "
-        f"int({job}.minAvailable) > 0)",
-        f"spec.minAvailable must be 1 or more, and at most {UNCOUNTED_PODS} less than the pods: the others are made "
-        "even where the quota has no room for them",
+        f"2 * int({job}.minAvailable) >= variables.count0)",
+        f"spec.minAvailable must be half of the pods or more, and at most {UNCOUNTED_PODS} less than all: the others "
+        "are made even where the quota has no room for them",
     )
     before = f"oldObject.spec.tasks.map(task, {number('task', 'replicas', 1)}).filter(count, count > 0).sum()"
     yield Validation(
@@ -402,7 +402,7 @@ def _kept(field: str) -> str:
     old, new = (f"(has({each}.metadata.{field}) ? {each}.metadata.{field} : {{}})" for each in ("oldObject", "object"))
     read = f'key.matches("^[^/]*({"|".join(SET_ONCE)})/") && !key.matches("{CHANGEABLE}")'
     # A controller lets go of a pod whose labels its selector does not take any more, and the pod outlives it.
-    owned = "has(object.metadata.ownerReferences)"
+    owned = f"size({listed('object.metadata', 'ownerReferences')}) > 0"
     fixed = f"({read})" if field == "annotations" else f"(({read}) || !({_IS_NO_POD}) && {owned})"
     return (
         f"{new}.all(key, !{fixed} || (key in {old} && {old}[key] == {new}[key])) && "

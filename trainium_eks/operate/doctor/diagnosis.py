@@ -73,6 +73,7 @@ def _of_pods(examination: Examination, name: str) -> Iterator[Finding]:
     ends = {job["metadata"].get("uid"): job_recognizers.ended_at(job) for job in examination.of("Job")}
     pods = [pod for pod in examination.of("Pod") if not name or _is_asked(pod, name)]
     others: list[Object] = []
+    yield from pod_recognizers.uncounted(examination, pods)
     for pod in pods:
         owners = [owner.get("uid") for owner in pod["metadata"].get("ownerReferences") or ()]
         gang = next((uid for uid in owners if uid in ends), "")

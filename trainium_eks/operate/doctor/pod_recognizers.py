@@ -1,6 +1,6 @@
 """Recognizers of faults of pods: failed starts, ends, lines of logs, and devices held after the end."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
 from trainium_eks.jobs.explain import why_not_started
@@ -9,6 +9,8 @@ from trainium_eks.jobs.objects.job import REFUSED
 from trainium_eks.jobs.watch import endings
 from trainium_eks.jobs.watch.endings import Exit
 from trainium_eks.kube.cluster import Object, condition, name_of, namespace_of
+from trainium_eks.model.policies.admission import GROUP_ANNOTATION, SCHEDULER
+from trainium_eks.model.policies.admission_pods import ACCELERATOR_PREFIXES
 from trainium_eks.observe.faults.catalogue import in_log, in_message
 from trainium_eks.observe.faults.fault import Speaker
 from trainium_eks.operate.doctor.cluster_recognizers import PATIENCE
@@ -142,6 +144,23 @@ def lingering(examination: Examination, pod: Object, ended_at: datetime | None) 
     elif ended_at is not None and is_bound(pod) and not is_over(pod) and examination.now - ended_at > PATIENCE:
         sentence = f"runs on {pod['spec']['nodeName']} although its job ended at {ended_at:%H:%M:%S}"
         yield found("devices-held-after-end", about, sentence, pod=name, namespace=namespace)
+
+
+def uncounted(examination: Examination, pods: Iterable[Object]) -> Iterator[Finding]:
+    """Yield pods of Volcano with devices that no queue counts, because their PodGroup does not exist."""
+    if "PodGroup" not in examination.examined.cluster.objects:
+        return
+    groups = {(namespace_of(each), name_of(each)) for each in examination.of("PodGroup")}
+    for pod in pods:
+        spec, namespace = pod["spec"], namespace_of(pod)
+        asked = {name for one in spec["containers"] for name in (one.get("resources") or {}).get("limits") or ()}
+        holds = is_bound(pod) and not is_over(pod) and any(each.startswith(ACCELERATOR_PREFIXES) for each in asked)
+        group = (pod["metadata"].get("annotations") or {}).get(GROUP_ANNOTATION, "")
+        is_leaving = pod["metadata"].get("deletionTimestamp") is not None
+        if holds and not is_leaving and spec.get("schedulerName") == SCHEDULER and (namespace, group) not in groups:
+            about = f"pod {name_of(pod)} of {namespace}"
+            sentence = f"holds {', '.join(sorted(asked))}, and there is no PodGroup {group!r}"
+            yield found("devices-not-counted", about, sentence, pod=name_of(pod), namespace=namespace)
 
 
 def failed(pods: Sequence[Object]) -> Iterator[tuple[Object, Exit]]:

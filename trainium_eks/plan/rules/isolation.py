@@ -47,8 +47,9 @@ SUBMITTED: Mapping[tuple[str, str], tuple[str, ...]] = {
 would see a refusal; one request of a flow or of a scale leads to any number of pods, and a Service has none."""
 DELETED: Mapping[tuple[str, str], tuple[str, ...]] = {("", "pods"): ("gracePeriodSeconds",)}
 """API group and resource to the options of a deletion by which a pod outlives its node's drain."""
-HELD_BY = ("finalizers", "ownerReferences")
-"""The metadata by which a writer of an object keeps it, or its namespace, from being deleted."""
+HELD_BY = ("finalizers", "ownerReferences", "annotations", "labels")
+"""The metadata by which a writer of an object keeps it, or its namespace, from being deleted, or takes a running pod
+out of its queue's account."""
 
 ON_EVERY_CREATION = 'request.operation == "CREATE" || '
 """Prefix of a policy's condition that leaves out updates alone."""

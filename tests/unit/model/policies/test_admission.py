@@ -575,6 +575,8 @@ def test_pods_that_others_namespaces_see_are_not_kept_away_from() -> None:
     [
         ({"minAvailable": 92}, True),
         ({"minAvailable": 91}, False),
+        ({"minAvailable": 4, "tasks": [{"replicas": 8}]}, True),
+        ({"minAvailable": 3, "tasks": [{"replicas": 8}]}, False),
         ({"volumes": [{"mountPath": f"/{index}"} for index in range(33)]}, False),
     ],
 )
@@ -582,6 +584,14 @@ def test_a_volcano_job_asks_for_no_pods_that_the_scheduler_has_not_counted(more:
     job = made_by("volcano-jobs", 100)
     job["spec"] |= more
     assert (refusals("volcano-jobs", job) == []) is passes
+
+
+def test_a_job_that_is_there_does_not_grow() -> None:
+    old, grown = ({"kind": "Job", **made_by("volcano-jobs", pods)} for pods in (2, 3))
+    (message,) = refusals("volcano-jobs", grown, old)
+    assert "must not grow" in message
+    assert refusals("volcano-jobs", old, grown) == []
+    assert refusals("volcano-jobs", grown) == []
 
 
 def test_what_the_quota_counts_stands_under_the_requests_of_large_volcano_jobs() -> None:
@@ -667,6 +677,127 @@ def test_researchers_leave_finalizers_and_owners_to_controllers() -> None:
         old = {"metadata": {field: [refused]}}
         assert refusals("metadata", {"metadata": {field: [refused, allowed]}}, old) == []
         assert len(refusals("metadata", old, {"metadata": {}})) == 1
+
+
+DOMAINS = ("scheduling.k8s.io/group-name", "volcano.sh/task-spec", "karpenter.sh/do-not-disrupt", "kubernetes.io/x")
+FREE = ("note", "app.kubernetes.io/version", "kubectl.kubernetes.io/restartedAt", "trainium-eks/image", "helm.sh/chart")
+
+
+@pytest.mark.parametrize("field", ["annotations", "labels"])
+@pytest.mark.parametrize("kind", ["Pod", "Job", "Deployment"])
+def test_researchers_change_nothing_that_schedulers_read(field: str, kind: str) -> None:
+    def noted(**notes: str) -> Json:
+        return {"kind": kind, "metadata": {field: {"a": "b", **notes}}}
+
+    for key in DOMAINS:
+        for old, new in (("a", "b"), ("a", None), (None, "b")):
+            before, after = (noted(**({key: value} if value else {})) for value in (old, new))
+            assert len(refusals("metadata", after, before)) == 1
+            assert refusals("metadata", after, before, groups=CONTROLLERS) == []
+            assert refusals("metadata", before, before) == []
+            assert refusals("metadata", after) == []
+    for key in FREE:
+        assert refusals("metadata", noted(**{key: "c"}), noted(**{key: "b"})) == []
+        assert refusals("metadata", noted(), noted(**{key: "b"})) == []
+
+
+def test_a_pod_keeps_its_controller_and_what_the_controller_knows_it_by() -> None:
+    owner = {"kind": "ReplicaSet", "name": "r"}
+
+    def owned(owners: Sequence[Json], **labels: str) -> Json:
+        return {"kind": "Pod", "metadata": {"ownerReferences": list(owners), "labels": labels}}
+
+    assert refusals("metadata", owned([owner], app="a"), owned([owner], app="a")) == []
+    for after in (owned([], app="a"), owned([owner], app="b"), owned([owner]), owned([owner], app="a", x="y")):
+        assert len(refusals("metadata", after, owned([owner], app="a"))) == 1
+        assert refusals("metadata", after, owned([owner], app="a"), groups=CONTROLLERS) == []
+    assert len(refusals("metadata", owned([owner]))) == 1
+    assert refusals("metadata", owned([], app="b"), owned([], app="a")) == []
+    assert refusals("metadata", {**owned([owner]), "kind": "ConfigMap"}, {"kind": "ConfigMap", "metadata": {}}) == []
+
+
+@EVERY_WORKLOAD
+def test_nobody_chooses_a_pods_group(name: str) -> None:
+    joined = made_by(name, 2, {"metadata": {"annotations": IN_GROUP}, "spec": spec(PLAIN)})
+    assert len(refusals(name, joined)) == 1
+    assert refusals(name, joined, groups=CONTROLLERS) == []
+    assert len(refusals("pods", pod(annotations=IN_GROUP))) == 1
+    assert refusals("pods", pod({"image": "b"}, annotations=IN_GROUP), pod(annotations=IN_GROUP)) == []
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        {"containers": [{"name": "c", "env": [{"name": f"A{index}", "value": "x" * 1000} for index in range(40)]}]},
+        {"containers": [{"name": "c", "args": ["x" * 40_000]}]},
+        {"hostAliases": [{"ip": "10.0.0.1", "hostnames": ["x" * 60] * 600}]},
+    ],
+)
+def test_the_text_of_each_pod_is_bounded_in_every_kind(large: Json) -> None:
+    for policy, asked in templates(spec(**large)):
+        assert any("put large texts into a ConfigMap" in each for each in refusals(policy, asked)), policy
+    small = spec(PLAIN, args=["x" * 30_000])
+    assert not any("letters" in each for policy, asked in templates(small) for each in refusals(policy, asked))
+    # What controllers and plugins add to a template that was admitted is not refused: they would try for ever.
+    assert not any("letters" in each for each in refusals("pods", {"spec": spec(**large)}, groups=CONTROLLERS))
+
+
+def test_the_text_of_all_tasks_and_of_annotations_is_bounded() -> None:
+    tasks = [spec({**PLAIN, "args": ["x" * 30_000]}) for _ in range(18)]
+    assert any("spec must have at most" in each for each in refusals("volcano-jobs", vcjob(*tasks)))
+    assert refusals("volcano-jobs", vcjob(*tasks[:16])) == []
+    noted = {**vcjob(spec(PLAIN)), "metadata": {"name": "name", "annotations": {"a": "x" * 70_000}}}
+    assert any("metadata.annotations" in each for each in refusals("volcano-jobs", noted))
+
+
+RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [3]}}]
+SPREAD = {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["a", "a"]}
+NEVER_MADE = {
+    "rules without a policy": spec({"name": "c", "restartPolicyRules": RULES}),
+    "rules of a sidecar": spec(initContainers=[{"name": "i", "restartPolicy": "Always", "restartPolicyRules": RULES}]),
+    "a space": spec({"name": "c", "image": "image "}),
+    "a space of another alphabet": spec({"name": "c", "image": "image\u3000"}),
+    "a variable of a file": spec({"name": "c", "env": [{"name": "A", "valueFrom": {"fileKeyRef": {"key": "k"}}}]}),
+    "an image volume": spec(volumes=[{"name": "v", "image": {"reference": ""}}]),
+    "spread": spec(topologySpreadConstraints=[SPREAD]),
+    "affinity": spec(
+        affinity={"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"mismatchLabelKeys": ["a"]}]}}
+    ),
+    "mounts": spec(securityContext={"seLinuxChangePolicy": "MountOption"}),
+    "less than the defaults": spec(resources={"limits": {"cpu": "50m"}}),
+}
+
+
+@pytest.mark.parametrize("asked", NEVER_MADE.values(), ids=NEVER_MADE)
+def test_jobs_whose_pods_the_api_server_would_refuse_are_refused(asked: Json) -> None:
+    for policy, made in templates(asked):
+        said = [each for each in refusals(policy, made) if "again and again" in each]
+        # Kubernetes' own controllers slow down, and validate these templates as pods.
+        assert len(said) == (policy not in ("pods", "jobs", "deployments")), policy
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "plugins"),
+    [
+        ("j", {"volumes": [{"name": "j-svc", "emptyDir": {}}]}, {"svc": []}),
+        ("j", {"volumes": [{"name": "j-ssh", "emptyDir": {}}]}, {}),
+        ("j", {"initContainers": [{"name": "wait-for-master"}]}, {"pytorch": []}),
+        ("1j", {}, {"svc": []}),
+        ("j", {}, {"pytorch": ["--wait-master-image=\u3000x"]}),
+    ],
+)
+def test_names_that_volcanos_plugins_need_are_theirs(name: str, more: Json, plugins: Json) -> None:
+    job = {**vcjob(spec(PLAIN, **more), plugins=plugins), "metadata": {"name": name}}
+    assert len(refusals("volcano-jobs", job)) == 1
+    assert refusals("volcano-jobs", {**vcjob(spec(PLAIN), plugins={"svc": []}), "metadata": {"name": "j"}}) == []
+
+
+def test_what_the_api_server_and_plugins_add_to_a_template_makes_no_pod_too_large() -> None:
+    tolerations = [{"key": f"k{index}", "operator": "Exists"} for index in range(34)]
+    volumes = [{"name": f"v{index}", "emptyDir": {}} for index in range(34)]
+    made = pod(PLAIN, annotations=IN_GROUP, tolerations=tolerations, volumes=volumes)
+    assert refusals("pods", made, groups=CONTROLLERS) == []
+    assert len(refusals("pods", pod(PLAIN, schedulerName="x", tolerations=tolerations, volumes=volumes))) == 1
 
 
 def test_a_job_has_no_name_of_a_network_policy_which_would_go_with_it() -> None:

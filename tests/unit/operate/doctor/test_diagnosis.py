@@ -180,7 +180,16 @@ def hook_without_pods(made: Objects) -> None:
     made["EndpointSlice"] = []
 
 
+def regrouped(made: Objects) -> None:
+    for each in made["Pod"]:
+        each["spec"]["schedulerName"] = "volcano"
+        each["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "gang-uid"}
+    made["PodGroup"] = [named("gang-uid", "training")]
+    made["Pod"][1]["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "none"}
+
+
 INJECTED: dict[str, Change] = {
+    "devices-not-counted": regrouped,
     "gang-partly-placed": homeless,
     "devices-held-after-end": ended,
     "capacity-insufficient": node_claim,
@@ -204,6 +213,11 @@ def test_a_lost_claim_is_one_fault() -> None:
     assert faults(running(lambda made: made["PersistentVolumeClaim"][0]["status"].update(phase="Lost"))) == [
         "claim-not-bound"
     ]
+
+
+def test_only_the_pod_that_no_queue_counts_is_named() -> None:
+    (found,) = examined(running(regrouped)).findings
+    assert found.about == "pod gang-trainer-1 of training"
 
 
 @pytest.mark.parametrize(
