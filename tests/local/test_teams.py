@@ -233,6 +233,7 @@ SPECS: dict[str, tuple[Json, str]] = {
         {"volumes": [_ephemeral(storage_class="", volumeName="speech-fsx")]},
         "must not name an existing volume",
     ),
+    "large texts": ({"hostAliases": [{"ip": "10.0.0.1", "hostnames": ["x" * 60] * 9000}]}, "letters: put large texts"),
     "any EBS volume": ({"volumes": [{"name": "v", "awsElasticBlockStore": {"volumeID": "vol-1"}}]}, "volumes must be"),
     "any NFS server": (
         {"volumes": [{"name": "v", "nfs": {"server": "10.0.0.1", "path": "/"}}]},
@@ -259,7 +260,8 @@ def test_a_job_is_refused_at_once(researcher: Api, spec: Json, said: str) -> Non
 
 def test_a_pod_of_a_job_does_not_name_its_node(researcher: Api) -> None:
     on_node = {"resources": NEURON, "schedulerName": "volcano", "nodeName": "ip-10-0-0-1"}
-    assert "must not name its node" in refusal(researcher, _pod(annotations=IN_GROUP, **on_node))
+    assert "must not name its node" in refusal(researcher, _pod(annotations=IN_QUEUE, **on_node))
+    assert "is set by controllers" in refusal(researcher, _pod(NEURON, schedulerName="volcano", annotations=IN_GROUP))
     for made in (_batch_job(**on_node), _deployment(**on_node)):
         made["spec"]["template"].setdefault("metadata", {})["annotations"] = IN_QUEUE
         assert "must not name its node" in refusal(researcher, made)
@@ -284,7 +286,10 @@ def test_what_teams_do_every_day_passes(researcher: Api) -> None:
         _ephemeral(storage_class="gp3"),
     ]
     researcher.create(_pod(volumes=volumes), dry_run=True)
-    researcher.create(_pod(NEURON, schedulerName="volcano", annotations=IN_GROUP), dry_run=True)
+    researcher.create(_pod(NEURON, schedulerName="volcano", annotations=IN_QUEUE), dry_run=True)
+    large = [{"ip": "10.0.0.1", "hostnames": ["x" * 60] * 200}]
+    for made in (_pod(hostAliases=large), _job(hostAliases=large), _deployment(hostAliases=large)):
+        researcher.create(made, dry_run=True)
     researcher.create(_job(NEURON, tolerations=[ON_TRAINIUM]), dry_run=True)
     researcher.create(_job({"limits": {"aws.amazon.com/neuron": 16}}, schedulerName="volcano"), dry_run=True)
     researcher.create(_job(job={"priorityClassName": "training-normal"}), dry_run=True)
@@ -353,6 +358,10 @@ def test_nobody_closes_a_queue(researcher: Api, kind: str) -> None:
 
 
 def test_a_pod_that_is_there_gets_no_further(researcher: Api, administrator: Api) -> None:
+    owners = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "1", "controller": True}]
+    assert "by its controller" in refusal(
+        researcher, {**_pod(), "metadata": {"name": "p", "namespace": TEAM, "ownerReferences": owners}}
+    )
     pod = researcher.create(_pod(schedulingGates=[{"name": "hold"}]))
     path = f"/api/v1/namespaces/{TEAM}/pods/{pod['metadata']['name']}"
 
@@ -367,7 +376,18 @@ def test_a_pod_that_is_there_gets_no_further(researcher: Api, administrator: Api
             [{"op": "add", "path": "/spec/tolerations/-", "value": ON_TRAINIUM}], kind="json-patch"
         )
         queue = {"scheduling.volcano.sh/queue-name": "ears"}
-        assert "eyes" in patch({"metadata": {"annotations": queue}})
+        read = "are read by schedulers"
+        assert read in patch({"metadata": {"annotations": queue}})
+        for key in ("scheduling.k8s.io/group-name", "karpenter.sh/do-not-disrupt", "volcano.sh/job-name"):
+            for field in ("annotations", "labels"):
+                assert read in patch({"metadata": {field: {key: "none"}}})
+        administrator.request(
+            "PATCH",
+            path,
+            {"metadata": {"annotations": IN_GROUP}},
+            content_type="application/merge-patch+json",
+        )
+        assert read in patch({"metadata": {"annotations": None}})
         assert "cannot patch" in patch({}, "/status")
         assert "cannot patch" in patch({}, "/ephemeralcontainers")
         assert "cannot patch" in patch({}, "/resize")
@@ -378,6 +398,15 @@ def test_a_pod_that_is_there_gets_no_further(researcher: Api, administrator: Api
         researcher.request("PATCH", path, gone, content_type="application/merge-patch+json")
     finally:
         administrator.request("DELETE", path, query={"gracePeriodSeconds": "0"})
+
+
+def test_a_job_whose_pods_the_api_server_refuses_is_refused(researcher: Api) -> None:
+    """The real API server evaluates what it has no field for in a definition, and lists of the largest gangs."""
+    job = _job(NEURON)
+    (task, _) = job["spec"]["tasks"]
+    rules = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [3]}}]
+    task["template"]["spec"]["containers"][0]["restartPolicyRules"] = rules
+    assert "again and again" in refusal(researcher, job)
 
 
 def test_nobody_reaches_the_other_teams_room_or_changes_their_own(researcher: Api) -> None:

@@ -113,7 +113,8 @@ def team(api: Api, paths: Paths, record: Callable[..., Graph]) -> Iterator[None]
     until(lambda: _is_served(api, manifests[0]), "Volcano's jobs are served")
     _until_refused(api, volcano_job.manifest(_job(queue="no")))
     _until_refused(api, _pod(volcano_job.manifest(_job()), nodeName="n"))
-    await_admission(Api.connect(researchers.kubeconfig(paths, TEAM)), _pod(volcano_job.manifest(_job())))
+    await_admission(api, _pod(volcano_job.manifest(_job())))
+    await_admission(Api.connect(researchers.kubeconfig(paths, TEAM)), volcano_job.manifest(_job()))
     yield
     for manifest in reversed(manifests[1:]):
         api.delete(api.reference(manifest), propagation="Background")
@@ -201,15 +202,17 @@ def test_the_job_is_admitted(researcher: Api, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_its_pods_are_admitted(researcher: Api, name: str) -> None:
+def test_its_pods_are_admitted(api: Api, team: None, name: str) -> None:
     """Pod Security, quota, limits and policies judge pods; a refusal would show in a controller's events alone."""
-    researcher.create(_pod(volcano_job.manifest(JOBS[name])), dry_run=True)
+    api.create(_pod(volcano_job.manifest(JOBS[name])), dry_run=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["pytorchjob", "trainjob"])
 @pytest.mark.parametrize("name", ["two nodes", "everything", "the local cloud's", "p4d.24xlarge"])
-def test_kubeflows_objects_and_their_pods_are_admitted(kubeflow: None, researcher: Api, name: str, form: Form) -> None:
+def test_kubeflows_objects_and_their_pods_are_admitted(
+    kubeflow: None, api: Api, researcher: Api, name: str, form: Form
+) -> None:
     """Their definitions judge each field, by rules of their own, too; the namespace's policies judge the pods."""
     made = forms.objects(replace(JOBS[name], form=form, options=TrainOptions(hf_secret="hugging-face:hub"), retries=3))
     for each in made:
@@ -222,7 +225,7 @@ def test_kubeflows_objects_and_their_pods_are_admitted(kubeflow: None, researche
     pod = json.loads(json.dumps(template))
     pod["metadata"] |= {"name": "pod", "namespace": TEAM}
     pod["metadata"]["annotations"][GROUP_ANNOTATION] = "group"
-    researcher.create({"apiVersion": "v1", "kind": "Pod", **pod}, dry_run=True)
+    api.create({"apiVersion": "v1", "kind": "Pod", **pod}, dry_run=True)
 
 
 @pytest.mark.slow
@@ -242,11 +245,11 @@ def test_a_runtime_belongs_to_its_trainjob(kubeflow: None, researcher: Api) -> N
 
 
 @pytest.mark.parametrize("name", ["two nodes", "a compilation"])
-def test_what_torchx_makes_is_admitted(researcher: Api, name: str) -> None:
+def test_what_torchx_makes_is_admitted(api: Api, researcher: Api, name: str) -> None:
     made = volcano_job.torchx_job(JOBS[name])
     made["metadata"]["namespace"] = TEAM
     submission.validate(researcher, [made])
-    researcher.create(_pod(made), dry_run=True)
+    api.create(_pod(made), dry_run=True)
 
 
 @pytest.mark.parametrize(
