@@ -946,7 +946,7 @@ ISOLATION = [
             ("scale", "*/scale"),
         )
     ),
-    fault("R78", "no policy of metadata", "finalizers, ownerReferences, annotations, labels of jobs", drop("guard-metadata")),
+    fault("R78", "no policy of metadata", "annotations, labels of jobs", drop("guard-metadata")),
     fault(
         "R78",
         "a kind that a role writes, with any metadata",

@@ -726,12 +726,7 @@ def test_nobody_chooses_a_pods_group(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "large",
-    [
-        {"containers": [{"name": "c", "env": [{"name": f"A{index}", "value": "x" * 1000} for index in range(40)]}]},
-        {"containers": [{"name": "c", "args": ["x" * 40_000]}]},
-        {"hostAliases": [{"ip": "10.0.0.1", "hostnames": ["x" * 60] * 600}]},
-    ],
+    "large", [{"containers": [{"name": "c", "args": ["x"] * 9000}]}, {"hostAliases": [{"hostnames": ["x" * 60] * 600}]}]
 )
 def test_the_text_of_each_pod_is_bounded_in_every_kind(large: Json) -> None:
     for policy, asked in templates(spec(**large)):
@@ -752,6 +747,7 @@ def test_the_text_of_all_tasks_and_of_annotations_is_bounded() -> None:
 
 RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [3]}}]
 SPREAD = {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["a", "a"]}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 NEVER_MADE = {
     "rules without a policy": spec({"name": "c", "restartPolicyRules": RULES}),
     "rules of a sidecar": spec(initContainers=[{"name": "i", "restartPolicy": "Always", "restartPolicyRules": RULES}]),
@@ -760,9 +756,7 @@ NEVER_MADE = {
     "a variable of a file": spec({"name": "c", "env": [{"name": "A", "valueFrom": {"fileKeyRef": {"key": "k"}}}]}),
     "an image volume": spec(volumes=[{"name": "v", "image": {"reference": ""}}]),
     "spread": spec(topologySpreadConstraints=[SPREAD]),
-    "affinity": spec(
-        affinity={"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"mismatchLabelKeys": ["a"]}]}}
-    ),
+    "affinity": spec(affinity={"podAffinity": {REQUIRED: [{"mismatchLabelKeys": ["a"]}]}}),
     "mounts": spec(securityContext={"seLinuxChangePolicy": "MountOption"}),
     "less than the defaults": spec(resources={"limits": {"cpu": "50m"}}),
 }

@@ -215,11 +215,6 @@ def test_a_lost_claim_is_one_fault() -> None:
     ]
 
 
-def test_only_the_pod_that_no_queue_counts_is_named() -> None:
-    (found,) = examined(running(regrouped)).findings
-    assert found.about == "pod gang-trainer-1 of training"
-
-
 @pytest.mark.parametrize(
     ("scene", "name", "fault", "waits"),
     [
