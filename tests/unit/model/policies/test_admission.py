@@ -751,7 +751,6 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 NEVER_MADE = {
     "rules without a policy": spec({"name": "c", "restartPolicyRules": RULES}),
     "rules of a sidecar": spec(initContainers=[{"name": "i", "restartPolicy": "Always", "restartPolicyRules": RULES}]),
-    "a space": spec({"name": "c", "image": "image "}),
     "a space of another alphabet": spec({"name": "c", "image": "image\u3000"}),
     "a variable of a file": spec({"name": "c", "env": [{"name": "A", "valueFrom": {"fileKeyRef": {"key": "k"}}}]}),
     "an image volume": spec(volumes=[{"name": "v", "image": {"reference": ""}}]),
