@@ -49,6 +49,7 @@ def trainium_ddp(
     data: str = "",
     max_retries: int = 50,
     max_restarts: int = 0,
+    failed_starts: str = "3",
     grace: int = 300,
     metrics: int = 9600,
     cpu: int = 0,
@@ -78,6 +79,7 @@ def trainium_ddp(
         data: paths below /data that must be there, separated by commas
         max_retries: which fault of a pod ends the job; the gang starts again after each one before
         max_restarts: number of times that torchrun restarts failed processes within their pods
+        failed_starts: failed starts in a row that end the job: N, or N:CODE,CODE; TorchX knows no code that ends it
         grace: seconds between SIGTERM and SIGKILL (TorchX 0.7.0 cannot set it: 30)
         metrics: port where rank 0 serves the training's metrics; 0 for none
         cpu: CPU limit of a pod; 0 for the whole node

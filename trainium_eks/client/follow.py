@@ -12,6 +12,7 @@ from trainium_eks.client.failure import WRONG_USAGE, Failure
 from trainium_eks.client.logs import PodFilter, Shown, has_begun, targets, waiting_for
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.explain.watched import WatchedJob, of
+from trainium_eks.jobs.watch import steps
 from trainium_eks.jobs.watch.log_lines import LogLine, parse
 from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.kube.errors import ClusterError
@@ -67,6 +68,7 @@ class Follower:
         self._streams: dict[str, _Stream] = {}
         self._restarts = job.restarts
         self._said = ""
+        self._steps: list[steps.Step] = []
 
     @property
     def state(self) -> str:
@@ -81,7 +83,9 @@ class Follower:
             if time.monotonic() - looked >= LOOK_SECONDS:
                 self._look()
                 looked = time.monotonic()
-            yield self._arrivals()
+            lines = self._arrivals()
+            self._steps = [*self._steps, *steps.parse_all(each.line.text for each in lines)][-steps.RECENT - 1 :]
+            yield lines
             if self._is_over():
                 yield self._arrivals()
                 self._say(f"{self._name} has {self._job.state.lower()}" if self._job else f"{self._name} was removed")
@@ -110,6 +114,10 @@ class Follower:
         self._open(pods)
         if not any(not each.done.is_set() for each in self._streams.values()) and job.ended is None:
             self._say_why(job)
+        found = steps.progress(self._steps, reading.now().timestamp()) if job.state == "Running" else None
+        if found is not None and found.stalled:
+            what = f"no step since step {found.last.number} for far longer than usual"
+            self._say(f"{job.name} has stalled: {what}; trn doctor {job.name}")
 
     def _open(self, pods: list[Object]) -> None:
         for pod in pods:

@@ -10,6 +10,7 @@ from trainium_eks.client.failure import WRONG_USAGE, Failure
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.explain.why_pending import why
+from trainium_eks.jobs.watch.endings import exits, first_failure
 from trainium_eks.jobs.watch.log_lines import LogLine, parse, pod_names, seconds
 from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.model.annotations import annotation
@@ -204,6 +205,18 @@ def waiting_for(session: Session, job: WatchedJob) -> str:
     if reason is None:
         return ""
     return f"{reason.sentence}\n  → {reason.fix}" if reason.fix else reason.sentence
+
+
+def first_failed(session: Session, job: WatchedJob) -> str:
+    """Return which node of a failed job ended first and how, with the command that shows its log; empty where no pod
+    is left that tells."""
+    first = first_failure(exits(reading.pods_of(session, job)))
+    if first is None:
+        return ""
+    places = choose(job, LogOptions(everything=True)).places
+    shows = f"\n  → trn logs {job.name} --node {places[first.pod]}" if first.pod in places else ""
+    node = f"node {first.node} ({first.pod})" if first.node is not None else first.pod
+    return f"{node} ended first with {first.meaning}{shows}"
 
 
 def _why_none(pod: Object, wanted: PodFilter, error: Exception) -> str:

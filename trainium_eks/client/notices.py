@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 
+from trainium_eks.client.failure import as_typed
 from trainium_eks.kube.pod_text import printable
 
 Say = Callable[[str], None]
@@ -11,5 +12,5 @@ Say = Callable[[str], None]
 
 def notice(text: str) -> None:
     """Write a line beside the output, to standard error: a pipe gets the output alone."""
-    sys.stderr.write(f"-- {printable(text)}\n")
+    sys.stderr.write(f"-- {printable(as_typed(text))}\n")
     sys.stderr.flush()

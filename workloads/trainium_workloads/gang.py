@@ -1,15 +1,22 @@
-"""Launcher of one node's ranks, like ``torchrun``, for images without PyTorch. Standard library alone.
+"""Launcher of one node's ranks, like ``torchrun``, for images without PyTorch; or of torchrun. Standard library alone.
 
 The nodes meet at the rendezvous: the node with its address waits for all others, tells each its number, and keeps the
 connections. When a rank fails anywhere, all nodes end their ranks, so that the job sees the failure at once; restarting
 is the job's business (Volcano restarts the whole gang).
 
+Node 0 hears of each failure and of each node that is gone, and tells all nodes which was the first. Its pod ends at
+once, and is the one that Volcano keeps. The others stay until the restart: where all pods have failed before Volcano
+handles the first failure, it ends the job, whatever retries are left (decision 97).
+
     python -m trainium_workloads.gang --nnodes 2 --nproc-per-node 4 --rdzv-endpoint host:29500 --rdzv-id my-job train.py
+    python -m trainium_workloads.gang --nnodes 2 --rdzv-endpoint host:29499 --rdzv-id my-job --launcher torchrun …
 """
 
 import argparse
+import contextlib
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -18,17 +25,30 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
 from trainium_workloads.stopping import EXIT_CODE
 
-JOIN_SECONDS = 900.0
+JOIN_SECONDS = 1800.0
 """Longest wait of the nodes for each other: an image of gigabytes is pulled meanwhile."""
 _KILL_AFTER_SECONDS = 30.0
 _LAST_WORDS_SECONDS = 20.0
 """Time for the ranks' remaining output; processes that they left behind may keep a pipe open for ever."""
 _LOOK_SECONDS = 0.05
+_VERDICT_SECONDS = 10.0
+_STAGGER_SECONDS = 10.0
+"""Each node stays so much longer than the one before: while Volcano's controllers are away, not all may end."""
+_LEAST_SECONDS = 3.0
+"""Shortest run of a gang of one node that fails: Volcano has handled the news of its start by then."""
+_START_SECONDS = {True: 600.0, False: 60.0}
+"""Ranks that have run for longer do train, whatever they print: with a record of failed starts, and without."""
+_PROGRESS = re.compile(rb"(?i)\b(step|epoch|iter|iteration|loss)\b[\"']?\s*[:=/]?\s*\d")
+"""Lines of a training that has begun: ours, and other trainers'."""
+
+REFUSED = 78
+"""Exit code of a container that no restart can mend: the job ends."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +60,7 @@ class Node:
     port: int
     """Port of the ranks on node 0: free when the nodes met, for other jobs may be on its network."""
     peers: tuple[socket.socket, ...]
-    """Connections to all others (node 0), to node 0 (the others)."""
+    """Connections to all others in their order (node 0), to node 0 (the others)."""
 
 
 class JoinError(Exception):
@@ -48,8 +68,8 @@ class JoinError(Exception):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the ranks; return 0 when all ended well, the first failed rank's exit code, or 1 for another node's
-    failure."""
+    """Run the ranks; return 0 when all ended well, the first failed rank's exit code, 78 for a gang that cannot start,
+    or for another node's failure 143 with ``--stay``, else 1."""
     asked = _parser().parse_args(arguments)
     # As a container's first process it would not end by SIGTERM otherwise.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
@@ -59,6 +79,12 @@ def main(arguments: list[str] | None = None) -> int:
     except (JoinError, OSError) as error:
         sys.stderr.write(f"rendezvous at {asked.rdzv_endpoint}: {error}\n")
         return 1
+    if asked.launcher:
+        try:
+            return _Ranks([asked.script, *asked.arguments], [{}], node, asked).run()
+        except FileNotFoundError as error:
+            sys.stderr.write(f"{error}\n")
+            return 127
     environment = {
         "MASTER_ADDR": host,
         "MASTER_PORT": str(node.port),
@@ -66,14 +92,16 @@ def main(arguments: list[str] | None = None) -> int:
         "LOCAL_WORLD_SIZE": str(asked.nproc_per_node),
         "GROUP_RANK": str(node.rank),
     }
+    first, count = node.rank * asked.nproc_per_node, asked.nproc_per_node
+    own = [{**environment, "RANK": str(first + local), "LOCAL_RANK": str(local)} for local in range(count)]
     program = [*(["-m"] * asked.module), asked.script, *asked.arguments]
-    return _Ranks([sys.executable, "-u", *program], environment, asked.nproc_per_node, node).run()
+    return _Ranks([sys.executable, "-u", *program], own, node, asked).run()
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m trainium_workloads.gang", description=__doc__.partition("\n")[0])
 
-    def add(name: str, default: str | int, text: str) -> None:
+    def add(name: str, default: str | float, text: str) -> None:
         names = dict.fromkeys([f"--{name}", f"--{name.replace('-', '_')}"])
         parser.add_argument(*names, type=type(default), default=default, help=f"{text}; default: %(default)s")
 
@@ -82,6 +110,11 @@ def _parser() -> argparse.ArgumentParser:
     add("node-rank", 0, "this node's number; node 0 has the address of the rendezvous")
     add("rdzv-endpoint", "localhost:29500", "HOST:PORT of the rendezvous")
     add("rdzv-id", "", "name of the job: nodes of another are turned away")
+    add("stay", 0.0, "longest stay of a node after another's failure, until the job is restarted, seconds")
+    add("failed-starts", "0", "N[:CODE,CODE]: failed starts in a row, with one exit code, that end the job; 0: none")
+    add("record", "", "file on the shared volume that counts them")
+    add("in-place", 0, "restarts of ranks by the launcher")
+    parser.add_argument("--launcher", action="store_true", help="the script starts its ranks by itself: torchrun")
     parser.add_argument("-m", "--module", action="store_true", help="the script is the name of a module")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of the script")
@@ -149,7 +182,7 @@ def _lead(server: socket.socket, job: str, nodes: int, deadline: float) -> Node:
     port = _free_port()
     for peer in peers.values():
         _say(peer, {"port": port})
-    return Node(0, port, tuple(peers.values()))
+    return Node(0, port, tuple(peers[rank] for rank in sorted(peers)))
 
 
 def _free_port() -> int:
@@ -192,103 +225,207 @@ def _line(peer: socket.socket) -> str:
 class _Ranks:
     """The ranks of this node."""
 
-    def __init__(self, command: list[str], environment: dict[str, str], count: int, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self, command: list[str], environments: list[dict[str, str]], node: Node, asked: argparse.Namespace
+    ) -> None:
+        self._node, self._asked = node, asked
         self._terminated = False
+        self._peers = {peer: number for number, peer in enumerate(node.peers, 1)}
+        self._first: dict[str, int] = {}
+        """The node that failed first, its exit code, and whether the training had begun."""
+        self._failed_at, self._code = 0.0, 0
+        self._trains = self._is_lost = False
         signal.signal(signal.SIGTERM, self._on_signal)
-        first = node.rank * count
+        self._begun = time.monotonic()
         self._processes = [
             subprocess.Popen(
                 command,
-                env={**os.environ, **environment, "RANK": str(first + local), "LOCAL_RANK": str(local)},
+                env={**os.environ, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
             )
-            for local in range(count)
+            for environment in environments
         ]
+        self._ranks: dict[int, int] = {}
+        """Process of each rank, by a descriptor that can be read when it has ended."""
         self._readers = []
         for local, each in enumerate(self._processes):
+            self._look_at(each.pid)
             for source, sink in ((each.stdout, sys.stdout), (each.stderr, sys.stderr)):
-                words = (source, sink, f"[default{local}]:".encode())
-                self._readers.append(threading.Thread(target=_pass_on, args=words, daemon=True))
+                prefix = b"" if asked.launcher else f"[default{local}]:".encode()
+                self._readers.append(threading.Thread(target=self._pass_on, args=(source, sink, prefix), daemon=True))
                 self._readers[-1].start()
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         """Pass SIGTERM on: the ranks save and end by themselves."""
         self._terminated = True
+        running = [each for each in self._processes if each.poll() is None]
+        for each in running:
+            each.send_signal(number)
+        if not running:
+            sys.exit(128 + number)
+        self._report(EXIT_CODE)
+
+    def run(self) -> int:
+        deadline = float("inf")
+        while any(each.poll() is None for each in self._processes) or self._awaits_verdict():
+            self._look()
+            if not self._is_lost and self._must_end():
+                self._is_lost = True
+                deadline = time.monotonic() + _KILL_AFTER_SECONDS
+                if not self._asked.launcher:  # torchrun does so itself
+                    self._end(signal.SIGTERM)
+            elif time.monotonic() > deadline:
+                self._end(signal.SIGKILL)
+        self._look()
+        for reader in self._readers:
+            reader.join(_LAST_WORDS_SECONDS)
+        code = self._ended()
+        self._report(code)
+        return code
+
+    def _look(self) -> None:
+        """Note failures here and elsewhere, as they come."""
+        if self._asked.launcher and not self._asked.in_place:
+            for rank in _ranks_of(self._processes[0].pid):
+                self._look_at(rank)
+        for ready in select.select([*self._peers, *self._ranks], [], [], _LOOK_SECONDS)[0]:
+            if ready in self._peers:
+                self._hear(ready)
+                continue
+            if self._asked.launcher:
+                self._note(_exit_code(self._ranks[ready]), "a rank")
+            del self._ranks[ready]
+            os.close(ready)
+        for local, each in enumerate(self._processes):
+            self._note(each.poll() or 0, self._asked.script if self._asked.launcher else f"local rank {local}")
+
+    def _look_at(self, pid: int) -> None:
+        if pid not in self._ranks.values():
+            # Other systems than Linux have none: there a failure is seen with the next look.
+            with contextlib.suppress(AttributeError, OSError):
+                self._ranks[os.pidfd_open(pid)] = pid
+
+    def _note(self, code: int, who: str) -> None:
+        """Note the first failure here, unless another node's came before."""
+        if code and not self._code and (self._terminated or not self._first):
+            self._failed_at, self._code = time.monotonic(), code if code > 0 else 128 - code
+            how = f"exit code {code}" if code > 0 else f"signal {-code}"
+            sys.stderr.write(f"{who} failed: {how}\n")
+            self._report(self._code)
+
+    def _report(self, code: int) -> None:
+        """Tell node 0 the exit code, of which the first counts; node 0 tells all others."""
+        if self._node.rank == 0 and code:
+            self._decide(0, code)
+            return
+        for peer in self._peers:
+            with contextlib.suppress(OSError):  # it has gone already
+                _say(peer, {"code": code})
+
+    def _decide(self, node: int, code: int) -> None:
+        if self._first:
+            return
+        self._learn({"node": node, "code": code, "trains": self._trains})
+        for peer in self._peers:
+            with contextlib.suppress(OSError):
+                _say(peer, self._first)
+
+    def _learn(self, first: dict[str, int]) -> None:
+        self._first = first
+        if first["node"] != self._node.rank and first["code"] != EXIT_CODE:
+            sys.stderr.write(f"node {first['node']} failed first, with exit code {first['code']}\n")
+
+    def _hear(self, peer: socket.socket) -> None:
+        said: dict[str, int] = {"code": 128 + signal.SIGKILL}  # gone without a word
+        with contextlib.suppress(OSError, ValueError):
+            said = json.loads(peer.recv(1024).partition(b"\n")[0])
+        if self._node.rank == 0 and said["code"]:
+            self._decide(self._peers[peer], said["code"])
+        elif said["code"] and not self._first:
+            self._learn({"node": 0, **said})
+        del self._peers[peer]
+
+    def _must_end(self) -> bool:
+        """Return whether the ranks here are lost; nodes that were asked to stop take the others with them in order."""
+        if self._terminated or self._code:
+            return bool(self._code) and not self._terminated
+        return bool(self._first) and self._first["code"] != EXIT_CODE and not self._asked.launcher
+
+    def _awaits_verdict(self) -> bool:
+        waits = self._code and self._peers and not self._first and not self._terminated
+        return bool(waits) and time.monotonic() < self._failed_at + _VERDICT_SECONDS
+
+    def _end(self, number: int) -> None:
         for each in self._processes:
             if each.poll() is None:
                 each.send_signal(number)
 
-    def run(self) -> int:
-        code = self._watch()
-        if code:
-            self._end()
-        for reader in self._readers:
-            reader.join(_LAST_WORDS_SECONDS)
-        for peer in self._node.peers:
-            try:
-                _say(peer, {"code": code})
-            except OSError:
-                continue  # it has gone already
-        return code
+    def _ended(self) -> int:
+        """Return this node's exit code, for a node that only follows after its stay."""
+        asked, rank = self._asked, self._node.rank
+        first = self._first or {"node": rank, "trains": self._trains}
+        is_well = not self._is_lost and not any(each.returncode for each in self._processes)
+        is_refused = self._code == REFUSED or os.path.exists(os.environ.get("TRN_REFUSED") or "/nonexistent")
+        if is_well or is_refused or self._terminated:
+            return self._code
+        if first["node"] == rank:
+            if asked.stay and asked.nnodes == 1:
+                time.sleep(max(self._begun + _LEAST_SECONDS - time.monotonic(), 0))
+            return REFUSED if self._cannot_start(bool(first["trains"])) else self._code
+        time.sleep(asked.stay and asked.stay + _STAGGER_SECONDS * rank)
+        return EXIT_CODE if asked.stay or first["code"] == EXIT_CODE else self._code or 1
 
-    def _watch(self) -> int:
-        """Wait for all ranks here, or for the first failure anywhere, and return the exit code."""
-        peers = list(self._node.peers)
-        while True:
-            if code := self._failed():
-                return code
-            if all(each.poll() == 0 for each in self._processes):
-                return 0
-            for peer in select.select(peers, [], [], _LOOK_SECONDS)[0]:
-                peers.remove(peer)
-                if _left_well(peer) or self._terminated:
-                    continue
-                # A rank that failed here is the cause, and the other node only faster to say so.
-                if code := self._failed():
-                    return code
-                sys.stderr.write("another node failed or is gone: ending the ranks of this one\n")
-                return 1
+    def _cannot_start(self, trains: bool) -> bool:
+        """Count a failed start; return whether it is one too many. Signals are faults of nodes, and end the count."""
+        most, _, codes = self._asked.failed_starts.partition(":")
+        record = Path(self._asked.record or os.devnull)
+        is_start = (
+            not trains
+            and (str(self._code) in codes.split(",") if codes else self._code < 128)
+            and self._failed_at - self._begun < _START_SECONDS[bool(self._asked.record)]
+        )
+        attempt, count = os.environ.get("TRN_ATTEMPT", ""), 0
+        if is_start:
+            count = 1 if self._asked.record else int(attempt or 0) + 1
+            with contextlib.suppress(OSError, ValueError):
+                code, before = map(int, record.read_text().split())
+                count += before if code == self._code and attempt != "0" else 0
+        with contextlib.suppress(OSError):
+            record.parent.mkdir(parents=True, exist_ok=True)
+            record.write_text(f"{self._code} {count}\n")
+        if not 0 < int(most) <= count:
+            return False
+        what = f"exit code {self._code} before a step, {count} times in a row: no restart mends that"
+        sys.stderr.write(f"{what} (--failed-starts {self._asked.failed_starts})\n")
+        return True
 
-    def _failed(self) -> int:
-        """Return the exit code of a rank here that failed, as a shell has it; 0 while there is none."""
-        for local, each in enumerate(self._processes):
-            if code := each.poll():
-                how = f"exit code {code}" if code > 0 else f"signal {-code}"
-                sys.stderr.write(f"local rank {local} failed: {how}\n")
-                return code if code > 0 else 128 - code
-        return 0
-
-    def _end(self) -> None:
-        running = [each for each in self._processes if each.poll() is None]
-        for each in running:
-            each.terminate()
-        deadline = time.monotonic() + _KILL_AFTER_SECONDS
-        for each in running:
-            try:
-                each.wait(max(deadline - time.monotonic(), 0.1))
-            except subprocess.TimeoutExpired:
-                each.kill()
+    def _pass_on(self, source: IO[bytes] | None, sink: IO[str], prefix: bytes) -> None:
+        """Copy each line with the rank's prefix, in the form of ``torchrun --tee``."""
+        assert source is not None
+        for line in source:
+            self._trains = self._trains or _PROGRESS.search(line) is not None
+            sink.buffer.write(prefix + line)  # type: ignore[attr-defined]
+            sink.flush()
 
 
-def _left_well(peer: socket.socket) -> bool:
-    """Return whether a node's last message reports success, or a stop on request, which the ranks here are about
-    to get, too."""
+def _ranks_of(launcher: int) -> list[int]:
+    """Return the processes of the ranks that torchrun has started."""
+    found = []
+    with contextlib.suppress(OSError):
+        for pid in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
+            if b"\0RANK=" in Path(f"/proc/{pid}/environ").read_bytes():
+                found.append(int(pid))
+    return found
+
+
+def _exit_code(pid: int) -> int:
+    """Return the exit code of a process that has ended and is not collected yet; 0 where it is not known."""
     try:
-        said = peer.recv(1024)
-        return bool(said) and json.loads(said).get("code") in (0, EXIT_CODE)
-    except (OSError, ValueError):
-        return False
-
-
-def _pass_on(source: IO[bytes] | None, sink: IO[str], prefix: bytes) -> None:
-    """Copy each line with the rank's prefix, in the form of ``torchrun --tee``."""
-    assert source is not None
-    for line in source:
-        sink.buffer.write(prefix + line)  # type: ignore[attr-defined]
-        sink.flush()
+        return os.waitstatus_to_exitcode(int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[49]))
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 if __name__ == "__main__":

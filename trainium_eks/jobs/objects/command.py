@@ -15,6 +15,15 @@ from trainium_eks.jobs.objects.job import C10D, DATA, REFUSED, TITAN_MODULE, Com
 PORT = 29500
 """Port of the rendezvous, on node 0: the default of torchrun and of TorchX."""
 
+WATCH_PORT = 29499
+"""Port where the nodes meet that watch torchrun, on node 0."""
+
+STAY_SECONDS = 60
+"""Longest stay of node 0 after another node's failure, until Volcano restarts the gang (decision 97)."""
+
+_BLIND_STAY_SECONDS = 15
+"""Stay of all nodes but node 0 after any failure, in an image that cannot tell which node failed first."""
+
 ROLL_CALL_SECONDS = 1800
 """Time that the nodes of a gang wait for each other. Pods start minutes apart where one node has the image and another
 must pull 10 GB, and each that gives up costs a retry of the whole gang."""
@@ -81,12 +90,16 @@ def shell(job: TrainingJob, place: RankWords) -> str:
     """Return the script for ``bash -c``."""
     named = [f"export {REFUSAL_FILE}=$(mktemp -u)"] if job.launcher == "torchrun" else []
     lines = _on_node_0(place, [*_checks(job), *(_gate(job) if job.kind == "train" else [])])
-    if job.nodes > 1:
-        at_home = f'[ "{place.node_rank}" != 0 ] || host=localhost'
-        lines += [*place.finding, *([at_home] if place.finding and job.launcher == "torchrun" else [])]
-    lines += _compile(job, place) if job.kind == "compile" else [_launch(job, place)]
+    lines += place.finding if job.nodes > 1 else ()
+    watched = job.launcher == "torchrun" and job.form == "volcano"
+    lines += _watch(job, place) if watched else ["set --"] if job.kind == "compile" else []
+    if job.nodes > 1 and place.finding and job.launcher == "torchrun":
+        lines.append(f'[ "{place.node_rank}" != 0 ] || host=localhost')
+    launch = _launch(job, place)
+    lines += _compile(job, place, launch) if job.kind == "compile" else [f'"$@" {launch}' if watched else launch]
+    stays = [f'[ "$code" = 0 ] || [ -n "$asked$watched" ] || [ "{place.node_rank}" = 0 ] || {_BLIND_STAY}']
     faults = _faults(job, place) if job.form == "pytorchjob" else []
-    ends = [*WAIT, *_refusal(job), *faults, 'exit "$code"']
+    ends = [*WAIT, *_refusal(job), *(stays if watched and job.nodes > 1 else []), *faults, 'exit "$code"']
     return "\n".join([*SIGNALS, *named, *lines[:-1], f"{lines[-1]} &", *ends])
 
 
@@ -98,6 +111,9 @@ WAIT = [
     # A signal ends `wait` before the child has ended: it runs once more.
     'while [ -n "$again" ]; do again=; wait "$!"; code=$?; done',
 ]
+
+
+_BLIND_STAY = f'{{ sleep {_BLIND_STAY_SECONDS} & wait "$!"; }}'
 
 
 def _refusal(job: TrainingJob) -> list[str]:
@@ -183,12 +199,24 @@ def _torchrun(job: TrainingJob, place: RankWords) -> str:
     return f"torchrun {rendezvous} --rdzv_id {identity} {waits} {size} --tee 3 --role ''"
 
 
-def _gang(job: TrainingJob, place: RankWords) -> str:
+def _watch(job: TrainingJob, place: RankWords) -> list[str]:
+    """Return lines that set the positional parameters to the program that watches torchrun, if the image has it."""
+    found = "python3 -c 'from trainium_workloads.gang import REFUSED' 2>/dev/null"
+    in_place = f" --in_place {job.options.restarts_in_place}" if job.options.restarts_in_place else ""
+    watch = f"{_gang(job, place, WATCH_PORT)}{in_place} --launcher"
+    return ["set --", "watched=", f"if {found}; then watched=1; set -- {watch}; fi"]
+
+
+def _gang(job: TrainingJob, place: RankWords, port: int = PORT) -> str:
     """Return the gang launcher's words, with node 0's name: it listens at the address that the others know it by."""
     host = place.rank0_host if place.finding else f"${{VC_TRAINER_0_HOSTS:-{place.rank0_host}}}"
-    endpoint = f'"{host}":{PORT}' if job.nodes > 1 else f"localhost:{PORT}"
+    endpoint = f'"{host}":{port}' if job.nodes > 1 else f"localhost:{port}"
     size = f'--nnodes {job.nodes} --nproc_per_node {job.ranks_per_node} --node_rank "{place.node_rank}"'
-    return f"python3 -m trainium_workloads.gang --rdzv_endpoint {endpoint} --rdzv_id {job.name} {size}"
+    words = f"python3 -m trainium_workloads.gang --rdzv_endpoint {endpoint} --rdzv_id {job.name} {size}"
+    if job.form != "volcano":
+        return words
+    record = f" --record {job.output}/.failed-starts" if job.output else ""
+    return f"{words} --stay {STAY_SECONDS} --failed_starts {job.options.failed_starts}{record}"
 
 
 def _endpoint(place: RankWords) -> str:
@@ -211,16 +239,16 @@ def _gate(job: TrainingJob) -> list[str]:
     return [f"if {_HAS_WORKLOADS}; then {_cache_command(job.cache, 'check')} || exit {REFUSED}; fi"]
 
 
-def _compile(job: TrainingJob, place: RankWords) -> list[str]:
+def _compile(job: TrainingJob, place: RankWords, launch: str) -> list[str]:
     """Return lines that compile, with the launch as the last. Node 0 is the cache's writer, and the others join it:
     all of them compile into one directory that nobody reads before they are done, or none has anything to do."""
-    launch = f"{'neuron_parallel_compile ' if job.backend == 'xla' else ''}{_launch(job, place)}"
+    launch = f'"$@" {"neuron_parallel_compile " if job.backend == "xla" else ""}{launch}'
     if job.cache is None:
         return [launch]
-    words = {verb: f"set -- {_cache_command(job.cache, verb)} --job {job.name} --" for verb in ("run", "join")}
+    words = {verb: f'set -- "$@" {_cache_command(job.cache, verb)} --job {job.name} --' for verb in ("run", "join")}
     is_first = f'[ "{place.node_rank}" = 0 ]'
     chosen = f"if {is_first}; then {words['run']}; else {words['join']}; fi"
-    return ["set --", f"if {_HAS_WORKLOADS}; then {chosen}; fi", f'"$@" {launch}']
+    return [f"if {_HAS_WORKLOADS}; then {chosen}; fi", launch]
 
 
 def _joined(words: Iterable[str]) -> str:

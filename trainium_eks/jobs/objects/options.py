@@ -221,6 +221,16 @@ class TrainOptions:
         int | None,
         Option("--retries", about="Number of the fault that ends the job; default: 50, compile 3.", panel=_HOW),
     ] = None
+    failed_starts: Annotated[
+        str,
+        Option(
+            "--failed-starts",
+            about="Failed starts in a row, with one exit code before the first step, that end the job; 0: none.",
+            panel=_HOW,
+            metavar="N[:CODE,CODE]",
+        ),
+    ] = "3"
+    """Exit codes below 128, or the listed ones. Lost nodes, evicted pods and killed processes do not count."""
     restarts_in_place: Annotated[
         int, Option("--max-restarts", about="Restarts of processes within their pods.", panel=_HOW)
     ] = 0

@@ -236,6 +236,9 @@ def _number_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> lis
         for option, value, least in limits
         if value < least
     ]
+    if not re.fullmatch(r"\d{1,4}(:\d{1,3}(,\d{1,3})*)?", request.failed_starts):
+        reason = "it must be a number, and after a colon the exit codes that count"
+        found.append(Problem("--failed-starts", reason, value=request.failed_starts, good="3:1,2"))
     if request.topology is not None and request.tier < 1:
         found.append(Problem("--tier", "it must be 1 or more", value=request.tier, good=1))
     elif request.topology is not None and facts.network_layers and request.tier > facts.network_layers:

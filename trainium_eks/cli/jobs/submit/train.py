@@ -10,8 +10,9 @@ from typing import Any
 import yaml
 
 from trainium_eks.cli.jobs.submit.train_torchx import component, submit_by_torchx
+from trainium_eks.cli.jobs.watch.live_logs import FAILURES, Printer, explain, follow
 from trainium_eks.cli.shared.output import write, write_json
-from trainium_eks.client import scaling, submitting
+from trainium_eks.client import logs, reading, scaling, submitting
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, INTERRUPTED, as_typed
 from trainium_eks.client.session import Session, open_session
@@ -94,14 +95,13 @@ def _submit(prepared: submitting.Prepared, asked: TrainOptions, cluster: Cluster
         write_json(_document(job, state))
     elif waits:
         _say(f"The job {job.name} is {state}.")
+        if state in FAILURES:
+            explain(session, reading.find(session, job.name), cluster)
     return 0 if state in ("", submitting.SUCCEEDED) else FAILED
 
 
 def _follow(name: str, cluster: ClusterOptions, session: Session) -> int:
     """Print rank 0's log until the end, as `trn logs -f` does; return the exit code."""
-    from trainium_eks.cli.jobs.watch.live_logs import Printer, follow
-    from trainium_eks.client import logs, reading
-
     job = reading.find(session, name)
     wanted = logs.choose(job, logs.LogOptions(follow=True))
     code = follow(session, job, wanted, Printer(cluster, wanted))

@@ -8,6 +8,7 @@ from typing import Any
 
 from trainium_eks.cli.environment.plan.render import show_sections
 from trainium_eks.cli.jobs.watch import job_list, render_status
+from trainium_eks.cli.jobs.watch.live_logs import FAILURES
 from trainium_eks.cli.shared import output
 from trainium_eks.client import reading
 from trainium_eks.client.cluster_options import ClusterOptions
@@ -29,9 +30,6 @@ from trainium_eks.model.annotations import annotation
 
 LOOK_SECONDS = 2.0
 """Seconds between two pictures of a live view."""
-
-FAILURES = ("Failed", "Terminated")
-"""States of a failed job: ``Terminated`` follows an error that no restart can mend, such as a missing script."""
 
 LAST_LINES = 12
 """Of the log of the pod that failed first."""

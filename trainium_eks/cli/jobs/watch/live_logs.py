@@ -3,9 +3,10 @@
 import os
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 
 from trainium_eks.cli.shared import output
-from trainium_eks.client import notices
+from trainium_eks.client import logs, notices
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, INTERRUPTED
 from trainium_eks.client.follow import Follower
@@ -13,6 +14,9 @@ from trainium_eks.client.logs import PodFilter, Shown
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.kube.pod_text import printable
+
+FAILURES = ("Failed", "Terminated")
+"""States of a failed job: ``Terminated`` follows an error that no restart can mend, such as a missing script."""
 
 _COLORS = (36, 33, 35, 32, 34, 96, 93, 95)
 """ANSI colours of nodes, in turn."""
@@ -24,7 +28,7 @@ class Printer:
     def __init__(
         self, cluster: ClusterOptions, wanted: PodFilter, *, several: bool = True, timestamps: bool = False
     ) -> None:
-        self._seat = cluster
+        self.cluster = cluster
         self._timestamps = timestamps
         self._several = several and (wanted.pods is None or len(wanted.pods) > 1)
         self._width = len(str(max(wanted.places.values(), default=0)))
@@ -33,7 +37,7 @@ class Printer:
 
     def write(self, lines: Iterable[Shown]) -> None:
         """Write the lines now."""
-        if self._seat.as_json:
+        if self.cluster.as_json:
             for each in lines:
                 rank = each.line.local_rank
                 document = {"time": each.line.stamp or None, "pod": each.pod, "node": each.place, "localRank": rank}
@@ -65,7 +69,20 @@ def follow(session: Session, job: WatchedJob, wanted: PodFilter, printer: Printe
             printer.write(lines)
     except KeyboardInterrupt:
         return INTERRUPTED  # that is how it is ended
+    if follower.state in FAILURES:
+        explain(session, job, printer.cluster)
     return 0 if follower.state == "Completed" else FAILED
+
+
+def explain(session: Session, job: WatchedJob, cluster: ClusterOptions) -> None:
+    """Print on stderr why a job failed: the node that ended first, the doctor's findings, and where more stands."""
+    from trainium_eks.cli.environment.check.examine import closing
+
+    first = logs.first_failed(session, job)
+    if first:
+        notices.notice(f"{job.name}: {first}")
+    said = closing(replace(cluster, namespace=session.namespace.name), job.name, with_checks=False)
+    sys.stderr.write(f"{said}\n" if said else "")
 
 
 def complain(troubles: Iterable[str]) -> None:
