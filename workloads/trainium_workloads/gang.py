@@ -42,8 +42,12 @@ _STAGGER_SECONDS = 10.0
 """Each node stays so much longer than the one before: while Volcano's controllers are away, not all may end."""
 _LEAST_SECONDS = 3.0
 """Shortest run of a gang of one node that fails: Volcano has handled the news of its start by then."""
-_START_SECONDS = {True: 600.0, False: 60.0}
-"""Ranks that have run for longer do train, whatever they print: with a record of failed starts, and without."""
+_START_SECONDS = 600.0
+"""Ranks that have run for longer do train, whatever they print."""
+_BROKEN = re.compile(
+    rb"\b(Syntax|Indentation|Import|ModuleNotFound)Error: |error: (unrecognized|argument|the following)|can't open file"
+)
+"""Lines of a program that no machine can start. Without a volume earlier starts are unknown, and count as this one."""
 _PROGRESS = re.compile(rb"(?i)\b(step|epoch|iter|iteration|loss)\b[\"']?\s*[:=/]?\s*\d")
 """Lines of a training that has begun: ours, and other trainers'."""
 
@@ -234,7 +238,7 @@ class _Ranks:
         self._first: dict[str, int] = {}
         """The node that failed first, its exit code, and whether the training had begun."""
         self._failed_at, self._code = 0.0, 0
-        self._trains = self._is_lost = False
+        self._trains = self._is_broken = self._is_lost = False
         signal.signal(signal.SIGTERM, self._on_signal)
         self._begun = time.monotonic()
         self._processes = [
@@ -384,7 +388,8 @@ class _Ranks:
         is_start = (
             not trains
             and (str(self._code) in codes.split(",") if codes else self._code < 128)
-            and self._failed_at - self._begun < _START_SECONDS[bool(self._asked.record)]
+            and self._failed_at - self._begun < _START_SECONDS
+            and bool(self._asked.record or self._is_broken)
         )
         attempt, count = os.environ.get("TRN_ATTEMPT", ""), 0
         if is_start:
@@ -406,6 +411,7 @@ class _Ranks:
         assert source is not None
         for line in source:
             self._trains = self._trains or _PROGRESS.search(line) is not None
+            self._is_broken = self._is_broken or _BROKEN.search(line) is not None
             sink.buffer.write(prefix + line)  # type: ignore[attr-defined]
             sink.flush()
 

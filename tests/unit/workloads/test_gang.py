@@ -198,3 +198,136 @@ def test_nodes_that_do_not_come_are_counted(port: int, monkeypatch: pytest.Monke
         gang.join("127.0.0.1", port, "j", 2, 0)
     with pytest.raises(gang.JoinError, match=r"no\.such\.host\.invalid is not known"):
         gang.join("no.such.host.invalid", port, "j", 2, 0)
+
+
+# --- Who failed first -------------------------------------------------------------------------------------------------
+
+_ALL_FAIL = """
+import os, pathlib, sys, time
+here = pathlib.Path(sys.argv[1])
+rank = int(os.environ["RANK"])
+(here / f"began-{rank}").touch()
+while len(list(here.glob("began-*"))) < int(os.environ["WORLD_SIZE"]):
+    time.sleep(0.01)
+if rank == int(sys.argv[2]):
+    sys.exit(3)
+while not (here / "all").exists():
+    time.sleep(0.01)
+sys.exit(1)
+"""
+
+_TORCHRUN = """
+import os, subprocess, sys, time
+size = {"WORLD_SIZE": sys.argv[1], "RANK": sys.argv[2]}
+rank = subprocess.Popen([sys.executable, *sys.argv[3:]], env={**os.environ, **size})
+while rank.poll() is None:
+    time.sleep(0.1)
+sys.exit(1 if rank.returncode else 0)
+"""
+
+
+def _launched(launcher: str, directory: Path, number: int) -> list[str]:
+    """Words of a gang whose ranks are the launcher's own, or of a stand-in of torchrun, which hides exit codes."""
+    if launcher == "gang":
+        return ["--stay", "60"]
+    stand_in = directory / "torchrun"
+    stand_in.write_text(f"#!{sys.executable}\n{_TORCHRUN}")
+    stand_in.chmod(0o755)
+    return ["--stay", "60", "--launcher", str(stand_in), "2", str(number)]
+
+
+@pytest.mark.parametrize("launcher", ["gang", "torchrun"])
+@pytest.mark.parametrize("bad", [0, 1])
+def test_the_node_that_failed_first_ends_at_once_and_the_others_when_they_are_told(
+    node: Start, port: int, tmp_path: Path, launcher: str, bad: int
+) -> None:
+    script = tmp_path / "fails.py"
+    script.write_text(_ALL_FAIL)
+    words = [[*_launched(launcher, tmp_path, number), str(script), str(tmp_path), str(bad)] for number in range(2)]
+    nodes = [node(port, 2, *words[number], number=number) for number in range(2)]
+    assert nodes[bad].ended()[0] == 3
+    (tmp_path / "all").touch()  # the other's rank notices, and fails with an error of its own
+    other = nodes[1 - bad]
+    until(lambda: f"node {bad} failed first, with exit code 3" in other.output.read_text())
+    until(lambda: not psutil.Process(other.process.pid).children())
+    assert other.process.poll() is None, "Volcano would end a job of which all pods have failed"
+    other.process.send_signal(signal.SIGTERM)
+    assert other.ended()[0] == 143
+
+
+@pytest.mark.parametrize("gone", [0, 1])
+def test_a_node_that_is_gone_failed_first(node: Start, port: int, tmp_path: Path, gone: int) -> None:
+    nodes = [node(port, 2, "--stay", "0.1", *_sum(tmp_path, "--steps", FOR_EVER), number=each) for each in range(2)]
+    _await_checkpoint(tmp_path)
+    os.killpg(nodes[gone].process.pid, signal.SIGKILL)
+    other = nodes[1 - gone]
+    until(lambda: f"node {gone} failed first, with exit code 137" in other.output.read_text())
+    other.process.send_signal(signal.SIGTERM)
+    assert other.ended()[0] == 143
+
+
+def test_a_node_ends_when_nobody_restarts_the_gang(node: Start, port: int, tmp_path: Path) -> None:
+    program = ["--stay", "0.1", *_sum(tmp_path, "--steps", FOR_EVER)]
+    nodes = [node(port, 2, *program, number=number) for number in range(2)]
+    _await_checkpoint(tmp_path)
+    os.killpg(nodes[1].process.pid, signal.SIGKILL)
+    assert nodes[0].ended()[0] == 143
+
+
+# --- Failed starts ----------------------------------------------------------------------------------------------------
+
+
+def _starts(
+    start: Start, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, starts: Sequence[int | str], *options: str
+) -> list[tuple[int, str]]:
+    """The ends of a gang that starts again and again: of ranks with an exit code, by a signal, or after a step."""
+    script = tmp_path / "fails.py"
+    script.write_text(
+        "import os, sys\nprint(sys.argv[2], flush=True)\ncode = int(sys.argv[1])\n"
+        "os.kill(os.getpid(), -code) if code < 0 else sys.exit(code)\n"
+    )
+    ended = []
+    for attempt, how in enumerate(starts):
+        monkeypatch.setenv("TRN_ATTEMPT", str(attempt))
+        said = {"trains": '{"step": 1}', "broken": "ModuleNotFoundError: No module named 'm'"}.get(str(how), "loads")
+        words = [str(how) if isinstance(how, int) else "2", said]
+        ended.append(start(port, 1, *options, str(script), *words).ended())
+    return ended
+
+
+@pytest.mark.parametrize(
+    ("starts", "most", "codes"),
+    [
+        ([2, 2, 2], "3", [2, 2, 78]),
+        ([2, 1, 2, 2], "3", [2, 1, 2, 2]),
+        ([2, 2, -9, 2, 2], "3", [2, 2, 137, 2, 2]),
+        ([2, 2, "trains", 2, 2], "3", [2, 2, 2, 2, 2]),
+        ([2, 2, 2, 2], "0", [2, 2, 2, 2]),
+        ([2, 2, 5, 5], "2:5", [2, 2, 5, 78]),
+        ([-6, -6], "2:134", [134, 78]),
+    ],
+)
+def test_starts_that_fail_in_a_row_end_the_job(
+    node: Start,
+    port: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    starts: list[int | str],
+    most: str,
+    codes: list[int],
+) -> None:
+    record = tmp_path / "output" / ".failed-starts"
+    record.parent.mkdir()
+    record.write_text("2 2\n")  # of an earlier job of the name
+    options = "--failed-starts", most, "--record", str(record)
+    ended = _starts(node, port, tmp_path, monkeypatch, starts, *options)
+    assert [code for code, _ in ended] == codes
+    assert ("times in a row: no restart mends that" in ended[-1][1]) is (codes[-1] == 78)
+
+
+def test_without_a_volume_a_program_that_cannot_start_ends_by_the_number_of_restarts(
+    node: Start, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts = [2, -9, 2, 2, "trains", "broken"]
+    ended = _starts(node, port, tmp_path, monkeypatch, starts, "--failed-starts", "3")
+    assert [code for code, _ in ended] == [2, 137, 2, 2, 2, 78]

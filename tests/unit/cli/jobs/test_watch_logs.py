@@ -262,6 +262,37 @@ def test_following_ends_with_the_job_and_has_its_exit_code(
     assert f"-- alpha has {state.lower()}" in out
 
 
+def test_following_ends_with_the_node_that_failed_first(call: Call, api: StubApi, shown: list[str]) -> None:
+    def act() -> None:
+        once_shown(shown, "rank 0")
+        for name, code in ((NODE_0, 143), (NODE_1, 3)):
+            ended = {"exitCode": code, "reason": "Error", "finishedAt": f"2026-11-22T05:39:{code % 60:02}Z"}
+            status = api.named("Pod", name)["status"]  # type: ignore[index]
+            status["containerStatuses"] = [
+                {"name": "trainer", "state": {"terminated": {**ended, "message": "no disk"}}}
+            ]
+        end(api, state="Failed")
+
+    with meanwhile(api, act):
+        code, out = call("logs", "alpha", "--follow")
+    assert code == 1
+    assert f"-- alpha: node 1 ({NODE_1}) ended first with exit code 3\n  → " in out
+    assert "trn logs alpha --node 1\n" in out
+    assert "container-failed: job alpha of training: alpha-trainer-1-0 ended with exit code 3: no disk" in out
+
+
+def test_following_tells_of_a_training_that_stands_still(call: Call, api: StubApi, shown: list[str]) -> None:
+    def act() -> None:
+        for number in range(3):
+            line = json.dumps({"step": number, "time": reading.now().timestamp() - 90 + number})
+            api.logs[NODE_0].append(stamped(10 + number, f"[default0]:{line}"))
+        once_shown(shown, "alpha has stalled: no step since step 2 for far longer than usual; ")
+
+    with meanwhile(api, act):
+        _, out = call("logs", "alpha", "--follow")
+    assert out.count("has stalled") == 1
+
+
 def test_following_goes_on_over_a_restart_of_the_gang(call: Call, api: StubApi, shown: list[str]) -> None:
     def restart() -> None:
         once_shown(shown, "rank 0")

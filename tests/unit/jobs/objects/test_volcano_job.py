@@ -16,7 +16,7 @@ from waiting import SECONDS
 from trainium_eks.jobs.objects import resources, volcano_job
 from trainium_eks.jobs.objects.command import ONE_TASK, place_of_task, shell
 from trainium_eks.jobs.objects.environment import environment
-from trainium_eks.jobs.objects.job import REFUSED, CompileCache, Program, Topology, TrainingJob
+from trainium_eks.jobs.objects.job import REFUSED, CompileCache, Launcher, Program, Topology, TrainingJob
 from trainium_eks.model.catalogue.addon_records import ADDONS
 from trainium_eks.model.catalogue.instances import CATALOGUE, EFA_RESOURCE, NEURON_RESOURCE, InstanceType
 from trainium_eks.model.sizing.quantities import quantity
@@ -330,6 +330,30 @@ def test_without_torch_the_gang_meets_at_node_0_by_its_name(node: int, one_task:
     assert f"<trainium_workloads.gang> <--rdzv_endpoint> <{host}:29500>" in result.stdout
 
 
+@pytest.mark.parametrize("one_task", [False, True])
+@pytest.mark.parametrize("launcher", ["torchrun", "gang"])
+def test_the_nodes_of_a_gang_know_who_failed_first(launcher: Launcher, one_task: bool) -> None:
+    wanted = _module(launcher=launcher, failed_starts="5:1", restarts_in_place=2)
+    host, port = ("j-trainer-0.j" if one_task else "j-trainer-0-0.j"), 29499 if launcher == "torchrun" else 29500
+    for node in range(2):
+        said = _run(wanted, node, one_task=one_task).stdout
+        assert f"python3 <-m> <trainium_workloads.gang> <--rdzv_endpoint> <{host}:{port}> <--rdzv_id>" in said
+        assert (
+            f"<--node_rank> <{node}> <--stay> <60> <--failed_starts> <5:1> <--record> <{wanted.output}/.failed" in said
+        )
+        assert ("<--in_place> <2> <--launcher> <torchrun>" in said) is (launcher == "torchrun")
+
+
+@pytest.mark.parametrize(("node", "code", "stays"), [(0, 5, False), (1, 5, True), (1, 0, False)])
+def test_an_image_without_our_launcher_keeps_all_nodes_but_the_first(node: int, code: int, stays: bool) -> None:
+    """Volcano would end a job of which all pods have failed before it handles the first failure."""
+    stand_ins = f"torchrun() {{ return {code}; }}\npython3() {{ return 1; }}\nsleep() {{ echo stays $1; }}\n"
+    environment = {"PATH": "/usr/bin:/bin", "VC_TRAINER_0_HOSTS": "h", "TORCHX_RANK0_HOST": "localhost"}
+    command = ["bash", "-c", stand_ins + shell(_module(), place_of_task(node))]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (code, "stays 15\n" if stays else "")
+
+
 def test_one_node_needs_no_other() -> None:
     assert "<--rdzv_endpoint> <localhost:0>" in _run(_module(nodes=1), 0).stdout
 
@@ -400,7 +424,7 @@ def test_one_node_finds_out_for_all(one_task: bool) -> None:
     """The pod of another node would end the job first, and node 0's words would go with its pod."""
     wanted = job(cache=CompileCache("k"), data=("none",))
     assert _run(wanted, 0, one_task=one_task).returncode == REFUSED
-    assert _run(wanted, 1, one_task=one_task, CHECK="3").stdout.startswith("torchrun")
+    assert "<torchrun>" in _run(wanted, 1, one_task=one_task, CHECK="3").stdout
 
 
 def test_node_0_compiles_with_the_lease_and_the_others_join_it() -> None:
@@ -412,7 +436,7 @@ def test_node_0_compiles_with_the_lease_and_the_others_join_it() -> None:
         assert f"<--job> <{wanted.name}> <--> <neuron_parallel_compile> <torchrun>" in each.stdout
         assert "npc" not in each.stdout
     assert _run(wanted, 1, HAS_WORKLOADS="1").stdout.startswith("npc torchrun")
-    assert _run(_module(kind="compile", backend="cpu"), 1).stdout.startswith("torchrun")
+    assert "<--launcher> <torchrun>" in _run(_module(kind="compile", backend="cpu"), 1).stdout
 
 
 _RANKS = """#!{python}

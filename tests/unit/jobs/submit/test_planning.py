@@ -294,6 +294,7 @@ def test_inferentia_does_not_train() -> None:
         ({"rendezvous": "etcd"}, "--rendezvous", "c10d"),
         ({"retries": 0}, "--retries", 1),
         ({"restarts_in_place": -1}, "--max-restarts", 0),
+        ({"failed_starts": "3,1"}, "--failed-starts", "3:1,2"),
         ({"grace_seconds": 0}, "--grace", 1),
         ({"nodes": 0}, "--nodes", 1),
         ({"topology": "soft", "tier": 0}, "--tier", 1),
