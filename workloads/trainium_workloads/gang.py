@@ -4,8 +4,8 @@ The nodes meet at the rendezvous: the node with its address waits for all others
 connections. When a rank fails anywhere, all nodes end their ranks, so that the job sees the failure at once; restarting
 is the job's business (Volcano restarts the whole gang).
 
-Node 0 hears of each failure and of each node that is gone, and tells all nodes which was the first. Its pod ends at
-once, and is the one that Volcano keeps. The others stay until the restart: where all pods have failed before Volcano
+Node 0 hears of each failure and of each node that is gone, and tells all nodes which was the first. Its pod ends, and
+is the pod that Volcano keeps. The others stay until the restart: where all pods have failed before Volcano
 handles the first failure, it ends the job, whatever retries are left (decision 97).
 
     python -m trainium_workloads.gang --nnodes 2 --nproc-per-node 4 --rdzv-endpoint host:29500 --rdzv-id my-job train.py
@@ -17,7 +17,7 @@ import contextlib
 import json
 import os
 import re
-import select
+import selectors
 import signal
 import socket
 import subprocess
@@ -37,11 +37,12 @@ _KILL_AFTER_SECONDS = 30.0
 _LAST_WORDS_SECONDS = 20.0
 """Time for the ranks' remaining output; processes that they left behind may keep a pipe open for ever."""
 _LOOK_SECONDS = 0.05
+_WINDOW_SECONDS = 1.5
+"""Time from the first report of a failure to the verdict: the rank that failed may take longer to end than the ranks
+that noticed. It has written its last line before them."""
 _VERDICT_SECONDS = 10.0
-_STAGGER_SECONDS = 10.0
-"""Each node stays so much longer than the one before: while Volcano's controllers are away, not all may end."""
-_LEAST_SECONDS = 3.0
-"""Shortest run of a gang of one node that fails: Volcano has handled the news of its start by then."""
+_STAGGER_SECONDS, _LONGEST_STAGGER_SECONDS = 10.0, 600.0
+"""Each node stays longer than the one before: while Volcano's controllers are away, not all may end."""
 _START_SECONDS = 600.0
 """Ranks that have run for longer do train, whatever they print."""
 _BROKEN = re.compile(
@@ -84,11 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"rendezvous at {asked.rdzv_endpoint}: {error}\n")
         return 1
     if asked.launcher:
-        try:
-            return _Ranks([asked.script, *asked.arguments], [{}], node, asked).run()
-        except FileNotFoundError as error:
-            sys.stderr.write(f"{error}\n")
-            return 127
+        return _Ranks([asked.script, *asked.arguments], [{}], node, asked).run()
     environment = {
         "MASTER_ADDR": host,
         "MASTER_PORT": str(node.port),
@@ -233,14 +230,22 @@ class _Ranks:
         self, command: list[str], environments: list[dict[str, str]], node: Node, asked: argparse.Namespace
     ) -> None:
         self._node, self._asked = node, asked
-        self._terminated = False
-        self._peers = {peer: number for number, peer in enumerate(node.peers, 1)}
+        self._terminated = self._trains = self._is_broken = self._is_lost = False
+        self._peers = {peer: number for number, peer in enumerate(node.peers, int(node.rank == 0))}
+        self._heard: set[int] = set()
+        self._selector = selectors.DefaultSelector()
+        for peer in node.peers:
+            self._selector.register(peer, selectors.EVENT_READ)
+        self._outputs: dict[int, dict[int | str, float]] = {}
+        """Output streams of each rank that runs, by its process, with the time before its first line."""
+        self._failures: list[tuple[float, int]] = []
+        """Time and exit code of each rank that failed here."""
+        self._reports: list[tuple[float, int, int]] = []
+        """On node 0 time, node and exit code of each failure."""
         self._first: dict[str, int] = {}
         """The node that failed first, its exit code, and whether the training had begun."""
-        self._failed_at, self._code = 0.0, 0
-        self._trains = self._is_broken = self._is_lost = False
         signal.signal(signal.SIGTERM, self._on_signal)
-        self._begun = time.monotonic()
+        self._begun, self._verdict_at = time.monotonic(), float("inf")
         self._processes = [
             subprocess.Popen(
                 command,
@@ -251,11 +256,11 @@ class _Ranks:
             )
             for environment in environments
         ]
-        self._ranks: dict[int, int] = {}
-        """Process of each rank, by a descriptor that can be read when it has ended."""
         self._readers = []
         for local, each in enumerate(self._processes):
-            self._look_at(each.pid)
+            assert each.stdout
+            assert each.stderr
+            self._watch(each.pid, [each.stdout.fileno(), each.stderr.fileno()])
             for source, sink in ((each.stdout, sys.stdout), (each.stderr, sys.stderr)):
                 prefix = b"" if asked.launcher else f"[default{local}]:".encode()
                 self._readers.append(threading.Thread(target=self._pass_on, args=(source, sink, prefix), daemon=True))
@@ -264,12 +269,9 @@ class _Ranks:
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         """Pass SIGTERM on: the ranks save and end by themselves."""
         self._terminated = True
-        running = [each for each in self._processes if each.poll() is None]
-        for each in running:
-            each.send_signal(number)
-        if not running:
+        if not self._end(number):
             sys.exit(128 + number)
-        self._report(EXIT_CODE)
+        self._report(self._node.rank, EXIT_CODE)
 
     def run(self) -> int:
         deadline = float("inf")
@@ -286,123 +288,137 @@ class _Ranks:
         for reader in self._readers:
             reader.join(_LAST_WORDS_SECONDS)
         code = self._ended()
-        self._report(code)
+        self._report(self._node.rank, code)
         return code
 
     def _look(self) -> None:
         """Note failures here and elsewhere, as they come."""
         if self._asked.launcher and not self._asked.in_place:
-            for rank in _ranks_of(self._processes[0].pid):
-                self._look_at(rank)
-        for ready in select.select([*self._peers, *self._ranks], [], [], _LOOK_SECONDS)[0]:
-            if ready in self._peers:
-                self._hear(ready)
+            for rank in _ranks_of(self._processes[0].pid) - self._outputs.keys():
+                with contextlib.suppress(OSError):
+                    files = [os.readlink(f"/proc/{rank}/fd/{number}") for number in (1, 2)]
+                    self._watch(rank, [each for each in files if os.path.isfile(each)])
+        for ready, _ in self._selector.select(_LOOK_SECONDS):
+            if isinstance(ready.fileobj, socket.socket):
+                self._hear(ready.fileobj)
                 continue
-            if self._asked.launcher:
-                self._note(_exit_code(self._ranks[ready]), "a rank")
-            del self._ranks[ready]
-            os.close(ready)
+            self._selector.unregister(ready.fd)
+            os.close(ready.fd)
+            if ready.data != self._processes[0].pid and self._asked.launcher:
+                self._note(ready.data, _exit_code(ready.data), "a rank")
         for local, each in enumerate(self._processes):
-            self._note(each.poll() or 0, self._asked.script if self._asked.launcher else f"local rank {local}")
+            # torchrun ends with 1, after its ranks.
+            if not (self._asked.launcher and self._failures):
+                self._note(each.pid, each.poll() or 0, f"local rank {local}")
+        if time.monotonic() > self._verdict_at:
+            _, node, code = min(self._reports)
+            self._learn({"node": node, "code": code})
 
-    def _look_at(self, pid: int) -> None:
-        if pid not in self._ranks.values():
-            # Other systems than Linux have none: there a failure is seen with the next look.
-            with contextlib.suppress(AttributeError, OSError):
-                self._ranks[os.pidfd_open(pid)] = pid
+    def _watch(self, pid: int, outputs: list[int | str]) -> None:
+        self._outputs[pid] = {each: os.stat(each).st_mtime for each in outputs}
+        # Systems without such descriptors see a failure with the next look.
+        with contextlib.suppress(AttributeError, OSError):
+            self._selector.register(os.pidfd_open(pid), selectors.EVENT_READ, pid)
 
-    def _note(self, code: int, who: str) -> None:
-        """Note the first failure here, unless another node's came before."""
-        if code and not self._code and (self._terminated or not self._first):
-            self._failed_at, self._code = time.monotonic(), code if code > 0 else 128 - code
-            how = f"exit code {code}" if code > 0 else f"signal {-code}"
-            sys.stderr.write(f"{who} failed: {how}\n")
-            self._report(self._code)
-
-    def _report(self, code: int) -> None:
-        """Tell node 0 the exit code, of which the first counts; node 0 tells all others."""
-        if self._node.rank == 0 and code:
-            self._decide(0, code)
+    def _note(self, pid: int, code: int, who: str) -> None:
+        """Note a failure here at the time of the rank's last line, unless the gang has ended already."""
+        if not code or (self._first and not self._terminated) or (outputs := self._outputs.pop(pid, None)) is None:
             return
+        sys.stderr.write(f"{who} failed: {f'exit code {code}' if code > 0 else f'signal {-code}'}\n")
+        ago, code = 0.0, code if code > 0 else 128 - code
+        with contextlib.suppress(OSError, ValueError):
+            ago = time.time() - max(at for each, empty in outputs.items() if (at := os.stat(each).st_mtime) > empty)
+        ago = ago if 0 < ago < _WINDOW_SECONDS and code != EXIT_CODE else 0.0
+        self._failures.append((time.monotonic() - ago, code))
+        self._report(self._node.rank, code, ago)
+
+    def _report(self, node: int, code: int, ago: float = 0.0) -> None:
+        """Take the report of a node's end, or of its good end, to node 0, and node 0's own to all."""
+        if self._node.rank == 0 and code:
+            self._reports.append((time.monotonic() - ago, node, code))
+            self._verdict_at = min(self._verdict_at, time.monotonic() + _WINDOW_SECONDS)
+        elif node == self._node.rank:
+            self._tell({"code": code, "ago": ago})
+        elif node == 0 and code:
+            self._learn({"node": 0, "code": code})
+
+    def _tell(self, what: dict[str, Any]) -> None:
         for peer in self._peers:
             with contextlib.suppress(OSError):  # it has gone already
-                _say(peer, {"code": code})
-
-    def _decide(self, node: int, code: int) -> None:
-        if self._first:
-            return
-        self._learn({"node": node, "code": code, "trains": self._trains})
-        for peer in self._peers:
-            with contextlib.suppress(OSError):
-                _say(peer, self._first)
+                _say(peer, what)
 
     def _learn(self, first: dict[str, int]) -> None:
-        self._first = first
+        if self._first:
+            return
+        self._first = {"trains": self._trains, **first}
+        if self._node.rank == 0:
+            self._tell(self._first)
         if first["node"] != self._node.rank and first["code"] != EXIT_CODE:
             sys.stderr.write(f"node {first['node']} failed first, with exit code {first['code']}\n")
 
     def _hear(self, peer: socket.socket) -> None:
-        said: dict[str, int] = {"code": 128 + signal.SIGKILL}  # gone without a word
-        with contextlib.suppress(OSError, ValueError):
-            said = json.loads(peer.recv(1024).partition(b"\n")[0])
-        if self._node.rank == 0 and said["code"]:
-            self._decide(self._peers[peer], said["code"])
-        elif said["code"] and not self._first:
-            self._learn({"node": 0, **said})
-        del self._peers[peer]
+        lines, number = [], self._peers[peer]
+        with contextlib.suppress(OSError):
+            lines = peer.recv(4096).splitlines()
+        for said in map(json.loads, lines):
+            if "node" in said:
+                self._learn(said)
+            else:
+                self._report(number, said["code"], said["ago"])
+        if not lines:
+            self._selector.unregister(peer)
+            del self._peers[peer]
+            if number not in self._heard:  # gone without a word
+                self._report(number, 128 + signal.SIGKILL)
+        self._heard.add(number)
 
     def _must_end(self) -> bool:
         """Return whether the ranks here are lost; nodes that were asked to stop take the others with them in order."""
-        if self._terminated or self._code:
-            return bool(self._code) and not self._terminated
-        return bool(self._first) and self._first["code"] != EXIT_CODE and not self._asked.launcher
+        follows = self._first and self._first["code"] != EXIT_CODE and not self._asked.launcher
+        return not self._terminated and bool(follows or (self._failures and not self._awaits_verdict()))
 
     def _awaits_verdict(self) -> bool:
-        waits = self._code and self._peers and not self._first and not self._terminated
-        return bool(waits) and time.monotonic() < self._failed_at + _VERDICT_SECONDS
+        waits = self._failures and (self._peers or self._node.rank == 0) and not (self._first or self._terminated)
+        return bool(waits) and time.monotonic() < self._failures[0][0] + _VERDICT_SECONDS
 
-    def _end(self, number: int) -> None:
-        for each in self._processes:
-            if each.poll() is None:
-                each.send_signal(number)
+    def _end(self, number: int) -> bool:
+        """Send a signal to the processes that run; return whether there are any."""
+        running = [each for each in self._processes if each.poll() is None]
+        for each in running:
+            each.send_signal(number)
+        return bool(running)
 
     def _ended(self) -> int:
         """Return this node's exit code, for a node that only follows after its stay."""
         asked, rank = self._asked, self._node.rank
-        first = self._first or {"node": rank, "trains": self._trains}
+        failed_at, code = min(self._failures, default=(0.0, 0))
+        first = self._first or {"node": rank, "trains": self._trains or asked.nnodes > 1}
         is_well = not self._is_lost and not any(each.returncode for each in self._processes)
-        is_refused = self._code == REFUSED or os.path.exists(os.environ.get("TRN_REFUSED") or "/nonexistent")
+        is_refused = code == REFUSED or os.path.exists(os.environ.get("TRN_REFUSED") or "/nonexistent")
         if is_well or is_refused or self._terminated:
-            return self._code
+            return code
         if first["node"] == rank:
-            if asked.stay and asked.nnodes == 1:
-                time.sleep(max(self._begun + _LEAST_SECONDS - time.monotonic(), 0))
-            return REFUSED if self._cannot_start(bool(first["trains"])) else self._code
-        time.sleep(asked.stay and asked.stay + _STAGGER_SECONDS * rank)
-        return EXIT_CODE if asked.stay or first["code"] == EXIT_CODE else self._code or 1
+            is_start = not first["trains"] and failed_at - self._begun < _START_SECONDS
+            return REFUSED if self._cannot_start(code, is_start) else code
+        time.sleep(asked.stay and asked.stay + min(_STAGGER_SECONDS * rank, _LONGEST_STAGGER_SECONDS))
+        return EXIT_CODE if asked.stay or first["code"] == EXIT_CODE else code or 1
 
-    def _cannot_start(self, trains: bool) -> bool:
+    def _cannot_start(self, code: int, is_start: bool) -> bool:
         """Count a failed start; return whether it is one too many. Signals are faults of nodes, and end the count."""
         most, _, codes = self._asked.failed_starts.partition(":")
-        record = Path(self._asked.record or os.devnull)
-        is_start = (
-            not trains
-            and (str(self._code) in codes.split(",") if codes else self._code < 128)
-            and self._failed_at - self._begun < _START_SECONDS
-            and bool(self._asked.record or self._is_broken)
-        )
-        attempt, count = os.environ.get("TRN_ATTEMPT", ""), 0
-        if is_start:
+        record, attempt, count = Path(self._asked.record or os.devnull), os.environ.get("TRN_ATTEMPT", ""), 0
+        is_counted = str(code) in codes.split(",") if codes else code < 128
+        if is_start and is_counted and (self._asked.record or self._is_broken):
             count = 1 if self._asked.record else int(attempt or 0) + 1
             with contextlib.suppress(OSError, ValueError):
-                code, before = map(int, record.read_text().split())
-                count += before if code == self._code and attempt != "0" else 0
+                same, before = map(int, record.read_text().split())
+                count += before if same == code and attempt != "0" else 0
         with contextlib.suppress(OSError):
             record.parent.mkdir(parents=True, exist_ok=True)
-            record.write_text(f"{self._code} {count}\n")
+            record.write_text(f"{code} {count}\n")
         if not 0 < int(most) <= count:
             return False
-        what = f"exit code {self._code} before a step, {count} times in a row: no restart mends that"
+        what = f"exit code {code} before a step, {count} times in a row: no restart mends that"
         sys.stderr.write(f"{what} (--failed-starts {self._asked.failed_starts})\n")
         return True
 
@@ -416,14 +432,12 @@ class _Ranks:
             sink.flush()
 
 
-def _ranks_of(launcher: int) -> list[int]:
+def _ranks_of(launcher: int) -> set[int]:
     """Return the processes of the ranks that torchrun has started."""
-    found = []
     with contextlib.suppress(OSError):
-        for pid in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
-            if b"\0RANK=" in Path(f"/proc/{pid}/environ").read_bytes():
-                found.append(int(pid))
-    return found
+        pids = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
+        return {int(pid) for pid in pids if b"\0RANK=" in Path(f"/proc/{pid}/environ").read_bytes()}
+    return set()
 
 
 def _exit_code(pid: int) -> int:

@@ -257,11 +257,12 @@ def test_the_node_that_failed_first_ends_at_once_and_the_others_when_they_are_to
 
 @pytest.mark.parametrize("gone", [0, 1])
 def test_a_node_that_is_gone_failed_first(node: Start, port: int, tmp_path: Path, gone: int) -> None:
-    nodes = [node(port, 2, "--stay", "0.1", *_sum(tmp_path, "--steps", FOR_EVER), number=each) for each in range(2)]
+    nodes = [node(port, 2, "--stay", "60", *_sum(tmp_path, "--steps", FOR_EVER), number=each) for each in range(2)]
     _await_checkpoint(tmp_path)
     os.killpg(nodes[gone].process.pid, signal.SIGKILL)
     other = nodes[1 - gone]
     until(lambda: f"node {gone} failed first, with exit code 137" in other.output.read_text())
+    until(lambda: not psutil.Process(other.process.pid).children())
     other.process.send_signal(signal.SIGTERM)
     assert other.ended()[0] == 143
 
