@@ -236,8 +236,10 @@ class _Ranks:
         self._selector = selectors.DefaultSelector()
         for peer in node.peers:
             self._selector.register(peer, selectors.EVENT_READ)
-        self._outputs: dict[int, dict[int | str, float]] = {}
-        """Output streams of each rank that runs, by its process, with the time before its first line."""
+        self._files: dict[int, list[str]] = {}
+        """Process of each rank that runs, with the files to which torchrun lets it write."""
+        self._last_line: dict[int, float] = {}
+        """Time of the last line that came from each process."""
         self._failures: list[tuple[float, int]] = []
         """Time and exit code of each rank that failed here."""
         self._reports: list[tuple[float, int, int]] = []
@@ -258,12 +260,11 @@ class _Ranks:
         ]
         self._readers = []
         for local, each in enumerate(self._processes):
-            assert each.stdout
-            assert each.stderr
-            self._watch(each.pid, [each.stdout.fileno(), each.stderr.fileno()])
+            self._watch(each.pid, [])
             for source, sink in ((each.stdout, sys.stdout), (each.stderr, sys.stderr)):
                 prefix = b"" if asked.launcher else f"[default{local}]:".encode()
-                self._readers.append(threading.Thread(target=self._pass_on, args=(source, sink, prefix), daemon=True))
+                words = (each.pid, source, sink, prefix)
+                self._readers.append(threading.Thread(target=self._pass_on, args=words, daemon=True))
                 self._readers[-1].start()
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
@@ -294,7 +295,7 @@ class _Ranks:
     def _look(self) -> None:
         """Note failures here and elsewhere, as they come."""
         if self._asked.launcher and not self._asked.in_place:
-            for rank in _ranks_of(self._processes[0].pid) - self._outputs.keys():
+            for rank in _ranks_of(self._processes[0].pid) - self._files.keys():
                 with contextlib.suppress(OSError):
                     files = [os.readlink(f"/proc/{rank}/fd/{number}") for number in (1, 2)]
                     self._watch(rank, [each for each in files if os.path.isfile(each)])
@@ -314,20 +315,20 @@ class _Ranks:
             _, node, code = min(self._reports)
             self._learn({"node": node, "code": code})
 
-    def _watch(self, pid: int, outputs: list[int | str]) -> None:
-        self._outputs[pid] = {each: os.stat(each).st_mtime for each in outputs}
+    def _watch(self, pid: int, files: list[str]) -> None:
+        self._files[pid] = files
         # Systems without such descriptors see a failure with the next look.
         with contextlib.suppress(AttributeError, OSError):
             self._selector.register(os.pidfd_open(pid), selectors.EVENT_READ, pid)
 
     def _note(self, pid: int, code: int, who: str) -> None:
         """Note a failure here at the time of the rank's last line, unless the gang has ended already."""
-        if not code or (self._first and not self._terminated) or (outputs := self._outputs.pop(pid, None)) is None:
+        if not code or (self._first and not self._terminated) or (files := self._files.pop(pid, None)) is None:
             return
         sys.stderr.write(f"{who} failed: {f'exit code {code}' if code > 0 else f'signal {-code}'}\n")
-        ago, code = 0.0, code if code > 0 else 128 - code
-        with contextlib.suppress(OSError, ValueError):
-            ago = time.time() - max(at for each, empty in outputs.items() if (at := os.stat(each).st_mtime) > empty)
+        code = code if code > 0 else 128 - code
+        written = [found.st_mtime for each in files if (found := os.stat(each)).st_size]
+        ago = time.time() - max(written, default=self._last_line.get(pid, 0.0))
         ago = ago if 0 < ago < _WINDOW_SECONDS and code != EXIT_CODE else 0.0
         self._failures.append((time.monotonic() - ago, code))
         self._report(self._node.rank, code, ago)
@@ -422,10 +423,11 @@ class _Ranks:
         sys.stderr.write(f"{what} (--failed-starts {self._asked.failed_starts})\n")
         return True
 
-    def _pass_on(self, source: IO[bytes] | None, sink: IO[str], prefix: bytes) -> None:
+    def _pass_on(self, pid: int, source: IO[bytes] | None, sink: IO[str], prefix: bytes) -> None:
         """Copy each line with the rank's prefix, in the form of ``torchrun --tee``."""
         assert source is not None
         for line in source:
+            self._last_line[pid] = time.time()
             self._trains = self._trains or _PROGRESS.search(line) is not None
             self._is_broken = self._is_broken or _BROKEN.search(line) is not None
             sink.buffer.write(prefix + line)  # type: ignore[attr-defined]
