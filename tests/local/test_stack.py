@@ -230,3 +230,27 @@ def test_down_leaves_no_process_and_no_file(project: LocalProject) -> None:
     until(lambda: not project.processes("local"), lambda: project.processes("local"))
     assert not (project.path / ".local").exists()
     assert "Nothing of local" in project.trn("local", "down").stdout
+
+
+@pytest.mark.slow
+def test_a_gang_whose_ranks_all_fail_starts_again_and_the_first_to_fail_is_named(
+    project: LocalProject, tmp_path: Path
+) -> None:
+    if "vc-scheduler" not in project.processes("local"):
+        pytest.skip("no Volcano on this machine: put its programs on PATH, or let it be built (docs/local-cloud.md)")
+    (tmp_path / "fails.py").write_text(
+        "import os, sys, time\nprint('loss 1', flush=True)\n"
+        "if int(os.environ['TRN_ATTEMPT']) < 3: sys.exit(1)\n"
+        "time.sleep(1 if os.environ['RANK'] == '1' else 600)\nsys.exit('no disk')\n"
+    )
+    script = ("--script", str(tmp_path / "fails.py"), "--image", "local/python", "--nodes", "2")
+    failed = project.trn("train", *script, "--name", "fails", "--retries", "4")
+    assert failed.returncode == 1
+    assert "fails restarts (4 of 4)" in failed.stderr
+    assert "-- fails: node 1 (fails-trainer-1-0) ended first with exit code 1\n" in failed.stderr
+    assert "trn logs fails --node 1\n" in failed.stderr
+    (tmp_path / "fails.py").write_text("import no_such_module\n")
+    broken = project.trn("train", *script, "--name", "broken")
+    assert "broken restarts (2 of 50)\n" in broken.stderr
+    assert "broken has terminated\n" in broken.stderr
+    assert "exit code 1 before a step, 3 times in a row: no restart mends that" in broken.stdout

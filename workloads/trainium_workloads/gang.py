@@ -49,6 +49,8 @@ _BROKEN = re.compile(
     rb"\b(Syntax|Indentation|Import|ModuleNotFound)Error: |error: (unrecognized|argument|the following)|can't open file"
 )
 """Lines of a program that no machine can start. Without a volume earlier starts are unknown, and count as this one."""
+_NOTICED = re.compile(rb"(?i)\bpeer\b|left the gang|remote process|connection (reset|closed|aborted)|broken pipe")
+"""Lines of a rank that noticed another's end: it did not fail first, however soon it ended."""
 _PROGRESS = re.compile(rb"(?i)\b(step|epoch|iter|iteration|loss)\b[\"']?\s*[:=/]?\s*\d")
 """Lines of a training that has begun: ours, and other trainers'."""
 
@@ -240,6 +242,7 @@ class _Ranks:
         """Process of each rank that runs, with the files to which torchrun lets it write."""
         self._last_line: dict[int, float] = {}
         """Time of the last line that came from each process."""
+        self._noticed: set[int] = set()
         self._failures: list[tuple[float, int]] = []
         """Time and exit code of each rank that failed here."""
         self._reports: list[tuple[float, int, int]] = []
@@ -308,6 +311,9 @@ class _Ranks:
             if ready.data != self._processes[0].pid and self._asked.launcher:
                 self._note(ready.data, _exit_code(ready.data), "a rank")
         for local, each in enumerate(self._processes):
+            if each.poll() and each.pid in self._files:
+                for reader in self._readers[2 * local : 2 * local + 2]:
+                    reader.join(_LOOK_SECONDS)  # its last words
             # torchrun ends with 1, after its ranks.
             if not (self._asked.launcher and self._failures):
                 self._note(each.pid, each.poll() or 0, f"local rank {local}")
@@ -330,6 +336,8 @@ class _Ranks:
         written = [found.st_mtime for each in files if (found := os.stat(each)).st_size]
         ago = time.time() - max(written, default=self._last_line.get(pid, 0.0))
         ago = ago if 0 < ago < _WINDOW_SECONDS and code != EXIT_CODE else 0.0
+        if pid in self._noticed or any(_NOTICED.search(_tail(each)) for each in files):
+            ago = -_WINDOW_SECONDS
         self._failures.append((time.monotonic() - ago, code))
         self._report(self._node.rank, code, ago)
 
@@ -337,7 +345,8 @@ class _Ranks:
         """Take the report of a node's end, or of its good end, to node 0, and node 0's own to all."""
         if self._node.rank == 0 and code:
             self._reports.append((time.monotonic() - ago, node, code))
-            self._verdict_at = min(self._verdict_at, time.monotonic() + _WINDOW_SECONDS)
+            window = _WINDOW_SECONDS if self._asked.stay else 0.0
+            self._verdict_at = min(self._verdict_at, time.monotonic() + window)
         elif node == self._node.rank:
             self._tell({"code": code, "ago": ago})
         elif node == 0 and code:
@@ -428,6 +437,8 @@ class _Ranks:
         assert source is not None
         for line in source:
             self._last_line[pid] = time.time()
+            if _NOTICED.search(line):
+                self._noticed.add(pid)
             self._trains = self._trains or _PROGRESS.search(line) is not None
             self._is_broken = self._is_broken or _BROKEN.search(line) is not None
             sink.buffer.write(prefix + line)  # type: ignore[attr-defined]
@@ -440,6 +451,12 @@ def _ranks_of(launcher: int) -> set[int]:
         pids = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
         return {int(pid) for pid in pids if b"\0RANK=" in Path(f"/proc/{pid}/environ").read_bytes()}
     return set()
+
+
+def _tail(path: str) -> bytes:
+    with open(path, "rb") as file:
+        file.seek(max(os.stat(path).st_size - 4096, 0))
+        return file.read()
 
 
 def _exit_code(pid: int) -> int:
