@@ -242,14 +242,14 @@ class _Ranks:
         """Process of each rank that runs, with the files to which torchrun lets it write."""
         self._last_line: dict[int, float] = {}
         """Time of the last line that came from each process."""
-        self._noticed: set[int] = set()
+        self._noticed: dict[int, float] = {}
+        """The same of lines about another rank's end."""
         self._failures: list[tuple[float, int]] = []
         """Time and exit code of each rank that failed here."""
         self._reports: list[tuple[float, int, int]] = []
         """On node 0 time, node and exit code of each failure."""
         self._first: dict[str, int] = {}
         """The node that failed first, its exit code, and whether the training had begun."""
-        signal.signal(signal.SIGTERM, self._on_signal)
         self._begun, self._verdict_at = time.monotonic(), float("inf")
         self._processes = [
             subprocess.Popen(
@@ -261,6 +261,7 @@ class _Ranks:
             )
             for environment in environments
         ]
+        signal.signal(signal.SIGTERM, self._on_signal)
         self._readers = []
         for local, each in enumerate(self._processes):
             self._watch(each.pid, [])
@@ -334,10 +335,10 @@ class _Ranks:
         sys.stderr.write(f"{who} failed: {f'exit code {code}' if code > 0 else f'signal {-code}'}\n")
         code = code if code > 0 else 128 - code
         written = [found.st_mtime for each in files if (found := os.stat(each)).st_size]
-        ago = time.time() - max(written, default=self._last_line.get(pid, 0.0))
-        ago = ago if 0 < ago < _WINDOW_SECONDS and code != EXIT_CODE else 0.0
-        if pid in self._noticed or any(_NOTICED.search(_tail(each)) for each in files):
-            ago = -_WINDOW_SECONDS
+        last, now = max(written, default=self._last_line.get(pid, 0.0)), time.time()
+        noticed = max([last for each in files if _NOTICED.search(_tail(each))], default=self._noticed.get(pid, 0.0))
+        ago = now - last if now - last < _WINDOW_SECONDS and code != EXIT_CODE else 0.0
+        ago = -_WINDOW_SECONDS if now - noticed < _WINDOW_SECONDS else ago
         self._failures.append((time.monotonic() - ago, code))
         self._report(self._node.rank, code, ago)
 
@@ -438,7 +439,7 @@ class _Ranks:
         for line in source:
             self._last_line[pid] = time.time()
             if _NOTICED.search(line):
-                self._noticed.add(pid)
+                self._noticed[pid] = time.time()
             self._trains = self._trains or _PROGRESS.search(line) is not None
             self._is_broken = self._is_broken or _BROKEN.search(line) is not None
             sink.buffer.write(prefix + line)  # type: ignore[attr-defined]

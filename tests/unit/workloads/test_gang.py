@@ -210,16 +210,20 @@ rank = int(os.environ["RANK"])
 while len(list(here.glob("began-*"))) < int(os.environ["WORLD_SIZE"]):
     time.sleep(0.01)
 if rank == int(sys.argv[2]):
+    print("no disk", flush=True)
+    (here / "failed").touch()
+    time.sleep(0.5)  # of teardown
     sys.exit(3)
-while not (here / "all").exists():
+while not (here / "failed").exists():
     time.sleep(0.01)
-sys.exit(1)
+sys.exit(sys.argv[3])
 """
 
 _TORCHRUN = """
 import os, subprocess, sys, time
 size = {"WORLD_SIZE": sys.argv[1], "RANK": sys.argv[2]}
-rank = subprocess.Popen([sys.executable, *sys.argv[3:]], env={**os.environ, **size})
+with open(f"{sys.argv[3]}.{sys.argv[2]}", "wb") as file:
+    rank = subprocess.Popen([sys.executable, *sys.argv[3:]], env={**os.environ, **size}, stdout=file, stderr=file)
 while rank.poll() is None:
     time.sleep(0.1)
 sys.exit(1 if rank.returncode else 0)
@@ -238,15 +242,18 @@ def _launched(launcher: str, directory: Path, number: int) -> list[str]:
 
 @pytest.mark.parametrize("launcher", ["gang", "torchrun"])
 @pytest.mark.parametrize("bad", [0, 1])
+@pytest.mark.parametrize("said", ["failed, too", "Connection closed by peer"])
 def test_the_node_that_failed_first_ends_at_once_and_the_others_when_they_are_told(
-    node: Start, port: int, tmp_path: Path, launcher: str, bad: int
+    node: Start, port: int, tmp_path: Path, launcher: str, bad: int, said: str
 ) -> None:
+    """Although the others' ranks end before its own: they have noticed."""
     script = tmp_path / "fails.py"
     script.write_text(_ALL_FAIL)
-    words = [[*_launched(launcher, tmp_path, number), str(script), str(tmp_path), str(bad)] for number in range(2)]
+    words = [
+        [*_launched(launcher, tmp_path, number), str(script), str(tmp_path), str(bad), said] for number in range(2)
+    ]
     nodes = [node(port, 2, *words[number], number=number) for number in range(2)]
     assert nodes[bad].ended()[0] == 3
-    (tmp_path / "all").touch()  # the other's rank notices, and fails with an error of its own
     other = nodes[1 - bad]
     until(lambda: f"node {bad} failed first, with exit code 3" in other.output.read_text())
     until(lambda: not psutil.Process(other.process.pid).children())
