@@ -114,9 +114,9 @@ class Follower:
         self._open(pods)
         if not any(not each.done.is_set() for each in self._streams.values()) and job.ended is None:
             self._say_why(job)
-        found = steps.progress(self._steps, reading.now().timestamp()) if job.state == "Running" else None
-        if found is not None and found.stalled:
-            what = f"no step since step {found.last.number} for far longer than usual"
+        reached = steps.progress(self._steps, reading.now().timestamp()) if job.state == "Running" else None
+        if reached is not None and reached.stalled:
+            what = f"no step since step {reached.last.number} for far longer than usual"
             self._say(f"{job.name} has stalled: {what}; trn doctor {job.name}")
 
     def _open(self, pods: list[Object]) -> None:
