@@ -108,7 +108,7 @@ class Follower:
         if self._said.startswith("the API server"):
             self._say("the API server answers again")
         if job.restarts > self._restarts:
-            self._restarts = job.restarts
+            self._restarts, self._steps = job.restarts, []
             most = f" of {job.most_restarts}" if job.most_restarts is not None else ""
             self._say(f"{job.name} restarts ({job.restarts}{most})")
         self._open(pods)

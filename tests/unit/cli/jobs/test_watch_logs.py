@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -287,6 +288,9 @@ def test_following_tells_of_a_training_that_stands_still(call: Call, api: StubAp
             line = json.dumps({"step": number, "time": reading.now().timestamp() - 90 + number})
             api.logs[NODE_0].append(stamped(10 + number, f"[default0]:{line}"))
         once_shown(shown, "alpha has stalled: no step since step 2 for far longer than usual; ")
+        api.named("Job", "alpha")["status"]["retryCount"] = 1  # type: ignore[index]
+        once_shown(shown, "alpha restarts")
+        time.sleep(0.3)  # in which a new pod would load its data
 
     with meanwhile(api, act):
         _, out = call("logs", "alpha", "--follow")
