@@ -37,9 +37,11 @@ _KILL_AFTER_SECONDS = 30.0
 _LAST_WORDS_SECONDS = 20.0
 """Time for the ranks' remaining output; processes that they left behind may keep a pipe open for ever."""
 _LOOK_SECONDS = 0.05
-_WINDOW_SECONDS = 1.5
+_WINDOW_SECONDS = 2.0
 """Time from the first report of a failure to the verdict: the rank that failed may take longer to end than the ranks
 that noticed. It has written its last line before them."""
+_TEARDOWN_SECONDS = 10.0
+"""Longest time from that line to the end."""
 _VERDICT_SECONDS = 10.0
 _STAGGER_SECONDS, _LONGEST_STAGGER_SECONDS = 10.0, 600.0
 """Each node stays longer than the one before: while Volcano's controllers are away, not all may end."""
@@ -49,7 +51,9 @@ _BROKEN = re.compile(
     rb"\b(Syntax|Indentation|Import|ModuleNotFound)Error: |error: (unrecognized|argument|the following)|can't open file"
 )
 """Lines of a program that no machine can start. Without a volume earlier starts are unknown, and count as this one."""
-_NOTICED = re.compile(rb"(?i)\bpeer\b|left the gang|remote process|connection (reset|closed|aborted)|broken pipe")
+_NOTICED = re.compile(
+    rb"(?i)\b(by|a) peer\b|left the gang|remote process|connection (reset|closed|aborted)|broken pipe"
+)
 """Lines of a rank that noticed another's end: it did not fail first, however soon it ended."""
 _PROGRESS = re.compile(rb"(?i)\b(step|epoch|iter|iteration|loss)\b[\"']?\s*[:=/]?\s*\d")
 """Lines of a training that has begun: ours, and other trainers'."""
@@ -312,12 +316,13 @@ class _Ranks:
             if ready.data != self._processes[0].pid and self._asked.launcher:
                 self._note(ready.data, _exit_code(ready.data), "a rank")
         for local, each in enumerate(self._processes):
-            if each.poll() and each.pid in self._files:
+            code = each.poll() or 0
+            if code and each.pid in self._files:
                 for reader in self._readers[2 * local : 2 * local + 2]:
                     reader.join(_LOOK_SECONDS)  # its last words
             # torchrun ends with 1, after its ranks.
             if not (self._asked.launcher and self._failures):
-                self._note(each.pid, each.poll() or 0, f"local rank {local}")
+                self._note(each.pid, code, f"local rank {local}")
         if time.monotonic() > self._verdict_at:
             _, node, code = min(self._reports)
             self._learn({"node": node, "code": code})
@@ -337,8 +342,8 @@ class _Ranks:
         written = [found.st_mtime for each in files if (found := os.stat(each)).st_size]
         last, now = max(written, default=self._last_line.get(pid, 0.0)), time.time()
         noticed = max([last for each in files if _NOTICED.search(_tail(each))], default=self._noticed.get(pid, 0.0))
-        ago = now - last if now - last < _WINDOW_SECONDS and code != EXIT_CODE else 0.0
-        ago = -_WINDOW_SECONDS if now - noticed < _WINDOW_SECONDS else ago
+        ago = now - last if now - last < _TEARDOWN_SECONDS and code != EXIT_CODE else 0.0
+        ago -= 60 if now - noticed < _TEARDOWN_SECONDS else 0  # after all others
         self._failures.append((time.monotonic() - ago, code))
         self._report(self._node.rank, code, ago)
 

@@ -211,6 +211,7 @@ while len(list(here.glob("began-*"))) < int(os.environ["WORLD_SIZE"]):
     time.sleep(0.01)
 if rank == int(sys.argv[2]):
     print("no disk", flush=True)
+    time.sleep(0.3)
     (here / "failed").touch()
     time.sleep(0.5)  # of teardown
     sys.exit(3)
