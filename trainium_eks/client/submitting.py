@@ -58,7 +58,7 @@ def prepare(asked: TrainOptions, session: Session, say: Say) -> Prepared:
             say(f"A small one, for this machine: --example {asked.example} -- {shlex.join(small.arguments)}")
         asked = small
     request, workspace, wrong = request_of(asked)
-    facts = train_facts.gather(asked, request.form, session)
+    facts = train_facts.gather(asked, request.kind, session)
     plan = planning.plan(request, session.outputs, session.namespace, facts)
     # A script that is not there is said once, not as a missing script as well.
     others = [each for each in plan.problems if not (wrong and each.path == wrong.path)]

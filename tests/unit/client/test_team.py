@@ -3,8 +3,9 @@
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import watched_team
@@ -15,6 +16,7 @@ from trainium_eks.client import ending, reading, submitting, team
 from trainium_eks.client.failure import Failure
 from trainium_eks.client.team import Team, TrainOptions, connect
 from trainium_eks.client.train_request import taken
+from trainium_eks.jobs.objects.options import Option
 from trainium_eks.kube.api import Api, ObjectReference
 
 IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/train:2.9"
@@ -163,6 +165,12 @@ def test_a_job_is_submitted_once_under_its_name(training: Team, api: StubApi, mo
         training.submit(asked)
     assert [problem.path for problem in refused.value.problems] == ["--name"]
     assert len(training.jobs()) == 3
+
+
+def test_a_field_is_called_as_its_option() -> None:
+    for each in fields(TrainOptions):
+        [option] = [note for note in get_args(each.type) if isinstance(note, Option)]
+        assert not option.names or option.names[0].split("/")[0] == f"--{each.name.replace('_', '-')}"
 
 
 def test_options_are_taken_as_people_write_them() -> None:

@@ -195,14 +195,14 @@ def _torchrun(job: TrainingJob, place: RankWords) -> str:
         # etcd remembers that a rendezvous was closed, so the same name would not do for a gang that starts again.
         identity = f'{job.name}"-${{{ATTEMPT}:-0}}"'
     waits = f"--rdzv_conf join_timeout={ROLL_CALL_SECONDS},read_timeout={ROLL_CALL_SECONDS}"
-    size = f"--nnodes {job.nodes} --nproc_per_node {job.ranks_per_node} --max_restarts {job.options.restarts_in_place}"
+    size = f"--nnodes {job.nodes} --nproc_per_node {job.ranks_per_node} --max_restarts {job.options.max_restarts}"
     return f"torchrun {rendezvous} --rdzv_id {identity} {waits} {size} --tee 3 --role ''"
 
 
 def _watch(job: TrainingJob, place: RankWords) -> list[str]:
     """Return lines that set the positional parameters to the program that watches torchrun, if the image has it."""
     found = "python3 -c 'from trainium_workloads.gang import REFUSED' 2>/dev/null"
-    in_place = f" --in_place {job.options.restarts_in_place}" if job.options.restarts_in_place else ""
+    in_place = f" --in_place {job.options.max_restarts}" if job.options.max_restarts else ""
     watch = f"{_gang(job, place, WATCH_PORT)}{in_place} --launcher"
     return ["set --", "watched=", f"if {found}; then watched=1; set -- {watch}; fi"]
 

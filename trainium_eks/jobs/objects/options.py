@@ -231,10 +231,10 @@ class TrainOptions:
         ),
     ] = "3"
     """Exit codes below 128, or the listed ones. Lost nodes, evicted pods and killed processes do not count."""
-    restarts_in_place: Annotated[
+    max_restarts: Annotated[
         int, Option("--max-restarts", about="Restarts of processes within their pods.", panel=_HOW)
     ] = 0
-    grace_seconds: Annotated[
+    grace: Annotated[
         int | None,
         Option(
             "--grace",
@@ -253,7 +253,7 @@ class TrainOptions:
         ),
     ] = None
     """0 for none by time."""
-    state_gigabytes: Annotated[
+    state_gb: Annotated[
         float | None,
         Option(
             "--state-gb",
@@ -268,11 +268,11 @@ class TrainOptions:
         Option("--rendezvous", about="How the nodes meet; default: c10d.", panel=_HOW, metavar="c10d|etcd"),
     ] = ""
     """`c10d` is a store on node 0; `etcd` uses the stack's etcd, if it has one."""
-    has_metrics: Annotated[
+    metrics: Annotated[
         bool,
         Option("--metrics/--no-metrics", about="Serve the training's own metrics on rank 0 (port 9600).", panel=_HOW),
     ] = True
-    form: Annotated[
+    kind: Annotated[
         Form,
         Option(
             "--kind",
@@ -295,6 +295,6 @@ class TrainOptions:
     torchx: Annotated[bool, Option("--torchx", about="Submit by the torchx on PATH.", panel=_THEN)] = False
 
     @property
-    def kind(self) -> Kind:
+    def run_kind(self) -> Kind:
         """Kind of the job: ``compile`` with ``--precompile``."""
         return "compile" if self.precompile else "train"

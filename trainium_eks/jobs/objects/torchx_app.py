@@ -132,7 +132,7 @@ def application(
         options=TrainOptions(
             data=tuple(path for path in data.split(",") if path),
             failed_starts=failed_starts,
-            restarts_in_place=max_restarts,
+            max_restarts=max_restarts,
         ),
         env=env,
         retries=max_retries,
@@ -181,7 +181,7 @@ def _options(job: TrainingJob) -> dict[str, str]:
         "rendezvous": "" if job.rendezvous == "c10d" else job.rendezvous,
         "data": ",".join(job.options.data),
         "max_retries": str(job.retries),
-        "max_restarts": str(job.options.restarts_in_place) if job.options.restarts_in_place else "",
+        "max_restarts": str(job.options.max_restarts) if job.options.max_restarts else "",
         "failed_starts": job.options.failed_starts if job.options.failed_starts != "3" else "",
         "grace": str(job.grace_seconds),
         "metrics": "" if job.metrics_port == scraping.PORT else str(job.metrics_port),

@@ -40,8 +40,8 @@ SPOT_CHECKPOINT_SECONDS = 600.0
 _CHANNEL = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _ONLY_ON_EKS = {
     "group": "--group", "queue": "--queue", "priority": "--priority", "topology": "--topology", "data": "--data",
-    "hf_secret": "--hf-secret", "cache_set": "--cache-set", "precompile": "--precompile", "form": "--kind",
-    "torchx": "--torchx", "titan": "--titan", "rendezvous": "--rendezvous", "grace_seconds": "--grace",
+    "hf_secret": "--hf-secret", "cache_set": "--cache-set", "precompile": "--precompile", "kind": "--kind",
+    "torchx": "--torchx", "titan": "--titan", "rendezvous": "--rendezvous", "grace": "--grace",
 }  # fmt: skip
 """Fields of the options that mean nothing to SageMaker."""
 

@@ -102,7 +102,7 @@ def launch_script(made: SageMakerJob, root: str = ROOT) -> str:
     """
     job = made.job
     program = [job.program.script] if job.program.script else ["-m", job.program.module]
-    size = f"--nnodes {job.nodes} --nproc_per_node {job.ranks_per_node} --max_restarts {job.options.restarts_in_place}"
+    size = f"--nnodes {job.nodes} --nproc_per_node {job.ranks_per_node} --max_restarts {job.options.max_restarts}"
     meets = f'--node_rank "$node" --master_addr "$first" --master_port {PORT}' if job.nodes > 1 else "--standalone"
     words = " ".join(map(shlex.quote, [*program, *job.program.arguments]))
     lines = [

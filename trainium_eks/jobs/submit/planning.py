@@ -94,12 +94,12 @@ def _job(
     ranks = request.ranks_per_node
     if ranks is None:
         ranks = resources.allowed_ranks(instance)[-1] if whole else 1
-    grace = request.grace_seconds
+    grace = request.grace
     if grace is None:
         grace = GRACE_SECONDS if whole else LOCAL_GRACE_SECONDS
     retries = request.retries
     if retries is None:
-        retries = COMPILE_RETRIES if request.kind == "compile" else RETRIES
+        retries = COMPILE_RETRIES if request.run_kind == "compile" else RETRIES
     job = TrainingJob(
         name=request.name or f"{app}-{facts.unique}",
         app=app,
@@ -110,8 +110,8 @@ def _job(
         nodes=nodes,
         ranks_per_node=ranks,
         backend=backend,
-        kind=request.kind,
-        form=request.form,
+        kind=request.run_kind,
+        form=request.kind,
         launcher="torchrun" if facts.image_has_torch else "gang",
         rendezvous=_rendezvous(request, outputs),
         precision=cast("Precision", request.precision),  # another one is refused
@@ -136,7 +136,7 @@ def _job(
 
 def _serves_metrics(request: JobRequest) -> bool:
     """Return whether rank 0 is to serve metrics. TorchTitan serves none, and compilations have none."""
-    return request.has_metrics and request.kind == "train" and not request.titan
+    return request.metrics and request.run_kind == "train" and not request.titan
 
 
 def app_name(request: JobRequest) -> str:

@@ -60,8 +60,8 @@ def problems(
 def _right_problems(request: JobRequest, namespace: NamespaceOutput, facts: Facts) -> list[Problem]:
     if facts.may_submit:
         return []
-    kind = KINDS[request.form]
-    what = "Volcano jobs" if request.form == "volcano" else f"{kind.kind}s"
+    kind = KINDS[request.kind]
+    what = "Volcano jobs" if request.kind == "volcano" else f"{kind.kind}s"
     reason = f"you may not submit {what} in the namespace {namespace.name}"
     fix = f"ask an administrator to add your IAM role to `principals` of {namespace.name}, or give --namespace yours"
     return [Problem("", reason, fix)]
@@ -69,16 +69,16 @@ def _right_problems(request: JobRequest, namespace: NamespaceOutput, facts: Fact
 
 def _form_problems(request: JobRequest, job: TrainingJob) -> list[Problem]:
     """Return the problems of settings that the object of another form cannot express."""
-    if request.form == "volcano":
+    if request.kind == "volcano":
         return []
     found = []
     if job.kind == "compile":
         reason = "a compile cache is filled by a Volcano job, which holds the cache while its gang is whole"
-        found.append(Problem("--kind", reason, value=request.form, good="volcano"))
-    if request.form == "pytorchjob" and request.topology is not None:
+        found.append(Problem("--kind", reason, value=request.kind, good="volcano"))
+    if request.kind == "pytorchjob" and request.topology is not None:
         reason = "the Training Operator makes the PodGroup, and gives it no topology"
         found.append(Problem("--topology", reason, "leave it out, or take --kind volcano", value=request.topology))
-    if request.form == "pytorchjob" and request.rendezvous == "etcd":
+    if request.kind == "pytorchjob" and request.rendezvous == "etcd":
         reason = "etcd remembers a rendezvous that ended, and the Training Operator restarts pods one by one"
         found.append(Problem("--rendezvous", reason, value="etcd", good=C10D))
     return found
@@ -228,7 +228,7 @@ def _setting_problems(
 def _number_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> list[Problem]:
     limits = (
         ("--retries", job.retries, 1),
-        ("--max-restarts", request.restarts_in_place, 0),
+        ("--max-restarts", request.max_restarts, 0),
         ("--grace", job.grace_seconds, 1),
     )
     found = [

@@ -26,7 +26,14 @@ def propose(
     volume = outputs.shared_volume
     megabytes = volume.write_megabytes_per_second if volume else None
     asked = request.checkpoint_seconds is not None or VARIABLE in request.variables or bool(request.titan)
-    if asked or request.kind != "train" or not namespace.claim or not megabytes or nodes < 1 or [*problems(request)]:
+    if (
+        asked
+        or request.run_kind != "train"
+        or not namespace.claim
+        or not megabytes
+        or nodes < 1
+        or [*problems(request)]
+    ):
         return None
     gigabytes = state_gigabytes(request, outputs)
     if not gigabytes:
@@ -38,8 +45,8 @@ def propose(
 def state_gigabytes(request: JobRequest, outputs: StackOutputs) -> float:
     """Return the size of a checkpoint, GB: as requested, of the example, else of the stack's config."""
     example = example_of(request.program.module)
-    if request.state_gigabytes is not None:
-        return request.state_gigabytes
+    if request.state_gb is not None:
+        return request.state_gb
     return outputs.training.checkpoint_gigabytes if example is None else example.state_gigabytes
 
 
@@ -57,7 +64,7 @@ def interval_seconds(env: Mapping[str, str]) -> float | None:
 
 def problems(request: JobRequest) -> Iterator[Problem]:
     """Yield the problems of the options about saving."""
-    given = {"--checkpoint-seconds": request.checkpoint_seconds, "--state-gb": request.state_gigabytes}
+    given = {"--checkpoint-seconds": request.checkpoint_seconds, "--state-gb": request.state_gb}
     for option, value in given.items():
         if value is not None and not 0 <= value < math.inf:
             good = abs(value) if math.isfinite(value) else None

@@ -94,7 +94,7 @@ def _option_problems(request: JobRequest, job: TrainingJob) -> Iterator[Problem]
         reason = "TorchTitan takes precisions from its config"
         fix = "leave it out; in FP32: -- --training.mixed_precision_param float32"
         yield Problem("--precision", reason, fix, value=request.precision)
-    intervals = {"--checkpoint-seconds": request.checkpoint_seconds, "--state-gb": request.state_gigabytes}
+    intervals = {"--checkpoint-seconds": request.checkpoint_seconds, "--state-gb": request.state_gb}
     for option, number in intervals.items():
         if number is not None:
             reason = "TorchTitan counts steps between two checkpoints"

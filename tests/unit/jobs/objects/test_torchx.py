@@ -105,7 +105,7 @@ JOBS = {
     "a compilation": job(kind="compile", cache=CompileCache("bert-64-bf16", {}), retries=3),
     "etcd": job(rendezvous="etcd-server.torchx-etcd.svc.cluster.local:2379", priority="training-high"),
     "variables": job(
-        env={"NEURON_CC_FLAGS": "--model-type transformer", "A": "$HOME"}, restarts_in_place=2, failed_starts="5:1"
+        env={"NEURON_CC_FLAGS": "--model-type transformer", "A": "$HOME"}, max_restarts=2, failed_starts="5:1"
     ),
     "no metrics": job(metrics_port=0),
     "no volume": job(claim="", service_account=""),

@@ -333,7 +333,7 @@ def test_without_torch_the_gang_meets_at_node_0_by_its_name(node: int, one_task:
 @pytest.mark.parametrize("one_task", [False, True])
 @pytest.mark.parametrize("launcher", ["torchrun", "gang"])
 def test_the_nodes_of_a_gang_know_who_failed_first(launcher: Launcher, one_task: bool) -> None:
-    wanted = _module(launcher=launcher, failed_starts="5:1", restarts_in_place=2)
+    wanted = _module(launcher=launcher, failed_starts="5:1", max_restarts=2)
     host, port = ("j-trainer-0.j" if one_task else "j-trainer-0-0.j"), 29499 if launcher == "torchrun" else 29500
     for node in range(2):
         said = _run(wanted, node, one_task=one_task).stdout

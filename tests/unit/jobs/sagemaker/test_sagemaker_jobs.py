@@ -107,7 +107,7 @@ def test_data_comes_from_s3_or_from_the_team_s_directory_of_the_file_system() ->
         ({"instance_type": "trn2.3xlarge"}, "--instance-type"),
         ({"group": "trn1"}, "--group"),
         ({"data": ("reviews",)}, "--data"),
-        ({"form": "trainjob"}, "--kind"),
+        ({"kind": "trainjob"}, "--kind"),
         ({"precompile": True}, "--precompile"),
         ({"name": "Bert"}, "--name"),
         ({"name": "b" * 60}, "--name"),

@@ -127,7 +127,7 @@ def test_etcd_on_request_at_the_stacks_endpoint() -> None:
 def test_a_training_can_be_scraped_and_a_compilation_has_nothing_to_tell() -> None:
     assert _job().metrics_port == 9600
     assert _job(replace(FACTS, metrics_port=20123)).metrics_port == 20123
-    assert _job(has_metrics=False).metrics_port == 0
+    assert _job(metrics=False).metrics_port == 0
     assert _job(precompile=True, cache_set="bert").metrics_port == 0
 
 
@@ -211,7 +211,7 @@ def test_torchtitan_without_a_tokenizer_on_the_volume_is_warned_of() -> None:
         ({"cache_set": "qwen"}, "--cache-set", "compiles while TorchTitan trains"),
         ({"precision": "fp32"}, "--precision", "--training.mixed_precision_param float32"),
         ({"checkpoint_seconds": 600.0}, "--checkpoint-seconds", "--checkpoint.interval STEPS"),
-        ({"state_gigabytes": 10.0}, "--state-gb", "--checkpoint.interval STEPS"),
+        ({"state_gb": 10.0}, "--state-gb", "--checkpoint.interval STEPS"),
     ],
 )
 def test_combinations_that_torchtitan_cannot_run(changes: dict[str, Any], path: str, words: str) -> None:
@@ -293,9 +293,9 @@ def test_inferentia_does_not_train() -> None:
         ({"precision": "fp8", "backend": "cuda"}, "--precision", "bf16"),
         ({"rendezvous": "etcd"}, "--rendezvous", "c10d"),
         ({"retries": 0}, "--retries", 1),
-        ({"restarts_in_place": -1}, "--max-restarts", 0),
+        ({"max_restarts": -1}, "--max-restarts", 0),
         ({"failed_starts": "3,1"}, "--failed-starts", "3:1,2"),
-        ({"grace_seconds": 0}, "--grace", 1),
+        ({"grace": 0}, "--grace", 1),
         ({"nodes": 0}, "--nodes", 1),
         ({"topology": "soft", "tier": 0}, "--tier", 1),
         ({"data": ("/data/bert/",)}, "--data", "bert"),

@@ -60,7 +60,7 @@ def test_a_job_is_told_the_interval_of_its_gang() -> None:
 
 
 def test_the_state_is_what_was_asked_the_examples_or_the_stacks() -> None:
-    half = _plan(state_gigabytes=50)
+    half = _plan(state_gb=50)
     assert half.saving is not None
     assert half.saving.run.checkpoint_seconds == 50
     example = _plan(program=Program(module="trainium_workloads.bert.pretrain"))
@@ -105,7 +105,7 @@ def test_nothing_is_proposed_where_nothing_is_known(stack: StackOutputs) -> None
 
 
 def test_what_cannot_be_is_refused_all_at_once() -> None:
-    plan = _plan(checkpoint_seconds=-5.0, state_gigabytes=math.nan, nodes=0)
+    plan = _plan(checkpoint_seconds=-5.0, state_gb=math.nan, nodes=0)
     assert plan.job is None
     assert [(each.path, each.reason) for each in plan.problems] == [
         ("--nodes", "it must be 1 or more"),

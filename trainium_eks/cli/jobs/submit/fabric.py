@@ -156,7 +156,7 @@ def _options(group: NodeGroupOutput, asked: FabricOptions, session: Session) -> 
         ranks_per_node=1 if asked.tool else None,
         precision="fp32",
         retries=1,
-        has_metrics=False,
+        metrics=False,
     )
 
 
