@@ -13,7 +13,7 @@ from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.config.karpenter import KarpenterConfig, KarpenterPoolConfig
 
 SETTING = objects.NodeSetting(
-    "trn-1", "1.35", "trn-node", "arn:aws:kms:us-west-2:111122223333:key/abc", {"Owner": "ml"}
+    "trn-1", "1.35", "trn-node", "arn:aws:kms:us-west-2:111122223333:key/abc", "tcp", {"Owner": "ml"}
 )
 TRN1 = KarpenterPoolConfig(
     name="trn1",
