@@ -149,11 +149,12 @@ def lustre_efa_problems(config: "StackConfig", catalogue: Catalogue) -> list[Pro
     over_tcp = [name for name, used in uses.items() if not used]
     nodes = f"the nodes of {formats.listed(over_tcp)} reach Lustre over TCP alone" if over_tcp else "there are no nodes"
     if len(over_tcp) == len(uses):
-        severity, rule, reason = Severity.ACKNOWLEDGE, "R43", f"{nodes}, and EFA is paid for by larger size steps"
+        severity, rule, fix = Severity.ACKNOWLEDGE, "R43", ""
+        nodes += ", and EFA is paid for by larger size steps"
     else:
-        severity, rule, reason = Severity.WARN, "", nodes
+        severity, rule, fix = Severity.WARN, "", "or leave it: the other nodes use it"
     path = "file_system.efa_enabled"
-    wrong = Problem(path, reason, "or leave it so", severity=severity, rule=rule, value=True, good=False)
+    wrong = Problem(path, nodes, fix, severity=severity, rule=rule, value=True, good=False)
     return [wrong] if over_tcp or not uses else []
 
 
