@@ -1166,7 +1166,11 @@ AUTOSCALING = [
     fault("R82", "AWS' key", "kmsKeyID", put("class-trn1n", "spec.blockDeviceMappings.0.ebs.kmsKeyID", DROP)),
     fault("R82", "the image's own disks", "kmsKeyID", put("class-trn1n", "spec.blockDeviceMappings", DROP)),
     fault(
-        "R82", "no devices", "trn2u", put("pool-trn1n", "spec.template.spec.requirements.0.values", ["trn2u.48xlarge"])
+        "R82",
+        "no devices",
+        "trn2u",
+        put("pool-trn1n", "spec.template.spec.requirements.0.values", ["trn2u.48xlarge"]),
+        "R62",  # no plugin's list has the type
     ),
     fault("R82", "any image", "latest", put("class-trn1n", "spec.amiSelectorTerms", [{"alias": "al2023@latest"}])),
     fault("R82", "a public address", "associatePublicIP", put("class-trn1n", "spec.associatePublicIPAddress", DROP)),

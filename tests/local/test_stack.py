@@ -243,7 +243,7 @@ def test_a_gang_whose_ranks_all_fail_starts_again_and_the_first_to_fail_is_named
         "if int(os.environ['TRN_ATTEMPT']) < 3: sys.exit(1)\n"
         "time.sleep(1 if os.environ['RANK'] == '1' else 600)\nsys.exit('no disk')\n"
     )
-    script = ("--script", str(tmp_path / "fails.py"), "--image", "local/python", "--nodes", "2")
+    script = ("--workspace", str(tmp_path), "--script", "fails.py", "--image", "local/python", "--nodes", "2")
     failed = project.trn("train", *script, "--name", "fails", "--retries", "4")
     assert failed.returncode == 1
     assert "fails restarts (4 of 4)" in failed.stderr
