@@ -11,6 +11,10 @@ from trainium_eks.model.outputs import NodeGroupOutput
 ENDED = ("Completed", "Failed", "Aborted", "Terminated")
 """Phases of a Volcano job in which it stays (its ``pkg/apis/batch/v1alpha1``)."""
 
+FAILURES = ("Failed", "Terminated")
+"""The phases of a failed job: ``Terminated`` follows an error that no restart can mend, such as a missing script. A
+person has aborted an ``Aborted`` one."""
+
 
 @dataclass(frozen=True)
 class ClusterSnapshot:

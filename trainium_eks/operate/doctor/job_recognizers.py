@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from trainium_eks.jobs.explain import why_not_started, why_pending
 from trainium_eks.jobs.explain.cluster_snapshot import (
     ENDED,
+    FAILURES,
     ClusterSnapshot,
     is_bound,
     is_over,
@@ -29,9 +30,6 @@ from trainium_eks.operate.doctor.examination import Examination
 from trainium_eks.operate.doctor.findings import Finding, found, of_reason
 from trainium_eks.operate.doctor.pod_recognizers import REPEATED, is_recent, of_exit
 
-FAILED = ("Failed", "Terminated")
-"""States of a failed job; a person has aborted an ``Aborted`` one."""
-
 
 def ended_at(job: Object) -> datetime | None:
     """Return the time when a job ended; None while it goes on."""
@@ -52,7 +50,7 @@ def findings(examination: Examination, job: Object, *, is_asked: bool) -> Iterat
     snapshot = examination.around(job)
     about = f"job {name_of(job)} of {namespace_of(job)}"
     if snapshot.phase in ENDED:
-        if snapshot.phase in FAILED and (is_asked or is_recent(examination, ended_at(job))):
+        if snapshot.phase in FAILURES and (is_asked or is_recent(examination, ended_at(job))):
             yield from _end(examination, snapshot, about)
         return
     yield from _block(examination, job, about)

@@ -10,12 +10,13 @@ from typing import Any
 import yaml
 
 from trainium_eks.cli.jobs.submit.train_torchx import component, submit_by_torchx
-from trainium_eks.cli.jobs.watch.live_logs import FAILURES, Printer, explain, follow
+from trainium_eks.cli.jobs.watch.live_logs import Printer, explain, follow
 from trainium_eks.cli.shared.output import write, write_json
 from trainium_eks.client import logs, reading, scaling, submitting
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, INTERRUPTED, as_typed
 from trainium_eks.client.session import Session, open_session
+from trainium_eks.jobs.explain.cluster_snapshot import FAILURES
 from trainium_eks.jobs.objects import torchx_app, volcano_job
 from trainium_eks.jobs.objects.job import TrainingJob
 from trainium_eks.jobs.objects.options import TrainOptions

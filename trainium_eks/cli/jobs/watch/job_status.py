@@ -8,14 +8,13 @@ from typing import Any
 
 from trainium_eks.cli.environment.plan.render import show_sections
 from trainium_eks.cli.jobs.watch import job_list, render_status
-from trainium_eks.cli.jobs.watch.live_logs import FAILURES
 from trainium_eks.cli.shared import output
 from trainium_eks.client import reading
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, INTERRUPTED, Failure
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.explain import why_not_started
-from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, is_bound, is_running
+from trainium_eks.jobs.explain.cluster_snapshot import FAILURES, ClusterSnapshot, is_bound, is_running
 from trainium_eks.jobs.explain.reason import Reason
 from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.explain.why_pending import why, why_ended

@@ -12,11 +12,9 @@ from trainium_eks.client.failure import FAILED, INTERRUPTED
 from trainium_eks.client.follow import Follower
 from trainium_eks.client.logs import PodFilter, Shown
 from trainium_eks.client.session import Session
+from trainium_eks.jobs.explain.cluster_snapshot import FAILURES
 from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.kube.pod_text import printable
-
-FAILURES = ("Failed", "Terminated")
-"""States of a failed job: ``Terminated`` follows an error that no restart can mend, such as a missing script."""
 
 _COLORS = (36, 33, 35, 32, 34, 96, 93, 95)
 """ANSI colours of nodes, in turn."""
