@@ -41,7 +41,7 @@ def tail(api: Api, namespace: str, pod: Object, lines: int = TAIL_LINES, *, prev
 
 
 def _failed(pod: Object, *, previous: bool) -> list[str]:
-    """Return the containers that failed and so ended or hold their pod, those of init first."""
+    """Return the names of failed containers that ended their pod or hold it, init containers first."""
     status = pod.get("status") or {}
     stopped = [each for each in status.get("initContainerStatuses") or () if not each.get("ready")]
     if previous or status.get("phase") == "Failed":

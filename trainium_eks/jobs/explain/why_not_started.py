@@ -46,7 +46,7 @@ _SPEAKERS: Mapping[str, Speaker] = {
 
 
 def speaker(event: Object) -> Speaker | None:
-    """Return who speaks in an event; None for an unknown reason, whose words could mean anything."""
+    """Return the speaker of an event; None for an unknown reason, because its words could mean anything."""
     if event.get("reason") in ("Failed", "BackOff"):
         return Speaker.REGISTRY if "pull" in str(event.get("message")) else Speaker.RUNTIME
     return _SPEAKERS.get(str(event.get("reason")))

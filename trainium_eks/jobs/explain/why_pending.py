@@ -58,8 +58,8 @@ def why(snapshot: ClusterSnapshot) -> Reason | None:
 
 
 def why_ended(snapshot: ClusterSnapshot) -> Reason | None:
-    """Return why a job ended whose program is not to blame: a node's kubelet ended a pod, or Volcano gave up making
-    its pods; None for a job with another end."""
+    """Return the reason of an end that no program caused: a node's kubelet ended a pod, or Volcano gave up making the
+    job's pods; None for a job with another end."""
     if snapshot.phase not in ENDED or snapshot.phase == "Completed":
         return None
     if ended := next(filter(None, map(why_not_started.ended_by_node, snapshot.pods)), None):
@@ -111,7 +111,7 @@ def _leaving(snapshot: ClusterSnapshot) -> Iterator[Reason]:
 
 
 def _between(snapshot: ClusterSnapshot) -> Iterator[Reason]:
-    """Yield a reason for a gang with a failed pod, or whose pods of before are gone and new ones are not all there."""
+    """Yield a reason for a gang between two tries: a pod has failed, or old pods are gone and some new ones missing."""
     for pod in snapshot.pods:
         if (pod.get("status") or {}).get("phase") == "Failed":
             ended = why_not_started.ended_by_node(pod)
