@@ -1,0 +1,61 @@
+"""A report of findings for people: findings by section, each failure with its remedy; and as JSON."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from trainium_eks.client.failure import as_typed
+from trainium_eks.operate.finding import Finding, Status
+
+SUBJECT_WIDTH = 36
+"""Most columns of the subjects, so that the sentences have room on a narrow screen."""
+MOST_DETAILS = 10
+"""Most lines below a sentence."""
+
+MARKS = {
+    Status.PASS: ("✓", "green", ""),
+    Status.WARN: ("!", "yellow", "yellow"),
+    Status.FAIL: ("✗", "bold red", "red"),
+    Status.NOT_CHECKED: ("?", "yellow", "yellow"),
+    Status.NOT_APPLICABLE: ("-", "dim", "dim"),
+}
+"""Mark, its style and the sentence's style, by status."""
+
+
+def sections(findings: Sequence[Finding], headings: Mapping[str, str]) -> Iterable[RenderableType]:
+    """Yield a table for each section of the findings, under its heading."""
+    for section, found in groupby(findings, key=lambda each: each.section):
+        yield Group(
+            Text(headings.get(section, section), "bold underline"),
+            Padding(_table(found), (0, 0, 0, 2), expand=False),
+        )
+
+
+def counted(summary: Mapping[str, int], *statuses: Status) -> str:
+    """Return the numbers of findings in words, without zeros: ``2 warn, 31 pass``."""
+    return ", ".join(f"{summary[status.value]} {status.value}" for status in statuses if summary[status.value])
+
+
+def _table(findings: Iterable[Finding]) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("mark")
+    table.add_column("subject", overflow="fold", max_width=SUBJECT_WIDTH)
+    table.add_column("found", overflow="fold")
+    for each in findings:
+        mark, color, _ = MARKS[each.status]
+        table.add_row(Text(mark, color), Text(each.subject), Group(*_lines(each)))
+    return table
+
+
+def _lines(finding: Finding) -> Iterable[Text]:
+    yield Text(finding.text, MARKS[finding.status][2])
+    shown = finding.details if len(finding.details) <= MOST_DETAILS else finding.details[: MOST_DETAILS - 1]
+    yield from (Text(line) for line in shown)
+    if len(shown) < len(finding.details):
+        yield Text(f"and {len(finding.details) - len(shown)} more", "dim")
+    if finding.fix:
+        yield Text(f"→ {as_typed(finding.fix)}", "cyan")
