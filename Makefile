@@ -63,6 +63,7 @@ programs: $(VENV)/.toolchain
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/python tests/line_budget.py
 	@said=$$($(BIN)/lint-imports --no-cache --no-logo) || { echo "$$said"; exit 1; }
 
 types: $(VENV)/.dev

@@ -14,8 +14,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from py_compile import PycInvalidationMode
@@ -23,6 +24,7 @@ from queue import SimpleQueue
 from typing import Literal
 
 import yaml
+from forked_pytest import ForkedPytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LISTS = ROOT / "tests" / "mutants"
@@ -30,8 +32,6 @@ SHARE = 0.92
 """The least share of a list's faults that tests must notice."""
 SHARE_OF_A_SAMPLE = 0.95
 """The least share of a sample's faults that tests must notice."""
-TIMEOUT_SECONDS = 300
-"""A fault that makes its tests hang is noticed, too."""
 _LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".local", ".mypy_cache", ".ruff_cache", "__pycache__", "dist")
 
 Outcome = Literal["noticed", "missed"]
@@ -75,10 +75,10 @@ def main() -> int:
         drawn = random.Random(seed).sample([each for mutants in lists.values() for each in mutants], options.sample)
         lists, share = {f"a sample drawn by --seed {seed}": tuple(drawn)}, SHARE_OF_A_SAMPLE
     with tempfile.TemporaryDirectory(prefix="trn-mutants-") as directory:
-        trees = _trees(Path(directory), options.workers)
-        if not _pass(trees, lists):
+        copies = trees(Path(directory), options.workers)
+        if not _pass(copies, lists):
             return 1
-        held = [_report(name, mutants, trees, share) for name, mutants in lists.items()]
+        held = [_report(name, mutants, copies, share) for name, mutants in lists.items()]
         return 0 if all(held) else 1
 
 
@@ -118,37 +118,53 @@ def planted(mutant: Mutant, text: str) -> str | None:
     return text.replace(mutant.old, mutant.new) if text.count(mutant.old) == 1 and mutant.old != mutant.new else None
 
 
+class Tree:
+    """A copy of the repository, and a process there whose forks run pytest."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.pytest = ForkedPytest(path)
+
+    @contextmanager
+    def changed(self, file: str, change: Callable[[str], str]) -> Iterator[None]:
+        """Change a file's text for a while."""
+        target = self.path / file
+        whole = target.read_text(encoding="utf-8")
+        target.write_text(change(whole), encoding="utf-8")
+        try:
+            yield
+        finally:
+            target.write_text(whole, encoding="utf-8")
+
+
 class Trees:
     """Copies of the repository, handed out one to each worker at a time."""
 
-    def __init__(self, copies: tuple[Path, ...]) -> None:
+    def __init__(self, copies: tuple[Tree, ...]) -> None:
         self.count = len(copies)
-        self._free: SimpleQueue[Path] = SimpleQueue()
+        self._free: SimpleQueue[Tree] = SimpleQueue()
         for copy in copies:
             self._free.put(copy)
 
-    def run(self, tests: tuple[str, ...]) -> bool:
-        """Whether the tests pass on an unchanged copy."""
+    @contextmanager
+    def one(self) -> Iterator[Tree]:
+        """Lend a copy."""
         tree = self._free.get()
         try:
-            return _passes(tree, tests, workers=self.count, timeout=None, quiet=False)
+            yield tree
         finally:
             self._free.put(tree)
 
     def outcome(self, mutant: Mutant) -> Outcome:
         """What the tests say of one fault."""
-        tree = self._free.get()
-        target = tree / mutant.file
-        whole = target.read_text(encoding="utf-8")
-        try:
-            target.write_text(whole.replace(mutant.old, mutant.new), encoding="utf-8")
-            return "missed" if _passes(tree, mutant.tests) else "noticed"
-        finally:
-            target.write_text(whole, encoding="utf-8")
-            self._free.put(tree)
+        with self.one() as tree, tree.changed(mutant.file, lambda text: text.replace(mutant.old, mutant.new)):
+            code = tree.pytest.run(["-x", *mutant.tests]).code
+        if code in (4, 5):
+            raise SystemExit(f"pytest found no such tests: {' '.join(mutant.tests)}")
+        return "noticed" if code else "missed"
 
 
-def _trees(directory: Path, workers: int) -> Trees:
+def trees(directory: Path, workers: int) -> Trees:
     """Return copies of the repository with their bytecode.
 
     Bytecode is told apart by time and size as a rule: a fault of the same size, planted within a second, would not be
@@ -159,44 +175,22 @@ def _trees(directory: Path, workers: int) -> Trees:
     compileall.compile_dir(first, quiet=2, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
     for other in others:
         shutil.copytree(first, other, symlinks=True)
-    return Trees((first, *others))
+    return Trees(tuple(Tree(path) for path in (first, *others)))
 
 
-def _passes(
-    tree: Path,
-    tests: tuple[str, ...],
-    *,
-    workers: int = 0,
-    timeout: float | None = TIMEOUT_SECONDS,
-    quiet: bool = True,
-) -> bool:
-    """Whether the tests pass; a test that is not there is an error, not a pass."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", str(workers), *tests]
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    try:
-        ran = subprocess.run(
-            command, cwd=tree, env=environment, capture_output=True, text=True, timeout=timeout, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return False
-    if ran.returncode in (4, 5):
-        raise SystemExit(f"pytest found no such tests: {' '.join(tests)}\n{ran.stdout[-2000:]}{ran.stderr[-2000:]}")
-    if ran.returncode and not quiet:
-        print(ran.stdout[-4000:])
-    return ran.returncode == 0
-
-
-def _pass(trees: Trees, lists: Mapping[str, tuple[Mutant, ...]]) -> bool:
+def _pass(copies: Trees, lists: Mapping[str, tuple[Mutant, ...]]) -> bool:
     """A test that fails anyway notices nothing: all named tests must pass on the code as it is."""
     tests = sorted({test for mutants in lists.values() for mutant in mutants for test in mutant.tests})
-    if trees.run(tuple(tests)):
-        return True
-    print("Without any fault the tests above fail already.")
-    return False
+    with copies.one() as tree:
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", str(copies.count), *tests]
+        ran = subprocess.run(command, cwd=tree.path, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        print(f"{ran.stdout[-4000:]}\nWithout any fault the tests above fail already.")
+    return not ran.returncode
 
 
-def _report(name: str, mutants: tuple[Mutant, ...], trees: Trees, share: float) -> bool:
-    outcomes = dict(_outcomes(mutants, trees))
+def _report(name: str, mutants: tuple[Mutant, ...], copies: Trees, share: float) -> bool:
+    outcomes = dict(_outcomes(mutants, copies))
     for mutant, outcome in outcomes.items():
         if outcome != "noticed":
             print(f"  {outcome:7} {mutant.title}", flush=True)
@@ -206,9 +200,9 @@ def _report(name: str, mutants: tuple[Mutant, ...], trees: Trees, share: float) 
     return held
 
 
-def _outcomes(mutants: tuple[Mutant, ...], trees: Trees) -> Iterator[tuple[Mutant, Outcome]]:
-    with ThreadPoolExecutor(trees.count) as pool:
-        yield from zip(mutants, pool.map(trees.outcome, mutants), strict=True)
+def _outcomes(mutants: tuple[Mutant, ...], copies: Trees) -> Iterator[tuple[Mutant, Outcome]]:
+    with ThreadPoolExecutor(copies.count) as pool:
+        yield from zip(mutants, pool.map(copies.outcome, mutants), strict=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,46 @@
+"""The budget of lines: ``make lint`` fails when a room has more lines of Python than ``budget.toml`` allows.
+
+``python tests/line_budget.py`` compares; with ``--write`` it lowers each number to what is there.
+"""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUDGET = ROOT / "budget.toml"
+
+
+def counted(rooms: dict[str, int]) -> dict[str, int]:
+    """Return the lines of each room: files that Git knows, without those of rooms inside."""
+    found = dict.fromkeys(rooms, 0)
+    listed = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for file in filter(None, listed.splitlines()):
+        room = max((room for room in rooms if f"{file}/".startswith(f"{room}/")), key=len, default="")
+        if (ROOT / file).exists():
+            found[room] = found.get(room, 0) + (ROOT / file).read_bytes().count(b"\n")
+    return found
+
+
+def main() -> int:
+    """Compare, and return 1 when a room has too many lines."""
+    budget = BUDGET.read_text(encoding="utf-8")
+    rooms = tomllib.loads(budget)["rooms"]
+    lines = counted(rooms)
+    if "--write" in sys.argv:
+        for room, allowed in rooms.items():
+            budget = budget.replace(f'"{room}" = {allowed}\n', f'"{room}" = {min(allowed, lines[room])}\n')
+        BUDGET.write_text(budget, encoding="utf-8")
+        return 0
+    over = {room: count for room, count in lines.items() if count > rooms.get(room, 0)}
+    for room, count in over.items():
+        print(
+            f"{room or 'outside all rooms'}: {count} lines, and budget.toml allows {rooms.get(room, 0)}; say more with"
+            " fewer, or raise the number there and give the reason in the commit"
+        )
+    return 1 if over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
