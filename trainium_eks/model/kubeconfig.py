@@ -12,16 +12,8 @@ def document(
     *,
     namespace: str = "",
 ) -> dict[str, object]:
-    """Return a kubeconfig as data.
-
-    Args:
-        cluster: name of the cluster's entry and of the context; a context in a namespace is ``<cluster>-<namespace>``.
-        server: ``https://…`` of the Kubernetes API.
-        certificate_authority: base64 of the CA that signs for the server.
-        user: name of the user's entry.
-        credentials: the user's credentials (``exec``, ``client-certificate-data``).
-        namespace: namespace of the context; ``default`` when empty.
-    """
+    """Return a kubeconfig as data, with the credentials of a user (``exec``, ``client-certificate-data``). Its context
+    is named after the cluster, or ``<cluster>-<namespace>``."""
     context = f"{cluster}-{namespace}" if namespace else cluster
     place = {"cluster": cluster, "user": user, **({"namespace": namespace} if namespace else {})}
     return {

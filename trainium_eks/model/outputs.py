@@ -147,25 +147,17 @@ class StackOutputs(ConfigModel):
     @staticmethod
     def parse(data: Mapping[str, Any]) -> "StackOutputs":
         """Return the outputs from plain data: of an environment alone, or of a program that exports one environment as
-        one output (``stackOutputs`` of a program in another language).
-
-        Raises:
-            ConfigModelError: for malformed data or another schema version.
-        """
+        one output (``stackOutputs`` of a program in another language). ConfigModelError: malformed data, or another
+        schema version."""
         return read(StackOutputs, _environment(data))
 
     @staticmethod
     def load(source: Path | str, *, directory: Path | None = None) -> "StackOutputs":
-        """Return the outputs of a stack.
+        """Return the outputs in a JSON file, or of a stack by its name in a Pulumi project (None: the working
+        directory).
 
-        Args:
-            source: a JSON file, or the name of a stack for ``pulumi stack output``.
-            directory: the Pulumi project, for a stack name; the working directory when None.
-
-        Raises:
-            FileNotFoundError: for a stack name when the Pulumi CLI is not on PATH.
-            RuntimeError: when ``pulumi`` fails, with its message.
-            ConfigModelError: for malformed data.
+        FileNotFoundError: for a stack name, the Pulumi CLI is not on PATH. RuntimeError: ``pulumi`` fails; with its
+        message. ConfigModelError: malformed data.
         """
         if isinstance(source, Path) or Path(source).is_file():
             return StackOutputs.parse(parse_json(Path(source).read_text()))

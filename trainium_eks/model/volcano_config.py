@@ -49,12 +49,8 @@ are hardly closer together (decision 30). Up to 100 nodes, all are compared."""
 
 
 def scales_from_zero(volcano: VolcanoConfig, rests_at_zero: bool) -> bool:
-    """Return whether jobs must get pods while their pool has no node.
-
-    Args:
-        volcano: the section; its ``scale_from_zero`` decides where it is set.
-        rests_at_zero: whether some accelerator group may have no node.
-    """
+    """Return whether jobs must get pods while their pool has no node: as ``scale_from_zero`` says, or where some
+    accelerator group may have no node."""
     return rests_at_zero if volcano.scale_from_zero is None else volcano.scale_from_zero
 
 
@@ -85,13 +81,7 @@ def scheduler_actions(volcano: VolcanoConfig) -> tuple[str, ...]:
 
 
 def scheduler_config(volcano: VolcanoConfig, *, queues: Sequence[QueueConfig], rests_at_zero: bool) -> dict[str, Any]:
-    """Return the scheduler's configuration as data.
-
-    Args:
-        volcano: the section.
-        queues: all queues of the stack.
-        rests_at_zero: whether some accelerator group may have no node.
-    """
+    """Return the scheduler's configuration as data, for all queues of the stack."""
     holds = holds_for_nodes(volcano, rests_at_zero)
     # Exactly one of the two: ``capacity`` shares by ``deserved``, ``proportion`` by weights.
     shares_plugin: dict[str, Any] = {"name": "capacity" if shares(queues) else "proportion"}

@@ -52,10 +52,5 @@ def backend_of(instance: InstanceType) -> Backend:
 
 
 def device_environment(backend: Backend, *, has_efa: bool) -> dict[str, str]:
-    """Return the variables of a process that trains on a backend.
-
-    Args:
-        backend: of the process.
-        has_efa: whether its node has EFA interfaces.
-    """
+    """Return the variables of a process that trains on a backend."""
     return {**_ALWAYS, **_BACKENDS[backend], **(_EFA if has_efa and backend != "cpu" else {})}

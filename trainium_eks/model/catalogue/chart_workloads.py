@@ -39,12 +39,7 @@ class Workload:
     """Remedy when it is not running, in a line."""
 
     def expected_on(self, family: str, *, has_efa: bool) -> bool:
-        """Return whether a node runs a pod of the workload.
-
-        Args:
-            family: the node type's, ``neuron``, ``nvidia`` or ``cpu``.
-            has_efa: whether the node has EFA interfaces.
-        """
+        """Return whether a node of a type's family (``neuron``, ``nvidia`` or ``cpu``) runs a pod of the workload."""
         return self.nodes == "all" or self.nodes == family or (self.nodes == "efa" and has_efa)
 
 

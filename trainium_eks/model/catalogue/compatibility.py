@@ -219,14 +219,9 @@ def sdk_of(image: str) -> Version:
 
 
 def newest_driver(release: str) -> Version | None:
-    """Return the newest Neuron driver that an AMI release can have: AMIs are built with the newest driver of their day.
-
-    Args:
-        release: ``1.35.8-20260930``.
-
-    Returns:
-        ``(2, 30, 2)``; ``()`` when it is older than every driver of the table; None for a text that is no AMI release.
-    """
+    """Return the newest Neuron driver, ``(2, 30, 2)``, that an AMI release (``1.35.8-20260930``) can have, since AMIs
+    are built with the newest driver of their day; ``()`` when it is older than every driver of the table, None for a
+    text that is no AMI release."""
     found = _AMI_DAY.search(release)
     try:
         day = datetime.datetime.strptime(found["day"], "%Y%m%d").date().isoformat() if found else None

@@ -68,13 +68,7 @@ def floor_of(instance: InstanceType) -> FabricFloor | None:
 
 def expected_node(instance: InstanceType, efa: int, *, is_local: bool) -> dict[str, Any]:
     """Return the expectation of a node for the gang's script, as plain data. On the local cloud nodes are simulated:
-    floors are judged there, devices, EFA and lockable memory are not.
-
-    Args:
-        instance: the node's type.
-        efa: number of its EFA interfaces.
-        is_local: whether this is the local cloud.
-    """
+    floors are judged there, devices, EFA and lockable memory are not."""
     found: dict[str, Any] = {"instanceType": instance.name}
     floor = LOCAL if is_local else floor_of(instance)
     if floor is not None:

@@ -39,17 +39,13 @@ NAME = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
 
 
 def with_entries(catalogue: Catalogue, entries: Mapping[str, Mapping[str, Any]]) -> Catalogue:
-    """Return a catalogue with types added or changed, as the stack's config says (``instanceTypes``).
+    """Return a catalogue with types added or changed, as the stack's config says (``instanceTypes``); CatalogueError
+    has every fault of every entry.
 
-    Args:
-        catalogue: the types to start from.
-        entries: name to fields of :class:`InstanceType`, in camelCase or snake_case. A known name needs only the fields
-            that change; ``zones`` replace the known zones region by region. A new name needs every field, or
-            ``like``, a known type to start from: all fields are copied but zones, price and SageMaker name, which
-            differ between types of the same hardware. ``allocatable…`` and ``maxPods`` are derived unless given.
-
-    Raises:
-        CatalogueError: with every fault of every entry.
+    Entries map a name to fields of :class:`InstanceType`, in camelCase or snake_case. A known name needs only the
+    fields that change; ``zones`` replace the known zones region by region. A new name needs every field, or ``like``, a
+    known type to start from: all fields are copied but zones, price and SageMaker name, which differ between types of
+    the same hardware. ``allocatable…`` and ``maxPods`` are derived unless given.
     """
     problems: list[Problem] = []
     types = dict(catalogue)

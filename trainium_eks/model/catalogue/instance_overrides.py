@@ -11,13 +11,8 @@ from trainium_eks.model.validation.problems import Problem, Severity, join, join
 def validate(
     entries: Mapping[str, Mapping[str, Any]], catalogue: Catalogue, faults: Sequence[Problem]
 ) -> list[Problem]:
-    """Return the faults that the catalogue found, and EFA counts that differ from EC2's for a known type.
-
-    Args:
-        entries: the config's entries.
-        catalogue: the catalogue without them.
-        faults: the problems of ``catalogue.with_entries``; their paths start with the type's name.
-    """
+    """Return the faults that :func:`.instance_entries.with_entries` found, and EFA counts that differ from EC2's for a
+    type that the catalogue knows without the entries."""
     counts = _wrong_efa_counts(entries, catalogue)
     found = []
     for fault in faults:

@@ -221,21 +221,14 @@ class Catalogue(Mapping[str, InstanceType]):
         return f"Catalogue({', '.join(self._types)})"
 
     def find(self, name: str) -> InstanceType:
-        """Return the type of a name.
-
-        Raises:
-            UnknownInstanceType: with the nearest name.
-        """
+        """Return the type of a name; UnknownInstanceType has the nearest name."""
         if name not in self._types:
             raise UnknownInstanceType(name, self._types)
         return self._types[name]
 
     def offered(self, name: str, region: str) -> tuple[str, ...]:
-        """Return the ids of the region's zones that offer the type, sorted; empty when it is not offered there.
-
-        Raises:
-            UnknownInstanceType: for a name the catalogue does not have; so do all the methods below.
-        """
+        """Return the ids of the region's zones that offer the type, sorted; empty when it is not offered there. This
+        and all methods below raise UnknownInstanceType for a name the catalogue does not have."""
         return self.find(name).zones.get(region, ())
 
     def device_resources(self, name: str) -> dict[str, int]:

@@ -42,12 +42,7 @@ DEFAULT_USER_ID = 1000
 
 
 def efa_client_interfaces(instance_type: str, efa_interfaces: int) -> int:
-    """Return the EFA interfaces of a node that the Lustre client uses; 0 for a type that cannot.
-
-    Args:
-        instance_type: ``p5.48xlarge``.
-        efa_interfaces: EFA interfaces that the type has, 0 for none.
-    """
+    """Return the EFA interfaces of a node that the Lustre client uses; 0 for a type that cannot."""
     if instance_type.partition(".")[0] in NO_EFA_CLIENTS:
         return 0
     return min(efa_interfaces, EFA_CLIENT_INTERFACES.get(instance_type, 2))
@@ -55,38 +50,22 @@ def efa_client_interfaces(instance_type: str, efa_interfaces: int) -> int:
 
 def write_megabytes_per_second(storage_capacity_gib: int, deployment_type: str, throughput_per_tib: int) -> float:
     """Return the sustained write throughput of a file system, MB/s: the throughput of its disks, without bursts of the
-    network.
-
-    Args:
-        storage_capacity_gib: its size, GiB.
-        deployment_type: ``PERSISTENT_2`` or ``SCRATCH_2``.
-        throughput_per_tib: MB/s for each TiB; ignored for SCRATCH_2.
-    """
+    network. ``throughput_per_tib`` (MB/s) is ignored for SCRATCH_2."""
     each = SCRATCH_WRITE_PER_TIB if deployment_type == "SCRATCH_2" else throughput_per_tib
     return storage_capacity_gib / 1024 * each
 
 
 def fileset(mount_name: str, directory: str) -> str:
-    """Return the mount name with which a client sees one directory of a file system and nothing above it.
+    """Return the mount name with which a client sees one existing directory of a file system and nothing above it.
 
     FSx documents ``mount -t lustre host@tcp:/<mount name>/<directory>`` (guide, mounting from a specific fileset); the
     CSI driver appends a volume's ``mountname`` unchanged to ``host@tcp:/`` (aws-fsx-csi-driver, ``NodePublishVolume``).
-    The directory has to exist before.
-
-    Args:
-        mount_name: Lustre's own name of the file system.
-        directory: from the file system's root, with or without slashes at its ends; ``/`` is the root itself.
     """
     below = directory.strip("/")
     return f"{mount_name}/{below}" if below else mount_name
 
 
 def team_directory(root: str, namespace: str) -> str:
-    """Return the directory of a namespace on the file system: ``/<namespace>``, or ``<root>/<namespace>``.
-
-    Args:
-        root: the parent of all namespaces' directories.
-        namespace: the team's.
-    """
+    """Return the directory of a namespace on the file system: ``/<namespace>``, or ``<root>/<namespace>``."""
     above = root.strip("/")
     return f"/{above}/{namespace}" if above else f"/{namespace}"

@@ -90,13 +90,7 @@ KMS_KEY_MONTH = 1.0
 
 
 def gp3_monthly_usd(size_gib: int, throughput_mibps: int = GP3_FREE_MIBPS, iops: int = GP3_FREE_IOPS) -> float:
-    """Return the monthly price of one gp3 volume, USD.
-
-    Args:
-        size_gib: its size, GiB.
-        throughput_mibps: its throughput, MiB/s.
-        iops: its IOPS.
-    """
+    """Return the monthly price of one gp3 volume, USD."""
     return (
         size_gib * GP3_GIB_MONTH
         + max(0, throughput_mibps - GP3_FREE_MIBPS) * GP3_MIBPS_MONTH
@@ -105,16 +99,8 @@ def gp3_monthly_usd(size_gib: int, throughput_mibps: int = GP3_FREE_MIBPS, iops:
 
 
 def lustre_monthly_usd(storage_capacity_gib: int, deployment_type: str, throughput_per_tib: int) -> float:
-    """Return the monthly price of a Lustre file system's storage, USD.
-
-    Args:
-        storage_capacity_gib: its size, GiB.
-        deployment_type: ``PERSISTENT_2`` or ``SCRATCH_2``.
-        throughput_per_tib: MB/s for each TiB: 125, 250, 500 or 1000; ignored for SCRATCH_2.
-
-    Raises:
-        ValueError: when no price is known for the combination.
-    """
+    """Return the monthly price of a Lustre file system's storage, USD. ``throughput_per_tib`` (MB/s) is ignored for
+    SCRATCH_2; ValueError: no price is known for the combination."""
     if deployment_type == "SCRATCH_2":
         return storage_capacity_gib * FSX_SCRATCH_GIB_MONTH
     if deployment_type != "PERSISTENT_2" or throughput_per_tib not in FSX_LUSTRE_GIB_MONTH:

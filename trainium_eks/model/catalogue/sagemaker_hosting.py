@@ -67,14 +67,8 @@ def types(catalogue: Catalogue) -> Catalogue:
 
 
 def problems(path: str, name: str, catalogue: Catalogue, *, batch: bool = False) -> list[Problem]:
-    """Return the problems of an instance type.
-
-    Args:
-        path: of the key or option with the type.
-        name: as SageMaker calls it, ``ml.inf2.xlarge``.
-        catalogue: the known types.
-        batch: for batch transform, not an endpoint.
-    """
+    """Return the problems of an instance type by SageMaker's name (``ml.inf2.xlarge``), for batch transform or an
+    endpoint; ``path`` is that of the key or option with the type."""
     refused = NEITHER | ENDPOINTS_ONLY if batch else NEITHER
     allowed = tuple(sorted(f"{PREFIX}{each}" for each in types(catalogue) if each not in refused))
     if name in allowed:
@@ -85,11 +79,7 @@ def problems(path: str, name: str, catalogue: Catalogue, *, batch: bool = False)
 
 
 def find(name: str, catalogue: Catalogue) -> InstanceType:
-    """Return the type by SageMaker's name.
-
-    Raises:
-        UnknownInstanceType: for a type that the catalogue does not have.
-    """
+    """Return the type by SageMaker's name."""
     return types(catalogue).find(name.removeprefix(PREFIX))
 
 
@@ -100,13 +90,8 @@ def takes_volume_key(instance: InstanceType) -> bool:
 
 
 def environment(instance: InstanceType, engine: str = "auto", field: str = "") -> dict[str, str]:
-    """Return the variables of a container that serves (``trainium_workloads.serving.sagemaker``).
-
-    Args:
-        instance: type that the container runs on.
-        engine: server of the model.
-        field: key of a record's text; empty for the default.
-    """
+    """Return the variables of a container that serves (``trainium_workloads.serving.sagemaker``). ``field`` is the key
+    of a record's text; empty for the default."""
     # Inferentia2 has the cores of Trn1, and PyTorch/XLA's tracing: a process for each core.
     traced = instance.accelerator in ("Trainium", "Inferentia2")
     backend = {"neuron": "xla" if traced else "neuron", "nvidia": "cuda"}.get(instance.family, "cpu")

@@ -63,12 +63,8 @@ _FLOATING = ("latest", "main", "master", "nightly")
 
 
 def target_of(instance_type: str) -> str:
-    """Return the target of an instance type: ``trn1``, ``trn2``, ``cuda`` or ``cpu``.
-
-    Args:
-        instance_type: ``trn1.32xlarge``; a type of an unknown family counts as a CPU type unless its name starts like a
-            GPU type's.
-    """
+    """Return the target of an instance type: ``trn1``, ``trn2``, ``cuda`` or ``cpu``. A type of an unknown family
+    counts as a CPU type unless its name starts like a GPU type's."""
     # Inferentia2 has the cores of Trn1, and its container names it, too; Trn3 has TorchNeuron as Trn2 does.
     for target, families in (("trn1", r"(trn1|inf)"), ("trn2", "trn"), ("cuda", r"(p|g)\d")):
         if re.match(families, instance_type.removeprefix("ml.")):
@@ -77,12 +73,7 @@ def target_of(instance_type: str) -> str:
 
 
 def validate(bases: Mapping[str, str], path: str) -> list[Problem]:
-    """Return the problems of a config's own bases.
-
-    Args:
-        bases: target to image.
-        path: path of the mapping.
-    """
+    """Return the problems of a config's own bases, target to image, which are at ``path``."""
     found = []
     for target, image in bases.items():
         here = join_key(path, target)

@@ -84,13 +84,7 @@ OLDEST_NODES_BEHIND = 3
 def step_refusal(before: object, after: object, *, is_control_plane: bool = True) -> str:
     """Return EKS' reason to refuse a change of the Kubernetes version in place (UpdateClusterVersion,
     UpdateNodegroupVersion), or an empty text: a control plane is upgraded by one minor version at a time, and neither
-    it nor its nodes can be downgraded.
-
-    Args:
-        before: current version, ``1.35``; the result is empty if ``before`` or ``after`` is no plain version.
-        after: the planned version.
-        is_control_plane: false for a node group.
-    """
+    it nor its nodes can be downgraded. Empty, too, if one of the versions is no plain one (``1.35``)."""
     now, then = _numbers(before), _numbers(after)
     if now is None or then is None:
         return ""

@@ -38,12 +38,7 @@ class BudgetConfig(ConfigModel):
 
 
 def validate(budget: BudgetConfig, *, region: str) -> list[Problem]:
-    """Return the problems of the budget section beyond its declared limits. Paths are relative to it.
-
-    Args:
-        budget: the section.
-        region: the stack's AWS region.
-    """
+    """Return the problems of the budget section beyond its declared limits. Paths are relative to it."""
     if budget.alert is None:
         return []
     found = []

@@ -90,14 +90,8 @@ class ClusterConfig(ConfigModel):
 def validate(
     cluster: ClusterConfig, *, production: bool, catalogue: Catalogue = CATALOGUE, zones: int = 1
 ) -> list[Problem]:
-    """Return the problems of the cluster section. Paths are relative to it.
-
-    Args:
-        cluster: the section.
-        production: whether the production rules hold.
-        catalogue: the known instance types.
-        zones: number of zones that the system nodes are spread over; their sizes are for each zone.
-    """
+    """Return the problems of the cluster section. Paths are relative to it. System nodes are spread over ``zones``;
+    their sizes are for each zone."""
     found = under("endpoint", _endpoint_problems(cluster.endpoint, production))
     found += [*_version_problems(cluster), *_age_problems(cluster)]
     found += _principal_problems(cluster.admin_principals)

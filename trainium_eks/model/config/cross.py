@@ -197,14 +197,8 @@ def address_problems(
 
 
 def address_demand(config: "StackConfig", catalogue: Catalogue, zones: Sequence[str], zone: str) -> dict[str, int]:
-    """Return the addresses needed in one zone by each user of addresses, every group at its largest.
-
-    Args:
-        config: the environment's config.
-        catalogue: the known instance types.
-        zones: zone ids of the private subnets, the accelerator zone first.
-        zone: one of them.
-    """
+    """Return the addresses needed in one zone by each user of addresses, every group at its largest. ``zones`` are
+    those of the private subnets, the accelerator zone first."""
     return dict(_demand(config, catalogue, zones, zone))
 
 

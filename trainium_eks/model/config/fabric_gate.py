@@ -20,12 +20,7 @@ class FabricGateConfig(ConfigModel):
 
 
 def validate(gate: FabricGateConfig, types: Collection[str]) -> list[Problem]:
-    """Return the problems of the section. Paths are relative to it.
-
-    Args:
-        gate: the section.
-        types: instance types of the accelerator nodes.
-    """
+    """Return the problems of the section, with the types of the accelerator nodes. Paths are relative to it."""
     remote = {target: image for target, image in gate.images.items() if not image.startswith(LOCAL_IMAGE)}
     found = training_images.validate(remote, "images")
     for target in sorted({training_images.target_of(each) for each in types} - set(gate.images)):

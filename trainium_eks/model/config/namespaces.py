@@ -81,13 +81,8 @@ def validate(
     queue_names: Collection[str] | None,
     parent_queue_names: Collection[str] = (),
 ) -> list[Problem]:
-    """Return the problems of the namespaces. Paths are relative to the list (``[0].queues[1]``).
-
-    Args:
-        namespaces: the namespaces.
-        queue_names: queues that take jobs; None if they are unknown.
-        parent_queue_names: queues with child queues, which take no jobs.
-    """
+    """Return the problems of the namespaces. Paths are relative to the list (``[0].queues[1]``). ``queue_names`` are
+    queues that take jobs, None if they are unknown; parent queues take none."""
     found = formats.duplicates("", [namespace.name for namespace in namespaces], "name")
     for index, namespace in enumerate(namespaces):
         here = _own_problems(namespace) + _queue_problems(namespace, queue_names, parent_queue_names)

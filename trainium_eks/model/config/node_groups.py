@@ -86,15 +86,8 @@ def validate(
     vpc_cni_version: str = addon_records.VPC_CNI.version(versions.KUBERNETES),
     kubernetes_version: str = versions.KUBERNETES,
 ) -> list[Problem]:
-    """Return the problems of one group, by itself. Paths are relative to it.
-
-    Args:
-        group: the group.
-        region: AWS region of the group.
-        catalogue: the known instance types.
-        vpc_cni_version: the VPC CNI add-on of its cluster (``v1.22.3-eksbuild.1``).
-        kubernetes_version: minor version of the nodes (``1.35``).
-    """
+    """Return the problems of one group, by itself. Paths are relative to it. ``vpc_cni_version`` is that of the add-on
+    (``v1.22.3-eksbuild.1``), ``kubernetes_version`` the nodes' minor one (``1.35``)."""
     instance = catalogue.get(group.instance_type)
     found = formats.derived_name("name", group.name)
     found += _type_problems(group, instance, catalogue)

@@ -102,13 +102,7 @@ def claimed_gib(config: ObservabilityConfig) -> tuple[int, ...]:
 
 
 def validate(config: ObservabilityConfig, *, region: str, production: bool) -> list[Problem]:
-    """Return the problems of the section. Paths are relative to it.
-
-    Args:
-        config: the section.
-        region: the stack's AWS region.
-        production: whether the production rules hold.
-    """
+    """Return the problems of the section. Paths are relative to it."""
     found: list[Problem] = []
     if config.metrics is not None:
         found += under("metrics", metrics_problems(config.metrics, region=region))

@@ -131,13 +131,9 @@ class StackConfig(ConfigModel):
 
 
 def decode(values: Mapping[str, str]) -> dict[str, Any]:
-    """Return config values from Pulumi's storage (text, or JSON for other types) as plain data.
-
-    Text that should be JSON and is not stays text: :func:`load` reports the expected type.
-
-    Args:
-        values: key without namespace to text, as in ``{"region": "us-west-2", "nodeGroups": "[…]"}``.
-    """
+    """Return config values from Pulumi's storage (``{"region": "us-west-2", "nodeGroups": "[…]"}``: text, or JSON for
+    other types) as plain data. Text that should be JSON and is not stays text: :func:`load` reports the expected
+    type."""
     plain = {
         key
         for name, field in StackConfig.model_fields.items()
@@ -148,15 +144,8 @@ def decode(values: Mapping[str, str]) -> dict[str, Any]:
 
 
 def problems_beside(values: Mapping[str, str], faults: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Return the problems of the well-formed sections, when others are malformed, so that all problems are reported at
-    once.
-
-    A check that reads a broken section is skipped.
-
-    Args:
-        values: the argument of :func:`load`.
-        faults: the problems that :func:`load` raised.
-    """
+    """Return the problems of the well-formed sections of :func:`load`'s argument beside the faults that it raised, so
+    that all problems are reported at once. A check that reads a broken section is skipped."""
     broken = {_section(problem) for problem in faults if not problem.reason.startswith(EXTRA)}
     whole = {key: text for key, text in values.items() if snake(key) not in broken}
     stand_ins = {key: text for key, text in (("region", "us-west-2"), ("owner", "-")) if key in broken}
@@ -194,10 +183,7 @@ def _section(problem: Problem) -> str:
 
 def load(values: Mapping[str, str], extra: Literal["ignore"] | None = None) -> StackConfig:
     """Return the stack's config from Pulumi's key-to-text map; ``ignore`` leaves out names that it does not have.
-
-    Raises:
-        ConfigModelError: with every malformed field. Values are checked by :func:`validate`.
-    """
+    ConfigModelError has every malformed field; values are checked by :func:`validate`."""
     data = decode(values)
     try:
         return read(StackConfig, data, extra=extra)
@@ -206,12 +192,7 @@ def load(values: Mapping[str, str], extra: Literal["ignore"] | None = None) -> S
 
 
 def tags(config: StackConfig, *, environment: str) -> dict[str, str]:
-    """Return the tags of all resources of an environment.
-
-    Args:
-        config: the environment's config.
-        environment: its name, which is the Pulumi stack's name.
-    """
+    """Return the tags of all resources of an environment, which has its Pulumi stack's name."""
     own = {"Environment": environment, "Owner": config.owner, "CostCenter": config.cost_center, "ManagedBy": "pulumi"}
     return {**own, **dict(sorted(config.tags.items()))}
 
@@ -227,11 +208,8 @@ OWN_TAGS: Mapping[str, str] = {
 
 
 def catalogue(config: StackConfig) -> Catalogue:
-    """Return the catalogue with the config's ``instance_types`` merged over it.
-
-    Raises:
-        CatalogueError: for entries that :func:`validate` refuses.
-    """
+    """Return the catalogue with the config's ``instance_types`` merged over it; CatalogueError for entries that
+    :func:`validate` refuses."""
     base = Catalogue(CATALOGUE, is_gated=True) if config.fabric_gate else CATALOGUE
     return with_entries(base, config.instance_types) if config.instance_types else base
 

@@ -48,14 +48,11 @@ class WaiverConfig(ConfigModel):
 
 
 def reasons(waivers: object) -> dict[str, str]:
-    """Return rule id to reason, which is enough to acknowledge an input.
+    """Return rule id to reason, which is enough to acknowledge an input: of a config's waivers (models or mappings), or
+    of a component's arguments, which map to the reason alone; empty for any type but a mapping.
 
     The last day is not checked: an update that mends a running environment must not be stopped by a date. `trn plan`
     and the policy pack check it.
-
-    Args:
-        waivers: of a config, as models or mappings, or of a component's arguments, which map to the reason alone; empty
-            for any type but a mapping.
     """
     if not isinstance(waivers, Mapping):
         return {}

@@ -92,12 +92,7 @@ _IS_NO_POD = '(!has(object.kind) || object.kind != "Pod")'
 
 
 def policies(limits: Limits, written: Sequence[Match]) -> dict[str, Policy]:
-    """Return the policies of one namespace, by name.
-
-    Args:
-        limits: the namespace's limits.
-        written: kinds that its researchers create or change.
-    """
+    """Return the policies of one namespace, by name; ``written`` are kinds that its researchers create or change."""
     return {
         "queues": _queue_policy(limits),
         "pods": _workload_policy(PODS, limits),

@@ -180,12 +180,8 @@ def priority_message(field: str, limits: Limits) -> str:
 
 
 def _has_resource(name_condition: str, amount_condition: str = "true") -> str:
-    """Return the expression for whether a ``spec`` has a container with such a resource.
-
-    Args:
-        name_condition: expression over the resource's ``name``.
-        amount_condition: expression over its amount, ``AMOUNTS[name]``.
-    """
+    """Return the expression for whether a ``spec`` has a container with such a resource, by its ``name`` and its
+    amount, ``AMOUNTS[name]``."""
     found = " || ".join(
         f"(has({amounts}) && {amounts}.exists(name, ({name_condition}) && {amount_condition}))".replace(
             "AMOUNTS", amounts
@@ -293,11 +289,8 @@ def _place(workload: Workload, limits: Limits) -> Iterator[Validation]:
 
 
 def _affinity_terms(*kinds: str) -> str:
-    """Return a list of all terms of a pod's affinity, required and preferred, as an expression over ``spec``.
-
-    Args:
-        kinds: ``nodeAffinity`` (its required terms are in a nested selector), ``podAffinity`` or ``podAntiAffinity``.
-    """
+    """Return a list of all terms of a pod's affinity, required and preferred, as an expression over ``spec``. Required
+    terms of ``nodeAffinity`` are in a nested selector."""
     found = []
     for kind in kinds:
         here = f"spec.affinity.{kind}"

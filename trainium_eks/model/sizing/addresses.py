@@ -45,18 +45,12 @@ class SubnetPlan:
 
 
 def plan(cidr_block: str, zone_ids: Sequence[str]) -> SubnetPlan:
-    """Divide a VPC: private subnets, which hold the nodes, get half or more, and public subnets the rest.
+    """Divide a VPC, /16 to /28: private subnets, which hold the nodes, get half or more, and public subnets the rest.
 
     The range is cut into equal slots, one a zone and at least one more. Each zone's private subnet is a slot; the last
-    slot holds the public subnets. A /16 and two zones give two private /18 and two public /20.
-
-    Args:
-        cidr_block: the VPC's range, /16 to /28.
-        zone_ids: distinct zone ids; adding one at the end may move the others, as a VPC's size is fixed.
-
-    Raises:
-        ValueError: when the range is malformed, is out of AWS' bounds, or is too small for subnets of /28 in every
-            zone.
+    slot holds the public subnets. A /16 and two zones give two private /18 and two public /20. A zone added at the end
+    may move the others, as a VPC's size is fixed. ValueError: the range is malformed, out of AWS' bounds, or too small
+    for subnets of /28 in every zone.
     """
     network = ipaddress.IPv4Network(cidr_block)
     if not SHORTEST_PREFIX <= network.prefixlen <= LONGEST_PREFIX:
@@ -79,24 +73,13 @@ def plan(cidr_block: str, zone_ids: Sequence[str]) -> SubnetPlan:
 
 
 def usable(cidr_block: str) -> int:
-    """Return the number of assignable addresses of a subnet.
-
-    Raises:
-        ValueError: when the text is no IPv4 range.
-    """
+    """Return the number of assignable addresses of a subnet; ValueError: the text is no IPv4 range."""
     return max(0, ipaddress.IPv4Network(cidr_block).num_addresses - RESERVED_BY_AWS)
 
 
 def address_interfaces(instance: InstanceType, interface_layout: str) -> int:
-    """Return the number of a node's network interfaces with an address.
-
-    Args:
-        instance: the node's type.
-        interface_layout: ``catalogue`` (the type's layout), ``efa-only``, ``ena`` or ``efa``.
-
-    Raises:
-        ValueError: for another layout.
-    """
+    """Return the number of a node's network interfaces with an address, in layout ``catalogue`` (the type's),
+    ``efa-only``, ``ena`` or ``efa``; ValueError for another one."""
     layout = instance.interface_layout if interface_layout == "catalogue" else interface_layout
     if layout not in ("efa-only", "ena", "efa", "none"):
         raise ValueError(f"unknown interface layout {interface_layout!r}")
@@ -107,26 +90,16 @@ def address_interfaces(instance: InstanceType, interface_layout: str) -> int:
 
 
 def needed(instance: InstanceType, nodes: int, interface_layout: str = "catalogue") -> int:
-    """Return the addresses that ``nodes`` nodes take from their subnet before training pods need more.
-
-    A node takes one for each interface with an address, and the addresses that the VPC CNI keeps for its expected pods
-    (the same constants configure the add-on).
-
-    Args:
-        instance: the group's type.
-        nodes: its largest size.
-        interface_layout: as for :func:`address_interfaces`.
-    """
+    """Return the addresses that ``nodes`` nodes take from their subnet before training pods need more: one for each
+    interface with an address, and the addresses that the VPC CNI keeps for its expected pods (the same constants
+    configure the add-on)."""
     pods = EXPECTED_CPU_PODS if instance.family == "cpu" else EXPECTED_PODS
     return nodes * (address_interfaces(instance, interface_layout) + pod_addresses(pods))
 
 
 def pod_addresses(pods: int) -> int:
-    """Return the addresses that the VPC CNI takes for the pods of one node, free addresses included.
-
-    Args:
-        pods: number of pods outside the host network.
-    """
+    """Return the addresses that the VPC CNI takes for a node's pods outside the host network, free addresses
+    included."""
     return max(MINIMUM_IP_TARGET, pods + WARM_IP_TARGET)
 
 
@@ -135,10 +108,6 @@ def max_pods(instance: InstanceType, interface_layout: str = "catalogue") -> int
 
     The VPC CNI adds interfaces to card 0 alone. In layout ``ena`` an ``efa-only`` interface takes one of the card's
     places: types with two places (trn2, p5, p5e) have only the addresses of the first interface.
-
-    Args:
-        instance: the node's type.
-        interface_layout: as for :func:`address_interfaces`.
     """
     layout = instance.interface_layout if interface_layout == "catalogue" else interface_layout
     taken = int(layout == "ena" and instance.has_efa and not instance.first_efa_card)

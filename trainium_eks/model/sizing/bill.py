@@ -87,11 +87,7 @@ def unknown(lines: Iterable[Line]) -> tuple[str, ...]:
 
 
 def of_config(config: StackConfig) -> Bill:
-    """Return the bill of a valid config's environment.
-
-    Raises:
-        UnknownInstanceType: for a type that the config's validators refuse.
-    """
+    """Return the bill of a valid config's environment."""
     catalogue = stack_config.catalogue(config)
     zones = len(stack_config.zone_ids(config))
     cluster = config.cluster
@@ -159,18 +155,7 @@ def node_group(
     root_throughput_mibps: int = ROOT_THROUGHPUT_MIBPS,
     root_iops: int = prices.GP3_FREE_IOPS,
 ) -> tuple[Line, ...]:
-    """Return the lines of a group's instances and their root volumes.
-
-    Args:
-        instance_type: EC2 type.
-        nodes: nodes at first.
-        maximum: most nodes.
-        root_gib: size of each root volume, GiB.
-        catalogue: source of the type's price.
-        capacity: ``on-demand``, ``spot``, ``reservation`` or ``capacity-block``; see :data:`CAPACITY_NOTES`.
-        root_throughput_mibps: throughput of each root volume, MiB/s.
-        root_iops: IOPS of each root volume.
-    """
+    """Return the lines of a group's instances and their root volumes; for ``capacity`` see :data:`CAPACITY_NOTES`."""
     price = catalogue.price(instance_type) if instance_type in catalogue else None
     volume = _hourly(prices.gp3_monthly_usd(root_gib, root_throughput_mibps, root_iops))
     return (
@@ -203,14 +188,8 @@ def claimed_volume(gib: int) -> Line:
 def file_system(
     storage_capacity_gib: int, deployment_type: str, throughput_per_tib: int, metadata_iops: int | None = None
 ) -> tuple[Line, ...]:
-    """Return the lines of a Lustre file system.
-
-    Args:
-        storage_capacity_gib: its size, GiB.
-        deployment_type: ``PERSISTENT_2`` or ``SCRATCH_2``.
-        throughput_per_tib: MB/s for each TiB; ignored for SCRATCH_2.
-        metadata_iops: provisioned metadata IOPS; None when automatic.
-    """
+    """Return the lines of a Lustre file system. ``throughput_per_tib`` (MB/s) is ignored for SCRATCH_2; automatic
+    metadata IOPS are None."""
     shown = f" {throughput_per_tib} MB/s/TiB" if deployment_type == "PERSISTENT_2" else ""
     try:
         price = _hourly(prices.lustre_monthly_usd(storage_capacity_gib, deployment_type, throughput_per_tib))

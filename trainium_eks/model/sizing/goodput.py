@@ -61,12 +61,8 @@ _RATES: Mapping[str, tuple[float, str]] = MappingProxyType(
 
 
 def failure_rate(accelerator: str, configured_per_node_year: float | None = None) -> FailureRate:
-    """Return the failure rate of a kind of node.
-
-    Args:
-        accelerator: the catalogue's name: ``Trainium2``, ``H100``, ``A100-40``; empty for a CPU type.
-        configured_per_node_year: the config's rate, which wins.
-    """
+    """Return the failure rate of a kind of node, by the catalogue's name (``Trainium2``, ``H100``; empty for a CPU
+    type); a configured rate wins."""
     if configured_per_node_year is not None:
         return FailureRate(configured_per_node_year, "the config", is_configured=True)
     kind = accelerator.partition("-")[0]
@@ -126,14 +122,8 @@ def run_on_lustre(
     state_gigabytes: float,
     megabytes_per_second: float,
 ) -> Run:
-    """Return the run of a gang with checkpoints on the shared file system, which limits their writing and reading.
-
-    Args:
-        nodes: number of the gang's nodes.
-        per_node_year: faults of a node in a year.
-        state_gigabytes: size of a checkpoint, GB.
-        megabytes_per_second: total throughput of the file system, MB/s.
-    """
+    """Return the run of a gang with checkpoints on the shared file system, whose total throughput limits their writing
+    and reading."""
     copying = state_gigabytes * 1000 / megabytes_per_second
     return Run(
         seconds_between_faults=seconds_between_faults(nodes, per_node_year),
@@ -147,15 +137,12 @@ def run_on_lustre(
 
 
 def useful_fraction(run: Run, interval_seconds: float) -> float:
-    """Return the useful share of the time in the long run, 0 to 1, with a checkpoint after each ``interval_seconds`` of
-    training.
+    """Return the useful share of the time in the long run, 0 to 1, with a checkpoint after each ``interval_seconds``
+    (above 0) of training.
 
     Exact for faults at a constant rate, as a renewal process: the mean time to get one interval and its checkpoint
     done, with every fault, wait and retry between, is ``(M + D) exp(R / M) (exp((T + C) / M) - 1)``. With D = 0 it is
     the complete cost function of Daly (2006); D is included as by Bouguerra and others (2010).
-
-    Raises:
-        ValueError: for an invalid run, or an interval that is not above 0.
     """
     _check(run)
     if not (0 < interval_seconds < math.inf):
@@ -210,20 +197,13 @@ class Goodput:
     """Useful share of the time with that interval, 0 to 1."""
 
     def usd_per_useful_hour(self, hourly_usd: float) -> float:
-        """Return the cost of an hour of useful time, USD; infinite if no time is useful.
-
-        Args:
-            hourly_usd: price of the gang's nodes for an hour.
-        """
+        """Return the cost of an hour of useful time, USD, by the price of the gang's nodes; infinite if no time is
+        useful."""
         return hourly_usd / self.useful_fraction if self.useful_fraction else math.inf
 
 
 def expect(run: Run) -> Goodput:
-    """Return the proposed interval of a run, and the useful share with it.
-
-    Raises:
-        ValueError: for an invalid run.
-    """
+    """Return the proposed interval of a run, and the useful share with it; ValueError for an invalid run."""
     interval = proposed_seconds(run)
     return Goodput(run, interval, useful_fraction(run, interval))
 

@@ -14,13 +14,8 @@ _UNITS = {
 
 
 def quantity(value: object) -> Decimal | None:
-    """Return a quantity as a number; None for a value that is no quantity.
-
-    The syntax is the API server's (apimachinery, ``resource.Quantity``): a unit or a decimal exponent, not both.
-
-    Args:
-        value: a whole number, or text.
-    """
+    """Return a quantity, a whole number or text, as a number; None for a value that is no quantity. The syntax is the
+    API server's (apimachinery, ``resource.Quantity``): a unit or a decimal exponent, not both."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     match = _QUANTITY.fullmatch(str(value))

@@ -124,13 +124,9 @@ def validate(queues: Sequence[QueueConfig], *, pool: Mapping[str, int]) -> list[
 
 
 def guarantee_problems(queues: Sequence[QueueConfig], *, present: Mapping[str, int]) -> list[Problem]:
-    """Return the problems of guarantees that the existing nodes do not cover. Volcano keeps a queue's guarantee from
-    all others, even without demand and even if less than the guarantee exists: the other queues then get nothing.
-
-    Args:
-        queues: all queues; a queue below another shares its guarantee and is not counted.
-        present: devices of the nodes that exist without demand.
-    """
+    """Return the problems of guarantees that the ``present`` devices of nodes, which exist without demand, do not
+    cover. Volcano keeps a queue's guarantee from all others, even without demand and even if less than the guarantee
+    exists: the other queues then get nothing. A queue below another shares its guarantee and is not counted."""
     found = []
     tops = [(index, queue) for index, queue in enumerate(queues) if queue.parent in (None, "root")]
     for resource in dict.fromkeys(resource for _, queue in tops for resource in queue.guarantee or {}):

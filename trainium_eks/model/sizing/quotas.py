@@ -86,12 +86,7 @@ _CLASS = re.compile(rf"{_SUBDOMAIN}\.storageclass\.storage\.k8s\.io/(requests\.s
 
 
 def room(nodes: Iterable[tuple[str, int]], catalogue: Catalogue) -> dict[str, str]:
-    """Return CPU, memory and pods of nodes, as quantities.
-
-    Args:
-        nodes: instance type and number of nodes; unknown types count nothing.
-        catalogue: source of each type's resources.
-    """
+    """Return CPU, memory and pods of nodes (instance type and number), as quantities; unknown types count nothing."""
     total: dict[str, Decimal] = {}
     for instance_type, count in nodes:
         if instance_type in catalogue:
@@ -108,14 +103,9 @@ def hard(
     *,
     claimed_gib: int = 0,
 ) -> dict[str, str]:
-    """Return the ``hard`` values of a namespace's ResourceQuota.
-
-    Args:
-        queue_capability: resource to amount that its queues may run at once.
-        room: CPU, memory and pods of all its nodes, as quantities; empty when that is not known.
-        given: values that the config sets; the default numbers of objects follow its ``pods``.
-        claimed_gib: size of the namespace's claim of the file system, GiB.
-    """
+    """Return the ``hard`` values of a namespace's ResourceQuota: what its queues may run at once, the room of all its
+    nodes (empty when not known), and the values that the config gives; the default numbers of objects follow its
+    ``pods``."""
     most = {name: quantity(amount) or Decimal(0) for name, amount in room.items()}
     found = {f"requests.{name}": shown(BACKLOG * most[name]) for name in ("cpu", "memory") if name in most}
     pods = int(quantity(given.get("pods", "")) or 0) or _pods(queue_capability, int(most.get("pods", 0)))
@@ -139,31 +129,18 @@ def _pods(queue_capability: Mapping[str, int], room: int) -> int:
 
 def counted(hard: Mapping[str, str], name: str) -> int:
     """Return the number of objects that a quota allows; 0 where the amount is no quantity, which :func:`validate`
-    refuses.
-
-    Args:
-        hard: the ResourceQuota's ``hard``.
-        name: a key of ``hard``.
-    """
+    refuses."""
     return int(quantity(hard[name]) or 0)
 
 
 def counted_requests(hard: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the resources that a quota counts by requests: ``cpu``, ``memory``, ``aws.amazon.com/neuron``.
-
-    Args:
-        hard: the ResourceQuota's ``hard``.
-    """
+    """Return the resources that a quota counts by requests: ``cpu``, ``memory``, ``aws.amazon.com/neuron``."""
     found = (name.removeprefix("requests.") for name in hard if name.startswith("requests.") or name in _MEASURED)
     return tuple(dict.fromkeys(name for name in found if name != "storage"))
 
 
 def closed_storage_classes(hard: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the storage classes of which a quota allows no claim.
-
-    Args:
-        hard: the ResourceQuota's ``hard``.
-    """
+    """Return the storage classes of which a quota allows no claim."""
     ending = f".{CLAIMS_OF_CLASS}"
     none = (name for name, most in hard.items() if name.endswith(ending) and quantity(most) == 0)
     return tuple(name.removesuffix(ending) for name in none)

@@ -124,11 +124,8 @@ class ConfigModelError(ValueError):
 
 
 def read(spec: type[S], data: S | Mapping[str, Any], path: str = "", extra: Literal["ignore"] | None = None) -> S:
-    """Return ``data`` as an instance of ``spec``; ``ignore`` leaves out names that it does not have.
-
-    Raises:
-        ConfigModelError: with every fault, each under ``path``.
-    """
+    """Return ``data`` as an instance of ``spec``; ``extra="ignore"`` leaves out names that it does not have.
+    ConfigModelError has every fault, each under ``path``."""
     if isinstance(data, spec):
         return data
     if not isinstance(data, Mapping):

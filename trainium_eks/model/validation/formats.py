@@ -271,14 +271,8 @@ def bucket(path: str, value: str) -> list[Problem]:
 
 
 def bucket_key(path: str, key: object, bucket_path: str, name: object) -> list[Problem]:
-    """Return the problems of the KMS key of an existing bucket.
-
-    Args:
-        path: path of the key's field.
-        key: its value; an Output is not validated.
-        bucket_path: path of the field that names the bucket.
-        name: that field's value; None for no existing bucket.
-    """
+    """Return the problems of an existing bucket's KMS key, at ``path``; an Output is not validated. ``bucket_path`` is
+    that of the bucket's name, which is None for no existing bucket."""
     if key is None:
         return []
     if name is None:
@@ -318,14 +312,9 @@ def labels(path: str, values: Mapping[str, str]) -> list[Problem]:
 
 
 def tags(path: str, values: Mapping[str, OutputText], *, taken: Mapping[str, str] = _NO_TAGS) -> list[Problem]:
-    """Return the problems of AWS tags; values that are known later are skipped.
-
-    Args:
-        path: path of the mapping.
-        values: key to value.
-        taken: keys that the stack sets on the same resources, each with its remedy. IAM refuses two keys that differ by
-            case alone, where other services take them.
-    """
+    """Return the problems of AWS tags; values that are known later are skipped. ``taken`` are keys that the stack sets
+    on the same resources, each with its remedy: IAM refuses two keys that differ by case alone, where other services
+    take them."""
     found = []
     folded: dict[str, str] = {}
     own = {key.casefold(): key for key in taken}

@@ -8,11 +8,8 @@ MISSHAPEN = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return the data of a JSON text.
-
-    Raises:
-        ValueError: it is no JSON, is nested too deeply, or has a number of thousands of digits.
-    """
+    """Return the data of a JSON text; ValueError: it is no JSON, is nested too deeply, or has a number of thousands of
+    digits."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -20,11 +17,8 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def parse_yaml(text: str) -> Any:
-    """Return the data of a YAML text with one document.
-
-    Raises:
-        ValueError: it is no YAML, several documents, nested too deeply, or names a day that no calendar has.
-    """
+    """Return the data of a YAML text with one document; ValueError: it is no YAML, several documents, nested too
+    deeply, or names a day that no calendar has."""
     import yaml  # here, because most commands that import this module read JSON alone
 
     try:

@@ -197,11 +197,8 @@ value."""
 def describe(problems: Iterable[Problem], spell: Callable[[str], str] = str, setting: Setting = config_set) -> str:
     """Return the problems as a list for people: path, value and reason, allowed values, and the fix.
 
-    Args:
-        problems: the problems, in the order of the list.
-        spell: the reader's spelling of a path. With :func:`config_path` the fixes change the stack's config; without it
-            they name the argument to change.
-        setting: with :func:`config_path`, the instruction to set a value, by default a command.
+    ``spell`` gives the reader's spelling of a path. With :func:`config_path` the fixes change the stack's config by
+    ``setting``, the instruction to set a value; without it they name the argument to change.
     """
     return "\n".join(line for problem in problems for line in _lines(problem, spell, setting))
 

@@ -23,13 +23,8 @@ _DECIDES = re.compile(
 
 
 def judged(problems: Iterable[Problem], data: Mapping[str, Any]) -> list[Problem]:
-    """Return the problems, except problems of unseen values. An unseen value that a plan depends on is reported: it
-    must be in plain text.
-
-    Args:
-        problems: problems of a well-formed config.
-        data: the config, in either spelling.
-    """
+    """Return the problems of a well-formed config (``data``, in either spelling), except problems of unseen values. An
+    unseen value that a plan depends on is reported: it must be in plain text."""
     found: dict[int, Problem] = {}
     for index, problem in enumerate(problems):
         if not _is_unseen(problem, data):
