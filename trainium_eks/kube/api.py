@@ -38,12 +38,7 @@ Objects = list[dict[str, Any]]
 
 
 class Api(Requests):
-    """Kinds and objects of one API server. Safe to use from many threads.
-
-    Args:
-        client: the official client, configured.
-        kubeconfig: where it comes from, for messages.
-    """
+    """Kinds and objects of one API server. Safe to use from many threads."""
 
     def __init__(self, client: ApiClient, kubeconfig: Path) -> None:
         super().__init__(client, kubeconfig)
@@ -53,13 +48,10 @@ class Api(Requests):
     # --- Discovery ------------------------------------------------------------------------------------------------
 
     def kind(self, api_version: str, kind: str) -> Kind:
-        """Return the server's description of a kind.
+        """Return the server's description of a kind; NoSuchKind: it is not served.
 
         Remembered. An unknown kind is looked up again, and for some seconds where its definition
         (CustomResourceDefinition) is there: discovery lags behind it.
-
-        Raises:
-            NoSuchKind: it is not served.
         """
         deadline = 0.0
         while True:
@@ -130,15 +122,7 @@ class Api(Requests):
 
     def list(self, api_version: str, kind: str, *, namespace: str = "", labels: str = "", fields: str = "") -> Objects:
         """Return all objects of a kind, in pages of 500; each with ``apiVersion`` and ``kind``, which a list leaves
-        out.
-
-        Args:
-            api_version: such as ``apps/v1``.
-            kind: such as ``Deployment``.
-            namespace: all of them when empty.
-            labels: a label selector (``app=x,tier!=y``).
-            fields: a field selector (``spec.nodeName=n``).
-        """
+        out. Selectors are texts (``app=x,tier!=y``, ``spec.nodeName=n``); an empty namespace is all of them."""
         path = self.kind(api_version, kind).path(namespace)
         query = _without_empty({"limit": str(PAGE), "labelSelector": labels, "fieldSelector": fields})
         found: Objects = []
@@ -162,17 +146,8 @@ class Api(Requests):
         """Yield changes of a kind's objects as they happen: ``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``, and
         the object. The watch ends when the server ends it, every few minutes.
 
-        Args:
-            api_version: such as ``v1``.
-            kind: such as ``Pod``.
-            namespace: all of them when empty.
-            since: resource version of the list that is known; everything is ``ADDED`` first when empty.
-            labels: a label selector.
-            fields: a field selector.
-
-        Raises:
-            ApiError: refused; 410 where ``since`` is too old: list again.
-            ClusterError: see :meth:`lines`.
+        ``since`` is the resource version of a known list; everything is ``ADDED`` first when it is empty. ApiError 410:
+        it is too old, list again.
         """
         query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": since}
         query |= {"labelSelector": labels, "fieldSelector": fields}
@@ -183,13 +158,7 @@ class Api(Requests):
             yield event["type"], event["object"]
 
     def apply(self, manifest: Mapping[str, Any], *, subresource: str = "", dry_run: bool = False) -> dict[str, Any]:
-        """Apply an object on the server as ``trn``: strict about fields, and taking over fields that others own.
-
-        Args:
-            manifest: with ``apiVersion``, ``kind`` and ``metadata.name``.
-            subresource: such as ``status``; the object itself when empty.
-            dry_run: validates and answers, without effect.
-        """
+        """Apply an object on the server as ``trn``: strict about fields, and taking over fields that others own."""
         reference = self.reference(manifest)
         path = self.kind(reference.api_version, reference.kind).path(reference.namespace, reference.name, subresource)
         query = {"fieldManager": FIELD_MANAGER, "force": "true", "fieldValidation": "Strict"}
@@ -206,11 +175,8 @@ class Api(Requests):
         raise AssertionError("unreachable")
 
     def create(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
-        """Create an object, status included where the kind takes one from its creator (a Node does).
-
-        Raises:
-            ApiError: refused; 409 ``AlreadyExists`` when there is one.
-        """
+        """Create an object, status included where the kind takes one from its creator (a Node does); ApiError 409
+        ``AlreadyExists`` when there is one."""
         reference = self.reference(manifest)
         query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
         path = self.kind(reference.api_version, reference.kind).path(reference.namespace)
@@ -218,11 +184,7 @@ class Api(Requests):
 
     def delete(self, reference: ObjectReference, *, propagation: str = "Foreground") -> bool:
         """Request an object's deletion, without waiting for its end; return whether the object was there.
-
-        Args:
-            reference: the object.
-            propagation: of its dependents: ``Foreground`` (it goes after them), ``Background`` or ``Orphan``.
-        """
+        ``propagation`` to its dependents: ``Foreground`` (it goes after them), ``Background`` or ``Orphan``."""
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
         try:
             path = self.kind(reference.api_version, reference.kind).path(reference.namespace, reference.name)
@@ -252,14 +214,8 @@ class Api(Requests):
     # --- Bulk -----------------------------------------------------------------------------------------------------
 
     def delete_all(self, api_version: str, kind: str, *, labels: str, namespace: str = "") -> int:
-        """Request the deletion of all objects with these labels, a page in each request; return their number.
-
-        Args:
-            api_version: such as ``v1``.
-            kind: such as ``Node``.
-            labels: a label selector; must not be empty.
-            namespace: must be given for a namespaced kind, for the API has no such call across namespaces.
-        """
+        """Request the deletion of all objects with these labels, a page in each request; return their number. A
+        namespaced kind needs a namespace: the API has no such call across namespaces."""
         found = self.kind(api_version, kind)
         if not labels or (found.namespaced and not namespace):
             raise ValueError("deletes only with labels, and in one namespace")

@@ -54,12 +54,8 @@ class ApiClient:
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> dict[str, Any]:
-        """Send JSON and return the JSON answered.
-
-        Raises:
-            ApiStatusError: the server refused.
-            Unreachable: it does not answer, or not in time. The request may have been carried out.
-        """
+        """Send JSON and return the JSON answered. ApiStatusError: the server refused. Unreachable: it does not answer,
+        or not in time; the request may have been carried out."""
         reused = bool(self._idle)
         try:
             return await self._once(method, path, body, query, content_type)
@@ -71,12 +67,8 @@ class ApiClient:
             return await self._once(method, path, body, query, content_type)
 
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
-        """Yield the lines of a watch, until the server ends it.
-
-        Raises:
-            ApiStatusError: the server refused.
-            Unreachable: it cannot be reached, or the connection breaks off.
-        """
+        """Yield the lines of a watch, until the server ends it. ApiStatusError: the server refused. Unreachable: it
+        cannot be reached, or the connection breaks off."""
         connection = await self._connect()
         reader, writer = connection
         try:

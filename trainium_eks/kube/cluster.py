@@ -39,18 +39,11 @@ class Reader(Protocol):
     """Protocol of a cluster's reader."""
 
     def version(self) -> str:
-        """Return the server's version (``v1.35.4``).
-
-        Raises:
-            ReadError: when the server does not answer, or refuses.
-        """
+        """Return the server's version (``v1.35.4``); ReadError: the server does not answer, or refuses."""
 
     def list(self, api_version: str, kind: str) -> Sequence[Object] | None:
-        """Return all objects of a kind in all namespaces; None when the server does not serve the kind.
-
-        Raises:
-            ReadError: when it may not be read.
-        """
+        """Return all objects of a kind in all namespaces; None when the server does not serve the kind. ReadError: it
+        may not be read."""
 
 
 class Unread(Exception):  # noqa: N818 - reads as what it is where it is raised
@@ -75,43 +68,25 @@ class Cluster:
     """Kind to why it could not be read."""
 
     def of(self, kind: str) -> tuple[Object, ...]:
-        """Return all objects of a kind.
-
-        Raises:
-            Unread: when they could not be read.
-        """
+        """Return all objects of a kind; Unread: they could not be read."""
         if kind in self.unread:
             raise Unread(kind, self.unread[kind])
         return self.objects.get(kind, ())
 
     def find(self, kind: str, name: str, namespace: str = "") -> Object | None:
-        """Return one object; None when it does not exist.
-
-        Raises:
-            Unread: when the kind could not be read.
-        """
+        """Return one object; None when it does not exist."""
         matching = (each for each in self.of(kind) if name_of(each) == name and namespace_of(each) == namespace)
         return next(matching, None)
 
     def nodes_of(self, eks_name: str) -> tuple[Object, ...]:
-        """Return the nodes of a managed node group, by its name in EKS.
-
-        Raises:
-            Unread: when nodes could not be read.
-        """
+        """Return the nodes of a managed node group, by its name in EKS."""
         return tuple(each for each in self.of("Node") if labels_of(each).get(GROUP_LABEL) == eks_name)
 
 
 def read(reader: Reader, kinds: Mapping[str, str] = KINDS) -> Cluster:
     """Return all objects that checks need, by one list call for each kind, all at the same time.
 
-    Args:
-        reader: of the cluster.
-        kinds: the kinds, each with its API version.
-
-    Raises:
-        ReadError: when not even the version can be read. A kind that may not be read is reported by the checks that
-            need it.
+    ReadError: not even the version can be read. A kind that may not be read is reported by the checks that need it.
     """
     version = reader.version()
     objects: dict[str, tuple[Object, ...]] = {}
@@ -157,11 +132,7 @@ def is_ready(node: Object) -> bool:
 
 
 def minor(version: str) -> tuple[int, int]:
-    """Return the major and minor of ``v1.35.4`` or ``v1.35.4-eks-1a2b3c4``.
-
-    Raises:
-        ValueError: for text that is no version.
-    """
+    """Return the major and minor of ``v1.35.4`` or ``v1.35.4-eks-1a2b3c4``; ValueError for text that is no version."""
     found = re.match(r"v?(\d+)\.(\d+)", version)
     if found is None:
         raise ValueError(f"{version!r} is no version")

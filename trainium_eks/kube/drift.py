@@ -31,17 +31,7 @@ _LONGEST = 100
 def differences(api: Api, manifest: Object, namespace: str = "") -> tuple[str, tuple[str, ...]]:
     """Return an object's kind and name, and its differences from its manifest, a line each: :data:`GONE` or
     :data:`ENDING` alone, or fields with their values (of a Secret without). Values that the manifest hides are not
-    compared.
-
-    Args:
-        api: the API server.
-        manifest: with ``apiVersion``, ``kind`` and ``metadata.name``.
-        namespace: of a manifest that names none, if its kind has one.
-
-    Raises:
-        ApiError: the dry run is refused, for want of rights or by a webhook that takes none.
-        ClusterError: the API server does not answer.
-    """
+    compared. ApiError: the dry run is refused, for want of rights or by a webhook that takes none."""
     try:
         manifest = placed(api, manifest, namespace)
     except NoSuchKind:
@@ -67,11 +57,7 @@ def differences(api: Api, manifest: Object, namespace: str = "") -> tuple[str, t
 
 
 def placed(api: Api, manifest: Object, namespace: str) -> dict[str, Any]:
-    """Return a manifest with the namespace, if it names none and its kind has one.
-
-    Raises:
-        NoSuchKind: its kind is not served.
-    """
+    """Return a manifest with the namespace, if it names none and its kind has one."""
     has_one = api.kind(manifest["apiVersion"], manifest["kind"]).namespaced
     place = {"namespace": namespace or "default"} if has_one else {}
     return {**manifest, "metadata": {**place, **manifest["metadata"]}}

@@ -56,10 +56,7 @@ class NoWay(Exception):  # noqa: N818 - reads as what it is where it is raised
 
 def lines(session: Caller, pod: str, container: str, command: Sequence[str]) -> Iterator[str]:
     """Yield the lines that a command in a container prints, as they come, until it ends or the iterator is closed.
-
-    Raises:
-        NoWay: the command cannot be run, or ended with an error.
-    """
+    NoWay: the command cannot be run, or ended with an error."""
     exec_ = _core(session).connect_get_namespaced_pod_exec
     wanted = {"command": list(command), "container": container, "stdout": True, "stderr": True}
     unwanted = {"stdin": False, "tty": False, "_preload_content": False}
@@ -127,11 +124,7 @@ def _pump(here: socket.socket, there: socket.socket) -> None:
 
 
 def check_port_forward(session: Caller, pod: str, port: int) -> None:
-    """Raise unless ports of the pod can be reached.
-
-    Raises:
-        NoWay: they cannot.
-    """
+    """Raise NoWay unless ports of the pod can be reached."""
     _port(session, pod, port).close()
 
 
@@ -141,11 +134,7 @@ def _port(session: Caller, pod: str, port: int) -> Any:
 
 
 def _opened(open_: Callable[[], Any]) -> Any:
-    """Return the opened channel.
-
-    Raises:
-        NoWay: it was refused, or the server does not answer.
-    """
+    """Return the opened channel. NoWay: it was refused, or the server does not answer."""
     try:
         return open_()
     except ApiException as error:

@@ -17,15 +17,8 @@ def path(namespace: str, pod: str) -> str:
 
 
 def tail(api: Api, namespace: str, pod: Object, lines: int = TAIL_LINES, *, previous: bool = False) -> list[str]:
-    """Return the last lines of a log; none where it cannot be read (not started, no kubelet, gone).
-
-    Args:
-        api: connection of the reader.
-        namespace: of the pod.
-        pod: the pod.
-        lines: how many at most.
-        previous: whether those of the container before its last restart are meant.
-    """
+    """Return the last lines of a log (``previous``: of the container before its last restart); none where it cannot be
+    read (not started, no kubelet, gone)."""
     query = {"tailLines": str(lines), "limitBytes": str(pod_text.TAIL_BYTES)}
     if previous:
         query["previous"] = "true"

@@ -43,12 +43,7 @@ _ETCD_PASSING = ("etcdserver: leader changed", "etcdserver: no leader", "etcdser
 
 
 class Requests:
-    """Client of one API server. Safe to use from many threads.
-
-    Args:
-        client: the official client, configured.
-        kubeconfig: its origin, for messages.
-    """
+    """Client of one API server. Safe to use from many threads. ``kubeconfig`` is the client's origin, for messages."""
 
     def __init__(self, client: ApiClient, kubeconfig: Path) -> None:
         self._client = client
@@ -56,11 +51,8 @@ class Requests:
 
     @classmethod
     def connect(cls, kubeconfig: Path) -> Self:
-        """Read a kubeconfig and its current context; make no request yet.
-
-        Raises:
-            ClusterError: the file is not there, or no kubeconfig.
-        """
+        """Read a kubeconfig and its current context; make no request yet. ClusterError: the file is not there, or no
+        kubeconfig."""
         if not kubeconfig.is_file():
             raise ClusterError(f"there is no kubeconfig {kubeconfig}: the local cloud makes it with `trn local up`")
         settings = Configuration()
@@ -91,22 +83,11 @@ class Requests:
         content_type: str = "application/json",
         timeout_seconds: float = REQUEST_SECONDS,
     ) -> dict[str, Any]:
-        """Send JSON and return the JSON answered.
+        """Send JSON to an escaped path and return the JSON answered.
 
         Repeated until they pass, within limits: connections refused or dropped, and answers that say "later". A dropped
-        ``POST`` is not repeated: it may have been carried out.
-
-        Args:
-            method: ``GET``, ``POST``, ``PUT``, ``PATCH`` or ``DELETE``.
-            path: with its leading slash, escaped.
-            body: any value that ``json`` can write.
-            query: parameters.
-            content_type: of the body; for ``PATCH`` one of the patch types.
-            timeout_seconds: for one try.
-
-        Raises:
-            ApiError: the server refused.
-            ClusterError: it cannot be reached, or does not answer in time.
+        ``POST`` is not repeated: it may have been carried out. ``timeout_seconds`` is for one try. ApiError: the server
+        refused. ClusterError: it cannot be reached, or does not answer in time.
         """
         text = self.text(method, path, body, query=query, content_type=content_type, timeout_seconds=timeout_seconds)
         try:
@@ -158,16 +139,8 @@ class Requests:
         """Yield the lines of a streamed answer (a watch, a log that is followed), as they come; closing the iterator
         ends it.
 
-        Not repeated: where it breaks off, the caller knows from where to continue.
-
-        Args:
-            path: with its leading slash, escaped.
-            query: parameters (``{"watch": "true"}``, ``{"follow": "true"}``).
-            quiet_seconds: most seconds without data.
-
-        Raises:
-            ApiError: the server refused.
-            ClusterError: it cannot be reached, breaks off, or is quiet for too long.
+        Not repeated: where it breaks off, the caller knows from where to continue. ApiError: the server refused.
+        ClusterError: it cannot be reached, breaks off, or sends nothing for ``quiet_seconds``.
         """
         headers = {"Accept": "application/json, */*", "User-Agent": FIELD_MANAGER}
         self._client.update_params_for_auth(headers, [], ["BearerToken"])
