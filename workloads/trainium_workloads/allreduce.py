@@ -18,12 +18,8 @@ SILENT_SECONDS = 600.0
 
 
 def join() -> "Reduction":
-    """Join the gang that the environment describes.
-
-    Raises:
-        KeyError: a variable is missing: the process was not started as a rank.
-        OSError: the other ranks cannot be reached in time.
-    """
+    """Join the gang that the environment describes. KeyError: the process was not started as a rank. OSError: the other
+    ranks cannot be reached in time."""
     return _Gloo() if find_spec("torch") is not None else _Tcp()
 
 

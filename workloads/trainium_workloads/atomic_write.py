@@ -7,15 +7,8 @@ from trainium_workloads.checkpoint import sync
 
 
 def take_place(part: Path, directory: Path) -> None:
-    """Rename a written directory to its final name; delete the directory that had the name before.
-
-    Args:
-        part: beside the other, with nothing but files in it; they are synced first.
-        directory: final name.
-
-    Raises:
-        OSError: it cannot be renamed.
-    """
+    """Sync the files of a written directory and rename it to its final name, beside it; delete the directory that had
+    the name before."""
     sync(*part.iterdir())
     before = directory.with_name(f".{directory.name}.before")
     shutil.rmtree(before, ignore_errors=True)

@@ -15,13 +15,11 @@ _NOISE: Final = 1e-4
 
 
 def sees_future(configuration: Any) -> bool | None:
-    """Return whether logits change with the tokens after them; None where that cannot be tried.
+    """Return whether a causal language model's logits change with the tokens after them; None where that cannot be
+    tried.
 
-    A model of the same configuration is tried on the CPU, with random weights and few layers, features and tokens: in
-    a second, for any size, device and division of the real model.
-
-    Args:
-        configuration: of transformers, for a causal language model.
+    A model of the same configuration is tried on the CPU, with random weights and few layers, features and tokens: in a
+    second, for any size, device and division of the real model.
     """
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
 

@@ -33,12 +33,8 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """The checkpoints of one job. One save at a time; any number of processes may load.
-
-    Args:
-        directory: made by the first save.
-        keep: number of complete checkpoints that stay; at least 1.
-    """
+    """The checkpoints of one job, of which the newest ``keep`` complete ones stay. One save at a time; any number of
+    processes may load."""
 
     def __init__(self, directory: Path, keep: int = 3) -> None:
         if keep < 1:
@@ -48,11 +44,7 @@ class Checkpoints:
 
     def begin(self, step: int) -> Path:
         """Make the directory that all ranks write their files into; one process calls this, before the others write.
-        :meth:`complete` makes it a checkpoint.
-
-        Raises:
-            OSError: it cannot be made.
-        """
+        :meth:`complete` makes it a checkpoint."""
         self._directory.mkdir(parents=True, exist_ok=True)
         for left in self._directory.glob(f"*{_PART}"):
             _remove(left)
@@ -62,15 +54,8 @@ class Checkpoints:
 
     def complete(self, step: int, sums: Mapping[str, str]) -> Checkpoint:
         """Make a checkpoint of the directory of :meth:`begin`, and delete older ones beyond ``keep``; one process calls
-        this, after all have written.
-
-        Args:
-            step: after which it is saved.
-            sums: of each file's name its SHA-256, by :func:`sealed`.
-
-        Raises:
-            OSError: it cannot be written; earlier checkpoints stay.
-        """
+        this, after all have written. ``sums`` map each file's name to its SHA-256, by :func:`sealed`. After an OSError
+        earlier checkpoints stay."""
         part = self._part(step)
         try:
             (part / _SUMS).write_text("".join(f"{sums[name]}  {name}\n" for name in sorted(sums)), encoding="utf-8")
@@ -93,11 +78,8 @@ class Checkpoints:
         return saved
 
     def latest(self, complain: Callable[[str], None] = lambda _: None) -> Checkpoint | None:
-        """Return the newest checkpoint that is not damaged; None without one.
-
-        Args:
-            complain: receives a line for each checkpoint that is passed over.
-        """
+        """Return the newest checkpoint that is not damaged; None without one. ``complain`` gets a line for each that is
+        passed over."""
         for each in self._complete():
             try:
                 fault = f"is damaged ({damage})" if (damage := _damage(each.path)) else ""

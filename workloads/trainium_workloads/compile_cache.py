@@ -53,11 +53,8 @@ class Compilation:
     """Longest wait of a joining node for the process that compiles."""
 
     def run(self) -> int:
-        """Compile as the only process and publish; return at once where the cache is complete already.
-
-        Returns:
-            0; the command's exit code; :data:`IN_USE` or :data:`NOT_COMPILED`.
-        """
+        """Compile as the only process and publish; return at once where the cache is complete already. Return 0, the
+        command's exit code, :data:`IN_USE` or :data:`NOT_COMPILED`."""
         if self._is_complete():
             return 0
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -71,11 +68,8 @@ class Compilation:
             return _said(f"compile cache {self.cache.name} is being compiled by {by}", IN_USE)
 
     def join(self) -> int:
-        """Run the command beside the job's process that compiles, in the same directory.
-
-        Returns:
-            0 where nothing is left to compile; the command's exit code; :data:`IN_USE` when no such process came.
-        """
+        """Run the command beside the job's process that compiles, in the same directory. Return 0 where nothing is left
+        to compile, the command's exit code, or :data:`IN_USE` when no such process came."""
         deadline = time.monotonic() + self.patience_seconds
         while time.monotonic() < deadline:
             if self._is_complete():

@@ -54,14 +54,10 @@ def plain(file: Path, room: Path) -> Path:
 def files_of(data: Path, split: str, kinds: Sequence[str], *, is_alone: bool = False) -> list[Path]:
     """Return the files of a split, by name; rank 0 prints them, and the files of the directory that are left out.
 
-    Args:
-        data: a directory; or a file, of any name.
-        split: ``train``; or ``test``, for which a split ``validation`` stands where no other is there.
-        kinds: ends of the names of files that can be read.
-        is_alone: whether a directory is one of this split where no name tells a split; one to train with always is.
-
-    Raises:
-        Refusal: there are none, or neither names nor ``README.md`` tell them from others, or they are of several kinds.
+    ``data`` is a directory, or a file of any name. For the split ``test``, ``validation`` stands where no other is
+    there. ``kinds`` are ends of the names of files that can be read. ``is_alone``: a directory is one of this split
+    where no name tells a split; one to train with always is. Refusal: there are none, or neither names nor
+    ``README.md`` tell them from others, or they are of several kinds.
     """
     if not data.exists():
         raise Refusal(f"{data} is not there; trn stage SOURCE --to {data} puts it there")

@@ -18,17 +18,11 @@ class InUse(Exception):  # noqa: N818 - reads as what it is where it is raised
 def held(
     path: Path, note: str = "", *, shared: bool = False, waiting: Callable[[str], object] | None = None
 ) -> Iterator[None]:
-    """Hold the lock of a file.
+    """Hold the lock of a file, which is made, and stays; with a note on the holder for processes that find the lock in
+    use, or shared with others that hold it so.
 
-    Args:
-        path: of the file, which is made, and stays.
-        note: on the holder, for processes that find the lock in use; none of a shared lock.
-        shared: whether other processes may hold it shared, too.
-        waiting: receives the note of another holder, before this process waits; None to wait for two seconds alone.
-
-    Raises:
-        InUse: another process holds the lock, and ``waiting`` is None.
-        OSError: the file cannot be written, or the file system has no locks.
+    ``waiting`` receives the note of another holder, before this process waits; None to wait for two seconds alone and
+    raise InUse. OSError: the file cannot be written, or the file system has no locks.
     """
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     path.parent.mkdir(parents=True, exist_ok=True)

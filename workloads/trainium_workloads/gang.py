@@ -129,18 +129,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def join(host: str, port: int, job: str, nodes: int, rank: int) -> Node:
-    """Meet the other nodes.
-
-    Args:
-        host: of the rendezvous: node 0's name or address.
-        port: of the rendezvous.
-        job: name of the gang, the same on all nodes.
-        nodes: number of nodes.
-        rank: this node's number, from 0.
-
-    Raises:
-        JoinError: they are not all there in time, or belong to another job.
-    """
+    """Meet the other nodes at the rendezvous, node 0's name or address. JoinError: they are not all there in time, or
+    belong to another job."""
     if nodes == 1:
         return Node(0, _free_port(), ())
     deadline = time.monotonic() + JOIN_SECONDS

@@ -52,12 +52,8 @@ class Verdict:
 
 
 class Cache:
-    """One cache.
-
-    Args:
-        root: directory of all caches, on the shared file system.
-        name: of model, ranks, precision and compiler.
-    """
+    """One cache below the directory of all caches on the shared file system, named by model, ranks, precision and
+    compiler."""
 
     def __init__(self, root: Path, name: str) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}", name):
@@ -99,17 +95,11 @@ class Cache:
 
     @contextlib.contextmanager
     def compiling(self, who: str, job: str) -> Iterator[Path]:
-        """Hold the right to write, and yield the directory to compile in, with the files of a killed writer.
+        """Hold the right to write, and yield the directory to compile in, with the files of a killed writer. InUse:
+        another process compiles; the first line of the message is its ``who``. Helpers find the directory by ``job``.
 
         Its name is new, so that a machine that lost the lock, because it was away from the file system, finds its
         directory gone, and cannot publish it.
-
-        Args:
-            who: words for other processes.
-            job: by which helpers find the directory.
-
-        Raises:
-            InUse: another process compiles; the first line of the message says which.
         """
         ours = self._staging / uuid.uuid4().hex
         self._staging.mkdir(parents=True, exist_ok=True)
@@ -144,14 +134,11 @@ class Cache:
         return ours.with_suffix(".open")
 
     def publish(self, ours: Path, options: Mapping[str, Any], command: Sequence[str]) -> int:
-        """Publish the compiled graphs of a directory to training, and remove the leftovers of the compilation.
+        """Publish the compiled graphs of a directory to training, and remove the leftovers of the compilation; return
+        the number of graphs.
 
-        Returns:
-            The number of graphs.
-
-        Raises:
-            Incomplete: not every graph was compiled.
-            OSError: it cannot be written, or another process has taken over; the published graphs stay as they were.
+        Incomplete: not every graph was compiled. OSError: it cannot be written, or another process has taken over; the
+        published graphs stay as they were.
         """
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         compilation = {"options": dict(options), "command": list(command), "time": now}

@@ -33,14 +33,11 @@ def attention_of(backend: str) -> str:
 
 
 def prepared_mask(mask: Tensor, model: PreTrainedModel) -> Tensor:
-    """Return an encoder's attention mask, [batch, 1, 1, sequence], in the form that its layers take.
+    """Return an encoder's attention mask, [batch, 1, 1, sequence], in the form that its layers take, from [batch,
+    sequence], 1 for tokens, 0 for padding.
 
-    ``transformers`` would look whether a mask hides anything, for which a device has to be waited for, and make
-    another graph where it does not.
-
-    Args:
-        mask: [batch, sequence], 1 for tokens, 0 for padding.
-        model: the encoder.
+    ``transformers`` would look whether a mask hides anything, for which a device has to be waited for, and make another
+    graph where it does not.
     """
     seen = mask[:, None, None, :].bool()
     if model.config._attn_implementation == "sdpa":
@@ -70,16 +67,9 @@ def read_config(directory: Path, backend: str) -> Any:
 
 
 def read_model(kind: Any, directory: Path, config: Any) -> Any:
-    """Return a model on the CPU in FP32; a head or a pooler that the directory lacks is new.
-
-    Args:
-        kind: class or auto class of ``transformers``.
-        directory: of a model, or the output of a training.
-        config: of the wanted model, with ``attn_implementation``.
-
-    Raises:
-        Refusal: files are missing or damaged, or they are of another model.
-    """
+    """Return a model of a class or auto class of ``transformers`` on the CPU in FP32; a head or a pooler that the
+    directory lacks is new. ``config`` has ``attn_implementation``. Refusal: files are missing or damaged, or they are
+    of another model."""
     found = model_in(directory)
     attention = config._attn_implementation
     how = {"config": config, "attn_implementation": attention, "dtype": torch.float32, "local_files_only": True}
@@ -107,15 +97,11 @@ def write_model(
     tokenizer: PreTrainedTokenizerBase | None = None,
     facts: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a model's directory; an earlier one goes once the new one is whole.
+    """Write a model's directory; an earlier one goes once the new one is whole. In a directory that exists and is no
+    model's (SageMaker's ``/opt/ml/model``) the files are put one by one, ``config.json`` last.
 
-    Args:
-        model: of which class and configuration are taken; its weights may be on a device.
-        state: its weights, on the CPU in any type; they are written in FP32.
-        directory: target. In a directory that exists and is no model's (SageMaker's ``/opt/ml/model``) the files are
-            put one by one, ``config.json`` last.
-        tokenizer: to write beside the model.
-        facts: of the training; they go into ``training.json``.
+    The model gives class and configuration, and may be on a device; the weights in ``state`` are on the CPU in any
+    type, and are written in FP32. Facts of the training go into ``training.json``.
     """
     stays = directory.is_dir() and (os.path.ismount(directory) or not (directory / _CONFIG).is_file())
     above = directory if stays else directory.parent

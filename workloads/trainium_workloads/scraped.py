@@ -49,14 +49,8 @@ SERIES = (
 
 
 class Scraped:
-    """The series of a run, and the server that shows them. Only rank 0 makes one.
-
-    Args:
-        labels: of ``trn_training_info``.
-        step: last step of the run before; 0 for none.
-        examples_per_step: over all ranks.
-        began: seconds since 1970.
-    """
+    """The series of a run, and the server that shows them. Only rank 0 makes one. ``labels`` are of
+    ``trn_training_info``, ``step`` is the last one of the run before (0 for none), ``began`` in seconds since 1970."""
 
     def __init__(self, labels: Mapping[str, object], step: int, examples_per_step: int, began: float) -> None:
         escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -71,14 +65,8 @@ class Scraped:
         self._server = self._serve()
 
     def step(self, step: int, loss: float, seconds: float, tokens_per_second: float | None = None) -> None:
-        """Record a step line.
-
-        Args:
-            step: number of the last step.
-            loss: of it.
-            seconds: duration of each step since the line before.
-            tokens_per_second: over all ranks; None where examples are no text.
-        """
+        """Record a step line: its loss, the duration of each step since the line before, and the tokens a second over
+        all ranks (None where examples are no text)."""
         steps, self._step = step - self._step, step
         if self._warming is None:
             self._warming = steps, seconds

@@ -22,11 +22,8 @@ starts again elsewhere."""
 
 
 class Stopping:
-    """Whether to stop. Made once, in the main thread, before the first step.
-
-    Raises:
-        ValueError: :data:`CAPACITY_ENDS` is no time.
-    """
+    """Whether to stop. Made once, in the main thread, before the first step. ValueError: :data:`CAPACITY_ENDS` is no
+    time."""
 
     def __init__(self) -> None:
         self._signalled = False

@@ -43,16 +43,11 @@ class Rows:
 
 
 def kept(cache: Path, name: str, key: object, make: Callable[[Path], object]) -> Path:
-    """Return the Arrow file of some tokens; make the file where it is not there or damaged. For one process.
+    """Return the Arrow file of some tokens, whose name begins with ``name``; make the file where it is not there or
+    damaged. For one process. Refusal: the cache cannot be written.
 
-    Args:
-        cache: directory of such files.
-        name: begins the file's name.
-        key: all that the tokens depend on; JSON.
-        make: writes the file to a path, and may use that path's directory.
-
-    Raises:
-        Refusal: the cache cannot be written.
+    ``key`` is all that the tokens depend on, as JSON; ``make`` writes the file to a path, and may use that path's
+    directory.
     """
     begin = f"{name}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]}"
     for file in cache.glob(f"{begin}-*.arrow"):
@@ -67,11 +62,8 @@ def kept(cache: Path, name: str, key: object, make: Callable[[Path], object]) ->
 
 @contextlib.contextmanager
 def room_in(directory: Path) -> Iterator[Path]:
-    """Yield a new directory inside the given one, for the time of the context.
-
-    Raises:
-        Refusal: the given one cannot be written.
-    """
+    """Yield a new directory inside the given one, for the time of the context. Refusal: the given one cannot be
+    written."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".", dir=directory) as part:
@@ -89,11 +81,7 @@ def stamps(files: Sequence[Path]) -> list[tuple[str, int, int]]:
 
 
 def read_tokenizer(directory: Path, **settings: Any) -> tuple[Any, list[str]]:
-    """Return the tokenizer in a directory, and the digests of its files, for a key.
-
-    Raises:
-        Refusal: there is none.
-    """
+    """Return the tokenizer in a directory, and the digests of its files, for a key. Refusal: there is none."""
     from transformers import AutoTokenizer
 
     try:

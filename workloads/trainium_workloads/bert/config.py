@@ -14,14 +14,9 @@ SIZES = tuple(_SIZES)
 
 
 def config_of(size: str, backend: str, *, vocabulary: int | None = None, dropout: float = 0.1) -> BertConfig:
-    """Return the configuration of a BERT.
-
-    Args:
-        size: one of :data:`SIZES`.
-        backend: of the training, which decides how attention is computed.
-        vocabulary: number of tokens; None for the size's own.
-        dropout: share of features and attention weights that training drops, 0 or more and less than 1.
-    """
+    """Return the configuration of a BERT of one of :data:`SIZES`. The backend decides how attention is computed;
+    ``vocabulary`` is None for the size's own; ``dropout`` is the share of features and attention weights that training
+    drops, below 1."""
     layers, hidden, heads, intermediate, tokens, positions = _SIZES[size]
     return BertConfig(
         num_hidden_layers=layers,

@@ -34,18 +34,14 @@ def predictions_of(sequence: int) -> int:
 
 
 def make(count: int, *, sequence: int, predictions: int, vocabulary: int, seed: int) -> dict[str, Any]:
-    """Return examples for pre-training: arrays by the columns of the data set (see :mod:`.wikicorpus`).
+    """Return examples for pre-training: arrays by the columns of the data set (see :mod:`.wikicorpus`). The same seed
+    gives the same examples.
 
     A text is words of one topic, each said twice, so that a hidden word stands beside itself; the second sentence
     follows the first when its topic is the same. Words and masks are the paper's: 15 % are to be predicted, and of
-    these 80 % are hidden by ``[MASK]``, 10 % replaced by another word and 10 % left.
-
-    Args:
-        count: of examples.
-        sequence: tokens of each, padding included; at least :data:`SHORTEST`.
-        predictions: places for words to predict; unused ones are 0.
-        vocabulary: tokens below this; at least :data:`SMALLEST_VOCABULARY`.
-        seed: the same one gives the same examples.
+    these 80 % are hidden by ``[MASK]``, 10 % replaced by another word and 10 % left. ``sequence`` counts padding and is
+    at least :data:`SHORTEST`; ``predictions`` are places for words to predict, of which unused ones are 0;
+    ``vocabulary`` is at least :data:`SMALLEST_VOCABULARY`.
     """
     random = np.random.default_rng([seed, count, sequence, vocabulary])
     labels = random.integers(0, 2, count)

@@ -59,11 +59,7 @@ def main() -> int:
 
 
 def task_of(asked: argparse.Namespace, options: Options) -> Pretraining:
-    """Return the training for the options.
-
-    Raises:
-        Refusal: the data is not there or has not the form that the model needs.
-    """
+    """Return the training for the options. Refusal: the data is not there or has not the form that the model needs."""
     wrong = []
     if (asked.data_dir is None) == (asked.synthetic is None):
         wrong.append(

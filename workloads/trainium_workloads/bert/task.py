@@ -23,16 +23,11 @@ class BertForPreTraining(transformers.BertForPreTraining):
     """
 
     def forward(self, tokens: Tensor, segments: Tensor, mask: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits of the words at the positions, and of the two answers about the second sentence.
+        """Return logits of the words at the positions, [batch, predictions, vocabulary], and of the two answers about
+        the second sentence, [batch, 2].
 
-        Args:
-            tokens: [batch, sequence], integers below the vocabulary's size.
-            segments: [batch, sequence], 0 for the first sentence, 1 for the second.
-            mask: [batch, sequence], 1 for tokens, 0 for padding.
-            positions: [batch, predictions], of the tokens to predict.
-
-        Returns:
-            [batch, predictions, vocabulary] and [batch, 2].
+        Tokens, segments (0 for the first sentence, 1 for the second) and mask (0 for padding) are [batch, sequence],
+        positions [batch, predictions].
         """
         found = self.bert(tokens, prepared_mask(mask, self), segments)
         # A product with ones and zeros instead of a gather: the gather's gradient is a scatter, which accelerators do
@@ -93,13 +88,8 @@ class Pretraining:
 
 
 def masked_loss(words: Tensor, answers: Tensor, is_masked: Tensor) -> Tensor:
-    """Return the mean cross entropy of the masked words; other places count nothing.
-
-    Args:
-        words: logits, [batch, predictions, vocabulary].
-        answers: [batch, predictions].
-        is_masked: [batch, predictions].
-    """
+    """Return the mean cross entropy of the masked words; other places count nothing. ``words`` are logits, [batch,
+    predictions, vocabulary], answers and masks [batch, predictions]."""
     each = functional.cross_entropy(words.flatten(0, 1).float(), answers.flatten(), reduction="none")
     counts = is_masked.flatten().to(each.dtype)
     return (each * counts).sum() / counts.sum().clamp(min=1.0)

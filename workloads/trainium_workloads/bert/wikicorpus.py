@@ -58,15 +58,8 @@ class _Turn(NamedTuple):
 
 
 class Corpus:
-    """The examples of a data set, in an order by the seed.
-
-    Args:
-        shards: number of examples of each file, 1 or more.
-        sequence: tokens of an example.
-        predictions: number of masked words taken of each example; further ones are not.
-        vocabulary: tokens are below it.
-        seed: of the order.
-    """
+    """The examples of a data set, in an order by the seed. ``shards`` are the numbers of examples of each file;
+    ``predictions`` the masked words taken of each example: further ones are not."""
 
     arranged = True
     """The index is a turn in the epoch, whose order is ours: an order by chance over all shards would read all of
@@ -91,11 +84,7 @@ class Corpus:
         return self.__dict__ | {"_read": OrderedDict()}
 
     def __getitems__(self, positions: Sequence[Position]) -> Batch:
-        """Return a micro-batch.
-
-        Raises:
-            Refusal: a shard cannot be read, or holds invalid values.
-        """
+        """Return a micro-batch. Refusal: a shard cannot be read, or holds invalid values."""
         rows = [self._where(each) for each in positions]
         batch = batch_of([(self.columns(shard), row) for shard, row in rows], self.predictions)
         self._read_ahead(positions[-1])
@@ -136,11 +125,8 @@ class Corpus:
             self.columns(missing[0])
 
     def columns(self, shard: int) -> Columns:
-        """Return a shard's columns; the shards of this turn and of the next stay in memory.
-
-        Raises:
-            Refusal: the shard cannot be read, or holds invalid values, such as tokens beyond the vocabulary.
-        """
+        """Return a shard's columns; the shards of this turn and of the next stay in memory. Refusal: the shard cannot
+        be read, or holds invalid values, such as tokens beyond the vocabulary."""
         if shard in self._read:
             self._read.move_to_end(shard)
         else:
@@ -162,17 +148,11 @@ def batch_of(rows: Sequence[tuple[Columns, int]], predictions: int) -> Batch:
 def open_corpus(
     directory: Path, *, sequence: int | None, predictions: int | None, vocabulary: int, seed: int
 ) -> Corpus:
-    """Return a complete data set, with the form of all shards and the content of the first one checked.
+    """Return a complete data set, with the form of all shards and the content of the first one checked; the Refusal has
+    all problems.
 
-    Args:
-        directory: of shards, at any depth; those of other splits are left out.
-        sequence: tokens that an example must have; None for the first shard's number.
-        predictions: number of masked words taken of each example; None for the first shard's number.
-        vocabulary: of the model.
-        seed: of the order.
-
-    Raises:
-        Refusal: it is not there, or not such a data set, with all problems.
+    The directory's shards are at any depth; those of other splits are left out. ``sequence`` (tokens that an example
+    must have) and ``predictions`` (masked words taken of each) are the first shard's where None.
     """
     stage = f"trn stage wikicorpus-bert-{sequence if sequence == 512 else 128}"
     if not directory.is_dir():

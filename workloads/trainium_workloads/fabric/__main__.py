@@ -29,11 +29,8 @@ _FAULT_SIZE = 1 << 20
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a rank of the test; the board ends the process with the gang's exit code.
-
-    Raises:
-        Refusal: an option is wrong, or the backend's device or package is not here.
-    """
+    """Run a rank of the test; the board ends the process with the gang's exit code. Refusal: an option is wrong, or the
+    backend's device or package is not here."""
     hold_sigterm()
     asked = _parser().parse_args(arguments)
     per_node = asked.ranks_per_node or int(os.environ.get("LOCAL_WORLD_SIZE", "1"))

@@ -43,16 +43,8 @@ def hold_sigterm() -> None:
 
 
 class Board:
-    """A rank's place at the notice board.
-
-    Args:
-        rank: of this process.
-        world_size: number of ranks.
-        ranks_per_node: to name the node of a rank.
-        share: returns rank 0's text in all ranks.
-        silent_seconds: silence after which a rank counts as gone.
-        conclude: called once, in rank 0, or in its deputy when rank 0 is gone.
-    """
+    """A rank's place at the notice board. ``share`` returns rank 0's text in all ranks; after ``silent_seconds`` of
+    silence a rank counts as gone; ``conclude`` is called once, in rank 0, or in its deputy when rank 0 is gone."""
 
     def __init__(
         self,

@@ -55,24 +55,16 @@ def traffic(operation: str, size: int, ranks: int) -> float:
 
 
 class Collectives:
-    """Collectives of a gang.
-
-    Args:
-        backend: of this rank.
-        ranks_per_node: for the pairs.
-        delay: seconds that this rank holds each timed collective up, by operation, size and ranks: the injected fault.
-    """
+    """Collectives of a gang. ``delay`` gives the seconds that this rank holds each timed collective up, by operation,
+    size and ranks: the injected fault."""
 
     def __init__(self, backend: Backend, ranks_per_node: int, delay: Callable[[str, int, int], float]) -> None:
         self._backend, self._ranks_per_node, self._delay = backend, ranks_per_node, delay
         self._groups: dict[Pair, dist.ProcessGroup] = {}
 
     def measure(self, operation: str, size: int, floor: Floor | None) -> Measured:
-        """Return the time of a collective of all ranks; called in all of them.
-
-        Raises:
-            ArithmeticError: in the rank that got wrong numbers.
-        """
+        """Return the time of a collective of all ranks; called in all of them. ArithmeticError in the rank that got
+        wrong numbers."""
         world = self._backend.world_size
         size = _whole(size, world)
         seconds = max(self._of_all(self._timed(operation, size, world, None, None)))

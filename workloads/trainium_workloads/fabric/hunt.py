@@ -23,15 +23,10 @@ def rounds(nodes: int) -> list[list[Pair]]:
 
 
 def judge(seconds: Mapping[Pair, float], limit: float, names: Sequence[str], what: str) -> list[Finding]:
-    """Return the findings about nodes from the times of pairs.
+    """Return the findings about nodes from the times of pairs, in which ``limit`` is the longest that keeps the floor,
+    seconds.
 
     A node is slow when it has no fast pair although another pair is fast: two slow nodes do not hide each other.
-
-    Args:
-        seconds: time of the collective by pair of nodes.
-        limit: longest time that keeps the floor, seconds.
-        names: of the nodes.
-        what: name of the collective, in words.
     """
     nodes = sorted({node for pair in seconds for node in pair})
     fast = {node for pair, taken in seconds.items() if taken <= limit for node in pair}

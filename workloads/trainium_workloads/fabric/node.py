@@ -63,13 +63,9 @@ def node_name() -> str:
 
 
 def inspect(expected: Mapping[str, Any], number: int) -> list[Finding]:
-    """Return the findings about the hardware of a node.
-
-    Args:
-        expected: ``devices`` with ``deviceTool`` (``neuron-ls``, ``nvidia-smi``), ``efa`` (interfaces), ``memlock``
-            (whether memory must be lockable without limit). A missing key leaves the check out.
-        number: of the node.
-    """
+    """Return the findings about the hardware of a node. Expected are ``devices`` with ``deviceTool`` (``neuron-ls``,
+    ``nvidia-smi``), ``efa`` (interfaces), ``memlock`` (whether memory must be lockable without limit); a missing key
+    leaves the check out."""
     found = []
     for check, tool in (("devices", expected.get("deviceTool", "")), ("efa", "fi_info")):
         wanted = expected.get(check)
@@ -92,11 +88,7 @@ def inspect(expected: Mapping[str, Any], number: int) -> list[Finding]:
 
 def count(tool: str) -> int:
     """Return the number of devices that ``neuron-ls`` or ``nvidia-smi`` lists, or of EFA interfaces that ``fi_info``
-    does: each interface has a domain ``<device>-rdm``.
-
-    Raises:
-        ToolError: the tool cannot be run, or prints no list.
-    """
+    does: each interface has a domain ``<device>-rdm``. ToolError: the tool cannot be run, or prints no list."""
     if tool == "nvidia-smi":
         return len(re.findall(r"^GPU \d+:", run_tool([tool, "-L"]), re.MULTILINE))
     if tool == "fi_info":
@@ -110,11 +102,7 @@ def count(tool: str) -> int:
 
 
 def run_tool(command: Sequence[str], seconds: float = TOOL_SECONDS) -> str:
-    """Return the standard output of a program.
-
-    Raises:
-        ToolError: missing, failed, or not done in time.
-    """
+    """Return the standard output of a program. ToolError: it is missing, failed, or not done in time."""
     tool = command[0]
     path = shutil.which(tool) or shutil.which(tool, path=os.pathsep.join(_PLACES))
     if path is None:
@@ -136,17 +124,9 @@ def _first_line(text: str) -> str:
 
 
 def probe_storage(directory: Path, size: int, name: str) -> dict[str, float]:
-    """Return throughput and metadata rate of a directory: ``writeMBs``, ``readMBs`` (10^6 bytes a second) and
-    ``filesPerSecond`` (files made, looked at and deleted).
-
-    Args:
-        directory: on the shared volume.
-        size: bytes to write and read.
-        name: of this node's probe, beside the probes of other nodes; nothing of it stays.
-
-    Raises:
-        OSError: the volume refuses.
-    """
+    """Return throughput and metadata rate of a directory on the shared volume: ``writeMBs``, ``readMBs`` (10^6 bytes a
+    second) for ``size`` bytes and ``filesPerSecond`` (files made, looked at and deleted). Nothing of the probe
+    stays."""
     place = directory / f".probe-{name}"
     place.mkdir(parents=True)
     try:
@@ -184,11 +164,8 @@ def mount_type(path: Path, mounts: Path = Path("/proc/self/mounts")) -> str:
 
 
 def run_benchmark(tool: str, devices: int) -> dict[str, float]:
-    """Return the bus bandwidth within this node, GB/s at the largest size, by operation.
-
-    Raises:
-        ToolError: one cannot be run, fails, prints no table, or reports wrong results.
-    """
+    """Return the bus bandwidth within this node, GB/s at the largest size, by operation. ToolError: one cannot be run,
+    fails, prints no table, or reports wrong results."""
     found = {}
     for operation, command in TOOLS[tool].items():
         words = [word.format(devices=devices) for word in command]
@@ -198,11 +175,8 @@ def run_benchmark(tool: str, devices: int) -> dict[str, float]:
 
 
 def benchmark_rows(text: str, tool: str) -> dict[int, float]:
-    """Return the table of nccom-test or nccl-tests: size in bytes to bus bandwidth in GB/s (out of place).
-
-    Raises:
-        ToolError: there is no table, or nccl-tests counted wrong results.
-    """
+    """Return the table of nccom-test or nccl-tests: size in bytes to bus bandwidth in GB/s (out of place). ToolError:
+    there is no table, or nccl-tests counted wrong results."""
     rows: dict[int, float] = {}
     head: list[str] = []
     for line in text.splitlines():

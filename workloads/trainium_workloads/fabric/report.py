@@ -150,14 +150,10 @@ def floor_finding(operation: str, measured: list[Measured]) -> Finding:
 def check_storage(
     expected: dict[str, Any], asked: argparse.Namespace, number: int, nodes: int
 ) -> tuple[list[Finding], dict[str, float]]:
-    """Return a node's findings about the shared volume, and its figures.
+    """Return a node's findings about the shared volume, to which all nodes write at the same time, and its figures.
 
-    Args:
-        expected: ``mount`` (path) and ``type`` of a mount that must be there, both optional; as floors ``writeMBs`` of
-            all nodes together, of a node at most ``writeMBsPerNode``, and ``filesPerSecond`` of each.
-        asked: options of the test.
-        number: of the node.
-        nodes: of the gang, which all write at the same time.
+    Expected are ``mount`` (path) and ``type`` of a mount that must be there, both optional; as floors ``writeMBs`` of
+    all nodes together, of a node at most ``writeMBsPerNode``, and ``filesPerSecond`` of each.
     """
     findings = []
     if mount := expected.get("mount"):

@@ -41,12 +41,8 @@ _SIZES: Final = {
 
 
 def configuration(family: str, **others: Any) -> Any:
-    """Return the configuration of a tiny model.
-
-    Args:
-        family: transformers' name of a model type.
-        others: sizes besides the common ones.
-    """
+    """Return the configuration of a tiny model of a type by transformers' name, with other sizes than the common
+    ones."""
     from transformers import AutoConfig
 
     return AutoConfig.for_model(family, **_SIZES | others)

@@ -36,15 +36,12 @@ several weights in one, fail in the backward pass or cannot be saved by PyTorch 
 
 
 def find(model: str, output: Path, seed: int) -> Path:
-    """Return the directory of a model with its weights; for one process.
+    """Return the directory of a model with its weights; for one process. The model is a directory,
+    ``ORGANIZATION/NAME[@REVISION]`` on the Hugging Face Hub, or ``tiny``.
 
-    Args:
-        model: a directory, ``ORGANIZATION/NAME[@REVISION]`` on the Hugging Face Hub, or ``tiny``.
-        output: of the training; random weights are put there, and a download where ``HF_HOME`` is not set.
-        seed: of random weights, where ``model`` is a directory with a ``config.json`` alone.
-
-    Raises:
-        Refusal: there is no such model, no right to it, or it has no weights that can be read; or it sees the future.
+    Random weights, by the seed where the model is a directory with a ``config.json`` alone, are put into the training's
+    output, as is a download where ``HF_HOME`` is not set. Refusal: there is no such model, no right to it, or it has no
+    weights that can be read; or it sees the future.
     """
     directory = _found(model, output, seed)
     configuration = read_configuration(directory)
@@ -73,11 +70,8 @@ def _found(model: str, output: Path, seed: int) -> Path:
 
 
 def read_configuration(directory: Path) -> Any:
-    """Return transformers' configuration of a model.
-
-    Raises:
-        Refusal: it is damaged, of a model that cannot be trained here, or of one unknown to this transformers.
-    """
+    """Return transformers' configuration of a model. Refusal: it is damaged, of a model that cannot be trained here, or
+    of one unknown to this transformers."""
     from transformers import AutoConfig
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
@@ -96,11 +90,8 @@ def read_configuration(directory: Path) -> Any:
 
 
 def load(directory: Path, asked: Namespace, options: Options, backend: Backend) -> nn.Module:
-    """Return the model. Each rank of a sharded one reads its part of each tensor from the files.
-
-    Raises:
-        Refusal: the files are damaged or of another model, or the model cannot be divided so.
-    """
+    """Return the model. Each rank of a sharded one reads its part of each tensor from the files. Refusal: the files are
+    damaged or of another model, or the model cannot be divided so."""
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
 
@@ -140,18 +131,12 @@ def load(directory: Path, asked: Namespace, options: Options, backend: Backend) 
 def export(
     model: Any, to: Path, origin: Path, told: Mapping[str, Any], *, is_first: bool, adapter_of: str | None
 ) -> None:
-    """Write the trained model, or its adapter, as published; all ranks call it. The directory appears when it is whole.
+    """Write the trained model, or the adapter of the base model ``adapter_of``, as published; all ranks call it. The
+    directory appears when it is whole, in place of an earlier export, which stays after an OSError.
 
-    Args:
-        model: trained, with any division; adapters are added to its weights.
-        to: the directory; an earlier export there is replaced.
-        origin: directory of the model that was read.
-        told: facts of the training, for ``trained.json``.
-        is_first: whether this rank writes. Its host then holds the whole model, in the type of the published weights.
-        adapter_of: name of the base model, to write the adapter alone; None for a whole model.
-
-    Raises:
-        OSError: it cannot be written, as on a full disk; an earlier export stays.
+    The model may have any division; adapters are added to its weights. ``origin`` is the directory of the model that
+    was read; ``told`` are facts of the training, for ``trained.json``. The host of the first rank, which writes, then
+    holds the whole model, in the type of the published weights.
     """
     from transformers import AutoModelForCausalLM, GenerationConfig
 

@@ -35,19 +35,13 @@ _Document = str | list[Mapping[str, Any]]
 
 
 def prepare(data: Path, column: str | None, tokenizer: Path, vocabulary: int, length: int, cache: Path) -> Path:
-    """Return the file of a data set's examples, and make a missing one; for one process.
+    """Return the file of a data set's examples, and make a missing one; for one process. The same files, tokenizer,
+    column and length are read once: ``cache`` is the directory of tokens.
 
-    Args:
-        data: a file; or a directory, of which the files to train with are taken.
-        column: of the texts or conversations; None for the first of :data:`COLUMNS` that a row has.
-        tokenizer: its directory.
-        vocabulary: tokens of the model that learns from it.
-        length: tokens of an example that are predicted. The column ``tokens`` has one more: the next example begins
-            with the last token of an example.
-        cache: directory of tokens. The same files, tokenizer, column and length are read once.
-
-    Raises:
-        Refusal: the data or the tokenizer is not there, damaged, or not of this model; or there are too few tokens.
+    ``data`` is a file, or a directory, of which the files to train with are taken; ``column`` that of the texts or
+    conversations, None for the first of :data:`COLUMNS` that a row has; ``length`` the tokens of an example that are
+    predicted. The column ``tokens`` has one more: the next example begins with the last token of an example. Refusal:
+    the data or the tokenizer is not there, damaged, or not of this model; or there are too few tokens.
     """
     files = files_of(data, "train", _KINDS)
     made, digests = read_tokenizer(tokenizer)
@@ -138,11 +132,8 @@ def _document(row: Mapping[str, Any], column: str | None, place: str) -> _Docume
 
 
 def _message(told: Mapping[str, Any], place: str) -> Mapping[str, Any]:
-    """Return a message with a text as its content; OpenAI's parts are joined as in a request to ``trn serve``.
-
-    Raises:
-        Refusal: it has no role, or another content: a template would print it as Python does.
-    """
+    """Return a message with a text as its content; OpenAI's parts are joined as in a request to ``trn serve``. Refusal:
+    it has no role, or another content: a template would print it as Python does."""
     message = {name: each for name, each in told.items() if each not in (None, [])}  # Arrow fills missing names up
     content, role = message.get("content", "" if message.get("tool_calls") else None), message.get("role")
     if isinstance(content, list):

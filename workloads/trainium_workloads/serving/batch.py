@@ -66,12 +66,8 @@ def main() -> int:
 
 
 def texts(file: Path, field: str = "") -> Iterator[list[str]]:
-    """Yield the texts of a file, up to 1,024 at a time, in order; refuse a file without them.
-
-    Args:
-        file: its name ends with one of :data:`SUFFIXES`.
-        field: column or key with the text; empty for the first of :data:`FIELDS` that is there.
-    """
+    """Yield the texts of a file (one of :data:`SUFFIXES`), up to 1,024 at a time, in order; refuse a file without them.
+    ``field`` is the column or key with the text; empty for the first of :data:`FIELDS` that is there."""
     if file.suffix not in SUFFIXES:
         raise Refusal(f"{file.name} must end with {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
     if not file.is_file():

@@ -84,11 +84,7 @@ class Invocations:
 
 
 def _request(record: Any) -> tuple[str, dict[str, Any]]:
-    """Return the path and the body of a request to the server.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Return the path and the body of a request to the server; ValueError: it is none."""
     if isinstance(record, dict) and "texts" in record:
         return "/predict", record
     if isinstance(record, dict) and ("messages" in record or "prompt" in record):
@@ -98,11 +94,8 @@ def _request(record: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _requests(body: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the requests for the lines of a body, in order; texts are joined.
-
-    Raises:
-        ValueError: with the number of the first wrong line.
-    """
+    """Yield the requests for the lines of a body, in order; texts are joined. ValueError has the number of the first
+    wrong line."""
     texts: list[str] = []
     names = [os.environ[FIELD]] if os.environ.get(FIELD) else ["content", "text"]
     for number, line in enumerate(body.splitlines(), 1):
@@ -165,12 +158,8 @@ def _detail(text: str) -> bytes:
 
 
 def arguments(environment: Mapping[str, str], model: Path = MODEL) -> list[str]:
-    """Return the arguments of :mod:`.server` for SageMaker's variables; refuse a variable that is no number.
-
-    Args:
-        environment: variables of the container.
-        model: directory of the model, or its parent.
-    """
+    """Return the arguments of :mod:`.server` for SageMaker's variables and the directory of the model, or its parent;
+    refuse a variable that is no number."""
     from trainium_workloads.serving.served_model import ADAPTER
 
     numbers = {"--port": "SAGEMAKER_BIND_TO_PORT", "--copies": "SAGEMAKER_MODEL_SERVER_WORKERS"}

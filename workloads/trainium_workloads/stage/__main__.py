@@ -56,11 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def install(scheme: str, progress: Progress) -> None:
-    """Install the packages into the directory that ``TRN_STAGE_PACKAGES`` names, unless a source's own is there.
-
-    Raises:
-        StageError: they cannot be installed.
-    """
+    """Install the packages into the directory that ``TRN_STAGE_PACKAGES`` names, unless a source's own is there."""
     target, missing = os.environ.get("TRN_STAGE_PACKAGES", ""), _PACKAGES.get(scheme)
     sys.path += [target] if target else []
     if missing is None or importlib.util.find_spec(missing):
@@ -82,11 +78,8 @@ def install(scheme: str, progress: Progress) -> None:
 
 
 def source_of(url: str, workers: int, *, is_list: bool) -> Source:
-    """Return the source of a URL. Each library is imported for its own sources alone.
-
-    Raises:
-        StageError: there is no such kind of source, or the URL is none of its kind.
-    """
+    """Return the source of a URL; StageError: it is of no kind of source. Each library is imported for its own sources
+    alone."""
     scheme = url.partition("://")[0]
     if scheme in ("http", "https"):
         from trainium_workloads.stage.web import Web
@@ -110,11 +103,8 @@ def source_of(url: str, workers: int, *, is_list: bool) -> Source:
 
 
 def below(root: Path, to: str) -> Path:
-    """Return the directory ``to`` below the volume's root; ``to`` may begin with the root.
-
-    Raises:
-        StageError: the directory is the root itself, outside it, or one of the copier's own.
-    """
+    """Return the directory ``to`` below the volume's root; ``to`` may begin with the root. StageError: the directory is
+    the root itself, outside it, or one of the copier's own."""
     inside = os.path.relpath(to, root) if os.path.isabs(to) else os.path.normpath(to)
     parts = Path(inside).parts
     if not parts or ".." in parts or parts[-1].startswith(RESERVED):

@@ -25,14 +25,7 @@ pause: Callable[[float], object] = time.sleep
 
 
 class Copy:
-    """A copy of a source to its destination.
-
-    Args:
-        destination: with the request.
-        source: of the request.
-        progress: receives the counts.
-        workers: files that are fetched at once.
-    """
+    """A copy of a source to its destination; ``workers`` files are fetched at once."""
 
     def __init__(self, destination: Destination, source: Source, progress: Progress, workers: int) -> None:
         self._destination, self._source, self._progress, self._workers = destination, source, progress, workers
@@ -40,11 +33,7 @@ class Copy:
 
     def run(self, *, replace: bool) -> tuple[dict[str, Any], bool]:
         """Copy all; return the marker, and whether anything was copied. ``replace`` copies anew what was staged before.
-
-        Raises:
-            StageError: the copy fails, however often it is tried.
-            Interrupted: the copy cannot be done now.
-        """
+        StageError: the copy fails, however often it is tried. Interrupted: the copy cannot be done now."""
         destination = self._destination
         with destination.locked(lambda text: self._progress.tell(text, "waiting")):
             try:

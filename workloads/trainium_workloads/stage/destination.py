@@ -30,12 +30,8 @@ Json = dict[str, Any]
 
 
 class Destination:
-    """A directory that is there whole or not at all.
-
-    Args:
-        directory: on the volume.
-        request: options that decide the content; they stand in the marker.
-    """
+    """A directory on the volume that is there whole or not at all. ``request`` are the options that decide the content;
+    they stand in the marker."""
 
     def __init__(self, directory: Path, request: Json) -> None:
         self.directory, self.request = directory, request
@@ -44,11 +40,8 @@ class Destination:
 
     @contextlib.contextmanager
     def locked(self, waiting: Callable[[str], object]) -> Iterator[None]:
-        """Hold the lock of this destination; tell ``waiting`` where another process holds it.
-
-        Raises:
-            StageError: the file system has no locks, or takes no files.
-        """
+        """Hold the lock of this destination; tell ``waiting`` where another process holds it. StageError: the file
+        system has no locks, or takes no files."""
         path, note = self.work.with_name(f"{self.work.name}.lock"), f"{socket.gethostname()} process {os.getpid()}"
         with contextlib.ExitStack() as stack:
             try:
@@ -63,10 +56,7 @@ class Destination:
 
     def complete(self, *, replace: bool) -> Json | None:
         """Return the marker, where the destination is whole and of this request; None where it is to be copied.
-
-        Raises:
-            StageError: something else is there, or files of it have gone; or to be replaced, and not staged.
-        """
+        StageError: something else is there, or files of it have gone; or to be replaced, and not staged."""
         there = self.directory
         if not there.exists() or (there.is_dir() and not any(there.iterdir())):
             return None

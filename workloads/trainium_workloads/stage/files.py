@@ -51,13 +51,9 @@ class Source(Protocol):
         """Return all files. Raises StageError and Interrupted."""
 
     def fetch(self, file: File, part: Path) -> str:
-        """Write a whole file to a path; return the checksum in the source's answer, empty without one.
-
-        Raises:
-            StageError: refused, or not there.
-            Interrupted: the connection ends early, or the file has changed.
-            OSError: the disk takes no more.
-        """
+        """Write a whole file to a path; return the checksum in the source's answer, empty without one. StageError:
+        refused, or not there. Interrupted: the connection ends early, or the file has changed. OSError: the disk takes
+        no more."""
 
 
 def check_path(path: str, source: str) -> None:

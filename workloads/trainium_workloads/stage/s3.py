@@ -152,14 +152,11 @@ def _wants_signature(error: ClientError) -> bool:
 
 
 def checksum_of(headers: Mapping[str, str]) -> str:
-    """Return the checksum of the whole object in the headers of an answer; empty without a trustworthy one.
+    """Return the checksum of the whole object in an answer's headers (lower case); empty without a trustworthy one.
 
     The ETag of an object that was uploaded in one part, and that no key of KMS or of a customer encrypts, is the MD5 of
     its bytes. ``x-amz-checksum-<name>`` is base64, of the whole object unless its type is ``COMPOSITE`` (user guide,
     "Checking object integrity").
-
-    Args:
-        headers: with names in lower case.
     """
     if headers.get("x-amz-checksum-type", "FULL_OBJECT") == "FULL_OBJECT":
         for kind in ("sha256", "sha1"):

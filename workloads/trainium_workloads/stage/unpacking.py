@@ -21,17 +21,11 @@ ENDINGS = (".tar.gz", ".tar.bz2", ".tar.xz", ".tar", ".tgz", ".zip")
 def unpack(
     files: Path, archives: Sequence[str], work: Path, check_room: Callable[[int], None], progress: Progress
 ) -> Path:
-    """Return a new tree of all files, with each archive's content in the place of the archive.
+    """Return a new tree of all files, hard links within one file system, with each archive's content in the place of
+    the archive.
 
-    Args:
-        files: directory of all files; the tree's files are hard links to them.
-        archives: paths below that directory.
-        work: directory for the tree, on the same file system.
-        check_room: called before each member; raises StageError where there is no room for its bytes.
-        progress: of the archives.
-
-    Raises:
-        StageError: an archive is broken, reaches outside, or holds a file of another.
+    ``check_room`` is called before each member, and raises StageError where there is no room for its bytes. StageError,
+    too: an archive is broken, reaches outside, or holds a file of another.
     """
     tree, scratch = work / "unpacked", work / "unpacking"
     shutil.rmtree(tree, ignore_errors=True)

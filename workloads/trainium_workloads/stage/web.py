@@ -92,13 +92,8 @@ class Web:
         return ""
 
     def _open(self, url: str, span: str = "", version: str = "") -> urllib3.BaseHTTPResponse:
-        """Return the answer to a request, with its body unread.
-
-        Args:
-            url: the file's.
-            span: value of ``Range``; empty for all of the file.
-            version: value of ``If-Range``: all of the file comes where it has another version.
-        """
+        """Return the answer to a request, with its body unread. ``span`` is the value of ``Range``, empty for all of
+        the file; ``version`` that of ``If-Range``: all of the file comes where it has another version."""
         headers = {"User-Agent": "trainium-eks", "Accept-Encoding": "identity"}
         headers |= {"Range": span, "If-Range": version} if span else {}
         try:
@@ -115,11 +110,7 @@ class Web:
 
 
 def entries(source: str, body: str) -> Iterator[File]:
-    """Yield the files of a list.
-
-    Raises:
-        StageError: an entry is no file's.
-    """
+    """Yield the files of a list; StageError: an entry is no file's."""
     try:
         for each in json.loads(body) if body.lstrip().startswith("[") else _lines(body):
             where, sum_, size = str(each["url"]), str(each.get("sha256") or "").lower(), each.get("size")

@@ -75,11 +75,8 @@ class ReviewSource:
     """Of the training; keeps a vocabulary that is learnt."""
 
     def prepared(self, backend: Backend) -> Data:
-        """Tokenize new reviews in one rank; the others wait, and map the files.
-
-        Raises:
-            Refusal: in all ranks, if the reviews or the vocabulary are not as they must be.
-        """
+        """Tokenize new reviews in one rank; the others wait, and map the files. Refusal in all ranks, if the reviews or
+        the vocabulary are not as they must be."""
         makes = backend.local_rank == 0 if self.each_node else backend.rank == 0
         made, read = (made_by(backend, turn, self._made) for turn in (makes, not makes))
         found = made or read
@@ -212,13 +209,10 @@ def _labels(raw: Dataset, where: Path) -> tuple[str, ...]:
 
 
 def learn(texts: Iterable[str], size: int) -> BertTokenizer:
-    """Return a tokenizer with a vocabulary of these texts: their characters, then their words, the frequent ones first.
+    """Return a tokenizer with a vocabulary of these texts in lower case: their characters, then their words, the
+    frequent ones first, at most ``size`` pieces.
 
     The trainer of ``tokenizers`` gives another vocabulary each time it runs; by this one a training can be repeated.
-
-    Args:
-        texts: to learn from; they are taken in lower case.
-        size: pieces at most.
     """
     cutter = BertTokenizer().backend_tokenizer
     words = Counter(

@@ -26,15 +26,8 @@ def logits(model: Any, batch: Batch) -> Tensor:
 
 
 def accuracy(model: Any, reviews: Rows, backend: Backend, options: Options, most: int = 0) -> float:
-    """Return the share of reviews that the model judges right, 0 to 1; each rank judges its part.
-
-    Args:
-        model: on the device.
-        reviews: to judge.
-        backend: of this rank.
-        options: of the training; each batch has its ``batch_size``.
-        most: reviews in all; 0 for all that there are.
-    """
+    """Return the share of reviews that the model on the device judges right, 0 to 1; each rank judges its part.
+    ``most`` is the number of reviews in all; 0 for all that there are."""
     count = min(most or len(reviews), len(reviews))
     mine = range(backend.rank, count, backend.world_size)
     right = torch.zeros((), device=backend.device)

@@ -51,13 +51,7 @@ _BEGUN = time.monotonic()
 
 
 class Classification:
-    """Training of a classifier.
-
-    Args:
-        data: the reviews.
-        config: of the model, by ``transformers``.
-        begin_with: directory of a model to begin with; None for new weights.
-    """
+    """Training of a classifier, with new weights or beginning with a model's directory."""
 
     def __init__(self, data: Data, config: Any, begin_with: Path | None) -> None:
         self.data, self.config, self._begin_with = data, config, begin_with
@@ -77,11 +71,8 @@ class Classification:
         return int(self.data.tokenizer.model_max_length)
 
     def model(self) -> nn.Module:
-        """Return the pre-trained model with a new head, or a new model.
-
-        Raises:
-            Refusal: it is a decoder, and the backend needs the same graph for every batch.
-        """
+        """Return the pre-trained model with a new head, or a new model. Refusal: it is a decoder, and the backend needs
+        the same graph for every batch."""
         if self._begin_with is None:
             model = AutoModelForSequenceClassification.from_config(self.config)
         else:
@@ -184,11 +175,8 @@ def _train(asked: argparse.Namespace, options: Options, data: Data, backend: Bac
 
 
 def _config(asked: argparse.Namespace, options: Options, data: Data) -> Any:
-    """Return the configuration of the model.
-
-    Raises:
-        Refusal: the model does not take the vocabulary, or the length of the reviews.
-    """
+    """Return the configuration of the model. Refusal: the model does not take the vocabulary, or the length of the
+    reviews."""
     if asked.model_dir is None:
         config: Any = config_of(asked.size, options.backend, vocabulary=len(data.tokenizer))
     else:

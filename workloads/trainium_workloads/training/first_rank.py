@@ -16,11 +16,8 @@ _Made = TypeVar("_Made")
 
 
 def made_by(backend: Backend, makes: bool, make: Callable[[], _Made]) -> _Made | None:
-    """Return the result in the ranks that make it, and None in the others, once all of the first are done.
-
-    Raises:
-        Refusal: in all ranks, so that all of them end alike.
-    """
+    """Return the result in the ranks that make it, and None in the others, once all of the first are done; a Refusal is
+    raised in all ranks, so that all of them end alike."""
     found, refused = None, ""
     with ThreadPoolExecutor(1) as pool:
         making = [pool.submit(make)] if makes else []
@@ -37,9 +34,5 @@ def made_by(backend: Backend, makes: bool, make: Callable[[], _Made]) -> _Made |
 
 
 def made_by_first(backend: Backend, make: Callable[[], Path]) -> Path:
-    """Return rank 0's path in all ranks.
-
-    Raises:
-        Refusal: rank 0's, in all ranks.
-    """
+    """Return rank 0's path in all ranks, or raise rank 0's Refusal in all."""
     return Path(backend.share(str(made_by(backend, backend.rank == 0, make) or "")))

@@ -29,11 +29,8 @@ class Layout:
     """Name of the layout, on which a checkpoint must agree."""
 
     def place(self, model: nn.Module, backend: Backend, options: Options) -> nn.Module:
-        """Return the model on its devices; the optimizer is made of its parameters afterwards.
-
-        Raises:
-            Refusal: this layout cannot be had there.
-        """
+        """Return the model on its devices; the optimizer is made of its parameters afterwards. Refusal: this layout
+        cannot be had there."""
         kind, parameters = parameter_type(options), list(model.parameters())
         for each in parameters:
             # Buffers stay: in BF16 the frequencies of rotary positions would lose five digits.
@@ -65,11 +62,7 @@ class Layout:
         backend: Backend,
     ) -> Checkpoint:
         """Save a checkpoint; called in all ranks. Each rank writes and hashes its files; rank 0 makes a checkpoint of
-        them when all are done.
-
-        Raises:
-            OSError: in all ranks, if one of them could not write; the checkpoints before stay.
-        """
+        them when all are done. OSError in all ranks, if one of them could not write; the checkpoints before stay."""
 
         def write() -> dict[str, str]:
             files = self._write_state(part, model, optimizer, backend)
@@ -109,11 +102,7 @@ def facts_of(checkpoint: Path) -> Facts:
 
 
 def _in_all(backend: Backend, write: Callable[[], _Result]) -> list[_Result]:
-    """Return the results of all ranks.
-
-    Raises:
-        OSError: in all ranks, if one of them could not write.
-    """
+    """Return the results of all ranks; OSError in all ranks, if one of them could not write."""
     found, fault = None, ""
     try:
         found = write()

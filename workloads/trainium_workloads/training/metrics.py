@@ -13,15 +13,9 @@ from trainium_workloads.steps import report
 
 
 class Metrics:
-    """The step lines and curves of a run.
-
-    Args:
-        output: of the training; curves are in ``tensorboard`` below it.
-        steps: number of all updates.
-        tokens_per_step: over all ranks.
-        first_step: of this run: points of an earlier run from there on are left out of the curves.
-        scraped: series for a monitoring system; None in ranks other than 0, which print nothing.
-    """
+    """The step lines and curves of a run. Curves are in ``tensorboard`` below the output; points of an earlier run from
+    ``first_step`` on are left out. ``tokens_per_step`` is over all ranks; ``scraped`` None in ranks other than 0, which
+    print nothing."""
 
     def __init__(
         self, output: Path, steps: int, tokens_per_step: int, first_step: int, *, scraped: Scraped | None

@@ -30,12 +30,7 @@ def optimizer_of(model: nn.Module, options: Options) -> torch.optim.Optimizer:
 
 
 class Lamb(torch.optim.Optimizer):
-    """LAMB, layer-wise adaptive rates for large batches (You et al., 2020, arXiv:1904.00962), with bias correction.
-
-    Args:
-        groups: of parameters, each with its ``weight_decay``.
-        lr: the rate.
-    """
+    """LAMB, layer-wise adaptive rates for large batches (You et al., 2020, arXiv:1904.00962), with bias correction."""
 
     def __init__(self, groups: Iterable[dict[str, object]], lr: float | Tensor) -> None:
         super().__init__(groups, {"lr": lr, "betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 0.0})
@@ -112,14 +107,8 @@ def round_stochastically(values: Tensor) -> Tensor:
 
 
 class UpdatedInFp32:
-    """Optimizer for parameters in BF16: it updates in FP32, as is its state, and then rounds.
-
-    In BF16 a second moment would stand still: 0.999 of it is rounded back to its old value.
-
-    Args:
-        optimizer: of the parameters.
-        rounded: FP32 values in BF16.
-    """
+    """Optimizer for parameters in BF16: it updates in FP32, as is its state, and then rounds. In BF16 a second moment
+    would stand still: 0.999 of it is rounded back to its old value."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, rounded: Callable[[Tensor], Tensor]) -> None:
         self._optimizer, self._rounded = optimizer, rounded

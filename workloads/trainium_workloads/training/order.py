@@ -16,17 +16,8 @@ _ROUNDS = 4
 
 @dataclass(frozen=True)
 class Order:
-    """The order of a training's examples.
-
-    Args:
-        examples: number of all; 1 or more.
-        seed: of the permutations.
-        batch_size: examples of a micro-batch.
-        accumulate: micro-batches of a step.
-        rank: number among the ranks that see different data.
-        ranks: number of these.
-        is_arranged: whether the examples shuffle themselves in each epoch; they are then taken one after the other.
-    """
+    """The order of a training's examples, by permutations of a seed, for the ``ranks`` that see different data.
+    ``is_arranged``: the examples shuffle themselves in each epoch, and are taken one after the other."""
 
     examples: int
     seed: int

@@ -48,14 +48,8 @@ class Progress:
         """Checkpoint from which the run resumed; known in rank 0."""
 
     def resume(self, state: State) -> int:
-        """Load the newest complete checkpoint into the state.
-
-        Returns:
-            Its step; 0 without one.
-
-        Raises:
-            Refusal: it is of another training (the message names the differences), or all checkpoints are damaged.
-        """
+        """Load the newest complete checkpoint into the state; return its step, 0 without one. Refusal: it is of another
+        training (the message names the differences), or all checkpoints are damaged."""
         found: Checkpoint | None = None
         if self._backend.rank == 0:
             passed_over: list[str] = []
@@ -88,11 +82,8 @@ class Progress:
         return by_step or (bool(seconds) and time.monotonic() - self._saved_at >= seconds)
 
     def save(self, step: int, state: State, metrics: Metrics, *, is_last: bool) -> None:
-        """Save a checkpoint. A failure is printed, and the training continues, unless the checkpoint was the last.
-
-        Raises:
-            NotSaved: the last could not be written.
-        """
+        """Save a checkpoint. A failure is printed, and the training continues, unless the checkpoint was the last:
+        NotSaved."""
         if step == self.last_saved or os.environ.get(ONLY_COMPILES) == "1":
             return
         began = time.monotonic()

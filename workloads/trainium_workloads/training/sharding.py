@@ -32,16 +32,13 @@ _LEARNT: Final = StateDictOptions(ignore_frozen_params=True, strict=False)
 
 
 class Sharded(Layout):
-    """A part of the model in each rank.
+    """A part of the model in each rank. ``tensor_parallel`` ranks, which should be on one node, divide each layer.
 
     The model comes divided, as it was made: no process ever holds a whole one. Parameters that are no distributed
     tensors, such as small adapters, are the same in all ranks. A checkpoint may be of any number of ranks: each reads
-    the overlap with its part.
-
-    Args:
-        tensor_parallel: ranks that divide each layer; 1 for none. They should be on one node.
-        gradient_sync: when gradients travel. Where layers are divided it is ``each``: transformers sums the gradients
-            of norms over a layer's ranks after each backward pass, sums of earlier passes included.
+    the overlap with its part. ``gradient_sync`` says when gradients travel. Where layers are divided it is ``each``:
+    transformers sums the gradients of norms over a layer's ranks after each backward pass, sums of earlier passes
+    included.
     """
 
     sharding = "full"
@@ -58,11 +55,7 @@ class Sharded(Layout):
         return model
 
     def data_ranks(self, backend: Backend) -> tuple[int, int]:
-        """See :class:`~.layout.Layout`; neighbours that divide layers share data.
-
-        Raises:
-            Refusal: the ranks form no grid.
-        """
+        """See :class:`~.layout.Layout`; neighbours that divide layers share data. Refusal: the ranks form no grid."""
         columns = self._tensor_parallel
         if columns < 1 or backend.world_size % columns:
             raise Refusal(f"--tensor-parallel {columns} does not divide the {backend.world_size} ranks")
@@ -98,11 +91,7 @@ class Sharded(Layout):
 
 
 def check(options: Options) -> None:
-    """Check that a training can be sharded; called before anything is started.
-
-    Raises:
-        Refusal: FSDP2 cannot be used with these options.
-    """
+    """Refuse options with which FSDP2 cannot be used; called before anything is started."""
     if options.backend == "xla":
         raise Refusal(
             "--sharding full is PyTorch's FSDP2, which PyTorch/XLA has not: use Trn2 or later (backend neuron), a GPU, "
