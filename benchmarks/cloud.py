@@ -22,12 +22,8 @@ _Found = TypeVar("_Found")
 
 @contextmanager
 def local_cloud(name: str, *options: str) -> Iterator[Path]:
-    """A local cloud with a real Volcano, as the repository's own project in a directory of its own.
-
-    Args:
-        name: of the benchmark.
-        options: of ``trn local up``.
-    """
+    """A local cloud with a real Volcano, by ``trn local up`` with options, as the repository's own project in a
+    directory of its own."""
     with tempfile.TemporaryDirectory(prefix=f"trn-{name}-") as directory:
         project = Path(directory)
         for part in ("Pulumi.yaml", "__main__.py", "components", "charts", "trainium_eks"):
@@ -53,11 +49,7 @@ def trn(project: Path, *arguments: str) -> str:
 
 
 def until(what: str, look: Callable[[], _Found | None], limit_seconds: float = LIMIT_SECONDS) -> _Found:
-    """What ``look`` finds.
-
-    Raises:
-        AssertionError: it has not found it in time.
-    """
+    """What ``look`` finds; an AssertionError where it has not found it in time."""
     deadline = time.monotonic() + limit_seconds
     while (found := look()) is None:
         assert time.monotonic() < deadline, f"no sign of {what} within {limit_seconds:g} s"

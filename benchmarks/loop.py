@@ -68,11 +68,7 @@ def main() -> int:
 
 
 def _loop(project: Path, job: str, asked: argparse.Namespace) -> Loop:
-    """One run.
-
-    Raises:
-        AssertionError: saying what did not end well.
-    """
+    """One run; an AssertionError says what did not end well."""
     begun = time.time()
     trn(
         *(project, "train", "--example", "gradient-sum", "--name", job, "--image", asked.image, "--detach"),

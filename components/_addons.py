@@ -90,14 +90,8 @@ def _make_identity(wiring: Wiring, addon: Addon) -> list[pulumi.Resource]:
 def _with_role(
     wiring: Wiring, addon: Addon, identity: Identity, policies: Mapping[str, OutputText]
 ) -> list[pulumi.Resource]:
-    """Make the role of a service account, its policies and its Pod Identity association.
-
-    Args:
-        wiring: settings shared by all add-ons.
-        addon: the add-on with the pods that take the role.
-        identity: the service account, and policies that the record names.
-        policies: policies that the config names, key to ARN.
-    """
+    """Make the role of a service account, its policies and its Pod Identity association; ``policies`` are those that
+    the config names, key to ARN, beside those of the record."""
     name = f"{wiring.name}-{addon.name}"
     child = pulumi.ResourceOptions(parent=wiring.parent)
     role = _iam.make_role(

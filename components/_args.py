@@ -86,19 +86,11 @@ def validate_args(
 ) -> A:
     """Return the args as an instance of ``spec``, if ``validate`` finds no error; warnings go to Pulumi's log.
 
-    Args that a stack made from its validated config are not validated again.
-
-    Args:
-        spec: the component's args model.
-        args: an instance of it, or a mapping with its fields.
-        validate: the component's function ``validate``.
-        subject: how the error names the component (``Network net``).
-        waivers: rule id to reason; a problem that may be acknowledged passes when its rule is named.
-        spell: format of paths: Python names, or the config file's spelling (``config_path``).
-        naming: returns the problems of the component's name, which is not an argument; always called.
-
-    Raises:
-        ArgumentError: with every problem, before anything is registered.
+    Args that a stack made from its validated config are not validated again; problems of the component's name, which is
+    not an argument, are always looked for by ``naming``. ``subject`` is how the error names the component (``Network
+    net``); ``waivers`` (rule id to reason) let problems pass that may be acknowledged; ``spell`` gives paths in
+    Python's names or in the config file's spelling (``config_path``). ArgumentError has every problem, before anything
+    is registered.
     """
     try:
         read_args = read(spec, args)

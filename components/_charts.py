@@ -46,15 +46,9 @@ class LocalChart:
 
 
 def local_chart(name: str, working_directory: Path | None = None) -> LocalChart:
-    """Return a chart of the directory ``charts`` beside ``components``, in the repository or the installed package.
-
-    Args:
-        name: directory under ``charts/``.
-        working_directory: base of the relative ``path``; None for the process's working directory.
-
-    Raises:
-        FileNotFoundError: for a name without a Chart.yaml.
-    """
+    """Return a chart of the directory ``charts`` beside ``components``, in the repository or the installed package; the
+    relative ``path`` starts at the working directory, of the process where none is given. FileNotFoundError: there is
+    no Chart.yaml."""
     directory = CHARTS_DIRECTORY / name
     metadata = yaml.safe_load((directory / "Chart.yaml").read_text(encoding="utf-8"))
     return LocalChart(
@@ -99,23 +93,16 @@ def release(
     timeout_seconds: int = TIMEOUT_SECONDS,
     on_failure: OnFailure = "roll back",
 ) -> k8s.helm.v3.Release:
-    """Make a Helm release of a pinned chart, under a given name.
+    """Make a Helm release of a pinned chart, under a given name, from which charts build the names of their objects; a
+    chart of this repository gets its digest as a value.
 
     ``helm.v3.Release`` and not ``helm.v4.Chart``, which drops hooks; Volcano's chart makes its webhook certificate in a
     hook. Values are plain data: with an Output among them a first preview cannot render the chart. Only values that AWS
     generates are Outputs: the cluster's name, an address, an id.
 
-    Args:
-        logical_name: Pulumi's name of the resource.
-        chart: an entry of ``versions.CHARTS``, or a chart of this repository, which gets its digest as a value.
-        release_name: Helm's name of the release; charts build the names of their objects from it.
-        namespace: name of an existing namespace, plain.
-        values: plain data, except for values that AWS generates.
-        opts: parent, and the resources that the release waits for.
-        timeout_seconds: how long Helm waits for all pods to be ready.
-        on_failure: ``roll back`` for a chart that needs all its pods. ``keep`` for agents of nodes: two nodes with a
-            broken driver would make Helm remove the agent from every node, so the release stays, nothing waits for its
-            pods, and ``trn verify`` names the nodes without the agent.
+    ``on_failure`` is ``roll back`` for a chart that needs all its pods, for which Helm waits ``timeout_seconds``;
+    ``keep`` for agents of nodes: two nodes with a broken driver would make Helm remove the agent from every node, so
+    the release stays, nothing waits for its pods, and ``trn verify`` names the nodes without the agent.
     """
     source: dict[str, Any] = {"chart": chart.path if isinstance(chart, LocalChart) else chart.chart}
     merged = dict(values)
@@ -150,15 +137,8 @@ def chart(name: str) -> Chart:
 def namespace(
     logical_name: str, name: str, pod_security: PodSecurity, reason: str, opts: pulumi.ResourceOptions
 ) -> k8s.core.v1.Namespace:
-    """Make a namespace that a destroy removes, with labels for Pod Security.
-
-    Args:
-        logical_name: Pulumi's name of the resource.
-        name: the namespace's name.
-        pod_security: the level that pods are held to.
-        reason: why the level is not stricter; written to an annotation for audits of the cluster.
-        opts: parent and dependencies.
-    """
+    """Make a namespace that a destroy removes, with labels for Pod Security. ``reason`` says why the level is not
+    stricter; written to an annotation for audits of the cluster."""
     return k8s.core.v1.Namespace(
         logical_name,
         metadata=k8s.meta.v1.ObjectMetaArgs(

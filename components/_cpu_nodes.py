@@ -100,14 +100,8 @@ def make_cpu_nodes(
 def tag_new_nodes(name: str, group: aws.eks.NodeGroup, tags: Tags, *, parent: pulumi.Resource) -> None:
     """Tag the instances that a managed node group launches from now on, through the Auto Scaling group's tags, which
     win over the launch template's (EC2 Auto Scaling user guide, tagging). The first nodes have the template's already,
-    and so do volumes and interfaces, which take none from an Auto Scaling group.
-
-    Args:
-        name: logical name of the group.
-        group: the group.
-        tags: their keys are known, and make the names of the resources.
-        parent: the component.
-    """
+    and so do volumes and interfaces, which take none from an Auto Scaling group. The keys of the tags are known, and
+    make the names of the resources."""
     for key, value in tags.items():
         aws.autoscaling.Tag(
             f"{name}-tag-{key}",

@@ -21,17 +21,11 @@ class EfaGroup:
 def make_efa_group(
     name: str, *, vpc_id: Text, nodes: str, tags: Mapping[str, Text], parent: pulumi.Resource
 ) -> EfaGroup:
-    """Make the group with its two rules.
+    """Make the group with its two rules, whose names begin with the group's; ``nodes`` describes the members (``the
+    nodes of trn1``).
 
     EFA requires an outbound rule that names the group; a range is not enough (EC2 user guide, EFA security group). EKS'
     own group has such a rule, the groups of imported or older clusters may not.
-
-    Args:
-        name: logical name; the rules' begin with it.
-        vpc_id: its VPC.
-        nodes: description of the members (``the nodes of trn1``).
-        tags: its tags.
-        parent: the component it belongs to.
     """
     child = pulumi.ResourceOptions(parent=parent)
     named = {"Name": name, **tags}

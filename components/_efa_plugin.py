@@ -46,18 +46,10 @@ def efa_problems(given: Sequence[str] | None, catalogue: Catalogue) -> list[Prob
 
 
 def make_efa_plugin(logical_name: str, args: DevicePluginArgs, parent: pulumi.Resource) -> dict[str, str]:
-    """Make the plugin's release, if there are nodes with EFA.
+    """Make the plugin's release, if there are nodes with EFA; return the release's name to the version of its chart.
 
     No other device plugin runs privileged, but this chart requires it (eks-charts#1245): the plugin opens
     ``/dev/infiniband`` of a node before any pod requests it.
-
-    Args:
-        logical_name: Pulumi's name of the release.
-        args: the instance types, and the region of the image's registry.
-        parent: the component that owns it.
-
-    Returns:
-        Name of the release to the version of its chart; empty without one.
     """
     types = _types(args)
     if not types:

@@ -45,13 +45,7 @@ _SECURITY: Mapping[str, Any] = {"allowPrivilegeEscalation": False, "capabilities
 
 
 def settings(gate: FabricGateConfig, pools: Mapping[str, str], catalogue: Catalogue) -> dict[str, Any]:
-    """Return the settings of the controller.
-
-    Args:
-        gate: the config's section.
-        pools: name of each node group or Karpenter pool to its instance type.
-        catalogue: of the stack.
-    """
+    """Return the settings of the controller; ``pools`` map each node group or Karpenter pool to its instance type."""
     return {
         "namespace": NAME,
         "service": SERVICE,
@@ -129,15 +123,7 @@ def make_gate(
     catalogue: Catalogue,
     opts: pulumi.ResourceOptions,
 ) -> None:
-    """Make the controller, its namespace and its rights.
-
-    Args:
-        stack: logical name of the stack.
-        gate: the config's section.
-        pools: name of each node group or Karpenter pool to its instance type.
-        catalogue: of the stack.
-        opts: parent, and the Kubernetes provider.
-    """
+    """Make the controller, its namespace and its rights; for ``pools`` see :func:`settings`."""
     name = f"{stack}-fabric"
     parent = pulumi.ComponentResource("trainium-eks:index:FabricGate", name, {}, opts)
 

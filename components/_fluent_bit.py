@@ -81,15 +81,11 @@ OUTPUT = """\
 
 
 def fluent_bit_values(region: str, log_group: pulumi.Input[str], *, system: bool) -> dict[str, Any]:
-    """Return the values of the chart fluent-bit.
+    """Return the values of the chart fluent-bit, for an existing log group; ``system`` sends it the logs of
+    ``kube-system``, too.
 
     Fluent Bit sends no request to the Kubernetes API: a thousand nodes would each list their pods there, and a log's
     file name already contains namespace, pod and container.
-
-    Args:
-        region: the log group's AWS region.
-        log_group: destination of all records; it must exist.
-        system: whether the logs of ``kube-system`` go there, too.
     """
     # Its own complaints about a line that it cannot send would be lines to send.
     left_out = [namespaces.LOG_SHIPPING, *([] if system else [SYSTEM_NAMESPACE])]

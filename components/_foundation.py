@@ -57,13 +57,7 @@ class Foundation:
 
 
 def make_foundation(name: str, config: StackConfig, stack: pulumi.Resource) -> Foundation:
-    """Make key, network and cluster.
-
-    Args:
-        name: the stack's logical name.
-        config: the stack's validated config.
-        stack: the component that they belong to.
-    """
+    """Make key, network and cluster."""
     child = pulumi.ResourceOptions(parent=stack)
     catalogue, tags = model.catalogue(config), default_tags(config)
     key_args = EncryptionKeyArgs(region=config.region, kept_key_arn=config.kept_key_arn)

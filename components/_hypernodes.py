@@ -32,14 +32,8 @@ def make_controller(
     parent: pulumi.Resource,
 ) -> None:
     """Make the controller and its rights. The namespace's network policy admits no traffic to the controller.
-
-    Args:
-        stack: logical name of the component.
-        labels: node labels, the widest layer first; at least one.
-        home: Volcano's namespace.
-        volcano: Volcano's release, which defines HyperNodes, and no longer makes any itself.
-        parent: of all resources.
-    """
+    ``labels`` of nodes stand with the widest layer first; Volcano's release defines HyperNodes, and no longer makes any
+    itself."""
     name = f"{stack}-{NAME}"
     inside = pulumi.ResourceOptions(parent=parent, depends_on=[home], deleted_with=home)
     metadata = k8s.meta.v1.ObjectMetaArgs(name=NAME, namespace=namespaces.VOLCANO)

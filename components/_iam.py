@@ -18,11 +18,8 @@ POLICY_VERSION = "2012-10-17"
 
 
 def policy(statements: Iterable[Statement]) -> str:
-    """Return a policy document of these statements, as JSON.
-
-    Args:
-        statements: plain data; where a value is an Output, call this inside ``Output.all(...).apply``.
-    """
+    """Return a policy document of these statements, as JSON. They are plain data; where a value is an Output, call this
+    inside ``Output.all(...).apply``."""
     return json.dumps({"Version": POLICY_VERSION, "Statement": [dict(statement) for statement in statements]})
 
 
@@ -35,16 +32,8 @@ def make_role(
     tags: Mapping[str, Text],
     parent: pulumi.Resource,
 ) -> aws.iam.Role:
-    """Make a role with the permissions boundary; every role of the library is made here.
-
-    Args:
-        name: logical name, from which IAM's is generated.
-        description: the principals that take the role, up to 1000 characters.
-        trust: its trust policy, as JSON.
-        boundary: ARN of the policy that bounds it; None for no bound.
-        tags: in addition to the provider's tags.
-        parent: the component it belongs to.
-    """
+    """Make a role with the permissions boundary (an ARN); every role of the library is made here. The description names
+    the principals that take the role, in up to 1000 characters; ``trust`` is JSON."""
     return aws.iam.Role(
         name,
         description=description,
@@ -75,21 +64,13 @@ def pod_identity_trust() -> str:
 
 
 def service_trust(service: str) -> str:
-    """Return the trust policy of roles that one AWS service takes.
-
-    Args:
-        service: the service principal, ``eks.amazonaws.com``.
-    """
+    """Return the trust policy of roles that one AWS service (``eks.amazonaws.com``) takes."""
     return policy([{"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}])
 
 
 def managed_policy_arn(region: str, name: str) -> str:
-    """Return the ARN of a policy that AWS maintains, in the region's partition.
-
-    Args:
-        region: AWS region, ``us-west-2``.
-        name: the policy with its path, ``AmazonEKSClusterPolicy`` or ``service-role/AmazonEBSCSIDriverPolicy``.
-    """
+    """Return the ARN of a policy that AWS maintains, in the region's partition, by its name with its path
+    (``AmazonEKSClusterPolicy`` or ``service-role/AmazonEBSCSIDriverPolicy``)."""
     return f"arn:{regions.partition(region)}:iam::aws:policy/{name}"
 
 
@@ -100,11 +81,8 @@ def bucket_arn(region: str, name: Text) -> Text:
 
 
 def principal_key(arn: str) -> str:
-    """Return a part of a resource's name that is unique to the principal: account, kind, path and name.
-
-    Args:
-        arn: of a role or user; ``arn:aws:iam::111122223333:role/ops/admin`` is ``111122223333-role/ops/admin``.
-    """
+    """Return a part of a resource's name that is unique to the role or user: account, kind, path and name, so of
+    ``arn:aws:iam::111122223333:role/ops/admin`` ``111122223333-role/ops/admin``."""
     account, resource = arn.split(":", 5)[4:]
     return f"{account}-{resource}"
 

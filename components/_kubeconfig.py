@@ -10,15 +10,10 @@ EXEC_API = "client.authentication.k8s.io/v1beta1"
 
 def eks_kubeconfig(name: str, endpoint: str, certificate_authority: str, region: str) -> str:
     """Return the kubeconfig of an EKS cluster as JSON text, from values that never change while the cluster exists.
+    ``aws`` is passed the cluster's region, so that the caller's default region does not matter.
 
     It holds no token and no profile: the ``aws`` command's credentials are used. A kubeconfig with a token makes every
     object behind it look replaced when the token changes (pulumi-eks#207, #352).
-
-    Args:
-        name: the cluster.
-        endpoint: ``https://…`` of the Kubernetes API.
-        certificate_authority: base64 of the cluster's CA.
-        region: the cluster's region, passed to ``aws`` so that the caller's default region does not matter.
     """
     token = ["--region", region, "eks", "get-token", "--cluster-name", name, "--output", "json"]
     credentials = {"exec": {"apiVersion": EXEC_API, "command": "aws", "args": token}}

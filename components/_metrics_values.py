@@ -48,15 +48,8 @@ def stack_values(
     workspace: Workspace | None,
     node_selector: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return the values of kube-prometheus-stack, before the user's are merged over them.
-
-    Args:
-        metrics: the config's section on metrics.
-        grafana: Grafana's section; None for no Grafana.
-        region: AWS region.
-        workspace: workspace that Prometheus also writes to; None for none.
-        node_selector: labels of the nodes for pods with a volume; empty for any node.
-    """
+    """Return the values of kube-prometheus-stack, before the user's are merged over them. ``workspace`` is one that
+    Prometheus also writes to; ``node_selector`` labels nodes for pods with a volume."""
     off = {"enabled": False}
     selected = {"nodeSelector": dict(node_selector)} if node_selector else {}
     return {
@@ -232,11 +225,8 @@ def _with_workspace(values: dict[str, Any], workspace: Workspace) -> dict[str, A
 
 
 def fsx_exporter_values(config: pulumi.Input[str]) -> dict[str, Any]:
-    """Return the values of the exporter of CloudWatch metrics.
-
-    Args:
-        config: its own configuration (``file_system.exporter_config``).
-    """
+    """Return the values of the exporter of CloudWatch metrics, with its own configuration
+    (``file_system.exporter_config``)."""
     return {
         "fullnameOverride": FSX_EXPORTER,
         "serviceAccount": {"name": FSX_EXPORTER, "automountServiceAccountToken": False},

@@ -44,16 +44,8 @@ def make_role(
     role_name: str,
     parent: pulumi.Resource,
 ) -> PodRole:
-    """Make the role with its one policy, and after both the association.
-
-    Args:
-        name: logical name of policy and association.
-        args: the component's args: cluster, permissions boundary, and tags.
-        pods: service account of the pods that take the role.
-        statements: the rights of the pods.
-        role_name: logical name of the role, from which IAM's is generated.
-        parent: the component it belongs to.
-    """
+    """Make the role of pods with its one policy, and after both the association; the logical name of the role is that
+    from which IAM's is generated, ``name`` that of policy and association."""
     child = pulumi.ResourceOptions(parent=parent)
     role = _iam.make_role(
         role_name,

@@ -39,16 +39,8 @@ class Reach:
 def execution_statements(
     region: str, reach: Reach, bucket_arn: str, repository_arn: str, key_arn: str, bucket_key_arn: str
 ) -> list[Statement]:
-    """Return the execution role's rights.
-
-    Args:
-        region: AWS region.
-        reach: of the role.
-        bucket_arn: its bucket.
-        repository_arn: repository of images; empty for none.
-        key_arn: key of volumes and models.
-        bucket_key_arn: key of the bucket's objects, used through S3 alone; empty where that is the first key.
-    """
+    """Return the execution role's rights. ``bucket_key_arn`` is the key of the bucket's objects, used through S3 alone;
+    empty where that is ``key_arn``, the key of volumes and models. ``repository_arn`` may be empty."""
     partition = regions.partition(region)
     logs = [f"arn:{partition}:logs:{region}:*:log-group:{each}" for each in reach.log_groups]
     namespaces = ["/".join(each.split("/")[:4]) for each in reach.log_groups]
@@ -96,18 +88,9 @@ def researcher_statements(
     group_id: str,
     subnet_ids: Iterable[str],
 ) -> list[Statement]:
-    """Return the rights to submit, watch and stop training jobs, and to serve their models.
-
-    Args:
-        region: AWS region.
-        prefix: key prefix of job files.
-        serving_types: instance types of endpoints and batch transform; none for no such rights.
-        role_arn: the jobs' execution role.
-        bucket_arn: bucket of data and job files.
-        key_arn: key of the bucket.
-        group_id: security group that a job must have.
-        subnet_ids: subnets that a job may be in.
-    """
+    """Return the rights to submit, watch and stop training jobs with this security group and these subnets, and to
+    serve their models on the ``serving_types``; none for no such rights. ``prefix`` is that of the keys of job
+    files."""
     account, partition = role_arn.split(":")[4], regions.partition(region)
     own = f"arn:{partition}:sagemaker:{region}:{account}"
     jobs = f"{own}:training-job/*"

@@ -12,14 +12,7 @@ NOTIFICATIONS = ((50, "ACTUAL"), (80, "ACTUAL"), (100, "ACTUAL"), (100, "FORECAS
 def make_spending_alert(
     name: str, alert: SpendingAlertConfig, *, environment: str, parent: pulumi.Resource
 ) -> aws.budgets.Budget:
-    """Make a budget over all resources with the environment's tag.
-
-    Args:
-        name: logical name.
-        alert: monthly amount, and e-mail addresses of the recipients.
-        environment: value of the tag ``Environment``.
-        parent: the component it belongs to.
-    """
+    """Make a budget over all resources with the environment's tag ``Environment``."""
     return aws.budgets.Budget(
         name,
         budget_type="COST",

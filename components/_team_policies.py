@@ -23,13 +23,11 @@ def role_rules(
 
 
 def network_policies(etcd_namespace: str | None) -> dict[str, k8s.networking.v1.NetworkPolicySpecArgs]:
-    """Return name to spec of the network policies: they admit only traffic that a training job needs.
+    """Return name to spec of the network policies: they admit only traffic that a training job needs, with the
+    rendezvous in etcd's namespace, if there is one.
 
     EFA traffic bypasses the kernel's network stack and these policies: on the fabric, security groups and nodes keep
     jobs apart.
-
-    Args:
-        etcd_namespace: namespace of etcd for the rendezvous; None without etcd.
     """
     everyone = k8s.meta.v1.LabelSelectorArgs()
     same_namespace = k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=everyone)

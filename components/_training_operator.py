@@ -38,16 +38,9 @@ def source() -> ProjectFiles:
 def kustomization(
     *, gangs: bool, pinned: ProjectFiles | None = None, environment: Mapping[str, str] = os.environ
 ) -> Path:
-    """Return the directory for kustomize, with upstream's files beside it.
-
-    Args:
-        gangs: whether Volcano schedules every job as a gang.
-        pinned: upstream's files; None for the files of :func:`source`.
-        environment: environment variables, for the cache's directory and a mirror.
-
-    Raises:
-        Unfetched: upstream's files are not in the cache and cannot be downloaded.
-    """
+    """Return the directory for kustomize, with upstream's files beside it, pinned or of :func:`source`; ``gangs``:
+    Volcano schedules every job as a gang. ``environment`` has variables for the cache's directory and a mirror.
+    Unfetched: upstream's files are not in the cache and cannot be downloaded."""
     pinned = pinned or source()
     ours = (OPERATOR_DIRECTORY, OPERATOR_WITH_VOLCANO_DIRECTORY)
     wanted = ours[1] if gangs else ours[0]

@@ -53,11 +53,8 @@ class ArgumentTypes:
         """Component to its args: all that the provider serves."""
 
     def _add(self, name: str, content: object, made: Any, about: str) -> Any:
-        """Return the type of a name, the one made before where it is the same.
-
-        Raises:
-            TypeError: for a name that has another content already: both would be one type in the schema.
-        """
+        """Return the type of a name, the one made before where it is the same. TypeError: the name has another content
+        already, and both would be one type in the schema."""
         made.__doc__ = _wrapped(about)
         known, first = self._made.setdefault(name, (content, made))
         if known != content:
@@ -97,14 +94,8 @@ class ArgumentTypes:
         return self._add(name, (made, texts), TypedDict(name, made), about)  # type: ignore[operator]
 
     def _type(self, annotation: Any, name: str, *, inside: bool = False, required: bool = False) -> Any:
-        """Return a field's type for the analyzer; None for one of :data:`_LEFT_OUT`.
-
-        Args:
-            annotation: the type in the model.
-            name: of an enum or a union that the field needs.
-            inside: whether the type stands in a sequence or mapping, where the host cannot read enums.
-            required: whether the field must be given.
-        """
+        """Return a field's type for the analyzer; None for one of :data:`_LEFT_OUT`. ``name`` is for an enum or a union
+        that the field needs; ``inside`` a sequence or mapping the host cannot read enums."""
         origin, inner = get_origin(annotation), get_args(annotation)
         if origin is Annotated:
             return self._type(inner[0], name, inside=inside)

@@ -35,11 +35,8 @@ class TrainiumProvider(ComponentProvider):
     def construct(
         self, name: str, resource_type: str, inputs: Mapping[str, Any], options: pulumi.ResourceOptions | None = None
     ) -> ConstructResult:
-        """Return the component that ``inputs`` describe.
-
-        Raises:
-            pulumi.InputPropertiesError: for bad inputs, with every problem; the engine prints it without a traceback.
-        """
+        """Return the component that ``inputs`` describe; InputPropertiesError has every problem of bad ones, and the
+        engine prints it without a traceback."""
         try:
             return super().construct(name, resource_type, dict(inputs), options)
         except ComponentInitError as error:
@@ -55,12 +52,9 @@ class TrainiumProvider(ComponentProvider):
         component_name: str,
         property_path: str,
     ) -> dict[str, Any]:
-        """Return the inputs of a component, or of an object inside, after checks that Pulumi's SDK leaves out.
-
-        Raises:
-            pulumi.InputPropertyError: for a name that the schema does not have (the SDK would drop it), and for an
-                Output where the value must be plain (the SDK would fail on it, or take it for an empty object).
-        """
+        """Return the inputs of a component, or of an object inside, after checks that Pulumi's SDK leaves out: it would
+        drop a name that the schema does not have, and fail on an Output where the value must be plain, or take it for
+        an empty object. Both are InputPropertyErrors."""
         if not isinstance(inputs, Mapping):
             raise pulumi.InputPropertyError(property_path, "it must be an object that is known when the program starts")
         for name, value in inputs.items():
