@@ -63,8 +63,15 @@ class Program:
         mounts: Sequence[k8s.core.v1.VolumeMountArgs] = (),
         readiness: k8s.core.v1.ProbeArgs | None = None,
     ) -> k8s.core.v1.ContainerArgs:
-        """Return a container with Python that runs one of the modules; without a readiness probe it is ready as soon as
-        it runs."""
+        """Return a container with Python that runs one of the modules.
+
+        Args:
+            name: of the container.
+            command: the module, and its arguments.
+            env: variables besides Python's own.
+            mounts: of volumes besides the code.
+            readiness: how to find out whether it is ready; None for as soon as it runs.
+        """
         module, *arguments = command
         return container(
             name,
@@ -132,9 +139,20 @@ def controller(
     after: Sequence[pulumi.Resource],
     parent: pulumi.Resource,
 ) -> None:
-    """Make the Deployment of a controller, with its code. ``command`` is the module with its arguments besides
-    ``--account`` and ``--ready``; ``name`` is that of the ConfigMap, of the Deployment and of the existing service
-    account."""
+    """Make the Deployment of a controller, with its code.
+
+    Args:
+        logical_name: Pulumi's name of the ConfigMap and of the Deployment.
+        program: of the controller.
+        command: the module, and its arguments besides ``--account`` and ``--ready``.
+        name: of the ConfigMap, of the Deployment and of the service account that exists.
+        namespace: of all three.
+        env: variables of the container.
+        priority: priority class of the pod; None for the default.
+        home: the namespace.
+        after: resources that the Deployment waits for.
+        parent: of both resources.
+    """
     metadata = k8s.meta.v1.ObjectMetaArgs(name=name, namespace=namespace)
     inside = pulumi.ResourceOptions(parent=parent, depends_on=[home], deleted_with=home)
     sources = program.sources()
@@ -190,8 +208,16 @@ def grant(
     account: k8s.core.v1.ServiceAccount,
     parent: pulumi.Resource,
 ) -> k8s.rbac.v1.ClusterRoleBinding:
-    """Give a service account rights in the whole cluster (API group, resources and verbs of each), and return the
-    binding."""
+    """Give a service account rights in the whole cluster, and return the binding.
+
+    Args:
+        logical_name: Pulumi's name of the role and of its binding.
+        role: their name in the cluster.
+        rules: API group, resources and verbs of each right.
+        subject: the service account as bindings name it.
+        account: the service account.
+        parent: of both resources.
+    """
     metadata = k8s.meta.v1.ObjectMetaArgs(name=role)
     made = k8s.rbac.v1.ClusterRole(
         logical_name, metadata=metadata, rules=role_rules(rules), opts=pulumi.ResourceOptions(parent=parent)

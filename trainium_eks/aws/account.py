@@ -105,14 +105,27 @@ class Account:
         """Operations sent, with their service: ``ec2:DescribeVpcs``."""
 
     def caller(self) -> Caller:
-        """Return the identity of the credentials. NotChecked: there are none, or they are not valid."""
+        """Return the identity of the credentials.
+
+        Raises:
+            NotChecked: there are none, or they are not valid.
+        """
         answer = self.once("caller", lambda: self.call("sts", "get_caller_identity"))
         return Caller(answer["Account"], answer["Arn"])
 
     def call(self, service: str, operation: str, *, region: str = "", **parameters: Json) -> Json:
-        """Return one answer to an operation (``describe_vpcs``) of a service (``service-quotas``), as boto3 calls them,
-        in the account's region or another. NotChecked: AWS could not be queried. RequestError: AWS answered with an
-        error; its code names the cause."""
+        """Return one answer.
+
+        Args:
+            service: as boto3 calls it (``service-quotas``).
+            operation: as boto3 calls it (``describe_vpcs``).
+            region: another one than the account's.
+            **parameters: of the operation.
+
+        Raises:
+            NotChecked: AWS could not be queried.
+            RequestError: AWS answered with an error; its code names the cause.
+        """
         return self._said(service, operation, lambda client: getattr(client, operation)(**parameters), region)
 
     def pages(self, service: str, operation: str, key: str, **parameters: Json) -> list[Json]:
@@ -194,8 +207,12 @@ class _Once:
 
 
 def right(service: str, operation: str) -> str:
-    """Return the IAM action that an operation needs, as AWS calls it (``GetServiceQuota``), of a service as boto3 calls
-    it."""
+    """Return the IAM action that an operation needs.
+
+    Args:
+        service: as boto3 calls it.
+        operation: as AWS calls it (``GetServiceQuota``).
+    """
     named = f"{service}:{operation}"
     return RIGHTS.get(named, f"{_PREFIXES.get(service, service)}:{operation}")
 

@@ -157,8 +157,12 @@ def _is_let_out(url: str) -> bool:
 
 
 def job_name(request: StageRequest, suffix: str) -> str:
-    """Return a name with the directory's words and a unique suffix: at most 63 characters with the suffix of its
-    pods."""
+    """Return a name with the directory's words: at most 63 characters with the suffix of its pods.
+
+    Args:
+        request: the request.
+        suffix: letters and digits that make it unique.
+    """
     words = re.sub(r"[^a-z0-9]+", "-", request.to.lower().rpartition("/")[2]).strip("-")[:36].strip("-")
     return "-".join(part for part in (KIND, words, suffix) if part)
 
@@ -171,7 +175,15 @@ def objects(
     region: str,
     code: Mapping[str, str],
 ) -> tuple[Json, Json]:
-    """Return the ConfigMap with the code of :func:`code_files`, and the Job, for a request without :func:`problems`."""
+    """Return the ConfigMap with the code, and the Job.
+
+    Args:
+        request: without :func:`problems`.
+        namespace: the team's.
+        name: of both.
+        region: of the stack.
+        code: of :func:`code_files`.
+    """
     keys = {path: path.replace("/", "__") for path in code}
     labels = {KIND_LABEL: KIND, "app.kubernetes.io/managed-by": "trn", "app.kubernetes.io/name": name}
     metadata = {"name": name, "namespace": namespace.name, "labels": labels}
@@ -287,8 +299,11 @@ def pod_security(namespace: NamespaceOutput) -> Json:
 
 
 def code_files(workloads: Path) -> dict[str, str]:
-    """Return the copier's modules and requirements: path below the directory on ``PYTHONPATH`` to text. ``workloads``
-    is the directory that ``trainium_workloads`` is in."""
+    """Return the copier's modules and requirements: path below the directory on ``PYTHONPATH`` to text.
+
+    Args:
+        workloads: the directory that ``trainium_workloads`` is in.
+    """
     package = workloads / "trainium_workloads"
     files = [package / name for name in ("__init__.py", "file_lock.py", "stage/requirements.txt")]
     files += sorted((package / "stage").glob("*.py"))

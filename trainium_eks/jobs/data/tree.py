@@ -9,10 +9,14 @@ class NotInside(Exception):  # noqa: N818 - reads as what it is where it is caug
 
 
 def files_below(root: Path, left_out: Collection[str]) -> Iterator[tuple[str, Path]]:
-    """Yield path and place of each regular file, in order, without files and directories of the names ``left_out``, at
-    any depth. A link stands for its target below the same root; links to nothing are left out, too.
+    """Yield path and place of each regular file, in order. A link stands for its target below the same root.
 
-    NotInside: a link leads out of the root (a team would read its target) or into a circle; or a device is there.
+    Args:
+        root: a directory.
+        left_out: names of files and directories, at any depth. Links to nothing are left out, too.
+
+    Raises:
+        NotInside: a link leads out of the root (a team would read its target) or into a circle; or a device is there.
     """
     top = root.resolve()
 

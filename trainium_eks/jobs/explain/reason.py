@@ -59,5 +59,12 @@ class Reason:
 
 
 def held(cause: Cause, fault: str, sentence: str, **names: object) -> Reason:
-    """Return the reason that a fault of the catalogue is, with the fault's remedy for the objects of these names."""
+    """Return the reason that a fault of the catalogue is, with the fault's remedy.
+
+    Args:
+        cause: the cause.
+        fault: name of the fault.
+        sentence: see :class:`Reason`.
+        names: names of objects in the remedy.
+    """
     return Reason(cause, sentence, BY_NAME[fault].mend(**names), fault)

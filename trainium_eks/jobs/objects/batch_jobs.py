@@ -54,11 +54,13 @@ def why_waiting(pod: Json) -> str:
 
 
 def submit(api: Api, job: Json, needs: tuple[Json, ...]) -> None:
-    """Create a Job and the objects that it needs, which are deleted with it; nothing is left where the API server
-    refuses.
+    """Create a Job and the objects that it needs, which are deleted with it.
 
     The Job comes first, suspended: so the others can name their owner as they are made, and a command that is killed in
     between leaves nothing that would stay.
+
+    Raises:
+        ApiError: refused; nothing is left of it then.
     """
     created = api.create({**job, "spec": {**job["spec"], "suspend": True}})
     metadata = created["metadata"]
@@ -75,8 +77,12 @@ def submit(api: Api, job: Json, needs: tuple[Json, ...]) -> None:
 
 
 def is_left_over(job: Json, now: float) -> bool:
-    """Return whether the Job was never started, because its command ended between its creation and its start; ``now``
-    in seconds since 1970."""
+    """Return whether the Job was never started, because its command ended between its creation and its start.
+
+    Args:
+        job: as the API server has it.
+        now: seconds since 1970.
+    """
     made = calendar.timegm(time.strptime(job["metadata"]["creationTimestamp"], "%Y-%m-%dT%H:%M:%SZ"))
     return bool(job["spec"].get("suspend")) and now - made > LEFT_OVER_SECONDS
 
@@ -93,8 +99,18 @@ def follow(
 ) -> End:
     """Read a Job's log, pod after pod, until it ends.
 
-    ``line`` gets each line, after a broken connection some of them again; ``waiting`` again and again the reason why no
-    pod runs. ClusterError: the API server is away for good.
+    Args:
+        api: as a user who may read its pods.
+        namespace: of the Job.
+        name: of the Job.
+        container: with the log.
+        line: called with each line; after a broken connection with some of them again.
+        waiting: called again and again with the reason why no pod runs.
+        pause: function that waits.
+
+    Raises:
+        ApiError: refused.
+        ClusterError: the API server is away for good.
     """
     reference = ObjectReference("batch/v1", "Job", namespace, name)
     read: set[str] = set()

@@ -19,11 +19,17 @@ _NOT_COUNTED = re.compile(r"status unknown for quota: (?P<quota>[^,]+), resource
 
 
 def validate(api: Api, objects: Sequence[Mapping[str, Any]], waiting: Callable[[str], None] = lambda _: None) -> None:
-    """Let the API server validate a job without creating it: its schema, webhooks, the namespace's policies. Of several
-    objects the first is validated: the others refer to it, and a webhook would miss it.
+    """Let the API server validate a job without creating it: its schema, webhooks, the namespace's policies.
 
-    ``waiting`` gets a line when the namespace's quota does not count such objects yet, which is awaited. ApiError: it
-    would refuse it, in its words. NoSuchKind: nobody in the cluster runs such jobs.
+    Args:
+        api: the API server, as the researcher.
+        objects: of the job, as :func:`.forms.objects` gives them. Of several the first is validated: the others refer
+            to it, and a webhook would miss it.
+        waiting: gets a line when the namespace's quota does not count such objects yet, which is awaited.
+
+    Raises:
+        ApiError: it would refuse it, in its words.
+        NoSuchKind: nobody in the cluster runs such jobs.
     """
     _create(api, objects[0], waiting, dry_run=True)
 
@@ -35,8 +41,18 @@ def submit(
     archive: str = "",
     waiting: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Create the job, with its files (see :func:`volcano_job.workspace`) and its objects, the last of which is the job
-    itself; return it as the API server has it. Where it is refused, nothing of it is left."""
+    """Create the job; return it as the API server has it.
+
+    Args:
+        api: the API server, as the researcher.
+        job: the job.
+        objects: its objects; the last is the job itself.
+        archive: the files that travel with it, as :func:`volcano_job.workspace` takes them; empty for none.
+        waiting: as for :func:`validate`.
+
+    Raises:
+        ApiError: refused; nothing of it is left.
+    """
     belonging = [*([volcano_job.workspace(job, archive)] if archive else []), *objects[:-1]]
     made: list[dict[str, Any]] = []
     try:
@@ -55,8 +71,11 @@ def submit(
 def _create(
     api: Api, manifest: Mapping[str, Any], waiting: Callable[[str], None], *, dry_run: bool = False
 ) -> dict[str, Any]:
-    """Create an object, again and again while the namespace's quota does not count its kind yet; ApiError after
-    :data:`COUNTED_SECONDS` has a command for the administrator."""
+    """Create an object, again and again while the namespace's quota does not count its kind yet.
+
+    Raises:
+        ApiError: refused; or not counted within :data:`COUNTED_SECONDS`, with a command for the administrator.
+    """
     begun, told = time.monotonic(), False
     while True:
         try:

@@ -110,10 +110,17 @@ class HourlyPrice:
 def hourly_price(
     instance_type: str, given: Mapping[str, float] | None = None, catalogue: Catalogue = CATALOGUE
 ) -> HourlyPrice | None:
-    """Return the present On-Demand price of an instance type, by EC2's or SageMaker's name; None where none is known. A
-    ``given`` price wins.
+    """Return the present On-Demand price of an instance type; None where none is known.
 
     SageMaker's prices are in no public table of this library: they are EC2's with the published surcharge, and say so.
+
+    Args:
+        instance_type: as EC2 or SageMaker calls it.
+        given: prices that the caller knows better, by instance type.
+        catalogue: with EC2's prices.
+
+    Raises:
+        UnknownInstanceType: for a type that the catalogue does not have.
     """
     if given and instance_type in given:
         return HourlyPrice(given[instance_type], "given")
@@ -128,12 +135,20 @@ def hourly_price(
 
 
 def ec2_name(instance_type: str, catalogue: Catalogue = CATALOGUE) -> str:
-    """Return EC2's name of an instance type."""
+    """Return EC2's name of an instance type.
+
+    Raises:
+        UnknownInstanceType: for a type that the catalogue does not have.
+    """
     return catalogue.find(instance_type.removeprefix(SAGEMAKER_PREFIX)).name
 
 
 def read_run(text: str) -> Run:
-    """Return a run from ``NAME=HOURS:INSTANCE[:COUNT]``; ValueError: another form, or a number that cannot be."""
+    """Return a run from ``NAME=HOURS:INSTANCE[:COUNT]``.
+
+    Raises:
+        ValueError: the text has another form, or a number that cannot be.
+    """
     name, _, rest = text.partition("=")
     parts = rest.split(":")
     if not name or len(parts) not in (2, 3) or not parts[1]:
@@ -146,7 +161,14 @@ def read_run(text: str) -> Run:
 
 
 def runs_of_jobs(document: Any) -> tuple[Run, ...]:
-    """Return the completed trainings of ``trn jobs --json``'s document; ValueError: it is none."""
+    """Return the completed trainings of ``trn jobs --json``.
+
+    Args:
+        document: the parsed JSON.
+
+    Raises:
+        ValueError: the document is none of ``trn jobs``.
+    """
     jobs = document.get("jobs") if isinstance(document, dict) else None
     if not isinstance(jobs, list) or not all(isinstance(job, dict) for job in jobs):
         raise ValueError("it has no list `jobs`: write it by `trn jobs --all --json`")
