@@ -95,10 +95,12 @@ def _last(base: ast.expr) -> str:
 
 
 def _models() -> Iterator[type[ConfigModel]]:
-    """The args of the components, the stack's config, and every model inside them; inner ones first."""
+    """The args of the components, the stack's config, and every model inside or above them; those first."""
     seen: dict[type[ConfigModel], None] = {}
 
     def visit(model: type[ConfigModel]) -> None:
+        for base in _bases(model):
+            visit(base)
         for field in model.model_fields.values():
             for inner in _inside(field.annotation):
                 if inner not in seen:
@@ -121,13 +123,27 @@ def _inside(annotation: Any) -> Iterator[type[ConfigModel]]:
 
 
 def _typed_dict(model: type[ConfigModel], known: set[type]) -> str:
-    lines = [f"class {model.__name__}Dict(TypedDict):", f'    """:class:`{model.__name__}` as a dictionary."""', ""]
+    bases = _bases(model)
+    inherited = {name for base in bases for name in base.model_fields}
+    lines = [f"class {model.__name__}Dict({', '.join(f'{base.__name__}Dict' for base in bases) or 'TypedDict'}):"]
     for name, field in model.model_fields.items():
         written = _written(field.annotation, known)
         # Which arm of a union it is, a dictionary must say.
         required = field.is_required() or (name == "type" and get_origin(field.annotation) is Literal)
-        lines.append(f"    {name}: {written if required else f'NotRequired[{written}]'}")
-    return "\n".join(lines) + "\n"
+        if name not in inherited:
+            lines.append(f"    {name}: {written if required else f'NotRequired[{written}]'}")
+    return "\n".join(lines if len(lines) > 1 else [*lines, "    pass"]) + "\n"
+
+
+def _bases(model: type[ConfigModel]) -> list[type[ConfigModel]]:
+    """Return the models whose fields it has; none if it changes one of them, which a TypedDict cannot."""
+    bases = [base for base in model.__bases__ if issubclass(base, ConfigModel) and base.model_fields]
+    for base in bases:
+        for name, field in base.model_fields.items():
+            own = model.model_fields[name]
+            if (own.annotation, own.is_required()) != (field.annotation, field.is_required()):
+                return []
+    return bases
 
 
 def _written(annotation: Any, known: set[type]) -> str:
