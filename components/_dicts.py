@@ -48,20 +48,14 @@ else:
 
 
 class OnDemandDict(TypedDict):
-    """:class:`OnDemand` as a dictionary."""
-
     type: Literal["on-demand"]
 
 
 class SpotDict(TypedDict):
-    """:class:`Spot` as a dictionary."""
-
     type: Literal["spot"]
 
 
 class ReservationDict(TypedDict):
-    """:class:`Reservation` as a dictionary."""
-
     type: Literal["reservation"]
     id: str | pulumi.Output[str]
     zone_id: str
@@ -69,16 +63,12 @@ class ReservationDict(TypedDict):
 
 
 class CapacityBlockDict(TypedDict):
-    """:class:`CapacityBlock` as a dictionary."""
-
     type: Literal["capacity-block"]
     id: str | pulumi.Output[str]
     zone_id: str
 
 
 class AcceleratorNodeGroupArgsDict(TypedDict):
-    """:class:`AcceleratorNodeGroupArgs` as a dictionary."""
-
     name: str
     instance_type: str
     min_size: NotRequired[int]
@@ -114,19 +104,19 @@ class AcceleratorNodeGroupArgsDict(TypedDict):
     wait_for: NotRequired[Sequence[pulumi.Resource]]
 
 
-class AutoscaledGroupDict(TypedDict):
-    """:class:`AutoscaledGroup` as a dictionary."""
-
-    name: str
-    instance_type: str
-    autoscaling_group: str | pulumi.Output[str]
-    labels: NotRequired[Mapping[str, str]]
-    resources: NotRequired[Mapping[str, str]]
+class AwsCallerArgsDict(TypedDict):
+    region: str
+    cluster_name: str | pulumi.Output[str]
+    permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
+    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
 
 
-class ClusterAutoscalerArgsDict(TypedDict):
-    """:class:`ClusterAutoscalerArgs` as a dictionary."""
+class AutoscalerArgsDict(AwsCallerArgsDict):
+    node_selector: NotRequired[Mapping[str, str]]
+    catalogue: NotRequired[Catalogue]
 
+
+class ClusterAutoscalerConfigDict(TypedDict):
     accelerator_groups: NotRequired[Sequence[str]]
     expander: NotRequired[Literal["least-waste", "most-pods", "least-nodes", "random"]]
     scale_down_minutes: NotRequired[int]
@@ -134,19 +124,22 @@ class ClusterAutoscalerArgsDict(TypedDict):
     max_node_provision_minutes: NotRequired[int]
     evict_local_storage: NotRequired[bool]
     replicas: NotRequired[int]
-    region: str
-    cluster_name: str | pulumi.Output[str]
-    permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
-    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
-    node_selector: NotRequired[Mapping[str, str]]
-    catalogue: NotRequired[Catalogue]
+
+
+class AutoscaledGroupDict(TypedDict):
+    name: str
+    instance_type: str
+    autoscaling_group: str | pulumi.Output[str]
+    labels: NotRequired[Mapping[str, str]]
+    resources: NotRequired[Mapping[str, str]]
+
+
+class ClusterAutoscalerArgsDict(AutoscalerArgsDict, ClusterAutoscalerConfigDict):
     groups: Sequence[AutoscaledGroup | AutoscaledGroupDict]
     kubernetes_version: NotRequired[str]
 
 
 class EncryptionKeyArgsDict(TypedDict):
-    """:class:`EncryptionKeyArgs` as a dictionary."""
-
     region: str
     description: NotRequired[str]
     deletion_window_days: NotRequired[int]
@@ -156,34 +149,29 @@ class EncryptionKeyArgsDict(TypedDict):
 
 
 class ExistingSubnetDict(TypedDict):
-    """:class:`ExistingSubnet` as a dictionary."""
-
     id: str
     zone_id: str
     cidr_block: str
 
 
-class ExistingNetworkArgsDict(TypedDict):
-    """:class:`ExistingNetworkArgs` as a dictionary."""
-
+class ExistingNetworkConfigDict(TypedDict):
     vpc_id: str
     cidr_block: str
     private_subnets: Sequence[ExistingSubnet | ExistingSubnetDict]
     public_subnets: NotRequired[Sequence[ExistingSubnet | ExistingSubnetDict]]
     peer_cidr_blocks: NotRequired[Sequence[str]]
+
+
+class ExistingNetworkArgsDict(ExistingNetworkConfigDict):
     region: str
 
 
 class BackupDurabilityDict(TypedDict):
-    """:class:`BackupDurability` as a dictionary."""
-
     type: Literal["backup"]
     retention_days: NotRequired[int]
 
 
 class S3DurabilityDict(TypedDict):
-    """:class:`S3Durability` as a dictionary."""
-
     type: Literal["s3"]
     bucket: NotRequired[str | pulumi.Output[str] | None]
     bucket_key_arn: NotRequired[str | pulumi.Output[str] | None]
@@ -192,14 +180,10 @@ class S3DurabilityDict(TypedDict):
 
 
 class NoDurabilityDict(TypedDict):
-    """:class:`NoDurability` as a dictionary."""
-
     type: Literal["none"]
 
 
-class FsxLustreArgsDict(TypedDict):
-    """:class:`FsxLustreArgs` as a dictionary."""
-
+class FileSystemConfigDict(TypedDict):
     storage_capacity_gib: NotRequired[int]
     deployment_type: NotRequired[Literal["PERSISTENT_2", "SCRATCH_2"]]
     throughput_per_tib: NotRequired[int]
@@ -211,6 +195,9 @@ class FsxLustreArgsDict(TypedDict):
     zone_id: NotRequired[str | None]
     on_demand: NotRequired[bool]
     protect: NotRequired[bool | None]
+
+
+class FsxLustreArgsDict(FileSystemConfigDict):
     region: str
     vpc_id: str | pulumi.Output[str]
     subnet_id: str | pulumi.Output[str]
@@ -221,47 +208,47 @@ class FsxLustreArgsDict(TypedDict):
     waivers: NotRequired[Mapping[str, str]]
 
 
-class GpuAddonsArgsDict(TypedDict):
-    """:class:`GpuAddonsArgs` as a dictionary."""
-
-    trainers: NotRequired[Sequence[Literal["v1", "v2"]]]
-    dcgm_exporter: NotRequired[bool]
-    nvidia_values: NotRequired[Mapping[str, Any]]
+class DevicePluginArgsDict(TypedDict):
     region: str
     instance_types: Sequence[str]
     catalogue: NotRequired[Catalogue]
     efa_instance_types: NotRequired[Sequence[str] | None]
+
+
+class GpuAddonsConfigDict(TypedDict):
+    trainers: NotRequired[Sequence[Literal["v1", "v2"]]]
+    dcgm_exporter: NotRequired[bool]
+    nvidia_values: NotRequired[Mapping[str, Any]]
+
+
+class GpuAddonsArgsDict(DevicePluginArgsDict, GpuAddonsConfigDict):
     volcano: NotRequired[pulumi.Resource | None]
 
 
-class GuardedGroupDict(TypedDict):
-    """:class:`GuardedGroup` as a dictionary."""
+class IdleGuardConfigDict(TypedDict):
+    warn_after_minutes: NotRequired[float]
+    remove_after_minutes: NotRequired[float | None]
 
+
+class GuardedGroupDict(TypedDict):
     eks_name: str | pulumi.Output[str]
     devices: Sequence[str]
     minimum: NotRequired[int]
     removes: NotRequired[bool]
 
 
-class IdleGuardArgsDict(TypedDict):
-    """:class:`IdleGuardArgs` as a dictionary."""
-
-    warn_after_minutes: NotRequired[float]
-    remove_after_minutes: NotRequired[float | None]
-    region: str
-    cluster_name: str | pulumi.Output[str]
-    permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
-    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
+class IdleGuardArgsDict(AwsCallerArgsDict, IdleGuardConfigDict):
     groups: Mapping[str, GuardedGroup | GuardedGroupDict]
 
 
-class ImageRepositoryArgsDict(TypedDict):
-    """:class:`ImageRepositoryArgs` as a dictionary."""
-
+class ImageRepositoryConfigDict(TypedDict):
     name: NotRequired[str | None]
     kept_images: NotRequired[int]
     untagged_days: NotRequired[int]
     base_images: NotRequired[Mapping[str, str]]
+
+
+class ImageRepositoryArgsDict(ImageRepositoryConfigDict):
     region: str
     kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
     force_delete: NotRequired[bool]
@@ -269,8 +256,6 @@ class ImageRepositoryArgsDict(TypedDict):
 
 
 class KarpenterPoolConfigDict(TypedDict):
-    """:class:`KarpenterPoolConfig` as a dictionary."""
-
     name: str
     instance_type: str
     max_nodes: NotRequired[int]
@@ -278,9 +263,7 @@ class KarpenterPoolConfigDict(TypedDict):
     capacity_reservation_ids: NotRequired[Sequence[str]]
 
 
-class KarpenterArgsDict(TypedDict):
-    """:class:`KarpenterArgs` as a dictionary."""
-
+class KarpenterConfigDict(TypedDict):
     cpu_limit: NotRequired[int]
     instance_types: NotRequired[Sequence[str]]
     root_volume_gib: NotRequired[int]
@@ -289,12 +272,9 @@ class KarpenterArgsDict(TypedDict):
     accelerator_pools: NotRequired[Sequence[KarpenterPoolConfig | KarpenterPoolConfigDict]]
     accelerator_empty_minutes: NotRequired[int]
     replicas: NotRequired[int]
-    region: str
-    cluster_name: str | pulumi.Output[str]
-    permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
-    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
-    node_selector: NotRequired[Mapping[str, str]]
-    catalogue: NotRequired[Catalogue]
+
+
+class KarpenterArgsDict(AutoscalerArgsDict, KarpenterConfigDict):
     cluster_security_group_id: str | pulumi.Output[str]
     vpc_id: str | pulumi.Output[str]
     subnet_ids_by_zone: Mapping[str, str | pulumi.Output[str]]
@@ -303,23 +283,18 @@ class KarpenterArgsDict(TypedDict):
     lustre_network: NotRequired[Literal["none", "tcp", "efa"]]
 
 
-class LogShippingArgsDict(TypedDict):
-    """:class:`LogShippingArgs` as a dictionary."""
-
+class LogsConfigDict(TypedDict):
     retention_days: NotRequired[int]
     system: NotRequired[bool]
-    region: str
-    cluster_name: str | pulumi.Output[str]
-    permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
-    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
+
+
+class LogShippingArgsDict(AwsCallerArgsDict, LogsConfigDict):
     kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
     production: NotRequired[bool]
     waivers: NotRequired[Mapping[str, str]]
 
 
 class LustreVolumesArgsDict(TypedDict):
-    """:class:`LustreVolumesArgs` as a dictionary."""
-
     file_system_id: str | pulumi.Output[str]
     dns_name: str | pulumi.Output[str]
     mount_name: str | pulumi.Output[str]
@@ -336,25 +311,22 @@ class LustreVolumesArgsDict(TypedDict):
     setup_namespace: NotRequired[str]
 
 
-class ManagedGrafanaArgsDict(TypedDict):
-    """:class:`ManagedGrafanaArgs` as a dictionary."""
-
+class ManagedGrafanaConfigDict(TypedDict):
     authentication: NotRequired[Literal["AWS_SSO", "SAML"]]
+
+
+class ManagedGrafanaArgsDict(ManagedGrafanaConfigDict):
     workspace_arn: str | pulumi.Output[str]
     permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
     tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
 
 
 class AlertsConfigDict(TypedDict):
-    """:class:`AlertsConfig` as a dictionary."""
-
     topic_arn: str
     topic_key_arn: NotRequired[str | None]
 
 
 class AlertSettingsDict(TypedDict):
-    """:class:`AlertSettings` as a dictionary."""
-
     gang_waits_minutes: NotRequired[int]
     gang_partial_minutes: NotRequired[int]
     stalled_minutes: NotRequired[int]
@@ -375,23 +347,7 @@ class AlertSettingsDict(TypedDict):
     runbook_url: NotRequired[str]
 
 
-class ManagedGrafanaConfigDict(TypedDict):
-    """:class:`ManagedGrafanaConfig` as a dictionary."""
-
-    authentication: NotRequired[Literal["AWS_SSO", "SAML"]]
-
-
-class GrafanaConfigDict(TypedDict):
-    """:class:`GrafanaConfig` as a dictionary."""
-
-    in_cluster: NotRequired[bool]
-    volume_gib: NotRequired[int]
-    managed: NotRequired[ManagedGrafanaConfig | ManagedGrafanaConfigDict | None]
-
-
-class MetricsStackArgsDict(TypedDict):
-    """:class:`MetricsStackArgs` as a dictionary."""
-
+class MetricsConfigDict(TypedDict):
     retention_days: NotRequired[int]
     volume_gib: NotRequired[int]
     scrape_interval_seconds: NotRequired[int]
@@ -399,10 +355,15 @@ class MetricsStackArgsDict(TypedDict):
     alerts: NotRequired[AlertsConfig | AlertsConfigDict | None]
     thresholds: NotRequired[AlertSettings | AlertSettingsDict]
     values: NotRequired[Mapping[str, Any]]
-    region: str
-    cluster_name: str | pulumi.Output[str]
-    permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
-    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
+
+
+class GrafanaConfigDict(TypedDict):
+    in_cluster: NotRequired[bool]
+    volume_gib: NotRequired[int]
+    managed: NotRequired[ManagedGrafanaConfig | ManagedGrafanaConfigDict | None]
+
+
+class MetricsStackArgsDict(AwsCallerArgsDict, MetricsConfigDict):
     grafana: NotRequired[GrafanaConfig | GrafanaConfigDict | None]
     catalogue: NotRequired[Catalogue]
     instance_types: NotRequired[Sequence[str]]
@@ -413,36 +374,33 @@ class MetricsStackArgsDict(TypedDict):
     kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
 
 
-class NetworkArgsDict(TypedDict):
-    """:class:`NetworkArgs` as a dictionary."""
-
+class NetworkConfigDict(TypedDict):
     cidr_block: NotRequired[str]
     zone_ids: NotRequired[Sequence[str]]
     nat_gateways: NotRequired[Literal["single", "per-zone"]]
     interface_endpoints: NotRequired[Sequence[str]]
     flow_log_retention_days: NotRequired[int]
     peer_cidr_blocks: NotRequired[Sequence[str]]
+
+
+class NetworkArgsDict(NetworkConfigDict):
     region: str
     kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
     permissions_boundary: NotRequired[str | pulumi.Output[str] | None]
     tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
 
 
-class NeuronAddonsArgsDict(TypedDict):
-    """:class:`NeuronAddonsArgs` as a dictionary."""
-
+class NeuronAddonsConfigDict(TypedDict):
     scheduler_extension: NotRequired[bool]
     monitor: NotRequired[bool]
     neuron_values: NotRequired[Mapping[str, Any]]
-    region: str
-    instance_types: Sequence[str]
-    catalogue: NotRequired[Catalogue]
-    efa_instance_types: NotRequired[Sequence[str] | None]
 
 
-class SageMakerEndpointArgsDict(TypedDict):
-    """:class:`SageMakerEndpointArgs` as a dictionary."""
+class NeuronAddonsArgsDict(DevicePluginArgsDict, NeuronAddonsConfigDict):
+    pass
 
+
+class SageMakerEndpointConfigDict(TypedDict):
     name: str
     model: str | pulumi.Output[str]
     image: str | pulumi.Output[str]
@@ -453,6 +411,9 @@ class SageMakerEndpointArgsDict(TypedDict):
     capture_percent: NotRequired[int]
     most_errors: NotRequired[int]
     log_retention_days: NotRequired[int]
+
+
+class SageMakerEndpointArgsDict(SageMakerEndpointConfigDict):
     region: str
     vpc_id: str | pulumi.Output[str]
     subnet_ids: Sequence[str | pulumi.Output[str]]
@@ -465,14 +426,15 @@ class SageMakerEndpointArgsDict(TypedDict):
     catalogue: NotRequired[Catalogue]
 
 
-class SageMakerTrainingArgsDict(TypedDict):
-    """:class:`SageMakerTrainingArgs` as a dictionary."""
-
+class SageMakerConfigDict(TypedDict):
     bucket: NotRequired[str | pulumi.Output[str] | None]
     bucket_key_arn: NotRequired[str | pulumi.Output[str] | None]
     prefix: NotRequired[str]
     log_retention_days: NotRequired[int | None]
     serving_types: NotRequired[Sequence[str]]
+
+
+class SageMakerTrainingArgsDict(SageMakerConfigDict):
     region: str
     vpc_id: str | pulumi.Output[str]
     subnet_ids: Sequence[str | pulumi.Output[str]]
@@ -484,9 +446,7 @@ class SageMakerTrainingArgsDict(TypedDict):
     tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
 
 
-class TrainingNamespaceArgsDict(TypedDict):
-    """:class:`TrainingNamespaceArgs` as a dictionary."""
-
+class NamespaceConfigDict(TypedDict):
     name: str
     queues: Sequence[str | pulumi.Output[str]]
     principals: NotRequired[Sequence[str]]
@@ -495,6 +455,9 @@ class TrainingNamespaceArgsDict(TypedDict):
     data_bucket: NotRequired[str | pulumi.Output[str] | None]
     data_bucket_key_arn: NotRequired[str | pulumi.Output[str] | None]
     training_user_id: NotRequired[int]
+
+
+class TrainingNamespaceArgsDict(NamespaceConfigDict):
     region: str
     cluster_name: str | pulumi.Output[str]
     queue_capability: NotRequired[Mapping[str, int]]
@@ -513,15 +476,11 @@ class TrainingNamespaceArgsDict(TypedDict):
 
 
 class EndpointConfigDict(TypedDict):
-    """:class:`EndpointConfig` as a dictionary."""
-
     public_access_cidrs: NotRequired[Sequence[str]]
     private_access_via: NotRequired[Literal["vpc", "peers"] | None]
 
 
 class CpuNodesConfigDict(TypedDict):
-    """:class:`CpuNodesConfig` as a dictionary."""
-
     instance_type: NotRequired[str]
     min_size: NotRequired[int]
     max_size: NotRequired[int]
@@ -529,36 +488,36 @@ class CpuNodesConfigDict(TypedDict):
     root_volume_gib: NotRequired[int]
 
 
-class CpuPoolConfigDict(TypedDict):
-    """:class:`CpuPoolConfig` as a dictionary."""
-
-    instance_type: NotRequired[str]
-    min_size: NotRequired[int]
-    max_size: NotRequired[int]
-    desired_size: NotRequired[int]
-    root_volume_gib: NotRequired[int]
+class CpuPoolConfigDict(CpuNodesConfigDict):
     ignore_desired_size: NotRequired[bool]
 
 
 class AddonIdentityConfigDict(TypedDict):
-    """:class:`AddonIdentityConfig` as a dictionary."""
-
     service_account: str
     namespace: NotRequired[str]
     policies: Mapping[str, str | pulumi.Output[str]]
 
 
 class AddonConfigDict(TypedDict):
-    """:class:`AddonConfig` as a dictionary."""
-
     version: NotRequired[str | None]
     settings: NotRequired[Mapping[str, Any]]
     identity: NotRequired[AddonIdentityConfig | AddonIdentityConfigDict | None]
 
 
-class NodeGroupConfigDict(TypedDict):
-    """:class:`NodeGroupConfig` as a dictionary."""
+class ClusterConfigDict(TypedDict):
+    kubernetes_version: NotRequired[str]
+    endpoint: NotRequired[EndpointConfig | EndpointConfigDict]
+    admin_principals: NotRequired[Sequence[str]]
+    service_cidr_block: NotRequired[str]
+    log_retention_days: NotRequired[int]
+    support_type: NotRequired[Literal["STANDARD", "EXTENDED"]]
+    deletion_protection: NotRequired[bool | None]
+    system_nodes: NotRequired[CpuNodesConfig | CpuNodesConfigDict]
+    cpu_nodes: NotRequired[CpuPoolConfig | CpuPoolConfigDict]
+    addons: NotRequired[Mapping[str, AddonConfig | AddonConfigDict]]
 
+
+class NodeGroupConfigDict(TypedDict):
     name: str
     instance_type: str
     min_size: NotRequired[int]
@@ -581,19 +540,7 @@ class NodeGroupConfigDict(TypedDict):
     kubernetes_version: NotRequired[str | None]
 
 
-class TrainiumClusterArgsDict(TypedDict):
-    """:class:`TrainiumClusterArgs` as a dictionary."""
-
-    kubernetes_version: NotRequired[str]
-    endpoint: NotRequired[EndpointConfig | EndpointConfigDict]
-    admin_principals: NotRequired[Sequence[str]]
-    service_cidr_block: NotRequired[str]
-    log_retention_days: NotRequired[int]
-    support_type: NotRequired[Literal["STANDARD", "EXTENDED"]]
-    deletion_protection: NotRequired[bool | None]
-    system_nodes: NotRequired[CpuNodesConfig | CpuNodesConfigDict]
-    cpu_nodes: NotRequired[CpuPoolConfig | CpuPoolConfigDict]
-    addons: NotRequired[Mapping[str, AddonConfig | AddonConfigDict]]
+class TrainiumClusterArgsDict(ClusterConfigDict):
     region: str
     vpc_id: str | pulumi.Output[str]
     subnet_ids_by_zone: Mapping[str, str | pulumi.Output[str]]
@@ -612,9 +559,15 @@ class TrainiumClusterArgsDict(TypedDict):
     egress: NotRequired[Sequence[pulumi.Resource]]
 
 
-class QueueConfigDict(TypedDict):
-    """:class:`QueueConfig` as a dictionary."""
+class VolcanoConfigDict(TypedDict):
+    replicas: NotRequired[int]
+    scale_from_zero: NotRequired[bool | None]
+    reclaim: NotRequired[bool]
+    rendezvous: NotRequired[Literal["c10d", "etcd"]]
+    image_registry: NotRequired[str]
 
+
+class QueueConfigDict(TypedDict):
     name: str
     weight: NotRequired[int]
     capability: NotRequired[Mapping[str, int] | None]
@@ -624,14 +577,7 @@ class QueueConfigDict(TypedDict):
     parent: NotRequired[str | None]
 
 
-class VolcanoStackArgsDict(TypedDict):
-    """:class:`VolcanoStackArgs` as a dictionary."""
-
-    replicas: NotRequired[int]
-    scale_from_zero: NotRequired[bool | None]
-    reclaim: NotRequired[bool]
-    rendezvous: NotRequired[Literal["c10d", "etcd"]]
-    image_registry: NotRequired[str]
+class VolcanoStackArgsDict(VolcanoConfigDict):
     queues: NotRequired[Sequence[QueueConfig | QueueConfigDict]]
     pool: NotRequired[Mapping[str, int]]
     rests_at_zero: NotRequired[bool]
@@ -640,235 +586,43 @@ class VolcanoStackArgsDict(TypedDict):
     waivers: NotRequired[Mapping[str, str]]
 
 
-class NetworkConfigDict(TypedDict):
-    """:class:`NetworkConfig` as a dictionary."""
-
-    cidr_block: NotRequired[str]
-    zone_ids: NotRequired[Sequence[str]]
-    nat_gateways: NotRequired[Literal["single", "per-zone"]]
-    interface_endpoints: NotRequired[Sequence[str]]
-    flow_log_retention_days: NotRequired[int]
-    peer_cidr_blocks: NotRequired[Sequence[str]]
-
-
-class ExistingNetworkConfigDict(TypedDict):
-    """:class:`ExistingNetworkConfig` as a dictionary."""
-
-    vpc_id: str
-    cidr_block: str
-    private_subnets: Sequence[ExistingSubnet | ExistingSubnetDict]
-    public_subnets: NotRequired[Sequence[ExistingSubnet | ExistingSubnetDict]]
-    peer_cidr_blocks: NotRequired[Sequence[str]]
-
-
-class ClusterConfigDict(TypedDict):
-    """:class:`ClusterConfig` as a dictionary."""
-
-    kubernetes_version: NotRequired[str]
-    endpoint: NotRequired[EndpointConfig | EndpointConfigDict]
-    admin_principals: NotRequired[Sequence[str]]
-    service_cidr_block: NotRequired[str]
-    log_retention_days: NotRequired[int]
-    support_type: NotRequired[Literal["STANDARD", "EXTENDED"]]
-    deletion_protection: NotRequired[bool | None]
-    system_nodes: NotRequired[CpuNodesConfig | CpuNodesConfigDict]
-    cpu_nodes: NotRequired[CpuPoolConfig | CpuPoolConfigDict]
-    addons: NotRequired[Mapping[str, AddonConfig | AddonConfigDict]]
-
-
-class FileSystemConfigDict(TypedDict):
-    """:class:`FileSystemConfig` as a dictionary."""
-
-    storage_capacity_gib: NotRequired[int]
-    deployment_type: NotRequired[Literal["PERSISTENT_2", "SCRATCH_2"]]
-    throughput_per_tib: NotRequired[int]
-    durability: NotRequired[
-        BackupDurability | BackupDurabilityDict | S3Durability | S3DurabilityDict | NoDurability | NoDurabilityDict
-    ]
-    metadata_iops: NotRequired[int | None]
-    efa_enabled: NotRequired[bool]
-    zone_id: NotRequired[str | None]
-    on_demand: NotRequired[bool]
-    protect: NotRequired[bool | None]
-
-
-class VolcanoConfigDict(TypedDict):
-    """:class:`VolcanoConfig` as a dictionary."""
-
-    replicas: NotRequired[int]
-    scale_from_zero: NotRequired[bool | None]
-    reclaim: NotRequired[bool]
-    rendezvous: NotRequired[Literal["c10d", "etcd"]]
-    image_registry: NotRequired[str]
-
-
-class NamespaceConfigDict(TypedDict):
-    """:class:`NamespaceConfig` as a dictionary."""
-
-    name: str
-    queues: Sequence[str | pulumi.Output[str]]
-    principals: NotRequired[Sequence[str]]
-    resource_quota: NotRequired[Mapping[str, str]]
-    priority_classes: NotRequired[Sequence[str]]
-    data_bucket: NotRequired[str | pulumi.Output[str] | None]
-    data_bucket_key_arn: NotRequired[str | pulumi.Output[str] | None]
-    training_user_id: NotRequired[int]
-
-
-class ImageRepositoryConfigDict(TypedDict):
-    """:class:`ImageRepositoryConfig` as a dictionary."""
-
-    name: NotRequired[str | None]
-    kept_images: NotRequired[int]
-    untagged_days: NotRequired[int]
-    base_images: NotRequired[Mapping[str, str]]
-
-
 class TrainingConfigDict(TypedDict):
-    """:class:`TrainingConfig` as a dictionary."""
-
     checkpoint_gigabytes: NotRequired[float]
     failures_per_node_year: NotRequired[float | None]
 
 
-class NeuronAddonsConfigDict(TypedDict):
-    """:class:`NeuronAddonsConfig` as a dictionary."""
-
-    scheduler_extension: NotRequired[bool]
-    monitor: NotRequired[bool]
-    neuron_values: NotRequired[Mapping[str, Any]]
-
-
-class GpuAddonsConfigDict(TypedDict):
-    """:class:`GpuAddonsConfig` as a dictionary."""
-
-    trainers: NotRequired[Sequence[Literal["v1", "v2"]]]
-    dcgm_exporter: NotRequired[bool]
-    nvidia_values: NotRequired[Mapping[str, Any]]
-
-
-class ClusterAutoscalerConfigDict(TypedDict):
-    """:class:`ClusterAutoscalerConfig` as a dictionary."""
-
-    accelerator_groups: NotRequired[Sequence[str]]
-    expander: NotRequired[Literal["least-waste", "most-pods", "least-nodes", "random"]]
-    scale_down_minutes: NotRequired[int]
-    accelerator_scale_down_minutes: NotRequired[int]
-    max_node_provision_minutes: NotRequired[int]
-    evict_local_storage: NotRequired[bool]
-    replicas: NotRequired[int]
-
-
-class KarpenterConfigDict(TypedDict):
-    """:class:`KarpenterConfig` as a dictionary."""
-
-    cpu_limit: NotRequired[int]
-    instance_types: NotRequired[Sequence[str]]
-    root_volume_gib: NotRequired[int]
-    consolidate_minutes: NotRequired[int]
-    expire_after_hours: NotRequired[int]
-    accelerator_pools: NotRequired[Sequence[KarpenterPoolConfig | KarpenterPoolConfigDict]]
-    accelerator_empty_minutes: NotRequired[int]
-    replicas: NotRequired[int]
-
-
 class AutoscalingConfigDict(TypedDict):
-    """:class:`AutoscalingConfig` as a dictionary."""
-
     cluster_autoscaler: NotRequired[ClusterAutoscalerConfig | ClusterAutoscalerConfigDict | None]
     karpenter: NotRequired[KarpenterConfig | KarpenterConfigDict | None]
 
 
-class MetricsConfigDict(TypedDict):
-    """:class:`MetricsConfig` as a dictionary."""
-
-    retention_days: NotRequired[int]
-    volume_gib: NotRequired[int]
-    scrape_interval_seconds: NotRequired[int]
-    managed_prometheus: NotRequired[bool]
-    alerts: NotRequired[AlertsConfig | AlertsConfigDict | None]
-    thresholds: NotRequired[AlertSettings | AlertSettingsDict]
-    values: NotRequired[Mapping[str, Any]]
-
-
-class LogsConfigDict(TypedDict):
-    """:class:`LogsConfig` as a dictionary."""
-
-    retention_days: NotRequired[int]
-    system: NotRequired[bool]
-
-
 class ObservabilityConfigDict(TypedDict):
-    """:class:`ObservabilityConfig` as a dictionary."""
-
     metrics: NotRequired[MetricsConfig | MetricsConfigDict | None]
     grafana: NotRequired[GrafanaConfig | GrafanaConfigDict | None]
     logs: NotRequired[LogsConfig | LogsConfigDict | None]
 
 
 class SpendingAlertConfigDict(TypedDict):
-    """:class:`SpendingAlertConfig` as a dictionary."""
-
     monthly_usd: float
     emails: Sequence[str]
 
 
 class BudgetConfigDict(TypedDict):
-    """:class:`BudgetConfig` as a dictionary."""
-
     hourly_usd: NotRequired[float | None]
     nodes: NotRequired[int | None]
     alert: NotRequired[SpendingAlertConfig | SpendingAlertConfigDict | None]
 
 
-class IdleGuardConfigDict(TypedDict):
-    """:class:`IdleGuardConfig` as a dictionary."""
-
-    warn_after_minutes: NotRequired[float]
-    remove_after_minutes: NotRequired[float | None]
-
-
 class FabricGateConfigDict(TypedDict):
-    """:class:`FabricGateConfig` as a dictionary."""
-
     images: Mapping[str, str]
 
 
-class SageMakerConfigDict(TypedDict):
-    """:class:`SageMakerConfig` as a dictionary."""
-
-    bucket: NotRequired[str | pulumi.Output[str] | None]
-    bucket_key_arn: NotRequired[str | pulumi.Output[str] | None]
-    prefix: NotRequired[str]
-    log_retention_days: NotRequired[int | None]
-    serving_types: NotRequired[Sequence[str]]
-
-
-class SageMakerEndpointConfigDict(TypedDict):
-    """:class:`SageMakerEndpointConfig` as a dictionary."""
-
-    name: str
-    model: str | pulumi.Output[str]
-    image: str | pulumi.Output[str]
-    instance_type: str
-    instances: NotRequired[int]
-    max_instances: NotRequired[int | None]
-    calls_per_minute: NotRequired[int]
-    capture_percent: NotRequired[int]
-    most_errors: NotRequired[int]
-    log_retention_days: NotRequired[int]
-
-
 class WaiverConfigDict(TypedDict):
-    """:class:`WaiverConfig` as a dictionary."""
-
     reason: str
     expires: str
 
 
 class StackConfigDict(TypedDict):
-    """:class:`StackConfig` as a dictionary."""
-
     region: str
     owner: str
     cost_center: NotRequired[str]
