@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from trainium_eks.model.catalogue import instance_data, instance_zones
 from trainium_eks.model.catalogue.regions import REGIONS
@@ -318,54 +318,23 @@ def max_pods(vcpus: int, pods: int) -> int:
     return min(pods, 110 if vcpus < 30 else 250)
 
 
-def _from_facts(name: str, family: Family, facts: instance_data.Facts) -> InstanceType:
+def _from_facts(facts: Mapping[str, Any]) -> InstanceType:
     pods = address_pods(facts["interfaces_per_card"], facts["ipv4_per_interface"])
-    efa = facts.get("efa_interfaces", 0)
-    first_efa_card = facts.get("first_efa_card", 0)
-    price_date = instance_data.PRICE_DATE_CPU if family == "cpu" else instance_data.PRICE_DATE
-    priced = facts["hourly_usd"] is not None
     return InstanceType(
-        name=name,
-        family=family,
-        accelerator=facts.get("accelerator", ""),
-        accelerators=facts.get("accelerators", 0),
-        neuron_cores=facts.get("neuron_cores", 0),
-        logical_neuron_cores=facts.get("logical_neuron_cores", 0),
-        accelerator_memory_gib=facts.get("accelerator_memory_gib", 0),
-        vcpus=facts["vcpus"],
-        memory_gib=facts["memory_gib"],
-        network_cards=facts.get("network_cards", 1),
-        interfaces_per_card=facts["interfaces_per_card"],
-        efa_interfaces=efa,
-        first_efa_card=first_efa_card,
-        interface_layout="none" if not efa else "ena" if first_efa_card else "efa-only",
-        ipv4_per_interface=facts["ipv4_per_interface"],
-        local_disks=facts.get("local_disks", 0),
-        local_disk_gb=facts.get("local_disk_gb", 0),
-        ami_type=AMI_TYPES[family],
+        **facts,
+        interface_layout="none" if not facts["efa_interfaces"] else "ena" if facts["first_efa_card"] else "efa-only",
+        ami_type=AMI_TYPES[facts["family"]],
         allocatable_millicpu=allocatable_millicpu(facts["vcpus"]),
         allocatable_memory_mib=allocatable_memory_mib(facts["memory_gib"], pods),
         max_pods=max_pods(facts["vcpus"], pods),
-        hugepages_2mi=facts.get("hugepages_2mi", 0),
         zones=MappingProxyType(
             {
                 region: tuple(f"{REGIONS[region].zone_prefix}-az{digit}" for digit in digits)
-                for region, digits in instance_zones.ZONES[name].items()
+                for region, digits in instance_zones.ZONES[facts["name"]].items()
             }
         ),
-        usage=frozenset(facts["usage"]),
-        hourly_usd=facts["hourly_usd"],
-        price_date=price_date if priced else "",
-        price_region=instance_data.PRICE_REGION if priced else "",
-        quota_on_demand=facts["quotas"]["on_demand"],
-        quota_spot=facts["quotas"]["spot"],
-        sagemaker_name=facts.get("sagemaker_name"),
     )
 
 
-CATALOGUE = Catalogue(
-    {name: _from_facts(name, "neuron", facts) for name, facts in instance_data.NEURON.items()}
-    | {name: _from_facts(name, "nvidia", facts) for name, facts in instance_data.NVIDIA.items()}
-    | {name: _from_facts(name, "cpu", facts) for name, facts in instance_data.CPU.items()}
-)
+CATALOGUE = Catalogue({facts["name"]: _from_facts(facts) for facts in instance_data.rows()})
 """Every type that the project knows."""

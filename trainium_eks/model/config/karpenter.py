@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from trainium_eks.model.catalogue import instance_data
-from trainium_eks.model.catalogue.instances import Catalogue, InstanceType, near
+from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue, InstanceType, near
 from trainium_eks.model.config.node_groups import (
     OWN_GROUPS,
     NodeGroupConfig,
@@ -142,7 +142,7 @@ def _device_problems(path: str, instance: InstanceType) -> Iterator[Problem]:
     if name in instance_data.NO_DEVICES_IN_EC2:
         reason = "EC2 reports no devices of it, from which Karpenter computes them: it would start no node for any pod"
         yield Problem(path, reason, "give the type to one of `node_groups`", value=name)
-    elif name not in {*instance_data.NEURON, *instance_data.NVIDIA}:
+    elif name not in CATALOGUE:
         reason = "Karpenter starts its nodes only if EC2 reports its devices, which this release does not know"
         fix = f"aws ec2 describe-instance-types --instance-types {name} must show NeuronInfo or GpuInfo"
         yield Problem(path, reason, fix, severity=Severity.WARN, value=name)
