@@ -121,7 +121,6 @@ format: $(VENV)/.dev ## Format the code
 docs: $(VENV)/.runtime ## Regenerate Pulumi.yaml's config, docs/config.md, docs/rules.md, docs/components, docs/plan.svg
 	@$(BIN)/python -m trainium_eks.model.config.schema write
 	@$(BIN)/python -m trainium_eks.plan.rules > docs/rules.md
-	@$(BIN)/python -m trainium_eks.model.catalogue.compatibility > docs/compatibility.md
 	@PYTHONPATH=. $(BIN)/python docs/typed_dicts.py
 	@PYTHONPATH=. $(BIN)/python docs/provider_schema.py
 	@PYTHONPATH=. $(BIN)/python docs/generate.py

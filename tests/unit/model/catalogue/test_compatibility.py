@@ -1,5 +1,6 @@
-"""The table of what goes together: every pair that it calls refused is refused, on a bad input of its own."""
+"""docs/compatibility.md: every pair that it calls refused is refused, on a bad input of its own."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,13 @@ import pytest
 from unit.model.config.test_bad_inputs import SOUND, judged, laid_over
 
 from components import gpu_addons, neuron_addons
-from trainium_eks.model.catalogue import compatibility, training_images, versions
-from trainium_eks.model.catalogue.compatibility import PAIRS, newest_driver, numbers, sdk_of
+from trainium_eks.model.catalogue import training_images, versions
+from trainium_eks.model.catalogue.compatibility import NEURON_RELEASES, newest_driver, numbers, sdk_of
 from trainium_eks.model.config.storage import FileSystemConfig
 from trainium_eks.model.validation.problems import Problem, Severity
 
+PAGE = (Path(__file__).parents[4] / "docs" / "compatibility.md").read_text(encoding="utf-8")
+PAIRS = dict(re.findall(r"^\| ([^|]+ × [^|]+) \| [^|]+ \| (refused|warned of|by design) \| [^|]+ \|$", PAGE, re.M))
 NEURON = {"region": "us-west-2", "instance_types": ("trn1.32xlarge",)}
 GROUP: Mapping[str, Any] = {"name": "train", "instanceType": "trn1.32xlarge"}
 
@@ -22,39 +25,48 @@ def addon(name: str, version: str) -> dict[str, Any]:
 
 
 CONFIGS: Mapping[str, tuple[dict[str, Any], str]] = {
-    "kubernetes-support": ({"cluster": {"kubernetesVersion": "1.25"}}, "not a version that EKS runs"),
-    "kubernetes-ami": ({"nodeGroups": [{**GROUP, "releaseVersion": "1.34.11-20260930"}]}, "a release for Kubernetes"),
-    "kubernetes-nodes": (
+    "Kubernetes × EKS": ({"cluster": {"kubernetesVersion": "1.25"}}, "not a version that EKS runs"),
+    "Kubernetes × AMI release": (
+        {"nodeGroups": [{**GROUP, "releaseVersion": "1.34.11-20260930"}]},
+        "a release for Kubernetes",
+    ),
+    "Kubernetes × Kubernetes of the nodes": (
         {"nodeGroups": [{**GROUP, "kubernetesVersion": "1.36"}]},
         "nodes run the cluster's version, 1.35, or one at most 3 minor versions before it",
     ),
-    "kubernetes-al2": (
+    "Kubernetes × AMI family": (
         {"instanceTypes": {"trn1.64xlarge": {"like": "trn1.32xlarge", "amiType": "AL2_x86_64_GPU"}}},
         "AL2_x86_64_GPU",
     ),
-    "kubernetes-kube-proxy": (addon("kube-proxy", "v1.34.6-eksbuild.13"), "is not for Kubernetes 1.35"),
-    "kubernetes-addon": (
+    "Kubernetes × kube-proxy": (addon("kube-proxy", "v1.34.6-eksbuild.13"), "is not for Kubernetes 1.35"),
+    "Kubernetes × EKS add-ons": (
         {"cluster": {"kubernetesVersion": "1.33", "addons": {"kube-proxy": {"version": "v1.33.9-eksbuild.1"}}}},
         "no version of coredns is pinned for Kubernetes 1.33",
     ),
-    "kubernetes-volcano": (
+    "Kubernetes × Volcano": (
         {"cluster": {"kubernetesVersion": "1.36", "addons": {}}},
         "the last one that the pinned Volcano certifies",
     ),
-    "runtime-driver": (
+    "Neuron runtime (training image) × Neuron driver (AMI release)": (
         {"nodeGroups": [{**GROUP, "releaseVersion": "1.35.1-20260312"}]},
         "its Neuron driver is 2.26 or earlier",
     ),
-    "image-sdk": (
+    "PyTorch training image × Neuron SDK": (
         {"imageRepository": {"baseImages": {"trn2": "a.io/pytorch-training-neuronx:2.9.1-neuronx-sdk2.33.0"}}},
         "no such tag was ever published",
     ),
-    "kernel-lustre-client": ({"cluster": {"kubernetesVersion": "1.36"}}, "the Lustre client has not been tested"),
-    "cni-efa-only": (
+    "Kernel (AMI release) × Lustre client": (
+        {"cluster": {"kubernetesVersion": "1.36"}},
+        "the Lustre client has not been tested",
+    ),
+    "VPC CNI × efa-only interfaces": (
         {**addon("vpc-cni", "v1.18.4-eksbuild.1"), "nodeGroups": [GROUP]},
         "its nodes would stay NotReady",
     ),
-    "monitoring-settings": (addon("eks-node-monitoring-agent", "v1.2.0-eksbuild.1"), "need 1.3.0 or later"),
+    "Node monitoring agent × the stack's settings": (
+        addon("eks-node-monitoring-agent", "v1.2.0-eksbuild.1"),
+        "need 1.3.0 or later",
+    ),
 }
 """What a config says, and what it is told."""
 
@@ -67,46 +79,47 @@ def of_charts() -> Mapping[str, tuple[list[Problem], str]]:
         {"region": "us-west-2", "instance_types": ("p4d.24xlarge",), "nvidia_values": {"mofedEnabled": True}}
     )
     return {
-        "neuron-chart-dra": (neuron_addons.validate(dra), "cannot share a node"),
-        "neuron-chart-scheduler": (neuron_addons.validate(scheduler), "a kube-scheduler older than Kubernetes"),
-        "nvidia-plugin-efa": (gpu_addons.validate(mofed), "past the EFA device plugin"),
+        "Neuron Helm chart: device plugin × Neuron Helm chart: DRA driver": (
+            neuron_addons.validate(dra),
+            "cannot share a node",
+        ),
+        "Neuron Helm chart: scheduler extension × Kubernetes": (
+            neuron_addons.validate(scheduler),
+            "a kube-scheduler older than Kubernetes",
+        ),
+        "NVIDIA device plugin × EFA device plugin": (gpu_addons.validate(mofed), "past the EFA device plugin"),
     }
 
 
-def said(id_: str) -> tuple[list[Problem], str]:
-    if id_ in CONFIGS:
-        data, words = CONFIGS[id_]
+def said(pair: str) -> tuple[list[Problem], str]:
+    if pair in CONFIGS:
+        data, words = CONFIGS[pair]
         return list(judged(laid_over(SOUND, data))), words
-    return of_charts()[id_]
+    return of_charts()[pair]
 
 
-@pytest.mark.parametrize("pair", [pair for pair in PAIRS if pair.verdict != "by design"], ids=lambda pair: pair.id)
-def test_a_pair_is_treated_as_the_table_says(pair: compatibility.Pair) -> None:
-    found, words = said(pair.id)
+@pytest.mark.parametrize("pair", [pair for pair, verdict in PAIRS.items() if verdict != "by design"])
+def test_a_pair_is_treated_as_the_table_says(pair: str) -> None:
+    found, words = said(pair)
     severities = {problem.severity for problem in found if words in problem.reason}
-    assert severities == {Severity.REFUSE if pair.verdict == "refused" else Severity.WARN}, found
+    assert severities == {Severity.REFUSE if PAIRS[pair] == "refused" else Severity.WARN}, found
 
 
 def test_what_holds_by_design_does() -> None:
-    assert {pair.id for pair in PAIRS if pair.verdict == "by design"} == {
-        "lustre-client-server",
-        "fsx-csi-identity",
-        "etcd-torchx",
+    assert {pair for pair, verdict in PAIRS.items() if verdict == "by design"} == {
+        "Lustre client × Lustre server",
+        "FSx CSI driver × Pod Identity agent",
+        "etcd × TorchX rendezvous",
     }
     assert numbers(versions.LUSTRE) > (2, 10)
     assert not any("version" in field for field in FileSystemConfig.model_fields)
 
 
-def test_the_table_has_each_pair_once_with_its_source() -> None:
-    assert len({pair.id for pair in PAIRS}) == len(PAIRS)
-    assert all(pair.source and pair.known for pair in PAIRS)
-
-
-def test_the_page_is_the_table() -> None:
-    written = (Path(__file__).parents[4] / "docs" / "compatibility.md").read_text(encoding="utf-8")
-    assert written == compatibility.page(), (
-        "run: python -m trainium_eks.model.catalogue.compatibility > docs/compatibility.md"
-    )
+def test_the_page_names_the_versions_that_are_checked() -> None:
+    assert {
+        (sdk, day): driver for sdk, day, driver in re.findall(r"^\| ([\d.]+) \| ([\d-]+) \| ([\d.]+) \|$", PAGE, re.M)
+    } == {(sdk, each.day): ".".join(map(str, each.driver)) for sdk, each in NEURON_RELEASES.items()}
+    assert f"a VPC CNI before {versions.MINIMUM_VPC_CNI_FOR_EFA_ONLY}:" in PAGE
 
 
 @pytest.mark.parametrize(
