@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainium_eks.model.catalogue.instances import Catalogue
-from trainium_eks.model.validation.problems import Problem, Severity, join, join_key
+from trainium_eks.model.validation.problems import Problem, join, join_key
 
 
 def validate(
@@ -32,7 +32,7 @@ def _wrong_efa_counts(entries: Mapping[str, Mapping[str, Any]], catalogue: Catal
         has = catalogue[name].efa_interfaces
         path = join(join_key("", name), "efa_interfaces")
         reason = f"{name} has {has} EFA interfaces, not {given:g} (EC2 DescribeInstanceTypes)"
-        found[path] = Problem(path, reason, severity=Severity.ACKNOWLEDGE, rule="R24", value=given, good=has)
+        found[path] = Problem(path, reason, rule="R24", value=given, good=has)
     return found
 
 

@@ -13,7 +13,7 @@ from trainium_eks.model.sizing import queues
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import ConfigModel, StrictBool, StrictInt
 from trainium_eks.model.validation.limits import Bounds
-from trainium_eks.model.validation.problems import Problem, Severity, join, nearest
+from trainium_eks.model.validation.problems import Problem, join, nearest
 
 if TYPE_CHECKING:  # StackConfig's module asks this one
     from trainium_eks.model.config.stack_config import StackConfig
@@ -131,13 +131,7 @@ def _size_problems(config: "StackConfig", group: NodeGroupConfig, path: str, cat
         "queue, too"
     )
     yield Problem(
-        f"{path}.max_size",
-        reason,
-        severity=Severity.ACKNOWLEDGE,
-        rule="R80",
-        value=group.max_size,
-        allowed=(f"at most {nodes}",),
-        good=nodes or None,
+        f"{path}.max_size", reason, rule="R80", value=group.max_size, allowed=(f"at most {nodes}",), good=nodes or None
     )
 
 

@@ -8,7 +8,7 @@ from trainium_eks.model.catalogue.instances import InstanceType
 from trainium_eks.model.config.network import zone_problems
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import ConfigModel, OutputText
-from trainium_eks.model.validation.problems import Problem, Severity
+from trainium_eks.model.validation.problems import Problem
 
 
 class OnDemand(ConfigModel):
@@ -65,7 +65,7 @@ def validate(
         return [Problem("type", reason, value=capacity.type, allowed=tuple(sorted(instance.usage)), good=good)]
     if isinstance(capacity, Spot) and (instance is None or instance.has_efa):
         reason = "EC2 takes Spot nodes back with two minutes' notice, and one node's loss restarts the whole gang"
-        found.append(Problem("type", reason, severity=Severity.ACKNOWLEDGE, rule="R29", value="spot", good="on-demand"))
+        found.append(Problem("type", reason, rule="R29", value="spot", good="on-demand"))
     if isinstance(capacity, Reservation | CapacityBlock):
         found += formats.reservation_id("id", capacity.id) if isinstance(capacity.id, str) else []
         found += zone_problems("zone_id", capacity.zone_id, region)

@@ -98,9 +98,7 @@ def validate(
     found += _service_range_problems(cluster.service_cidr_block)
     if production and cluster.deletion_protection is False:
         reason = "it is off in production: one call deletes the cluster"
-        found.append(
-            Problem("deletion_protection", reason, severity=Severity.ACKNOWLEDGE, rule="R06", value=False, good=True)
-        )
+        found.append(Problem("deletion_protection", reason, rule="R06", value=False, good=True))
     found += under("system_nodes", _cpu_nodes_problems(cluster.system_nodes, catalogue, least=1))
     found += under("system_nodes", _total_size_problems(cluster.system_nodes, zones))
     found += under("cpu_nodes", _cpu_nodes_problems(cluster.cpu_nodes, catalogue, least=0))
@@ -181,10 +179,10 @@ def peer_problems(endpoint: EndpointConfig, peers: Sequence[str]) -> list[Proble
 def _open_endpoint_problems(path: str, reason: str, text: str, production: bool) -> list[Problem]:
     fix = "name your own ranges, or leave the list empty and set `private_access_via`"
     value = text or None
-    found = [Problem(path, reason, fix, severity=Severity.ACKNOWLEDGE, rule="R02", value=value)]
+    found = [Problem(path, reason, fix, rule="R02", value=value)]
     if production:
         in_production = f"{reason}, and this is production"
-        found.append(Problem(path, in_production, fix, severity=Severity.ACKNOWLEDGE, rule="R03", value=value))
+        found.append(Problem(path, in_production, fix, rule="R03", value=value))
     return found
 
 
@@ -203,18 +201,7 @@ def _version_problems(cluster: ClusterConfig) -> list[Problem]:
             f"until then the cluster costs {prices.EKS_EXTENDED_HOURLY:.2f} USD an hour instead of "
             f"{prices.EKS_CLUSTER_HOURLY:.2f}"
         )
-        severity = Severity.ACKNOWLEDGE
-        return [
-            Problem(
-                path,
-                reason,
-                severity=severity,
-                rule="R05",
-                value=version,
-                allowed=supported,
-                good=versions.KUBERNETES,
-            )
-        ]
+        return [Problem(path, reason, rule="R05", value=version, allowed=supported, good=versions.KUBERNETES)]
     if versions.minor(version) > versions.minor(versions.KUBERNETES):
         reason = f"it is newer than {versions.KUBERNETES}, the last one that the pinned Volcano certifies"
         return [Problem(path, reason, severity=Severity.WARN, value=version, good=versions.KUBERNETES)]

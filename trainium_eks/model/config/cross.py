@@ -118,18 +118,7 @@ def file_system_zone_problems(config: "StackConfig", catalogue: Catalogue, zones
     everywhere = set(of_groups.values()) or {zones[0]}
     good = next(iter(everywhere)) if len(everywhere) == 1 else None
     fix = "" if good else "put the groups and the file system in one zone"
-    severity = Severity.ACKNOWLEDGE
-    return [
-        Problem(
-            "file_system.zone_id",
-            reason,
-            fix,
-            severity=severity,
-            rule="R41",
-            value=config.file_system.zone_id,
-            good=good,
-        )
-    ]
+    return [Problem("file_system.zone_id", reason, fix, rule="R41", value=config.file_system.zone_id, good=good)]
 
 
 def lustre_efa_problems(config: "StackConfig", catalogue: Catalogue) -> list[Problem]:
@@ -278,7 +267,7 @@ def first_up_problems(config: "StackConfig") -> list[Problem]:
         "list when a machine is in the VPC"
     )
     path = "cluster.endpoint.public_access_cidrs"
-    return [*found, Problem(path, reason, fix, severity=Severity.ACKNOWLEDGE, rule="R91")]
+    return [*found, Problem(path, reason, fix, rule="R91")]
 
 
 def monitoring_problems(config: "StackConfig") -> list[Problem]:
@@ -301,17 +290,7 @@ def production_problems(config: "StackConfig", zones: Sequence[str]) -> list[Pro
         return []
     reason = "one NAT gateway in production: if its zone fails, every node is cut off"
     fix = f"or add the `network.interface_endpoints` {formats.listed(missing)}"
-    return [
-        Problem(
-            "network.nat_gateways",
-            reason,
-            fix,
-            severity=Severity.ACKNOWLEDGE,
-            rule="R34",
-            value="single",
-            good="per-zone",
-        )
-    ]
+    return [Problem("network.nat_gateways", reason, fix, rule="R34", value="single", good="per-zone")]
 
 
 def quota_problems(config: "StackConfig", catalogue: Catalogue) -> list[Problem]:

@@ -11,7 +11,7 @@ from trainium_eks.model.sizing import priorities, quotas
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import ConfigModel, LooseStr, OutputText, StrictInt
 from trainium_eks.model.validation.limits import Bounds
-from trainium_eks.model.validation.problems import Problem, Severity, join, nearest, under
+from trainium_eks.model.validation.problems import Problem, join, nearest, under
 
 VOLCANO = "volcano-system"
 ETCD = "torchx-etcd"
@@ -103,16 +103,7 @@ def shared_users(namespaces: Sequence[NamespaceConfig]) -> list[Problem]:
             free = next(number for number in range(user + 1, user + len(namespaces) + 1) if number not in taken)
             taken.add(free)
             reason = f"it is also the user of {first[user]}, so file modes cannot keep the two teams apart"
-            found.append(
-                Problem(
-                    f"[{index}].training_user_id",
-                    reason,
-                    severity=Severity.ACKNOWLEDGE,
-                    rule="R68",
-                    value=user,
-                    good=free,
-                )
-            )
+            found.append(Problem(f"[{index}].training_user_id", reason, rule="R68", value=user, good=free))
         first.setdefault(user, namespace.name)
     return found
 

@@ -11,7 +11,7 @@ from trainium_eks.model.catalogue import regions
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import ConfigModel, StrictBool, StrictInt
 from trainium_eks.model.validation.limits import Bounds
-from trainium_eks.model.validation.problems import Problem, Severity, under
+from trainium_eks.model.validation.problems import Problem, under
 
 SHORTEST_LOGS_IN_PRODUCTION_DAYS = 30
 """Shortest retention of container logs in production, days (rule R84): faults are often investigated weeks later."""
@@ -153,16 +153,7 @@ def logs_problems(logs: LogsConfig, *, production: bool) -> list[Problem]:
     found = []
     if production and logs.retention_days < SHORTEST_LOGS_IN_PRODUCTION_DAYS:
         reason = f"production keeps {SHORTEST_LOGS_IN_PRODUCTION_DAYS} days or more: what failed is asked about later"
-        found.append(
-            Problem(
-                "retention_days",
-                reason,
-                severity=Severity.ACKNOWLEDGE,
-                rule="R84",
-                value=logs.retention_days,
-                good=90,
-            )
-        )
+        found.append(Problem("retention_days", reason, rule="R84", value=logs.retention_days, good=90))
     return found
 
 

@@ -372,8 +372,7 @@ def _own_problems(config: StackConfig) -> list[Problem]:
             found += [replace(problem, path=field) for problem in formats.tags("", {field: text})]
     if not config.allowed_account_ids:
         reason = "it is empty: this environment could be built in any account whose credentials happen to be at hand"
-        severity = Severity.ACKNOWLEDGE
-        found.append(Problem("allowed_account_ids", reason, severity=severity, rule="R67", good=("<12 digits>",)))
+        found.append(Problem("allowed_account_ids", reason, rule="R67", good=("<12 digits>",)))
     for index, account in enumerate(config.allowed_account_ids):
         found += formats.account_id(join("allowed_account_ids", index), account)
     if config.permissions_boundary is not None:

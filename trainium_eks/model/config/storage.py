@@ -10,7 +10,7 @@ from trainium_eks.model.catalogue.lustre import EFA_STEP_GIB, METADATA_IOPS, THR
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import ConfigModel, OutputText, StrictBool, StrictInt
 from trainium_eks.model.validation.limits import Bounds, Choices, Length
-from trainium_eks.model.validation.problems import Problem, Severity, nearest_number, under
+from trainium_eks.model.validation.problems import Problem, nearest_number, under
 
 _OF_PERSISTENT = frozenset({"throughput_per_tib", "metadata_iops", "efa_enabled"})
 """Fields that FSx takes with PERSISTENT_2 alone."""
@@ -99,7 +99,7 @@ def validate(file_system: FileSystemConfig, *, production: bool) -> list[Problem
         found.append(Problem("deployment_type", reason, value="SCRATCH_2", good="PERSISTENT_2"))
     if production and file_system.protect is False:
         reason = "it is off in production: a changed input could replace the file system and its data"
-        found.append(Problem("protect", reason, severity=Severity.ACKNOWLEDGE, rule="R39", value=False, good=True))
+        found.append(Problem("protect", reason, rule="R39", value=False, good=True))
     return found
 
 

@@ -9,7 +9,7 @@ from trainium_eks.model.config.node_groups import NodeGroupConfig
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import ConfigModel, StrictBool, StrictInt
 from trainium_eks.model.validation.limits import Bounds
-from trainium_eks.model.validation.problems import Problem, Severity, join, join_key, nearest, under
+from trainium_eks.model.validation.problems import Problem, join, join_key, nearest, under
 
 QUEUE_API = "scheduling.volcano.sh/v1beta1"
 """API version of queues."""
@@ -150,7 +150,7 @@ def volcano_problems(volcano: VolcanoConfig, *, rests_at_zero: bool) -> list[Pro
         found.append(Problem("replicas", "nothing would schedule jobs", value=volcano.replicas, good=2))
     elif volcano.replicas == 1:
         reason = "while the only scheduler or admission restarts, no job starts and no pod is admitted"
-        found.append(Problem("replicas", reason, severity=Severity.ACKNOWLEDGE, rule="R58", value=1, good=2))
+        found.append(Problem("replicas", reason, rule="R58", value=1, good=2))
     elif volcano.replicas > 5:
         found.append(Problem("replicas", "only one is active, the others stand by", value=volcano.replicas, good=3))
     if not re.fullmatch(r"[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)*", volcano.image_registry):
@@ -162,17 +162,7 @@ def volcano_problems(volcano: VolcanoConfig, *, rests_at_zero: bool) -> list[Pro
             "could see: its nodes never start"
         )
         fix = "or give every group a `min_size` of 1 or more"
-        found.append(
-            Problem(
-                "scale_from_zero",
-                reason,
-                fix,
-                severity=Severity.ACKNOWLEDGE,
-                rule="R60",
-                value=False,
-                good=True,
-            )
-        )
+        found.append(Problem("scale_from_zero", reason, fix, rule="R60", value=False, good=True))
     if volcano.reclaim:
         reason = "reclaim takes single pods out of several gangs, and each of those restarts"
         found.append(formats.warn("reclaim", reason, "set `max_retry` of jobs high, or leave reclaim off"))

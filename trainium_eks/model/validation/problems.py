@@ -46,13 +46,17 @@ class Problem:
     _: KW_ONLY
     severity: Severity = Severity.REFUSE
     rule: str = ""
-    """The rule (``R29``) to waive in order to acknowledge it; only with :attr:`Severity.ACKNOWLEDGE`."""
+    """The rule (``R29``) to waive in order to acknowledge it, if it can be (:attr:`Severity.ACKNOWLEDGE`)."""
     value: Value = None
     """The value found, where it is short and plain."""
     allowed: tuple[str, ...] = ()
     """Values allowed there."""
     good: Value = None
     """The nearest good value for ``path``. ``<text>`` is a placeholder for a value that only the reader knows."""
+
+    def __post_init__(self) -> None:
+        if self.rule:
+            object.__setattr__(self, "severity", Severity.ACKNOWLEDGE)
 
     @property
     def is_settable(self) -> bool:
