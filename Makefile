@@ -119,7 +119,7 @@ format: $(VENV)/.dev ## Format the code
 	@$(BIN)/ruff format .
 
 docs: $(VENV)/.runtime ## Regenerate Pulumi.yaml's config, docs/config.md, docs/rules.md, docs/components, docs/plan.svg
-	@$(BIN)/python -m trainium_eks.model.config.schema write
+	@$(BIN)/python -m trainium_eks.model.config.schema
 	@$(BIN)/python -m trainium_eks.plan.rules > docs/rules.md
 	@PYTHONPATH=. $(BIN)/python docs/typed_dicts.py
 	@PYTHONPATH=. $(BIN)/python docs/provider_schema.py

@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted(
     path.relative_to(ROOT) for pattern in ("*.md", "docs/**/*.md", "examples/*.md") for path in ROOT.glob(pattern)
@@ -20,15 +18,6 @@ def test_generated_pages_and_the_picture_of_a_plan_are_current() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     shown = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stderr
-
-
-@pytest.mark.parametrize(
-    ("part", "path"), [("pulumi-yaml", "Pulumi.yaml"), ("markdown", "docs/config.md"), ("outputs", "docs/config.md")]
-)
-def test_generated_tables_are_current(part: str, path: str) -> None:
-    command = [sys.executable, "-m", "trainium_eks.model.config.schema", part, "--check", path]
-    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert shown.returncode == 0, shown.stdout + shown.stderr
 
 
 def test_links_lead_somewhere() -> None:

@@ -138,12 +138,22 @@ def _monitoring_settings(_region: str, catalogue: Catalogue) -> Mapping[str, Any
     return {"dcgmAgent": {"tolerations": tolerations}}
 
 
-def _daemon(name: str, remedy: str, pod: Pod, nodes: Where = "all") -> AddonWorkload:
-    return AddonWorkload("DaemonSet", SYSTEM_NAMESPACE, name, nodes, remedy, pod)
+def _daemon(
+    name: str, remedy: str, image: str, labels: Mapping[str, str], nodes: Where = "all", **pod: Any
+) -> AddonWorkload:
+    """Return a DaemonSet; its container and its service account have its name where nothing else is said."""
+    made = Pod(
+        **{"container": name, "service_account": name, "tolerates": "everything", **pod}, image=image, labels=labels
+    )
+    return AddonWorkload("DaemonSet", SYSTEM_NAMESPACE, name, nodes, remedy, made)
 
 
-def _controller(name: str, remedy: str, pod: Pod) -> AddonWorkload:
-    return AddonWorkload("Deployment", SYSTEM_NAMESPACE, name, "none", remedy, pod)
+def _controller(name: str, remedy: str, image: str, labels: Mapping[str, str], **pod: Any) -> AddonWorkload:
+    """Return a Deployment, its names as those of a DaemonSet."""
+    made = Pod(
+        **{"container": name, "service_account": name, "tolerates": "critical", **pod}, image=image, labels=labels
+    )
+    return AddonWorkload("Deployment", SYSTEM_NAMESPACE, name, "none", remedy, made)
 
 
 VPC_CNI = Addon(
@@ -157,15 +167,10 @@ VPC_CNI = Addon(
         _daemon(
             "aws-node",
             "nodes stay NotReady without it: check its Pod Identity association and that subnets have free addresses",
-            Pod(
-                container="aws-node",
-                image="{registry}/amazon-k8s-cni",
-                labels={"k8s-app": "aws-node"},
-                service_account="aws-node",
-                millicpu=50,
-                host_network=True,
-                tolerates="everything",
-            ),
+            "{registry}/amazon-k8s-cni",
+            {"k8s-app": "aws-node"},
+            millicpu=50,
+            host_network=True,
         ),
     ),
 )
@@ -183,15 +188,10 @@ KUBE_PROXY = Addon(
         _daemon(
             "kube-proxy",
             "check that its version is not newer than the nodes' Kubernetes (`aws eks describe-addon`)",
-            Pod(
-                container="kube-proxy",
-                image="{registry}/eks/kube-proxy",
-                labels={"k8s-app": "kube-proxy"},
-                service_account="kube-proxy",
-                millicpu=100,
-                host_network=True,
-                tolerates="everything",
-            ),
+            "{registry}/eks/kube-proxy",
+            {"k8s-app": "kube-proxy"},
+            millicpu=100,
+            host_network=True,
         ),
     ),
 )
@@ -205,14 +205,9 @@ POD_IDENTITY_AGENT = Addon(
         _daemon(
             "eks-pod-identity-agent",
             "without it no pod gets its role: check the node role's eks-auth:AssumeRoleForPodIdentity",
-            Pod(
-                container="eks-pod-identity-agent",
-                image="{registry}/eks/eks-pod-identity-agent",
-                labels={"app.kubernetes.io/name": "eks-pod-identity-agent"},
-                service_account="eks-pod-identity-agent",
-                host_network=True,
-                tolerates="everything",
-            ),
+            "{registry}/eks/eks-pod-identity-agent",
+            {"app.kubernetes.io/name": "eks-pod-identity-agent"},
+            host_network=True,
         ),
     ),
 )
@@ -227,15 +222,10 @@ COREDNS = Addon(
         _controller(
             "coredns",
             "needs a Ready node without an accelerator's taint: check the system node group",
-            Pod(
-                container="coredns",
-                image="{registry}/eks/coredns",
-                labels={"eks.amazonaws.com/component": "coredns", "k8s-app": "kube-dns"},
-                service_account="coredns",
-                millicpu=100,
-                memory_mib=70,
-                tolerates="critical",
-            ),
+            "{registry}/eks/coredns",
+            {"eks.amazonaws.com/component": "coredns", "k8s-app": "kube-dns"},
+            millicpu=100,
+            memory_mib=70,
         ),
     ),
 )
@@ -259,29 +249,23 @@ EBS_CSI_DRIVER = Addon(
         _controller(
             "ebs-csi-controller",
             "check the system nodes, and the Pod Identity association of ebs-csi-controller-sa",
-            Pod(
-                container="ebs-plugin",
-                image="public.ecr.aws/ebs-csi-driver/aws-ebs-csi-driver",
-                labels={"app": "ebs-csi-controller", "app.kubernetes.io/name": "aws-ebs-csi-driver"},
-                service_account="ebs-csi-controller-sa",
-                millicpu=60,
-                memory_mib=240,
-                tolerates="critical",
-            ),
+            "public.ecr.aws/ebs-csi-driver/aws-ebs-csi-driver",
+            {"app": "ebs-csi-controller", "app.kubernetes.io/name": "aws-ebs-csi-driver"},
+            container="ebs-plugin",
+            service_account="ebs-csi-controller-sa",
+            millicpu=60,
+            memory_mib=240,
         ),
         _daemon(
             "ebs-csi-node",
             "pods with EBS volumes cannot start on that node: `kubectl -n kube-system describe pod -l "
             "app=ebs-csi-node`",
-            Pod(
-                container="ebs-plugin",
-                image="public.ecr.aws/ebs-csi-driver/aws-ebs-csi-driver",
-                labels={"app": "ebs-csi-node", "app.kubernetes.io/name": "aws-ebs-csi-driver"},
-                service_account="ebs-csi-node-sa",
-                millicpu=30,
-                memory_mib=120,
-                tolerates="everything",
-            ),
+            "public.ecr.aws/ebs-csi-driver/aws-ebs-csi-driver",
+            {"app": "ebs-csi-node", "app.kubernetes.io/name": "aws-ebs-csi-driver"},
+            container="ebs-plugin",
+            service_account="ebs-csi-node-sa",
+            millicpu=30,
+            memory_mib=120,
         ),
     ),
 )
@@ -305,29 +289,23 @@ FSX_CSI_DRIVER = Addon(
         _controller(
             "fsx-csi-controller",
             "check the system nodes, and the Pod Identity association of fsx-csi-controller-sa",
-            Pod(
-                container="fsx-plugin",
-                image="public.ecr.aws/fsx-csi-driver/aws-fsx-csi-driver",
-                labels={"app": "fsx-csi-controller", "app.kubernetes.io/name": "aws-fsx-csi-driver"},
-                service_account="fsx-csi-controller-sa",
-                millicpu=40,
-                memory_mib=136,
-                tolerates="critical",
-            ),
+            "public.ecr.aws/fsx-csi-driver/aws-fsx-csi-driver",
+            {"app": "fsx-csi-controller", "app.kubernetes.io/name": "aws-fsx-csi-driver"},
+            container="fsx-plugin",
+            service_account="fsx-csi-controller-sa",
+            millicpu=40,
+            memory_mib=136,
         ),
         _daemon(
             "fsx-csi-node",
             "pods with the shared file system cannot start on that node: `kubectl -n kube-system describe pod -l "
             "app=fsx-csi-node`",
-            Pod(
-                container="fsx-plugin",
-                image="public.ecr.aws/fsx-csi-driver/aws-fsx-csi-driver",
-                labels={"app": "fsx-csi-node", "app.kubernetes.io/name": "aws-fsx-csi-driver"},
-                service_account="fsx-csi-node-sa",
-                millicpu=30,
-                memory_mib=104,
-                tolerates="everything",
-            ),
+            "public.ecr.aws/fsx-csi-driver/aws-fsx-csi-driver",
+            {"app": "fsx-csi-node", "app.kubernetes.io/name": "aws-fsx-csi-driver"},
+            container="fsx-plugin",
+            service_account="fsx-csi-node-sa",
+            millicpu=30,
+            memory_mib=104,
         ),
     ),
 )
@@ -341,14 +319,11 @@ METRICS_SERVER = Addon(
         _controller(
             "metrics-server",
             "`kubectl top` and autoscaling by load fail without it: check the system nodes",
-            Pod(
-                container="metrics-server",
-                image="{registry}/eks/metrics-server",
-                labels={"app.kubernetes.io/name": "metrics-server"},
-                service_account="metrics-server",
-                millicpu=100,
-                memory_mib=200,
-            ),
+            "{registry}/eks/metrics-server",
+            {"app.kubernetes.io/name": "metrics-server"},
+            millicpu=100,
+            memory_mib=200,
+            tolerates="nothing",
         ),
     ),
 )
@@ -364,29 +339,22 @@ NODE_MONITORING_AGENT = Addon(
         _daemon(
             "eks-node-monitoring-agent",
             "without it EKS repairs no faulty accelerator node: `aws eks describe-addon` says why it is degraded",
-            Pod(
-                container="eks-node-monitoring-agent",
-                image="{registry}/eks/eks-node-monitoring-agent",
-                labels={"app.kubernetes.io/name": "eks-node-monitoring-agent"},
-                service_account="eks-node-monitoring-agent",
-                millicpu=10,
-                memory_mib=30,
-                host_network=True,
-                tolerates="everything",
-            ),
+            "{registry}/eks/eks-node-monitoring-agent",
+            {"app.kubernetes.io/name": "eks-node-monitoring-agent"},
+            millicpu=10,
+            memory_mib=30,
+            host_network=True,
         ),
         _daemon(
             "dcgm-server",
             "without it the node monitoring agent reports the node's GPUs as broken: the add-on's configuration must "
             "tolerate the nodes' taints (dcgmAgent.tolerations)",
-            Pod(
-                container="eks-node-monitoring-agent-dcgm",
-                image="{registry}/eks/eks-node-monitoring-agent",
-                labels={"k8s-app": "dcgm-server"},
-                service_account="default",
-                tolerates="accelerator",
-            ),
+            "{registry}/eks/eks-node-monitoring-agent",
+            {"k8s-app": "dcgm-server"},
             nodes="nvidia",
+            container="eks-node-monitoring-agent-dcgm",
+            service_account="default",
+            tolerates="accelerator",
         ),
     ),
 )

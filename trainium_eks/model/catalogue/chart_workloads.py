@@ -38,9 +38,9 @@ class Workload:
     remedy: str
     """Remedy when it is not running, in a line."""
 
-    def expected_on(self, family: str, *, has_efa: bool) -> bool:
-        """Return whether a node of a type's family (``neuron``, ``nvidia`` or ``cpu``) runs a pod of the workload."""
-        return self.nodes == "all" or self.nodes == family or (self.nodes == "efa" and has_efa)
+
+def _deployment(namespace: str, name: str, remedy: str) -> Workload:
+    return Workload("Deployment", namespace, name, "none", remedy)
 
 
 CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
@@ -91,44 +91,34 @@ CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
             ),
         ),
         "cluster-autoscaler": (
-            Workload(
-                "Deployment",
+            _deployment(
                 namespaces.CLUSTER_AUTOSCALER,
                 "cluster-autoscaler",
-                "none",
                 "no group grows or shrinks by itself: check its log for AccessDenied; trn scale works meanwhile",
             ),
         ),
         "karpenter": (
-            Workload(
-                "Deployment",
+            _deployment(
                 namespaces.KARPENTER,
                 "karpenter",
-                "none",
                 "no node starts for pods that wait: check its log for UnauthorizedOperation, and the NodePools",
             ),
         ),
         "karpenter-crd": (),
         "volcano": (
-            Workload(
-                "Deployment",
+            _deployment(
                 namespaces.VOLCANO,
                 "volcano-scheduler",
-                "none",
                 "no job of a queue starts: check its log for an error in the scheduler's configuration",
             ),
-            Workload(
-                "Deployment",
+            _deployment(
                 namespaces.VOLCANO,
                 "volcano-controllers",
-                "none",
                 "jobs get no pods and queues no state: check its log",
             ),
-            Workload(
-                "Deployment",
+            _deployment(
                 namespaces.VOLCANO,
                 "volcano-admission",
-                "none",
                 "jobs and queues are refused while it is down: check that the release's certificate job has succeeded",
             ),
         ),
@@ -142,20 +132,16 @@ CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
             ),
         ),
         "training-operator": (
-            Workload(
-                "Deployment",
+            _deployment(
                 namespaces.TRAINING_OPERATOR,
                 "training-operator",
-                "none",
                 "PyTorchJobs get no pods: check its log; with gangs on, it exits at once if Volcano is not installed",
             ),
         ),
         "kubeflow-trainer": (
-            Workload(
-                "Deployment",
+            _deployment(
                 namespaces.TRAINER,
                 "kubeflow-trainer-controller-manager",
-                "none",
                 "TrainJobs get no pods: check its log, and that of JobSet's controller",
             ),
         ),
@@ -167,18 +153,14 @@ CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
                 "all",
                 "metrics of that node are missing, jobs are not affected: describe its pod",
             ),
-            Workload(
-                "Deployment",
+            _deployment(
                 namespaces.MONITORING,
                 "kube-prometheus-stack-operator",
-                "none",
                 "changed monitors and rules are not taken up, and new ones are refused: check its log",
             ),
-            Workload(
-                "Deployment",
+            _deployment(
                 namespaces.MONITORING,
                 "kube-prometheus-stack-kube-state-metrics",
-                "none",
                 "dashboards and alerts know no nodes, pods and requests: check its log",
             ),
             Workload(
@@ -201,11 +183,9 @@ CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
             ),
         ),
         "prometheus-yet-another-cloudwatch-exporter": (
-            Workload(
-                "Deployment",
+            _deployment(
                 namespaces.MONITORING,
                 "fsx-exporter",
-                "none",
                 "metrics of the file system are missing: check its log, and its Pod Identity association",
             ),
         ),
@@ -222,11 +202,9 @@ CHARTS: Mapping[str, tuple[Workload, ...]] = MappingProxyType(
 )
 """Chart, or kustomization, to its workloads."""
 
-HYPERNODES = Workload(
-    "Deployment",
+HYPERNODES = _deployment(
     namespaces.VOLCANO,
     "hypernodes",
-    "none",
     "jobs with a network topology do not go to nodes that came since: check its log",
 )
 """The controller that keeps HyperNodes. No chart makes it."""

@@ -1,10 +1,7 @@
 """Text generated from the models: the ``config:`` block of Pulumi.yaml, and the tables of ``docs/config.md``.
 
-    python -m trainium_eks.model.config.schema pulumi-yaml             the block, on standard output
-    python -m trainium_eks.model.config.schema markdown                the table of inputs
-    python -m trainium_eks.model.config.schema outputs                 the table of outputs
-    python -m trainium_eks.model.config.schema pulumi-yaml --check Pulumi.yaml     fails when the file has another block
-    python -m trainium_eks.model.config.schema write                   puts each into Pulumi.yaml and docs/config.md
+    python -m trainium_eks.model.config.schema            puts each into its file
+    python -m trainium_eks.model.config.schema --check    fails where a file has another text
 
 In a file, each stands between two comments (``config:begin`` and ``config:end``, ``inputs:…``, ``outputs:…``).
 """
@@ -128,55 +125,31 @@ def kind_of(annotation: Any) -> Kind:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line of the module's docstring. Return the exit code: 1 for a file that is not up to date."""
+    """Run the command line of the module's docstring. Return the exit code: 1 for a file that is not up to date, or
+    that lacks the comments."""
     parser = argparse.ArgumentParser(
-        prog="python -m trainium_eks.model.config.schema", description="Text made from the models"
+        prog="python -m trainium_eks.model.config.schema", description="Text of the models"
     )
-    parser.add_argument("what", choices=("pulumi-yaml", "markdown", "outputs", "write"))
-    parser.add_argument("--check", type=Path, metavar="FILE", help="compare with the text between the marks of FILE")
+    parser.add_argument("--check", action="store_true", help="compare, and write nothing")
     options = parser.parse_args(arguments)
-    if options.what == "write":
-        return _write(Path("Pulumi.yaml"), ("pulumi-yaml",)) | _write(Path("docs/config.md"), ("markdown", "outputs"))
-    mark, make = _PARTS[options.what]
-    if options.check is None:
-        sys.stdout.write(make())
-        return 0
-    found = _between(options.check.read_text(), mark)
-    if found == make():
-        return 0
-    sys.stderr.write(
-        f"{options.check}: the part between {mark}:begin and {mark}:end is not up to date; run make docs\n"
-    )
-    return 1
+    wrong = []
+    for path, mark, make in _PARTS:
+        text = path.read_text()
+        marks = re.compile(rf"(^[^\n]*\b{mark}:begin\b[^\n]*\n)(.*?)(^[^\n]*\b{mark}:end\b)", re.DOTALL | re.MULTILINE)
+        found = marks.search(text)
+        if found is None or (options.check and found[2] != make()):
+            wrong.append(f"{path}: what is between {mark}:begin and {mark}:end is missing or not current: make docs\n")
+        else:
+            path.write_text(text[: found.start(2)] + make() + text[found.end(2) :])
+    sys.stderr.writelines(wrong)
+    return 1 if wrong else 0
 
 
-_PARTS: dict[str, tuple[str, Callable[[], str]]] = {
-    "pulumi-yaml": ("config", pulumi_yaml),
-    "markdown": ("inputs", markdown),
-    "outputs": ("outputs", outputs_markdown),
-}
-
-
-def _marks(mark: str) -> re.Pattern[str]:
-    return re.compile(rf"(^[^\n]*\b{mark}:begin\b[^\n]*\n)(.*?)(^[^\n]*\b{mark}:end\b)", re.DOTALL | re.MULTILINE)
-
-
-def _between(text: str, mark: str) -> str | None:
-    match = _marks(mark).search(text)
-    return match.group(2) if match else None
-
-
-def _write(path: Path, parts: Sequence[str]) -> int:
-    text = path.read_text()
-    for part in parts:
-        mark, make = _PARTS[part]
-        made = make()
-        if _between(text, mark) is None:
-            sys.stderr.write(f"{path}: has no lines with {mark}:begin and {mark}:end\n")
-            return 1
-        text = _marks(mark).sub(lambda match, made=made: f"{match.group(1)}{made}{match.group(3)}", text)  # type: ignore[misc]
-    path.write_text(text)
-    return 0
+_PARTS: tuple[tuple[Path, str, Callable[[], str]], ...] = (
+    (Path("Pulumi.yaml"), "config", pulumi_yaml),
+    (Path("docs/config.md"), "inputs", markdown),
+    (Path("docs/config.md"), "outputs", outputs_markdown),
+)
 
 
 def _table(head: Sequence[str], lines: Iterator[Row], *, with_default: bool) -> str:

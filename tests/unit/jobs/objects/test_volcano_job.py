@@ -72,7 +72,8 @@ def test_what_daemon_sets_ask_for_fits_into_what_is_left(name: str) -> None:
         workload.pod
         for addon in ADDONS.values()
         for workload in addon.workloads
-        if workload.kind == "DaemonSet" and workload.expected_on(instance.family, has_efa=instance.has_efa)
+        if workload.kind == "DaemonSet"
+        and workload.nodes in ("all", instance.family, "efa" if instance.has_efa else "")
     ]
     # Device and EFA plugins, and the monitor, of the charts.
     charts_millicpu, charts_memory_mib = 250, 512

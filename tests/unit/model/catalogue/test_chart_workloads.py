@@ -50,23 +50,3 @@ def test_each_says_what_to_do_in_one_line(workload: Workload) -> None:
 @pytest.mark.parametrize("workload", EVERYTHING, ids=lambda workload: workload.name)
 def test_only_daemon_sets_go_by_nodes(workload: Workload) -> None:
     assert workload.kind == "DaemonSet" or workload.nodes == "none"
-
-
-@pytest.mark.parametrize(
-    ("nodes", "trainium", "small_inferentia", "gpu", "cpu"),
-    [
-        ("all", True, True, True, True),
-        ("neuron", True, True, False, False),
-        ("nvidia", False, False, True, False),
-        ("efa", True, False, True, False),
-        ("none", False, False, False, False),
-    ],
-)
-def test_a_node_carries_what_its_devices_need(
-    nodes: chart_workloads.Where, trainium: bool, small_inferentia: bool, gpu: bool, cpu: bool
-) -> None:
-    workload = Workload("DaemonSet", "x", "x", nodes, "x")
-    assert workload.expected_on("neuron", has_efa=True) is trainium
-    assert workload.expected_on("neuron", has_efa=False) is small_inferentia
-    assert workload.expected_on("nvidia", has_efa=True) is gpu
-    assert workload.expected_on("cpu", has_efa=False) is cpu
