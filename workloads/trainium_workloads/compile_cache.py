@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainium_workloads.file_lock import InUse
-from trainium_workloads.graph_cache import COMPLETE, IN_USE, NOT_THERE, OTHER_OPTIONS, Cache, Incomplete
+from trainium_workloads.file_lock import InUseError
+from trainium_workloads.graph_cache import COMPLETE, IN_USE, NOT_THERE, OTHER_OPTIONS, Cache, IncompleteError
 
 NOT_COMPILED = 6
 """Exit code of ``run``: the command ended well and left graphs that it did not compile."""
@@ -63,7 +63,7 @@ class Compilation:
             with self.cache.compiling(who, self.job) as directory:
                 # The process that compiled before may have done it.
                 return 0 if self._is_complete() else self._compile(directory)
-        except InUse as note:
+        except InUseError as note:
             by = str(note).partition("\n")[0]
             return _said(f"compile cache {self.cache.name} is being compiled by {by}", IN_USE)
 
@@ -94,7 +94,7 @@ class Compilation:
         cache.await_helpers(directory)
         try:
             graphs = cache.publish(directory, self.options, self.command)
-        except Incomplete as error:
+        except IncompleteError as error:
             return _said(str(error), NOT_COMPILED)
         what = f"{graphs} graphs" if graphs else "no graph (without Neuron devices there is nothing to compile)"
         return _said(f"compile cache {cache.name} is complete: {what}", 0)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 
-class InUse(Exception):  # noqa: N818 - reads as what it is where it is raised
+class InUseError(Exception):
     """Error of a lock that another process holds; the message is the note of that process."""
 
 
@@ -22,7 +22,7 @@ def held(
     use, or shared with others that hold it so.
 
     ``waiting`` receives the note of another holder, before this process waits; None to wait for two seconds alone and
-    raise InUse. OSError: the file cannot be written, or the file system has no locks.
+    raise InUseError. OSError: the file cannot be written, or the file system has no locks.
     """
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ def held(
                 break
             except BlockingIOError:
                 if not left and waiting is None:
-                    raise InUse(path.read_text(errors="replace")) from None
+                    raise InUseError(path.read_text(errors="replace")) from None
                 time.sleep(0.1)
             except OSError as error:
                 raise OSError(error.errno, "no file locks: mount the file system with `flock`", str(path)) from None

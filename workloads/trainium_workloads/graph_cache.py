@@ -38,7 +38,7 @@ Part = Mapping[str, Any]
 """The mark's entry of a file: ``bytes`` and ``sha256``."""
 
 
-class Incomplete(Exception):  # noqa: N818 - reads as what it is where it is raised
+class IncompleteError(Exception):
     """Some graphs were not compiled."""
 
 
@@ -95,8 +95,8 @@ class Cache:
 
     @contextlib.contextmanager
     def compiling(self, who: str, job: str) -> Iterator[Path]:
-        """Hold the right to write, and yield the directory to compile in, with the files of a killed writer. InUse:
-        another process compiles; the first line of the message is its ``who``. Helpers find the directory by ``job``.
+        """Hold the right to write, and yield the directory to compile in, with the files of a killed writer. Helpers
+        find it by ``job``. InUseError: another process compiles; the first line of the message is its ``who``.
 
         Its name is new, so that a machine that lost the lock, because it was away from the file system, finds its
         directory gone, and cannot publish it.
@@ -137,15 +137,15 @@ class Cache:
         """Publish the compiled graphs of a directory to training, and remove the leftovers of the compilation; return
         the number of graphs.
 
-        Incomplete: not every graph was compiled. OSError: it cannot be written, or another process has taken over; the
-        published graphs stay as they were.
+        IncompleteError: not every graph was compiled. OSError: it cannot be written, or another process has taken over;
+        the published graphs stay as they were.
         """
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         compilation = {"options": dict(options), "command": list(command), "time": now}
         modules = _modules(ours)
         if missing := [each.name for each in modules if not _is_compiled(each)]:
             shown = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
-            raise Incomplete(f"{len(missing)} graphs were not compiled: {shown}")
+            raise IncompleteError(f"{len(missing)} graphs were not compiled: {shown}")
         _unlock(modules)
         found = [each for each in sorted(ours.rglob("*")) if each.is_file() and each.name != MARK]
         with ThreadPoolExecutor(_READERS) as pool:

@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 from moto import mock_aws
 from staging_servers import FileServer, file_server, moto_server
 from trainium_workloads.stage.__main__ import main
-from trainium_workloads.stage.files import Changed, Interrupted, measure
+from trainium_workloads.stage.files import CopyInterruptedError, SourceChangedError, measure
 from trainium_workloads.stage.s3 import S3, checksum_of
 
 BUCKET = "data.sets"
@@ -145,12 +145,12 @@ def test_cut_connections_are_no_loss_and_a_changed_object_is_no_mixture(
     (listed,) = source.list_files()
     seen.cuts, found = 2, None
     while found is None:
-        with contextlib.suppress(Interrupted):  # a small object is asked for again by the copier
+        with contextlib.suppress(CopyInterruptedError):  # a small object is asked for again by the copier
             found = source.fetch(listed, tmp_path / "part")
     assert found == f"md5:{hashlib.md5(old).hexdigest()}"
     assert ((tmp_path / "part").read_bytes() == old, seen.cuts) == (True, 0)
     client.put_object(Bucket=BUCKET, Key="x/a.bin", Body=new, ACL="public-read")
-    with pytest.raises(Changed, match="changed after it was listed"):
+    with pytest.raises(SourceChangedError, match="changed after it was listed"):
         source.fetch(listed, tmp_path / "part")
 
 
@@ -168,7 +168,7 @@ def test_refusals_of_s3_are_said_in_words(status: int, code: str, text: str, sai
     answer: Any = {"Error": {"Code": code, "Message": text}, "ResponseMetadata": {"HTTPStatusCode": status}}
     found = S3("s3://bucket/key", 1)._said(ClientError(answer, "GetObject"))
     assert said in str(found)
-    assert isinstance(found, Interrupted) == (status == 503)
+    assert isinstance(found, CopyInterruptedError) == (status == 503)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from trainium_eks.jobs.objects.options import Form
 
 
 @dataclass(frozen=True)
-class Kind:
+class JobForm:
     """The kind of a job's object, and its controllers."""
 
     api_version: str
@@ -32,10 +32,10 @@ class Kind:
         return self.api_version.partition("/")[0]
 
 
-KINDS: Mapping[Form, Kind] = MappingProxyType(
+KINDS: Mapping[Form, JobForm] = MappingProxyType(
     {
-        "volcano": Kind(JOB_API, "Job", "jobs", "Volcano", "volcano", ""),
-        "pytorchjob": Kind(
+        "volcano": JobForm(JOB_API, "Job", "jobs", "Volcano", "volcano", ""),
+        "pytorchjob": JobForm(
             PYTORCH_API,
             "PyTorchJob",
             "pytorchjobs",
@@ -43,7 +43,7 @@ KINDS: Mapping[Form, Kind] = MappingProxyType(
             "training-operator",
             "gpuAddons.trainers: [v1]",
         ),
-        "trainjob": Kind(
+        "trainjob": JobForm(
             TRAINER_API, "TrainJob", "trainjobs", "Kubeflow Trainer v2", "kubeflow-trainer", "gpuAddons.trainers: [v2]"
         ),
     }

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from trainium_eks.jobs.objects.options import Form, Kind, TopologyMode, TrainOptions
+from trainium_eks.jobs.objects.options import Form, RunKind, TopologyMode, TrainOptions
 from trainium_eks.jobs.objects.resources import Resources
 from trainium_eks.model import scraping
 from trainium_eks.model.catalogue.backends import Backend
@@ -98,7 +98,7 @@ class TrainingJob:
     nodes: int
     ranks_per_node: int
     backend: Backend
-    kind: Kind = "train"
+    kind: RunKind = "train"
     form: Form = "volcano"
     launcher: Launcher = "torchrun"
     rendezvous: str = C10D

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, get_args, get_origin
 
 from trainium_eks.model.catalogue.backends import Backend
 
-Kind = Literal["train", "compile"]
+RunKind = Literal["train", "compile"]
 """Software that runs the tensors: PyTorch/XLA on Trn1, TorchNeuron on Trn2 and later, CUDA, or none of them."""
 TopologyMode = Literal["hard", "soft"]
 Service = Literal["eks", "sagemaker"]
@@ -295,6 +295,6 @@ class TrainOptions:
     torchx: Annotated[bool, Option("--torchx", about="Submit by the torchx on PATH.", panel=_THEN)] = False
 
     @property
-    def run_kind(self) -> Kind:
+    def run_kind(self) -> RunKind:
         """Kind of the job: ``compile`` with ``--precompile``."""
         return "compile" if self.precompile else "train"

@@ -13,7 +13,7 @@ from trainium_eks.kube.cluster import Object
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.sizing import goodput
-from trainium_eks.model.sizing.goodput import Run
+from trainium_eks.model.sizing.goodput import ModelRun
 
 LEAST_SECONDS = 60.0
 """Least seconds of a run before its share means anything."""
@@ -82,7 +82,7 @@ def _better(job: WatchedJob, pod: Object, progress: Progress, outputs: StackOutp
     accelerator = instance.accelerator if instance else ""
     rate = goodput.failure_rate(accelerator, outputs.training.failures_per_node_year)
     between = goodput.seconds_between_faults(job.nodes, rate.per_node_year)
-    return goodput.proposed_seconds(Run(between, max(progress.save_seconds, 0.0), 0.0, 0.0))
+    return goodput.proposed_seconds(ModelRun(between, max(progress.save_seconds, 0.0), 0.0, 0.0))
 
 
 def _environment(pod: Object) -> Mapping[str, str]:

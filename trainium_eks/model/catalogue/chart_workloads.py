@@ -11,7 +11,7 @@ from typing import Literal
 
 from trainium_eks.model.config import namespaces
 
-Kind = Literal["DaemonSet", "Deployment", "StatefulSet"]
+WorkloadKind = Literal["DaemonSet", "Deployment", "StatefulSet"]
 Where = Literal["all", "neuron", "nvidia", "efa", "none"]
 
 SYSTEM_NAMESPACE = "kube-system"
@@ -28,7 +28,7 @@ EBS_DRIVER = "ebs.csi.aws.com"
 class Workload:
     """One DaemonSet, Deployment or StatefulSet."""
 
-    kind: Kind
+    kind: WorkloadKind
     """Of ``apps/v1``."""
     namespace: str
     name: str

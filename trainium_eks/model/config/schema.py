@@ -26,7 +26,7 @@ from trainium_eks.model.validation.config_model import ConfigModel, OutputLike
 from trainium_eks.model.validation.problems import config_path
 
 
-class Kind(enum.Enum):
+class ConfigKind(enum.Enum):
     """A field's type in a config file."""
 
     STRING = "string"
@@ -66,12 +66,12 @@ def pulumi_yaml() -> str:
     for name, field in StackConfig.model_fields.items():
         kind, text = kind_of(field.annotation), json.dumps(_plain(field.description), ensure_ascii=False)
         if _may_be_null(field.annotation):
-            what = f"{'an object' if kind is Kind.OBJECT else kind.value} or null"
+            what = f"{'an object' if kind is ConfigKind.OBJECT else kind.value} or null"
             lines += [f"  # {field.alias}: {what}, so not declared here. {_plain(field.description)}"]
             continue
         lines += [f"  {field.alias}:", f"    type: {kind.value}"]
-        if kind is Kind.ARRAY:
-            item = Kind.INTEGER if name in _STORED_AS_NUMBERS else kind_of(get_args(field.annotation)[0])
+        if kind is ConfigKind.ARRAY:
+            item = ConfigKind.INTEGER if name in _STORED_AS_NUMBERS else kind_of(get_args(field.annotation)[0])
             lines += ["    items:", f"      type: {item.value}"]
         lines.append(f"    description: {text}")
         if not field.is_required():
@@ -108,20 +108,21 @@ def rows(model: type[ConfigModel], prefix: str = "") -> Iterator[Row]:
 def _entry_of(annotation: Any) -> str:
     """Return the step from a list or mapping to an entry of it."""
     origin = get_origin(_without_none(annotation))
-    return "[]" if kind_of(annotation) is Kind.ARRAY else ".<name>" if origin is dict else ""
+    return "[]" if kind_of(annotation) is ConfigKind.ARRAY else ".<name>" if origin is dict else ""
 
 
-def kind_of(annotation: Any) -> Kind:
+def kind_of(annotation: Any) -> ConfigKind:
     """Return the config type of a field's annotation; None and Outputs in a union do not count."""
     annotation = _without_none(annotation)
     origin = get_origin(annotation)
     if origin is Annotated:
         return kind_of(get_args(annotation)[0])
     if origin is Literal:
-        return Kind.INTEGER if all(isinstance(word, int) for word in get_args(annotation)) else Kind.STRING
+        return ConfigKind.INTEGER if all(isinstance(word, int) for word in get_args(annotation)) else ConfigKind.STRING
     if origin is tuple or origin is list:
-        return Kind.ARRAY
-    return {bool: Kind.BOOLEAN, int: Kind.INTEGER, str: Kind.STRING, float: Kind.NUMBER}.get(annotation, Kind.OBJECT)
+        return ConfigKind.ARRAY
+    plain = {bool: ConfigKind.BOOLEAN, int: ConfigKind.INTEGER, str: ConfigKind.STRING, float: ConfigKind.NUMBER}
+    return plain.get(annotation, ConfigKind.OBJECT)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -174,7 +175,7 @@ def _in_words(annotation: Any) -> str:
         return " | ".join(f"`{word}`" for word in parts)
     if origin is tuple:
         return f"list of {_many(_in_words(parts[0]))}"
-    if origin is dict and kind_of(parts[1]) is not Kind.OBJECT:
+    if origin is dict and kind_of(parts[1]) is not ConfigKind.OBJECT:
         return f"object of {_many(_in_words(parts[1]))}"
     arms = tuple(models(annotation))
     if len(arms) > 1:

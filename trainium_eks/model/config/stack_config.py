@@ -160,7 +160,7 @@ def problems_beside(values: Mapping[str, str], faults: Iterable[Problem]) -> tup
     return tuple(_settable(config, problem) for problem in told if _section(problem) in given)
 
 
-class _LooksAtBroken(Exception):  # noqa: N818 (the cause, not an error)
+class _BrokenSectionError(Exception):
     """A validator read a malformed section."""
 
 
@@ -173,7 +173,7 @@ class _Unbroken:
 
     def __getattr__(self, name: str) -> object:
         if name in self._broken:
-            raise _LooksAtBroken(name)
+            raise _BrokenSectionError(name)
         return getattr(self._config, name)
 
 
@@ -303,14 +303,14 @@ _BEGINNING = 20
 def _found(config: StackConfig) -> list[Problem]:
     found: list[Problem] = []
     for name in StackConfig.model_fields:
-        with contextlib.suppress(_LooksAtBroken):
+        with contextlib.suppress(_BrokenSectionError):
             if name in config.unused():
                 continue
             places = list(limits.walk_field(StackConfig, name, getattr(config, name)))
             found += limits.of_places(places)
             found += formats.arns(places, config.region)
     for judge in _JUDGES:
-        with contextlib.suppress(_LooksAtBroken):
+        with contextlib.suppress(_BrokenSectionError):
             found += judge(config)
     return found
 
@@ -460,7 +460,7 @@ def _zone_count(config: StackConfig) -> int:
     """Return the number of the cluster's zones, 1 if the network section is malformed."""
     try:
         return max(len(zone_ids(config)), 1)
-    except _LooksAtBroken:
+    except _BrokenSectionError:
         return 1
 
 

@@ -93,7 +93,7 @@ START_SECONDS = 180.0
 
 
 @dataclass(frozen=True)
-class Run:
+class ModelRun:
     """The inputs for the useful share of a run, all in seconds."""
 
     seconds_between_faults: float
@@ -106,7 +106,7 @@ class Run:
     """Time from the start to the first new step: start and load. A fault during it begins the wait anew."""
 
 
-def validate(run: Run) -> Iterator[str]:
+def validate(run: ModelRun) -> Iterator[str]:
     """Yield the invalid values, by field."""
     if not run.seconds_between_faults > 0:
         yield f"seconds_between_faults must be above 0, not {run.seconds_between_faults:g}"
@@ -121,11 +121,11 @@ def run_on_lustre(
     per_node_year: float,
     state_gigabytes: float,
     megabytes_per_second: float,
-) -> Run:
+) -> ModelRun:
     """Return the run of a gang with checkpoints on the shared file system, whose total throughput limits their writing
     and reading."""
     copying = state_gigabytes * 1000 / megabytes_per_second
-    return Run(
+    return ModelRun(
         seconds_between_faults=seconds_between_faults(nodes, per_node_year),
         checkpoint_seconds=copying,
         down_seconds=HARDWARE_SHARE * (REPAIR_WAIT_SECONDS + NEW_NODE_SECONDS),
@@ -136,7 +136,7 @@ def run_on_lustre(
 # --- the model ------------------------------------------------------------------------------------------------------
 
 
-def useful_fraction(run: Run, interval_seconds: float) -> float:
+def useful_fraction(run: ModelRun, interval_seconds: float) -> float:
     """Return the useful share of the time in the long run, 0 to 1, with a checkpoint after each ``interval_seconds``
     (above 0) of training.
 
@@ -157,7 +157,7 @@ def useful_fraction(run: Run, interval_seconds: float) -> float:
     return interval_seconds / needed
 
 
-def best_seconds(run: Run) -> float:
+def best_seconds(run: ModelRun) -> float:
     """Return the interval with the largest useful share, which the formulas of Young (1974) and Daly (2006) estimate.
 
     The optimum x = T / M has ``(1 - x) exp(x + C / M) = 1``; waits and restarts do not affect it. 0 where a checkpoint
@@ -174,7 +174,7 @@ def best_seconds(run: Run) -> float:
     return low * run.seconds_between_faults
 
 
-def proposed_seconds(run: Run) -> float:
+def proposed_seconds(run: ModelRun) -> float:
     """Return the proposed interval, the best or a shorter interval that costs little, in whole seconds or minutes.
 
     It is at least a minute and the checkpoint's own time, at most four hours and the interval at which checkpoints take
@@ -190,7 +190,7 @@ def proposed_seconds(run: Run) -> float:
 class Goodput:
     """The expected useful share and interval of one gang."""
 
-    run: Run
+    run: ModelRun
     interval_seconds: float
     """Proposed time between two checkpoints."""
     useful_fraction: float
@@ -202,13 +202,13 @@ class Goodput:
         return hourly_usd / self.useful_fraction if self.useful_fraction else math.inf
 
 
-def expect(run: Run) -> Goodput:
+def expect(run: ModelRun) -> Goodput:
     """Return the proposed interval of a run, and the useful share with it; ValueError for an invalid run."""
     interval = proposed_seconds(run)
     return Goodput(run, interval, useful_fraction(run, interval))
 
 
-def _check(run: Run) -> None:
+def _check(run: ModelRun) -> None:
     wrong = [*validate(run)]
     if wrong:
         raise ValueError("; ".join(wrong))

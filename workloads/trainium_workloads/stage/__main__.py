@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from trainium_workloads.stage.files import RESERVED, Interrupted, Source, StageError
+from trainium_workloads.stage.files import RESERVED, CopyInterruptedError, Source, StageError
 from trainium_workloads.stage.progress import Progress
 
 FAILED = 1
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except StageError as error:
             progress.tell(str(error), "failed")
             return FAILED
-        except Interrupted as error:
+        except CopyInterruptedError as error:
             progress.tell(str(error), "interrupted")
             return TRY_AGAIN
         state = "is complete" if did else f"was complete already (staged {marker['finished']})"

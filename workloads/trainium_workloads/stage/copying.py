@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from trainium_workloads.stage.destination import Destination
-from trainium_workloads.stage.files import Changed, File, Interrupted, Source, StageError, check_paths, measure
+from trainium_workloads.stage.files import (
+    CopyInterruptedError,
+    File,
+    Source,
+    SourceChangedError,
+    StageError,
+    check_paths,
+    measure,
+)
 from trainium_workloads.stage.progress import Progress
 from trainium_workloads.stage.unpacking import ENDINGS, unpack
 
@@ -33,7 +41,7 @@ class Copy:
 
     def run(self, *, replace: bool) -> tuple[dict[str, Any], bool]:
         """Copy all; return the marker, and whether anything was copied. ``replace`` copies anew what was staged before.
-        StageError: the copy fails, however often it is tried. Interrupted: the copy cannot be done now."""
+        StageError: the copy fails, however often it is tried. CopyInterruptedError: the copy cannot be done now."""
         destination = self._destination
         with destination.locked(lambda text: self._progress.tell(text, "waiting")):
             try:
@@ -43,7 +51,7 @@ class Copy:
                 return marker, there is None
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                    raise Interrupted(
+                    raise CopyInterruptedError(
                         f"{error.filename or destination.directory}: {error.strerror or error}"
                     ) from error
                 free = destination.free_bytes()
@@ -115,9 +123,9 @@ class Copy:
             before = _size(part)
             try:
                 return self._source.fetch(file, part)
-            except Interrupted as error:
+            except CopyInterruptedError as error:
                 vain = 0 if _size(part) > before else vain + 1
-                if isinstance(error, Changed) or vain == ATTEMPTS or self._stopped.is_set():
+                if isinstance(error, SourceChangedError) or vain == ATTEMPTS or self._stopped.is_set():
                     raise
                 pause(min(2.0**vain, LONGEST_PAUSE_SECONDS))
 

@@ -16,11 +16,11 @@ class StageError(Exception):
     """Error that another try would repeat: the message has the reason and the remedy."""
 
 
-class Interrupted(Exception):  # noqa: N818 - what happened, where it is raised
+class CopyInterruptedError(Exception):
     """Error that another try may not have: another try resumes the copy."""
 
 
-class Changed(Interrupted):
+class SourceChangedError(CopyInterruptedError):
     """Error of a file that is another than the listed one: the next try needs a new listing."""
 
 
@@ -48,12 +48,12 @@ class Source(Protocol):
     """Commit of a repository; empty for other sources."""
 
     def list_files(self) -> Iterable[File]:
-        """Return all files. Raises StageError and Interrupted."""
+        """Return all files. Raises StageError and CopyInterruptedError."""
 
     def fetch(self, file: File, part: Path) -> str:
         """Write a whole file to a path; return the checksum in the source's answer, empty without one. StageError:
-        refused, or not there. Interrupted: the connection ends early, or the file has changed. OSError: the disk takes
-        no more."""
+        refused, or not there. CopyInterruptedError: the connection ends early, or the file has changed. OSError: the
+        disk takes no more."""
 
 
 def check_path(path: str, source: str) -> None:

@@ -21,7 +21,7 @@ from huggingface_hub.errors import (
     XetDownloadError,
 )
 
-from trainium_workloads.stage.files import File, Interrupted, StageError
+from trainium_workloads.stage.files import CopyInterruptedError, File, StageError
 
 _SOURCE = re.compile(
     r"hf://(?P<kind>datasets/|models/)?(?P<name>(?!datasets/|models/)[\w.-]+/[\w.-]+)(?:@(?P<revision>[^/]+))?(?:/(?P<below>.+?)/?)?"
@@ -83,11 +83,11 @@ class Hub:
         except RevisionNotFoundError:
             raise StageError(f"{self._source}: revision {self.revision!r} is not there") from None
         except (LocalEntryNotFoundError, FileMetadataError) as error:  # the Hub did not answer as it should
-            raise Interrupted(f"{self._source}: {error.__cause__ or error}") from None
+            raise CopyInterruptedError(f"{self._source}: {error.__cause__ or error}") from None
         except HfHubHTTPError as error:
             status = error.response.status_code
             if status >= 500 or status in (408, 429):
-                raise Interrupted(f"{self._source}: {status} {error.server_message or ''}") from None
+                raise CopyInterruptedError(f"{self._source}: {status} {error.server_message or ''}") from None
             # The Hub answers 401 for a missing repository, too, so as not to reveal private ones.
             hint = "a private or gated one needs a token: trn secret hugging-face"
             if self._token:
@@ -96,6 +96,6 @@ class Hub:
         except (HTTPError, OSError, RuntimeError, XetDownloadError) as error:
             if isinstance(error, OSError) and error.errno:  # of the disk
                 raise
-            raise Interrupted(f"{self._source}: {error}") from None
+            raise CopyInterruptedError(f"{self._source}: {error}") from None
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise StageError(f"{self._source}: the server does not answer as the Hub does: {error!r}") from None

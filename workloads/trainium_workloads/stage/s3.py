@@ -21,7 +21,7 @@ from botocore.config import Config  # type: ignore[import-untyped]
 from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
 from s3transfer.exceptions import S3DownloadFailedError, S3ValidationError  # type: ignore[import-untyped]
 
-from trainium_workloads.stage.files import BUFFER, Changed, File, Interrupted, StageError
+from trainium_workloads.stage.files import BUFFER, CopyInterruptedError, File, SourceChangedError, StageError
 
 PIECE_BYTES = 16 * BUFFER
 """Size of the pieces in which a larger object is fetched."""
@@ -117,7 +117,7 @@ class S3:
             if was_signed or not _wants_signature(error) or boto3.Session().get_credentials() is None:
                 raise self._said(error) from None
         except (BotoCoreError, RetriesExceededError, S3DownloadFailedError, S3ValidationError) as error:
-            raise Interrupted(f"{self._source}: {error}") from None
+            raise CopyInterruptedError(f"{self._source}: {error}") from None
         self._connect(None)
         return self._ask(call)
 
@@ -126,9 +126,9 @@ class S3:
         status, code = error.response["ResponseMetadata"]["HTTPStatusCode"], error.response["Error"]["Code"]
         text = error.response["Error"].get("Message", "")
         if status == 412:
-            return Changed(f"{self._source} changed after it was listed")
+            return SourceChangedError(f"{self._source} changed after it was listed")
         if status >= 500 or status == 429 or code in ("SlowDown", "RequestTimeout", "RequestTimeTooSkewed"):
-            return Interrupted(f"{self._source}: {code}: {text}")
+            return CopyInterruptedError(f"{self._source}: {code}: {text}")
         if code == "NoSuchBucket" or (status == 404 and not self._key):
             return StageError(f"there is no bucket {self._bucket}")
         reason = f"cannot be read: {status} {code} {text}"

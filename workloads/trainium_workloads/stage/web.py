@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 import urllib3
 from urllib3.exceptions import HTTPError
 
-from trainium_workloads.stage.files import BUFFER, Changed, File, Interrupted, StageError
+from trainium_workloads.stage.files import BUFFER, CopyInterruptedError, File, SourceChangedError, StageError
 
 _LINE = re.compile(r"(?:(?P<sha256>[0-9a-fA-F]{64})[ \t]+\*?)?(?P<where>[^\s#].*)")
 _RETRIES = urllib3.Retry(
@@ -79,14 +79,14 @@ class Web:
         answer = self._open(file.where, f"bytes={there}-" if there else "", file.version)
         try:
             if file.version and _version(answer) not in ("", file.version):
-                raise Changed(f"{file.where} changed after it was listed")
+                raise SourceChangedError(f"{file.where} changed after it was listed")
             # A server without ranges sends all.
             follows = answer.headers.get("Content-Range", "").startswith(f"bytes {there}-")
             with part.open("ab" if follows else "wb") as out:
                 for piece in answer.stream(BUFFER, decode_content=False):
                     out.write(piece)
         except HTTPError as error:
-            raise Interrupted(f"{file.where} breaks off: {error}") from None
+            raise CopyInterruptedError(f"{file.where} breaks off: {error}") from None
         finally:
             answer.release_conn()
         return ""
@@ -99,11 +99,11 @@ class Web:
         try:
             answer = self._pool.request("GET", url, headers=headers, preload_content=False)
         except HTTPError as error:
-            raise Interrupted(f"{url}: {error}") from None
+            raise CopyInterruptedError(f"{url}: {error}") from None
         if urlsplit(end := answer.geturl() or url).scheme not in ("", "https", urlsplit(url).scheme):
             raise StageError(f"{url} redirects to {end}, which is not encrypted")
         if answer.status in _RETRIES.status_forcelist:
-            raise Interrupted(f"{url}: {answer.status}")
+            raise CopyInterruptedError(f"{url}: {answer.status}")
         if answer.status >= 400 and answer.status != 416:
             raise StageError(f"{url}: {answer.status}" + " (not public?)" * (answer.status in (401, 403)))
         return answer

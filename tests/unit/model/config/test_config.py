@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from trainium_eks.model.config import stack_config as model
-from trainium_eks.model.config.schema import Kind, kind_of, rows
+from trainium_eks.model.config.schema import ConfigKind, kind_of, rows
 from trainium_eks.model.config.stack_config import StackConfig, load, validate
 from trainium_eks.model.validation import limits
 from trainium_eks.model.validation.config_model import ConfigModel, ConfigModelError
@@ -241,13 +241,13 @@ def another(spec: type[ConfigModel], name: str) -> Any:
         word for arm in (annotation, *get_args(annotation)) if get_origin(arm) is Literal for word in get_args(arm)
     ]
     sections = list(shapes(annotation))
-    if kind_of(annotation) is Kind.OBJECT and len(sections) == 1:
+    if kind_of(annotation) is ConfigKind.OBJECT and len(sections) == 1:
         return {}
-    if kind_of(annotation) is Kind.BOOLEAN:
+    if kind_of(annotation) is ConfigKind.BOOLEAN:
         words = [True, False]
     elif any(isinstance(limit, Length) for limit in own):
         words = ["text"]
-    elif kind_of(annotation) in (Kind.INTEGER, Kind.NUMBER):
+    elif kind_of(annotation) in (ConfigKind.INTEGER, ConfigKind.NUMBER):
         numbers = [limit.low for limit in own if isinstance(limit, Bounds)] or [0]
         near = [*([default] if isinstance(default, int | float) else []), *numbers]
         words += [each for limit in own if isinstance(limit, Choices) for each in limit.values]
@@ -440,13 +440,13 @@ AS_DEFAULT = {
 }
 """What the full config leaves as it is, because anything else is a problem or a warning there."""
 
-WRONG: dict[Kind, tuple[Any, ...]] = {
-    Kind.STRING: ([1], {"a": 1}, 2.5),
-    Kind.INTEGER: ("three", True, 2.5, [1], "3"),
-    Kind.NUMBER: ("three", "nan", True, [1], "1e9"),
-    Kind.BOOLEAN: ("maybe", 1, [True], "false"),
-    Kind.ARRAY: ("text", 5, {"a": 1}),
-    Kind.OBJECT: ("text", 5, [1]),
+WRONG: dict[ConfigKind, tuple[Any, ...]] = {
+    ConfigKind.STRING: ([1], {"a": 1}, 2.5),
+    ConfigKind.INTEGER: ("three", True, 2.5, [1], "3"),
+    ConfigKind.NUMBER: ("three", "nan", True, [1], "1e9"),
+    ConfigKind.BOOLEAN: ("maybe", 1, [True], "false"),
+    ConfigKind.ARRAY: ("text", 5, {"a": 1}),
+    ConfigKind.OBJECT: ("text", 5, [1]),
 }
 
 
@@ -455,7 +455,7 @@ def test_a_key_of_the_wrong_type_is_named(path: Path, spec: type[ConfigModel], n
     kind = kind_of(spec.model_fields[name].annotation)
     top_level = len(path) == 1
     for value in WRONG[kind]:
-        if top_level and (kind is Kind.STRING or (value in ("false", "3"))):
+        if top_level and (kind is ConfigKind.STRING or (value in ("false", "3"))):
             continue  # Pulumi keeps plain values as text: every value of such a key is text, and "3" is 3
         named = faults(put(data, path, value))
         assert any(place == spelled(path) or place.startswith(f"{spelled(path)}.") for place in named), (value, named)
@@ -599,7 +599,7 @@ def test_every_key_that_can_hold_a_wrong_value_is_tried_with_one() -> None:
     tried = {place for place, _ in BAD}
     for (place, _), (path, spec, name, _) in FIELDS.items():
         annotation = spec.model_fields[name].annotation
-        words = "Literal" in str(annotation) or kind_of(annotation) is Kind.BOOLEAN or tagged(path)
+        words = "Literal" in str(annotation) or kind_of(annotation) is ConfigKind.BOOLEAN or tagged(path)
         section = list(shapes(annotation))
         if limits.declared(spec)[name][0]:
             continue  # test_limits.py

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainium_eks.model.sizing import goodput
-from trainium_eks.model.sizing.goodput import Run
+from trainium_eks.model.sizing.goodput import ModelRun
 
 DAY = 86_400.0
 HOUR = 3600.0
 MINUTE = 60.0
 
 
-def _simulated(run: Run, interval_seconds: float, *, faults: int, seed: int) -> float:
+def _simulated(run: ModelRun, interval_seconds: float, *, faults: int, seed: int) -> float:
     """The useful share of a run that is played through, event by event, until so many faults have hit it."""
     chance = random.Random(seed)
     now = kept = 0.0
@@ -39,15 +39,15 @@ def _simulated(run: Run, interval_seconds: float, *, faults: int, seed: int) -> 
 @pytest.mark.parametrize(
     ("run", "interval_seconds"),
     [
-        (Run(24 * HOUR, 280, 680, 500), 7000),
-        (Run(2.8 * HOUR, 3, 0, 600), 240),
-        (Run(HOUR, 60, 300, 300), 600),
-        (Run(600, 60, 200, 300), 250),
-        (Run(300, 100, 0, 300), 600),
-        (Run(30, 0.5, 5, 0), 6),
+        (ModelRun(24 * HOUR, 280, 680, 500), 7000),
+        (ModelRun(2.8 * HOUR, 3, 0, 600), 240),
+        (ModelRun(HOUR, 60, 300, 300), 600),
+        (ModelRun(600, 60, 200, 300), 250),
+        (ModelRun(300, 100, 0, 300), 600),
+        (ModelRun(30, 0.5, 5, 0), 6),
     ],
 )
-def test_the_closed_form_agrees_with_a_simulation(run: Run, interval_seconds: float) -> None:
+def test_the_closed_form_agrees_with_a_simulation(run: ModelRun, interval_seconds: float) -> None:
     expected = goodput.useful_fraction(run, interval_seconds)
     assert _simulated(run, interval_seconds, faults=20_000, seed=1) == pytest.approx(expected, abs=0.005)
 
@@ -55,7 +55,7 @@ def test_the_closed_form_agrees_with_a_simulation(run: Run, interval_seconds: fl
 @pytest.mark.parametrize(("mean_minutes", "interval_minutes"), [(24 * 60, 117), (6 * 60, 57), (15, 9.1)])
 def test_the_best_interval_is_that_of_dalys_paper(mean_minutes: float, interval_minutes: float) -> None:
     """Figures 3 to 5 of the paper: a restart of 10 minutes, a checkpoint of 5."""
-    run = Run(mean_minutes * MINUTE, 5 * MINUTE, 0, 10 * MINUTE)
+    run = ModelRun(mean_minutes * MINUTE, 5 * MINUTE, 0, 10 * MINUTE)
     # His figures are estimates, within 1 % of the optimum and printed with two or three digits.
     assert goodput.best_seconds(run) / MINUTE == pytest.approx(interval_minutes, rel=0.011)
 
@@ -66,7 +66,7 @@ def test_the_llama_3_run_is_useful_for_more_than_nine_tenths() -> None:
     Assumed: 16 bytes a parameter and 10 minutes until training goes on; both are in docs/goodput.md, with others.
     """
     writing = 405e9 * 16 / 2e12
-    run = Run(54 * DAY / 466, writing, 0, 10 * MINUTE)
+    run = ModelRun(54 * DAY / 466, writing, 0, 10 * MINUTE)
     useful = goodput.expect(run).useful_fraction
     assert 0.90 < useful < 0.92
 
@@ -95,13 +95,13 @@ def test_a_kind_without_a_published_rate_says_so_and_the_users_own_wins() -> Non
     assert (own.per_node_year, own.is_assumed) == (0.0, False)
 
 
-def _runs() -> st.SearchStrategy[Run]:
+def _runs() -> st.SearchStrategy[ModelRun]:
     seconds = st.floats(0, 1e5)
-    return st.builds(Run, st.floats(10, 1e9), seconds, seconds, seconds)
+    return st.builds(ModelRun, st.floats(10, 1e9), seconds, seconds, seconds)
 
 
 @given(_runs(), st.floats(0.5, 2))
-def test_no_other_interval_is_better_than_the_best(run: Run, factor: float) -> None:
+def test_no_other_interval_is_better_than_the_best(run: ModelRun, factor: float) -> None:
     best = goodput.best_seconds(run)
     if best:
         most = goodput.useful_fraction(run, best)
@@ -109,7 +109,7 @@ def test_no_other_interval_is_better_than_the_best(run: Run, factor: float) -> N
 
 
 @given(_runs())
-def test_a_proposal_holds_for_any_run(run: Run) -> None:
+def test_a_proposal_holds_for_any_run(run: ModelRun) -> None:
     found = goodput.expect(run)
     assert found.interval_seconds >= goodput.LEAST_INTERVAL_SECONDS
     assert found.interval_seconds >= run.checkpoint_seconds
@@ -118,7 +118,7 @@ def test_a_proposal_holds_for_any_run(run: Run) -> None:
 
 
 def test_without_faults_only_checkpoints_cost_time() -> None:
-    run = Run(math.inf, 200, 500, 500)
+    run = ModelRun(math.inf, 200, 500, 500)
     assert goodput.best_seconds(run) == math.inf
     assert goodput.expect(run).interval_seconds == goodput.MOST_INTERVAL_SECONDS
     assert goodput.useful_fraction(run, 1800) == 0.9
@@ -126,7 +126,7 @@ def test_without_faults_only_checkpoints_cost_time() -> None:
 
 def test_a_small_gang_saves_as_often_as_is_cheap() -> None:
     """Two nodes would save each five hours; each 25 minutes takes 1 % of the time, and nobody loses an afternoon."""
-    run = Run(130 * DAY, 15, 600, 300)
+    run = ModelRun(130 * DAY, 15, 600, 300)
     assert goodput.best_seconds(run) > 5 * HOUR
     found = goodput.expect(run)
     assert found.interval_seconds == 25 * MINUTE
@@ -134,27 +134,27 @@ def test_a_small_gang_saves_as_often_as_is_cheap() -> None:
 
 
 def test_a_checkpoint_that_costs_nothing_is_taken_each_minute() -> None:
-    run = Run(DAY, 0, 0, 0)
+    run = ModelRun(DAY, 0, 0, 0)
     assert goodput.best_seconds(run) == 0
     assert goodput.expect(run).interval_seconds == 60
     assert goodput.useful_fraction(run, 60) == pytest.approx(1 - 30 / DAY, abs=1e-6)
 
 
 def test_a_checkpoint_longer_than_the_time_between_faults_gets_nearly_nothing_done() -> None:
-    run = Run(HOUR, 10 * HOUR, 0, 0)
+    run = ModelRun(HOUR, 10 * HOUR, 0, 0)
     assert goodput.best_seconds(run) == pytest.approx(HOUR, rel=1e-4)
     assert goodput.useful_fraction(run, HOUR) < 1e-4
-    assert goodput.useful_fraction(Run(1, 1e6, 0, 0), 60) == 0
-    assert goodput.expect(Run(1, 1e6, 0, 0)).usd_per_useful_hour(10) == math.inf
+    assert goodput.useful_fraction(ModelRun(1, 1e6, 0, 0), 60) == 0
+    assert goodput.expect(ModelRun(1, 1e6, 0, 0)).usd_per_useful_hour(10) == math.inf
 
 
 def test_a_useful_hour_costs_what_the_others_cost_as_well() -> None:
-    found = goodput.Goodput(Run(math.inf, 0, 0, 0), 60, 0.8)
+    found = goodput.Goodput(ModelRun(math.inf, 0, 0, 0), 60, 0.8)
     assert found.usd_per_useful_hour(40) == 50
 
 
 def test_all_that_cannot_be_is_told_at_once() -> None:
-    wrong = Run(0, -1, math.inf, math.nan)
+    wrong = ModelRun(0, -1, math.inf, math.nan)
     assert [*goodput.validate(wrong)] == [
         "seconds_between_faults must be above 0, not 0",
         "checkpoint_seconds must be 0 or more, and finite, not -1",
@@ -164,8 +164,8 @@ def test_all_that_cannot_be_is_told_at_once() -> None:
     with pytest.raises(ValueError, match="above 0, not 0; checkpoint_seconds"):
         goodput.expect(wrong)
     with pytest.raises(ValueError, match="interval_seconds must be above 0"):
-        goodput.useful_fraction(Run(1, 1, 1, 1), 0)
-    assert [*goodput.validate(Run(math.nan, 0, 0, 0))] == ["seconds_between_faults must be above 0, not nan"]
+        goodput.useful_fraction(ModelRun(1, 1, 1, 1), 0)
+    assert [*goodput.validate(ModelRun(math.nan, 0, 0, 0))] == ["seconds_between_faults must be above 0, not nan"]
 
 
 def test_a_gang_of_twice_the_nodes_fails_twice_as_often() -> None:
