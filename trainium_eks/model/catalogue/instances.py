@@ -319,6 +319,7 @@ def max_pods(vcpus: int, pods: int) -> int:
 
 
 def _from_facts(facts: Mapping[str, Any]) -> InstanceType:
+    zones = instance_zones.ZONES
     pods = address_pods(facts["interfaces_per_card"], facts["ipv4_per_interface"])
     return InstanceType(
         **facts,
@@ -330,7 +331,7 @@ def _from_facts(facts: Mapping[str, Any]) -> InstanceType:
         zones=MappingProxyType(
             {
                 region: tuple(f"{REGIONS[region].zone_prefix}-az{digit}" for digit in digits)
-                for region, digits in instance_zones.ZONES[facts["name"]].items()
+                for region, digits in (zones.get(facts["name"]) or zones[facts["name"].partition(".")[0]]).items()
             }
         ),
     )
