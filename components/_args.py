@@ -185,3 +185,8 @@ def sources(value: Text) -> list[pulumi.Input[pulumi.Resource]]:
     The value is no input of the dependent resource, so its change does not replace the resource that waits.
     """
     return [cast(pulumi.Output[pulumi.Resource], pulumi.Output.from_input(value).apply(lambda _: None))]
+
+
+def outputs(component: pulumi.ComponentResource, declared_by: type) -> dict[str, Any]:
+    """Return the outputs that a component's class declares."""
+    return {name: getattr(component, name) for name in declared_by.__annotations__}

@@ -23,7 +23,7 @@ from trainium_eks.model.validation.config_model import StrictBool, mark_validate
 from trainium_eks.model.validation.problems import Problem, join, join_key, nearest, under
 
 from . import _addons, _iam
-from ._args import LustreNetwork, Tags, Text, merge_args, validate_args, waivers_of
+from ._args import LustreNetwork, Tags, Text, merge_args, outputs, validate_args, waivers_of
 from ._charts import plain_problems
 from ._control_plane import Setting, make_control_plane
 from ._cpu_nodes import CpuPool, autoscaling_group, make_cpu_nodes
@@ -202,18 +202,7 @@ class TrainiumCluster(pulumi.ComponentResource):
         self.node_group_names = pulumi.Output.all(*(group.node_group_name for group in self._groups.values())).apply(
             lambda eks_names: dict(zip(names, eks_names, strict=True))
         )
-        self.register_outputs(
-            {
-                "cluster_name": self.cluster_name,
-                "cluster_arn": self.cluster_arn,
-                "endpoint": self.endpoint,
-                "kubeconfig": self.kubeconfig,
-                "cluster_security_group_id": self.cluster_security_group_id,
-                "node_role_arn": self.node_role_arn,
-                "kms_key_arn": self.kms_key_arn,
-                "node_group_names": self.node_group_names,
-            }
-        )
+        self.register_outputs(outputs(self, TrainiumCluster))
 
     @property
     def provider(self) -> k8s.Provider:

@@ -14,7 +14,7 @@ from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import StrictBool
 from trainium_eks.model.validation.problems import Problem, under
 
-from ._args import Tags, Text, computed, text, validate_args, waivers_of
+from ._args import Tags, Text, computed, outputs, text, validate_args, waivers_of
 from ._data_bucket import DataBucket
 from ._dicts import FsxLustreArgsDict
 from .encryption_key import EncryptionKey, EncryptionKeyArgs
@@ -117,17 +117,7 @@ class FsxLustre(pulumi.ComponentResource):
         self.storage_capacity_gib = pulumi.Output.from_input(args.storage_capacity_gib)
         self.bucket_name = self._bucket_name()
         self.bucket_arn = self._bucket.bucket_arn if self._bucket else pulumi.Output.from_input("")
-        self.register_outputs(
-            {
-                "file_system_id": self.file_system_id,
-                "dns_name": self.dns_name,
-                "mount_name": self.mount_name,
-                "security_group_id": self.security_group_id,
-                "storage_capacity_gib": self.storage_capacity_gib,
-                "bucket_name": self.bucket_name,
-                "bucket_arn": self.bucket_arn,
-            }
-        )
+        self.register_outputs(outputs(self, FsxLustre))
 
     @property
     def client_access(self) -> Sequence[pulumi.Resource]:

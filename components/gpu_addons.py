@@ -13,7 +13,7 @@ from trainium_eks.model.config import namespaces
 from trainium_eks.model.config.device_addons import GpuAddonsConfig
 from trainium_eks.model.validation.problems import Problem
 
-from ._args import validate_args
+from ._args import outputs, validate_args
 from ._charts import (
     CRITICAL_ADDONS,
     at,
@@ -91,13 +91,7 @@ class GpuAddons(pulumi.ComponentResource):
         self.training_operator_version = pulumi.Output.from_input(
             versions.TRAINING_OPERATOR if "v1" in args.trainers else ""
         )
-        self.register_outputs(
-            {
-                "release_versions": self.release_versions,
-                "exporter_namespace": self.exporter_namespace,
-                "training_operator_version": self.training_operator_version,
-            }
-        )
+        self.register_outputs(outputs(self, GpuAddons))
 
     def _device_plugin(self) -> k8s.helm.v3.Release:
         return release(

@@ -12,7 +12,7 @@ from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import StrictBool
 from trainium_eks.model.validation.problems import Problem
 
-from ._args import Tags, Text, validate_args
+from ._args import Tags, Text, outputs, validate_args
 from ._dicts import ImageRepositoryArgsDict
 from .encryption_key import EncryptionKey, EncryptionKeyArgs
 
@@ -61,13 +61,7 @@ class ImageRepository(pulumi.ComponentResource):
         self.repository_url = self._repository.repository_url
         self.repository_arn = self._repository.arn
         self.repository_name = self._repository.name
-        self.register_outputs(
-            {
-                "repository_url": self.repository_url,
-                "repository_arn": self.repository_arn,
-                "repository_name": self.repository_name,
-            }
-        )
+        self.register_outputs(outputs(self, ImageRepository))
 
     def _make_key(self) -> pulumi.Output[str]:
         key = EncryptionKey(

@@ -18,7 +18,7 @@ from trainium_eks.model.validation.problems import Problem, join
 
 from . import _iam, _pod_identity
 from . import _karpenter_objects as objects
-from ._args import AutoscalerArgs, LustreNetwork, Tags, Text, validate_args
+from ._args import AutoscalerArgs, LustreNetwork, Tags, Text, outputs, validate_args
 from ._charts import chart, namespace, release
 from ._dicts import KarpenterArgsDict
 from ._efa_group import make_efa_group
@@ -94,9 +94,7 @@ class Karpenter(pulumi.ComponentResource):
         self.node_role_arn = self._node_role.role.arn
         self.role_arn = identity.role.arn
         self.queue_name = self._interruptions.queue.name
-        self.register_outputs(
-            {"node_role_arn": self.node_role_arn, "role_arn": self.role_arn, "queue_name": self.queue_name}
-        )
+        self.register_outputs(outputs(self, Karpenter))
 
     def _make_groups(self) -> tuple[list[Text], tuple[pulumi.Resource, ...]]:
         """Return the security groups of nodes with EFA, and the rules that these nodes wait for."""

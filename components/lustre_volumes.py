@@ -16,7 +16,7 @@ from trainium_eks.model.validation.config_model import ConfigModel, StrictBool, 
 from trainium_eks.model.validation.problems import Problem, join_key
 
 from . import _charts
-from ._args import Text, validate_args
+from ._args import Text, outputs, validate_args
 from ._dicts import LustreVolumesArgsDict
 
 DIRECTORIES = ("data", "ckpt", "cache")
@@ -153,13 +153,7 @@ class LustreVolumes(pulumi.ComponentResource):
         self.volume_names = pulumi.Output.all(
             **{namespace: _name(volume) for namespace, volume in self._volumes.items()}
         )
-        self.register_outputs(
-            {
-                "storage_class_name": self.storage_class_name,
-                "shared_class_name": self.shared_class_name,
-                "volume_names": self.volume_names,
-            }
-        )
+        self.register_outputs(outputs(self, LustreVolumes))
 
     def volume_name(self, namespace: str) -> pulumi.Output[str]:
         """Return the name of a namespace's persistent volume.

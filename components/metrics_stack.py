@@ -21,7 +21,7 @@ from trainium_eks.observe.series import file_system, recording, scraping
 
 from . import _charts, _iam, _pod_identity
 from . import _metrics_values as chart_values
-from ._args import AwsCallerArgs, Text, computed, validate_args
+from ._args import AwsCallerArgs, Text, computed, outputs, validate_args
 from ._dicts import MetricsStackArgsDict
 from ._efa_plugin import efa_problems
 
@@ -121,15 +121,7 @@ class MetricsStack(pulumi.ComponentResource):
         self.workspace_endpoint = self._workspace.prometheus_endpoint if self._workspace else empty
         has_grafana = args.grafana is not None and args.grafana.in_cluster
         self.grafana_service = pulumi.Output.from_input(chart_values.GRAFANA_ACCOUNT if has_grafana else "")
-        self.register_outputs(
-            {
-                "namespace": self.namespace,
-                "workspace_id": self.workspace_id,
-                "workspace_arn": self.workspace_arn,
-                "workspace_endpoint": self.workspace_endpoint,
-                "grafana_service": self.grafana_service,
-            }
-        )
+        self.register_outputs(outputs(self, MetricsStack))
 
     def _within(self, *after: pulumi.Resource) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(parent=self, depends_on=[self._namespace, *after])

@@ -15,7 +15,7 @@ from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.problems import Problem
 
 from . import _iam
-from ._args import Tags, Text, validate_args
+from ._args import Tags, Text, outputs, validate_args
 from ._dicts import ExistingNetworkArgsDict, NetworkArgsDict
 
 PUBLIC_ROLE_TAG = {"kubernetes.io/role/elb": "1"}
@@ -115,7 +115,7 @@ class Network(pulumi.ComponentResource):
         self.private_subnet_ids = pulumi.Output.all(*(subnet.id for subnet in self._private.values()))
         self.accelerator_subnet_id = self._private[self._zone_ids[0]].id
         self.accelerator_zone_id = pulumi.Output.from_input(self._zone_ids[0])
-        self.register_outputs(_outputs(self))
+        self.register_outputs(outputs(self, Network))
 
     @property
     def zone_ids(self) -> tuple[str, ...]:
@@ -367,7 +367,7 @@ class ExistingNetwork(pulumi.ComponentResource):
         self.private_subnet_ids = pulumi.Output.from_input([subnet.id for subnet in args.private_subnets])
         self.accelerator_subnet_id = self.private_subnet_id(self._zone_ids[0])
         self.accelerator_zone_id = pulumi.Output.from_input(self._zone_ids[0])
-        self.register_outputs(_outputs(self))
+        self.register_outputs(outputs(self, ExistingNetwork))
 
     @property
     def zone_ids(self) -> tuple[str, ...]:
@@ -388,17 +388,6 @@ class ExistingNetwork(pulumi.ComponentResource):
         if zone_id not in self._private:
             raise ValueError(f"no private subnet in {zone_id!r}; zones of the network: {', '.join(self._zone_ids)}")
         return pulumi.Output.from_input(self._private[zone_id])
-
-
-def _outputs(network: Network | ExistingNetwork) -> dict[str, pulumi.Output[Any]]:
-    return {
-        "vpc_id": network.vpc_id,
-        "cidr_block": network.cidr_block,
-        "public_subnet_ids": network.public_subnet_ids,
-        "private_subnet_ids": network.private_subnet_ids,
-        "accelerator_subnet_id": network.accelerator_subnet_id,
-        "accelerator_zone_id": network.accelerator_zone_id,
-    }
 
 
 def _flow_log_policy(log_group_arn: str) -> str:

@@ -16,7 +16,7 @@ from trainium_eks.model.validation.problems import Problem
 from . import _iam
 from . import _launch_template as template
 from . import _user_data as boot
-from ._args import LustreNetwork, Tags, Text, text, validate_args, waivers_of
+from ._args import LustreNetwork, Tags, Text, outputs, text, validate_args, waivers_of
 from ._cpu_nodes import autoscaling_group, tag_new_nodes
 from ._dicts import AcceleratorNodeGroupArgsDict
 from ._efa_group import make_efa_group
@@ -118,15 +118,7 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
         self.launch_template_id = self._template.id
         self.launch_template_version = self._template_version()
         self.autoscaling_group_name = autoscaling_group(self._node_group)
-        self.register_outputs(
-            {
-                "node_group_name": self.node_group_name,
-                "node_group_arn": self.node_group_arn,
-                "launch_template_id": self.launch_template_id,
-                "launch_template_version": self.launch_template_version,
-                "autoscaling_group_name": self.autoscaling_group_name,
-            }
-        )
+        self.register_outputs(outputs(self, AcceleratorNodeGroup))
 
     @property
     def instance(self) -> InstanceType:

@@ -12,7 +12,7 @@ from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.problems import Problem
 
 from . import _iam
-from ._args import Tags, Text, text, validate_args
+from ._args import Tags, Text, outputs, text, validate_args
 from ._dicts import SageMakerEndpointArgsDict
 from ._sagemaker_policies import Reach, execution_statements
 
@@ -104,9 +104,7 @@ class SageMakerEndpoint(pulumi.ComponentResource):
         self._scale(endpoint)
 
         self.endpoint_name, self.endpoint_arn, self.role_arn = endpoint.name, endpoint.arn, role.arn
-        self.register_outputs(
-            {"endpoint_name": self.endpoint_name, "endpoint_arn": self.endpoint_arn, "role_arn": self.role_arn}
-        )
+        self.register_outputs(outputs(self, SageMakerEndpoint))
 
     def _make_role(self) -> tuple[aws.iam.Role, aws.iam.RolePolicy]:
         args, name = self._args, self._name

@@ -19,7 +19,7 @@ from trainium_eks.model.validation.config_model import StrictBool
 from trainium_eks.model.validation.problems import Problem
 
 from . import _iam
-from ._args import Tags, Text, computed, text, validate_args
+from ._args import Tags, Text, computed, outputs, text, validate_args
 from ._data_bucket import DataBucket
 from ._dicts import SageMakerTrainingArgsDict
 from ._efa_group import make_efa_group
@@ -103,14 +103,7 @@ class SageMakerTraining(pulumi.ComponentResource):
                 )
             )
         )
-        self.register_outputs(
-            {
-                "role_arn": self.role_arn,
-                "bucket_name": self.bucket_name,
-                "security_group_id": self.security_group_id,
-                "researcher_policy": self.researcher_policy,
-            }
-        )
+        self.register_outputs(outputs(self, SageMakerTraining))
 
     def output(self) -> dict[str, pulumi.Input[Any]]:
         """Return the stack's output ``sageMaker``."""

@@ -21,7 +21,7 @@ from trainium_eks.model.validation.config_model import LooseStr, StrictInt
 from trainium_eks.model.validation.problems import Problem
 
 from . import _charts, _iam, _team_policies
-from ._args import Tags, Text, sources, text, validate_args
+from ._args import Tags, Text, outputs, sources, text, validate_args
 from ._dicts import TrainingNamespaceArgsDict
 from .lustre_volumes import claim_options, claim_spec
 from .volcano_stack import ETCD_NAMESPACE
@@ -144,15 +144,7 @@ class TrainingNamespace(pulumi.ComponentResource):
         self.role_arn = role.arn if role else pulumi.Output.from_input("")
         self.claim_name = claim.metadata["name"] if claim else pulumi.Output.from_input("")
         self.queue_names = pulumi.Output.all(*map(text, args.queues))
-        self.register_outputs(
-            {
-                "namespace": self.namespace,
-                "service_account": self.service_account,
-                "role_arn": self.role_arn,
-                "claim_name": self.claim_name,
-                "queue_names": self.queue_names,
-            }
-        )
+        self.register_outputs(outputs(self, TrainingNamespace))
 
     @property
     def group(self) -> str:

@@ -13,7 +13,7 @@ from trainium_eks.model.sizing import bill
 from trainium_eks.model.sizing import queues as queue_model
 from trainium_eks.model.validation.config_model import mark_validated
 
-from ._args import merge_args, validate_args, waivers_of
+from ._args import merge_args, outputs, validate_args, waivers_of
 from ._dicts import StackConfigDict
 from ._foundation import make_foundation
 from ._spending_alert import make_spending_alert
@@ -85,14 +85,7 @@ class TrainingStack(pulumi.ComponentResource):
         self.queue_names = self._volcano.queue_names
         # No Output: in one, the kubeconfig would make all of it secret.
         self.stack_outputs = self.exports()
-        self.register_outputs(
-            {
-                "cluster_name": self.cluster_name,
-                "kubeconfig": self.kubeconfig,
-                "queue_names": self.queue_names,
-                "stack_outputs": self.stack_outputs,
-            }
-        )
+        self.register_outputs(outputs(self, TrainingStack))
 
     def exports(self) -> dict[str, pulumi.Input[Any]]:
         """Return the fields of :class:`trainium_eks.model.outputs.StackOutputs`, for ``pulumi.export``."""

@@ -17,7 +17,7 @@ from trainium_eks.model.sizing.queues import QUEUE_API, QueueConfig, VolcanoConf
 from trainium_eks.model.validation.config_model import StrictBool, StrictInt
 from trainium_eks.model.validation.problems import Problem, Severity
 
-from ._args import validate_args, waivers_of
+from ._args import outputs, validate_args, waivers_of
 from ._charts import chart, local_chart, namespace, release, spread
 from ._dicts import VolcanoStackArgsDict
 from ._hypernodes import make_controller
@@ -99,13 +99,7 @@ class VolcanoStack(pulumi.ComponentResource):
         # The names are known, but a resource that uses this output waits for the queues.
         self.queue_names = pulumi.Output.all(*(queue.urn for queue in made)).apply(lambda _: leaves)
         self.rendezvous_endpoint = etcd.urn.apply(lambda _: ETCD_ENDPOINT) if etcd else pulumi.Output.from_input("")
-        self.register_outputs(
-            {
-                "namespace": self.namespace,
-                "queue_names": self.queue_names,
-                "rendezvous_endpoint": self.rendezvous_endpoint,
-            }
-        )
+        self.register_outputs(outputs(self, VolcanoStack))
 
     @property
     def admission(self) -> pulumi.Resource:
