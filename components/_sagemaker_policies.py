@@ -6,7 +6,7 @@ from typing import Any
 
 from trainium_eks.model.catalogue import regions
 from trainium_eks.model.config.sagemaker import BATCH_LOG_GROUP, ENDPOINT_LOG_GROUPS, LOG_GROUP
-from trainium_eks.model.policies.addon_policies import Statement
+from trainium_eks.model.policies.addon_policies import Statement, allow
 
 NETWORK_ACTIONS = (
     "ec2:CreateNetworkInterface",
@@ -46,36 +46,30 @@ def execution_statements(
     namespaces = ["/".join(each.split("/")[:4]) for each in reach.log_groups]
     made_by_service = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
     found: list[Statement] = [
-        {"Effect": "Allow", "Action": ["s3:GetBucketLocation", "s3:ListBucket"], "Resource": bucket_arn},
-        {"Effect": "Allow", "Action": "s3:GetObject", "Resource": f"{bucket_arn}/{reach.reads}"},
-        {"Effect": "Allow", "Action": ["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"], "Resource": key_arn},
-        {"Effect": "Allow", "Action": "kms:CreateGrant", "Resource": key_arn, "Condition": made_by_service},
-        {
-            "Effect": "Allow",
-            "Action": ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
-            "Resource": [*logs, *(f"{each}:*" for each in logs)],
-        },
-        {"Effect": "Allow", "Action": "logs:CreateLogGroup", "Resource": logs},
-        {
-            "Effect": "Allow",
-            "Action": "cloudwatch:PutMetricData",
-            "Resource": "*",
-            "Condition": {"StringEquals": {"cloudwatch:namespace": namespaces}},
-        },
-        {"Effect": "Allow", "Action": list(NETWORK_ACTIONS), "Resource": "*"},
-        {"Effect": "Allow", "Action": "ecr:GetAuthorizationToken", "Resource": "*"},
+        allow(["s3:GetBucketLocation", "s3:ListBucket"], bucket_arn),
+        allow("s3:GetObject", f"{bucket_arn}/{reach.reads}"),
+        allow(["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"], key_arn),
+        allow("kms:CreateGrant", key_arn, made_by_service),
+        allow(
+            ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
+            [*logs, *(f"{each}:*" for each in logs)],
+        ),
+        allow("logs:CreateLogGroup", logs),
+        allow("cloudwatch:PutMetricData", "*", {"StringEquals": {"cloudwatch:namespace": namespaces}}),
+        allow(list(NETWORK_ACTIONS), "*"),
+        allow("ecr:GetAuthorizationToken", "*"),
     ]
     if reach.writes:
         writes = ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:PutObject"]
-        found.append({"Effect": "Allow", "Action": writes, "Resource": f"{bucket_arn}/{reach.writes}/*"})
+        found.append(allow(writes, f"{bucket_arn}/{reach.writes}/*"))
     if reach.reads_lustre:
-        found.append({"Effect": "Allow", "Action": "fsx:DescribeFileSystems", "Resource": "*"})
+        found.append(allow("fsx:DescribeFileSystems", "*"))
     if bucket_key_arn:
         through_s3 = {"StringEquals": {"kms:ViaService": f"s3.{region}.{regions.dns_suffix(region)}"}}
         uses = ["kms:Decrypt", "kms:GenerateDataKey"]
-        found.append({"Effect": "Allow", "Action": uses, "Resource": bucket_key_arn, "Condition": through_s3})
+        found.append(allow(uses, bucket_key_arn, through_s3))
     images = repository_arn or f"arn:{partition}:ecr:{region}:*:repository/*"
-    return [*found, {"Effect": "Allow", "Action": list(PULL_ACTIONS), "Resource": images}]
+    return [*found, allow(list(PULL_ACTIONS), images)]
 
 
 def researcher_statements(
@@ -107,23 +101,18 @@ def researcher_statements(
     }
     to_sagemaker = {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
     return [
-        {"Effect": "Allow", "Action": "sagemaker:CreateTrainingJob", "Resource": jobs, "Condition": inside},
-        {
-            "Effect": "Allow",
-            "Action": ["sagemaker:AddTags", "sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob"],
-            "Resource": jobs,
-        },
-        {"Effect": "Allow", "Action": "sagemaker:ListTrainingJobs", "Resource": "*"},
-        {"Effect": "Allow", "Action": "iam:PassRole", "Resource": role_arn, "Condition": to_sagemaker},
-        {
-            "Effect": "Allow",
-            "Action": ["logs:DescribeLogStreams", "logs:FilterLogEvents", "logs:GetLogEvents"],
-            "Resource": [*logs, *(f"{each}:*" for each in logs)],
-        },
+        allow("sagemaker:CreateTrainingJob", jobs, inside),
+        allow(["sagemaker:AddTags", "sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob"], jobs),
+        allow("sagemaker:ListTrainingJobs", "*"),
+        allow("iam:PassRole", role_arn, to_sagemaker),
+        allow(
+            ["logs:DescribeLogStreams", "logs:FilterLogEvents", "logs:GetLogEvents"],
+            [*logs, *(f"{each}:*" for each in logs)],
+        ),
         *(_serving_statements(own, inside, [*serving_types]) if serves else ()),
-        {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": bucket_arn},
-        {"Effect": "Allow", "Action": ["s3:GetObject", "s3:PutObject"], "Resource": f"{bucket_arn}/{prefix}/*"},
-        {"Effect": "Allow", "Action": ["kms:Decrypt", "kms:GenerateDataKey"], "Resource": key_arn},
+        allow("s3:ListBucket", bucket_arn),
+        allow(["s3:GetObject", "s3:PutObject"], f"{bucket_arn}/{prefix}/*"),
+        allow(["kms:Decrypt", "kms:GenerateDataKey"], key_arn),
     ]
 
 
@@ -143,19 +132,9 @@ def _serving_statements(own: str, inside: Mapping[str, Mapping[str, Any]], types
     described = [f"sagemaker:Describe{each}" for each in ("Endpoint", "EndpointConfig", "Model", "TransformJob")]
     deleted = [f"sagemaker:Delete{each}" for each in ("Endpoint", "EndpointConfig", "Model")]
     return [
-        {"Effect": "Allow", "Action": "sagemaker:CreateModel", "Resource": model, "Condition": alone},
-        {
-            "Effect": "Allow",
-            "Action": ["sagemaker:CreateEndpointConfig", "sagemaker:CreateTransformJob"],
-            "Resource": [config, batch],
-            "Condition": on_types,
-        },
-        {
-            "Effect": "Allow",
-            "Action": "sagemaker:CreateEndpoint",
-            "Resource": [config, endpoint],
-            "Condition": made,
-        },
+        allow("sagemaker:CreateModel", model, alone),
+        allow(["sagemaker:CreateEndpointConfig", "sagemaker:CreateTransformJob"], [config, batch], on_types),
+        allow("sagemaker:CreateEndpoint", [config, endpoint], made),
         {
             "Effect": "Allow",
             "Action": "sagemaker:AddTags",
@@ -163,20 +142,14 @@ def _serving_statements(own: str, inside: Mapping[str, Mapping[str, Any]], types
             # Only together with the creation: a tag would open an endpoint of a stack.
             "Condition": {"Null": {"sagemaker:TaggingAction": "false"}},
         },
-        {
-            "Effect": "Allow",
-            "Action": [*deleted, "sagemaker:StopTransformJob", "sagemaker:UpdateEndpoint"],
-            "Resource": [model, config, endpoint, batch],
-            "Condition": tagged,
-        },
-        {
-            "Effect": "Allow",
-            "Action": [*described, "sagemaker:InvokeEndpoint", "sagemaker:InvokeEndpointWithResponseStream"],
-            "Resource": [model, config, endpoint, batch],
-        },
-        {
-            "Effect": "Allow",
-            "Action": [f"sagemaker:List{each}" for each in ("EndpointConfigs", "Endpoints", "TransformJobs")],
-            "Resource": "*",
-        },
+        allow(
+            [*deleted, "sagemaker:StopTransformJob", "sagemaker:UpdateEndpoint"],
+            [model, config, endpoint, batch],
+            tagged,
+        ),
+        allow(
+            [*described, "sagemaker:InvokeEndpoint", "sagemaker:InvokeEndpointWithResponseStream"],
+            [model, config, endpoint, batch],
+        ),
+        allow([f"sagemaker:List{each}" for each in ("EndpointConfigs", "Endpoints", "TransformJobs")], "*"),
     ]

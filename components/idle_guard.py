@@ -9,6 +9,7 @@ import pulumi_kubernetes as k8s
 from trainium_eks.model.catalogue import regions, versions
 from trainium_eks.model.config import idle, namespaces
 from trainium_eks.model.config.idle import IdleGuardConfig
+from trainium_eks.model.policies.addon_policies import allow
 from trainium_eks.model.policies.researchers import READ
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import ConfigModel, StrictBool, StrictInt
@@ -235,17 +236,16 @@ def statements(region: str, cluster: str, groups: Sequence[str]) -> list[Mapping
     if not groups:
         return [{"Effect": "Deny", "Action": "autoscaling:TerminateInstanceInAutoScalingGroup", "Resource": "*"}]
     return [
-        {
-            "Effect": "Allow",
-            "Action": "autoscaling:TerminateInstanceInAutoScalingGroup",
-            "Resource": f"arn:{regions.partition(region)}:autoscaling:{region}:*:autoScalingGroup:*",
-            "Condition": {
+        allow(
+            "autoscaling:TerminateInstanceInAutoScalingGroup",
+            f"arn:{regions.partition(region)}:autoscaling:{region}:*:autoScalingGroup:*",
+            {
                 "StringEquals": {
                     "aws:ResourceTag/eks:cluster-name": cluster,
                     "aws:ResourceTag/eks:nodegroup-name": [*groups],
                 }
             },
-        }
+        )
     ]
 
 

@@ -7,7 +7,7 @@ import pydantic
 
 from trainium_eks.model.config import namespaces, observability
 from trainium_eks.model.config.observability import LogsConfig
-from trainium_eks.model.policies.addon_policies import Statement
+from trainium_eks.model.policies.addon_policies import Statement, allow
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import StrictBool
 from trainium_eks.model.validation.problems import Problem
@@ -124,4 +124,4 @@ class LogShipping(pulumi.ComponentResource):
 
 def write_statements(log_group_arn: str) -> list[Statement]:
     """Return the rights for writing to the streams of this one group."""
-    return [{"Effect": "Allow", "Action": list(WRITE_ACTIONS), "Resource": f"{log_group_arn}:*"}]
+    return [allow(list(WRITE_ACTIONS), f"{log_group_arn}:*")]

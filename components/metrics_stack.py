@@ -11,7 +11,7 @@ from trainium_eks.model.catalogue import regions, versions
 from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
 from trainium_eks.model.config import namespaces, observability
 from trainium_eks.model.config.observability import GrafanaConfig, MetricsConfig
-from trainium_eks.model.policies.addon_policies import Statement
+from trainium_eks.model.policies.addon_policies import Statement, allow
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import LooseStr, StrictBool
 from trainium_eks.model.validation.problems import Problem, under
@@ -275,9 +275,7 @@ class MetricsStack(pulumi.ComponentResource):
         )
 
 
-CLOUDWATCH_STATEMENTS: list[Statement] = [
-    {"Effect": "Allow", "Action": "cloudwatch:GetMetricStatistics", "Resource": "*"}
-]
+CLOUDWATCH_STATEMENTS: list[Statement] = [allow("cloudwatch:GetMetricStatistics", "*")]
 """Rights of YACE for a resource that its configuration names; CloudWatch has no ARNs of metrics to narrow them to."""
 
 
@@ -297,7 +295,7 @@ def alert_statements(region: str, alerts: observability.AlertsConfig) -> list[St
 
 
 def _on(resource: str, actions: tuple[str, ...]) -> Statement:
-    return {"Effect": "Allow", "Action": list(actions), "Resource": resource}
+    return allow(list(actions), resource)
 
 
 def _selected(name: str) -> k8s.meta.v1.ObjectMetaArgs:

@@ -10,6 +10,7 @@ import pydantic
 from trainium_eks.model.catalogue import regions
 from trainium_eks.model.config import network as validators
 from trainium_eks.model.config.network import ExistingNetworkConfig, NetworkConfig
+from trainium_eks.model.policies.addon_policies import allow
 from trainium_eks.model.sizing import addresses
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.problems import Problem
@@ -393,12 +394,11 @@ class ExistingNetwork(pulumi.ComponentResource):
 def _flow_log_policy(log_group_arn: str) -> str:
     return _iam.policy(
         [
-            {
-                "Effect": "Allow",
-                "Action": ["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"],
-                "Resource": [log_group_arn, f"{log_group_arn}:log-stream:*"],
-            },
+            allow(
+                ["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"],
+                [log_group_arn, f"{log_group_arn}:log-stream:*"],
+            ),
             # The service lists groups before it writes; that action takes no narrower resource.
-            {"Effect": "Allow", "Action": "logs:DescribeLogGroups", "Resource": "*"},
+            allow("logs:DescribeLogGroups", "*"),
         ]
     )

@@ -14,7 +14,7 @@ from trainium_eks.model.catalogue import lustre, regions
 from trainium_eks.model.config import namespaces
 from trainium_eks.model.config.namespaces import NamespaceConfig
 from trainium_eks.model.policies import admission, researchers
-from trainium_eks.model.policies.addon_policies import Statement
+from trainium_eks.model.policies.addon_policies import Statement, allow
 from trainium_eks.model.sizing import quotas
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import LooseStr, StrictInt
@@ -374,25 +374,11 @@ def data_policy(region: str, buckets: Iterable[tuple[str, str]], keys: Iterable[
     """
     statements: list[Statement] = []
     for arn, prefix in buckets:
-        statements.append(
-            {
-                "Effect": "Allow",
-                "Action": "s3:ListBucket",
-                "Resource": arn,
-                "Condition": {"StringLike": {"s3:prefix": [f"{prefix}/*", prefix]}},
-            }
-        )
-        statements.append({"Effect": "Allow", "Action": list(OBJECT_ACTIONS), "Resource": f"{arn}/{prefix}/*"})
+        statements.append(allow("s3:ListBucket", arn, {"StringLike": {"s3:prefix": [f"{prefix}/*", prefix]}}))
+        statements.append(allow(list(OBJECT_ACTIONS), f"{arn}/{prefix}/*"))
     for key in keys:
         service = f"s3.{region}.{regions.dns_suffix(region)}"
-        statements.append(
-            {
-                "Effect": "Allow",
-                "Action": list(KEY_ACTIONS),
-                "Resource": key,
-                "Condition": {"StringEquals": {"kms:ViaService": service}},
-            }
-        )
+        statements.append(allow(list(KEY_ACTIONS), key, {"StringEquals": {"kms:ViaService": service}}))
     return _iam.policy(statements)
 
 

@@ -1,6 +1,6 @@
 """IAM statements for the controllers of EKS add-ons, for rights without a policy that AWS maintains."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from trainium_eks.model.catalogue import regions
 
@@ -11,6 +11,12 @@ KEY_USE_ACTIONS = ("kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:Generate
 """Actions for writing and reading encrypted data (KMS developer guide, key users)."""
 
 
+def allow(actions: str | Sequence[str], resources: str | Sequence[str], condition: object = None) -> Statement:
+    """Return a statement that allows actions on resources, under a condition if one is given."""
+    allowed: Statement = {"Effect": "Allow", "Action": actions, "Resource": resources}
+    return allowed if condition is None else {**allowed, "Condition": condition}
+
+
 def ebs_statements(key_arn: str, region: str) -> list[Statement]:
     """Return the EBS driver's rights on the key, which AWS' policy for the driver does not include."""
     return _storage_key(key_arn, region, "ec2")
@@ -19,12 +25,8 @@ def ebs_statements(key_arn: str, region: str) -> list[Statement]:
 def fsx_statements(_key_arn: str, _region: str) -> list[Statement]:
     """Return the rights for reading, which are enough for volumes of an existing file system."""
     return [
-        {"Effect": "Allow", "Action": "fsx:DescribeFileSystems", "Resource": "*"},
-        {
-            "Effect": "Allow",
-            "Action": ["ec2:DescribeSubnets", "ec2:DescribeVpcs", "ec2:DescribeSecurityGroups"],
-            "Resource": "*",
-        },
+        allow("fsx:DescribeFileSystems", "*"),
+        allow(["ec2:DescribeSubnets", "ec2:DescribeVpcs", "ec2:DescribeSecurityGroups"], "*"),
     ]
 
 
@@ -40,24 +42,13 @@ def fsx_on_demand_statements(key_arn: str, region: str) -> list[Statement]:
     made_by_driver = {"Null": {"aws:ResourceTag/CSIVolumeName": "false"}}
     fsx_role = f"arn:{partition}:iam::*:role/aws-service-role/fsx.amazonaws.com/*"
     return [
-        {
-            "Effect": "Allow",
-            "Action": ["fsx:CreateFileSystem", "fsx:TagResource"],
-            "Resource": file_systems,
-            "Condition": {"Null": {"aws:RequestTag/CSIVolumeName": "false"}},
-        },
-        {
-            "Effect": "Allow",
-            "Action": ["fsx:DeleteFileSystem", "fsx:UpdateFileSystem"],
-            "Resource": file_systems,
-            "Condition": made_by_driver,
-        },
-        {
-            "Effect": "Allow",
-            "Action": "iam:CreateServiceLinkedRole",
-            "Resource": fsx_role,
-            "Condition": {"StringEquals": {"iam:AWSServiceName": "fsx.amazonaws.com"}},
-        },
+        allow(
+            ["fsx:CreateFileSystem", "fsx:TagResource"],
+            file_systems,
+            {"Null": {"aws:RequestTag/CSIVolumeName": "false"}},
+        ),
+        allow(["fsx:DeleteFileSystem", "fsx:UpdateFileSystem"], file_systems, made_by_driver),
+        allow("iam:CreateServiceLinkedRole", fsx_role, {"StringEquals": {"iam:AWSServiceName": "fsx.amazonaws.com"}}),
         *_storage_key(key_arn, region, "fsx"),
     ]
 
@@ -66,16 +57,10 @@ def _storage_key(key_arn: str, region: str, service: str) -> list[Statement]:
     """Return the rights to use the key for volumes, only through the service that stores them."""
     through = {"kms:ViaService": f"{service}.{region}.{regions.dns_suffix(region)}"}
     return [
-        {
-            "Effect": "Allow",
-            "Action": list(KEY_USE_ACTIONS),
-            "Resource": key_arn,
-            "Condition": {"StringEquals": through},
-        },
-        {
-            "Effect": "Allow",
-            "Action": ["kms:CreateGrant", "kms:ListGrants", "kms:RevokeGrant"],
-            "Resource": key_arn,
-            "Condition": {"StringEquals": through, "Bool": {"kms:GrantIsForAWSResource": "true"}},
-        },
+        allow(list(KEY_USE_ACTIONS), key_arn, {"StringEquals": through}),
+        allow(
+            ["kms:CreateGrant", "kms:ListGrants", "kms:RevokeGrant"],
+            key_arn,
+            {"StringEquals": through, "Bool": {"kms:GrantIsForAWSResource": "true"}},
+        ),
     ]

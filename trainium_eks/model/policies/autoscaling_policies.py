@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainium_eks.model.catalogue import regions
-from trainium_eks.model.policies.addon_policies import Statement
+from trainium_eks.model.policies.addon_policies import Statement, allow
 
 DISCOVERY_TAG = "trainium-eks/cluster-autoscaler"
 """Tag of the Auto Scaling groups that Cluster Autoscaler serves; its value is the cluster's name. EKS' own discovery
@@ -21,9 +21,8 @@ def cluster_autoscaler_statements(cluster_name: str, region: str) -> list[Statem
     partition = regions.partition(region)
     groups = f"arn:{partition}:autoscaling:{region}:*:autoScalingGroup:*:autoScalingGroupName/eks-*"
     return [
-        {
-            "Effect": "Allow",
-            "Action": [
+        allow(
+            [
                 "autoscaling:DescribeAutoScalingGroups",
                 "autoscaling:DescribeAutoScalingInstances",
                 "autoscaling:DescribeLaunchConfigurations",
@@ -33,19 +32,14 @@ def cluster_autoscaler_statements(cluster_name: str, region: str) -> list[Statem
                 "ec2:DescribeLaunchTemplateVersions",
                 "ec2:GetInstanceTypesFromInstanceRequirements",
             ],
-            "Resource": "*",
-        },
-        {
-            "Effect": "Allow",
-            "Action": "eks:DescribeNodegroup",
-            "Resource": f"arn:{partition}:eks:{region}:*:nodegroup/{cluster_name}/*/*",
-        },
-        {
-            "Effect": "Allow",
-            "Action": ["autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"],
-            "Resource": groups,
-            "Condition": {"StringEquals": {f"aws:ResourceTag/{DISCOVERY_TAG}": cluster_name}},
-        },
+            "*",
+        ),
+        allow("eks:DescribeNodegroup", f"arn:{partition}:eks:{region}:*:nodegroup/{cluster_name}/*/*"),
+        allow(
+            ["autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"],
+            groups,
+            {"StringEquals": {f"aws:ResourceTag/{DISCOVERY_TAG}": cluster_name}},
+        ),
     ]
 
 
@@ -84,10 +78,9 @@ def _launches(nodes: KarpenterNodes) -> list[Statement]:
     asked = {f"aws:RequestTag/{key}": value for key, value in ours.items()}
     from_pool = {"StringLike": {f"aws:RequestTag/{POOL_TAG}": "*"}}
     return [
-        {
-            "Effect": "Allow",
-            "Action": ["ec2:RunInstances", "ec2:CreateFleet"],
-            "Resource": [
+        allow(
+            ["ec2:RunInstances", "ec2:CreateFleet"],
+            [
                 f"{ec2}::image/*",
                 f"{ec2}::snapshot/*",
                 f"{ec2}:*:placement-group/*",
@@ -95,31 +88,24 @@ def _launches(nodes: KarpenterNodes) -> list[Statement]:
                 *(f"{ec2}:*:security-group/{id_}" for id_ in nodes.security_group_ids),
                 *(f"{ec2}:*:capacity-reservation/{id_}" for id_ in nodes.capacity_reservation_ids),
             ],
-        },
-        {
-            "Effect": "Allow",
-            "Action": ["ec2:RunInstances", "ec2:CreateFleet"],
-            "Resource": f"{ec2}:*:launch-template/*",
-            "Condition": _owned(nodes),
-        },
-        {
-            "Effect": "Allow",
-            "Action": ["ec2:RunInstances", "ec2:CreateFleet", "ec2:CreateLaunchTemplate"],
-            "Resource": made,
-            "Condition": {"StringEquals": asked, **from_pool},
-        },
-        {
-            "Effect": "Allow",
-            "Action": "ec2:CreateTags",
-            "Resource": made,
-            "Condition": {
+        ),
+        allow(["ec2:RunInstances", "ec2:CreateFleet"], f"{ec2}:*:launch-template/*", _owned(nodes)),
+        allow(
+            ["ec2:RunInstances", "ec2:CreateFleet", "ec2:CreateLaunchTemplate"],
+            made,
+            {"StringEquals": asked, **from_pool},
+        ),
+        allow(
+            "ec2:CreateTags",
+            made,
+            {
                 "StringEquals": {
                     **asked,
                     "ec2:CreateAction": ["RunInstances", "CreateFleet", "CreateLaunchTemplate"],
                 },
                 **from_pool,
             },
-        },
+        ),
     ]
 
 
@@ -136,64 +122,33 @@ def _ends(nodes: KarpenterNodes) -> list[Statement]:
     ec2 = f"arn:{regions.partition(nodes.region)}:ec2:{nodes.region}:*"
     tags = ["eks:eks-cluster-name", "karpenter.sh/nodeclaim", "Name"]
     return [
-        {
-            "Effect": "Allow",
-            "Action": "ec2:CreateTags",
-            "Resource": f"{ec2}:instance/*",
-            "Condition": {**_owned(nodes), "ForAllValues:StringEquals": {"aws:TagKeys": tags}},
-        },
-        {
-            "Effect": "Allow",
-            "Action": ["ec2:TerminateInstances", "ec2:DeleteLaunchTemplate"],
-            "Resource": [f"{ec2}:instance/*", f"{ec2}:launch-template/*"],
-            "Condition": _owned(nodes),
-        },
+        allow(
+            "ec2:CreateTags", f"{ec2}:instance/*", {**_owned(nodes), "ForAllValues:StringEquals": {"aws:TagKeys": tags}}
+        ),
+        allow(
+            ["ec2:TerminateInstances", "ec2:DeleteLaunchTemplate"],
+            [f"{ec2}:instance/*", f"{ec2}:launch-template/*"],
+            _owned(nodes),
+        ),
     ]
 
 
 def _passes_and_reads(nodes: KarpenterNodes) -> list[Statement]:
     partition, region = regions.partition(nodes.region), nodes.region
+    described = (
+        "CapacityReservations", "Images", "Instances", "InstanceStatus", "InstanceTypeOfferings", "InstanceTypes",
+        "LaunchTemplates", "PlacementGroups", "SecurityGroups", "SpotPriceHistory", "Subnets",
+    )  # fmt: skip
+    in_region = {"StringEquals": {"aws:RequestedRegion": region}}
+    to_ec2 = {"StringEquals": {"iam:PassedToService": f"ec2.{regions.dns_suffix(region)}"}}
     return [
-        {
-            "Effect": "Allow",
-            "Action": "iam:PassRole",
-            "Resource": nodes.node_role_arn,
-            "Condition": {"StringEquals": {"iam:PassedToService": f"ec2.{regions.dns_suffix(region)}"}},
-        },
-        {
-            "Effect": "Allow",
-            "Action": ["sqs:DeleteMessage", "sqs:GetQueueUrl", "sqs:ReceiveMessage"],
-            "Resource": nodes.queue_arn,
-        },
-        {
-            "Effect": "Allow",
-            "Action": "eks:DescribeCluster",
-            "Resource": f"arn:{partition}:eks:{region}:*:cluster/{nodes.cluster_name}",
-        },
-        {
-            "Effect": "Allow",
-            "Action": [
-                f"ec2:Describe{what}"
-                for what in (
-                    "CapacityReservations", "Images", "Instances", "InstanceStatus", "InstanceTypeOfferings",
-                    "InstanceTypes", "LaunchTemplates", "PlacementGroups", "SecurityGroups", "SpotPriceHistory",
-                    "Subnets",
-                )
-            ],
-            "Resource": "*",
-            "Condition": {"StringEquals": {"aws:RequestedRegion": region}},
-        },
-        {
-            "Effect": "Allow",
-            "Action": "ssm:GetParameter",
-            "Resource": f"arn:{partition}:ssm:{region}::parameter/aws/service/*",
-        },
-        {
-            "Effect": "Allow",
-            "Action": ["iam:GetInstanceProfile", "iam:ListInstanceProfiles", "pricing:GetProducts"],
-            "Resource": "*",
-        },
-    ]  # fmt: skip
+        allow("iam:PassRole", nodes.node_role_arn, to_ec2),
+        allow(["sqs:DeleteMessage", "sqs:GetQueueUrl", "sqs:ReceiveMessage"], nodes.queue_arn),
+        allow("eks:DescribeCluster", f"arn:{partition}:eks:{region}:*:cluster/{nodes.cluster_name}"),
+        allow([f"ec2:Describe{what}" for what in described], "*", in_region),
+        allow("ssm:GetParameter", f"arn:{partition}:ssm:{region}::parameter/aws/service/*"),
+        allow(["iam:GetInstanceProfile", "iam:ListInstanceProfiles", "pricing:GetProducts"], "*"),
+    ]
 
 
 def interruption_statements(queue_arn: str, rule_arns: Sequence[str]) -> list[Statement]:
