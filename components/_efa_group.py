@@ -1,7 +1,6 @@
 """The security group that EFA requires."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
@@ -9,20 +8,11 @@ import pulumi_aws as aws
 from ._args import Text
 
 
-@dataclass(frozen=True)
-class EfaGroup:
-    """A security group with rules for all traffic among its members, both ways."""
-
-    group: aws.ec2.SecurityGroup
-    rules: tuple[pulumi.Resource, ...]
-    """The two rules, which nodes wait for."""
-
-
 def make_efa_group(
     name: str, *, vpc_id: Text, nodes: str, tags: Mapping[str, Text], parent: pulumi.Resource
-) -> EfaGroup:
-    """Make the group with its two rules, whose names begin with the group's; ``nodes`` describes the members (``the
-    nodes of trn1``).
+) -> tuple[aws.ec2.SecurityGroup, tuple[pulumi.Resource, ...]]:
+    """Make a group with rules for all traffic among its members, both ways; nodes wait for the two rules. ``nodes``
+    describes the members (``the nodes of trn1``).
 
     EFA requires an outbound rule that names the group; a range is not enough (EC2 user guide, EFA security group). EKS'
     own group has such a rule, the groups of imported or older clusters may not.
@@ -48,4 +38,4 @@ def make_efa_group(
         tags=named,
         opts=child,
     )
-    return EfaGroup(group, (inbound, outbound))
+    return group, (inbound, outbound)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
@@ -25,17 +24,11 @@ EVENTS: Mapping[str, tuple[str, str]] = {
 """Events that Karpenter receives: source and detail type."""
 
 
-@dataclass(frozen=True)
-class Interruptions:
-    """The queue, and the resources that fill it."""
-
-    queue: aws.sqs.Queue
-    sources: tuple[pulumi.Resource, ...]
-
-
-def make_interruptions(name: str, tags: Mapping[str, Text], parent: pulumi.Resource) -> Interruptions:
-    """Make the queue, encrypted by SQS, with one rule for each kind of event. Rules match events of the whole account;
-    Karpenter ignores instances that it did not start."""
+def make_interruptions(
+    name: str, tags: Mapping[str, Text], parent: pulumi.Resource
+) -> tuple[aws.sqs.Queue, tuple[pulumi.Resource, ...]]:
+    """Make the queue, encrypted by SQS, and what fills it: one rule for each kind of event. Rules match events of the
+    whole account; Karpenter ignores instances that it did not start."""
     child = pulumi.ResourceOptions(parent=parent)
     queue = aws.sqs.Queue(
         f"{name}-interruptions",
@@ -59,4 +52,4 @@ def make_interruptions(name: str, tags: Mapping[str, Text], parent: pulumi.Resou
         lambda arns: _iam.policy(interruption_statements(arns[0], arns[1:]))
     )
     policy = aws.sqs.QueuePolicy(f"{name}-interruptions", queue_url=queue.url, policy=document, opts=child)
-    return Interruptions(queue, (policy, *targets))
+    return queue, (policy, *targets)

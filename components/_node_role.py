@@ -1,7 +1,6 @@
 """The role that nodes take."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
@@ -14,20 +13,14 @@ POLICIES = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly", "
 node's rights. The VPC CNI gets its policy by Pod Identity instead."""
 
 
-@dataclass(frozen=True)
-class NodeRole:
-    """A node role with its policies."""
-
-    role: aws.iam.Role
-    attachments: tuple[aws.iam.RolePolicyAttachment, ...]
-    """Node groups wait for these, and are deleted before them: without the policies instances can neither join nor be
-    drained."""
-
-
 def make_node_role(
     name: str, *, region: str, boundary: Text | None, tags: Mapping[str, Text], parent: pulumi.Resource
-) -> NodeRole:
-    """Make the role; EKS adds its access entry by itself when the first managed group uses it."""
+) -> tuple[aws.iam.Role, tuple[pulumi.Resource, ...]]:
+    """Make the role with its policies; EKS adds its access entry by itself when the first managed group uses it.
+
+    Node groups wait for the policies, and are deleted before them: without these instances can neither join nor be
+    drained.
+    """
     role = _iam.make_role(
         f"{name}-node",
         description="Taken by the nodes of the cluster",
@@ -45,4 +38,4 @@ def make_node_role(
         )
         for policy in POLICIES
     )
-    return NodeRole(role, attachments)
+    return role, attachments

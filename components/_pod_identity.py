@@ -13,14 +13,6 @@ from ._args import AwsCallerArgs
 
 
 @dataclass(frozen=True)
-class Pods:
-    """The service account of the pods that take the role."""
-
-    namespace: str
-    service_account: str
-
-
-@dataclass(frozen=True)
 class PodRole:
     """A role that pods take."""
 
@@ -38,7 +30,8 @@ class PodRole:
 def make_role(
     name: str,
     args: AwsCallerArgs,
-    pods: Pods,
+    namespace: str,
+    service_account: str,
     statements: pulumi.Input[Iterable[Statement]],
     *,
     role_name: str,
@@ -49,7 +42,7 @@ def make_role(
     child = pulumi.ResourceOptions(parent=parent)
     role = _iam.make_role(
         role_name,
-        description=f"Taken by {pods.service_account} in the namespace {pods.namespace}, by Pod Identity",
+        description=f"Taken by {service_account} in the namespace {namespace}, by Pod Identity",
         trust=_iam.pod_identity_trust(),
         boundary=args.permissions_boundary,
         tags=args.tags,
@@ -60,8 +53,8 @@ def make_role(
     association = aws.eks.PodIdentityAssociation(
         name,
         cluster_name=args.cluster_name,
-        namespace=pods.namespace,
-        service_account=pods.service_account,
+        namespace=namespace,
+        service_account=service_account,
         role_arn=role.arn,
         tags=dict(args.tags),
         opts=pulumi.ResourceOptions(parent=parent, depends_on=[allowed]),

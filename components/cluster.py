@@ -29,7 +29,7 @@ from ._control_plane import Setting, make_control_plane
 from ._cpu_nodes import CpuPool, autoscaling_group, make_cpu_nodes
 from ._dicts import TrainiumClusterArgsDict
 from ._kubeconfig import eks_kubeconfig
-from ._node_role import NodeRole, make_node_role
+from ._node_role import make_node_role
 from .encryption_key import EncryptionKey, EncryptionKeyArgs
 from .node_group import AcceleratorNodeGroup, AcceleratorNodeGroupArgs, name_problems
 
@@ -178,7 +178,10 @@ class TrainiumCluster(pulumi.ComponentResource):
         self._args = args
 
         self.kms_key_arn = self._make_key()
-        self._node_role = self._make_node_role()
+        role, self._node_policies = make_node_role(
+            name, region=args.region, boundary=args.permissions_boundary, tags=args.tags, parent=self
+        )
+        self.node_role_arn = role.arn
         self._make_control_plane()
         self._kubernetes = self._make_provider(self._open_private_endpoint())
         self._make_administrators()
@@ -231,7 +234,7 @@ class TrainiumCluster(pulumi.ComponentResource):
         endpoints of ``egress``; and the policies of the cluster's node role. Not DNS and other add-ons with pods: their
         pods need nodes.
         """
-        return (*self._before_nodes.values(), *self._args.egress, *self._node_role.attachments)
+        return (*self._before_nodes.values(), *self._args.egress, *self._node_policies)
 
     @property
     def groups(self) -> Mapping[str, AcceleratorNodeGroup]:
@@ -353,14 +356,6 @@ class TrainiumCluster(pulumi.ComponentResource):
             tags=args.tags,
             parent=self,
         )
-
-    def _make_node_role(self) -> NodeRole:
-        args = self._args
-        made = make_node_role(
-            self._name, region=args.region, boundary=args.permissions_boundary, tags=args.tags, parent=self
-        )
-        self.node_role_arn = made.role.arn
-        return made
 
     def _make_system_nodes(self) -> aws.eks.NodeGroup:
         """Make one group over all zones, with the config's number of nodes for each zone.

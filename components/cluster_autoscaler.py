@@ -110,12 +110,7 @@ class ClusterAutoscaler(pulumi.ComponentResource):
             lambda cluster: cluster_autoscaler_statements(cluster, args.region)
         )
         return _pod_identity.make_role(
-            self._name,
-            args,
-            _pod_identity.Pods(NAMESPACE, CHART),
-            statements,
-            role_name=self._name,
-            parent=self,
+            self._name, args, NAMESPACE, CHART, statements, role_name=self._name, parent=self
         )
 
     def _tag(self, group: AutoscaledGroup) -> Iterator[aws.autoscaling.Tag]:

@@ -146,14 +146,7 @@ class IdleGuard(pulumi.ComponentResource):
         allowed = pulumi.Output.all(args.cluster_name, *names).apply(
             lambda known: statements(args.region, known[0], known[1:])
         )
-        return _pod_identity.make_role(
-            self._name,
-            args,
-            _pod_identity.Pods(NAMESPACE, NAME),
-            allowed,
-            role_name=self._name,
-            parent=self,
-        )
+        return _pod_identity.make_role(self._name, args, NAMESPACE, NAME, allowed, role_name=self._name, parent=self)
 
     def _make_account(self) -> list[pulumi.Resource]:
         """Make the service account, and its rights in Kubernetes."""

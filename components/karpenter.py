@@ -82,18 +82,18 @@ class Karpenter(pulumi.ComponentResource):
         super().__init__("trainium-eks:index:Karpenter", name, {}, opts)
         self._args = args
 
-        self._node_role = make_node_role(
+        self._node_role, self._node_policies = make_node_role(
             name, region=args.region, boundary=args.permissions_boundary, tags=args.tags, parent=self
         )
-        self._interruptions = make_interruptions(name, args.tags, self)
+        self._queue, self._queue_sources = make_interruptions(name, args.tags, self)
         self._groups, group_rules = self._make_groups()
         identity = self._make_identity()
         controller = self._make_releases(identity.ready)
         self._make_pools([controller, *self._let_nodes_join(), *group_rules])
 
-        self.node_role_arn = self._node_role.role.arn
+        self.node_role_arn = self._node_role.arn
         self.role_arn = identity.role.arn
-        self.queue_name = self._interruptions.queue.name
+        self.queue_name = self._queue.name
         self.register_outputs(outputs(self, Karpenter))
 
     def _make_groups(self) -> tuple[list[Text], tuple[pulumi.Resource, ...]]:
@@ -101,10 +101,10 @@ class Karpenter(pulumi.ComponentResource):
         args = self._args
         if not any(args.catalogue.find(pool.instance_type).has_efa for pool in args.accelerator_pools):
             return [args.cluster_security_group_id], ()
-        made = make_efa_group(
+        group, rules = make_efa_group(
             f"{self._name}-efa", vpc_id=args.vpc_id, nodes="Karpenter's nodes", tags=args.tags, parent=self
         )
-        return [args.cluster_security_group_id, made.group.id], made.rules
+        return [args.cluster_security_group_id, group.id], rules
 
     def _make_identity(self) -> _pod_identity.PodRole:
         """Make the role of the service account."""
@@ -112,8 +112,8 @@ class Karpenter(pulumi.ComponentResource):
         reservations = [id_ for pool in args.accelerator_pools for id_ in pool.capacity_reservation_ids]
         statements = pulumi.Output.all(
             cluster=args.cluster_name,
-            node_role=self._node_role.role.arn,
-            queue=self._interruptions.queue.arn,
+            node_role=self._node_role.arn,
+            queue=self._queue.arn,
             subnets=[args.subnet_ids_by_zone[zone] for zone in self._zones()],
             groups=self._groups,
         ).apply(
@@ -130,12 +130,7 @@ class Karpenter(pulumi.ComponentResource):
             )
         )
         return _pod_identity.make_role(
-            self._name,
-            args,
-            _pod_identity.Pods(NAMESPACE, CHART),
-            statements,
-            role_name=self._name,
-            parent=self,
+            self._name, args, NAMESPACE, CHART, statements, role_name=self._name, parent=self
         )
 
     def _make_releases(self, identity: Sequence[pulumi.Resource]) -> k8s.helm.v3.Release:
@@ -150,13 +145,13 @@ class Karpenter(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, depends_on=[home]),
         )
         # A pod that starts before its association has no credentials until it starts again.
-        after = [definitions, *identity, *self._interruptions.sources]
+        after = [definitions, *identity, *self._queue_sources]
         return release(
             f"{self._name}-release",
             chart(CHART),
             release_name=CHART,
             namespace=NAMESPACE,
-            values=controller_values(self._args, self._interruptions.queue.name),
+            values=controller_values(self._args, self._queue.name),
             opts=pulumi.ResourceOptions(parent=self, depends_on=after),
         )
 
@@ -165,17 +160,17 @@ class Karpenter(pulumi.ComponentResource):
         profile."""
         args = self._args
         self._profile = aws.iam.InstanceProfile(
-            f"{self._name}-node", role=self._node_role.role.name, tags=args.tags, opts=self._child()
+            f"{self._name}-node", role=self._node_role.name, tags=args.tags, opts=self._child()
         )
         entry = aws.eks.AccessEntry(
             f"{self._name}-node",
             cluster_name=args.cluster_name,
-            principal_arn=self._node_role.role.arn,
+            principal_arn=self._node_role.arn,
             type="EC2_LINUX",
             tags=args.tags,
             opts=self._child(),
         )
-        return [entry, *self._node_role.attachments]
+        return [entry, *self._node_policies]
 
     def _make_pools(self, wait_for: list[pulumi.Resource]) -> None:
         """Make the pools after the controller, so that a destroy deletes them, with their nodes, before the

@@ -92,7 +92,8 @@ class LogShipping(pulumi.ComponentResource):
         return _pod_identity.make_role(
             f"{self._name}-fluent-bit",
             self._args,
-            _pod_identity.Pods(NAMESPACE, _fluent_bit.SERVICE_ACCOUNT),
+            NAMESPACE,
+            _fluent_bit.SERVICE_ACCOUNT,
             self._group.arn.apply(write_statements),
             role_name=f"{self._name}-fluent-bit-role",
             parent=self,

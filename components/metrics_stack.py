@@ -189,7 +189,8 @@ class MetricsStack(pulumi.ComponentResource):
         return _pod_identity.make_role(
             f"{self._name}-{key}",
             self._args,
-            _pod_identity.Pods(NAMESPACE, service_account),
+            NAMESPACE,
+            service_account,
             statements,
             role_name=f"{self._name}-{key}-role",
             parent=self,

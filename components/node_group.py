@@ -136,26 +136,26 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
         if self._args.node_role_arn is not None:
             return self._args.node_role_arn
         args = self._args
-        made = make_node_role(
+        role, policies = make_node_role(
             self._name, region=args.region, boundary=args.permissions_boundary, tags=args.tags, parent=self
         )
-        self._waits_for += made.attachments
-        return made.role.arn
+        self._waits_for += policies
+        return role.arn
 
     def _make_efa_security_group(self) -> list[Text]:
         """Return the security groups of every interface: the cluster's, and a new group for EFA."""
         groups: list[Text] = [self._args.cluster_security_group_id]
         if not self._interfaces:
             return groups
-        made = make_efa_group(
+        group, rules = make_efa_group(
             f"{self._name}-efa",
             vpc_id=self._args.vpc_id,
             nodes=f"the nodes of {self._args.name}",
             tags=self._tags,
             parent=self,
         )
-        self._waits_for += made.rules
-        return [*groups, made.group.id]
+        self._waits_for += rules
+        return [*groups, group.id]
 
     def _make_placement_group(self) -> Text | None:
         """Return the name of the cluster placement group that the nodes start in, or None.

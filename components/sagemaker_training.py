@@ -147,9 +147,9 @@ class SageMakerTraining(pulumi.ComponentResource):
     def _make_group(self) -> pulumi.Output[str]:
         """Make the instances' security group: EFA among them, TLS outwards for S3, and Lustre both ways."""
         args, name = self._args, self._name
-        group = make_efa_group(
+        group, _ = make_efa_group(
             f"{name}-instances", vpc_id=args.vpc_id, nodes="SageMaker training instances", tags=args.tags, parent=self
-        ).group
+        )
         aws.vpc.SecurityGroupEgressRule(
             f"{name}-tls",
             security_group_id=group.id,

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pulumi
+import pulumi_aws as aws
 
 from trainium_eks.model.config import stack_config as model
 from trainium_eks.model.config.capacity import CapacityBlock, Reservation
@@ -16,7 +17,6 @@ from trainium_eks.model.validation.config_model import mark_validated
 from ._args import merge_args, outputs, validate_args, waivers_of
 from ._dicts import StackConfigDict
 from ._foundation import make_foundation
-from ._spending_alert import make_spending_alert
 from ._stack_config import name_problems
 from ._stack_nodes import make_autoscaling, make_device_addons, make_fabric_gate, make_idle_guard
 from ._stack_observability import make_logs, make_metrics
@@ -25,6 +25,9 @@ from ._stack_storage import make_storage, make_volumes
 from .image_repository import ImageRepository, ImageRepositoryArgs
 from .training_namespace import TrainingNamespace, TrainingNamespaceArgs
 from .volcano_stack import VolcanoStack, VolcanoStackArgs
+
+NOTIFICATIONS = ((50, "ACTUAL"), (80, "ACTUAL"), (100, "ACTUAL"), (100, "FORECASTED"))
+"""Per cent of the budget's amount in a month, and the cost that is compared: actual or forecast."""
 
 
 class TrainingStack(pulumi.ComponentResource):
@@ -162,9 +165,32 @@ class TrainingStack(pulumi.ComponentResource):
         return ImageRepository(f"{self._name}-images", mark_validated(args), base.child())
 
     def _make_spending_alert(self) -> None:
+        """Make a budget that sends e-mails, over all resources with the environment's tag ``Environment``."""
         alert = self._config.budget.alert
-        if alert is not None:
-            make_spending_alert(f"{self._name}-budget", alert, environment=pulumi.get_stack(), parent=self)
+        if alert is None:
+            return
+        aws.budgets.Budget(
+            f"{self._name}-budget",
+            budget_type="COST",
+            time_unit="MONTHLY",
+            limit_amount=f"{alert.monthly_usd:.2f}",
+            limit_unit="USD",
+            # How AWS Budgets spells a tag that a user has set, and its value.
+            cost_filters=[
+                aws.budgets.BudgetCostFilterArgs(name="TagKeyValue", values=[f"user:Environment${pulumi.get_stack()}"])
+            ],
+            notifications=[
+                aws.budgets.BudgetNotificationArgs(
+                    comparison_operator="GREATER_THAN",
+                    threshold=threshold,
+                    threshold_type="PERCENTAGE",
+                    notification_type=kind,
+                    subscriber_email_addresses=sorted(alert.emails),
+                )
+                for threshold, kind in NOTIFICATIONS
+            ],
+            opts=pulumi.ResourceOptions(parent=self),
+        )
 
     def _namespace_output(self, name: str) -> dict[str, pulumi.Input[Any]]:
         namespace = self._namespaces[name]
