@@ -63,12 +63,6 @@ _OTHER_FOLDERS = {
     "workloads": "Code and image of a job's containers",
 }
 """Folders that are no package, with their descriptions."""
-_TREE = re.compile(r"(<!-- folders:begin[^\n]*\n).*?(<!-- folders:end)", re.DOTALL)
-_ALERTS = re.compile(r"(<!-- alerts:begin[^\n]*\n).*?(<!-- alerts:end)", re.DOTALL)
-_SERIES = re.compile(r"(<!-- series:begin[^\n]*\n).*?(<!-- series:end)", re.DOTALL)
-_OPTIONS = re.compile(r"(<!-- options:begin[^\n]*\n).*?(<!-- options:end)", re.DOTALL)
-_AWS_MODULES = re.compile(r"(# aws modules:begin[^\n]*\n).*?( *# aws modules:end)", re.DOTALL)
-
 SECTIONS = {section.__name__: config_path(key) for key, section in sections(StackConfig)}
 """Config section to its key."""
 
@@ -118,15 +112,21 @@ def pages() -> dict[Path, str]:
     """Every page by its file."""
     return {FOLDER / f"{name}.md": page(name) for name in names()} | {
         FOLDER / "README.md": index(),
-        ALERTS: _SERIES.sub(
-            lambda marks: f"{marks[1]}\n{series()}\n\n{marks[2]}",
-            _ALERTS.sub(lambda marks: f"{marks[1]}\n{alert_table()}\n\n{marks[2]}", ALERTS.read_text()),
-        ),
+        ALERTS: _with(ALERTS, alerts=f"\n{alert_table()}\n\n", series=f"\n{series()}\n\n"),
         DOCTOR: catalogue.collected(),
-        CONTRIBUTING: _TREE.sub(lambda marks: f"{marks[1]}{folders()}\n{marks[2]}", CONTRIBUTING.read_text()),
-        TRAINING: _OPTIONS.sub(lambda marks: f"{marks[1]}{train_options()}\n{marks[2]}", TRAINING.read_text()),
-        PYPROJECT: _AWS_MODULES.sub(lambda marks: f"{marks[1]}{aws_modules()}{marks[2]}", PYPROJECT.read_text()),
+        CONTRIBUTING: _with(CONTRIBUTING, folders=f"{folders()}\n"),
+        TRAINING: _with(TRAINING, options=f"{train_options()}\n"),
+        PYPROJECT: _with(PYPROJECT, aws_modules=aws_modules()),
     }
+
+
+def _with(file: Path, **parts: str) -> str:
+    """Return a file's text with these parts between the marks of their names."""
+    text = file.read_text()
+    for name, part in parts.items():
+        marks = rf"((?:<!--|#) {name.replace('_', ' ')}:begin[^\n]*\n).*?( *(?:<!--|#) {name.replace('_', ' ')}:end)"
+        text = re.sub(marks, lambda found, part=part: f"{found[1]}{part}{found[2]}", text, flags=re.DOTALL)
+    return text
 
 
 def alert_table() -> str:
