@@ -25,8 +25,8 @@ from rich.text import Text
 
 import components
 from trainium_eks.cli.environment.plan import render, report
-from trainium_eks.cli.environment.plan.render import PIPED_WIDTH
 from trainium_eks.cli.shared import recording
+from trainium_eks.cli.shared.console import PIPED_WIDTH
 from trainium_eks.jobs.objects import options
 from trainium_eks.model.alerts import AlertSettings
 from trainium_eks.model.config.stack_config import StackConfig

@@ -17,8 +17,7 @@ from small_project import Run
 from stub_api import StubApi
 from watched_team import Call
 
-from trainium_eks.cli.jobs.watch import sagemaker_watch
-from trainium_eks.client import reading, train_facts
+from trainium_eks.client import reading, sagemaker, train_facts
 from trainium_eks.jobs.sagemaker.service import SageMakerJobs
 from trainium_eks.model.outputs import SageMakerOutput
 
@@ -128,7 +127,7 @@ def _faults(shape: Any, value: Any, path: str = "") -> Iterator[str]:
 def cluster(scene: Snapshot, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
     """Serve a recorded cluster beside SageMaker, at the time when it was recorded."""
     monkeypatch.setattr(reading, "now", lambda: now(scene))
-    monkeypatch.setattr(sagemaker_watch, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(sagemaker, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(train_facts, "registry_image", lambda wanted, _: (wanted or "", None, True))
     with watched_team.cluster(scene) as stub:
         yield stub

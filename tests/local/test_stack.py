@@ -122,16 +122,16 @@ def test_kubectl_is_the_stacks(project: LocalProject) -> None:
 
 
 def test_somebody_can_act_as_a_researcher_of_a_team(project: LocalProject) -> None:
-    file = project.trn("local", "kubeconfig", "--as", "training", "--path").stdout.strip()
+    file = project.trn("kubeconfig", "--namespace", "training", "--path").stdout.strip()
     assert project.kubectl("local", "auth", "can-i", "list", "pods", f"--kubeconfig={file}") == "yes\n"
     assert (
         "No resources found in training"
         in project.trn("local", "kubectl", f"--kubeconfig={file}", "get", "pods").stderr
     )
     assert project.trn("local", "kubectl", f"--kubeconfig={file}", "get", "secrets", "-A").returncode == 1
-    shown = project.trn("local", "kubeconfig", "--as", "kube-system")
-    assert (shown.returncode, shown.stdout) == (1, "")
-    assert "teams: training" in shown.stderr
+    shown = project.trn("kubeconfig", "--namespace", "kube-system")
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert "none of the stack's namespaces (training)" in shown.stderr
 
 
 def test_status_names_every_process(project: LocalProject) -> None:

@@ -16,10 +16,22 @@ from trainium_eks.cli.environment.check import doctor_app
 from trainium_eks.cli.environment.cleanup import cleanup_app
 from trainium_eks.cli.environment.review import comment_app
 from trainium_eks.cli.images import image_app
-from trainium_eks.cli.jobs.data import stage_app
-from trainium_eks.cli.jobs.serve import serve_app
-from trainium_eks.cli.jobs.submit import launch_app
-from trainium_eks.cli.jobs.watch import watch_app
+from trainium_eks.cli.jobs import (
+    cancel,
+    jobs,
+    kubeconfig,
+    logs,
+    predict,
+    profile,
+    scale,
+    secret,
+    serve,
+    stage,
+    status,
+    tensorboard,
+    train,
+    wait,
+)
 from trainium_eks.cli.local import local_app
 from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.command import ENVIRONMENT, EXIT_CODES, IMAGES, LOCAL, RUNS_HERE, App
@@ -77,7 +89,11 @@ app = App(
     epilog=EXIT_CODES,
     no_args_is_help=True,
 )
-for part in (doctor_app, cleanup_app, comment_app, launch_app, stage_app, serve_app, watch_app):
+for part in (doctor_app, cleanup_app, comment_app):
+    app.add_typer(part.app)
+for part in (train, scale, kubeconfig, secret, stage, serve, predict):
+    app.add_typer(part.app)
+for part in (jobs, status, wait, cancel, logs, tensorboard, profile):
     app.add_typer(part.app)
 app.add_typer(image_app.app, name="image", rich_help_panel=IMAGES)
 app.add_typer(local_app.app, name="local", rich_help_panel=LOCAL)
@@ -339,13 +355,13 @@ def verify(
     Exit code: 0 when nothing failed; 1 when something did or the cluster cannot be reached; 2 for wrong usage.
     """
     if fabric:
-        from trainium_eks.cli.jobs.submit import fabric as test
+        from trainium_eks.cli.jobs import fabric as test
         from trainium_eks.client.cluster_options import ClusterOptions
+        from trainium_eks.jobs.objects.options import TrainOptions
 
         cluster = ClusterOptions(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
-        chosen = tool.value if tool else None
-        options = test.FabricOptions(group, nodes, image, against, chosen, tuple(arguments or ()))
-        raise typer.Exit(test.run(options, cluster))
+        gang = TrainOptions(tuple(arguments or ()), image=image, group=group, nodes=nodes)
+        raise typer.Exit(test.run(cluster, gang, against=against, tool=tool.value if tool else None))
     if arguments or any((group, nodes, against, tool, image, namespace)):
         raise typer.BadParameter("options of the fabric test go with --fabric", param_hint="--fabric")
     from trainium_eks.cli.environment.check import verify as command

@@ -431,7 +431,7 @@ def _outputs(graph: Graph, paths: Paths, stack: str) -> dict[str, Any]:
     if "kubeconfig" in outputs:
         outputs["kubeconfig"] = paths.kubeconfig.read_text(encoding="utf-8")
     if "updateKubeconfigCommand" in outputs:
-        outputs["updateKubeconfigCommand"] = f"trn local kubeconfig --stack {stack} > kubeconfig"
+        outputs["updateKubeconfigCommand"] = f"trn kubeconfig --admin --stack {stack} > kubeconfig"
     return outputs
 
 

@@ -148,7 +148,6 @@ def test_nothing_is_deployed_for_the_sake_of_a_local_cloud(project: Path, monkey
 
 
 WITHOUT_ANYTHING: dict[str, int] = {
-    "compare": 0,
     "local images list": 0,
     "upgrade": 1,  # the stack's config is not one of ours
 }

@@ -131,21 +131,6 @@ def status(target: Target) -> int:
     return _told(target, act)
 
 
-def kubeconfig(target: Target, *, path: bool, namespace: str | None = None) -> int:
-    """Run ``trn local kubeconfig``; return the exit code."""
-
-    def act() -> int:
-        from trainium_eks.local.control_plane import researchers
-
-        file = _kubeconfig(target)
-        if namespace is not None:
-            file = researchers.kubeconfig(target.paths(), namespace)
-        sys.stdout.write(f"{file}\n" if path else file.read_text(encoding="utf-8"))
-        return 0
-
-    return _told(target, act)
-
-
 def kubectl(target: Target, arguments: Sequence[str]) -> int:
     """Replace this process by kubectl; return only when that is impossible."""
 

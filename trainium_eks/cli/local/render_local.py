@@ -15,7 +15,7 @@ from rich.text import Text
 
 from trainium_eks.cli.environment.check import render_verify
 from trainium_eks.cli.environment.plan import facts, render
-from trainium_eks.cli.shared.console import Console
+from trainium_eks.cli.shared.console import Console, shortened, show_sections
 from trainium_eks.client.failure import as_typed
 from trainium_eks.local import toolchain
 from trainium_eks.local.changes import Change
@@ -112,7 +112,7 @@ class ConsoleReporter:
             return
         if not_installed:
             # The whole reason stands at the end, once.
-            short = f"  not installed: {render.shortened(not_installed)}"
+            short = f"  not installed: {shortened(not_installed)}"
             line = Text("· ", "yellow").append(_subject(urn)).append(short, "yellow")
         else:
             mark, color = _MARKS[change]
@@ -136,7 +136,7 @@ def show(result: Result, stack: str, found: Verification | None, *, no_color: bo
         found: by the checks after it; None where there are none for this program.
         no_color: plain text.
     """
-    render.show_sections(_sections(result, stack, found), no_color=no_color)
+    show_sections(_sections(result, stack, found), no_color=no_color)
 
 
 def _sections(result: Result, stack: str, found: Verification | None) -> Iterable[RenderableType]:
@@ -209,7 +209,7 @@ def show_status(paths: Paths, stack: str, *, no_color: bool = False) -> bool:
     if report.not_installed:
         rows = sorted(report.not_installed.items())
         sections.append(Group(Text("Not installed on this machine", "bold underline"), _rows(rows, "yellow")))
-    render.show_sections(sections, no_color=no_color)
+    show_sections(sections, no_color=no_color)
     return healthy
 
 
@@ -217,7 +217,7 @@ def _with_outputs(result: Result) -> Graph:
     """Return the graph with this machine's outputs; the kubeconfig holds a key, which no terminal needs to show."""
     shown = dict(result.outputs)
     if "kubeconfig" in shown:
-        shown["kubeconfig"] = as_typed("(`trn local kubeconfig` prints it)")
+        shown["kubeconfig"] = as_typed("(`trn kubeconfig --admin` prints it)")
     return replace(result.graph, outputs=shown)
 
 

@@ -60,6 +60,11 @@ class WatchedJob:
         return f"{_POD_LABELS.get(str(self.source.get('apiVersion')), 'batch.kubernetes.io/job-name')}={self.name}"
 
     @property
+    def tries(self) -> str:
+        """Return the restarts so far, and the number after which the job fails: ``1/3``."""
+        return str(self.restarts) if self.most_restarts is None else f"{self.restarts}/{self.most_restarts}"
+
+    @property
     def trains(self) -> bool:
         """Return whether it is a gang of any form, in which rank 0 reports the run's progress."""
         return self.source.get("apiVersion") in _POD_LABELS

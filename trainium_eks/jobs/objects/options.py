@@ -1,4 +1,4 @@
-"""Options of ``trn train`` and ``trn compile``, each once: the command line, the job's request and the table of
+"""Options of ``trn train``, each once: the command line, the job's request and the table of
 docs/training-jobs.md follow from the fields of :class:`TrainOptions`.
 
 Needs the standard library alone, as :mod:`.job` does.
@@ -216,7 +216,10 @@ class TrainOptions:
     compiler: Annotated[
         str, Option("--compiler", about="Its version, where the image's tag does not tell.", panel=_HOW)
     ] = ""
-    precompile: Annotated[bool, Option("--precompile", about="Compile only, as `trn compile`.", panel=_HOW)] = False
+    precompile: Annotated[
+        bool, Option("--precompile", about="Fill the compile cache by a short run; then train.", panel=_HOW)
+    ] = False
+    """Give the script few steps; `trn train` with the same options then finds the cache whole."""
     retries: Annotated[
         int | None,
         Option("--retries", about="Number of the fault that ends the job; default: 50, compile 3.", panel=_HOW),

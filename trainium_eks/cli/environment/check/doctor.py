@@ -6,8 +6,8 @@ from typing import Any
 from rich.text import Text
 
 from trainium_eks.cli.environment.check import render_doctor
-from trainium_eks.cli.environment.plan.render import show_sections
 from trainium_eks.cli.shared import output
+from trainium_eks.cli.shared.console import show_sections
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure, as_typed
 from trainium_eks.model.alerts import AlertSettings

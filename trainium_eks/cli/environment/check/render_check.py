@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from trainium_eks.cli.environment.plan.render import show_sections
+from trainium_eks.cli.shared.console import show_sections
 from trainium_eks.client.failure import as_typed
 from trainium_eks.operate.preflight.finding import Finding, Outcome
 from trainium_eks.operate.preflight.run import Preflight

@@ -8,7 +8,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from trainium_eks.cli.environment.plan.render import MOST_FAULTS, shortened, show_sections
+from trainium_eks.cli.environment.plan.render import MOST_FAULTS
+from trainium_eks.cli.shared.console import shortened, show_sections
 from trainium_eks.client.failure import as_typed
 from trainium_eks.operate.verify.check import Check, CheckStatus
 from trainium_eks.operate.verify.verify import Verification
