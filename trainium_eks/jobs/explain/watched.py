@@ -115,14 +115,7 @@ def watched(
     pytorch: Iterable[Object] = (),
     trainer: Iterable[Object] = (),
 ) -> list[WatchedJob]:
-    """Return all jobs, the newest first.
-
-    Args:
-        volcano: jobs of Volcano.
-        batch: jobs of Kubernetes, of which only jobs that ``trn`` submitted are shown.
-        pytorch: PyTorchJobs.
-        trainer: TrainJobs.
-    """
+    """Return all jobs, the newest first."""
     found = [_of_volcano(job) for job in volcano]
     found += [_of_batch(job) for job in batch if KIND_LABEL in labels_of(job)]
     found += [_of_pytorch(job) for job in pytorch]

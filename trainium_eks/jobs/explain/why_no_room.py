@@ -38,12 +38,7 @@ _NOT_SHOWN = {
 
 
 def reasons(snapshot: ClusterSnapshot, wanted: Sequence[Ask]) -> Iterator[Reason]:
-    """Yield the reasons that keep the job's pods from nodes, the nearest cause first.
-
-    Args:
-        snapshot: the job and its surroundings.
-        wanted: requests of its pods without a node.
-    """
+    """Yield the reasons that keep the job's pods from nodes, the nearest cause first."""
     if snapshot.unscheduled:
         return
     # First the causes that no waiting mends.

@@ -25,14 +25,7 @@ class Option:
     """How a command line spells a field of an options class, in ``Annotated[<type>, Option(...)]``."""
 
     def __init__(self, *names: str, about: str, panel: str | None = None, metavar: str | None = None) -> None:
-        """Describe an option.
-
-        Args:
-            names: as they are typed, ``--name`` first; none for a positional argument.
-            about: one line for the help.
-            panel: heading in the help.
-            metavar: name of the value in the help; the type's without it.
-        """
+        """Describe an option. The first name is ``--name``; no name makes a positional argument."""
         self.names = names
         self.about = about
         self.panel = panel
@@ -40,11 +33,7 @@ class Option:
 
 
 def words(hint: object) -> tuple[str, ...]:
-    """Return the words that a field of a ``Literal`` type allows; none for a field of another type.
-
-    Args:
-        hint: the field's type, without ``Annotated``: ``Literal["a", "b"]``, or that or None.
-    """
+    """Return the words that a field of a ``Literal`` type allows; none for a field of another type."""
     if get_origin(hint) is Literal:
         return tuple(word for word in get_args(hint) if word)
     return tuple(word for part in get_args(hint) if get_origin(part) is Literal for word in words(part))
