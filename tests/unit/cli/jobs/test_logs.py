@@ -148,20 +148,6 @@ def test_each_line_has_its_time(call: Call) -> None:
     assert follows.startswith("2026-11-22T05:33:01.000Z launcher of node 0\n")
 
 
-def test_logs_as_json_are_one_document_a_line(call: Call) -> None:
-    code, out = call("logs", "alpha", "--rank", "3", "--json")
-    assert code == 0
-    assert [json.loads(line) for line in out.splitlines()] == [
-        {
-            "time": "2026-11-22T05:33:05.000000000Z",
-            "pod": NODE_1,
-            "node": 1,
-            "localRank": 1,
-            "line": "[default1]:rank 3",
-        }
-    ]
-
-
 @pytest.mark.parametrize(
     ("options", "why"),
     [

@@ -143,6 +143,12 @@ def test_a_deployment_of_somebody_else_is_left_alone(cluster: Cluster) -> None:
     assert cluster.patches == []
 
 
+def test_a_service_is_ended_with_its_deployment(cluster: Cluster) -> None:
+    trn("serve one --no-wait")
+    assert trn("serve --stop serve-one").stdout == "serve-one is ended\n"
+    assert cluster.named("Deployment", "serve-one") is None
+
+
 def test_what_it_waits_for_is_said_and_a_refusal_ends_the_waiting(cluster: Cluster) -> None:
     cluster.is_ready(0)
     ended = {"terminated": {"exitCode": 78, "message": "refused: no model's directory\n"}}
@@ -155,26 +161,6 @@ def test_what_it_waits_for_is_said_and_a_refusal_ends_the_waiting(cluster: Clust
     failed = {"terminated": {"exitCode": 1, "message": "broken"}}
     cluster.pods = [pod(state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState=failed, restartCount=3)]
     assert "broken" in trn("serve one").stderr
-
-
-def test_json_is_all_that_is_printed(cluster: Cluster) -> None:
-    done = trn("serve one --no-wait --json")
-    assert json.loads(done.stdout) == {
-        "schemaVersion": 1,
-        "name": "serve-one",
-        "namespace": "training",
-        "state": "submitted",
-        "url": "http://serve-one.training.svc:8080",
-        "model": "output/one/model",
-        "image": IMAGE,
-        "replicas": 1,
-        "port": 8080,
-    }
-    assert json.loads(trn("serve --stop serve-one --json").stdout)["state"] == "stopped"
-    assert cluster.named("Deployment", "serve-one") is None
-    refused = trn("serve one --group non --json")
-    assert refused.exit_code == 2
-    assert json.loads(refused.stdout)["problems"][0]["path"] == "--group"
 
 
 @pytest.mark.parametrize(

@@ -140,14 +140,10 @@ def _container(job: Mapping[str, Any]) -> Any:
     return job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
 
 
-def test_a_dry_run_as_json_is_one_document(api: RememberingApi) -> None:
-    told = document("train --module train --dry-run --json")
-    assert told["job"]["kind"] == "Job"
-    assert told["torchx"][:2] == ["torchx", "run"]
-
-
 def test_what_is_submitted_is_what_the_dry_run_shows(api: RememberingApi) -> None:
-    shown = document("train --module train --name one --dry-run --json")["job"]
+    dry = document("train --module train --name one --dry-run --json")
+    shown = dry["job"]
+    assert dry["torchx"][:2] == ["torchx", "run"]
     told = document("train --module train --name one --json")
     [made] = api.objects
     assert made["spec"] == shown["spec"]
@@ -208,11 +204,6 @@ def test_a_script_travels_with_its_job(api: RememberingApi, tmp_path: Path, monk
     assert spec["containers"][0]["workingDir"] == "/workspace"
 
 
-def test_an_absolute_path_is_a_file_of_the_image(api: RememberingApi) -> None:
-    told = document("train --script /opt/train.py --dry-run --json")
-    assert "initContainers" not in told["job"]["spec"]["tasks"][0]["template"]["spec"]
-
-
 def test_an_absolute_path_of_this_machine_does_not_pass_for_the_images(api: RememberingApi, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("print(1)")
@@ -238,25 +229,69 @@ def test_a_missing_script_is_the_one_thing_said_of_it(
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("command", "words"),
     [
-        ("--example gradient-sums", "did you mean gradient-sum?"),
-        ("--module m --backend gpu", "--backend = gpu: there is no such word\n    allowed: xla, neuron, cuda, cpu"),
-        ("--script image:/opt/launch.sh", "fix: trn starts the ranks itself: --script FILE.py"),
-        ("--script launch.sh --torchx", "fix: trn starts the ranks itself: --script FILE.py"),
-        ("--module torch.distributed.run -- train.py", "it is a launcher, and each rank would start ranks of its own"),
-        ("--module src/train.py", "a file is named by --script src/train.py"),
-        ("--module team.train --workspace .", "it travels with a script of its own alone"),
-        ("--module m --env A", "write it as NAME=VALUE"),
-        ('--module m --script-args "\'"', "cannot be read as words of a shell"),
-        ("--module m --topology near", "allowed: hard, soft"),
-        ("--module m --rendezvous zookeeper", "allowed: c10d, etcd"),
+        ("train --example gradient-sums", "did you mean gradient-sum?"),
+        (
+            "train --module m --backend gpu",
+            "--backend = gpu: there is no such word\n    allowed: xla, neuron, cuda, cpu",
+        ),
+        ("train --script image:/opt/launch.sh", "fix: trn starts the ranks itself: --script FILE.py"),
+        ("train --script launch.sh --torchx", "fix: trn starts the ranks itself: --script FILE.py"),
+        (
+            "train --module torch.distributed.run -- train.py",
+            "it is a launcher, and each rank would start ranks of its",
+        ),
+        ("train --module src/train.py", "a file is named by --script src/train.py"),
+        ("train --module team.train --workspace .", "it travels with a script of its own alone"),
+        ("train --module m --env A", "write it as NAME=VALUE"),
+        ("train --module m --env HF_TOKEN=hf_Word", "trn secret hugging-face; then --hf-secret hugging-face"),
+        ('train --module m --script-args "\'"', "cannot be read as words of a shell"),
+        ("train --module m --topology near", "allowed: hard, soft"),
+        ("train --module m --rendezvous zookeeper", "allowed: c10d, etcd"),
+        ("train --module m --kind pytorch", "set --kind to pytorchjob"),
+        ("train --module m --kind trainjob --torchx", "TorchX submits Volcano jobs alone"),
+        ("train --module m --kind pytorchjob --topology hard", "gives it no topology"),
+        ("train --module m --kind pytorchjob --rendezvous etcd", "set --rendezvous to c10d"),
+        ("train --module m --kind trainjob --precompile", "set --kind to volcano"),
+        ("train --module m --hf-secret s --torchx", "TorchX gives a container no Secret"),
+        ("scale ng1 5", "set NODES to 4"),
+        ("scale free 0", "set NODES to 1"),
+        ("scale gn1 1", "set --group to ng1"),
     ],
 )
-def test_options_that_cannot_be_read(api: RememberingApi, options: str, words: str) -> None:
-    result = trn(f"train {options}")
+def test_what_cannot_be_is_refused_before_anything_is_made(
+    api: RememberingApi, scaled: list[object], command: str, words: str
+) -> None:
+    api.served |= {PYTORCH_API, TRAINER_API}
+    api.create(_secret("s"))
+    result = trn(command)
     assert result.exit_code == 2
     assert words in result.stderr
+    assert "hf_Word" not in result.output
+    assert [each["kind"] for each in api.objects] == ["Secret"]
+    assert scaled == []
+
+
+@pytest.mark.parametrize(
+    ("command", "fix"),
+    [
+        ("train --example bert", "trn local images make torch"),
+        ("train --example bert --image local/python", "trn local images make torch"),
+        ("train --example gradient-sum --image local/none", "make it with "),
+        ("train --example gradient-sum --image repo/x:1", "set --image to local/torch"),
+    ],
+)
+def test_an_image_that_cannot_run_it_on_this_machine(
+    local: RememberingApi, command: str, fix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = {"python": _image("python"), "local/python": _image("python")}
+    there |= {} if "bert" in command else {"torch": _image("torch")}
+    monkeypatch.setattr(images, "find", there.get)
+    result = trn(command)
+    assert result.exit_code == 2
+    assert fix in result.stderr
+    assert local.objects == []
 
 
 def test_a_namespace_without_rights(api: RememberingApi) -> None:
@@ -314,30 +349,6 @@ def test_an_example_in_the_cloud_is_what_it_is(api: RememberingApi) -> None:
     result = trn("train --example bert --dry-run --json")
     assert _arguments(result, "trainium_workloads.bert.pretrain") == []
     assert "A small one" not in result.stderr
-
-
-@pytest.mark.parametrize("image", ["", "--image local/python"])
-def test_examples_that_need_torch_say_how_to_get_it(
-    local: RememberingApi, image: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not image:
-        monkeypatch.setattr(images, "find", {"python": _image("python")}.get)
-    else:
-        monkeypatch.setattr(images, "find", lambda name: _image("python") if name.endswith("python") else None)
-    result = trn(f"train --example bert {image}")
-    assert result.exit_code == 2
-    assert "trn local images make torch" in result.stderr
-    assert local.objects == []
-
-
-@pytest.mark.parametrize(
-    ("image", "fix"),
-    [("local/none", "make it with `trn local images make none"), ("repo/x:1", "set --image to local/torch")],
-)
-def test_images_that_the_local_cloud_lacks(local: RememberingApi, image: str, fix: str) -> None:
-    result = trn(f"train --example gradient-sum --image {image}")
-    assert result.exit_code == 2
-    assert fix.partition("`")[0] in result.stderr
 
 
 def test_the_exit_code_is_the_jobs(api: RememberingApi) -> None:
@@ -406,18 +417,6 @@ def test_a_token_is_in_the_job_by_reference(api: RememberingApi, form: str) -> N
     assert json.dumps(variables) in json.dumps(made)
 
 
-def test_a_token_is_never_a_plain_variable(api: RememberingApi) -> None:
-    result = trn("train --module m --env HF_TOKEN=hf_aVerySecretWord")
-    assert result.exit_code == 2
-    assert "trn secret hugging-face; then --hf-secret hugging-face" in result.stderr
-    assert "hf_aVerySecretWord" not in result.output
-
-
-def test_torchx_gives_no_secret(api: RememberingApi) -> None:
-    api.create(_secret("s"))
-    assert "TorchX gives a container no Secret" in trn("train --module m --hf-secret s --torchx").stderr
-
-
 # --- The objects of Kubeflow's controllers ----------------------------------------------------------------------------
 
 
@@ -439,24 +438,6 @@ def test_a_job_in_another_form(api: RememberingApi, form: str, served: str, kind
     assert (told["job"], told["form"]) == ("one", form)
     # The name is taken now, for jobs of all forms.
     assert "there is a job of this name" in trn("train --module m --name one").stderr
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ("--kind pytorch", "set --kind to pytorchjob"),
-        ("--kind trainjob --torchx", "TorchX submits Volcano jobs alone"),
-        ("--kind pytorchjob --topology hard", "gives it no topology"),
-        ("--kind pytorchjob --rendezvous etcd", "set --rendezvous to c10d"),
-        ("--kind trainjob --precompile", "set --kind to volcano"),
-    ],
-)
-def test_what_another_form_cannot_be(api: RememberingApi, options: str, words: str) -> None:
-    api.served |= {PYTORCH_API, TRAINER_API}
-    result = trn(f"train --module m {options}")
-    assert result.exit_code == 2
-    assert words in result.stderr
-    assert api.objects == []
 
 
 # --- scale ------------------------------------------------------------------------------------------------------------
@@ -497,14 +478,6 @@ def test_scaling_that_gets_no_nodes_says_what_eks_says(
     assert "NoCapacity: none left" in result.stderr
 
 
-@pytest.mark.parametrize(("command", "fix"), [("scale ng1 5", "set NODES to 4"), ("scale free 0", "set NODES to 1")])
-def test_limits_of_a_group(api: RememberingApi, scaled: list[object], command: str, fix: str) -> None:
-    result = trn(command)
-    assert result.exit_code == 2
-    assert fix in result.stderr
-    assert scaled == []
-
-
 def test_scaling_down_names_the_jobs_that_may_lose_nodes(
     api: RememberingApi, scaled: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -513,10 +486,6 @@ def test_scaling_down_names_the_jobs_that_may_lose_nodes(
     api.objects[-1]["status"] = {"state": {"phase": "Running"}, "running": 2}
     assert "warning: going-on may run on the nodes that go" in trn("scale ng1 0 --no-wait").stderr
     assert "may run on the nodes" not in trn("scale ng1 3 --no-wait").stderr
-
-
-def test_an_unknown_group(api: RememberingApi) -> None:
-    assert "set --group to ng1" in trn("scale gn1 1").stderr
 
 
 def test_training_scales_a_group_that_is_too_small(api: RememberingApi, scaled: list[object]) -> None:
