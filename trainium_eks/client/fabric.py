@@ -26,7 +26,7 @@ _FAMILIES = {"nccom-test": "neuron", "nccl-tests": "nvidia"}
 
 
 @dataclass(frozen=True)
-class Tested:
+class GroupTest:
     """Result of one node group."""
 
     group: NodeGroupOutput
@@ -50,7 +50,7 @@ class Tested:
         }
 
 
-def test(session: Session, asked: TrainOptions, against: str, tool: str | None) -> list[Tested]:
+def test(session: Session, asked: TrainOptions, against: str, tool: str | None) -> list[GroupTest]:
     """Test the node groups one after the other.
 
     ``asked`` has the group, nodes, image and further arguments of the gang's script; ``against`` is ``last``, or a file
@@ -96,7 +96,7 @@ def _test(
     against: str,
     before: dict[str, Any] | None,
     session: Session,
-) -> Tested:
+) -> GroupTest:
     prepared = submitting.prepare(_options(group, asked, tool, session), session, notice)
     job = prepared.job
     if job.launcher == "gang":
@@ -120,7 +120,7 @@ def _test(
     if against:
         earlier = before if against != LAST else report.get("before")
         checks += fabric.compare(report, earlier, group.name, is_local=session.is_local)
-    return Tested(group, job.name, report, checks)
+    return GroupTest(group, job.name, report, checks)
 
 
 def _options(group: NodeGroupOutput, asked: TrainOptions, tool: str | None, session: Session) -> TrainOptions:

@@ -31,7 +31,7 @@ _TO_MILLISECONDS = len("2026-11-22T05:30:00.000")
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptLines:
     """Lines of a job, in the order of time."""
 
     wanted: PodFilter
@@ -45,7 +45,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class _Sought:
+class _Search:
     """A search in the log store: the job, its pods, and the start of the period."""
 
     job: str
@@ -80,7 +80,7 @@ def node_of(job: str, pod: str) -> int | None:
     return int(next((each for each in found.groups() if each is not None), 0))
 
 
-def read(session: Session, name: str, options: LogOptions) -> Kept:
+def read(session: Session, name: str, options: LogOptions) -> KeptLines:
     """Return the lines of a job, perhaps a removed one, since ``options.since``."""
     found = reading.jobs(session)
     job = reading.named(found, name)
@@ -94,15 +94,15 @@ def read(session: Session, name: str, options: LogOptions) -> Kept:
     missing = reading.no_such(session, name, found)
     nothing = Failure(missing.code, f"{missing.title}; nothing that it wrote since {_second(since)} is kept")
     lines = _in_order([_kept(session, sought)], sought, options)
-    return Kept(sought.wanted, lines, [], nothing, is_one_node=sought.node is not None)
+    return KeptLines(sought.wanted, lines, [], nothing, is_one_node=sought.node is not None)
 
 
-def _of_job(session: Session, job: WatchedJob, options: LogOptions, since: datetime) -> Kept:
+def _of_job(session: Session, job: WatchedJob, options: LogOptions, since: datetime) -> KeptLines:
     """Return the kept lines of a job's pods, and then the lines of its existing pods."""
     wanted, there = logs.choose(job, options), reading.pods_of(session, job)
     chosen = logs.targets(there, wanted)
     live, troubles = logs.read_all(session, wanted, [pod for pod in chosen if logs.has_begun(pod)])
-    sought = _Sought(job.name, since, wanted, until={lines[0].pod: lines[0].line.stamp for lines in live if lines})
+    sought = _Search(job.name, since, wanted, until={lines[0].pod: lines[0].line.stamp for lines in live if lines})
     before: Iterator[Shown] = iter(())
     if reading.keeps(session) and not _are_all_there(job, chosen, sought):
         try:
@@ -120,10 +120,10 @@ def _of_job(session: Session, job: WatchedJob, options: LogOptions, since: datet
         nothing = Failure(FAILED, f"{job.name} wrote nothing since {_second(since)} that is kept")
     elif not live:
         nothing = Failure(FAILED, logs.no_log(session, job, chosen, there))
-    return Kept(wanted, _in_order([before, *live], sought, options), troubles, nothing)
+    return KeptLines(wanted, _in_order([before, *live], sought, options), troubles, nothing)
 
 
-def _removed(name: str, options: LogOptions, since: datetime) -> _Sought:
+def _removed(name: str, options: LogOptions, since: datetime) -> _Search:
     """Return the search for a removed job. Its numbers of nodes and ranks are gone with its object."""
     logs.check_choice(options)
     if options.rank:
@@ -131,10 +131,10 @@ def _removed(name: str, options: LogOptions, since: datetime) -> _Sought:
         raise Failure(WRONG_USAGE, title)
     rank = None if options.everything or options.node is not None else 0
     node = None if options.everything else options.node or 0
-    return _Sought(name, since, PodFilter(None, {}, rank, {}), node)
+    return _Search(name, since, PodFilter(None, {}, rank, {}), node)
 
 
-def _are_all_there(job: WatchedJob, pods: Sequence[Object], sought: _Sought) -> bool:
+def _are_all_there(job: WatchedJob, pods: Sequence[Object], sought: _Search) -> bool:
     """Return whether all pods of the search exist, and are older than its period: then no deleted pod can have lines in
     it."""
     older = {name_of(pod) for pod in pods if moment(pod["metadata"]["creationTimestamp"]) < sought.since}
@@ -146,7 +146,7 @@ def _second(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _kept(session: Session, sought: _Sought) -> Iterator[Shown]:
+def _kept(session: Session, sought: _Search) -> Iterator[Shown]:
     paths, group, namespace = session.source.paths, session.outputs.log_group, session.namespace.name
     lines: Iterable[tuple[str, LogLine]]
     if paths is not None:
@@ -163,7 +163,7 @@ def _kept(session: Session, sought: _Sought) -> Iterator[Shown]:
     return (shown for pod, line in lines if (shown := sought.shown(pod, line)) is not None)
 
 
-def _in_order(parts: Sequence[Iterable[Shown]], sought: _Sought, options: LogOptions) -> Iterator[Shown]:
+def _in_order(parts: Sequence[Iterable[Shown]], sought: _Search, options: LogOptions) -> Iterator[Shown]:
     """Return the lines of the chosen rank in the order of time; with ``tail`` the last ones of each node."""
     lines: Iterable[Shown] = heapq.merge(*parts, key=lambda each: each.line.stamp)
     if options.tail is not None:

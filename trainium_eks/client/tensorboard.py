@@ -37,7 +37,7 @@ ANSWER_SECONDS = 300.0
 LOOK_SECONDS = 1.0
 
 
-class TooLate(Failure):
+class NotStartedError(Failure):
     """The pod did not start in time."""
 
 
@@ -112,7 +112,7 @@ def _await_running(session: Session, pod: ObjectReference, image: str, say: Say)
         if reason and reason.fix:
             raise Failure(FAILED, f"TensorBoard does not start: {waits}\n  → {reason.fix}")
         if time.monotonic() > deadline:
-            raise TooLate(FAILED, f"TensorBoard did not start within {START_SECONDS:.0f} s: {waits}")
+            raise NotStartedError(FAILED, f"TensorBoard did not start within {START_SECONDS:.0f} s: {waits}")
         if waits != said:
             said = waits
             say(f"TensorBoard: {waits}")

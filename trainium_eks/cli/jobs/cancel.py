@@ -31,7 +31,7 @@ app = App(panel=JOBS)
 @with_cluster_options
 def cancel(
     job: Annotated[str | None, typer.Argument(help="Name of the job.", show_default=False)] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All jobs of the namespace that have not ended.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="End all jobs of the namespace that go on.")] = False,
     agreed: Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask.")] = False,
     *,
     cluster: ClusterOptions,

@@ -50,10 +50,10 @@ app = App(panel=JOBS)
 @app.command(example="trn jobs --namespace training")
 @with_cluster_options
 def jobs(
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Also those that ended over an hour ago.")] = False,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Add jobs that ended over an hour ago.")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show changes as they happen, until Ctrl-C.")] = False,
     all_teams: Annotated[
-        bool, typer.Option("--all-namespaces", "-A", help="Jobs of all teams whose jobs you may read, team by team.")
+        bool, typer.Option("--all-namespaces", "-A", help="Show the jobs of all teams whose jobs you may read.")
     ] = False,
     *,
     cluster: ClusterOptions,

@@ -21,10 +21,8 @@ app = App(panel=JOBS)
 def kubeconfig(
     stack: Stack = "",
     namespace: Namespace = None,
-    admin: Annotated[
-        bool, typer.Option("--admin", help="Of a local cloud: the administrator's, without a namespace.")
-    ] = False,
-    path: Annotated[bool, typer.Option("--path", help="Of a local cloud: print the file's path.")] = False,
+    admin: Annotated[bool, typer.Option("--admin", help="Print the administrator's, of a local cloud.")] = False,
+    path: Annotated[bool, typer.Option("--path", help="Print the path of the file, of a local cloud.")] = False,
     outputs: Outputs = None,
     as_json: Json = False,
     directory: Directory = None,

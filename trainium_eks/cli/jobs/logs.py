@@ -27,21 +27,23 @@ app = App(panel=JOBS)
 @with_cluster_options
 def logs(
     job: Job,
-    rank: Annotated[int | None, typer.Option("--rank", "-r", help="This rank of all; default: 0.")] = None,
-    node: Annotated[int | None, typer.Option("--node", help="All ranks of this node, counted from 0.")] = None,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="All nodes, each line with its node.")] = False,
+    rank: Annotated[int | None, typer.Option("--rank", "-r", help="Rank to show; default: 0.")] = None,
+    node: Annotated[int | None, typer.Option("--node", help="Node whose ranks are shown, counted from 0.")] = None,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Show all nodes, each line with its node.")] = False,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on, over restarts too, until the job ends.")
     ] = False,
     since: Annotated[
         str | None,
-        typer.Option("--since", help="Of the last 90s, 10m, 2h, or from a time on; also of pods that are gone."),
+        typer.Option("--since", help="Show the last 90s, 10m, 2h, or from a time on; also of pods that are gone."),
     ] = None,
-    tail: Annotated[int | None, typer.Option("--tail", min=0, help="Only the last lines of each node.")] = None,
+    tail: Annotated[int | None, typer.Option("--tail", min=0, help="Show only the last lines of each node.")] = None,
     previous: Annotated[
-        bool, typer.Option("--previous", "-p", help="Of the container before it was restarted in its pod.")
+        bool, typer.Option("--previous", "-p", help="Show the container before it was restarted in its pod.")
     ] = False,
-    timestamps: Annotated[bool, typer.Option("--timestamps", "-t", help="The time of each line before it.")] = False,
+    timestamps: Annotated[
+        bool, typer.Option("--timestamps", "-t", help="Show the time of each line before it.")
+    ] = False,
     *,
     cluster: ClusterOptions,
 ) -> None:

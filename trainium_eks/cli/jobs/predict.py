@@ -36,8 +36,8 @@ def predict(
         list[str] | None, typer.Option("--text", help="In place of INPUT: ask the endpoint MODEL on SageMaker.")
     ] = None,
     on: model_options.On = "eks",
-    field: Annotated[str, typer.Option("--field", help="With the text; default: content, or text.")] = "",
-    replace: Annotated[bool, typer.Option("--replace", help="Even if OUTPUT is there.")] = False,
+    field: Annotated[str, typer.Option("--field", help="Column or key with the text; default: content, or text.")] = "",
+    replace: Annotated[bool, typer.Option("--replace", help="Write OUTPUT even if it is there.")] = False,
     group: model_options.Group = None,
     instance_type: model_options.InstanceType = None,
     devices: model_options.Devices = None,
@@ -97,7 +97,7 @@ def predict(
             said = as_typed(f"Job {batch.name} in {namespace}; {follows}")
             output.answer({**document, "state": "submitted"}, said, as_json=cluster.as_json)
             return
-        shown = _Shown(silent if cluster.as_json else notice)
+        shown = _LogDisplay(silent if cluster.as_json else notice)
         try:
             end = batch_jobs.follow(
                 session.api, namespace, batch.name, CONTAINER, line=shown.line, waiting=shown.waiting
@@ -113,7 +113,7 @@ def predict(
     raise typer.Exit(0 if end.succeeded else FAILED)
 
 
-class _Shown:
+class _LogDisplay:
     """Display of the Job's log."""
 
     def __init__(self, tell: Say) -> None:

@@ -26,7 +26,7 @@ app = App(panel=JOBS)
 @with_cluster_options
 def profile(
     job: Job,
-    rank: Annotated[int, typer.Option("--rank", "-r", min=0, help="Its node is profiled.")] = 0,
+    rank: Annotated[int, typer.Option("--rank", "-r", min=0, help="Rank whose node is profiled.")] = 0,
     steps: Annotated[int, typer.Option("--steps", min=1, help="Training steps that are run.")] = 10,
     *,
     cluster: ClusterOptions,

@@ -70,12 +70,12 @@ def serve(
     work = _on_sagemaker if on == "sagemaker" else _on_eks
     try:
         work(cluster, wanted, replicas, wait=wait, dry_run=dry_run)
-    except _Interrupted as left:
+    except _InterruptedError as left:
         say(as_typed(f"\n{left}"))
         raise typer.Exit(INTERRUPTED) from None
 
 
-class _Interrupted(Exception):  # noqa: N818
+class _InterruptedError(Exception):
     """Ctrl-C while a service goes on; the message says how it ends."""
 
 
@@ -136,7 +136,7 @@ def _await(session: "Session", cluster: ClusterOptions, name: str) -> None:
                 notice(said)
             time.sleep(LOOK_SECONDS)
     except KeyboardInterrupt:
-        raise _Interrupted(f"{name} goes on; trn serve --stop {name} ends it") from None
+        raise _InterruptedError(f"{name} goes on; trn serve --stop {name} ends it") from None
 
 
 def _tell(session: "Session", cluster: ClusterOptions, served: "Served", state: str) -> None:
@@ -184,7 +184,7 @@ def _on_sagemaker(cluster: ClusterOptions, wanted: "ModelRequest", replicas: int
         try:
             models.await_ready(made.name)
         except KeyboardInterrupt:
-            raise _Interrupted(f"{made.name} goes on; {end} ends it") from None
+            raise _InterruptedError(f"{made.name} goes on; {end} ends it") from None
     document = {"name": made.name, "namespace": made.namespace, "state": "ready" if wait else "submitted"}
     document |= {"model": made.data, "image": made.image, "instanceType": made.instance_type}
     is_ready = "answers" if wait else "is being started"

@@ -43,9 +43,9 @@ def stage(
     ] = False,
     extract: Annotated[bool, typer.Option("--extract", help="Unpack archives (tar, zip); they are not kept.")] = False,
     include: Annotated[
-        list[str] | None, typer.Option("--include", metavar="PATTERN", help="Only such files ('*.parquet').")
+        list[str] | None, typer.Option("--include", metavar="PATTERN", help="Take only such files ('*.parquet').")
     ] = None,
-    exclude: Annotated[list[str] | None, typer.Option("--exclude", metavar="PATTERN", help="No such files.")] = None,
+    exclude: Annotated[list[str] | None, typer.Option("--exclude", metavar="PATTERN", help="Omit such files.")] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Copy anew, and throw away what was staged there before.")
     ] = False,

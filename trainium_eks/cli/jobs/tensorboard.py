@@ -21,9 +21,11 @@ app = App(panel=JOBS)
 def tensorboard(
     job: Job,
     image: Annotated[
-        str | None, typer.Option("--image", help="With TensorBoard in it; default: the job's own.")
+        str | None, typer.Option("--image", help="Image with TensorBoard in it; default: the job's own.")
     ] = None,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of this machine; default: a free one.")] = 0,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port of this machine; default: a free one.")
+    ] = 0,
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave the pod for the next call; it ends after 12 hours.")
     ] = False,
@@ -53,7 +55,7 @@ def tensorboard(
                 _serve(cluster, url, directory, pod)
         except KeyboardInterrupt:
             raise typer.Exit from None  # that is how it is ended
-        except board.TooLate as failure:
+        except board.NotStartedError as failure:
             from trainium_eks.cli.environment.check import examine
 
             raise examine.with_closing(failure, cluster, session.namespace.name, pod) from None

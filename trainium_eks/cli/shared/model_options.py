@@ -13,13 +13,13 @@ On = Annotated[
 ]
 Group = Annotated[str | None, typer.Option("--group", help="Node group with accelerators; default: the CPU pool.")]
 InstanceType = Annotated[
-    str | None, typer.Option("--instance-type", help="Or the group of this EC2 type; SageMaker's type.")
+    str | None, typer.Option("--instance-type", help="EC2 type, in place of --group; SageMaker's type.")
 ]
 Devices = Annotated[
     int | None, typer.Option("--devices", min=1, help="Accelerators of a pod, with --group; default: 1.")
 ]
 Image = Annotated[
-    str | None, typer.Option("--image", help="With PyTorch and trainium_workloads; default: as of `trn train`.")
+    str | None, typer.Option("--image", help="Image with PyTorch and trainium_workloads; default: as of `trn train`.")
 ]
-Queue = Annotated[str | None, typer.Option("--queue", help="Of pods with accelerators; default: the namespace's.")]
+Queue = Annotated[str | None, typer.Option("--queue", help="Queue of accelerator pods; default: the namespace's.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the objects and make nothing.")]

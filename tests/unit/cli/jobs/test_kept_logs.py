@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -206,14 +206,6 @@ def test_a_job_that_has_ended_offers_what_is_kept(gone: None, call: Call, api: S
     assert f"trn logs alpha --since {created}" in out
     code, out = call("logs", "alpha", "--since", created)
     assert (code, out.splitlines()[-1]) == (0, "[default0]:dies")
-
-
-def test_kept_lines_as_json_are_one_document_a_line(gone: None, call: Call, scene: Snapshot) -> None:
-    code, out = call("logs", "alpha", "--since", "2h", "--rank", "3", "--json")
-    assert code == 0
-    at = datetime.fromtimestamp(_time(scene, 5), UTC)
-    expected = {"pod": NODE_1, "node": 1, "localRank": 1, "line": "[default1]:rank 3"}
-    assert json.loads(out) == {"time": f"{at:%Y-%m-%dT%H:%M:%S}.000000000Z", **expected}
 
 
 # --- Pods that are there ----------------------------------------------------------------------------------------------

@@ -193,17 +193,6 @@ def test_torchtitan_is_launched_with_its_own_options_behind_ours(api: Rememberin
     assert {"name": "TORCH_NEURONX_NEFF_CACHE_DIR", "value": "/data/neff-cache"} in container["env"]
 
 
-def test_a_script_travels_with_its_job(api: RememberingApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "train.py").write_text("print(1)")
-    monkeypatch.chdir(tmp_path)
-    document("train --script train.py --json")
-    files, job = api.objects
-    assert (files["kind"], job["kind"]) == ("ConfigMap", "Job")
-    spec = job["spec"]["tasks"][0]["template"]["spec"]
-    assert {"name": "workspace-archive", "configMap": {"name": files["metadata"]["name"]}} in spec["volumes"]
-    assert spec["containers"][0]["workingDir"] == "/workspace"
-
-
 def test_an_absolute_path_of_this_machine_does_not_pass_for_the_images(api: RememberingApi, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("print(1)")
@@ -462,10 +451,6 @@ def test_scaling_says_what_it_costs_and_that_up_sets_it_back(
     assert "ng1: 2 to 4 nodes of trn1.32xlarge: +43.00 USD an hour (On-Demand us-" in result.stderr
     assert "the next `up` sets it back" in result.stderr
     assert "sets it back" not in trn("scale free 4 --no-wait").stderr
-
-
-def test_scaling_waits_for_ready_nodes(api: RememberingApi, scaled: object) -> None:
-    assert document("scale ng1 2 --json") == {"schemaVersion": 1, "group": "ng1", "nodes": 2, "before": 2}
 
 
 def test_scaling_that_gets_no_nodes_says_what_eks_says(

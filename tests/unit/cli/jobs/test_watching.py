@@ -152,11 +152,15 @@ def test_a_misspelt_job_is_answered_with_the_nearest(call: Call) -> None:
 
 
 @pytest.mark.parametrize("scene", [snapshot("failed")])
-def test_a_job_that_failed_names_the_node_its_exit_code_and_its_last_words(call: Call, api: StubApi) -> None:
+@pytest.mark.parametrize("phase", ["Failed", "Terminated"])
+def test_a_job_that_failed_names_the_node_its_exit_code_and_its_last_words(
+    call: Call, api: StubApi, phase: str
+) -> None:
+    api.objects["Job"][0]["status"]["state"]["phase"] = phase
     api.logs["run-trainer-1-0"] = ["Traceback (most recent call last):", "ValueError: no data"]
     code, out = call("status", "run")
     assert code == 1
-    assert "failed after 4s: node 1 (run-trainer-1-0) ended first with exit code 1" in out
+    assert f"{phase.lower()} after 4s: node 1 (run-trainer-1-0) ended first with exit code 1" in out
     assert "ValueError: no data" in out
     assert "restarts: 1/1" in out
 
@@ -203,16 +207,6 @@ def test_jobs_of_all_teams(call: Call, api: StubApi, tmp_path: Path) -> None:
     assert code == 0
     assert out.index("training") < out.index("alpha")
     assert "the jobs of namespace b may not be read" in out
-
-
-@pytest.mark.parametrize("scene", [snapshot("failed")])
-def test_a_job_that_no_restart_can_mend_names_its_last_words(call: Call, api: StubApi) -> None:
-    api.objects["Job"][0]["status"]["state"]["phase"] = "Terminated"
-    api.logs["run-trainer-1-0"] = ["there is no script x.py in local/python"]
-    code, out = call("status", "run")
-    assert code == 1
-    assert "terminated after 4s: node 1 (run-trainer-1-0) ended first with exit code 1" in out
-    assert "there is no script x.py" in out
 
 
 def test_status_watched_in_a_pipe_says_each_new_state_until_the_end(
