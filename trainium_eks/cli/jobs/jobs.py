@@ -80,7 +80,8 @@ def jobs(
                 raise typer.Exit(INTERRUPTED) from None  # that is how it is ended
 
 
-@dataclass(frozen=True)
+# Every start of `trn` makes this class: its comparison would take longer than all else of it.
+@dataclass(eq=False, repr=False)
 class _Listing:
     """The jobs at one moment."""
 

@@ -1,7 +1,6 @@
 """``trn secret``: a token for gated models in the namespace. The token is read from a hidden source, and is not written
 to a command line, into a job's object, or to the output."""
 
-import getpass
 import os
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -67,6 +66,8 @@ def secret(
 
 def _token(name: str, from_aws: str, json_key: str, session: "Session") -> str:
     """Return the token from Secrets Manager, the environment, a pipe, or a hidden prompt."""
+    from getpass import getpass
+
     from trainium_eks.jobs.data import tokens
     from trainium_eks.jobs.objects.token_reference import TOKEN_VARIABLES
 
@@ -80,4 +81,4 @@ def _token(name: str, from_aws: str, json_key: str, session: "Session") -> str:
             where = f"export {TOKEN_VARIABLES[0]}, or pipe it in (trn secret {name} < FILE), or --from-aws ID"
             raise Failure(WRONG_USAGE, f"no Secret was made: there is no token; {where}")
         return tokens.cleaned(given)
-    return tokens.cleaned(getpass.getpass("Token (not shown): "))
+    return tokens.cleaned(getpass("Token (not shown): "))
