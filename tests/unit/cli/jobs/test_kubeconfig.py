@@ -2,18 +2,17 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import typer
 import yaml
 from cluster_snapshots import outputs
+from command_lines import commands
 from small_project import Run
 
-from trainium_eks.cli.app import app
 from trainium_eks.cli.local import local
 from trainium_eks.client import kubeconfig_variable
 from trainium_eks.client.failure import Failure
@@ -85,17 +84,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def commands(group: Any = None, before: str = "") -> Iterator[tuple[str, Any]]:
-    """Every command with its name."""
-    for name, command in (group or typer.main.get_command(app)).commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, f"{before}{name} ")
-        else:
-            yield f"{before}{name}", command
-
-
 def test_every_command_that_takes_a_kubeconfig_is_tried() -> None:
-    taking = {name for name, each in commands() if any("--kubeconfig" in option.opts for option in each.params)}
+    taking = {" ".join(path) for path, each in commands() if any("--kubeconfig" in one.opts for one in each.params)}
     assert taking == ARGUMENTS.keys()
 
 

@@ -2,13 +2,12 @@
 
 import io
 import json
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-import sagemaker_answers
+import watched_team
 from aws_double import AwsDouble, AwsError
 from cluster_snapshots import outputs
 from recorded_scenes import now, snapshot
@@ -17,6 +16,7 @@ from small_project import Run
 from stub_api import StubApi
 from watched_team import Call
 
+from trainium_eks.client import sagemaker, train_facts
 from trainium_eks.jobs.sagemaker import service, serving
 
 SCENE = snapshot("queue_full")
@@ -155,13 +155,14 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
 
 
 @pytest.fixture
-def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
-    yield from sagemaker_answers.cluster(SCENE, monkeypatch)
-
-
-@pytest.fixture
-def call(trn: Run, api: StubApi, tmp_path: Path) -> Call:
-    return sagemaker_answers.researcher(trn, api, tmp_path)
+def call(trn: Run, api: StubApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """The team's seat, with SageMaker beside the cluster."""
+    monkeypatch.setattr(sagemaker, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(train_facts, "registry_image", lambda wanted, _: (wanted or "", None, True))
+    made = watched_team.researcher(trn, api, tmp_path)
+    file = tmp_path / "outputs.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "sageMaker": WHERE.model_dump(by_alias=True)}))
+    return made
 
 
 # --- Trainings ------------------------------------------------------------------------------------------------------
