@@ -84,8 +84,6 @@ def status(
                 raise typer.Exit(INTERRUPTED) from None  # that is how it is ended
         if use is not None:
             use.read(found.pods)
-            if not use.nodes:
-                raise Failure(FAILED, f"no pod of {job} runs: trn status {job} says why")
             use.await_first()
         console.answer(cluster, _document(found, use), _shown(found, use))
         unread = use is not None and not any(node.reader.last for node in use.nodes)
