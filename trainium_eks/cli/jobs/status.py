@@ -273,9 +273,9 @@ class UsageTable:
                 str(node.place),
                 _percent(usage.mean if has_devices else None),
                 Text(bars(usage.cores), "green"),
-                _bytes(usage.device_bytes if has_devices else None, usage.device_total_bytes),
+                memory(usage.device_bytes if has_devices else None, usage.device_total_bytes),
                 _percent(usage.host_percent),
-                _bytes(usage.host_bytes, usage.host_total_bytes),
+                memory(usage.host_bytes, usage.host_total_bytes),
                 Text(str(usage.errors), "bold red" if usage.errors else "dim"),
             )
         yield made
@@ -291,7 +291,8 @@ def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f}%"
 
 
-def _bytes(used: float | None, total: float | None) -> str:
+def memory(used: float | None, total: float | None) -> str:
+    """Return bytes in use, of all where that is known."""
     if used is None:
         return "-"
     if total:

@@ -20,7 +20,7 @@ from watched_team import Call
 
 from trainium_eks.cli.jobs import profile
 from trainium_eks.cli.jobs import tensorboard as command
-from trainium_eks.cli.jobs.status import bars
+from trainium_eks.cli.jobs.status import bars, memory
 from trainium_eks.client import device_use, tensorboard
 from trainium_eks.client.failure import Failure
 
@@ -130,6 +130,11 @@ def test_cores_are_bars_in_groups_of_eight() -> None:
     assert bars({core: core * 100 / 8 for core in range(9)}) == " ▁▂▃▄▅▆▇ █"
     assert bars({10: 100.0, 2: 0.0}) == " █"
     assert bars({}) == ""
+
+
+def test_memory_is_of_all_where_that_is_known_and_else_in_the_unit_that_is_read_at_once() -> None:
+    shown = [memory(3 * 2**30, 2**35), memory(1.5 * 2**30, None), memory(33 * 2**20, None), memory(None, None)]
+    assert shown == ["3/32G", "1.5G", "33M", "-"]
 
 
 # --- tensorboard ------------------------------------------------------------------------------------------------------

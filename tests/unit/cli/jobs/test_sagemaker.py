@@ -205,7 +205,9 @@ def test_followed_logs_end_with_the_job_and_show_each_line_once(call: Call, clou
     running, done = ("InProgress", "Training"), ("Completed", "Completed")
     cloud.states = [running, running, running, done]
     code, out = call("logs", JOB, "--follow")
-    assert (code, out.count("line 1")) == (0, 1)
+    assert (code, out.count("line 1"), "node" in out) == (0, 1, False)
+    cloud.states = [done]
+    assert "node 1 | line 2\n" in call("logs", JOB, "--follow", "--all")[1]
     cloud.states = [running, ("Failed", "Failed")]
     assert call("logs", JOB, "--follow")[0] == 1
 

@@ -58,7 +58,8 @@ def test_from_the_environment_or_a_pipe(namespace: Namespace) -> None:
     document = json.loads(_trn("secret other --json", "hf_new").stdout)
     assert (document["secret"], document["state"]) == ("other", "replaced")
     assert namespace.secrets["other"] == "hf_new"
-    assert _trn("secret other --delete").exit_code == 0
+    assert _trn("secret other --delete").stdout == "The Secret other is deleted\n"
+    assert _trn("secret other --delete").stdout == "The Secret other is not there\n"
     assert "other" not in namespace.secrets
 
 

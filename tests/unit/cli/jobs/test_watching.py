@@ -109,6 +109,12 @@ def test_status_says_why_a_job_waits_and_what_mends_it(call: Call) -> None:
     assert "trn cancel alpha" in flat
 
 
+@pytest.mark.parametrize("scene", [snapshot("node_deleted")])
+def test_a_run_whose_node_is_gone_says_so(call: Call) -> None:
+    code, out = call("status", "lost")
+    assert (code, "running for 10s: 2 of 2 pods run\nbut its node trn-1 is gone\n→ it restarts" in out) == (0, True)
+
+
 def test_status_of_a_run_says_where_it_is(call: Call, api: StubApi, scene: Snapshot) -> None:
     steps(api, "alpha-trainer-0-0", *range(1, 21), at=now(scene).timestamp() - 21)
     code, out = call("status", "alpha")
@@ -143,6 +149,8 @@ def test_the_end_of_a_capacity_block_is_said(call: Call, api: StubApi) -> None:
     annotations = {"trainium-eks/capacity-block-ends": "2026-11-22T08:33:04Z"}
     api.objects["Job"][0]["metadata"]["annotations"] = annotations
     assert "its Capacity Block ends in 3h00m (2026-11-22 08:33 UTC)" in call("status", "alpha")[1]
+    annotations["trainium-eks/capacity-block-ends"] = "2026-11-22T02:33:04Z"
+    assert "its Capacity Block ended at 2026-11-22 02:33 UTC" in call("status", "alpha")[1]
 
 
 def test_a_misspelt_job_is_answered_with_the_nearest(call: Call) -> None:
