@@ -8,8 +8,7 @@ import pytest
 import recorded_scenes
 import watched_team
 from small_project import Run
-from stub_api import StubApi, serving
-from stub_channels import answer_http
+from stub_api import StubApi, answer_http, serving
 from watched_team import Call
 
 from trainium_eks.cli.environment.check import examine

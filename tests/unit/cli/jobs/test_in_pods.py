@@ -13,8 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from stub_api import StubApi
-from stub_channels import Channel, answer_http, run_command
+from stub_api import Channel, StubApi, answer_http, run_command
 from waiting import SECONDS, until
 from watched_team import Call
 

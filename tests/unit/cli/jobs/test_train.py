@@ -150,12 +150,6 @@ def test_what_is_submitted_is_what_the_dry_run_shows(api: RememberingApi) -> Non
     assert (told["job"], told["worldSize"], told["queue"], told["image"]) == ("one", 64, "test", IMAGE)
 
 
-def test_metrics_are_served_unless_they_are_turned_off(api: RememberingApi) -> None:
-    told = [trn(f"train --module train --dry-run {option}").stdout for option in ("", "--no-metrics")]
-    assert ["trainium-eks/metrics: 'true'" in each for each in told] == [True, False]
-    assert ["--metrics 0" in each for each in told] == [False, True], "so does the torchx command"
-
-
 @pytest.mark.parametrize("isolation", [*Isolation])
 def test_jobs_on_one_machines_network_have_a_port_each(
     local: RememberingApi, tmp_path: Path, isolation: Isolation
@@ -182,15 +176,6 @@ def test_precision_by_either_option(api: RememberingApi, options: str, precision
     told = document(f"train --module train --dry-run --json {options}")
     env = told["job"]["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["env"]
     assert {"name": "TRN_PRECISION", "value": precision} in env
-
-
-def test_torchtitan_is_launched_with_its_own_options_behind_ours(api: RememberingApi) -> None:
-    result = trn("train --titan qwen3_8b --group trn2 --nodes 1 --name one --dry-run --json -- --training.steps 9")
-    container = _container(_document(result)["job"])
-    theirs = "--module torchtitan_neuron.models.qwen3 --config qwen3_8b --dump_folder /data/output/one"
-    launch = f"--nproc_per_node 64 --max_restarts 0 --tee 3 --role '' -m torchtitan.train {theirs}"
-    assert f"{launch} --checkpoint.enable --training.steps 9 &" in container["command"][-1]
-    assert {"name": "TORCH_NEURONX_NEFF_CACHE_DIR", "value": "/data/neff-cache"} in container["env"]
 
 
 def test_an_absolute_path_of_this_machine_does_not_pass_for_the_images(api: RememberingApi, tmp_path: Path) -> None:
