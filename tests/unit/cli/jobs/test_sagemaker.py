@@ -33,6 +33,7 @@ Asked = dict[str, Any]
 
 
 DELETED = ("DeleteEndpoint", "DeleteEndpointConfig", "DeleteModel", "StopTransformJob", "StopTrainingJob")
+INVOKE = "sagemaker-runtime:InvokeEndpoint"
 BEGUN = now(SCENE) - timedelta(minutes=5)
 
 
@@ -94,7 +95,7 @@ class Cloud:
         self.double = AwsDouble(
             {
                 **{f"sagemaker:{name}": answer for name, answer in answers.items()},
-                "sagemaker-runtime:InvokeEndpoint": self.predicted,
+                INVOKE: self.predicted,
                 "logs:FilterLogEvents": {"events": lines},
                 "s3:PutObject": {},
             }
@@ -278,6 +279,12 @@ def test_a_job_s_model_is_served_asked_listed_and_ended(call: Call, cloud: Cloud
     assert call("serve", "--on", "sagemaker", "--stop", NAME.removeprefix("training-")) == (0, f"{NAME} is ended\n")
     assert cloud.deleted("Endpoint") == {NAME}
     assert cloud.deleted("EndpointConfig") == {VERSION, cloud.endpoints[NAME]}
+
+
+def test_an_endpoint_that_classifies_nothing_is_said(call: Call, cloud: Cloud) -> None:
+    cloud.double.answers[INVOKE] = {"Body": io.BytesIO(b'{"text": "x"}')}
+    code, out = call("predict", NAME, "--on", "sagemaker", "--text", "a")
+    assert (code, f'{NAME} is no classifier: {{"text": "x"}}' in out) == (1, True)
 
 
 def test_another_model_takes_over_or_is_rolled_back(call: Call, cloud: Cloud) -> None:
