@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from cluster_snapshots import EFA, FILE_SYSTEM, NEURON, group, outputs, volume
+from trainium_eks.cli.environment.check.verify import VerifyOptions, run
 from waiting import until
 
-from trainium_eks.cli.environment.check.verify import VerifyOptions, run
 from trainium_eks.kube.api import Api
 from trainium_eks.local.nodes.simulated import NodePool, Nodes, pool_of
 from trainium_eks.local.paths import Paths

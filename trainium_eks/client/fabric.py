@@ -16,8 +16,8 @@ from trainium_eks.jobs.submit import planning
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.catalogue import fabric_floors
 from trainium_eks.model.outputs import NodeGroupOutput
+from trainium_eks.operate.finding import Finding, Status
 from trainium_eks.operate.verify import fabric
-from trainium_eks.operate.verify.check import Check, CheckStatus
 
 LAST = "last"
 """``--against last``: the last good report on the volume."""
@@ -32,12 +32,12 @@ class GroupTest:
     group: NodeGroupOutput
     job: str
     report: dict[str, Any]
-    checks: list[Check]
+    checks: list[Finding]
 
     @property
     def failed(self) -> bool:
         """Whether a check failed, or the gang's own verdict is bad."""
-        return not self.report.get("ok") or any(check.status is CheckStatus.FAIL for check in self.checks)
+        return not self.report.get("ok") or any(check.status is Status.FAIL for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -45,7 +45,7 @@ class GroupTest:
             "group": self.group.name,
             "job": self.job,
             "ok": not self.failed,
-            "checks": [check.to_json() for check in self.checks],
+            "findings": [each.to_json() for each in self.checks],
             "report": self.report,
         }
 

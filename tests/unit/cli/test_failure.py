@@ -13,13 +13,13 @@ from trainium_eks.kube.errors import ClusterError, MissingError
 
 @pytest.mark.parametrize(
     ("installed", "shown"),
-    [(None, "run `./trn local up`, then ./trn verify; not attrn plan"), ("/bin/trn", None)],
+    [(None, "run `./trn local up`, then ./trn doctor; not attrn plan"), ("/bin/trn", None)],
 )
 def test_a_command_is_shown_as_it_can_be_typed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], installed: str | None, shown: str | None
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: installed)
-    text = "run `trn local up`, then trn verify; not attrn plan"
+    text = "run `trn local up`, then trn doctor; not attrn plan"
     assert as_typed(text) == (shown or text)
     assert complain(Failure(FAILED, text)) == FAILED
     assert capsys.readouterr().err == f"{shown or text}\n"

@@ -189,7 +189,7 @@ ANSWERS: Mapping[str, tuple[Any, Callable[[Any], object]]] = {
     "Prometheus": ({"data": {"alerts": [ALERT]}}, lambda answer: _or_value_error(lambda: firing.read(answer))),
     "preview of pulumi": (PREVIEW, lambda document: _or_value_error(lambda: preview.parse(document, "dev"))),
     "preflight": (
-        {"checks": [{"id": "a", "outcome": "fail"}]},
+        {"findings": [{"id": "a", "status": "fail"}]},
         lambda document: _or_value_error(lambda: preflight.parse(document)),
     ),
     "list of files": (

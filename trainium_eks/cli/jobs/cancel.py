@@ -61,7 +61,7 @@ def cancel(
         output.answer({"jobs": [each.to_json() for each in done]}, text, as_json=cluster.as_json)
         left = [each.name for each in done if each.pods_left]
         if left and not cluster.as_json:
-            from trainium_eks.cli.environment.check import examine
+            from trainium_eks.cli.shared import examine
 
             say(examine.closing(replace(cluster, namespace=session.namespace.name), left[0]))
     raise typer.Exit(FAILED if left else 0)

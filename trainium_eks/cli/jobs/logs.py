@@ -100,12 +100,12 @@ def follow_job(session: "Session", job: "WatchedJob", wanted: "PodFilter", print
 
 def explain(session: "Session", job: "WatchedJob", cluster: ClusterOptions) -> None:
     """Print on stderr why a job failed: the node that ended first, the doctor's findings, and where more stands."""
-    from trainium_eks.cli.environment.check.examine import closing
+    from trainium_eks.cli.shared.examine import closing
     from trainium_eks.client.logs import first_failed
 
     if first := first_failed(session, job):
         notice(f"{job.name}: {first}")
-    if said := closing(dataclasses.replace(cluster, namespace=session.namespace.name), job.name, with_checks=False):
+    if said := closing(dataclasses.replace(cluster, namespace=session.namespace.name), job.name, checks=False):
         say(said)
 
 

@@ -27,7 +27,7 @@ def scale(
 
     Exit code: 0; 1 when nodes are not Ready in time; 2 for a number that the group cannot have.
     """
-    from trainium_eks.cli.environment.check import examine
+    from trainium_eks.cli.shared import examine
     from trainium_eks.client import scaling
     from trainium_eks.client.session import open_session
     from trainium_eks.jobs.submit import cluster_facts, planning

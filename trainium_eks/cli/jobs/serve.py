@@ -124,7 +124,7 @@ def _await(session: "Session", cluster: ClusterOptions, name: str) -> None:
         while True:
             why, is_last = serving.why_not_ready(session, name)
             if is_last:
-                from trainium_eks.cli.environment.check import examine
+                from trainium_eks.cli.shared import examine
 
                 last = f"\n{why}" if why else ""
                 title = f"{name} does not answer; trn serve --stop {name} ends it{last}"

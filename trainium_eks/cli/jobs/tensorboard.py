@@ -56,7 +56,7 @@ def tensorboard(
         except KeyboardInterrupt:
             raise typer.Exit from None  # that is how it is ended
         except board.NotStartedError as failure:
-            from trainium_eks.cli.environment.check import examine
+            from trainium_eks.cli.shared import examine
 
             raise examine.with_closing(failure, cluster, session.namespace.name, pod) from None
 

@@ -28,7 +28,7 @@ def wait(
     Exit code: 0 when the job has completed; 1 when it failed, was deleted, or goes on after --timeout; 2 when there is
     no such job.
     """
-    from trainium_eks.cli.environment.check import examine
+    from trainium_eks.cli.shared import examine
     from trainium_eks.client import reading, sagemaker, submitting
     from trainium_eks.client.session import open_session
     from trainium_eks.client.team import AWAY_SECONDS

@@ -44,14 +44,6 @@ def down(stack: Stack = "", no_color: NoColor = False, directory: Directory = No
     raise typer.Exit(local.down(local.Target(stack, directory, no_color=no_color)))
 
 
-@app.command(example="trn local status")
-def status(stack: Stack = "", no_color: NoColor = False, directory: Directory = None) -> None:
-    """Show the running processes. Exit code: 0 when the control plane is healthy, otherwise 1."""
-    from trainium_eks.cli.local import local
-
-    raise typer.Exit(local.status(local.Target(stack, directory, no_color=no_color)))
-
-
 @app.command(
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     example="trn local kubectl get nodes",

@@ -13,13 +13,13 @@ from deploy_needs import PLACE
 from good_account import ACCOUNT, DEPLOYER, GOOD, NOW, ask, ask_one, changed, of
 from iam_evaluation import IamRequest, allowed
 
-from trainium_eks.aws.account import Account, NotChecked
+from trainium_eks.aws.account import Account
+from trainium_eks.operate.finding import Finding, Status
 from trainium_eks.operate.preflight import reach
 from trainium_eks.operate.preflight.deploy_rights import needed
-from trainium_eks.operate.preflight.finding import Finding, Outcome, Verdict
 from trainium_eks.operate.preflight.needs import Needs
 from trainium_eks.operate.preflight.present import Present
-from trainium_eks.operate.preflight.run import look
+from trainium_eks.operate.preflight.run import answered, look
 from trainium_eks.plan.graph import Graph, Resource
 
 OWN = {"Environment": "prod", "ManagedBy": "pulumi"}
@@ -28,10 +28,10 @@ TRN_NODES = "trn-prod-cluster-trn1-base-nodes"
 
 
 def judged(graph: Graph, id_: str, **answers: Answer) -> tuple[str, str, str]:
-    """Outcome, detail and remedy; operations are given with ``__`` for ``:`` and ``_`` for ``-``."""
+    """Status, detail and remedy; operations are given with ``__`` for ``:`` and ``_`` for ``-``."""
     names = {key.replace("__", ":").replace("service_", "service-"): answer for key, answer in answers.items()}
     told = of(ask(graph, names), id_)
-    return told.outcome.value, told.detail, told.remedy
+    return told.status.value, told.text, told.fix
 
 
 # Account -------------------------------------------------------------------------------------------------------------
@@ -40,8 +40,8 @@ def judged(graph: Graph, id_: str, **answers: Answer) -> tuple[str, str, str]:
 def test_another_account_than_the_config_allows(prod: Graph) -> None:
     other: dict[str, Answer] = {"sts:GetCallerIdentity": {"Account": "999999999999", "Arn": DEPLOYER}}
     told = of(ask(prod, other), "account/id")
-    assert told.outcome is Outcome.FAIL
-    assert told.detail == f"the credentials are of 999999999999, the config allows {ACCOUNT}"
+    assert told.status is Status.FAIL
+    assert told.text == f"the credentials are of 999999999999, the config allows {ACCOUNT}"
 
 
 @pytest.mark.parametrize(
@@ -387,8 +387,8 @@ def test_spot_counts_against_the_spot_quota(prod: Graph, monkeypatch: pytest.Mon
     running = [{"InstanceId": "i-1", "InstanceType": "trn1.2xlarge", "InstanceLifecycle": "spot"}]
     found = ask(spot, {"ec2:DescribeInstances": {"Reservations": [{"Instances": running}]}})
     told: Finding = of(found, "quotas/L-6B0D517C")
-    assert told.outcome is Outcome.FAIL
-    assert "512 vCPUs needed, quota 0, others use 8: room for 0 nodes" in told.detail
+    assert told.status is Status.FAIL
+    assert "512 vCPUs needed, quota 0, others use 8: room for 0 nodes" in told.text
     assert not [each for each in found.findings if each.id == "quotas/L-2C3B7624"]
 
 
@@ -405,10 +405,10 @@ def test_another_program_is_asked_about_what_it_has() -> None:
 HOST = "0123.gr7.us-west-2.eks.amazonaws.com"
 
 
-def api(graph: Graph, answers: Mapping[str, Answer], why: str = "") -> Verdict:
+def api(graph: Graph, answers: Mapping[str, Answer], why: str = "") -> Finding:
     present = Present(Needs(graph), Account("us-west-2", AwsDouble({**GOOD, **answers}).session()))
     [question] = reach.questions(Needs(graph), present, lambda host: why if host == HOST else "another host")
-    return question.ask()
+    return answered(question)
 
 
 def running_cluster(stack: str) -> dict[str, Answer]:
@@ -419,33 +419,33 @@ def running_cluster(stack: str) -> dict[str, Answer]:
 
 def test_before_the_first_up_a_machine_outside_is_warned(prod: Graph, dev: Graph) -> None:
     told = api(prod, {})
-    assert (told.outcome, "10.200.0.0/16, 10.32.0.0/16" in told.detail) == (Outcome.WARN, True)
-    assert "Production from nothing" in told.remedy
+    assert (told.status, "10.200.0.0/16, 10.32.0.0/16" in told.text) == (Status.WARN, True)
+    assert "Production from nothing" in told.fix
     # The loopback's own range stands for the VPC that this machine is in.
     inside = changed(prod, "trn-prod-cluster-api-from-vpc", cidrIpv4="127.0.0.0/8")
-    assert api(inside, {}).outcome is Outcome.PASS
-    assert api(dev, {}).outcome is Outcome.PASS
+    assert api(inside, {}).status is Status.PASS
+    assert api(dev, {}).status is Status.PASS
 
 
 @pytest.mark.parametrize(
     ("stack", "why", "outcome", "remedy"),
     [
-        ("prod", "", Outcome.PASS, ""),
-        ("prod", "timed out", Outcome.FAIL, "on a machine in the VPC"),
-        ("dev", "timed out", Outcome.FAIL, "cluster.endpoint.publicAccessCidrs"),
+        ("prod", "", Status.PASS, ""),
+        ("prod", "timed out", Status.FAIL, "on a machine in the VPC"),
+        ("dev", "timed out", Status.FAIL, "cluster.endpoint.publicAccessCidrs"),
     ],
 )
 def test_an_api_that_does_not_answer_from_here_is_a_failure(
-    stack: str, why: str, outcome: Outcome, remedy: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    stack: str, why: str, outcome: Status, remedy: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HTTPS_PROXY", raising=False)
     monkeypatch.delenv("https_proxy", raising=False)
     told = api(request.getfixturevalue(stack), running_cluster(stack), why)
-    assert told.outcome is outcome
-    assert remedy in told.remedy
+    assert told.status is outcome
+    assert remedy in told.fix
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
-    with pytest.raises(NotChecked, match="a proxy"):
-        api(request.getfixturevalue(stack), running_cluster(stack), why)
+    told = api(request.getfixturevalue(stack), running_cluster(stack), why)
+    assert (told.status, "a proxy" in told.text) == (Status.NOT_CHECKED, True)
 
 
 # Karpenter ----------------------------------------------------------------------------------------------------------
@@ -462,18 +462,18 @@ def test_karpenters_pools_count_at_their_largest_and_its_own_nodes_are_not_other
     full = full_environments.recorded("dev")
     quota = {"service-quotas:GetServiceQuota": {"Quota": {"Value": 200.0}}, "ec2:DescribeInstances": node(OF_KARPENTER)}
     told = ask_one(full, "quotas/L-1945791B", running_cluster("dev") | quota)
-    assert told.outcome is Outcome.WARN
-    assert told.detail.startswith("0 vCPUs needed, quota 200, others use 0; at their largest sizes the groups need 384")
-    assert "inference 2 x 192" in told.detail
+    assert told.status is Status.WARN
+    assert told.text.startswith("0 vCPUs needed, quota 200, others use 0; at their largest sizes the groups need 384")
+    assert "inference 2 x 192" in told.text
     others = quota | {"ec2:DescribeInstances": node({"karpenter.sh/nodepool": "inference"})}
-    assert "others use 192" in ask_one(full, "quotas/L-1945791B", running_cluster("dev") | others).detail
+    assert "others use 192" in ask_one(full, "quotas/L-1945791B", running_cluster("dev") | others).text
 
 
 def test_karpenters_types_are_looked_for_in_the_zone_of_their_pool() -> None:
     nowhere = {"ec2:DescribeInstanceTypeOfferings": {"InstanceTypeOfferings": [{"Location": "usw2-az1"}]}}
     told = ask_one(full_environments.recorded("dev"), "capacity/inf2.48xlarge", nowhere)
-    assert (told.outcome, told.detail) == (Outcome.FAIL, "not offered in usw2-az4; offered in usw2-az1")
-    assert "autoscaling.karpenter.acceleratorPools[0].zoneId" in told.remedy
+    assert (told.status, told.text) == (Status.FAIL, "not offered in usw2-az4; offered in usw2-az1")
+    assert "autoscaling.karpenter.acceleratorPools[0].zoneId" in told.fix
 
 
 @pytest.mark.parametrize(
@@ -489,5 +489,5 @@ def test_a_reservation_of_a_pool_is_looked_at(answer: Any, remedy: str) -> None:
         "capacity/cr-0fedcba9876543210",
         {"ec2:DescribeCapacityReservations": {"CapacityReservations": answer}},
     )
-    assert told.outcome is (Outcome.WARN if answer else Outcome.FAIL)
-    assert remedy in told.remedy
+    assert told.status is (Status.WARN if answer else Status.FAIL)
+    assert remedy in told.fix

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from trainium_eks.cli.environment.check import check
+from trainium_eks.cli.environment import check
 from trainium_eks.cli.shared import output, stack_state
 from trainium_eks.client.failure import FAILED, Failure
 from trainium_eks.client.project import find_project

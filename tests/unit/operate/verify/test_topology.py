@@ -6,7 +6,7 @@ import pytest
 from cluster_snapshots import hypernode, judged, the
 
 from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS
-from trainium_eks.operate.verify.check import Check, CheckStatus
+from trainium_eks.operate.finding import Finding, Status
 from trainium_eks.operate.verify.local_report import LocalReport
 from trainium_eks.topology import tree
 
@@ -14,30 +14,26 @@ REAL = LocalReport(
     real_volcano=True, running=frozenset({"vc-scheduler", "vc-controller-manager", "vc-webhook-manager"})
 )
 LATER = "2026-05-01T10:00:12Z"
+SURPLUS = "an administrator deletes the surplus: kubectl delete hypernodes.topology.volcano.sh"
 
 
-def _judged(*added: Any, local: LocalReport | None = None) -> Check:
+def _judged(*added: Any, local: LocalReport | None = None) -> Finding:
     return judged(lambda made: made["HyperNode"].extend(added), local=local)["topology/hypernodes"]
-
-
-def test_a_tree_passes_on_aws_and_beside_a_real_volcano() -> None:
-    for local in (None, REAL):
-        check = _judged(local=local)
-        assert (check.status, check.detail) == (CheckStatus.PASS, "3, as the nodes' labels say")
 
 
 @pytest.mark.parametrize("local", [None, REAL], ids=["aws", "local"])
 def test_the_younger_of_two_with_the_same_members_is_to_be_deleted(local: LocalReport | None) -> None:
+    assert (_judged(local=local).status, _judged(local=local).text) == (Status.PASS, "3, as the nodes' labels say")
     # Its name comes first, so that it is the time that counts.
-    check = _judged(hypernode("tier2-0", 2, "tier1-b", "tier1-a", created=LATER), local=local)
-    assert check.status is CheckStatus.FAIL
-    assert check.faults == ("tier2-a and tier2-0 share tier1-a and 1 more",)
-    assert check.remedy == "an administrator deletes the surplus: kubectl delete hypernodes.topology.volcano.sh tier2-0"
+    found = _judged(hypernode("tier2-0", 2, "tier1-b", "tier1-a", created=LATER), local=local)
+    assert found.status is Status.FAIL
+    assert found.details == ("tier2-a and tier2-0 share tier1-a and 1 more",)
+    assert found.fix == f"{SURPLUS} tier2-0"
 
 
 def test_of_two_from_the_same_second_the_first_in_the_alphabet_stays() -> None:
     for name, younger in (("tier2-0", "tier2-a"), ("tier2-b", "tier2-b")):
-        assert _judged(hypernode(name, 2, "tier1-a", "tier1-b")).remedy.endswith(f"volcano.sh {younger}")
+        assert _judged(hypernode(name, 2, "tier1-a", "tier1-b")).fix == f"{SURPLUS} {younger}"
 
 
 def test_what_the_controller_would_make_again_stays() -> None:
@@ -45,14 +41,10 @@ def test_what_the_controller_would_make_again_stays() -> None:
         _name_switches(made)
         made["HyperNode"] = [*_wanted(made).values(), hypernode("a-persons", 1, "trn0")]
 
-    assert (
-        judged(edit)["topology/hypernodes"].remedy
-        == "an administrator deletes the surplus: kubectl delete hypernodes.topology.volcano.sh a-persons"
-    )
+    assert judged(edit)["topology/hypernodes"].fix == f"{SURPLUS} a-persons"
 
 
-@pytest.mark.parametrize("local", [None, REAL], ids=["aws", "local"])
-def test_nodes_without_their_hypernodes_fail_and_the_controllers_log_says_why(local: LocalReport | None) -> None:
+def test_nodes_without_their_hypernodes_fail_and_the_controllers_log_says_why() -> None:
     def edit(made: Any) -> None:
         _name_switches(made)
         first, *_, last = _wanted(made).values()
@@ -65,10 +57,10 @@ def test_nodes_without_their_hypernodes_fail_and_the_controllers_log_says_why(lo
         expected[left["metadata"]["name"]] = "delete"
 
     expected: dict[str, str] = {}
-    check = judged(edit, local=local)["topology/hypernodes"]
-    assert (check.status, check.detail) == (CheckStatus.FAIL, "not those that the nodes' labels ask for")
-    assert {*check.faults} == {f"{name}: to {verb}" for name, verb in expected.items()}
-    assert check.remedy.endswith("kubectl -n volcano-system logs deployment/hypernodes")
+    found = judged(edit)["topology/hypernodes"]
+    assert (found.status, found.text) == (Status.FAIL, "not those that the nodes' labels ask for")
+    assert {*found.details} == {f"{name}: to {verb}" for name, verb in expected.items()}
+    assert found.fix.endswith("kubectl -n volcano-system logs deployment/hypernodes")
 
 
 def _name_switches(made: Any) -> None:
@@ -86,22 +78,16 @@ def _wanted(made: Any) -> dict[str, Any]:
     return found
 
 
-def test_one_common_member_is_enough_in_every_tier() -> None:
+def test_one_common_member_is_enough_in_every_tier_and_a_third_is_deleted_as_well() -> None:
     found = _judged(
         hypernode("tier1-c", 1, "trn1", "trn2", created=LATER), hypernode("tier3-a", 3, "tier1-a", created=LATER)
     )
-    assert found.faults == ("tier2-a and tier3-a share tier1-a", "tier1-b and tier1-c share trn1")
-    assert found.remedy.endswith("volcano.sh tier3-a tier1-c")
-
-
-def test_a_third_is_deleted_as_well() -> None:
-    check = _judged(*(hypernode(name, 2, "tier1-a", created=LATER) for name in ("tier2-b", "tier2-c")))
-    assert check.faults == ("tier2-a and tier2-b and tier2-c share tier1-a",)
-    assert check.remedy.endswith("volcano.sh tier2-b tier2-c")
-
-
-def test_a_node_and_a_hypernode_of_one_name_are_two_members() -> None:
-    assert _judged(hypernode("tier1-c", 1, "tier1-a")).status is CheckStatus.PASS
+    assert found.details == ("tier2-a and tier3-a share tier1-a", "tier1-b and tier1-c share trn1")
+    assert found.fix == f"{SURPLUS} tier3-a tier1-c"
+    found = _judged(*(hypernode(name, 2, "tier1-a", created=LATER) for name in ("tier2-b", "tier2-c")))
+    assert found.details == ("tier2-a and tier2-b and tier2-c share tier1-a",)
+    assert found.fix == f"{SURPLUS} tier2-b tier2-c"
+    assert _judged(hypernode("tier1-c", 1, "tier1-a")).status is Status.PASS, "a node and a HyperNode of one name"
 
 
 def test_a_hypernode_may_name_a_member_twice_and_select_others() -> None:
@@ -109,28 +95,16 @@ def test_a_hypernode_may_name_a_member_twice_and_select_others() -> None:
         members = the(made, "HyperNode", "tier1-a")["spec"]["members"]
         members += [*members, {"type": "Node", "selector": {"regexMatch": {"pattern": "trn.*"}}}]
 
-    assert judged(edit)["topology/hypernodes"].status is CheckStatus.PASS
+    assert judged(edit)["topology/hypernodes"].status is Status.PASS
 
 
-def test_without_hypernodes_there_is_nothing_to_hold() -> None:
+def test_without_hypernodes_or_volcano_there_is_nothing_to_hold() -> None:
     for unserved in (frozenset[str](), frozenset({"HyperNode"})):
-        check = judged(lambda made: made.pop("HyperNode"), unserved=unserved)["topology/hypernodes"]
-        assert (check.status, check.detail) == (
-            CheckStatus.NOT_APPLICABLE,
-            "there are none: no node names its switches",
-        )
-
-
-@pytest.mark.parametrize("local", [LocalReport(), LocalReport({"volcano": "no chart"})], ids=["simulated", "no chart"])
-def test_where_volcano_does_not_run_two_parents_hurt_nobody(local: LocalReport) -> None:
-    check = _judged(hypernode("tier2-b", 2, "tier1-a", created=LATER), local=local)
-    assert (check.status, check.detail) == (CheckStatus.NOT_APPLICABLE, "Volcano does not run on this machine")
-
-
-def test_hypernodes_that_may_not_be_read_fail() -> None:
-    found = judged(unread={"HyperNode": "hypernodes is forbidden"})
-    assert found["topology/unread"].status is CheckStatus.FAIL
-    assert "topology/hypernodes" not in found
+        found = judged(lambda made: made.pop("HyperNode"), unserved=unserved)["topology/hypernodes"]
+        assert (found.status, found.text) == (Status.NOT_APPLICABLE, "there are none: no node names its switches")
+    for local in (LocalReport(), LocalReport({"volcano": "no chart"})):
+        found = _judged(hypernode("tier2-b", 2, "tier1-a", created=LATER), local=local)
+        assert (found.status, found.text) == (Status.NOT_APPLICABLE, "Volcano does not run on this machine")
 
 
 def test_a_node_without_a_switch_beside_one_with_switches_is_named() -> None:
@@ -141,6 +115,6 @@ def test_a_node_without_a_switch_beside_one_with_switches_is_named() -> None:
             del the(made, "Node", "trn1")["metadata"]["labels"][EC2_TOPOLOGY_LABELS[0]]
 
     found = judged(lambda made: switched(made, all_of_them=False))["topology/ng1"]
-    assert found.faults == (f"trn1: {EC2_TOPOLOGY_LABELS[0]} is missing",)
+    assert found.details == (f"trn1: {EC2_TOPOLOGY_LABELS[0]} is missing",)
     assert "topology/ng1" not in judged(lambda made: switched(made, all_of_them=True))
     assert "topology/ng1" not in judged(), "EC2 names no switches of this type"

@@ -1,4 +1,4 @@
-"""Reading a cluster in parallel, what could not be read, and the versioned result."""
+"""Reading a cluster in parallel, what could not be read, and the local cloud's report."""
 
 import json
 import threading
@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_snapshots import judged
 from waiting import SECONDS
 
 from trainium_eks.kube.cluster import KINDS, Object, ReadError, minor, read
-from trainium_eks.operate.verify.check import CheckStatus, failed, not_applicable, not_installed, passed
 from trainium_eks.operate.verify.local_report import LocalReport, ReportError
-from trainium_eks.operate.verify.verify import Verification
 
 
 class Scripted:
@@ -57,72 +54,6 @@ def test_a_server_that_gives_no_version_is_not_read() -> None:
 
 def test_what_may_not_be_read_is_remembered_with_the_servers_words() -> None:
     assert read(Scripted({"Node": ReadError("nodes is forbidden")})).unread == {"Node": "nodes is forbidden"}
-
-
-def test_what_could_not_be_read_fails_in_its_place_and_nothing_of_it_passes() -> None:
-    found = judged(unread={"Queue": "queues is forbidden"})
-    assert found["queues/unread"].status is CheckStatus.FAIL
-    assert "queues is forbidden" in found["queues/unread"].detail
-    assert [id_ for id_ in found if id_.startswith("queues/")] == ["queues/unread"]
-    assert found["storage/claim/training"].status is CheckStatus.PASS
-
-
-def test_the_json_form_has_every_check_and_their_counts() -> None:
-    checks = (
-        passed("a/1", "one", "well"),
-        failed("a/2", "two", "broken", "mend it", ["x: has 1, wants 2"]),
-        not_installed("a/3", "three", "no chart"),
-        not_applicable("a/4", "four", "nothing"),
-    )
-    found = Verification("dev", "trn-dev", "https://127.0.0.1:1", LocalReport(simulated=("aws",)), checks)
-    assert found.failed
-    assert found.to_json() == {
-        "schemaVersion": 1,
-        "stack": "dev",
-        "cluster": "trn-dev",
-        "local": True,
-        "server": "https://127.0.0.1:1",
-        "simulated": ["aws"],
-        "checks": [
-            {
-                "id": "a/1",
-                "subject": "one",
-                "status": "pass",
-                "detail": "well",
-                "remedy": "",
-                "faults": [],
-                "fault": "",
-            },
-            {
-                "id": "a/2",
-                "subject": "two",
-                "status": "fail",
-                "detail": "broken",
-                "remedy": "mend it",
-                "faults": ["x: has 1, wants 2"],
-                "fault": "not-as-declared",
-            },
-            {
-                "id": "a/3",
-                "subject": "three",
-                "status": "not installed",
-                "detail": "no chart",
-                "remedy": "",
-                "faults": [],
-                "fault": "",
-            },
-            {
-                "id": "a/4",
-                "subject": "four",
-                "status": "n/a",
-                "detail": "nothing",
-                "remedy": "",
-                "faults": [],
-                "fault": "",
-            },
-        ],
-        "summary": {"pass": 1, "fail": 1, "notInstalled": 1, "notApplicable": 1},
-    }
 
 
 def test_a_version_of_eks_is_read() -> None:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from trainium_eks.aws.account import Account, NotChecked, RequestError
 from trainium_eks.aws.price_list import on_demand
-from trainium_eks.cli.environment.check import check
+from trainium_eks.cli.environment import check
 from trainium_eks.cli.shared import output, recording
 from trainium_eks.cli.shared.console import show_sections
 from trainium_eks.cli.shared.stack_file_edit import NotEditable, put, write_whole

@@ -1,18 +1,23 @@
-"""Queries of a stack's Prometheus for firing alerts.
+"""``trn doctor --alerts``: a query of a stack's Prometheus for firing alerts.
 
-They use a forwarded port, as `kubectl port-forward` does: it ends on the pod's own node. The API server's proxy would
+It uses a forwarded port, as `kubectl port-forward` does: that ends on the pod's own node. The API server's proxy would
 come from an address of the control plane, which the network policy of the namespace does not let in.
 """
 
 import json
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from http.client import HTTPException
 
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from trainium_eks.cli.environment.plan.render import show_sections
+from trainium_eks.cli.shared import output
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, Failure
+from trainium_eks.client.failure import FAILED, Failure, as_typed
 from trainium_eks.client.session import Session, open_session
 from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.kube.errors import ClusterError
@@ -27,13 +32,45 @@ LABELS = "app.kubernetes.io/name=prometheus"
 PORT = 9090
 ANSWER_SECONDS = 15
 
+SCHEMA_VERSION = 1
+"""Version of the documents of pages and alerts; changes when a field is removed or changes meaning."""
 
-def firing(cluster: ClusterOptions) -> list[Firing]:
-    """Return the alerts that fire in a stack, the most urgent first.
+SEVERITIES = {"critical": "bold red", "warning": "yellow"}
 
-    Raises:
-        Failure: there is no Prometheus, it may not be asked, or it does not answer.
-    """
+
+def run(cluster: ClusterOptions) -> int:
+    """Show the alerts that fire in a stack, the most urgent first; return the exit code."""
+    found = _firing(cluster)
+    if cluster.as_json:
+        alerts = [each.to_json() for each in found]
+        output.write_json({"schemaVersion": SCHEMA_VERSION, "stack": cluster.stack, "alerts": alerts})
+    else:
+        show_sections([_section(found)], no_color=cluster.no_color)
+    return FAILED if any(each.state == "firing" for each in found) else 0
+
+
+def _section(found: Sequence[Firing]) -> RenderableType:
+    """Return the firing alerts with their summaries and next steps; then the names of the pending alerts."""
+    now = [each for each in found if each.state == "firing"]
+    soon = sorted({each.name for each in found if each.state != "firing"})
+    lines = [line for each in now for line in _lines(each)] or [Text("Nothing fires.")]
+    if soon:
+        lines.append(Text(f"Will fire if nothing changes: {', '.join(soon)}", "dim"))
+    return Group(*lines)
+
+
+def _lines(alert: Firing) -> Iterator[Text]:
+    severity = Text(alert.severity or "-", SEVERITIES.get(alert.severity, ""))
+    yield Text.assemble(severity, "  ", (alert.name, "bold"), f"  since {alert.since}")
+    yield Text(f"  {alert.summary}")
+    if alert.annotations.get("description", alert.summary) != alert.summary:
+        yield Text(f"  {alert.annotations['description']}", "dim")
+    if alert.annotations.get("next"):
+        yield Text(f"  Next: {as_typed(alert.annotations['next'])}")
+    yield Text("")
+
+
+def _firing(cluster: ClusterOptions) -> list[Firing]:
     try:
         with open_session(cluster) as team:
             session = replace(team, namespace=NAMESPACE)
