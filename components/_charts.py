@@ -115,7 +115,7 @@ def release(
         timeout_seconds: how long Helm waits for all pods to be ready.
         on_failure: ``roll back`` for a chart that needs all its pods. ``keep`` for agents of nodes: two nodes with a
             broken driver would make Helm remove the agent from every node, so the release stays, nothing waits for its
-            pods, and ``trn verify`` names the nodes without the agent.
+            pods, and ``trn doctor`` names the nodes without the agent.
     """
     source: dict[str, Any] = {"chart": chart.path if isinstance(chart, LocalChart) else chart.chart}
     merged = dict(values)

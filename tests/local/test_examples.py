@@ -17,7 +17,7 @@ def test_production_stands_in_the_network_of_the_other_stack(binaries: Mapping[s
     try:
         up = project.trn("local", "up", "--stack", "prod")
         assert up.returncode == 0, up.stderr
-        # `up` ends with the checks of `verify`: nodes are in the zone of the adopted subnet, too.
+        # `up` ends with the doctor's checks: nodes are in the zone of the adopted subnet, too.
         assert "prod is as its stack says" in up.stdout + up.stderr
         assert project.outputs("prod")["queueNames"] == ["pretraining", "research"]
     finally:

@@ -128,6 +128,6 @@ def no_controller(form: Form, session: Session) -> str:
 def _no_volcano(session: Session) -> str:
     title = "there is no Volcano in this cluster, which starts gangs"
     if not session.is_local:
-        return f"{title}; `trn verify` says what else is missing"
+        return f"{title}; `trn doctor` says what else is missing"
     missing = session.source.local.missing("volcano") if session.source.local else ""
-    return f"{title}{f': {missing}' if missing else ''}; `trn local status` says what runs"
+    return f"{title}{f': {missing}' if missing else ''}; `trn doctor` says what runs"

@@ -105,7 +105,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Report:
-    """The report of the last complete ``up``, for ``trn local status``, ``trn local kubectl`` and ``trn verify``."""
+    """The report of the last complete ``up``, for ``trn local kubectl`` and ``trn doctor``."""
 
     server: str = ""
     kubernetes: str = ""

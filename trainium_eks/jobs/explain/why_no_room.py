@@ -140,7 +140,7 @@ def _never(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
         if has < amount:
             sentence = f"each of its pods asks for {said(amount, resource)}, and a {kind} has {said(has, resource)}"
             missing = "" if has else _NOT_SHOWN.get(resource.partition("-")[0], "")
-            names = {"node": nodes[0].name, "plugin": "device plugin", "ami": "trn verify names the reason"}
+            names = {"node": nodes[0].name, "plugin": "device plugin", "ami": "trn doctor names the reason"}
             yield held(Cause.CAPACITY, missing or "pod-too-large", sentence, amount=said(has, resource), **names)
 
 

@@ -49,6 +49,8 @@ _HEAD = """# Something is wrong: `trn doctor`
 
 ```console
 trn doctor               # what is wrong with the stack now: nodes, devices, add-ons, queues, volumes, all jobs
+trn doctor --all         # the checks that pass, too, and those that do not apply
+trn doctor --wait 60     # again until nothing fails, for a minute at most
 trn doctor JOB           # what is wrong with one job of your team, with a researcher's rights
 trn doctor queue-closed  # one entry of this page, or the page of an alert (alerts.md)
 trn doctor --list        # all entries and alerts
@@ -57,9 +59,10 @@ trn doctor --list        # all entries and alerts
 The doctor changes nothing. For an administrator it compares each object that the stack made, those of Helm releases,
 too, with what is there: by Pulumi's state, and by dry runs of server-side apply, which take the right to patch. Each
 finding has its object, its cause, and the remedy with the command to type; the exit code is 0 when no fault is found, 1
-when one is. `--json` prints one document. "No fault found" is said of what was looked at, and no more: the last lines
-count objects and logs, and name what was not read or not compared. `trn status` and `trn verify` name the same faults;
-commands that wait for a cluster or a job and run out of time end with the doctor's findings.
+when one is. `--json` prints one document with every finding and its `status`: `fail`, `pass`, `not checked`, `not
+applicable`. "No fault found" is said of what was looked at, and no more: the last lines count findings, objects and
+logs, and name what was not read or not compared. `trn status` names the same faults; commands that wait for a cluster
+or a job and run out of time end with the doctor's findings.
 
 A job that only waits for its turn (entries such as `queue-full`) shows with `trn doctor JOB` alone. Of logs, the last
 lines of failed containers are searched, and of a job that makes no steps. In commands, names in capitals stand for your

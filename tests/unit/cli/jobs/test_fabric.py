@@ -1,4 +1,4 @@
-"""``trn verify --fabric`` as it is typed, on an API server that only remembers; the gang's log is given."""
+"""``trn fabric`` as it is typed, on an API server that only remembers; the gang's log is given."""
 
 import json
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ def _trn(monkeypatch: pytest.MonkeyPatch, command: str, report: Mapping[str, Any
 def test_each_group_with_nodes_gets_a_gang_by_the_launchers_own_path(
     monkeypatch: pytest.MonkeyPatch, api: RememberingApi
 ) -> None:
-    result = _trn(monkeypatch, "verify --fabric")
+    result = _trn(monkeypatch, "fabric")
     assert result.exit_code == 0, result.output
     assert "✓ fabric" in result.stdout
     (job,) = api.objects
@@ -59,41 +59,35 @@ def test_each_group_with_nodes_gets_a_gang_by_the_launchers_own_path(
 
 
 def test_a_benchmark_takes_the_devices_itself(monkeypatch: pytest.MonkeyPatch, api: RememberingApi) -> None:
-    assert _trn(monkeypatch, "verify --fabric --tool nccom-test -- --inject slow:1").exit_code == 0
+    assert _trn(monkeypatch, "fabric --tool nccom-test -- --inject slow:1").exit_code == 0
     script = api.objects[0]["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["command"][-1]
     assert "--nproc_per_node 1" in script
     assert "--tool nccom-test --inject slow:1" in script
-    assert "no node group with nodes has the devices" in _trn(monkeypatch, "verify --fabric --tool nccl-tests").stderr
+    assert "no node group with nodes has the devices" in _trn(monkeypatch, "fabric --tool nccl-tests").stderr
 
 
 def test_a_failure_ends_with_1_and_its_remedy(monkeypatch: pytest.MonkeyPatch, api: RememberingApi) -> None:
     finding = {"check": "slow-node", "ok": False, "detail": "node 0 (pod-0) is slow: 3 s", "node": 0}
-    result = _trn(monkeypatch, "verify --fabric --group ng1 --json", {**REPORT, "ok": False, "findings": [finding]})
+    result = _trn(monkeypatch, "fabric --group ng1 --json", {**REPORT, "ok": False, "findings": [finding]})
     assert result.exit_code == 1
     (tested,) = json.loads(result.stdout)["groups"]
     assert tested["ok"] is False
-    assert tested["checks"][0]["detail"] == "node 0 (ip-10-0-0-1, pod pod-0) is slow: 3 s"
+    assert tested["findings"][0]["text"] == "node 0 (ip-10-0-0-1, pod pod-0) is slow: 3 s"
 
 
 def test_a_file_is_compared_with(monkeypatch: pytest.MonkeyPatch, api: RememberingApi, tmp_path: Path) -> None:
     earlier = tmp_path / "report.json"
     faster = {**REPORT["collectives"][0], "gigabytesPerSecond": 90.0}  # type: ignore[index, dict-item]
     earlier.write_text(json.dumps({**REPORT, "collectives": [faster]}))
-    result = _trn(monkeypatch, f"verify --fabric --against {earlier}")
+    result = _trn(monkeypatch, f"fabric --against {earlier}")
     assert result.exit_code == 1
     assert "was 90 (-33%)" in result.stdout
-    assert "no report" in _trn(monkeypatch, "verify --fabric --against last").stdout
-    wrong = _trn(monkeypatch, "verify --fabric --against nowhere.json")
+    assert "no report" in _trn(monkeypatch, "fabric --against last").stdout
+    wrong = _trn(monkeypatch, "fabric --against nowhere.json")
     assert (wrong.exit_code, "give `last` or a report" in wrong.stderr) == (2, True)
 
 
 def test_a_gang_without_a_report_is_a_failure(monkeypatch: pytest.MonkeyPatch, api: RememberingApi) -> None:
-    result = _trn(monkeypatch, "verify --fabric", None)
+    result = _trn(monkeypatch, "fabric", None)
     assert result.exit_code == 1
     assert "ended without a report" in result.stderr
-
-
-def test_its_options_go_with_fabric(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = _trn(monkeypatch, "verify --group ng1")
-    assert result.exit_code == 2
-    assert "go with --fabric" in result.output

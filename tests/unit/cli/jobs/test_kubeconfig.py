@@ -39,7 +39,7 @@ ARGUMENTS = {
     "status": "x",
     "tensorboard": "x",
     "train": "--example gradient-sum",
-    "verify": "",
+    "fabric": "",
     "wait": "x",
 }
 """Each command that can be given a kubeconfig, and what else it must be given."""

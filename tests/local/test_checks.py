@@ -1,4 +1,4 @@
-"""``trn verify`` against a real API server, with nodes that kwok keeps Ready and volumes that Kubernetes binds."""
+"""The checks of ``trn doctor`` on a real API server, with nodes that kwok keeps Ready and volumes that it binds."""
 
 import json
 import uuid
@@ -8,17 +8,20 @@ from typing import Any
 
 import pytest
 from cluster_snapshots import EFA, FILE_SYSTEM, NEURON, group, outputs, volume
-from trainium_eks.cli.environment.check.verify import VerifyOptions, run
+from typer.testing import CliRunner
 from waiting import until
 
+from trainium_eks.cli.app import app
+from trainium_eks.kube import drift
 from trainium_eks.kube.api import Api
+from trainium_eks.kube.types import ObjectReference
 from trainium_eks.local.nodes.simulated import NodePool, Nodes, pool_of
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.catalogue.versions import KUBERNETES
 
-Checks = dict[str, dict[str, Any]]
-Verify = Callable[..., tuple[int, Checks]]
+Findings = dict[str, dict[str, Any]]
+Checked = Callable[..., tuple[int, Findings]]
 
 
 @pytest.fixture
@@ -73,39 +76,30 @@ def claim(api: Api, namespace: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def trn_verify(paths: Paths, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Verify:
-    """The checks by id, of the cluster against outputs with these changes."""
+def checked(paths: Paths, tmp_path: Path) -> Checked:
+    """The findings by id, of the cluster against outputs with these changes."""
 
-    def call(timeout_seconds: float = 0, **changes: Any) -> tuple[int, Checks]:
+    def call(**changes: Any) -> tuple[int, Findings]:
         file = tmp_path / "outputs-of-the-stack.json"
         file.write_text(json.dumps({**outputs().model_dump(by_alias=True), **changes}))
-        capsys.readouterr()
-        waits = timeout_seconds > 0
-        asked = VerifyOptions(
-            "dev",
-            outputs=file,
-            kubeconfig=paths.kubeconfig,
-            as_json=True,
-            wait=waits,
-            timeout_seconds=timeout_seconds,
-        )
-        code = run(asked)
-        return code, {check["id"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
+        asked = ["doctor", "--outputs", str(file), "--kubeconfig", str(paths.kubeconfig), "--json"]
+        done = CliRunner().invoke(app, asked)
+        return done.exit_code, {each["id"]: each for each in json.loads(done.stdout)["findings"]}
 
     return call
 
 
-def _status(found: Checks, *ids: str) -> list[str]:
+def _status(found: Findings, *ids: str) -> list[str]:
     return [found[id_]["status"] for id_ in ids]
 
 
-def test_real_nodes_are_counted_and_their_devices_too(trn_verify: Verify, pool: NodePool) -> None:
-    _, found = trn_verify(nodeGroups=[group("ng1", NEURON, 8, 2, eksName=pool.key)])
+def test_real_nodes_are_counted_and_their_devices_too(checked: Checked, pool: NodePool) -> None:
+    _, found = checked(nodeGroups=[group("ng1", NEURON, 8, 2, eksName=pool.key)])
     ids = ("server/version", "server/kubelets", "nodes/ng1", "nodes/ng1/labels")
     assert _status(found, *ids, f"devices/ng1/{NEURON}", f"devices/ng1/{EFA}") == ["pass"] * 6, found
 
 
-def test_a_real_node_that_lost_its_efa_interfaces_is_named(trn_verify: Verify, pool: NodePool, api: Api) -> None:
+def test_a_real_node_that_lost_its_efa_interfaces_is_named(checked: Checked, pool: NodePool, api: Api) -> None:
     [first, _] = api.list("v1", "Node", labels=f"eks.amazonaws.com/nodegroup={pool.key}")
     name = first["metadata"]["name"]
     api.request(
@@ -114,33 +108,42 @@ def test_a_real_node_that_lost_its_efa_interfaces_is_named(trn_verify: Verify, p
         {"status": {"allocatable": {EFA: "3"}, "capacity": {EFA: "3"}}},
         content_type="application/merge-patch+json",
     )
-    code, found = trn_verify(nodeGroups=[group("ng1", NEURON, 8, 2, eksName=pool.key)])
-    assert (code, found[f"devices/ng1/{EFA}"]["faults"]) == (1, [f"{name}: {EFA} has 3, wants 8"])
+    code, found = checked(nodeGroups=[group("ng1", NEURON, 8, 2, eksName=pool.key)])
+    assert (code, found[f"devices/ng1/{EFA}"]["details"]) == (1, [f"{name}: {EFA} has 3, wants 8"])
     assert _status(found, f"devices/ng1/{NEURON}") == ["pass"]
 
 
-def test_nodes_that_the_stack_does_not_have_fail(trn_verify: Verify, pool: NodePool) -> None:
-    code, found = trn_verify(nodeGroups=[group("ng1", NEURON, 8, 1, eksName=pool.key)])
-    assert (code, found["nodes/ng1"]["detail"]) == (1, "2 of 2 Ready, wants 1 (0 to 4)")
+def test_nodes_that_the_stack_does_not_have_fail(checked: Checked, pool: NodePool) -> None:
+    code, found = checked(nodeGroups=[group("ng1", NEURON, 8, 1, eksName=pool.key)])
+    assert (code, found["nodes/ng1"]["text"]) == (1, "2 of 2 Ready, wants 1 (0 to 4)")
 
 
 @pytest.mark.slow
-def test_a_claim_that_kubernetes_bound_passes_and_only_for_its_own_file_system(trn_verify: Verify, claim: str) -> None:
+def test_a_claim_that_kubernetes_bound_passes_and_its_volume_is_compared(
+    checked: Checked, claim: str, api: Api
+) -> None:
     team = {"name": claim, "queues": ["test"], "serviceAccount": "default", "claim": "fsx-claim"}
 
     def is_bound() -> bool:
-        return _status(trn_verify(namespaces=[team])[1], f"storage/claim/{claim}") == ["pass"]
+        return _status(checked(namespaces=[team])[1], f"storage/claim/{claim}") == ["pass"]
 
     until(is_bound, "Kubernetes binds it, within moments as a rule")
-    _, found = trn_verify(namespaces=[team])
+    _, found = checked(namespaces=[team])
     assert _status(found, f"storage/claim/{claim}", f"namespaces/{claim}") == ["pass", "pass"], found
-    other = outputs().model_dump(by_alias=True)["sharedVolume"] | {"fileSystemId": "fs-other"}
-    _, found = trn_verify(namespaces=[team], sharedVolume=other)
-    assert _status(found, f"storage/claim/{claim}") == ["fail"]
+    live = api.get(ObjectReference("v1", "PersistentVolume", "", f"verified-{claim}"))
+    assert live is not None
+    made = {each: live[each] for each in ("apiVersion", "kind")} | {"metadata": {"name": f"verified-{claim}"}}
+    # The whole file system: every other team's data, too.
+    source = {
+        **live["spec"]["csi"],
+        "volumeAttributes": {**live["spec"]["csi"]["volumeAttributes"], "mountname": "abcde"},
+    }
+    [said] = drift.differences(api, {**made, "spec": {**live["spec"], "csi": source}})[1]
+    assert "persistentvolumesource" in said
 
 
-def test_what_the_cluster_does_not_have_fails(trn_verify: Verify) -> None:
+def test_what_the_cluster_does_not_have_fails(checked: Checked) -> None:
     team = {"name": "no-such-team", "queues": ["test"], "serviceAccount": "default", "claim": "fsx-claim"}
-    code, found = trn_verify(namespaces=[team], queues={"no-such-queue": {}}, nodeGroups=[group("ng1", NEURON, 8, 1)])
+    code, found = checked(namespaces=[team], queues={"no-such-queue": {}}, nodeGroups=[group("ng1", NEURON, 8, 1)])
     ids = ("queues/no-such-queue", "namespaces/no-such-team", "storage/claim/no-such-team", "nodes/ng1")
     assert (code, _status(found, *ids)) == (1, ["fail"] * 4)
