@@ -142,9 +142,7 @@ def _of_release(api: Api, name: str, namespace: str) -> list[_Wanted]:
 
 
 def _nodes(examined: Examined) -> Iterator[tuple[str, list[str]]]:
-    """Yield the nodes that lack a label or a taint of their managed group. The gate's taint is taken off again, and
-    labels of the outputs' groups have a check of their own."""
-    labelled = {group.eks_name for group in examined.outputs.node_groups}
+    """Yield the nodes that lack a label or a taint of their managed group. The gate's taint is taken off again."""
     effects = {eks: effect for effect, eks in EKS_EFFECTS.items()}
     for group in examined.made.groups:
         due = [
@@ -152,9 +150,8 @@ def _nodes(examined: Examined) -> Iterator[tuple[str, list[str]]]:
             for each in group.inputs.get("taints") or ()
             if each["key"] != FABRIC_UNTESTED.key
         ]
-        name = str(group.outputs.get("nodeGroupName"))
-        labels = {} if name in labelled else group.inputs.get("labels") or {}
-        for node in examined.cluster.nodes_of(name):
+        labels = group.inputs.get("labels") or {}
+        for node in examined.cluster.nodes_of(str(group.outputs.get("nodeGroupName"))):
             has = {(each["key"], each.get("value") or "", each["effect"]) for each in node["spec"].get("taints") or ()}
             lines = [
                 f"label {key} is {labels_of(node).get(key, 'missing')}, was made as {value}"

@@ -1,18 +1,15 @@
-"""Checks of nodes: their versions beside the server's, the number Ready in each group, their placement, and their
-devices."""
+"""Checks of nodes: their versions beside the server's, the number Ready in each group, and their devices."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from trainium_eks.kube.cluster import GROUP_LABEL, Object, condition, is_ready, labels_of, minor, name_of
 from trainium_eks.model.catalogue import addon_records, versions
-from trainium_eks.model.catalogue.instances import EFA_RESOURCE, INSTANCE_TYPE_LABEL, NEURON_RESOURCE, NVIDIA_RESOURCE
+from trainium_eks.model.catalogue.instances import EFA_RESOURCE, NEURON_RESOURCE, NVIDIA_RESOURCE
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.sizing.quantities import quantity
 from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.finding import Finding, failed, not_applicable, passed
 from trainium_eks.operate.verify.examined import Examined
-
-ZONE_ID_LABEL = "topology.k8s.aws/zone-id"
 
 
 def server(examined: Examined) -> Iterator[Finding]:
@@ -130,28 +127,6 @@ def _unusable(id_: str, subject: str, detail: str, nodes: Sequence[Object], faul
     fault = "node-cordoned" if first is None else "node-not-ready"
     node = first or next(node for node in nodes if not _usable(node))
     return failed(id_, subject, detail, BY_NAME[fault].mend(node=name_of(node)), faults, fault=fault)
-
-
-def places(examined: Examined) -> Iterator[Finding]:
-    """Check that nodes of each group are of its instance type, in its zone, and carry the labels that pods select."""
-    for group in examined.outputs.node_groups:
-        id_, subject = f"nodes/{group.name}/labels", f"{group.name} labels"
-        wants = {INSTANCE_TYPE_LABEL: group.instance_type, ZONE_ID_LABEL: group.zone_id, **group.labels}
-        nodes = examined.cluster.nodes_of(group.eks_name)
-        if not nodes:
-            yield not_applicable(id_, subject, "no node")
-            continue
-        faults = [
-            f"{name_of(node)}: {label} is {labels_of(node).get(label, 'missing')}, wants {value}"
-            for node in nodes
-            for label, value in wants.items()
-            if labels_of(node).get(label) != value
-        ]
-        if not faults:
-            yield passed(id_, subject, f"{group.instance_type} in {group.zone_id}")
-            continue
-        remedy = f"pods select nodes by these: {examined.deploy}, then replace nodes that stay wrong"
-        yield failed(id_, subject, f"{len(faults)} differ", remedy, faults)
 
 
 def devices(examined: Examined) -> Iterator[Finding]:

@@ -19,7 +19,6 @@ SECTIONS: Sequence[Section] = (
     ("server", "versions", nodes.server),
     ("server", "local processes", workloads.processes),
     ("nodes", "nodes", nodes.counts),
-    ("nodes", "labels", nodes.places),
     ("devices", "devices", nodes.devices),
     ("plugins", "plugins and add-ons", workloads.plugins),
     ("storage", "storage", storage.checks),

@@ -257,7 +257,7 @@ def local(project: Project, sound: StubApi) -> Paths:
 def test_a_sound_cluster_has_no_fault_and_all_checks_are_shown_where_asked(doctor: Doctor, file: Path) -> None:
     shown = doctor("--outputs", file)
     assert (shown.exit_code, shown.stderr) == (0, "")
-    found = "✓ the stack: no fault found; 31 pass, 1 not checked, 13 not applicable. Looked at 5 Nodes"
+    found = "✓ the stack: no fault found; 30 pass, 1 not checked, 12 not applicable. Looked at 5 Nodes"
     assert shown.stdout.startswith(found)
     everything = doctor("--outputs", file, "--all").stdout
     assert everything.startswith("trn-dev\nhttp://")
@@ -273,7 +273,7 @@ def test_a_fault_exits_with_one_and_shows_what_has_what_and_what_to_do(
     assert shown.exit_code == 1
     assert "trn1: vpc.amazonaws.com/efa has 0 of 8, wants 8" in shown.stdout
     assert "→ the EFA device plugin on trn1 has stopped" in " ".join(shown.stdout.split())
-    assert "✗ the stack: 1 fault; 30 pass, 1 not checked" in shown.stdout
+    assert "✗ the stack: 1 fault; 29 pass, 1 not checked" in shown.stdout
     assert "rests at zero nodes" not in shown.stdout
     shown = doctor("--outputs", file, "--json")
     data = json.loads(shown.stdout)
@@ -362,7 +362,7 @@ def local_up(
 def test_up_on_this_machine_ends_with_the_same_checks(local_up: Callable[..., tuple[int, str]], sound: StubApi) -> None:
     code, out = local_up(_outputs(sound))
     assert code == 0
-    assert "✓ dev: no fault found; 27 pass" in out
+    assert "✓ dev: no fault found; 26 pass" in out
     the(sound.objects, "Node", "trn1")["status"]["allocatable"]["vpc.amazonaws.com/efa"] = "0"
     code, out = local_up(_outputs(sound))
     assert code == 1

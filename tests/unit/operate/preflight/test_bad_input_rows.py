@@ -33,7 +33,7 @@ def test_row_18_a_block_that_has_not_begun(prod: Graph) -> None:
     assert told.status is Status.FAIL
     assert told.text == "it starts 2026-12-01T11:30Z (in 9 days): no node can start before"
     assert told.fix == "pulumi config set --path 'nodeGroups[1].desiredSize' 0 until then"
-    waiting = of(ask(prod, coming), f"capacity/{BLOCK}")
+    waiting = ask_one(prod, f"capacity/{BLOCK}", coming)
     assert waiting.status is Status.PASS
     assert "in 9 days" in waiting.text
 
@@ -41,7 +41,7 @@ def test_row_18_a_block_that_has_not_begun(prod: Graph) -> None:
 @pytest.mark.parametrize("state", ["expired", "active"])
 def test_row_18_a_block_that_is_over(prod: Graph, state: str) -> None:
     over = block(State=state, EndDate=datetime(2026, 11, 21, 11, 30, tzinfo=UTC))
-    told = of(ask(prod, over), f"capacity/{BLOCK}")
+    told = ask_one(prod, f"capacity/{BLOCK}", over)
     assert (told.status, told.text) == (Status.FAIL, "it ended 2026-11-21T11:30Z")
     assert "nodeGroups[1].capacity.id" in told.fix
 
@@ -67,7 +67,7 @@ def test_row_18_a_block_that_is_over(prod: Graph, state: str) -> None:
 def test_row_18_a_block_of_another_type_zone_kind_size_or_placement_group(
     prod: Graph, other: dict[str, Any], detail: str, remedy: str
 ) -> None:
-    told = of(ask(two_in_the_block(prod), block(**other)), f"capacity/{BLOCK}")
+    told = ask_one(two_in_the_block(prod), f"capacity/{BLOCK}", block(**other))
     assert told.status is Status.FAIL
     assert detail in told.text
     assert remedy in told.fix
@@ -75,12 +75,12 @@ def test_row_18_a_block_of_another_type_zone_kind_size_or_placement_group(
 
 def test_row_18_a_block_that_is_not_there(prod: Graph) -> None:
     gone = {"ec2:DescribeCapacityReservations": AwsError("InvalidCapacityReservationId.NotFound")}
-    assert of(ask(prod, gone), f"capacity/{BLOCK}").status is Status.FAIL
+    assert ask_one(prod, f"capacity/{BLOCK}", gone).status is Status.FAIL
 
 
 def test_row_22_an_accelerator_quota_too_low(prod: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(QUOTAS, "L-2C3B7624", 256)
-    told = of(ask(prod), "quotas/L-2C3B7624")
+    told = ask_one(prod, "quotas/L-2C3B7624", {})
     assert told.status is Status.FAIL
     assert told.text == "4 x 128 = 512 vCPUs needed, quota 256, others use 0: room for 2 nodes of trn1.32xlarge"
     assert "--service-code ec2 --quota-code L-2C3B7624 --desired-value 1024 --region us-west-2" in told.fix
@@ -89,7 +89,7 @@ def test_row_22_an_accelerator_quota_too_low(prod: Graph, monkeypatch: pytest.Mo
 
 def test_row_22_a_quota_for_now_and_not_for_the_largest_size(prod: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(QUOTAS, "L-2C3B7624", 512)
-    told = of(ask(prod), "quotas/L-2C3B7624")
+    told = ask_one(prod, "quotas/L-2C3B7624", {})
     assert told.status is Status.WARN
     assert "at their largest sizes the groups need 1,024" in told.text
 
@@ -124,7 +124,7 @@ def test_row_22_what_others_run_and_reserve_counts_and_blocks_and_own_nodes_do_n
     assert told.status is Status.WARN
     assert ", others use 2" in of(found, "quotas/L-1216C47A").text
     others = [instance("trn1.32xlarge")] * 5
-    told = of(ask(prod, {"ec2:DescribeInstances": {"Reservations": [{"Instances": others}]}}), "quotas/L-2C3B7624")
+    told = ask_one(prod, "quotas/L-2C3B7624", {"ec2:DescribeInstances": {"Reservations": [{"Instances": others}]}})
     assert told.status is Status.FAIL
     assert "others use 640: room for 3 nodes" in told.text
 
@@ -149,7 +149,7 @@ def test_row_23_standard_instances_addresses_and_vpcs_used_up(dev: Graph, monkey
 def test_row_23_what_the_stack_has_already_is_not_counted_twice(dev: Graph) -> None:
     own = [{"Key": "Environment", "Value": "dev"}, {"Key": "ManagedBy", "Value": "pulumi"}]
     vpcs = [{"VpcId": f"vpc-{number}"} for number in range(4)] + [{"VpcId": "vpc-own", "Tags": own}]
-    told = of(ask(dev, {"ec2:DescribeVpcs": {"Vpcs": vpcs}}), "quotas/L-F678F1CE")
+    told = ask_one(dev, "quotas/L-F678F1CE", {"ec2:DescribeVpcs": {"Vpcs": vpcs}})
     assert (told.status, told.text) == (Status.PASS, "1 needed, quota 5, others use 4")
 
 
@@ -166,17 +166,17 @@ def linked(prod: Graph) -> Graph:
     ],
 )
 def test_row_32_a_linked_bucket_in_another_region(prod: Graph, answer: Any) -> None:
-    told = of(ask(linked(prod), {"s3:HeadBucket": answer}), "storage/acme-data")
+    told = ask_one(linked(prod), "storage/acme-data", {"s3:HeadBucket": answer})
     assert told.status is Status.FAIL
     assert told.text == "bucket acme-data is in eu-west-1, the file system's link in us-west-2"
     assert "fileSystem.durability.bucket" in told.fix
 
 
 def test_row_32_a_linked_bucket_that_is_missing(prod: Graph) -> None:
-    told = of(ask(linked(prod), {"s3:HeadBucket": AwsError("404", "Not Found")}), "storage/acme-data")
+    told = ask_one(linked(prod), "storage/acme-data", {"s3:HeadBucket": AwsError("404", "Not Found")})
     assert told.status is Status.FAIL
     assert "aws s3 mb s3://acme-data --region us-west-2" in told.fix
-    there = of(ask(linked(prod), {"s3:HeadBucket": {"BucketRegion": "us-west-2"}}), "storage/acme-data")
+    there = ask_one(linked(prod), "storage/acme-data", {"s3:HeadBucket": {"BucketRegion": "us-west-2"}})
     assert there.status is Status.PASS
 
 
@@ -287,7 +287,7 @@ def running(version: str, nodes: str = "", **other: Any) -> dict[str, Any]:
 
 
 def test_row_35_an_upgrade_that_skips_a_version(prod: Graph) -> None:
-    told = of(ask(prod, running("1.33")), "versions/upgrade")
+    told = ask_one(prod, "versions/upgrade", running("1.33"))
     assert told.status is Status.FAIL
     assert "upgrade one minor version at a time, 1.33 to 1.34 first" in told.text
     assert told.fix == "pulumi config set --path cluster.kubernetesVersion 1.34"
@@ -295,15 +295,15 @@ def test_row_35_an_upgrade_that_skips_a_version(prod: Graph) -> None:
 
 @pytest.mark.parametrize(("version", "outcome"), [("1.34", "pass"), ("1.35", "pass"), ("1.36", "fail")])
 def test_row_35_one_step_is_taken_and_none_back(prod: Graph, version: str, outcome: str) -> None:
-    assert of(ask(prod, running(version)), "versions/upgrade").status == outcome
+    assert ask_one(prod, "versions/upgrade", running(version)).status == outcome
 
 
 def test_row_35_nodes_that_are_too_old_for_the_new_control_plane(prod: Graph) -> None:
-    told = of(ask(prod, running("1.34", nodes="1.31")), "versions/upgrade")
+    told = ask_one(prod, "versions/upgrade", running("1.34", nodes="1.31"))
     assert told.status is Status.FAIL
     assert "trn1-base (1.31)" in told.text
 
 
 def test_row_35_the_stack_of_another_environment_is_not_looked_at(prod: Graph) -> None:
     others = running("1.33", tags={"Environment": "dev", "ManagedBy": "pulumi"})
-    assert of(ask(prod, others), "versions/upgrade").text == "none yet: a new one is made"
+    assert ask_one(prod, "versions/upgrade", others).text == "none yet: a new one is made"

@@ -69,10 +69,6 @@ def _devices(resource: str, capacity: str | None, allocatable: str | None) -> Sp
     return spoil
 
 
-def _label(key: str, value: str) -> Spoil:
-    return lambda made: the(made, "Node", "trn1")["metadata"]["labels"].update({key: value})
-
-
 def _status(kind: str, name: str, **status: Any) -> Spoil:
     return lambda made: the(made, kind, name)["status"].update(status)
 
@@ -148,11 +144,6 @@ CASES = {
     "a silent system node": Case(
         _not_ready("system1", []), "nodes/others", "system1: not Ready: it has not reported yet"
     ),
-    "another type": Case(
-        _label("node.kubernetes.io/instance-type", "trn1.2xlarge"), "nodes/ng1/labels", "wants trn1.32xlarge"
-    ),
-    "another zone": Case(_label("topology.k8s.aws/zone-id", "usw2-az1"), "nodes/ng1/labels", "trn1: topology.k8s"),
-    "another label": Case(_label(f"{NEURON}.present", "false"), "nodes/ng1/labels", "is false, wants true"),
     "no devices": Case(
         _devices(NEURON, None, None),
         f"devices/ng1/{NEURON}",
@@ -329,7 +320,7 @@ def test_a_cluster_that_is_as_its_stack_says_fails_nothing() -> None:
     assert found[f"devices/ng1/{NEURON}"].text == "16 on each of 2 nodes"
     assert found[CLAIM].text == "Bound, fs-0123456789abcdef0, 1200 GiB"
     assert found["storage/class/default"].text == "gp3"
-    for id_ in ("nodes/rest", "nodes/rest/labels", f"devices/rest/{NEURON}", "queues/guarantees"):
+    for id_ in ("nodes/rest", f"devices/rest/{NEURON}", "queues/guarantees"):
         assert found[id_].status is Status.NOT_APPLICABLE, id_
     assert {each.status for each in judged(local=REAL).values()} == {Status.PASS, Status.NOT_APPLICABLE}
 
