@@ -35,25 +35,18 @@ class Scripted:
         return answer  # type: ignore[no-any-return]
 
 
-def test_all_kinds_are_read_at_the_same_time() -> None:
+def test_all_kinds_are_read_at_the_same_time_and_what_may_not_be_read_is_remembered() -> None:
     node = {"metadata": {"name": "n"}}
-    cluster = read(Scripted({"Node": [node]}, together=True))
+    answers = {"Node": [node], "Queue": None, "HyperNode": ReadError("hypernodes is forbidden")}
+    cluster = read(Scripted(answers, together=True))
     assert cluster.of("Node") == (node,)
-
-
-def test_a_kind_that_is_not_served_has_no_objects_and_is_remembered() -> None:
-    cluster = read(Scripted({"Queue": None}))
-    assert cluster.of("Queue") == ()
-    assert cluster.unserved == {"Queue"}
+    assert (cluster.of("Queue"), cluster.unserved) == ((), {"Queue"})
+    assert cluster.unread == {"HyperNode": "hypernodes is forbidden"}
 
 
 def test_a_server_that_gives_no_version_is_not_read() -> None:
     with pytest.raises(ReadError, match="connection refused"):
         read(Scripted({"version": "connection refused", "Node": AssertionError}))
-
-
-def test_what_may_not_be_read_is_remembered_with_the_servers_words() -> None:
-    assert read(Scripted({"Node": ReadError("nodes is forbidden")})).unread == {"Node": "nodes is forbidden"}
 
 
 def test_a_version_of_eks_is_read() -> None:
@@ -87,8 +80,5 @@ def test_what_is_no_report_is_refused(text: str, tmp_path: Path) -> None:
     file.write_text(text)
     with pytest.raises(ReportError, match=r"report\.json is not the report"):
         LocalReport.load(file)
-
-
-def test_a_missing_report_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ReportError, match="cannot read"):
-        LocalReport.load(tmp_path / "report.json")
+        LocalReport.load(tmp_path / "none.json")
