@@ -12,7 +12,7 @@ PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 python3.11 pyth
 # Hundreds of short Python processes run in `make test`: without bytecode each would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help local local-down verify plan test checked test-all environments test-pipelines slow mutants-sample local-programs programs lint types unit test-workloads torch scanner security policy test-engine test-engine-full test-upgrade mutants fuzz format docs site constraints golden check preview up destroy clean
+.PHONY: help local local-down plan test checked test-all environments test-pipelines slow mutants-sample local-programs programs lint types unit test-workloads torch scanner security policy test-engine test-engine-full test-upgrade mutants fuzz format docs site constraints golden check preview up destroy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,9 +26,6 @@ local: ## Bring the stack up on this machine: a real Kubernetes, a simulated AWS
 
 local-down: $(VENV)/.local ## Stop what `make local` started and remove everything but the cache
 	@$(BIN)/python -m trainium_eks.cli local down --stack $(LOCAL)
-
-verify: $(VENV)/.local ## Check the cluster, local or on AWS, against its stack's outputs
-	@$(BIN)/python -m trainium_eks.cli verify --stack $(LOCAL) $(ARGS)
 
 plan: $(VENV)/.runtime ## Show the whole plan of STACK (default dev); needs no AWS account and no Pulumi CLI
 	@$(BIN)/python -m trainium_eks.cli plan --stack $(STACK) $(ARGS)

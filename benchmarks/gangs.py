@@ -72,7 +72,7 @@ def main() -> int:
 def _cloud(nodes: int) -> Iterator[Clients]:
     """A local cloud with so many trn1.32xlarge nodes, in a directory of its own."""
     with local_cloud("gangs", "--nodes", str(nodes)) as project:
-        kubeconfig = trn(project, "local", "kubeconfig", "--path").strip()
+        kubeconfig = trn(project, "kubeconfig", "--admin", "--path").strip()
         with config.new_client_from_config(kubeconfig) as connection:
             yield Clients(client.CoreV1Api(connection), client.CustomObjectsApi(connection))
 

@@ -102,7 +102,7 @@ def release(
 
     ``on_failure`` is ``roll back`` for a chart that needs all its pods, for which Helm waits ``timeout_seconds``;
     ``keep`` for agents of nodes: two nodes with a broken driver would make Helm remove the agent from every node, so
-    the release stays, nothing waits for its pods, and ``trn verify`` names the nodes without the agent.
+    the release stays, nothing waits for its pods, and ``trn doctor`` names the nodes without the agent.
     """
     source: dict[str, Any] = {"chart": chart.path if isinstance(chart, LocalChart) else chart.chart}
     merged = dict(values)

@@ -30,6 +30,8 @@ API = {
 _CODE = re.compile(r"`[^`\n]+`")
 _COMMANDS = re.compile(r"^( *```)console\n(?=(?:(?! *(?:\$ |```)).*\n)* *```$)", re.MULTILINE)
 """A block of commands without a prompt and without output."""
+_EXAMPLE = re.compile(r"^\[`(examples/\w+\.py)`\].*$", re.MULTILINE)
+"""A line about an example, whose code the site shows below it."""
 _PICTURE = re.compile(r"!\[[^\]]*\]\(([^)]+)\)")
 _SHORT = 28
 """Characters of code that stay in one line."""
@@ -78,7 +80,8 @@ def components() -> dict[str, list[str]]:
 
 
 def _for_the_site(text: str) -> str:
-    """Return a page with commands that are highlighted as such, and pictures that lead to their full size."""
+    """Return a page with the code of its examples, highlighted commands, and pictures that lead to their full size."""
+    text = _EXAMPLE.sub(lambda found: f"{found[0]}\n\n```python\n{(ROOT / found[1]).read_text()}```", text)
     text = _COMMANDS.sub(r"\1bash\n", _CODE.sub(_with_bars, text))
     return _PICTURE.sub(lambda found: f"[{found[0]}]({found[1]})", text)
 

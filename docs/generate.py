@@ -1,6 +1,6 @@
-"""Writes the pages of ``docs/components`` from the components, their args and the examples, ``docs/alerts.md`` from the
-pages of alerts, ``docs/doctor.md`` from the catalogue of faults, the tree of folders in CONTRIBUTING.md, the options of
-``trn train``, the checked modules of the AWS SDK in pyproject.toml, and ``docs/plan.svg``.
+"""Writes the pages of ``docs/components`` from the components, their args and the examples, the tables of
+``docs/alerts.md``, ``docs/doctor.md`` from the catalogue of faults, the tree of folders in CONTRIBUTING.md, the options
+of ``trn train``, the checked modules of the AWS SDK in pyproject.toml, and ``docs/plan.svg``.
 
 python docs/generate.py             writes the pages
 python docs/generate.py --check     fails when one is not current
@@ -25,15 +25,17 @@ from rich.text import Text
 
 import components
 from trainium_eks.cli.environment.plan import render, report
-from trainium_eks.cli.environment.plan.render import PIPED_WIDTH
 from trainium_eks.cli.shared import recording
+from trainium_eks.cli.shared.console import PIPED_WIDTH
 from trainium_eks.jobs.objects import options
+from trainium_eks.model.alerts import AlertSettings
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.validation import limits
 from trainium_eks.model.validation.config_model import ConfigModel, sections
 from trainium_eks.model.validation.problems import config_path
-from trainium_eks.observe.alerts import runbook
+from trainium_eks.observe.alerts import alerts, runbook
 from trainium_eks.observe.faults import catalogue
+from trainium_eks.observe.series.recording import ABOUT
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "components"
@@ -61,10 +63,6 @@ _OTHER_FOLDERS = {
     "workloads": "Code and image of a job's containers",
 }
 """Folders that are no package, with their descriptions."""
-_TREE = re.compile(r"(<!-- folders:begin[^\n]*\n).*?(<!-- folders:end)", re.DOTALL)
-_OPTIONS = re.compile(r"(<!-- options:begin[^\n]*\n).*?(<!-- options:end)", re.DOTALL)
-_AWS_MODULES = re.compile(r"(# aws modules:begin[^\n]*\n).*?( *# aws modules:end)", re.DOTALL)
-
 SECTIONS = {section.__name__: config_path(key) for key, section in sections(StackConfig)}
 """Config section to its key."""
 
@@ -114,12 +112,40 @@ def pages() -> dict[Path, str]:
     """Every page by its file."""
     return {FOLDER / f"{name}.md": page(name) for name in names()} | {
         FOLDER / "README.md": index(),
-        ALERTS: runbook.collected(),
+        ALERTS: _with(ALERTS, alerts=f"\n{alert_table()}\n\n", series=f"\n{series()}\n\n"),
         DOCTOR: catalogue.collected(),
-        CONTRIBUTING: _TREE.sub(lambda marks: f"{marks[1]}{folders()}\n{marks[2]}", CONTRIBUTING.read_text()),
-        TRAINING: _OPTIONS.sub(lambda marks: f"{marks[1]}{train_options()}\n{marks[2]}", TRAINING.read_text()),
-        PYPROJECT: _AWS_MODULES.sub(lambda marks: f"{marks[1]}{aws_modules()}{marks[2]}", PYPROJECT.read_text()),
+        CONTRIBUTING: _with(CONTRIBUTING, folders=f"{folders()}\n"),
+        TRAINING: _with(TRAINING, options=f"{train_options()}\n"),
+        PYPROJECT: _with(PYPROJECT, aws_modules=aws_modules()),
     }
+
+
+def _with(file: Path, **parts: str) -> str:
+    """Return a file's text with these parts between the marks of their names."""
+    text = file.read_text()
+    for name, part in parts.items():
+        marks = rf"((?:<!--|#) {name.replace('_', ' ')}:begin[^\n]*\n).*?( *(?:<!--|#) {name.replace('_', ' ')}:end)"
+        text = re.sub(marks, lambda found, part=part: f"{found[1]}{part}{found[2]}", text, flags=re.DOTALL)
+    return text
+
+
+def alert_table() -> str:
+    """Return a table of the alerts, with the faults of the catalogue that name them."""
+    rows = (
+        (
+            f"[{alert.name}](#{alert.name.lower()})",
+            alert.severity,
+            runbook.about(alert.name),
+            ", ".join(f"[{fault.name}](doctor.md#{fault.name})" for fault in catalogue.of_alert(alert.name)),
+        )
+        for alert in alerts.alerts(AlertSettings())
+    )
+    return _table(("Alert", "Severity", "What it means", "Faults"), rows)
+
+
+def series() -> str:
+    """Return a table of the recorded series."""
+    return _table(("Series", "What it says"), ((f"`{name}`", what) for name, what in ABOUT.items()))
 
 
 def folders() -> str:
@@ -173,12 +199,13 @@ def aws_modules() -> str:
 
 
 def _examples(name: str, module: str) -> Iterator[str]:
-    """The component's examples: ``<module>.py`` and ``<module>_<what it shows>.py``."""
+    """The component's examples, whose code the site shows: ``<module>.py`` and ``<module>_<what it shows>.py``."""
     stem = "existing_network" if name == "ExistingNetwork" else module
     others = {each.stem for each in (ROOT / "components").glob("*.py")} - {stem}
     for path in sorted((ROOT / "examples").glob(f"{stem}*.py"), key=lambda each: each.stem):
         if path.stem not in others:
-            yield f"```python\n{path.read_text()}```"
+            about = ast.get_docstring(ast.parse(path.read_text())) or ""
+            yield f"[`examples/{path.name}`](../../examples/{path.name}): {about}"
 
 
 def _args(name: str) -> str:

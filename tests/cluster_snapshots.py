@@ -7,7 +7,7 @@ from typing import Any
 from trainium_eks.kube.cluster import Cluster
 from trainium_eks.model.catalogue import addon_records, chart_workloads
 from trainium_eks.model.outputs import StackOutputs
-from trainium_eks.operate.verify.check import Check
+from trainium_eks.operate.finding import Finding
 from trainium_eks.operate.verify.examined import Examined
 from trainium_eks.operate.verify.local_report import LocalReport
 from trainium_eks.operate.verify.verify import verify
@@ -193,13 +193,13 @@ def judged(
     version: str = "v1.35.4",
     unread: dict[str, str] | None = None,
     unserved: frozenset[str] = frozenset(),
-) -> dict[str, Check]:
+) -> dict[str, Finding]:
     """All checks by id, of the sound cluster after something was done to it."""
     made = copy.deepcopy(objects())
     spoil(made)
     held = {kind: tuple(found) for kind, found in made.items()}
     cluster = Cluster(version, held, unserved, unread or {})
-    checks = verify(Examined(stack or outputs(), cluster, local))
+    checks = [*verify(Examined(stack or outputs(), cluster, local))]
     by_id = {check.id: check for check in checks}
     assert len(by_id) == len(checks), "two checks have the same id"
     return by_id

@@ -10,9 +10,9 @@ from aws_double import Answer, AwsDouble, AwsError
 from golden import ROOT
 
 from trainium_eks.aws.account import Account
-from trainium_eks.operate.preflight.finding import Finding, Verdict
+from trainium_eks.operate.finding import Finding, Report
 from trainium_eks.operate.preflight.needs import Needs
-from trainium_eks.operate.preflight.run import Preflight, look, questions
+from trainium_eks.operate.preflight.run import answered, look, questions
 from trainium_eks.plan.graph import Graph
 
 NOW = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
@@ -145,7 +145,7 @@ GOOD: dict[str, Answer] = {
 """An account in which the environments would come up."""
 
 
-def ask(graph: Graph, other: Mapping[str, Answer] | None = None) -> Preflight:
+def ask(graph: Graph, other: Mapping[str, Answer] | None = None) -> Report:
     """Asks a good account, in which some answers are others."""
     for each in graph.of_type("aws:eks/addon:Addon"):
         PINNED[each.inputs["addonName"]] = each.inputs["addonVersion"]
@@ -153,13 +153,13 @@ def ask(graph: Graph, other: Mapping[str, Answer] | None = None) -> Preflight:
     return look(graph, Account("us-west-2", double.session()), lambda: NOW)
 
 
-def ask_one(graph: Graph, id_: str, other: Mapping[str, Answer]) -> Verdict:
+def ask_one(graph: Graph, id_: str, other: Mapping[str, Answer]) -> Finding:
     """Asks a good account one question; all of them take a second."""
     account = Account("us-west-2", AwsDouble({**GOOD, **other}).session())
     [question] = [each for each in questions(Needs(graph), account, lambda: NOW) if each.id == id_]
-    return question.ask()
+    return answered(question)
 
 
-def of(found: Preflight, id_: str) -> Finding:
+def of(found: Report, id_: str) -> Finding:
     [finding] = [each for each in found.findings if each.id == id_]
     return finding

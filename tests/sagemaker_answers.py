@@ -1,24 +1,14 @@
 """Answers of SageMaker about jobs and endpoints, for a stack with training and serving; and the bounds of requests."""
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import botocore.session  # type: ignore[import-untyped]
-import pytest
-import watched_team
 from aws_double import AwsDouble
 from botocore.validate import ParamValidator  # type: ignore[import-untyped]
-from recorded_scenes import Snapshot, now
-from small_project import Run
-from stub_api import StubApi
-from watched_team import Call
 
-from trainium_eks.cli.jobs.watch import sagemaker_watch
-from trainium_eks.client import reading, train_facts
 from trainium_eks.jobs.sagemaker.service import SageMakerJobs
 from trainium_eks.model.outputs import SageMakerOutput
 
@@ -123,20 +113,3 @@ def _faults(shape: Any, value: Any, path: str = "") -> Iterator[str]:
     if shape.type_name == "list":
         for each in value:
             yield from _faults(shape.member, each, path)
-
-
-def cluster(scene: Snapshot, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
-    """Serve a recorded cluster beside SageMaker, at the time when it was recorded."""
-    monkeypatch.setattr(reading, "now", lambda: now(scene))
-    monkeypatch.setattr(sagemaker_watch, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(train_facts, "registry_image", lambda wanted, _: (wanted or "", None, True))
-    with watched_team.cluster(scene) as stub:
-        yield stub
-
-
-def researcher(trn: Run, api: StubApi, directory: Path) -> Call:
-    """Return a caller of commands whose stack has SageMaker."""
-    made = watched_team.researcher(trn, api, directory)
-    file = directory / "outputs.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "sageMaker": WHERE.model_dump(by_alias=True)}))
-    return made

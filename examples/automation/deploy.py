@@ -65,9 +65,9 @@ def run(command: str, name: str, wait_seconds: float) -> int:
 
 
 def ready(outputs: Path, seconds: float) -> int:
-    """Wait until nodes, devices, volumes and queues are as the stack has them; return the exit code of `trn verify`."""
-    verify = ["verify", "--outputs", str(outputs), "--wait", f"{seconds:g}"]
-    return subprocess.run([sys.executable, "-m", "trainium_eks.cli", *verify], check=False).returncode
+    """Wait until nodes, devices, volumes and queues are as the stack has them; return the exit code of `trn doctor`."""
+    doctor = ["doctor", "--outputs", str(outputs), "--wait", f"{seconds:g}"]
+    return subprocess.run([sys.executable, "-m", "trainium_eks.cli", *doctor], check=False).returncode
 
 
 def fail(message: str) -> int:

@@ -112,7 +112,7 @@ def test_automation_raises_an_environment_and_takes_it_down(new_rig: Callable[[]
     assert [each.instance_type for each in outputs.node_groups] == ["trn1.2xlarge"]
     assert outputs.kubeconfig.startswith("{")
     assert file.stat().st_mode & 0o077 == 0
-    assert code == 1, "the simulated API server does not answer `trn verify`"
+    assert code == 1, "the simulated API server does not answer `trn doctor`"
 
     code, said = rig.python(script, "destroy", tools=tmp_path)
     assert code == 0, said

@@ -136,7 +136,7 @@ def test_a_node_that_fails_is_named_and_cordoned_and_the_other_opens(cloud: Clou
 
 
 def test_a_team_cannot_tolerate_the_gate(cloud: Cloud) -> None:
-    kubeconfig = cloud.project.trn("local", "kubeconfig", "--as", "training", "--path").stdout.strip()
+    kubeconfig = cloud.project.trn("kubeconfig", "--namespace", "training", "--path").stdout.strip()
     toleration = {"key": FABRIC_UNTESTED.key, "operator": "Exists"}
     for tolerated in (toleration, {"operator": "Exists"}):
         pod = {

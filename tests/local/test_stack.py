@@ -97,15 +97,15 @@ def test_pods_of_device_agents_run_on_the_trainium_nodes_and_others_do_not(proje
     assert there() == {"kube-system", "neuron-monitor"}
 
 
-def test_verification_is_green_but_for_what_is_not_installed_here(project: LocalProject) -> None:
-    shown = project.trn("verify", "--stack", "local", "--json", "--wait", "200")
+def test_the_doctor_finds_nothing_but_for_what_is_not_installed_here(project: LocalProject) -> None:
+    shown = project.trn("doctor", "--stack", "local", "--json", "--wait", "200")
     assert shown.returncode == 0, shown.stdout + shown.stderr
-    found = json.loads(shown.stdout)
-    statuses = {check["status"] for check in found["checks"]}
-    assert "pass" in statuses
-    assert "fail" not in statuses
+    found = json.loads(shown.stdout)["findings"]
+    assert {f"server/{name}" for name in CONTROL_PLANE} <= {each["id"] for each in found if each["status"] == "pass"}
+    assert "fail" not in {each["status"] for each in found}
     missing = json.loads((project.path / ".local" / "local" / "report.json").read_text())["notInstalled"]
-    assert ("not installed" in statuses) == bool(missing)
+    unknown = [each for each in found if each["status"] == "not checked" and not each["id"].startswith("objects/")]
+    assert bool(unknown) == bool(missing), unknown
 
 
 def test_a_second_up_says_that_nothing_changed(project: LocalProject) -> None:
@@ -122,23 +122,16 @@ def test_kubectl_is_the_stacks(project: LocalProject) -> None:
 
 
 def test_somebody_can_act_as_a_researcher_of_a_team(project: LocalProject) -> None:
-    file = project.trn("local", "kubeconfig", "--as", "training", "--path").stdout.strip()
+    file = project.trn("kubeconfig", "--namespace", "training", "--path").stdout.strip()
     assert project.kubectl("local", "auth", "can-i", "list", "pods", f"--kubeconfig={file}") == "yes\n"
     assert (
         "No resources found in training"
         in project.trn("local", "kubectl", f"--kubeconfig={file}", "get", "pods").stderr
     )
     assert project.trn("local", "kubectl", f"--kubeconfig={file}", "get", "secrets", "-A").returncode == 1
-    shown = project.trn("local", "kubeconfig", "--as", "kube-system")
-    assert (shown.returncode, shown.stdout) == (1, "")
-    assert "teams: training" in shown.stderr
-
-
-def test_status_names_every_process(project: LocalProject) -> None:
-    shown = project.trn("local", "status")
-    assert shown.returncode == 0
-    assert all(name in shown.stdout for name in CONTROL_PLANE)
-    assert "healthy" in shown.stdout
+    shown = project.trn("kubeconfig", "--namespace", "kube-system")
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert "none of the stack's namespaces (training)" in shown.stderr
 
 
 def test_logs_are_shown_by_process(project: LocalProject) -> None:
@@ -164,17 +157,17 @@ def test_the_fabric_test_names_a_dead_rank_after_a_good_run(project: LocalProjec
         pytest.skip("no Volcano on this machine: put its programs on PATH, or let it be built (docs/local-cloud.md)")
     if images.find("torch") is None:
         pytest.skip("no image local/torch on this machine: `trn local images make torch` makes it")
-    asked = ("verify", "--fabric", "--group", "trn1-32xl-ng1", "--nodes", "2", "--json", "--against", "last")
+    asked = ("fabric", "--group", "trn1-32xl-ng1", "--nodes", "2", "--json", "--against", "last")
     good = project.trn(*asked)
     assert good.returncode == 0, good.stdout + good.stderr
     (tested,) = json.loads(good.stdout)["groups"]
-    assert {each["status"] for each in tested["checks"]} == {"pass", "n/a"}
+    assert {each["status"] for each in tested["findings"]} == {"pass", "not applicable"}
     bad = project.trn(*asked, "--", "--inject", "dead:1")
     assert bad.returncode == 1, bad.stdout + bad.stderr
     (tested,) = json.loads(bad.stdout)["groups"]
-    (fault,) = [each for each in tested["checks"] if each["status"] == "fail" and "against" not in each["id"]]
+    (fault,) = [each for each in tested["findings"] if each["status"] == "fail" and "against" not in each["id"]]
     assert fault["id"] == "fabric/trn1-32xl-ng1/dead-rank"
-    assert "rank 1 on node 1 (" in fault["detail"]
+    assert "rank 1 on node 1 (" in fault["text"]
     assert tested["report"]["before"]["ok"]
 
 
@@ -220,7 +213,7 @@ def test_a_stack_beside_it_that_was_killed_among_its_resources_is_finished_and_e
     assert down.returncode == 0
     assert project.processes("other") == []
     assert [name for name in project.processes("local") if name not in BESIDES] == CONTROL_PLANE
-    assert project.trn("local", "status").returncode == 0
+    assert project.trn("doctor", "--stack", "local").returncode == 0
 
 
 def test_down_leaves_no_process_and_no_file(project: LocalProject) -> None:

@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 from cluster_snapshots import outputs
-from exit_codes import exit_code
 from running_pods import await_admission
+from typer.testing import CliRunner
 from waiting import until
 
 from components.training_namespace import TrainingNamespace
 from components.volcano_stack import VolcanoStack
 from trainium_eks.aws.ecr import Login
-from trainium_eks.cli.jobs.data.stage import StageOptions, run
-from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.cli.app import app
 from trainium_eks.jobs.images import image_jobs, images
 from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.kube.api import Api, ApiError, ObjectReference
@@ -73,18 +72,16 @@ def _any_job() -> dict[str, Any]:
 
 
 @pytest.fixture
-def stage(team: str, paths: Paths, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Stage:
+def stage(team: str, paths: Paths, tmp_path: Path) -> Stage:
     """Runs the command as the team's researcher, on a cluster that is none of this machine."""
     namespace = {"name": team, "queues": ["eyes"], "serviceAccount": "training", "claim": "fsx-claim"}
     file = tmp_path / "exported.json"
     file.write_text(outputs(namespaces=[namespace]).model_dump_json(by_alias=True))
-    cluster = ClusterOptions("dev", outputs=file, kubeconfig=researchers.kubeconfig(paths, team))
+    cluster = ("--outputs", str(file), "--kubeconfig", str(researchers.kubeconfig(paths, team)))
 
-    def call(source: str, to: str, **options: Any) -> tuple[int, str, str]:
-        asked = StageOptions(cluster, source, to=to, **options)
-        code = exit_code(lambda: run(asked))
-        shown = capsys.readouterr()
-        return code, shown.out, shown.err
+    def call(source: str, to: str, *options: str) -> tuple[int, str, str]:
+        shown = CliRunner().invoke(app, ["stage", source, "--to", to, *options, *cluster])
+        return shown.exit_code, shown.stdout, shown.stderr
 
     return call
 
@@ -99,7 +96,7 @@ def pods_of(api: Api, job: str) -> list[dict[str, Any]]:
 
 
 def test_a_researcher_may_submit_it_and_its_pod_is_made(stage: Stage, api: Api, team: str) -> None:
-    code, out, err = stage("s3://bucket/set/", "data/set", follow=False)
+    code, out, err = stage("s3://bucket/set/", "data/set", "--no-follow")
     assert code == 0, err
     name = jobs(api, team)["data/set"]["metadata"]["name"]
     assert out == f"Job {name} in {team}; the same command again follows it\n"
@@ -112,11 +109,11 @@ def test_a_researcher_may_submit_it_and_its_pod_is_made(stage: Stage, api: Api, 
 
 
 def test_what_is_being_staged_is_found_again_and_not_mixed_with_another(stage: Stage, api: Api, team: str) -> None:
-    assert stage("s3://bucket/set/", "data/twice", follow=False)[0] == 0
-    assert stage("s3://bucket/set/", "/data/data/twice", follow=False)[0] == 0
+    assert stage("s3://bucket/set/", "data/twice", "--no-follow")[0] == 0
+    assert stage("s3://bucket/set/", "/data/data/twice", "--no-follow")[0] == 0
     first = jobs(api, team)["data/twice"]["metadata"]["name"]
     assert len([each for each in jobs(api, team) if each == "data/twice"]) == 1
-    code, _, err = stage("s3://bucket/other/", "data/twice", follow=False)
+    code, _, err = stage("s3://bucket/other/", "data/twice", "--no-follow")
     assert code == 1
     assert f"data/twice is being staged from s3://bucket/set/ by the Job {first}" in err
 
@@ -124,7 +121,7 @@ def test_what_is_being_staged_is_found_again_and_not_mixed_with_another(stage: S
 def test_a_job_that_ends_badly_ends_the_command_with_its_reason(
     stage: Stage, api: Api, team: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert stage("https://host.example/x", "data/failed", follow=False)[0] == 0
+    assert stage("https://host.example/x", "data/failed", "--no-follow")[0] == 0
     name = jobs(api, team)["data/failed"]["metadata"]["name"]
     path = f"/apis/batch/v1/namespaces/{team}/jobs/{name}"
     follow = batch_jobs.follow
@@ -161,21 +158,21 @@ def test_a_researcher_may_build_and_copy_images_in_the_cluster(stage: Stage, api
 
 
 def test_what_was_submitted_and_never_started_is_thrown_away(stage: Stage, api: Api, team: str) -> None:
-    assert stage("s3://bucket/set/", "data/left", follow=False)[0] == 0
+    assert stage("s3://bucket/set/", "data/left", "--no-follow")[0] == 0
     first = jobs(api, team)["data/left"]["metadata"]["name"]
     path = f"/apis/batch/v1/namespaces/{team}/jobs/{first}"
     api.request("PATCH", path, {"spec": {"suspend": True}}, content_type="application/merge-patch+json")
-    assert stage("s3://bucket/set/", "data/left", follow=False)[0] == 0
+    assert stage("s3://bucket/set/", "data/left", "--no-follow")[0] == 0
     assert jobs(api, team)["data/left"]["metadata"]["name"] == first  # it is being started, for all anybody knows
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch_jobs, "LEFT_OVER_SECONDS", 0)
         time.sleep(1)
-        assert stage("s3://bucket/set/", "data/left", follow=False)[0] == 0
+        assert stage("s3://bucket/set/", "data/left", "--no-follow")[0] == 0
     assert api.get(ObjectReference("batch/v1", "Job", team, first)) is None
 
 
 def test_a_dry_run_submits_nothing(stage: Stage, api: Api, team: str) -> None:
-    code, out, _ = stage("s3://bucket/set/", "data/dry", dry_run=True)
+    code, out, _ = stage("s3://bucket/set/", "data/dry", "--dry-run")
     assert code == 0
     assert '"kind": "ConfigMap"' in out
     assert "data/dry" not in jobs(api, team)
@@ -186,7 +183,7 @@ def test_a_refusal_of_the_api_server_is_said(stage: Stage, api: Api, team: str) 
     path = f"/api/v1/namespaces/{team}/resourcequotas/team"
     api.request("PATCH", path, none, content_type="application/merge-patch+json")
     until(lambda: _is_refused(api), "the quota is in force")
-    code, _, err = stage("s3://bucket/set/", "data/refused", follow=False)
+    code, _, err = stage("s3://bucket/set/", "data/refused", "--no-follow")
     assert code == 1
     assert "the Job is refused" in err
     assert "exceeded quota: team, requested: count/jobs.batch=1" in err
@@ -195,7 +192,7 @@ def test_a_refusal_of_the_api_server_is_said(stage: Stage, api: Api, team: str) 
 
 def _is_refused(api: Api) -> bool:
     try:
-        api.create(_any_job(), dry_run=True)
+        api.create(_any_job(), "--dry-run")
     except ApiError as error:
         return "exceeded quota" in error.message
     return False

@@ -14,14 +14,13 @@ import boto3  # type: ignore[import-untyped]
 import psutil
 import pytest
 from cluster_snapshots import outputs
-from exit_codes import exit_code
 from moto import mock_aws
 from running_pods import await_right, cpu_nodes, failures_of, processes_of, team_objects
 from staging_servers import FileServer, file_server, moto_server
+from typer.testing import CliRunner
 from waiting import until
 
-from trainium_eks.cli.jobs.data.stage import StageOptions, run
-from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.cli.app import app
 from trainium_eks.kube.api import Api
 from trainium_eks.local.paths import Paths
 
@@ -55,18 +54,16 @@ def volume(api: Api, paths: Paths) -> Iterator[Path]:
 
 
 @pytest.fixture
-def stage(volume: Path, paths: Paths, capsys: pytest.CaptureFixture[str]) -> Iterator[Stage]:
+def stage(volume: Path, paths: Paths) -> Iterator[Stage]:
     """Runs the command in the team's seat of the local cloud."""
     team = {"name": TEAM, "queues": ["q"], "serviceAccount": "training", "claim": "fsx-claim"}
     paths.outputs.write_text(outputs(namespaces=[team]).model_dump_json(by_alias=True))
     report = {"schemaVersion": 1, "local": True, "notInstalled": [], "simulated": ["aws"], "realVolcano": False}
     paths.report.write_text(json.dumps(report))
 
-    def call(source: str, to: str, **options: Any) -> tuple[int, str, str]:
-        asked = StageOptions(ClusterOptions("shared", outputs=paths.outputs), source, to=to, **options)
-        code = exit_code(lambda: run(asked))
-        shown = capsys.readouterr()
-        return code, shown.out, shown.err
+    def call(source: str, to: str, *options: str) -> tuple[int, str, str]:
+        shown = CliRunner().invoke(app, ["stage", source, "--to", to, *options, "--outputs", str(paths.outputs)])
+        return shown.exit_code, shown.stdout, shown.stderr
 
     yield call
     paths.outputs.unlink()
@@ -126,7 +123,7 @@ def test_a_public_bucket_is_copied(stage: Stage, volume: Path, to: str, monkeypa
         client.create_bucket(Bucket="sets")
         for name in ("a", "deep/b"):
             client.put_object(Bucket="sets", Key=f"x/{name}", Body=name.encode(), ACL="public-read")
-        code, _, err = stage("s3://sets/x/", to, endpoint=url)
+        code, _, err = stage("s3://sets/x/", to, "--endpoint", url)
     assert code == 0, err
     assert content_of(volume / to) == {"a": b"a", "deep/b": b"deep/b"}
 
@@ -158,7 +155,7 @@ def test_killed_while_it_copies_it_goes_on_in_another_pod(
 
     killer = threading.Thread(target=kill)
     killer.start()
-    code, out, err = stage(f"{server.url}/SHA256SUMS", to, is_list=True, workers=4)
+    code, out, err = stage(f"{server.url}/SHA256SUMS", to, "--file-list", "--workers", "4")
     killer.join()
     assert killed.is_set()
     assert code == 0, err

@@ -38,7 +38,7 @@ class Cloud:
 
     def __init__(self, project: LocalProject) -> None:
         self._project = project
-        shown = project.trn("local", "kubeconfig", "--as", "training", "--path", "--stack", "local")
+        shown = project.trn("kubeconfig", "--namespace", "training", "--path", "--stack", "local")
         assert shown.returncode == 0, shown.stderr
         self._kubeconfig = shown.stdout.strip()
         self._kubectl = str(toolchain.provide(KUBERNETES, progress=lambda _: None)["kubectl"].path)

@@ -46,7 +46,7 @@ class Team:
     def __init__(self, project: LocalProject) -> None:
         self.project = project
         self._kubectl = str(toolchain.provide(KUBERNETES, progress=lambda _: None)["kubectl"].path)
-        self._kubeconfig = project.trn("local", "kubeconfig", "--as", "training", "--path").stdout.strip()
+        self._kubeconfig = project.trn("kubeconfig", "--namespace", "training", "--path").stdout.strip()
 
     def trn(self, *arguments: str) -> str:
         shown = self.project.trn(*arguments)

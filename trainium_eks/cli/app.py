@@ -12,14 +12,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from trainium_eks.cli.environment.check import doctor_app
+from trainium_eks.cli.environment import check, doctor
 from trainium_eks.cli.environment.cleanup import cleanup_app
 from trainium_eks.cli.environment.review import comment_app
 from trainium_eks.cli.images import image_app
-from trainium_eks.cli.jobs.data import stage_app
-from trainium_eks.cli.jobs.serve import serve_app
-from trainium_eks.cli.jobs.submit import launch_app
-from trainium_eks.cli.jobs.watch import watch_app
+from trainium_eks.cli.jobs import (
+    cancel,
+    fabric,
+    jobs,
+    kubeconfig,
+    logs,
+    predict,
+    profile,
+    scale,
+    secret,
+    serve,
+    stage,
+    status,
+    tensorboard,
+    train,
+    wait,
+)
 from trainium_eks.cli.local import local_app
 from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.command import ENVIRONMENT, EXIT_CODES, IMAGES, LOCAL, RUNS_HERE, App
@@ -77,7 +90,11 @@ app = App(
     epilog=EXIT_CODES,
     no_args_is_help=True,
 )
-for part in (doctor_app, cleanup_app, comment_app, launch_app, stage_app, serve_app, watch_app):
+for part in (check, doctor, cleanup_app, comment_app):
+    app.add_typer(part.app)
+for part in (train, scale, kubeconfig, secret, stage, serve, predict, fabric):
+    app.add_typer(part.app)
+for part in (jobs, status, wait, cancel, logs, tensorboard, profile):
     app.add_typer(part.app)
 app.add_typer(image_app.app, name="image", rich_help_panel=IMAGES)
 app.add_typer(local_app.app, name="local", rich_help_panel=LOCAL)
@@ -172,24 +189,6 @@ def plan(
     raise typer.Exit(command.run(asked))
 
 
-@app.command(example="trn check --stack prod")
-def check(
-    stack: Stack = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
-    no_color: Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")] = False,
-    directory: Directory = None,
-) -> None:
-    """Ask AWS whether an `up` would succeed: quotas, capacity, versions, rights, names. Only reads.
-
-    Exit code: 0, also with warnings and with questions that could not be asked; 1 when something fails; 2 for wrong
-    usage, and without credentials.
-    """
-    from trainium_eks.cli.environment.check import check as command
-
-    asked = command.CheckOptions(stack, as_json=as_json, no_color=no_color, directory=directory)
-    raise typer.Exit(command.run(asked))
-
-
 @app.command(example="trn prices --stack dev --dry-run")
 def prices(
     stack: Stack = "",
@@ -202,7 +201,7 @@ def prices(
 
     Exit code: 0; 1 when a price could not be asked for, or not be written; 2 for wrong usage, without credentials.
     """
-    from trainium_eks.cli.environment.check import prices as command
+    from trainium_eks.cli.environment import prices as command
 
     asked = command.PricesOptions(stack, dry_run=dry_run, as_json=as_json, no_color=no_color, directory=directory)
     raise typer.Exit(command.run(asked))
@@ -274,90 +273,3 @@ def deploy(
     if context.obj == RUNS_HERE:
         raise typer.BadParameter(f"the local cloud of {stack} runs here; name the stack on AWS", param_hint="--stack")
     raise typer.Exit(command.record_and_run(operation.value, stack, directory, arguments or []))
-
-
-class Benchmark(StrEnum):
-    """Benchmark of `trn verify --fabric --tool`."""
-
-    nccom_test = "nccom-test"
-    nccl_tests = "nccl-tests"
-
-
-_FABRIC = "Fabric test"
-
-
-@app.command(example="trn verify --stack local --wait 60")
-def verify(
-    arguments: Annotated[
-        list[str] | None, typer.Argument(help="With --fabric: further arguments of its script, after --.")
-    ] = None,
-    stack: Stack = "",
-    outputs: Annotated[
-        Path | None,
-        typer.Option("--outputs", help="JSON file with the stack's outputs; default: ask the local cloud or pulumi."),
-    ] = None,
-    kubeconfig: Annotated[
-        Path | None, typer.Option("--kubeconfig", help="Use this file, not the kubeconfig in the outputs.")
-    ] = None,
-    wait: Annotated[
-        float, typer.Option("--wait", min=0, metavar="SECONDS", help="Repeat until nothing fails, at most this long.")
-    ] = 0,
-    fabric: Annotated[
-        bool,
-        typer.Option(
-            "--fabric", help="Test nodes, network and storage by a gang (docs/fabric.md).", rich_help_panel=_FABRIC
-        ),
-    ] = False,
-    group: Annotated[
-        str | None,
-        typer.Option("--group", "-g", help="Node group; default: each that has nodes.", rich_help_panel=_FABRIC),
-    ] = None,
-    nodes: Annotated[
-        int | None,
-        typer.Option("--nodes", "-N", min=1, help="Of the gang; default: the group's size.", rich_help_panel=_FABRIC),
-    ] = None,
-    against: Annotated[
-        str,
-        typer.Option(
-            "--against", metavar="last|FILE", help="Compare with the last good report.", rich_help_panel=_FABRIC
-        ),
-    ] = "",
-    tool: Annotated[
-        Benchmark | None,
-        typer.Option("--tool", help="Run it within each node instead.", rich_help_panel=_FABRIC),
-    ] = None,
-    image: Annotated[str | None, typer.Option("--image", help="As of `trn train`.", rich_help_panel=_FABRIC)] = None,
-    namespace: Annotated[
-        str | None, typer.Option("--namespace", "-n", help="Of the gang.", rich_help_panel=_FABRIC)
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
-    no_color: Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")] = False,
-    directory: Directory = None,
-) -> None:
-    """Check a cluster, local or on AWS, against its stack's outputs: nodes, devices, plugins, volumes, queues.
-
-    Exit code: 0 when nothing failed; 1 when something did or the cluster cannot be reached; 2 for wrong usage.
-    """
-    if fabric:
-        from trainium_eks.cli.jobs.submit import fabric as test
-        from trainium_eks.client.cluster_options import ClusterOptions
-
-        cluster = ClusterOptions(stack, namespace, outputs, kubeconfig, directory, as_json=as_json, no_color=no_color)
-        chosen = tool.value if tool else None
-        options = test.FabricOptions(group, nodes, image, against, chosen, tuple(arguments or ()))
-        raise typer.Exit(test.run(options, cluster))
-    if arguments or any((group, nodes, against, tool, image, namespace)):
-        raise typer.BadParameter("options of the fabric test go with --fabric", param_hint="--fabric")
-    from trainium_eks.cli.environment.check import verify as command
-
-    asked = command.VerifyOptions(
-        stack,
-        outputs=outputs,
-        kubeconfig=kubeconfig,
-        as_json=as_json,
-        no_color=no_color,
-        directory=directory,
-        timeout_seconds=wait,
-        wait=wait > 0,
-    )
-    raise typer.Exit(command.run(asked))

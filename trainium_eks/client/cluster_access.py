@@ -47,17 +47,8 @@ class StackAccess:
 
 
 def find_source(stack: str, outputs: Path | None, kubeconfig: Path | None, directory: Path | None) -> StackAccess:
-    """Return the outputs of the given file, of the local cloud where the stack has one, or of the deployed stack.
-
-    Args:
-        stack: name of the stack; unused when ``outputs`` is given.
-        outputs: file with JSON as ``pulumi stack output --json --show-secrets`` prints it.
-        kubeconfig: file of ``--kubeconfig``.
-        directory: directory of the project; see :func:`find_project`.
-
-    Raises:
-        Failure: a file is missing or holds something else, the stack does not exist, or it has no outputs.
-    """
+    """Return the outputs of the given file, as ``pulumi stack output --json --show-secrets`` prints it, of the local
+    cloud where the stack has one, or of the deployed stack."""
     if kubeconfig is not None and not kubeconfig.is_file():
         raise Failure(WRONG_USAGE, f"there is no kubeconfig {kubeconfig}")
     found = find_stack(stack, outputs, directory)
@@ -67,11 +58,7 @@ def find_source(stack: str, outputs: Path | None, kubeconfig: Path | None, direc
 
 
 def find_stack(stack: str, outputs: Path | None, directory: Path | None) -> StackAccess:
-    """Return the outputs as :func:`find_source` does, without ``--kubeconfig`` and ``KUBECONFIG``.
-
-    Raises:
-        Failure: see :func:`find_source`.
-    """
+    """Return the outputs as :func:`find_source` does, without ``--kubeconfig`` and ``KUBECONFIG``."""
     if outputs is not None:
         # A local cloud keeps its report beside its outputs.
         paths = Paths(outputs.resolve().parent)
@@ -108,11 +95,7 @@ def _with_variable(source: StackAccess) -> StackAccess:
 @contextmanager
 def open_kubeconfig(source: StackAccess) -> Iterator[Path]:
     """Yield the kubeconfig's file. A kubeconfig that is only text is written to a file for its owner alone, and removed
-    after use.
-
-    Raises:
-        Failure: see :func:`kubeconfig_file`.
-    """
+    after use."""
     if source.kubeconfig is not None:
         check_commands(source.kubeconfig.read_text(encoding="utf-8") if source.kubeconfig.is_file() else "")
         yield source.kubeconfig
@@ -126,11 +109,7 @@ def open_kubeconfig(source: StackAccess) -> Iterator[Path]:
 
 @contextmanager
 def kubeconfig_file(text: str) -> Iterator[Path]:
-    """Yield a temporary file with the kubeconfig, for its owner alone, and delete it afterwards.
-
-    Raises:
-        Failure: when the text is no kubeconfig, or the command that it names is not on this machine.
-    """
+    """Yield a temporary file with the kubeconfig, for its owner alone, and delete it afterwards."""
     if not text.lstrip().startswith("{"):
         title = "the outputs hold no kubeconfig (pulumi shows it only with --show-secrets); give one with --kubeconfig"
         raise Failure(WRONG_USAGE, title)
@@ -146,11 +125,7 @@ def kubeconfig_file(text: str) -> Iterator[Path]:
 
 def check_commands(kubeconfig: str) -> None:
     """Check that the token command of a kubeconfig is installed: without a token the API server would refuse the
-    client.
-
-    Raises:
-        Failure: naming the command.
-    """
+    client."""
     for command in _commands(kubeconfig):
         if shutil.which(command) is None:
             raise Failure(

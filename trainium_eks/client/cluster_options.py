@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 
-@dataclass(frozen=True)
+# Made at every start of `trn`, as :class:`TrainOptions` is.
+@dataclass(frozen=True, eq=False, repr=False)
 class ClusterOptions:
     """Options that every command of a researcher has."""
 

@@ -54,16 +54,7 @@ class Ended:
 
 
 def end(session: Session, job: WatchedJob, say: Callable[[str], object]) -> Ended:
-    """Delete a job and wait until its pods are gone; return the result.
-
-    Args:
-        session: of the caller.
-        job: the job.
-        say: gets a line with the grace period.
-
-    Raises:
-        ClusterError: the API server cannot be reached, or refuses.
-    """
+    """Delete a job and wait until its pods are gone; return the result."""
     pods = reading.pods_of(session, job)
     progress = reading.progress_of(session, job, pods) if pods and job.trains else None
     grace = max((_grace_seconds(pod) for pod in pods), default=0)

@@ -28,10 +28,10 @@ LOCAL_PACKAGES = frozenset({"boto3", "botocore", "cryptography", "filelock", "ku
 
 _LONGEST_SAID = 500
 _COMMANDS = (
-    *("cancel", "check", "comment", "compare", "compile", "deploy", "doctor", "image", "jobs", "kubeconfig"),
+    *("cancel", "check", "comment", "deploy", "doctor", "image", "jobs", "kubeconfig"),
     *("local", "logs"),
     *("orphans", "plan", "predict", "prices", "profile", "scale", "secret", "serve", "stage"),
-    *("status", "tensorboard", "top", "train", "tunnel", "upgrade", "verify"),
+    *("status", "tensorboard", "train", "upgrade", "verify"),
 )
 _COMMAND = re.compile(rf"(?<![\w./-])trn (?=(?:{'|'.join(_COMMANDS)})\b)")
 

@@ -43,17 +43,7 @@ class _Stream:
 
 
 class Follower:
-    """Reader of a job's coming lines.
-
-    Args:
-        session: of the caller.
-        job: the job.
-        wanted: its pods and ranks.
-        say: gets notices (a restart, the reason of a wait, the end), none twice in a row.
-
-    Raises:
-        Failure: more pods than can be followed.
-    """
+    """Reader of a job's coming lines. It says no notice (a restart, the reason of a wait, the end) twice in a row."""
 
     def __init__(self, session: Session, job: WatchedJob, wanted: PodFilter, say: Callable[[str], None]) -> None:
         if wanted.pods is not None and len(wanted.pods) > MOST_PODS:

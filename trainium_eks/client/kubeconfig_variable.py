@@ -18,11 +18,7 @@ _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFil
 
 
 def named() -> tuple[Path, ...]:
-    """Return the existing files that the variable names; none for an unset variable.
-
-    Raises:
-        Failure: the variable names files, and none of them exists.
-    """
+    """Return the existing files that the variable names; none for an unset variable."""
     files = [Path(each).expanduser() for each in os.environ.get(VARIABLE, "").split(os.pathsep) if each]
     there = tuple(each for each in files if each.is_file())
     if files and not there:
@@ -32,11 +28,7 @@ def named() -> tuple[Path, ...]:
 
 
 def merged(files: Sequence[Path]) -> str:
-    """Return one kubeconfig made of several as JSON: of each name and of the current context the first one counts.
-
-    Raises:
-        Failure: a file cannot be read, or is no kubeconfig.
-    """
+    """Return one kubeconfig made of several as JSON: of each name and of the current context the first one counts."""
     made: dict[str, Any] = {"apiVersion": "v1", "kind": "Config", **{key: [] for key in _LISTS}, "current-context": ""}
     for file in files:
         try:
@@ -54,11 +46,8 @@ def merged(files: Sequence[Path]) -> str:
 def other_server(text: str, own: str) -> str:
     """Return the server of a kubeconfig if that is certainly not the server of another; else nothing.
 
-    A tunnel has another address, and the same certificate authority.
-
-    Args:
-        text: the kubeconfig.
-        own: the stack's; empty, or something else, where it is not known.
+    A tunnel has another address, and the same certificate authority. Where the own server is not known, nothing is
+    certain.
     """
     ours, theirs = _cluster(own), _cluster(text)
     if not ours or not theirs or ours.get("server") == theirs.get("server"):

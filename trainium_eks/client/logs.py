@@ -1,12 +1,13 @@
 """Logs of existing pods: the choice of pods and ranks, and their lines."""
 
-from collections.abc import Sequence
+import heapq
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from trainium_eks.client import reading
-from trainium_eks.client.failure import WRONG_USAGE, Failure
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.explain.why_pending import why
@@ -33,8 +34,6 @@ class LogOptions:
     since: str | None = None
     tail: int | None = None
     previous: bool = False
-    timestamps: bool = False
-    """Whether the time of each line is printed before it."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +60,7 @@ class Shown:
 
 
 def choose(job: WatchedJob, options: LogOptions) -> PodFilter:
-    """Return the pods and ranks that the options choose.
-
-    Raises:
-        Failure: options that contradict each other or the job.
-    """
+    """Return the pods and ranks that the options choose."""
     check_choice(options)
     if options.previous and options.follow:
         raise Failure(WRONG_USAGE, "what was before does not go on: --previous without --follow")
@@ -84,11 +79,7 @@ def choose(job: WatchedJob, options: LogOptions) -> PodFilter:
 
 
 def check_choice(options: LogOptions) -> None:
-    """Check that at most one of ``--rank``, ``--node`` and ``--all`` is given.
-
-    Raises:
-        Failure: more than one is.
-    """
+    """Refuse more than one of ``--rank``, ``--node`` and ``--all``."""
     chosen = [each for each, given in (("--rank", options.rank), ("--node", options.node)) if given is not None]
     if options.everything:
         chosen.append("--all")
@@ -127,11 +118,7 @@ def _query(options: LogOptions) -> dict[str, str]:
 
 
 def since_of(options: LogOptions) -> datetime:
-    """Return the start of ``--since``, in UTC.
-
-    Raises:
-        Failure: it is neither a duration nor a time.
-    """
+    """Return the start of ``--since``, in UTC."""
     text = options.since or ""
     ago = seconds(text)
     if ago:
@@ -150,6 +137,18 @@ def targets(pods: Sequence[Object], wanted: PodFilter) -> list[Object]:
     """Return the chosen pods, in the order of their places."""
     found = [pod for pod in pods if wanted.pods is None or name_of(pod) in wanted.pods]
     return sorted(found, key=lambda pod: (wanted.places.get(name_of(pod), 0), name_of(pod)))
+
+
+def read(session: Session, job: WatchedJob, wanted: PodFilter) -> tuple[Iterator[Shown], list[str]]:
+    """Return the lines of the chosen pods and rank in the order of time, and the errors of unreadable logs."""
+    there = reading.pods_of(session, job)
+    chosen = targets(there, wanted)
+    pods = [pod for pod in chosen if has_begun(pod)]
+    if not pods:
+        raise Failure(FAILED, no_log(session, job, chosen, there))
+    answers, troubles = read_all(session, wanted, pods)
+    lines = heapq.merge(*answers, key=lambda each: each.line.stamp)
+    return (each for each in lines if each.line.is_of(wanted.local_rank)), troubles
 
 
 def read_all(session: Session, wanted: PodFilter, pods: Sequence[Object]) -> tuple[list[list[Shown]], list[str]]:

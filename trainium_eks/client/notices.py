@@ -1,4 +1,4 @@
-"""Notices beside the output of a command."""
+"""Lines beside the output of a command, on standard error: a pipe gets the output alone."""
 
 import sys
 from collections.abc import Callable
@@ -11,6 +11,15 @@ Say = Callable[[str], None]
 
 
 def notice(text: str) -> None:
-    """Write a line beside the output, to standard error: a pipe gets the output alone."""
+    """Write a line that begins with two dashes: of what happens meanwhile."""
     sys.stderr.write(f"-- {printable(as_typed(text))}\n")
     sys.stderr.flush()
+
+
+def say(text: str) -> None:
+    """Write a line as it is."""
+    sys.stderr.write(f"{text}\n")
+
+
+def silent(_: str) -> None:
+    """Write nothing, as with ``--json``."""

@@ -9,11 +9,7 @@ from trainium_eks.plan.recording.project import InvalidConfig, ProjectError, loa
 
 def find_project(directory: Path | None) -> Path:
     """Return the project directory: the given one, or the nearest with a Pulumi.yaml from here upwards, as `pulumi`
-    does.
-
-    Raises:
-        Failure: when there is none.
-    """
+    does."""
     start = (directory or Path()).resolve()
     places = (start,) if directory else (start, *start.parents)
     for place in places:
@@ -26,11 +22,7 @@ def find_project(directory: Path | None) -> Path:
 
 
 def check_stack(project: Path, stack: str) -> None:
-    """Check that the project and the stack's file can be read; print their warnings.
-
-    Raises:
-        Failure: with the error, and the stacks of the project.
-    """
+    """Check that the project and the stack's file can be read; print their warnings."""
     try:
         settings = load_project(project).stack(stack)
     except InvalidConfig:

@@ -1,13 +1,11 @@
 """Reads of the watching commands, as the researcher: jobs by name, the objects around a job, the end of a log."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import TypeVar
 
-from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import WRONG_USAGE, Failure
-from trainium_eks.client.session import Session, open_session
+from trainium_eks.client.session import Session
 from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, of_objects
 from trainium_eks.jobs.explain.watched import WatchedJob, owner_of, watched
 from trainium_eks.jobs.objects.identity import JOB_API, PYTORCH_API, TRAINER_API, by_process_rank
@@ -18,9 +16,6 @@ from trainium_eks.kube.pod_logs import TAIL_LINES
 from trainium_eks.model.annotations import annotation
 from trainium_eks.model.validation.problems import nearest
 from trainium_eks.operate.verify.scheduling import unscheduled
-
-SCHEMA_VERSION = 1
-"""Version of the documents of ``--json``; changes when a field is removed or changes meaning."""
 
 THREADS = 8
 """Logs read at a time."""
@@ -39,14 +34,6 @@ _AROUND: Mapping[str, tuple[str, bool]] = {
 }
 """Kinds that explain a job's state: API version, and whether they are in the namespace."""
 
-Found = TypeVar("Found")
-
-
-def run(cluster: ClusterOptions, work: Callable[[Session], int]) -> int:
-    """Open a session and do the work; return the exit code. With ``--json``, an error is a JSON document."""
-    with open_session(cluster) as session:
-        return work(session)
-
 
 def now() -> datetime:
     """Return the time by which ages are reckoned."""
@@ -54,12 +41,7 @@ def now() -> datetime:
 
 
 def jobs(session: Session) -> list[WatchedJob]:
-    """Return all jobs of the namespace, the newest first.
-
-    Raises:
-        Failure: Volcano's jobs may not be read.
-        ClusterError: the API server cannot be reached.
-    """
+    """Return all jobs of the namespace, the newest first."""
     volcano = _list(session, JOB_API, "Job")
     batch = _list(session, "batch/v1", "Job")
     pytorch = _list(session, PYTORCH_API, "PyTorchJob")
@@ -74,12 +56,7 @@ def jobs(session: Session) -> list[WatchedJob]:
 
 
 def find(session: Session, name: str) -> WatchedJob:
-    """Return the job of that name.
-
-    Raises:
-        Failure: there is none; it names the nearest.
-        ClusterError: the API server cannot be reached.
-    """
+    """Return the job of that name."""
     found = jobs(session)
     job = named(found, name)
     if job is None:
@@ -108,11 +85,7 @@ def _are(names: Sequence[str]) -> str:
 
 
 def around(session: Session, job: WatchedJob) -> ClusterSnapshot:
-    """Return a snapshot of a Volcano job and the objects around it, read at the same time.
-
-    Raises:
-        ClusterError: the API server cannot be reached.
-    """
+    """Return a snapshot of a Volcano job and the objects around it, read at the same time."""
     with ThreadPoolExecutor(len(_AROUND)) as pool:
         asked = {
             kind: pool.submit(_list, session, api_version, kind, everywhere=not namespaced)
@@ -131,25 +104,13 @@ def around(session: Session, job: WatchedJob) -> ClusterSnapshot:
 
 def in_cluster(session: Session, *kinds: tuple[str, str]) -> list[list[Object] | None]:
     """Return all objects of each kind in the whole cluster, read at the same time; None for a kind that may not be
-    read.
-
-    Args:
-        session: of the caller.
-        kinds: API version and kind.
-
-    Raises:
-        ClusterError: the API server cannot be reached.
-    """
+    read."""
     with ThreadPoolExecutor(len(kinds)) as pool:
         return [*pool.map(lambda each: _list(session, *each, everywhere=True), kinds)]
 
 
 def pods_of(session: Session, job: WatchedJob) -> list[Object]:
-    """Return the pods of a job of any kind.
-
-    Raises:
-        ClusterError: the API server cannot be reached, or refuses.
-    """
+    """Return the pods of a job of any kind."""
     api, namespace = session.api, session.namespace.name
     return [*api.list("v1", "Pod", namespace=namespace, labels=job.pod_selector)]
 

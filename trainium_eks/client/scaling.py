@@ -7,8 +7,10 @@ from trainium_eks.client.failure import FAILED, Failure
 from trainium_eks.client.notices import Say
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.submit import cluster_facts, planning
+from trainium_eks.kube.api import ApiError, NoSuchKind
 from trainium_eks.kube.cluster import is_ready
 from trainium_eks.model.outputs import NodeGroupOutput
+from trainium_eks.model.validation.problems import Problem
 
 READY_SECONDS = 1800.0
 """Longest wait for nodes. An accelerator node is Ready some minutes after EC2 has it; EC2 may take longer."""
@@ -21,9 +23,6 @@ def for_gang(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> 
 
     A caller without permission gets a warning, and the job waits until somebody with permission or an autoscaler scales
     the group.
-
-    Raises:
-        ClusterError: EKS refuses for another reason.
     """
     there = len(cluster_facts.nodes_of(session.api, group))
     if there >= nodes:
@@ -34,6 +33,28 @@ def for_gang(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> 
     except NotAllowed as error:
         say(f"warning: {error}")
         say(f"  The job waits for {nodes} nodes: ask whoever may run `trn scale {group.name} {nodes}`.")
+
+
+def size_problems(group: NodeGroupOutput, nodes: int) -> list[Problem]:
+    """Return the problem of a number of nodes outside the group's limits."""
+    found = []
+    for word, limit, verb, beyond in (
+        ("most", group.max_size, "raise `maxSize`", nodes > group.max_size),
+        ("least", group.min_size, "lower `minSize`", nodes < group.min_size),
+    ):
+        if beyond:
+            fix = f"or {verb} of {group.name} in the stack's config, and bring it up"
+            found.append(Problem("NODES", f"{group.name} has at {word} {limit} nodes", fix, value=nodes, good=limit))
+    return found
+
+
+def jobs_on(session: Session, group: NodeGroupOutput) -> list[str]:
+    """Return the team's jobs on the group's instance type: EKS chooses the nodes that go."""
+    try:
+        jobs = cluster_facts.volcano_jobs(session.api, session.namespace.name)
+    except (NoSuchKind, ApiError):
+        return []
+    return [*cluster_facts.running_on(jobs, group.instance_type)]
 
 
 def cost(session: Session, group: NodeGroupOutput, before: int, after: int) -> str:
@@ -50,11 +71,7 @@ def cost(session: Session, group: NodeGroupOutput, before: int, after: int) -> s
 
 
 def resize(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> None:
-    """Set the number of nodes: at EKS, or in the local cloud, which has the nodes at once.
-
-    Raises:
-        ClusterError: refused.
-    """
+    """Set the number of nodes: at EKS, or in the local cloud, which has the nodes at once."""
     paths = session.source.paths
     if paths is not None:
         from trainium_eks.local.nodes import resizing
@@ -70,12 +87,7 @@ def resize(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> No
 
 
 def await_nodes(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> None:
-    """Wait until the group has this many Ready nodes, and no more.
-
-    Raises:
-        ClusterError: AWS cannot be asked.
-        Failure: not in time, with the issues that EKS reports.
-    """
+    """Wait until the group has this many Ready nodes, and no more; else fail with the issues that EKS reports."""
     deadline, told_of, issues = time.monotonic() + READY_SECONDS, -1, tuple[str, ...]()
     while True:
         found = cluster_facts.nodes_of(session.api, group)

@@ -42,12 +42,7 @@ class Session:
 @contextmanager
 def open_session(cluster: ClusterOptions) -> Iterator[Session]:
     """Open a session. Without a kubeconfig of the caller, the local cloud's API server is used as the team's
-    researcher, never as the administrator.
-
-    Raises:
-        Failure: no stack, no such namespace, or no way to the cluster.
-        ClusterError: the local cloud does not answer.
-    """
+    researcher, never as the administrator."""
     from trainium_eks.kube.api import Api
 
     source = find_source(cluster.stack, cluster.outputs, cluster.kubeconfig, cluster.directory)
@@ -68,16 +63,7 @@ def open_session(cluster: ClusterOptions) -> Iterator[Session]:
 
 
 def find_namespace(outputs: StackOutputs, name: str | None, file: Path | None = None) -> NamespaceOutput:
-    """Return one of the stack's namespaces, the first without a name.
-
-    Args:
-        outputs: of the stack.
-        name: of the namespace.
-        file: the file with the outputs, for the message.
-
-    Raises:
-        Failure: the stack has none, or none of that name.
-    """
+    """Return one of the stack's namespaces, the first without a name."""
     names = [each.name for each in outputs.namespaces]
     if not names:
         stack = f"the stack of {file}" if file else "the stack"

@@ -45,12 +45,7 @@ class Prepared:
 
 
 def prepare(asked: TrainOptions, session: Session, say: Say) -> Prepared:
-    """Return the requested job, validated.
-
-    Raises:
-        Failure: with all problems.
-        ClusterError: the cluster or AWS does not answer.
-    """
+    """Return the requested job, validated."""
     asked = taken(asked)
     if session.is_local:
         small = local_example(asked)
@@ -74,12 +69,7 @@ def _what(plan: Plan) -> str:
 
 
 def validate(prepared: Prepared, session: Session, say: Say) -> None:
-    """Let the API server validate the job without creating it.
-
-    Raises:
-        Failure: nobody in the cluster runs such jobs.
-        ApiError: the job would be refused, in the API server's words.
-    """
+    """Let the API server validate the job without creating it."""
     try:
         submission.validate(session.api, prepared.objects, say)
     except NoSuchKind:
@@ -87,11 +77,7 @@ def validate(prepared: Prepared, session: Session, say: Say) -> None:
 
 
 def submit(prepared: Prepared, session: Session, say: Say) -> None:
-    """Create the job with the objects and files that belong to it.
-
-    Raises:
-        ApiError: refused; nothing of the job is left.
-    """
+    """Create the job with the objects and files that belong to it."""
     archive = prepared.workspace.archive if prepared.workspace else ""
     submission.submit(session.api, prepared.job, prepared.objects, archive, say)
 
@@ -105,19 +91,8 @@ def reference_of(job: TrainingJob) -> ObjectReference:
 def wait(
     job: ObjectReference, session: Session, *, timeout_seconds: float | None = None, away_seconds: float = 0.0
 ) -> str:
-    """Wait until the job has ended; return its state.
-
-    Args:
-        job: the job's object.
-        session: of the caller.
-        timeout_seconds: longest wait; None for no end.
-        away_seconds: longest time without an answer of the API server that the wait outlives.
-
-    Raises:
-        TimeoutError: the job goes on after that time.
-        Failure: the job was deleted.
-        ClusterError: the API server refuses, or does not answer.
-    """
+    """Wait until the job has ended; return its state. Raise a TimeoutError when it goes on after that time; outlive an
+    API server that is away for so long."""
     begun = answered = time.monotonic()
     while True:
         try:
@@ -153,6 +128,6 @@ def no_controller(form: Form, session: Session) -> str:
 def _no_volcano(session: Session) -> str:
     title = "there is no Volcano in this cluster, which starts gangs"
     if not session.is_local:
-        return f"{title}; `trn verify` says what else is missing"
+        return f"{title}; `trn doctor` says what else is missing"
     missing = session.source.local.missing("volcano") if session.source.local else ""
-    return f"{title}{f': {missing}' if missing else ''}; `trn local status` says what runs"
+    return f"{title}{f': {missing}' if missing else ''}; `trn doctor` says what runs"

@@ -30,11 +30,7 @@ def unique() -> str:
 
 
 def gather(asked: TrainOptions, form: Form, session: Session) -> Facts:
-    """Return all facts for a request of a job of some form.
-
-    Raises:
-        ClusterError: the API server does not answer.
-    """
+    """Return all facts for a request of a job of some form."""
     image, missing, has_torch = image_of(asked.image, session)
     api, namespace = session.api, session.namespace.name
     may_submit = cluster_facts.may_submit(api, namespace, form)
@@ -69,12 +65,7 @@ def _metrics_port(session: Session) -> int:
 
 
 def image_of(wanted: str | None, session: Session) -> tuple[str, Problem | None, bool]:
-    """Return the image of a pod, the problem of a missing one, and whether PyTorch is in it.
-
-    Args:
-        wanted: by the command; None for the stack's default.
-        session: in which it is to run.
-    """
+    """Return the image of a pod, the problem of a missing one, and whether PyTorch is in it."""
     return _local_image(wanted) if session.is_local else registry_image(wanted, session.outputs)
 
 

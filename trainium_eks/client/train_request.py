@@ -27,11 +27,7 @@ _KINDS = {bool: "true or false", int: "a whole number", float: "a number", Path:
 def taken(asked: TrainOptions) -> TrainOptions:
     """Return the options in the types of their fields, from values as people write them in Python: a path or a number
     as text, a number among arguments, one text for several arguments (read as a shell reads it), one value in place of
-    several, a mapping of variables.
-
-    Raises:
-        Failure: values that cannot be meant, all at once.
-    """
+    several, a mapping of variables."""
     given = {each.name: _as_field(each.name, getattr(asked, each.name)) for each in fields(asked)}
     problems = [
         Problem(_option(name), "it holds a NUL, which no command line can", "leave the NUL out")
@@ -92,11 +88,7 @@ def local_example(asked: TrainOptions) -> TrainOptions:
 
 
 def request_of(asked: TrainOptions) -> tuple[JobRequest, Workspace | None, Problem | None]:
-    """Return the request, the files that travel with it, and their problem.
-
-    Raises:
-        Failure: an option that cannot be read.
-    """
+    """Return the request, the files that travel with it, and their problem."""
     program, workspace, wrong = _program(asked)
     given = {each.name: getattr(asked, each.name) for each in fields(asked)}
     if asked.bf16 is not None:

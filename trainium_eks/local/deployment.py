@@ -105,7 +105,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Report:
-    """The report of the last complete ``up``, for ``trn local status``, ``trn local kubectl`` and ``trn verify``."""
+    """The report of the last complete ``up``, for ``trn local kubectl`` and ``trn doctor``."""
 
     server: str = ""
     kubernetes: str = ""
@@ -431,7 +431,7 @@ def _outputs(graph: Graph, paths: Paths, stack: str) -> dict[str, Any]:
     if "kubeconfig" in outputs:
         outputs["kubeconfig"] = paths.kubeconfig.read_text(encoding="utf-8")
     if "updateKubeconfigCommand" in outputs:
-        outputs["updateKubeconfigCommand"] = f"trn local kubeconfig --stack {stack} > kubeconfig"
+        outputs["updateKubeconfigCommand"] = f"trn kubeconfig --admin --stack {stack} > kubeconfig"
     return outputs
 
 

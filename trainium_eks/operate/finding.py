@@ -1,7 +1,7 @@
 """Finding and report: the result of every command that examines a stack, a cluster or an account."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -49,6 +49,11 @@ class Finding:
         """Return the first part of the id (``quotas``)."""
         return self.id.split("/", 1)[0]
 
+    @property
+    def fault(self) -> str:
+        """Return the name of the fault in the catalogue; empty where it has none."""
+        return str(self.data.get("fault", ""))
+
     def to_json(self) -> dict[str, Any]:
         """Return the finding as plain data."""
         return {
@@ -60,6 +65,26 @@ class Finding:
             "details": list(self.details),
             **self.data,
         }
+
+
+def passed(id_: str, subject: str, text: str) -> Finding:
+    """Return the finding of a subject that is as it should be."""
+    return Finding(id_, Status.PASS, subject, text)
+
+
+def failed(id_: str, subject: str, text: str, fix: str, details: Sequence[str] = (), **data: Any) -> Finding:
+    """Return the finding of a subject that is wrong."""
+    return Finding(id_, Status.FAIL, subject, text, fix, tuple(details), data)
+
+
+def not_checked(id_: str, subject: str, reason: str) -> Finding:
+    """Return the finding of a subject of which nothing is known."""
+    return Finding(id_, Status.NOT_CHECKED, subject, reason)
+
+
+def not_applicable(id_: str, subject: str, reason: str) -> Finding:
+    """Return the finding of a subject that is not there, as it may."""
+    return Finding(id_, Status.NOT_APPLICABLE, subject, reason)
 
 
 @dataclass(frozen=True)

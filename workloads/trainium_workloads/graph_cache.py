@@ -31,6 +31,8 @@ COMPLETE, NOT_THERE, OTHER_OPTIONS, IN_USE = 0, 3, 4, 5
 
 MARK = "complete.json"
 
+_COMPILE = "`trn train --precompile`"
+
 _READERS = 8
 """Files that are read at a time: a share of Lustre gives one reader less than the network has."""
 
@@ -79,14 +81,14 @@ class Cache:
         """Return the verdict on the published files; a process that compiles is not looked for."""
         mark = self._mark()
         if mark is None:
-            return Verdict(NOT_THERE, f"compile cache {self.name} is not there. Compile first (`trn compile`)")
+            return Verdict(NOT_THERE, f"compile cache {self.name} is not there. Compile first ({_COMPILE})")
         compiled = [each["options"] for each in mark["compilations"]]
         if options not in compiled:
             nearest = min((_differing(each, options) for each in compiled), key=len)
             told = f"compile cache {self.name} was compiled with other options: {'; '.join(nearest)}"
-            return Verdict(OTHER_OPTIONS, f"{told}. Compile with these, too (`trn compile`), or train with those")
+            return Verdict(OTHER_OPTIONS, f"{told}. Compile with these, too ({_COMPILE}), or train with those")
         if damage := self._damage(mark):
-            return Verdict(NOT_THERE, f"compile cache {self.name} is damaged: {damage}. Compile again (`trn compile`)")
+            return Verdict(NOT_THERE, f"compile cache {self.name} is damaged: {damage}. Compile again ({_COMPILE})")
         # Nobody compiles a compiled graph: the holders of these locks were killed, and the SDK waits for them for ever.
         _unlock(each for each in _modules(self.directory) if _is_compiled(each))
         return Verdict(COMPLETE, f"compile cache {self.name} is complete: {len(mark['files'])} files")

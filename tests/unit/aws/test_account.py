@@ -15,7 +15,7 @@ from iam_evaluation import allowed
 from moto import mock_aws
 
 from trainium_eks.aws.account import READS, Account, NotChecked, RequestError, WriteAttempted, right
-from trainium_eks.operate.preflight.finding import Outcome
+from trainium_eks.operate.finding import Status
 from trainium_eks.operate.preflight.run import look
 from trainium_eks.plan.graph import Graph
 
@@ -45,10 +45,10 @@ def test_only_reading_operations_are_asked(stack: str, request: pytest.FixtureRe
 def test_every_question_about_a_good_account_is_answered_well(prod: Graph) -> None:
     found = ask(prod)
     # This machine is in no network of production's.
-    trouble = [each for each in found.findings if each.outcome is not Outcome.PASS and each.id != "network/api"]
+    trouble = [each for each in found.findings if each.status is not Status.PASS and each.id != "network/api"]
     assert trouble == [], trouble
     assert not found.failed
-    assert found.account == "111122223333"
+    assert found.facts["account"] == "111122223333"
 
 
 def test_no_made_up_name_is_asked_of_aws(prod: Graph) -> None:
@@ -78,33 +78,33 @@ def test_what_cannot_be_asked_is_said_and_ends_nothing(prod: Graph, error: AwsEr
     identity = {"sts:GetCallerIdentity": GOOD["sts:GetCallerIdentity"]}
     found = look(prod, account(AwsDouble(dict.fromkeys(GOOD, error) | identity)), lambda: NOW)
     assert not found.failed
-    open_ = found.of(Outcome.NOT_CHECKED)
+    open_ = found.of(Status.NOT_CHECKED)
     known = ("account/id", "account/deployer")  # which need to know who asks, and no more
     assert len(open_) == len([each for each in found.findings if each.id not in known])
-    assert all(reason in each.detail and "\n" not in each.detail for each in open_), open_
+    assert all(reason in each.text and "\n" not in each.text for each in open_), open_
 
 
 def test_the_missing_right_is_named(dev: Graph) -> None:
     denied = AwsError("AccessDeniedException")
     names = ("service-quotas:GetServiceQuota", "eks:DescribeClusterVersions", "ssm:GetParameters")
     found = ask(dev, dict.fromkeys(names, denied))
-    assert of(found, "quotas/L-F678F1CE").detail == "the right servicequotas:GetServiceQuota is missing"
-    assert of(found, "versions/kubernetes").detail == "the right eks:DescribeClusterVersions is missing"
+    assert of(found, "quotas/L-F678F1CE").text == "the right servicequotas:GetServiceQuota is missing"
+    assert of(found, "versions/kubernetes").text == "the right eks:DescribeClusterVersions is missing"
 
 
 def test_without_credentials_nothing_else_is_asked(prod: Graph) -> None:
     double = AwsDouble({"sts:GetCallerIdentity": NoCredentialsError()})
     found = look(prod, account(double), lambda: NOW)
-    assert {each.outcome for each in found.findings} == {Outcome.NOT_CHECKED}
+    assert {each.status for each in found.findings} == {Status.NOT_CHECKED}
     assert [name for name, _ in double.asked] == ["sts:GetCallerIdentity"]
-    assert (found.account, found.failed) == ("", False)
+    assert (found.facts["account"], found.failed) == ("", False)
 
 
 def test_an_answer_that_is_not_understood_is_one_line(dev: Graph) -> None:
     found = ask(dev, {"service-quotas:GetServiceQuota": {}})
     told = of(found, "quotas/L-F678F1CE")
-    assert told.outcome is Outcome.NOT_CHECKED
-    assert "was not understood (KeyError: 'Quota')" in told.detail
+    assert told.status is Status.NOT_CHECKED
+    assert "was not understood (KeyError: 'Quota')" in told.text
 
 
 def test_what_is_asked_twice_is_asked_once(prod: Graph) -> None:
@@ -130,9 +130,9 @@ def test_a_package_that_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> N
 @mock_aws
 def test_moto_s_account_is_told_whatever_moto_lacks(dev: Graph) -> None:
     found = look(dev, Account("us-west-2", boto3.Session("x", "y")), lambda: NOW)
-    assert of(found, "account/id").outcome is Outcome.PASS
-    assert of(found, "quotas/L-0263D0A3").outcome in (Outcome.PASS, Outcome.NOT_CHECKED)
-    assert of(found, "capacity/trn1.32xlarge").detail == "offered in usw2-az4", "moto has a copy of EC2's offerings"
+    assert of(found, "account/id").status is Status.PASS
+    assert of(found, "quotas/L-0263D0A3").status in (Status.PASS, Status.NOT_CHECKED)
+    assert of(found, "capacity/trn1.32xlarge").text == "offered in usw2-az4", "moto has a copy of EC2's offerings"
 
 
 def test_the_deploy_role_may_ask_every_question(dev: Graph, prod: Graph) -> None:

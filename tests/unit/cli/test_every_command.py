@@ -1,5 +1,6 @@
 """What holds for every command: an example in its help, its stack and its exit codes by one rule."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -148,7 +149,6 @@ def test_nothing_is_deployed_for_the_sake_of_a_local_cloud(project: Path, monkey
 
 
 WITHOUT_ANYTHING: dict[str, int] = {
-    "compare": 0,
     "local images list": 0,
     "upgrade": 1,  # the stack's config is not one of ours
 }
@@ -165,3 +165,21 @@ def test_a_command_that_cannot_begin_exits_with_2(path: tuple[str, ...], command
     shown = CliRunner().invoke(app, line, input="")
     assert shown.exit_code == WITHOUT_ANYTHING.get(" ".join(path), 2), shown.output
     assert shown.exception is None or isinstance(shown.exception, SystemExit)
+
+
+WITH_OUTPUTS = [param for param in COMMANDS if {"outputs", "as_json"} <= {each.name for each in param.values[1].params}]
+
+
+@pytest.mark.parametrize(("path", "command"), WITH_OUTPUTS)
+def test_what_stops_a_command_is_a_document_with_json(path: tuple[str, ...], command: Any) -> None:
+    line = [
+        *example(command)[: len(path)],
+        "--outputs",
+        "/nowhere/outputs.json",
+        "--json",
+        *example(command)[len(path) :],
+    ]
+    shown = CliRunner().invoke(app, line)
+    assert shown.exit_code == 2, shown.output
+    assert "/nowhere/outputs.json" in json.loads(shown.stdout)["problems"][0]["reason"]
+    assert shown.stderr == ""

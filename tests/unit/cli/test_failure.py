@@ -7,20 +7,19 @@ import pytest
 from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
-from trainium_eks.cli.jobs.submit import train
 from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure, as_typed, complain
 from trainium_eks.kube.errors import ClusterError, MissingError
 
 
 @pytest.mark.parametrize(
     ("installed", "shown"),
-    [(None, "run `./trn local up`, then ./trn verify; not attrn plan"), ("/bin/trn", None)],
+    [(None, "run `./trn local up`, then ./trn doctor; not attrn plan"), ("/bin/trn", None)],
 )
 def test_a_command_is_shown_as_it_can_be_typed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], installed: str | None, shown: str | None
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: installed)
-    text = "run `trn local up`, then trn verify; not attrn plan"
+    text = "run `trn local up`, then trn doctor; not attrn plan"
     assert as_typed(text) == (shown or text)
     assert complain(Failure(FAILED, text)) == FAILED
     assert capsys.readouterr().err == f"{shown or text}\n"
@@ -48,7 +47,7 @@ def test_what_stops_a_command_is_reported_where_it_is_called(
     def stopped(*_: object) -> int:
         raise error
 
-    monkeypatch.setattr(train, "run", stopped)
+    monkeypatch.setattr("trainium_eks.client.session.open_session", stopped)
     # After `--` stand the script's own arguments.
     shown = CliRunner().invoke(app, ["train", "--stack", "dev", *(["--json"] if as_json else []), "--", "--json"])
     assert shown.exit_code == code

@@ -103,7 +103,7 @@ MAKE = sorted({line.split()[1] for _, line in lines() if line.startswith("make "
 def test_a_command_line_is_understood(line: str) -> None:
     arguments = words(line.replace("NODES", "1"))
     name, given = parse(arguments)
-    if name in ("train", "compile"):  # whatever is no option is the script's, and stands behind --
+    if name == "train":  # whatever is no option is the script's, and stands behind --
         assert not given["arguments"] or "--" in arguments
 
 

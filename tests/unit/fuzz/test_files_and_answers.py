@@ -23,7 +23,7 @@ from trainium_eks.aws.account import NotChecked
 from trainium_eks.aws.sessions import AwsError
 from trainium_eks.cli.app import app
 from trainium_eks.cli.environment.plan import report
-from trainium_eks.cli.jobs.submit import kubeconfig
+from trainium_eks.cli.jobs import kubeconfig
 from trainium_eks.cli.shared import stack_file_edit
 from trainium_eks.client import cluster_access, kubeconfig_variable
 from trainium_eks.client.failure import TRACEBACK, Failure
@@ -145,7 +145,7 @@ def _edit(file: Path) -> object:
 
 
 def _kubeconfig(file: Path) -> object:
-    return kubeconfig.in_namespace(file.read_text(errors="replace"), "n")
+    return kubeconfig._in_namespace(file.read_text(errors="replace"), "n")
 
 
 def _state(file: Path) -> object:
@@ -189,7 +189,7 @@ ANSWERS: Mapping[str, tuple[Any, Callable[[Any], object]]] = {
     "Prometheus": ({"data": {"alerts": [ALERT]}}, lambda answer: _or_value_error(lambda: firing.read(answer))),
     "preview of pulumi": (PREVIEW, lambda document: _or_value_error(lambda: preview.parse(document, "dev"))),
     "preflight": (
-        {"checks": [{"id": "a", "outcome": "fail"}]},
+        {"findings": [{"id": "a", "status": "fail"}]},
         lambda document: _or_value_error(lambda: preflight.parse(document)),
     ),
     "list of files": (

@@ -19,11 +19,10 @@ from stub_api import StubApi
 from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
-from trainium_eks.cli.jobs.data import render_stage
-from trainium_eks.cli.jobs.watch import device_use
-from trainium_eks.cli.jobs.watch.render_watch import steps_lines
-from trainium_eks.cli.shared.console import Console
-from trainium_eks.client import ending, reading
+from trainium_eks.cli.jobs.status import UsageTable, steps_lines
+from trainium_eks.cli.shared.console import Console, lines
+from trainium_eks.cli.shared.progress import ShownProgress
+from trainium_eks.client import device_use, ending, reading
 from trainium_eks.client.failure import TRACEBACK
 from trainium_eks.jobs.watch import cloudwatch_logs, endings, log_lines, steps, usage
 from trainium_eks.kube import pod_channels
@@ -75,7 +74,7 @@ def read_steps(texts: list[str]) -> object:
     found = steps.progress(steps.parse_all(texts), NOW.timestamp())
     if found is not None:
         json.dumps(found.to_json(), allow_nan=False)
-        assert is_plain(shown(*steps_lines(found)))
+        assert is_plain(shown(lines(steps_lines(found))))
     return found
 
 
@@ -85,14 +84,14 @@ def read_reports(texts: list[str]) -> object:
         reader.line(each)
     if reader.last is not None:
         json.dumps(reader.last.to_json(), allow_nan=False)
-        node = device_use._Node("p", "u", 0, "n", reader)
-        assert is_plain(shown(device_use.UsageTable([node])))
+        node = device_use.NodeReading("p", "u", 0, "n", reader)
+        assert is_plain(shown(UsageTable([node])))
     return reader.last
 
 
 def read_copier(texts: list[str]) -> object:
     buffer = io.StringIO()
-    progress = render_stage.ShownProgress(Console(file=buffer, width=100, force_terminal=False), None)
+    progress = ShownProgress(Console(file=buffer, width=100, force_terminal=False), None)
     for each in texts:
         progress.line(each)
     assert is_plain(buffer.getvalue())
@@ -170,7 +169,7 @@ CHECKED = frozenset(
 """What an API server checks of the objects that people make, or writes itself."""
 
 COMMANDS = ("jobs --all", "status alpha", "status beta", "logs alpha --all", "logs alpha --rank 1", "cancel alpha")
-COMMANDS += ("top alpha --once", "status", "logs alpha --since 1h", "jobs --json", "status alpha --json")
+COMMANDS += ("status alpha --devices", "status", "logs alpha --since 1h", "jobs --json", "status alpha --json")
 
 
 def objects() -> dict[str, Any]:

@@ -13,8 +13,8 @@ from trainium_eks.model.alerts import AlertSettings
 from trainium_eks.observe.alerts import alerts, runbook
 from trainium_eks.observe.alerts.alert import Alert
 
-PAGES = {path.stem: path.read_text() for path in runbook.FOLDER.iterdir()}
-SECTIONS = ["## Look", "## Mend", "## What waiting costs"]
+PAGES = runbook.sections()
+SECTIONS = ["**Look:**", "**Mend.**", "**Cost of waiting.**"]
 FOUND = alerts.alerts(AlertSettings())
 COMMENT = re.compile(r"\s+# .*$")
 
@@ -38,10 +38,9 @@ def test_every_alert_has_a_page_and_every_page_an_alert() -> None:
 
 @pytest.mark.parametrize("name", sorted(PAGES))
 def test_a_page_says_what_it_means_what_to_look_at_what_mends_it_and_what_it_costs(name: str) -> None:
-    title, means, *rest = PAGES[name].split("\n\n")
-    assert title == f"# {name}"
+    means, *rest = PAGES[name].strip().split("\n\n")
     assert len(means) > 40
-    assert [line for part in rest for line in part.splitlines() if line.startswith("#")] == SECTIONS
+    assert [found for part in rest for found in re.findall(r"^\*\*[^*]+\*\*", part, re.MULTILINE)] == SECTIONS
     assert len(typed(PAGES[name])) >= 2
     assert all(len(line) <= 120 for line in PAGES[name].splitlines())
 

@@ -5,10 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from trainium_eks.cli.environment import check
 from trainium_eks.cli.environment.change import deploy
-from trainium_eks.cli.environment.check import check
-from trainium_eks.operate.preflight.finding import Finding, Outcome
-from trainium_eks.operate.preflight.run import Preflight
+from trainium_eks.operate.finding import Finding, Report, Status
 from trainium_eks.plan.graph import Graph, Options, Resource
 
 
@@ -160,19 +159,20 @@ def handed(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return commands
 
 
-def answered(outcome: Outcome) -> Preflight:
-    return Preflight("dev", "us-west-2", "1", (Finding("quotas/L-1", "VPCs", outcome, "1 needed", "ask for more"),))
+def answered(outcome: Status) -> Report:
+    facts = {"stack": "dev", "region": "us-west-2", "account": "1"}
+    return Report(facts, (Finding("quotas/L-1", outcome, "VPCs", "1 needed", "ask for more"),))
 
 
 @pytest.mark.parametrize(
     ("outcome", "arguments", "begins"),
     [
-        (Outcome.PASS, [], True),
-        (Outcome.WARN, [], True),
-        (Outcome.NOT_CHECKED, [], True),
-        (Outcome.FAIL, [], False),
-        (Outcome.FAIL, ["--yes"], False),
-        (Outcome.FAIL, ["--skip-check"], True),
+        (Status.PASS, [], True),
+        (Status.WARN, [], True),
+        (Status.NOT_CHECKED, [], True),
+        (Status.FAIL, [], False),
+        (Status.FAIL, ["--yes"], False),
+        (Status.FAIL, ["--skip-check"], True),
     ],
 )
 def test_up_begins_unless_a_check_fails(
@@ -180,7 +180,7 @@ def test_up_begins_unless_a_check_fails(
     handed: list[list[str]],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    outcome: Outcome,
+    outcome: Status,
     arguments: list[str],
     begins: bool,
 ) -> None:
@@ -199,7 +199,7 @@ def test_up_begins_unless_a_check_fails(
 
 
 def test_only_up_is_checked(path: Path, handed: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "look", lambda _: answered(Outcome.FAIL))
+    monkeypatch.setattr(check, "look", lambda _: answered(Status.FAIL))
     deploy.run("preview", Graph("p", "dev", (PROVIDER,), {}), path, [])
     deploy.run("destroy", Graph("p", "dev", (PROVIDER,), {}), path, [])
     assert [command[1] for command in handed] == ["preview", "destroy"]
@@ -225,7 +225,7 @@ def test_the_hourly_cost_is_confirmed_where_pulumi_would_ask_too(
     asked: bool,
 ) -> None:
     questions: list[str] = []
-    monkeypatch.setattr(check, "look", lambda _: answered(Outcome.PASS))
+    monkeypatch.setattr(check, "look", lambda _: answered(Status.PASS))
     monkeypatch.setattr(deploy.typer, "confirm", lambda text: questions.append(text) or False)
     monkeypatch.setattr(deploy.sys, "stdin", SimpleNamespace(isatty=lambda: terminal))
     monkeypatch.setattr(deploy.sys.stdout, "isatty", lambda: terminal, raising=False)

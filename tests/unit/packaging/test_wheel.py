@@ -54,7 +54,7 @@ def test_wheel_holds_components_charts_and_type_marker(wheel: Path) -> None:
         "trainium_eks/charts/neuron-monitor/Chart.yaml",
         "trainium_eks/charts/torchx-etcd/Chart.yaml",
         "trainium_eks/local/control_plane/kwok_stages.yaml",
-        "trainium_eks/observe/alerts/runbooks/GangStuck.md",
+        "trainium_eks/docs/alerts.md",
         "trainium_eks/local/toolchain/go.mod",
         "trainium_eks/local/toolchain/go.sum",
         "trainium_eks/local/toolchain/volcano/go.mod",

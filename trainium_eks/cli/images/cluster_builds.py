@@ -5,7 +5,7 @@ from typing import Any
 
 from trainium_eks.aws.ecr import Login, Repository
 from trainium_eks.cli.images.planned import Planned
-from trainium_eks.cli.jobs.data.render_stage import shown_progress
+from trainium_eks.cli.shared.progress import shown_progress
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.client.session import Session, open_session

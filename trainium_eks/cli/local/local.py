@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainium_eks.cli.shared import recording
 from trainium_eks.client import kubeconfig_variable
+from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure, complain
 from trainium_eks.client.project import check_stack, find_project
 from trainium_eks.kube.errors import ClusterError
@@ -20,7 +21,7 @@ from trainium_eks.plan.recording.process import ProgramFailed, ProgramTimedOut, 
 from trainium_eks.plan.recording.project import InvalidConfig
 
 if TYPE_CHECKING:
-    from trainium_eks.operate.verify.verify import Verification
+    from trainium_eks.operate.finding import Report
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -74,31 +75,32 @@ def up(target: Target, nodes: int | None) -> int:
         render_local.show(result, target.stack, found, no_color=target.no_color)
         if found is None or not found.failed:
             return 0
-        from trainium_eks.cli.environment.check import verify
+        from trainium_eks.cli.shared import examine
 
-        sys.stdout.write(verify.closing(verify.VerifyOptions(target.stack, directory=target.directory)))
+        said = examine.closing(_cluster(target), checks=False)
+        sys.stdout.write(f"{said}\n" if said else "")
         return FAILED
 
     return _told(target, act)
 
 
-def _checks(target: Target, outputs: Mapping[str, Any], phase: Callable[[str], None]) -> "Verification | None":
-    """Return the verification of ``trn verify``; None for a program without a training stack's outputs.
+def _checks(target: Target, outputs: Mapping[str, Any], phase: Callable[[str], None]) -> "Report | None":
+    """Return the doctor's checks; None for a program without a training stack's outputs.
 
     Failing checks are repeated for some seconds, because controllers answer an ``up`` with a delay.
     """
-    from trainium_eks.cli.environment.check import verify
+    from trainium_eks.cli.shared import examine
 
     try:
         StackOutputs.parse(outputs)
     except ConfigModelError:
         return None
     phase("Checking the cluster")
-    within = WELL_WITHIN_SECONDS
-    asked = verify.VerifyOptions(
-        target.stack, directory=target.directory, wait=True, timeout_seconds=within, compare=False
-    )
-    return verify.verification(asked, phase)
+    return examine.until_well(lambda: examine.diagnosis(_cluster(target), faults=False), WELL_WITHIN_SECONDS, phase)
+
+
+def _cluster(target: Target) -> ClusterOptions:
+    return ClusterOptions(target.stack, directory=target.directory)
 
 
 def down(target: Target) -> int:
@@ -118,30 +120,6 @@ def down(target: Target) -> int:
         return 0
 
     return _told(target, act)
-
-
-def status(target: Target) -> int:
-    """Run ``trn local status``; return 0 when the stack's processes run and its control plane is healthy."""
-
-    def act() -> int:
-        from trainium_eks.cli.local import render_local
-
-        return 0 if render_local.show_status(target.paths(), target.stack, no_color=target.no_color) else FAILED
-
-    return _told(target, act)
-
-
-def kubeconfig(target: Target, *, path: bool, namespace: str | None = None) -> int:
-    """Run ``trn local kubeconfig``; return the exit code."""
-
-    def act() -> int:
-        from trainium_eks.local.control_plane import researchers
-
-        file = _kubeconfig(target)
-        if namespace is not None:
-            file = researchers.kubeconfig(target.paths(), namespace)
-        sys.stdout.write(f"{file}\n" if path else file.read_text(encoding="utf-8"))
-        return 0
 
     return _told(target, act)
 

@@ -44,29 +44,6 @@ def down(stack: Stack = "", no_color: NoColor = False, directory: Directory = No
     raise typer.Exit(local.down(local.Target(stack, directory, no_color=no_color)))
 
 
-@app.command(example="trn local status")
-def status(stack: Stack = "", no_color: NoColor = False, directory: Directory = None) -> None:
-    """Show the running processes. Exit code: 0 when the control plane is healthy, otherwise 1."""
-    from trainium_eks.cli.local import local
-
-    raise typer.Exit(local.status(local.Target(stack, directory, no_color=no_color)))
-
-
-@app.command(example="trn local kubeconfig --as training > kubeconfig.yaml")
-def kubeconfig(
-    stack: Stack = "",
-    namespace: Annotated[
-        str | None, typer.Option("--as", metavar="NAMESPACE", help="A researcher's kubeconfig for this namespace.")
-    ] = None,
-    path: Annotated[bool, typer.Option("--path", help="Print the path of the file instead of its content.")] = False,
-    directory: Directory = None,
-) -> None:
-    """Print a kubeconfig: the administrator's, or with --as a researcher's, which has the team's rights only."""
-    from trainium_eks.cli.local import local
-
-    raise typer.Exit(local.kubeconfig(local.Target(stack, directory), path=path, namespace=namespace))
-
-
 @app.command(
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     example="trn local kubectl get nodes",

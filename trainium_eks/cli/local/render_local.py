@@ -1,7 +1,5 @@
 """Output of ``trn local`` for people: the progress, and the result."""
 
-import sys
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,18 +11,17 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from trainium_eks.cli.environment.check import render_verify
+from trainium_eks.cli.environment import doctor
 from trainium_eks.cli.environment.plan import facts, render
-from trainium_eks.cli.shared.console import Console
+from trainium_eks.cli.shared.console import Console, shortened, show_sections
+from trainium_eks.cli.shared.report import sections
 from trainium_eks.client.failure import as_typed
-from trainium_eks.local import toolchain
 from trainium_eks.local.changes import Change
-from trainium_eks.local.control_plane import processes
-from trainium_eks.local.control_plane.control_plane import ControlPlane, Started
-from trainium_eks.local.deployment import Report, Result
+from trainium_eks.local.control_plane.control_plane import Started
+from trainium_eks.local.deployment import Result
 from trainium_eks.local.events import Begun, Deleted, Done, Event, Failed, Kept, Waiting
-from trainium_eks.local.paths import Paths
-from trainium_eks.operate.verify.verify import Verification
+from trainium_eks.operate import finding
+from trainium_eks.operate.doctor.diagnosis import HEADINGS
 from trainium_eks.plan.graph import Graph
 
 _MARKS = {
@@ -112,7 +109,7 @@ class ConsoleReporter:
             return
         if not_installed:
             # The whole reason stands at the end, once.
-            short = f"  not installed: {render.shortened(not_installed)}"
+            short = f"  not installed: {shortened(not_installed)}"
             line = Text("· ", "yellow").append(_subject(urn)).append(short, "yellow")
         else:
             mark, color = _MARKS[change]
@@ -127,7 +124,7 @@ class ConsoleReporter:
         self._status.update(Text(f"{count}  {what}", overflow="ellipsis", no_wrap=True))
 
 
-def show(result: Result, stack: str, found: Verification | None, *, no_color: bool = False) -> None:
+def show(result: Result, stack: str, found: finding.Report | None, *, no_color: bool = False) -> None:
     """Print the result of an ``up``, outputs and checks included, to stdout.
 
     Args:
@@ -136,10 +133,10 @@ def show(result: Result, stack: str, found: Verification | None, *, no_color: bo
         found: by the checks after it; None where there are none for this program.
         no_color: plain text.
     """
-    render.show_sections(_sections(result, stack, found), no_color=no_color)
+    show_sections(_sections(result, stack, found), no_color=no_color)
 
 
-def _sections(result: Result, stack: str, found: Verification | None) -> Iterable[RenderableType]:
+def _sections(result: Result, stack: str, found: finding.Report | None) -> Iterable[RenderableType]:
     yield _header(result)
     if result.not_installed:
         rows = [(name, why) for name, why in sorted(result.not_installed.items())]
@@ -148,7 +145,7 @@ def _sections(result: Result, stack: str, found: Verification | None) -> Iterabl
         yield Group(*(Text(note, "dim") for note in dict.fromkeys(result.notes)))
     yield render.outputs(_with_outputs(result))
     if found is not None and found.failed:
-        yield render_verify.failures(found)
+        yield from sections(found.of(finding.Status.FAIL), HEADINGS)
     yield _closing(result, stack, found)
 
 
@@ -166,7 +163,7 @@ def _header(result: Result) -> RenderableType:
     return Group(Text(title, "bold"), _rows(rows))
 
 
-def _closing(result: Result, stack: str, found: Verification | None) -> RenderableType:
+def _closing(result: Result, stack: str, found: finding.Report | None) -> RenderableType:
     option = "" if stack == "local" else f" --stack {stack}"
     if result.unchanged:
         said = f"✓ Nothing has changed: {stack} is as its program says ({result.seconds:.1f} s)."
@@ -178,46 +175,20 @@ def _closing(result: Result, stack: str, found: Verification | None) -> Renderab
         said = (
             f"✓ {stack} is as its program says: {', '.join(parts) or 'no resource changed'} ({result.seconds:.1f} s)."
         )
-    lines = [Text(said, "bold green"), *([render_verify.summary(found)] if found is not None else [])]
+    lines = [Text(said, "bold green"), *([doctor.summary(found, stack)] if found is not None else [])]
     next_ = {
         "look": f"trn local kubectl{option} get nodes -L node.kubernetes.io/instance-type",
-        "check": f"trn verify --stack {stack}",
+        "check": f"trn doctor --stack {stack}",
         "end": f"trn local down{option}",
     }
     return Group(*lines, _rows((what, as_typed(command)) for what, command in next_.items()))
-
-
-def show_status(paths: Paths, stack: str, *, no_color: bool = False) -> bool:
-    """Print the processes of a stack; return whether its control plane is healthy."""
-    running, report = processes.running(paths), Report.load(paths)
-    if not running:
-        there = paths.root.exists()
-        rest = f"; its state is in {paths.root}" if there else ""
-        hint = f"trn local up --stack {stack}"
-        sys.stdout.write(as_typed(f"{stack} is not running here{rest}. Start it with `{hint}`.\n"))
-        return False
-    programs = {name: binary.path for name, binary in toolchain.provide(report.minor, progress=lambda _: None).items()}
-    healthy = ControlPlane(paths, programs, kubernetes_minor=report.minor).healthy()
-    word = Text("healthy", "green") if healthy else Text(as_typed("not healthy: run `trn local up` again"), "red")
-    title = Text(f"{stack}  Kubernetes {report.kubernetes} at {report.server}  ", "bold").append_text(word)
-    table = Table(box=None, show_header=True, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
-    for column in ("process", "pid", "for"):
-        table.add_column(column)
-    for each in sorted(running, key=lambda process: process.name):
-        table.add_row(each.name, str(each.pid), _duration(time.time() - each.started))
-    sections: list[RenderableType] = [Group(title, Padding(table, (0, 0, 0, 2), expand=False))]
-    if report.not_installed:
-        rows = sorted(report.not_installed.items())
-        sections.append(Group(Text("Not installed on this machine", "bold underline"), _rows(rows, "yellow")))
-    render.show_sections(sections, no_color=no_color)
-    return healthy
 
 
 def _with_outputs(result: Result) -> Graph:
     """Return the graph with this machine's outputs; the kubeconfig holds a key, which no terminal needs to show."""
     shown = dict(result.outputs)
     if "kubeconfig" in shown:
-        shown["kubeconfig"] = as_typed("(`trn local kubeconfig` prints it)")
+        shown["kubeconfig"] = as_typed("(`trn kubeconfig --admin` prints it)")
     return replace(result.graph, outputs=shown)
 
 
@@ -239,9 +210,3 @@ def _subject(urn: str) -> str:
     *_, types, name = urn.split("::")
     type_ = types.rpartition("$")[2]
     return f"{facts.short_type(type_)}  {name}"
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

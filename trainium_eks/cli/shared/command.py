@@ -26,13 +26,7 @@ class App(typer.Typer):
     """A typer app: every command has an example and shows its stack."""
 
     def __init__(self, *, otherwise: str = "dev", panel: str | None = None, **options: Any) -> None:
-        """Make an app.
-
-        Args:
-            otherwise: default stack of its commands.
-            panel: heading of its commands in the help.
-            options: typer's own.
-        """
+        """Make an app with the default stack of its commands, and their heading in the help."""
         super().__init__(add_completion=False, pretty_exceptions_enable=False, **options)
         self._otherwise = otherwise
         self._panel = panel
@@ -40,13 +34,7 @@ class App(typer.Typer):
     def command(  # type: ignore[override]
         self, name: str | None = None, *, example: str, **options: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Return typer's decorator of a command.
-
-        Args:
-            name: of the command; the function's without it.
-            example: a command line that the help ends with.
-            options: typer's own.
-        """
+        """Return typer's decorator of a command, whose help ends with an example."""
         kind = type("Command", (_Command,), {"otherwise": self._otherwise})
         epilog = f"Example: {example}"
         return super().command(name, cls=kind, epilog=epilog, rich_help_panel=self._panel, **options)
@@ -76,16 +64,7 @@ def choose(given: str, directory: Path | None, otherwise: str) -> tuple[str, str
     """Return the stack of a command and the reason for the choice.
 
     ``--stack``, else the environment variable ``TRN_STACK``, else the local cloud that runs in the project, else
-    ``otherwise``.
-
-    Args:
-        given: by ``--stack``; empty without it.
-        directory: directory of the project, by ``--directory``.
-        otherwise: default.
-
-    Raises:
-        typer.BadParameter: several local clouds run here, and neither the option nor the variable names a stack.
-    """
+    ``otherwise``."""
     if given:
         return given, "--stack"
     if named := os.environ.get(STACK_VARIABLE, ""):

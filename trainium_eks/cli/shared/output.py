@@ -9,14 +9,13 @@ from typing import Any
 from trainium_eks.client.failure import FAILED, Failure, complain
 from trainium_eks.kube.pod_text import printable_json
 
+SCHEMA_VERSION = 1
+"""Version of the documents of researchers' commands; changes when a field is removed or changes meaning."""
+
 
 def write(text: str) -> None:
-    """Write all of it now.
-
-    Raises:
-        Failure: when it does not fit, as on a full disk.
-        BrokenPipeError: when nobody reads any more (``trn plan | head``); the command ends quietly.
-    """
+    """Write all of it now; a full disk is a failure, and a reader that has gone (``trn plan | head``) a
+    ``BrokenPipeError``, which ends the command quietly."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -30,18 +29,17 @@ def write(text: str) -> None:
 
 
 def write_json(document: Mapping[str, Any], *, indent: int | None = 2) -> None:
-    """Write a document of ``--json``.
-
-    Args:
-        document: plain data, without infinite numbers.
-        indent: None for one line, as in a stream of documents.
-
-    Raises:
-        Failure: when it does not fit.
-        BrokenPipeError: when nobody reads any more.
-    """
+    """Write a document of ``--json``: plain data without infinite numbers; indent None for one line, as in a stream."""
     text = json.dumps(document, indent=indent, ensure_ascii=False, allow_nan=False)
     write(printable_json(text) + "\n")
+
+
+def answer(document: Mapping[str, Any], text: str, *, as_json: bool) -> None:
+    """Write the result of a researcher's command: with ``--json`` the document with its version, else the text."""
+    if as_json:
+        write_json({"schemaVersion": SCHEMA_VERSION, **document})
+    else:
+        write(f"{text}\n")
 
 
 def tell(failure: Failure, *, as_json: bool) -> int:

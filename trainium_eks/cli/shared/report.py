@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trainium_eks.client.failure import as_typed
+from trainium_eks.kube.pod_text import printable
 from trainium_eks.operate.finding import Finding, Status
 
 SUBJECT_WIDTH = 36
@@ -31,7 +32,7 @@ def sections(findings: Sequence[Finding], headings: Mapping[str, str]) -> Iterab
     for section, found in groupby(findings, key=lambda each: each.section):
         yield Group(
             Text(headings.get(section, section), "bold underline"),
-            Padding(_table(found), (0, 0, 0, 2), expand=False),
+            Padding(table(found), (0, 0, 0, 2), expand=False),
         )
 
 
@@ -40,22 +41,27 @@ def counted(summary: Mapping[str, int], *statuses: Status) -> str:
     return ", ".join(f"{summary[status.value]} {status.value}" for status in statuses if summary[status.value])
 
 
-def _table(findings: Iterable[Finding]) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("mark")
-    table.add_column("subject", overflow="fold", max_width=SUBJECT_WIDTH)
-    table.add_column("found", overflow="fold")
+def table(findings: Iterable[Finding]) -> Table:
+    """Return the findings as a table: mark, subject, sentence with its details and the remedy."""
+    rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    rows.add_column("mark")
+    rows.add_column("subject", overflow="fold", max_width=SUBJECT_WIDTH)
+    rows.add_column("found", overflow="fold")
     for each in findings:
         mark, color, _ = MARKS[each.status]
-        table.add_row(Text(mark, color), Text(each.subject), Group(*_lines(each)))
-    return table
+        rows.add_row(Text(mark, color), Text(printable(each.subject)), Group(*_lines(each)))
+    return rows
 
 
 def _lines(finding: Finding) -> Iterable[Text]:
-    yield Text(finding.text, MARKS[finding.status][2])
+    # Parts of all of these are written by pods.
+    text = f"not checked: {finding.text}" if finding.status is Status.NOT_CHECKED else finding.text
+    yield Text(printable(text), MARKS[finding.status][2])
     shown = finding.details if len(finding.details) <= MOST_DETAILS else finding.details[: MOST_DETAILS - 1]
-    yield from (Text(line) for line in shown)
+    yield from (Text(printable(line)) for line in shown)
     if len(shown) < len(finding.details):
         yield Text(f"and {len(finding.details) - len(shown)} more", "dim")
+    if finding.fault:
+        yield Text(f"{finding.fault}: {finding.data['cause']}", "dim")
     if finding.fix:
-        yield Text(f"→ {as_typed(finding.fix)}", "cyan")
+        yield Text(f"→ {printable(as_typed(finding.fix))}", "cyan")

@@ -157,12 +157,7 @@ def _is_let_out(url: str) -> bool:
 
 
 def job_name(request: StageRequest, suffix: str) -> str:
-    """Return a name with the directory's words: at most 63 characters with the suffix of its pods.
-
-    Args:
-        request: the request.
-        suffix: letters and digits that make it unique.
-    """
+    """Return a name with the directory's words: at most 63 characters with the suffix of its pods."""
     words = re.sub(r"[^a-z0-9]+", "-", request.to.lower().rpartition("/")[2]).strip("-")[:36].strip("-")
     return "-".join(part for part in (KIND, words, suffix) if part)
 
@@ -175,15 +170,7 @@ def objects(
     region: str,
     code: Mapping[str, str],
 ) -> tuple[Json, Json]:
-    """Return the ConfigMap with the code, and the Job.
-
-    Args:
-        request: without :func:`problems`.
-        namespace: the team's.
-        name: of both.
-        region: of the stack.
-        code: of :func:`code_files`.
-    """
+    """Return the ConfigMap with the code, and the Job."""
     keys = {path: path.replace("/", "__") for path in code}
     labels = {KIND_LABEL: KIND, "app.kubernetes.io/managed-by": "trn", "app.kubernetes.io/name": name}
     metadata = {"name": name, "namespace": namespace.name, "labels": labels}
@@ -299,11 +286,7 @@ def pod_security(namespace: NamespaceOutput) -> Json:
 
 
 def code_files(workloads: Path) -> dict[str, str]:
-    """Return the copier's modules and requirements: path below the directory on ``PYTHONPATH`` to text.
-
-    Args:
-        workloads: the directory that ``trainium_workloads`` is in.
-    """
+    """Return the copier's modules and requirements: path below the directory on ``PYTHONPATH`` to text."""
     package = workloads / "trainium_workloads"
     files = [package / name for name in ("__init__.py", "file_lock.py", "stage/requirements.txt")]
     files += sorted((package / "stage").glob("*.py"))

@@ -22,11 +22,7 @@ class NoToken(AwsError):  # noqa: N818 - reads as what it is where it is caught
 
 
 def cleaned(token: str) -> str:
-    """Return a token without the white space around it.
-
-    Raises:
-        NoToken: it is empty, or is no token.
-    """
+    """Return a token without the white space around it."""
     token = token.strip()
     if not token:
         raise NoToken("the token is empty")
@@ -45,11 +41,7 @@ def is_there(api: Api, namespace: str, name: str) -> bool:
 
 
 def put(api: Api, namespace: str, name: str, token: str) -> bool:
-    """Create the Secret, in place of an old one; return whether there was one.
-
-    Raises:
-        ApiError: refused; the token is in no word of it.
-    """
+    """Create the Secret, in place of an old one; return whether there was one. The token is in no word of a refusal."""
     reference = ObjectReference("v1", "Secret", namespace, name)
     encoded = base64.b64encode(token.encode()).decode()
     made = _manifest(namespace, name, {TOKEN_KEY: encoded})
@@ -66,17 +58,8 @@ def put(api: Api, namespace: str, name: str, token: str) -> bool:
 
 
 def from_secrets_manager(identity: str, region: str, key: str = "") -> str:
-    """Return the token in AWS Secrets Manager, read with the caller's credentials.
-
-    Args:
-        identity: name or ARN of the secret.
-        region: of the stack; the region of an ARN comes first.
-        key: where the secret is a JSON object.
-
-    Raises:
-        AwsError: it cannot be read.
-        NoToken: it holds something else.
-    """
+    """Return the token in AWS Secrets Manager, read with the caller's credentials. The region of an ARN comes before
+    the stack's; the key is for a secret that is a JSON object."""
     arn = _ARN.fullmatch(identity)
     with saying(f"read the secret {identity} of Secrets Manager (secretsmanager:GetSecretValue)"):
         answer = client("secretsmanager", arn["region"] if arn else region).get_secret_value(SecretId=identity)

@@ -10,14 +10,8 @@ class NotInside(Exception):  # noqa: N818 - reads as what it is where it is caug
 
 def files_below(root: Path, left_out: Collection[str]) -> Iterator[tuple[str, Path]]:
     """Yield path and place of each regular file, in order. A link stands for its target below the same root.
-
-    Args:
-        root: a directory.
-        left_out: names of files and directories, at any depth. Links to nothing are left out, too.
-
-    Raises:
-        NotInside: a link leads out of the root (a team would read its target) or into a circle; or a device is there.
-    """
+    ``NotInside`` says that a link leads out of the root (a team would read its target) or into a circle, or that a
+    device is there; links to nothing are left out."""
     top = root.resolve()
 
     def walk(directory: Path, above: tuple[Path, ...]) -> Iterator[tuple[str, Path]]:

@@ -35,12 +35,8 @@ class Workspace:
 
 
 def pack(script: str, directory: Path | None) -> Workspace | Problem:
-    """Return the packed script, or the whole directory that it is in.
-
-    Args:
-        script: path from the directory, or from here without one.
-        directory: to pack; None for the script alone. Version control, environments and caches are left out.
-    """
+    """Return the packed script, or the whole directory that it is in. Without a directory only the script is packed.
+    Version control, environments and caches are left out."""
     root = directory if directory is not None else Path()
     if not root.is_dir():
         return Problem("--workspace", "there is no such directory", "give the directory of your code", value=str(root))

@@ -58,15 +58,8 @@ class ClusterSnapshot:
 def of_objects(
     now: datetime, job: Object, found: Mapping[str, Iterable[Object] | None], **rest: Any
 ) -> ClusterSnapshot:
-    """Return the snapshot of a job, from lists of its namespace and of the cluster.
-
-    Args:
-        now: time of the reading.
-        job: a Volcano job.
-        found: kind to objects: ``PodGroup``, ``Pod``, ``Event``, ``PersistentVolumeClaim``, ``Queue``, ``Node``,
-            ``HyperNode``; None for a kind that may not be read.
-        rest: further fields of :class:`ClusterSnapshot`.
-    """
+    """Return the snapshot of a job, from lists of its namespace and of the cluster. ``found`` has the objects by kind,
+    None for a kind that may not be read."""
 
     def of(kind: str) -> tuple[Object, ...] | None:
         objects = found.get(kind)

@@ -59,12 +59,5 @@ class Reason:
 
 
 def held(cause: Cause, fault: str, sentence: str, **names: object) -> Reason:
-    """Return the reason that a fault of the catalogue is, with the fault's remedy.
-
-    Args:
-        cause: the cause.
-        fault: name of the fault.
-        sentence: see :class:`Reason`.
-        names: names of objects in the remedy.
-    """
+    """Return the reason that a fault of the catalogue is, with the fault's remedy."""
     return Reason(cause, sentence, BY_NAME[fault].mend(**names), fault)

@@ -60,6 +60,11 @@ class WatchedJob:
         return f"{_POD_LABELS.get(str(self.source.get('apiVersion')), 'batch.kubernetes.io/job-name')}={self.name}"
 
     @property
+    def tries(self) -> str:
+        """Return the restarts so far, and the number after which the job fails: ``1/3``."""
+        return str(self.restarts) if self.most_restarts is None else f"{self.restarts}/{self.most_restarts}"
+
+    @property
     def trains(self) -> bool:
         """Return whether it is a gang of any form, in which rank 0 reports the run's progress."""
         return self.source.get("apiVersion") in _POD_LABELS
@@ -110,14 +115,7 @@ def watched(
     pytorch: Iterable[Object] = (),
     trainer: Iterable[Object] = (),
 ) -> list[WatchedJob]:
-    """Return all jobs, the newest first.
-
-    Args:
-        volcano: jobs of Volcano.
-        batch: jobs of Kubernetes, of which only jobs that ``trn`` submitted are shown.
-        pytorch: PyTorchJobs.
-        trainer: TrainJobs.
-    """
+    """Return all jobs, the newest first."""
     found = [_of_volcano(job) for job in volcano]
     found += [_of_batch(job) for job in batch if KIND_LABEL in labels_of(job)]
     found += [_of_pytorch(job) for job in pytorch]

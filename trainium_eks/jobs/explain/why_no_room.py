@@ -38,12 +38,7 @@ _NOT_SHOWN = {
 
 
 def reasons(snapshot: ClusterSnapshot, wanted: Sequence[Ask]) -> Iterator[Reason]:
-    """Yield the reasons that keep the job's pods from nodes, the nearest cause first.
-
-    Args:
-        snapshot: the job and its surroundings.
-        wanted: requests of its pods without a node.
-    """
+    """Yield the reasons that keep the job's pods from nodes, the nearest cause first."""
     if snapshot.unscheduled:
         return
     # First the causes that no waiting mends.
@@ -145,7 +140,7 @@ def _never(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
         if has < amount:
             sentence = f"each of its pods asks for {said(amount, resource)}, and a {kind} has {said(has, resource)}"
             missing = "" if has else _NOT_SHOWN.get(resource.partition("-")[0], "")
-            names = {"node": nodes[0].name, "plugin": "device plugin", "ami": "trn verify names the reason"}
+            names = {"node": nodes[0].name, "plugin": "device plugin", "ami": "trn doctor names the reason"}
             yield held(Cause.CAPACITY, missing or "pod-too-large", sentence, amount=said(has, resource), **names)
 
 

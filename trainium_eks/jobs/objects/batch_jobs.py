@@ -57,11 +57,7 @@ def submit(api: Api, job: Json, needs: tuple[Json, ...]) -> None:
     """Create a Job and the objects that it needs, which are deleted with it.
 
     The Job comes first, suspended: so the others can name their owner as they are made, and a command that is killed in
-    between leaves nothing that would stay.
-
-    Raises:
-        ApiError: refused; nothing is left of it then.
-    """
+    between leaves nothing that would stay. Nothing is left of a refused Job."""
     created = api.create({**job, "spec": {**job["spec"], "suspend": True}})
     metadata = created["metadata"]
     reference = api.reference(job)
@@ -77,12 +73,7 @@ def submit(api: Api, job: Json, needs: tuple[Json, ...]) -> None:
 
 
 def is_left_over(job: Json, now: float) -> bool:
-    """Return whether the Job was never started, because its command ended between its creation and its start.
-
-    Args:
-        job: as the API server has it.
-        now: seconds since 1970.
-    """
+    """Return whether the Job was never started, because its command ended between its creation and its start."""
     made = calendar.timegm(time.strptime(job["metadata"]["creationTimestamp"], "%Y-%m-%dT%H:%M:%SZ"))
     return bool(job["spec"].get("suspend")) and now - made > LEFT_OVER_SECONDS
 
@@ -97,21 +88,8 @@ def follow(
     waiting: Callable[[str], object],
     pause: Callable[[float], object] = time.sleep,
 ) -> End:
-    """Read a Job's log, pod after pod, until it ends.
-
-    Args:
-        api: as a user who may read its pods.
-        namespace: of the Job.
-        name: of the Job.
-        container: with the log.
-        line: called with each line; after a broken connection with some of them again.
-        waiting: called again and again with the reason why no pod runs.
-        pause: function that waits.
-
-    Raises:
-        ApiError: refused.
-        ClusterError: the API server is away for good.
-    """
+    """Read a Job's log, pod after pod, until it ends. ``line`` is called with each line, after a broken connection with
+    some of them again; ``waiting`` again and again with the reason why no pod runs."""
     reference = ObjectReference("batch/v1", "Job", namespace, name)
     read: set[str] = set()
     while True:

@@ -78,11 +78,7 @@ ONE_TASK = RankWords(
 
 
 def place_by_label(first: str) -> RankWords:
-    """Return the place where :data:`NODE_RANK` gives the node's number.
-
-    Args:
-        first: name of node 0's host.
-    """
+    """Return the place where :data:`NODE_RANK` gives the node's number."""
     return RankWords(f"${{{NODE_RANK}:?is set from a label of the pod}}", _HOST, (f"host={first}",))
 
 

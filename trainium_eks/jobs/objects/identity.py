@@ -44,14 +44,7 @@ KIND_LABEL = "trainium-eks/kind"
 
 
 def node_rank(pod: Mapping[str, Any]) -> int:
-    """Return the node's number in its gang, from 0; rank 0 of the training is on node 0.
-
-    Args:
-        pod: of a job of any form.
-
-    Raises:
-        ValueError: for a pod of no such job.
-    """
+    """Return the node's number in its gang, from 0; rank 0 of the training is on node 0."""
     metadata = pod["metadata"]
     labels: Mapping[str, str] = metadata.get("labels") or {}
     for label in (REPLICA_LABEL, TASK_INDEX_LABEL, REPLICA_INDEX_LABEL, COMPLETION_INDEX_LABEL):
@@ -74,12 +67,7 @@ def by_process_rank(pods: Iterable[Mapping[str, Any]], launcher: str = "torchrun
     2n-1.
 
     torchrun's rendezvous numbers nodes by the text of their host names (``sorted(state.participants)`` in torch's
-    ``dynamic_rendezvous.py``), so that node 10 comes before node 2. Node 0 is first in both.
-
-    Args:
-        pods: all of them.
-        launcher: ``torchrun`` or ``gang``: the job's annotation, ``torchrun`` where it has none.
-    """
+    ``dynamic_rendezvous.py``), so that node 10 comes before node 2. Node 0 is first in both."""
     if launcher == "gang":
         return by_node_rank(pods)
     return sorted(pods, key=_host)

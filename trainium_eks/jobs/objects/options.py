@@ -1,4 +1,4 @@
-"""Options of ``trn train`` and ``trn compile``, each once: the command line, the job's request and the table of
+"""Options of ``trn train``, each once: the command line, the job's request and the table of
 docs/training-jobs.md follow from the fields of :class:`TrainOptions`.
 
 Needs the standard library alone, as :mod:`.job` does.
@@ -25,14 +25,7 @@ class Option:
     """How a command line spells a field of an options class, in ``Annotated[<type>, Option(...)]``."""
 
     def __init__(self, *names: str, about: str, panel: str | None = None, metavar: str | None = None) -> None:
-        """Describe an option.
-
-        Args:
-            names: as they are typed, ``--name`` first; none for a positional argument.
-            about: one line for the help.
-            panel: heading in the help.
-            metavar: name of the value in the help; the type's without it.
-        """
+        """Describe an option. The first name is ``--name``; no name makes a positional argument."""
         self.names = names
         self.about = about
         self.panel = panel
@@ -40,11 +33,7 @@ class Option:
 
 
 def words(hint: object) -> tuple[str, ...]:
-    """Return the words that a field of a ``Literal`` type allows; none for a field of another type.
-
-    Args:
-        hint: the field's type, without ``Annotated``: ``Literal["a", "b"]``, or that or None.
-    """
+    """Return the words that a field of a ``Literal`` type allows; none for a field of another type."""
     if get_origin(hint) is Literal:
         return tuple(word for word in get_args(hint) if word)
     return tuple(word for part in get_args(hint) if get_origin(part) is Literal for word in words(part))
@@ -216,7 +205,10 @@ class TrainOptions:
     compiler: Annotated[
         str, Option("--compiler", about="Its version, where the image's tag does not tell.", panel=_HOW)
     ] = ""
-    precompile: Annotated[bool, Option("--precompile", about="Compile only, as `trn compile`.", panel=_HOW)] = False
+    precompile: Annotated[
+        bool, Option("--precompile", about="Fill the compile cache by a short run; then train.", panel=_HOW)
+    ] = False
+    """Give the script few steps; `trn train` with the same options then finds the cache whole."""
     retries: Annotated[
         int | None,
         Option("--retries", about="Number of the fault that ends the job; default: 50, compile 3.", panel=_HOW),

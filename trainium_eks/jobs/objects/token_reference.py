@@ -28,11 +28,7 @@ def reference_problem(text: str) -> Problem | None:
 
 
 def token_variable(reference: str) -> dict[str, Any]:
-    """Return the environment variable of a container that gets the token.
-
-    Args:
-        reference: ``NAME`` or ``NAME:KEY`` of a Secret of the pod's namespace.
-    """
+    """Return the environment variable of a container that gets the token."""
     name, _, key = reference.partition(":")
     return {"name": TOKEN_VARIABLES[0], "valueFrom": {"secretKeyRef": {"name": name, "key": key or TOKEN_KEY}}}
 

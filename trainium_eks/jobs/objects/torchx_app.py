@@ -87,11 +87,7 @@ def application(
     memory_mb: int,
     env: Mapping[str, str],
 ) -> Application:
-    """Return the application for the component's options, by their own names; the component documents them.
-
-    Raises:
-        ValueError: for an unknown instance type, or a number of ranks that its nodes cannot have.
-    """
+    """Return the application for the component's options, by their own names; the component documents them."""
     try:
         instance = CATALOGUE.find(instance_type)
     except UnknownInstanceType as error:
@@ -143,12 +139,7 @@ def application(
 
 
 def run_command(job: TrainingJob, component: str) -> list[str]:
-    """Return the words of the ``torchx run`` command for a job; TorchX makes its name unique by a suffix.
-
-    Args:
-        job: without a workspace, which TorchX could not bring.
-        component: path of the component's file.
-    """
+    """Return the words of the ``torchx run`` command for a job; TorchX makes its name unique by a suffix."""
     scheduler = {"queue": job.queue, "namespace": job.namespace, "service_account": job.service_account}
     scheduler |= {"priority_class": job.options.priority}
     settings = ",".join(f"{key}={value}" for key, value in scheduler.items() if value)

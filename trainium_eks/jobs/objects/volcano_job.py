@@ -98,12 +98,7 @@ def one_task_job(job: TrainingJob) -> dict[str, Any]:
 
 
 def workspace(job: TrainingJob, archive: str) -> dict[str, Any]:
-    """Return the ConfigMap of a job's files.
-
-    Args:
-        job: the job.
-        archive: the files as a ``tar.gz``, in base64.
-    """
+    """Return the ConfigMap of a job's files."""
     metadata = {"name": job.workspace_name, "namespace": job.namespace, "labels": {KIND_LABEL: "workspace"}}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": {ARCHIVE: archive}}
 
@@ -146,15 +141,7 @@ def _task(job: TrainingJob, name: str, replicas: int, pod: Mapping[str, Any]) ->
 def plain_pod(
     job: TrainingJob, name: str, place: RankWords, env: Mapping[str, str], labels: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the template of a pod of the job, as far as TorchX can say it.
-
-    Args:
-        job: the job.
-        name: of its container.
-        place: of the container in the gang.
-        env: its variables.
-        labels: its labels.
-    """
+    """Return the template of a pod of the job, as far as TorchX can say it."""
     volumes = [_shared_memory(job.resources)]
     mounts: list[dict[str, object]] = [{"mountPath": "/dev/shm", "name": "dshm"}]
     if job.claim:

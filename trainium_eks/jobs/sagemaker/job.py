@@ -82,15 +82,7 @@ def namespace_uri(where: SageMakerOutput, namespace: str) -> str:
 def plan(
     request: JobRequest, outputs: StackOutputs, namespace: NamespaceOutput, image: str, unique: str
 ) -> SageMakerJob | tuple[Problem, ...]:
-    """Return the job, or all problems at once.
-
-    Args:
-        request: of the researcher.
-        outputs: the stack's.
-        namespace: the researcher's.
-        image: the training image in ECR.
-        unique: some letters that make the name unique; SageMaker never takes a name twice.
-    """
+    """Return the job, or all problems at once."""
     where = outputs.sage_maker
     if where is None:
         fix = "`sageMaker: {}` in the stack's config makes role, network and bucket; docs/sagemaker.md"

@@ -94,12 +94,7 @@ print(hosts.index(found["current_host"]), hosts[0], found.get("network_interface
 def launch_script(made: SageMakerJob, root: str = ROOT) -> str:
     """Return the script of each container: SageMaker's settings as variables, the workspace, then torchrun.
 
-    SageMaker's training toolkit, which our images lack, sets the same variables.
-
-    Args:
-        made: the job.
-        root: SageMaker's directory; another one in tests.
-    """
+    SageMaker's training toolkit, which our images lack, sets the same variables."""
     job = made.job
     program = [job.program.script] if job.program.script else ["-m", job.program.module]
     size = f"--nnodes {job.nodes} --nproc_per_node {job.ranks_per_node} --max_restarts {job.options.max_restarts}"

@@ -66,27 +66,14 @@ class SageMakerWork(WatchedJob):
 
 
 class SageMakerJobs:
-    """The jobs and endpoints of a namespace.
-
-    Args:
-        region: of the stack.
-        where: the stack's output about SageMaker.
-        namespace: name of the team's namespace, which the jobs' names begin with.
-    """
+    """The jobs and endpoints of a namespace."""
 
     def __init__(self, region: str, where: SageMakerOutput, namespace: str) -> None:
         self._region, self._where, self._namespace = region, where, namespace
 
     def submit(self, made: SageMakerJob, archive: str = "") -> None:
-        """Upload the launch script and the workspace, and create the job.
-
-        Args:
-            made: the job.
-            archive: the workspace, a ``tar.gz`` in base64; empty for none.
-
-        Raises:
-            AwsError: refused, or a job of the same ``--name`` goes on, whose checkpoints this job would overwrite.
-        """
+        """Upload the launch script and the workspace, and create the job. An error says, too, that a job of the same
+        ``--name`` goes on, whose checkpoints this job would overwrite."""
         self._check_alone(made)
         bucket, _, prefix = made.uri("code", made.job.name).removeprefix("s3://").partition("/")
         files = {LAUNCH: launch_script(made).encode()} | ({ARCHIVE: base64.b64decode(archive)} if archive else {})
@@ -105,14 +92,8 @@ class SageMakerJobs:
             raise AwsError(f"the job {other.name} goes on and writes to {mine}: {fix}")
 
     def jobs(self, ended_since: datetime | None) -> list[SageMakerWork]:
-        """Return the namespace's jobs that go on, and jobs that ended after a time.
-
-        Args:
-            ended_since: time, with its zone; None for jobs that go on alone.
-
-        Raises:
-            AwsError: they cannot be read.
-        """
+        """Return the namespace's jobs that go on, and jobs that ended after a time. None means jobs that go on
+        alone."""
         with saying("list SageMaker's training jobs"):
             sagemaker = self._client()
             found = [self._training(sagemaker, name) for name in self._names(sagemaker, "TrainingJob", ended_since)]
@@ -122,11 +103,7 @@ class SageMakerJobs:
         return [each for each in found if each is not None]
 
     def endpoints(self) -> list[SageMakerWork]:
-        """Return the namespace's endpoints.
-
-        Raises:
-            AwsError: they cannot be read.
-        """
+        """Return the namespace's endpoints."""
         if not self._where.serving_types:
             return []
         with saying("list SageMaker's endpoints"):
@@ -154,11 +131,7 @@ class SageMakerJobs:
         ]
 
     def find(self, name: str) -> SageMakerWork | None:
-        """Return the namespace's job or endpoint of a name; None without one.
-
-        Raises:
-            AwsError: it cannot be read.
-        """
+        """Return the namespace's job or endpoint of a name; None without one."""
         if not name.startswith(f"{self._namespace}-"):
             return None
         reads = [self._training, *((self._batch, self._endpoint) if self._where.serving_types else ())]
@@ -167,11 +140,7 @@ class SageMakerJobs:
             return next((found for read in reads if (found := read(sagemaker, name)) is not None), None)
 
     def stop(self, job: SageMakerWork) -> None:
-        """Stop a job: SIGTERM, and for a training SIGKILL two minutes later.
-
-        Raises:
-            AwsError: refused.
-        """
+        """Stop a job: SIGTERM, and for a training SIGKILL two minutes later."""
         with saying(f"stop the job {job.name}"):
             if job.kind == BATCH:
                 self._client().stop_transform_job(TransformJobName=job.name)
@@ -179,16 +148,8 @@ class SageMakerJobs:
                 self._client().stop_training_job(TrainingJobName=job.name)
 
     def lines(self, job: SageMakerWork, node: int | None, since_ms: int = 0) -> Iterator[tuple[str, int, int, LogLine]]:
-        """Yield event id, node, time (ms) and line of a job's log, in the order of time.
-
-        Args:
-            job: the job, or an endpoint.
-            node: its number; None for all. Instances of endpoints and batch transform are numbered as they appear.
-            since_ms: time of the earliest line, milliseconds since 1970.
-
-        Raises:
-            AwsError: the log cannot be read.
-        """
+        """Yield event id, node, time (ms) and line of a job's log, in the order of time. Instances of endpoints and
+        batch transform are numbered as they appear."""
         group, prefix = {
             KIND: (LOG_GROUP, f"{job.name}/algo-" if node is None else f"{job.name}/algo-{node + 1}-"),
             BATCH: (BATCH_LOG_GROUP, f"{job.name}/"),

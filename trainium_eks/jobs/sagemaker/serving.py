@@ -71,14 +71,7 @@ class ServedModel:
 def admitted(
     where: SageMakerOutput | None, wanted: str, catalogue: Catalogue, *, batch: bool
 ) -> InstanceType | list[Problem]:
-    """Return the instance type, or the problems of a stack that does not admit it.
-
-    Args:
-        where: the stack's output about SageMaker; None without one.
-        wanted: type by EC2's or SageMaker's name; empty for the stack's first.
-        catalogue: the known types.
-        batch: for batch transform, not an endpoint.
-    """
+    """Return the instance type, or the problems of a stack that does not admit it."""
     if where is None or not where.serving_types:
         fix = "`sageMaker: {servingTypes: [ml.inf2.xlarge]}` in the stack's config admits it; docs/sagemaker.md"
         return [Problem("--on", "the stack admits no serving on SageMaker", fix, value="sagemaker")]
@@ -159,13 +152,8 @@ def endpoint_request(made: ServedModel, *, exists: bool) -> dict[str, Any]:
 
 
 def transform_request(made: ServedModel, source: str, target: str) -> dict[str, Any]:
-    """Return the parameters of CreateTransformJob.
-
-    Args:
-        made: the model.
-        source: S3 URI of JSON lines, or of a prefix with such files.
-        target: S3 URI of a prefix; each file becomes ``<target>/<file>.out``.
-    """
+    """Return the parameters of CreateTransformJob. The source is JSON lines, or a prefix with such files; each becomes
+    ``<target>/<file>.out``."""
     key = {"VolumeKmsKeyId": made.where.kms_key_arn} if sagemaker_hosting.takes_volume_key(made.instance) else {}
     return {
         "TransformJobName": made.version,
@@ -194,22 +182,14 @@ def transform_request(made: ServedModel, source: str, target: str) -> dict[str, 
 
 
 class SageMakerServing:
-    """Endpoints and batch transform of a namespace.
-
-    Args:
-        region: of the stack.
-        where: the stack's output about SageMaker.
-    """
+    """Endpoints and batch transform of a namespace."""
 
     def __init__(self, region: str, where: SageMakerOutput) -> None:
         self._region, self._where = region, where
 
     def serve(self, made: ServedModel, *, exists: bool) -> None:
-        """Make an endpoint, or let it answer with another model.
-
-        Raises:
-            AwsError: refused; the new model and its configuration are removed.
-        """
+        """Make an endpoint, or let it answer with another model. Of a refused one the model and its configuration are
+        removed."""
         sagemaker = client("sagemaker", self._region)
         try:
             with saying(f"make the endpoint {made.name}"):
@@ -222,11 +202,7 @@ class SageMakerServing:
             raise
 
     def predict(self, made: ServedModel, source: str, target: str) -> None:
-        """Start a job of batch transform.
-
-        Raises:
-            AwsError: refused; the model is removed.
-        """
+        """Start a job of batch transform."""
         sagemaker = client("sagemaker", self._region)
         try:
             with saying(f"start the batch transform {made.version}"):
@@ -237,11 +213,7 @@ class SageMakerServing:
             raise
 
     def ask(self, name: str, texts: Sequence[str]) -> Any:
-        """Return an endpoint's answer to texts.
-
-        Raises:
-            AwsError: there is none, or the answer is no JSON.
-        """
+        """Return an endpoint's answer to texts."""
         with saying(f"ask the endpoint {name}"):
             runtime = client("sagemaker-runtime", self._region)
             body = json.dumps({"texts": [*texts]})
@@ -253,11 +225,7 @@ class SageMakerServing:
             raise AwsError(f"the endpoint {name} does not answer by JSON: its image is another server's") from None
 
     def delete(self, name: str) -> None:
-        """Delete an endpoint with its models and configurations.
-
-        Raises:
-            AwsError: refused, or the endpoint is another stack's.
-        """
+        """Delete an endpoint with its models and configurations. Another stack's endpoint is refused."""
         with saying(f"delete the endpoint {name}"):
             sagemaker = client("sagemaker", self._region)
             current = sagemaker.describe_endpoint(EndpointName=name)["EndpointConfigName"]
@@ -268,11 +236,7 @@ class SageMakerServing:
             self._remove(sagemaker, *self._versions(sagemaker, name))
 
     def tidy(self, name: str) -> None:
-        """Remove the models and configurations that an endpoint had before its last change.
-
-        Raises:
-            AwsError: AWS does not answer.
-        """
+        """Remove the models and configurations that an endpoint had before its last change."""
         with saying(f"look for earlier versions of {name}"):
             sagemaker = client("sagemaker", self._region)
             current = sagemaker.describe_endpoint(EndpointName=name)["EndpointConfigName"]

@@ -86,14 +86,7 @@ class ServingNodes:
 def place(
     group: NodeGroupOutput | None, instance: InstanceType | None, devices: int, *, is_local: bool
 ) -> ServingNodes:
-    """Return the nodes for the pods.
-
-    Args:
-        group: nodes with accelerators; None for the CPU pool.
-        instance: type of these nodes.
-        devices: of a pod.
-        is_local: the local cloud counts the devices and computes on the CPU.
-    """
+    """Return the nodes for the pods. The local cloud counts the devices and computes on the CPU."""
     if group is None or instance is None or not instance.device_resource:
         return ServingNodes(group, is_local=is_local)
     # Inferentia2 has the cores of Trn1, and PyTorch/XLA's tracing.
@@ -156,13 +149,7 @@ def _described(where: ServingNodes) -> list[object]:
 
 
 def default_name(kind: str, model: str, suffix: str = "") -> str:
-    """Return a name with the model's words: at most 45 characters, since names of pods are longer by 17.
-
-    Args:
-        kind: :data:`SERVE` or :data:`PREDICT`.
-        model: directory on the volume; of ``output/<job>/model`` it is the job.
-        suffix: letters and digits that make it unique.
-    """
+    """Return a name with the model's words: at most 45 characters, since names of pods are longer by 17."""
     parts = [each for each in model.split("/") if each not in ("", MODEL, "output")]
     words = re.sub(r"[^a-z0-9]+", "-", (parts[-1] if parts else MODEL).lower()).strip("-")
     return "-".join(each for each in (kind, words[:29].strip("-"), suffix) if each)

@@ -29,13 +29,7 @@ def is_path(model: str) -> bool:
 
 
 def path_problems(option: str, text: str, endings: tuple[str, ...] = ()) -> list[Problem]:
-    """Return the problems of a path on the volume.
-
-    Args:
-        option: that gave it.
-        text: as it was given.
-        endings: how it has to end; any way when empty.
-    """
+    """Return the problems of a path on the volume."""
     if path_on_volume(text) is None:
         reason = f"it is not on the team's volume, which is {DATA} in its pods"
         return [Problem(option, reason, value=text, good=f"{DATA}{posixpath.normpath('/' + text)}")]
@@ -56,18 +50,7 @@ def problems(
     may_create: bool,
     what: str,
 ) -> list[Problem]:
-    """Return the problems that any use of a model can have.
-
-    Args:
-        namespace: the researcher's.
-        name: of the objects.
-        queue: of pods with devices.
-        where: the pods run.
-        instance: type of their nodes; None for the CPU pool.
-        devices: as asked for; None for the default.
-        may_create: whether the API server lets the researcher make such objects.
-        what: they are called, in the plural.
-    """
+    """Return the problems that any use of a model can have."""
     found = []
     if not may_create:
         reason = f"you may not create {what} in the namespace {namespace.name}"
@@ -100,13 +83,7 @@ def _device_problems(where: ServingNodes, instance: InstanceType | None, devices
 
 
 def engine_problems(engine: Engine, where: ServingNodes, *, has_image: bool) -> list[Problem]:
-    """Return the problems of an engine on its nodes.
-
-    Args:
-        engine: as requested.
-        where: the pods run.
-        has_image: whether the request names an image.
-    """
+    """Return the problems of an engine on its nodes."""
     backend = where.backend
     reason, fix = "", ""
     if engine == "vllm":
@@ -130,12 +107,8 @@ def engine_problems(engine: Engine, where: ServingNodes, *, has_image: bool) -> 
 
 
 def model_of(model: str, output: str) -> str:
-    """Return the directory on the volume of a job's model.
-
-    Args:
-        model: a job's name, or a path on the volume.
-        output: the job's output directory, ``/data/…``; empty where nobody knows.
-    """
+    """Return the directory on the volume of a job's model. The model is a job's name or a path; the job's output is
+    empty where nobody knows it."""
     if is_path(model):
         return path_on_volume(model) or model
     written = output.removeprefix(f"{DATA}/") if output else f"output/{model}"

@@ -32,12 +32,7 @@ def jobs(api: Api, namespace: str) -> dict[str, str]:
 
 
 def volcano_jobs(api: Api, namespace: str) -> Objects:
-    """Return the Volcano jobs of a namespace.
-
-    Raises:
-        NoSuchKind: there is no Volcano in the cluster.
-        ApiError: the researcher may not see them.
-    """
+    """Return the Volcano jobs of a namespace."""
     return api.list(JOB_API, "Job", namespace=namespace)
 
 
@@ -74,14 +69,7 @@ def may_submit(api: Api, namespace: str, form: Form = "volcano") -> bool:
 
 
 def may_create(api: Api, namespace: str, group: str, resource: str) -> bool:
-    """Return whether the API server lets its caller create objects of a kind in a namespace.
-
-    Args:
-        api: as the caller.
-        namespace: of the objects.
-        group: of the kind's API; empty for the core one.
-        resource: the kind's name in the plural, in lower case.
-    """
+    """Return whether the API server lets its caller create objects of a kind in a namespace."""
     attributes = {"namespace": namespace, "verb": "create", "group": group, "resource": resource}
     review = {
         "apiVersion": "authorization.k8s.io/v1",

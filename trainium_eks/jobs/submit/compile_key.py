@@ -29,11 +29,7 @@ def compiler_of(image: str) -> str:
 
 def graph_options(arguments: Sequence[str]) -> dict[str, str]:
     """Return the options among a script's arguments that its graphs may depend on: ``--batch_size 16`` does,
-    ``--max_steps`` does not. An argument without a name counts by its place.
-
-    Args:
-        arguments: as the script gets them, ``--name value``, ``--name=value`` or ``--flag``.
-    """
+    ``--max_steps`` does not. An argument without a name counts by its place."""
     found: dict[str, str] = {}
     name = ""
     for place, word in enumerate(arguments):

@@ -31,16 +31,7 @@ def problems(
     namespace: NamespaceOutput,
     facts: Facts,
 ) -> tuple[Problem, ...]:
-    """Return all problems of a request.
-
-    Args:
-        request: of the researcher.
-        job: made from the request.
-        group: its nodes.
-        outputs: the stack's.
-        namespace: the researcher's.
-        facts: of the cluster, the registry and the disk.
-    """
+    """Return all problems of a request."""
     return (
         *_right_problems(request, namespace, facts),
         *_form_problems(request, job),

@@ -19,18 +19,9 @@ _NOT_COUNTED = re.compile(r"status unknown for quota: (?P<quota>[^,]+), resource
 
 
 def validate(api: Api, objects: Sequence[Mapping[str, Any]], waiting: Callable[[str], None] = lambda _: None) -> None:
-    """Let the API server validate a job without creating it: its schema, webhooks, the namespace's policies.
-
-    Args:
-        api: the API server, as the researcher.
-        objects: of the job, as :func:`.forms.objects` gives them. Of several the first is validated: the others refer
-            to it, and a webhook would miss it.
-        waiting: gets a line when the namespace's quota does not count such objects yet, which is awaited.
-
-    Raises:
-        ApiError: it would refuse it, in its words.
-        NoSuchKind: nobody in the cluster runs such jobs.
-    """
+    """Let the API server validate a job without creating it: its schema, webhooks, the namespace's policies. Of several
+    objects the first is validated: the others refer to it, and a webhook would miss it. ``waiting`` gets a line while
+    the namespace's quota does not count such objects yet."""
     _create(api, objects[0], waiting, dry_run=True)
 
 
@@ -41,18 +32,8 @@ def submit(
     archive: str = "",
     waiting: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Create the job; return it as the API server has it.
-
-    Args:
-        api: the API server, as the researcher.
-        job: the job.
-        objects: its objects; the last is the job itself.
-        archive: the files that travel with it, as :func:`volcano_job.workspace` takes them; empty for none.
-        waiting: as for :func:`validate`.
-
-    Raises:
-        ApiError: refused; nothing of it is left.
-    """
+    """Create the job; return it as the API server has it. The last object is the job itself. Nothing is left of a
+    refused one."""
     belonging = [*([volcano_job.workspace(job, archive)] if archive else []), *objects[:-1]]
     made: list[dict[str, Any]] = []
     try:
@@ -71,11 +52,7 @@ def submit(
 def _create(
     api: Api, manifest: Mapping[str, Any], waiting: Callable[[str], None], *, dry_run: bool = False
 ) -> dict[str, Any]:
-    """Create an object, again and again while the namespace's quota does not count its kind yet.
-
-    Raises:
-        ApiError: refused; or not counted within :data:`COUNTED_SECONDS`, with a command for the administrator.
-    """
+    """Create an object, again and again while the namespace's quota does not count its kind yet."""
     begun, told = time.monotonic(), False
     while True:
         try:

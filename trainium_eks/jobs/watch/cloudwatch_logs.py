@@ -22,26 +22,14 @@ _UTC_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z")
 
 
 class CloudWatchLogs:
-    """A stack's log group.
-
-    Args:
-        region: of the stack.
-        group: its name.
-    """
+    """A stack's log group."""
 
     def __init__(self, region: str, group: str) -> None:
         self._region, self._group = region, group
 
     def lines(self, prefix: str, since: datetime) -> Iterator[tuple[str, LogLine]]:
-        """Yield pod and line of all streams with a prefix, in the order of time.
-
-        Args:
-            prefix: of the streams' names: ``<namespace>/<pod>/``, or ``<namespace>/<job>-`` for many.
-            since: of the earliest line.
-
-        Raises:
-            AwsError: they cannot be read; the text names the remedy.
-        """
+        """Yield pod and line of all streams with a prefix, in the order of time. The prefix is ``<namespace>/<pod>/``,
+        or ``<namespace>/<job>-`` for many."""
         try:
             with saying(f"read the log group {self._group}"):
                 pages = (

@@ -68,15 +68,8 @@ def uses(
     queues: Iterable[Object] | None,
     catalogue: Catalogue,
 ) -> list[GroupUse]:
-    """Return the use of each group, as far as it could be read.
-
-    Args:
-        groups: of the stack.
-        nodes: of the cluster.
-        pods: of all namespaces; None where they may not be read, as by a researcher.
-        queues: of Volcano; None where they may not be read.
-        catalogue: with the prices.
-    """
+    """Return the use of each group, as far as it could be read. Pods and queues are None where they may not be read, as
+    by a researcher."""
     running = None if pods is None else list(pods)
     allocated = None if queues is None else _allocated(queues)
     found = []

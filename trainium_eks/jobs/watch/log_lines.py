@@ -56,12 +56,7 @@ def seconds(text: str) -> int | None:
 
 
 def pod_names(job: Object, launcher: str = "torchrun") -> list[str]:
-    """Return the names of a job's pods, whether they exist or not, the pod of rank 0 first.
-
-    Args:
-        job: a Volcano job of either shape, or a PyTorchJob.
-        launcher: see :func:`by_process_rank`.
-    """
+    """Return the names of a job's pods, whether they exist or not, the pod of rank 0 first."""
     return [name_of(pod) for pod in by_process_rank(_to_be(job), launcher)]
 
 

@@ -47,14 +47,7 @@ class Measured:
 
 def measured(job: WatchedJob, pods: Sequence[Object], progress: Progress, outputs: StackOutputs) -> Measured | None:
     """Return the measurements in the job's lines; None where they allow none: too early, no pace, or steps that another
-    job made.
-
-    Args:
-        job: the job.
-        pods: its pods, of which the first shows the variables of all.
-        progress: by the log of rank 0.
-        outputs: the stack's.
-    """
+    job made."""
     seconds = progress.last.time - _begun(job)
     if progress.seconds_per_step is None or seconds < LEAST_SECONDS or not pods:
         return None

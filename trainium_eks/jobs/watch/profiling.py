@@ -33,13 +33,7 @@ _INSTANCE_LABEL = "app.kubernetes.io/instance"
 
 
 def problems(job: Object, claim: str, *, is_running: bool) -> list[Problem]:
-    """Return the reasons why a job cannot be profiled.
-
-    Args:
-        job: a Volcano job.
-        claim: of the namespace; empty without one.
-        is_running: whether it has not ended.
-    """
+    """Return the reasons why a job cannot be profiled."""
     found = []
     specs = [task["template"]["spec"] for task in job["spec"].get("tasks") or ()]
     if not any(resource.startswith(NEURON_RESOURCE) for spec in specs for resource in requests(spec)):
@@ -66,13 +60,7 @@ def output_of(job: Object) -> str:
 
 def profiled(job: Object, node: int, steps: int) -> dict[str, Any]:
     """Return the same gang, profiled on one of its nodes. Its output goes beside its profile, not into the first run's
-    directory.
-
-    Args:
-        job: without :func:`problems`.
-        node: number of the node in the gang.
-        steps: to run; half of them are left to warm up.
-    """
+    directory. Half of the steps are left to warm up."""
     name = name_of(job) + SUFFIX
     directory = f"{ROOT}/{name_of(job)}"
     spec = copy.deepcopy(dict(job["spec"]))

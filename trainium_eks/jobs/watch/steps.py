@@ -116,14 +116,8 @@ def parse_all(lines: Iterable[str]) -> list[Step]:
 
 
 def progress(steps: Sequence[Step], now: float, *, running: bool = True) -> Progress | None:
-    """Return the progress of the run that printed these steps; None for none.
-
-    Args:
-        steps: in the order they were printed. Where the number falls, a restart began anew, and earlier steps do not
-            count.
-        now: seconds since 1970.
-        running: False for a run that has ended, which cannot stall.
-    """
+    """Return the progress of the run that printed these steps; None for none. Where the number falls, a restart began
+    anew, and earlier steps do not count. A run that has ended cannot stall."""
     if not steps:
         return None
     begun = max((at for at in range(1, len(steps)) if steps[at].number <= steps[at - 1].number), default=0)

@@ -29,14 +29,7 @@ def log_directory(job: str, output: str = "") -> str:
 
 
 def pod(job: str, directory: str, image: str, namespace: NamespaceOutput) -> dict[str, Any]:
-    """Return the pod. It reaches nothing and nothing reaches it but a forwarded port, which ends at its own loopback.
-
-    Args:
-        job: that wrote the logs.
-        directory: of the logs.
-        image: with TensorBoard in it.
-        namespace: the team's; it has a claim.
-    """
+    """Return the pod. It reaches nothing, and only a forwarded port reaches it, which ends at its own loopback."""
     container = {
         "name": CONTAINER,
         "image": image,

@@ -1,7 +1,7 @@
 """The last wait of an ``up``: for the DaemonSets' pods on new nodes.
 
 As on EKS, a node group is done when its nodes are Ready, and DaemonSets' pods follow. A command right after an ``up``,
-such as ``trn verify``, should find the cluster complete.
+such as ``trn doctor``, should find the cluster complete.
 """
 
 import time

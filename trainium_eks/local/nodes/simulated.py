@@ -212,7 +212,7 @@ def _not_ready(key: str, missing: Sequence[str], count: int, seconds: float) -> 
     named = ", ".join(missing[:NODES_IN_MESSAGE]) + (", ..." if len(missing) > NODES_IN_MESSAGE else "")
     return (
         f"node group {key}: {len(missing)} of {count} nodes were not Ready after {seconds:.0f} s ({named})\n"
-        "  kwok makes simulated nodes Ready: `trn local status` says whether it runs, `trn local logs` what it said"
+        "  kwok makes simulated nodes Ready: `trn doctor` says whether it runs, `trn local logs` what it said"
     )
 
 

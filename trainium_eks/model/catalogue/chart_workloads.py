@@ -1,6 +1,6 @@
 """Workloads of each chart in a cluster: names, nodes, and a remedy for each that does not run.
 
-``trn verify`` checks a cluster against this list and the workloads of EKS add-ons (addon_records.py). Names are the
+``trn doctor`` checks a cluster against this list and the workloads of EKS add-ons (addon_records.py). Names are the
 charts' names, rendered with this project's values.
 """
 

@@ -1,4 +1,4 @@
-"""Floors of the fabric test (``trn verify --fabric``) for each instance type.
+"""Floors of the fabric test (``trn fabric``) for each instance type.
 
 A floor finds broken hardware and praises none: a fixed share of the type's line rate, and a generous latency. Both are
 this project's choice; AWS publishes no such number. Line rates are EC2's (DescribeInstanceTypes,

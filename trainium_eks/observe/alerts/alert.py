@@ -15,7 +15,7 @@ class Alert:
     """One alert. Texts are templates of Prometheus: ``{{ $labels.node }}``, ``{{ $value }}``."""
 
     name: str
-    """Name of the alert and of its page in ``runbooks``."""
+    """Name of the alert and of its section in docs/alerts.md."""
     severity: Severity
     expr: str
     """PromQL; each series of its result fires."""

@@ -1,6 +1,6 @@
 """All alerts: each with its subject, the cost of waiting, and the next command.
 
-An alert has a page in ``runbooks`` of the same name, which `trn doctor` prints and docs/alerts.md collects.
+An alert has a section of the same name in docs/alerts.md, which `trn doctor` prints.
 """
 
 from collections.abc import Sequence

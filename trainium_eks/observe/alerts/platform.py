@@ -9,7 +9,7 @@ from trainium_eks.observe.alerts.alert import Alert
 EXPORTERS = "neuron-monitor|dcgm-exporter|efa-exporter|node-exporter|kube-state-metrics|fsx-exporter"
 """Label ``job`` of the targets without which other alerts see nothing."""
 
-_VERIFY = "trn verify --stack STACK"
+_VERIFY = "trn doctor --stack STACK"
 
 
 def alerts(settings: AlertSettings) -> Sequence[Alert]:

@@ -62,9 +62,8 @@ class Fault:
     def page(self) -> str:
         """Return the entry as Markdown, without a heading."""
         alert = f" Alert: [{self.alert}](alerts.md#{self.alert.lower()})." if self.alert else ""
-        return (
-            f"{self.symptom}\n\n**Cause.** {self.cause}\n\n**Remedy.** {self.mend()}\n\nSource: {self.source}.{alert}\n"
-        )
+        cause = f"**Cause.** {self.cause} Source: {self.source}.{alert}"
+        return f"{self.symptom}\n\n{cause}\n\n**Remedy:** {self.mend()}\n"
 
 
 def first_in(faults: Iterable[Fault], speaker: Speaker, texts: Iterable[str]) -> tuple[Fault, str] | None:

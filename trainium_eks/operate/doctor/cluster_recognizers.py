@@ -1,4 +1,4 @@
-"""Recognizers of faults of the cluster: failed checks, nodes, webhooks, namespaces, claims."""
+"""Recognizers of faults of the cluster: checks, nodes, webhooks, namespaces, claims."""
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -8,14 +8,14 @@ from trainium_eks.kube.cluster import Object, condition, labels_of, name_of, nam
 from trainium_eks.observe.faults.catalogue import in_message
 from trainium_eks.observe.faults.fault import Speaker
 from trainium_eks.operate.doctor.examination import Examination
-from trainium_eks.operate.doctor.findings import Finding, found
+from trainium_eks.operate.doctor.findings import found
+from trainium_eks.operate.finding import Finding
 from trainium_eks.operate.verify import made, verify
-from trainium_eks.operate.verify.check import Check, CheckStatus
 
 PATIENCE = timedelta(seconds=60)
 """Time that controllers may take for what they do by themselves."""
 
-TEAM_SECTIONS = ("HyperNodes", "switches", "local processes", "nodes", "devices", "queues")
+TEAM_SECTIONS = ("HyperNodes", "switches", "local processes", "nodes", "devices", "queues", "objects")
 """Subjects of checks whose objects a researcher may read."""
 
 _PRESSURES = ("DiskPressure", "MemoryPressure", "PIDPressure")
@@ -23,22 +23,14 @@ _ILL: Mapping[str, str] = {"AcceleratedHardwareReady": "False", "NeuronHealth": 
 """Condition of a node to its status for broken accelerators."""
 
 
-def checks(examination: Examination) -> list[Check]:
-    """Return the failed checks of ``trn verify`` among the checks that the reader may see."""
+def checks(examination: Examination) -> list[Finding]:
+    """Return the findings of the checks that the reader may see."""
     sections = [each for each in verify.SECTIONS if not examination.namespace or each[1] in TEAM_SECTIONS]
-    return made.untold(
-        [each for each in verify.verify(examination.examined, sections) if each.status is CheckStatus.FAIL]
-    )
-
-
-def of_check(check: Check) -> Finding:
-    """Return the finding that a failed check is."""
-    more = f" ({'; '.join(check.faults[:3])})" if check.faults else ""
-    return Finding(check.fault, check.subject, f"{check.detail}{more}", check.remedy)
+    return made.untold([*verify.verify(examination.examined, sections)])
 
 
 def findings(examination: Examination) -> Iterator[Finding]:
-    """Yield the faults that no check of ``trn verify`` looks for."""
+    """Yield the faults that no check looks for."""
     for node in examination.of("Node"):
         yield from _of_node(node)
     for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):

@@ -10,22 +10,22 @@ from trainium_eks.jobs.explain.watched import owner_of
 from trainium_eks.kube.cluster import Object, name_of, namespace_of
 from trainium_eks.operate.doctor import cluster_recognizers, job_recognizers, pod_recognizers
 from trainium_eks.operate.doctor.examination import Examination
-from trainium_eks.operate.doctor.findings import Diagnosis, Finding, unique
+from trainium_eks.operate.doctor.findings import FAULTS, unique
+from trainium_eks.operate.finding import Finding, Report, Status, not_checked
+from trainium_eks.operate.verify import verify
 
 _SHOWN = ("Node", "Queue", "Job", "Pod", "Namespace", "PersistentVolumeClaim")
-_UNREAD = "/unread"
+UNREAD = "unread"
+"""Section of the kinds that the reader may not list."""
+HEADINGS = {**verify.HEADINGS, FAULTS: "Faults", UNREAD: "Not looked at"}
+"""Heading of each section of findings."""
 _PLACING = ("devices", "efa", "gang", "hypernodes", "node", "pod-too", "pod-un", "pool", "taint", "topology", "volcano")
 """Starts of the names of faults that leave a job without nodes: a fault of the cluster may be their cause."""
 
 
-def diagnose(examination: Examination, name: str = "", *, with_checks: bool = True) -> Diagnosis:
-    """Return the faults of a stack, or of one job and its surroundings.
-
-    Args:
-        examination: the snapshot.
-        name: name of a job, a service or a pod; empty for everything.
-        with_checks: whether the failed checks of ``trn verify`` are findings as well.
-    """
+def diagnose(examination: Examination, name: str = "", *, checks: bool = True, faults: bool = True) -> Report:
+    """Return the findings of a stack, or of one job, service or pod and its surroundings: of the checks, and the faults
+    that no check looks for."""
     cluster = examination.examined.cluster
     logs, read = set(), examination.log
 
@@ -34,22 +34,28 @@ def diagnose(examination: Examination, name: str = "", *, with_checks: bool = Tr
         return read(pod, previous)
 
     examination = replace(examination, log=log)
-    failed = cluster_recognizers.checks(examination) if with_checks else []
-    told = [*_of_jobs(examination, name), *_of_pods(examination, name)]
-    around = [cluster_recognizers.of_check(each) for each in failed if not each.id.endswith(_UNREAD)]
-    around += [*cluster_recognizers.findings(examination)]
+    around = cluster_recognizers.checks(examination) if checks else []
+    told: list[Finding] = []
+    if faults:
+        around += cluster_recognizers.findings(examination)
+        told = [*_of_jobs(examination, name), *_of_pods(examination, name)]
     # Who asks for one job hears of the cluster's own faults where the job has no place.
     if name:
+        around = [each for each in around if each.status is Status.FAIL]
         findings = [*told, *around] if any(each.fault.startswith(_PLACING) for each in told) else told
     else:
         findings = [*around, *told]
     # A command without a namespace asks in the stack's first.
     for first in examination.examined.outputs.namespaces[:1]:
         short = re.compile(rf" --namespace {re.escape(first.name)}(?![\w-])")
-        findings = [replace(each, remedy=short.sub("", each.remedy)) for each in findings]
-    unread = {kind: reason for kind, reason in cluster.unread.items() if kind != "Job" or "Job" not in cluster.objects}
+        findings = [replace(each, fix=short.sub("", each.fix)) for each in findings]
+    unread = [
+        not_checked(f"{UNREAD}/{kind}", kind, reason)
+        for kind, reason in cluster.unread.items()
+        if kind != "Job" or "Job" not in cluster.objects
+    ]
     looked = {kind: len(examination.of(kind)) for kind in _SHOWN if kind in cluster.objects} | {"log": len(logs)}
-    return Diagnosis(unique(findings), looked, unread, examination.examined.made.unread)
+    return Report({"lookedAt": looked}, (*unique(findings), *unread))
 
 
 def known_names(examination: Examination) -> set[str]:

@@ -27,8 +27,9 @@ from trainium_eks.model.annotations import annotation
 from trainium_eks.observe.faults.catalogue import BY_NAME, in_log
 from trainium_eks.operate.doctor.cluster_recognizers import PATIENCE
 from trainium_eks.operate.doctor.examination import Examination
-from trainium_eks.operate.doctor.findings import Finding, found, of_reason
+from trainium_eks.operate.doctor.findings import found, of_reason
 from trainium_eks.operate.doctor.pod_recognizers import REPEATED, is_recent, of_exit
+from trainium_eks.operate.finding import Finding
 
 
 def ended_at(job: Object) -> datetime | None:
@@ -40,13 +41,7 @@ def ended_at(job: Object) -> datetime | None:
 
 
 def findings(examination: Examination, job: Object, *, is_asked: bool) -> Iterator[Finding]:
-    """Yield the faults of one job.
-
-    Args:
-        examination: the snapshot.
-        job: a Volcano job.
-        is_asked: whether the job was asked for by its name: then its wait for its turn, and an old end, are told, too.
-    """
+    """Yield the faults of one job; of one that was asked for by its name also its wait for its turn, and an old end."""
     snapshot = examination.around(job)
     about = f"job {name_of(job)} of {namespace_of(job)}"
     if snapshot.phase in ENDED:

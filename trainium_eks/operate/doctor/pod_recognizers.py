@@ -15,7 +15,8 @@ from trainium_eks.observe.faults.catalogue import in_log, in_message
 from trainium_eks.observe.faults.fault import Speaker
 from trainium_eks.operate.doctor.cluster_recognizers import PATIENCE
 from trainium_eks.operate.doctor.examination import Examination
-from trainium_eks.operate.doctor.findings import Finding, found, of_reason
+from trainium_eks.operate.doctor.findings import found, of_reason
+from trainium_eks.operate.finding import Finding
 
 RECENT = timedelta(hours=1)
 """Age of an end that is still news: Kubernetes keeps events as long."""
@@ -48,14 +49,7 @@ def is_recent(examination: Examination, at: datetime | None) -> bool:
 
 
 def starting(examination: Examination, job: str, pod: Object, about: str) -> Iterator[Finding]:
-    """Yield the reasons why a pod outside a gang does not start.
-
-    Args:
-        examination: the snapshot.
-        job: name for the commands of remedies.
-        pod: the pod.
-        about: the object of the finding.
-    """
+    """Yield the reasons why a pod outside a gang does not start; ``job`` is its name in the commands of remedies."""
     uid = pod["metadata"].get("uid")
     events = tuple(
         sorted((each for each in examination.of("Event") if each["involvedObject"].get("uid") == uid), key=when)
@@ -122,13 +116,8 @@ def of_exit(
 
 
 def lingering(examination: Examination, pod: Object, ended_at: datetime | None) -> Iterator[Finding]:
-    """Yield faults of pods that should be gone, or that their node has refused or ended.
-
-    Args:
-        examination: the snapshot.
-        pod: the pod.
-        ended_at: when its job ended; None while the job goes on, or where it has none.
-    """
+    """Yield faults of pods that should be gone, or that their node has refused or ended. ``ended_at`` is None while
+    their job goes on, or where they have none."""
     name, namespace = name_of(pod), namespace_of(pod)
     about = f"pod {name} of {namespace}"
     leaving = pod["metadata"].get("deletionTimestamp")

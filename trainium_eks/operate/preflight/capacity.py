@@ -7,8 +7,8 @@ from typing import Any
 
 from trainium_eks.aws.account import Account, RequestError
 from trainium_eks.model.validation.problems import config_path, config_set, join
-from trainium_eks.operate.preflight.finding import Question, Verdict, failed, passed, warned
 from trainium_eks.operate.preflight.needs import Group, Needs
+from trainium_eks.operate.preflight.question import Answer, Question, failed, passed, warned
 
 Clock = Callable[[], datetime.datetime]
 
@@ -18,27 +18,27 @@ _COMING = ("scheduled", "payment-pending", "pending", "assessing", "delayed")
 
 def questions(needs: Needs, account: Account, now: Clock) -> Iterator[Question]:
     """Yield a question for each type and its zones, each reservation, each existing placement group."""
-    looked = _Looked(account, now)
+    checks = _CapacityChecks(account, now)
     for type_ in dict.fromkeys(group.instance_type for group in needs.groups if group.instance_type):
         groups = [group for group in needs.groups if group.instance_type == type_]
-        yield Question(f"capacity/{type_}", f"{type_} in its zones", partial(looked.offered, type_, groups))
+        yield Question(f"capacity/{type_}", f"{type_} in its zones", partial(checks.offered, type_, groups))
     for group in needs.groups:
         if group.reservation:
             yield Question(
-                f"capacity/{group.reservation}", f"{group.reservation} of {group.name}", partial(looked.reserved, group)
+                f"capacity/{group.reservation}", f"{group.reservation} of {group.name}", partial(checks.reserved, group)
             )
     for name in sorted(needs.placement_groups):
-        yield Question(f"capacity/{name}", f"placement group {name}", partial(looked.placement, name))
+        yield Question(f"capacity/{name}", f"placement group {name}", partial(checks.placement, name))
 
 
-class _Looked:
+class _CapacityChecks:
     """Checks of EC2's capacity."""
 
     def __init__(self, account: Account, now: Clock) -> None:
         self._account = account
         self._now = now
 
-    def offered(self, type_: str, groups: list[Group]) -> Verdict:
+    def offered(self, type_: str, groups: list[Group]) -> Answer:
         """Check that every zone of the groups offers the type to this account."""
         by_id = all(zone.rpartition("-")[2].startswith("az") for group in groups for zone in group.zones)
         offers = self._account.pages(
@@ -58,7 +58,7 @@ class _Looked:
             return failed(f"{where}, nor anywhere in {self._account.region}", "take another region or another type")
         return failed(f"{where}; offered in {', '.join(zones)}", _move(groups, lacking, zones))
 
-    def reserved(self, group: Group) -> Verdict:
+    def reserved(self, group: Group) -> Answer:
         """Check that a reservation is there when the group starts, for its type, in its zone, for its size."""
         try:
             answer = self._account.call(
@@ -80,7 +80,7 @@ class _Looked:
             or passed(_told(found))
         )
 
-    def _of_another_kind(self, group: Group, found: Mapping[str, Any]) -> Verdict | None:
+    def _of_another_kind(self, group: Group, found: Mapping[str, Any]) -> Answer | None:
         block = found.get("ReservationType") == "capacity-block"
         if block != (group.buying == "capacity-block") and not group.karpenters:  # which takes either
             kind, good = ("a Capacity Block", "capacity-block") if block else ("a Capacity Reservation", "reservation")
@@ -90,7 +90,7 @@ class _Looked:
             return failed(f"it is of {has}, the group of {group.instance_type}", _set(group, "instance_type", has))
         return None
 
-    def _elsewhere(self, group: Group, found: Mapping[str, Any]) -> Verdict | None:
+    def _elsewhere(self, group: Group, found: Mapping[str, Any]) -> Answer | None:
         zones = (found.get("AvailabilityZoneId", ""), found.get("AvailabilityZone", ""))
         if group.zones and not set(zones) & set(group.zones):
             return failed(
@@ -111,7 +111,7 @@ class _Looked:
             return failed(detail, f"set {_key(group, 'capacity.id')} to one that was made without a placement group")
         return failed(detail, _set(group, "capacity.placement_group", placed))
 
-    def _at_another_time(self, group: Group, found: Mapping[str, Any]) -> Verdict | None:
+    def _at_another_time(self, group: Group, found: Mapping[str, Any]) -> Answer | None:
         state, begins, ends = found.get("State", ""), found.get("StartDate"), found.get("EndDate")
         now = self._now()
         if (ends is not None and ends <= now) or state in ("expired", "cancelled", "failed", "payment-failed"):
@@ -124,7 +124,7 @@ class _Looked:
             return passed(f"{told}; no node is asked for before")
         return None
 
-    def _too_small(self, group: Group, found: Mapping[str, Any]) -> Verdict | None:
+    def _too_small(self, group: Group, found: Mapping[str, Any]) -> Answer | None:
         total, free = found.get("TotalInstanceCount", 0), found.get("AvailableInstanceCount", 0)
         told = _told(found)
         if group.desired > total:
@@ -136,7 +136,7 @@ class _Looked:
             return warned(detail, "if it is not, free it, or ask for fewer nodes")
         return None
 
-    def placement(self, name: str) -> Verdict:
+    def placement(self, name: str) -> Answer:
         """Check that an existing placement group is there, and a cluster one."""
         try:
             answer = self._account.call("ec2", "describe_placement_groups", GroupNames=[name])["PlacementGroups"]

@@ -42,12 +42,7 @@ class AccountRegion:
 
 def needed(graph: Graph, place: AccountRegion) -> tuple[IamRequest, ...]:
     """Return the requests of the first resource of each type, each once: policies tell types apart, and IAM takes a
-    second for each simulation.
-
-    Args:
-        graph: the recorded program.
-        place: where.
-    """
+    second for each simulation."""
     owners = _Owners(graph)
     types = sorted({each.type for each in graph.resources} & NEEDS.keys())
     first = [graph.of_type(type_)[0] for type_ in types]
@@ -60,12 +55,7 @@ def needed(graph: Graph, place: AccountRegion) -> tuple[IamRequest, ...]:
 
 
 def requests(graph: Graph, place: AccountRegion) -> Iterator[tuple[Ask, IamRequest]]:
-    """Yield every request that a program causes, with the part of the row that it comes from.
-
-    Args:
-        graph: the recorded program.
-        place: where.
-    """
+    """Yield every request that a program causes, with the part of the row that it comes from."""
     owners = _Owners(graph)
     for resource in graph.resources:
         yield from _of(resource, owners, place)

@@ -11,8 +11,8 @@ from trainium_eks.aws.account import Account, NotChecked, RequestError
 from trainium_eks.model.catalogue import regions
 from trainium_eks.operate.preflight import deploy_rights
 from trainium_eks.operate.preflight.deploy_rights import AccountRegion, IamRequest
-from trainium_eks.operate.preflight.finding import Question, Verdict, failed, passed, warned
 from trainium_eks.operate.preflight.needs import Needs
+from trainium_eks.operate.preflight.question import Answer, Question, failed, passed, warned
 
 AT_ONCE = 8
 """Simulations at a time; each takes IAM about a second."""
@@ -36,27 +36,27 @@ SERVICE_ROLES: Mapping[str, str] = {
 
 def questions(needs: Needs, account: Account) -> Iterator[Question]:
     """Yield the questions about account, region, access entries, rights and service-linked roles."""
-    looked = _Looked(needs, account)
-    yield Question("account/id", "account", looked.account)
-    yield Question("account/region", "region", looked.region)
+    checks = _IdentityChecks(needs, account)
+    yield Question("account/id", "account", checks.account)
+    yield Question("account/region", "region", checks.region)
     if needs.kubernetes:
-        yield Question("account/deployer", "the deployer's access entry", looked.deployer)
-    yield Question("account/rights", "the deployer's rights", looked.rights)
+        yield Question("account/deployer", "the deployer's access entry", checks.deployer)
+    yield Question("account/rights", "the deployer's rights", checks.rights)
     if needs.permissions_boundary and (needs.buckets or needs.keys):
-        yield Question("account/boundary", "what the roles' boundary leaves them", looked.boundary)
+        yield Question("account/boundary", "what the roles' boundary leaves them", checks.boundary)
     for service in needs.linked_services:
         role = SERVICE_ROLES[service]
-        yield Question(f"account/{role}", f"role {role}", partial(looked.service_role, service))
+        yield Question(f"account/{role}", f"role {role}", partial(checks.service_role, service))
 
 
-class _Looked:
+class _IdentityChecks:
     """Checks of the caller."""
 
     def __init__(self, needs: Needs, account: Account) -> None:
         self._needs = needs
         self._account = account
 
-    def account(self) -> Verdict:
+    def account(self) -> Answer:
         """Check that the credentials belong to an account that the config allows."""
         caller = self._account.caller()
         allowed = self._needs.accounts
@@ -69,7 +69,7 @@ class _Looked:
             )
         return passed(f"{caller.account}, as {caller.arn}")
 
-    def region(self) -> Verdict:
+    def region(self) -> Answer:
         """Check that the account has the region enabled."""
         region = self._account.region
         # A disabled region answers nothing, so another region of the partition is queried.
@@ -92,7 +92,7 @@ class _Looked:
             return failed(f"{region} is not enabled in this account", remedy)
         return passed(f"{region} is enabled")
 
-    def deployer(self) -> Verdict:
+    def deployer(self) -> Answer:
         """Check that no access entry names the deployer: EKS gives the cluster's creator an entry, and refuses a
         second."""
         caller = self._account.caller()
@@ -103,7 +103,7 @@ class _Looked:
                 return failed(detail, f"remove it from {where}: the deployer is an administrator already")
         return passed("the deployer is in no other access entry")
 
-    def service_role(self, service: str) -> Verdict:
+    def service_role(self, service: str) -> Answer:
         """Check that the service-linked role exists; AWS creates it at the first use."""
         role = SERVICE_ROLES[service]
         try:
@@ -115,7 +115,7 @@ class _Looked:
             return warned(detail, f"aws iam create-service-linked-role --aws-service-name {service}")
         return passed("there")
 
-    def rights(self) -> Verdict:
+    def rights(self) -> Answer:
         """Check that IAM allows the deployer all actions that the program's resource types need."""
         caller = self._account.caller()
         place = AccountRegion(
@@ -135,7 +135,7 @@ class _Looked:
             remedy += "; with that policy, set `permissionsBoundary`: it makes no role without one"
         return failed(f"{len(missing)} of {actions} actions are denied: {shown}{more}", remedy)
 
-    def boundary(self) -> Verdict:
+    def boundary(self) -> Answer:
         """Check that roles within the boundary may use the existing buckets and keys."""
         arn, iam = self._needs.permissions_boundary, partial(self._account.call, "iam")
         version = iam("get_policy", PolicyArn=arn)["Policy"]["DefaultVersionId"]

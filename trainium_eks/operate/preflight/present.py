@@ -37,11 +37,7 @@ class Present:
         self._account = account
 
     def clusters(self) -> tuple[str, ...]:
-        """Return the names of the clusters that this stack has, or has left behind.
-
-        Raises:
-            NotChecked, RequestError: as of the account.
-        """
+        """Return the names of the clusters that this stack has, or has left behind."""
 
         def read() -> tuple[str, ...]:
             wanted = self._needs.cluster_name
@@ -80,12 +76,8 @@ class Present:
         return self._account.once("instances", read)
 
     def reserved_vcpus(self, quota: str, prefixes: frozenset[str]) -> int:
-        """Return the vCPUs of On-Demand Capacity Reservations that hold no instance: they count against the quota, too.
-
-        Args:
-            quota: code of an On-Demand quota.
-            prefixes: ids of reservations to leave out, because the stack's own nodes go there.
-        """
+        """Return the vCPUs of Capacity Reservations that hold no instance: they count against the On-Demand quota of
+        this code, too. Those with an id in ``prefixes`` are left out, because the stack's own nodes go there."""
 
         def read() -> list[Mapping[str, Any]]:
             return self._account.pages(

@@ -11,9 +11,9 @@ from typing import Any
 
 from trainium_eks.aws.account import Account, RequestError
 from trainium_eks.model.validation.problems import config_path
-from trainium_eks.operate.preflight.finding import Question, Verdict, failed, passed, warned
 from trainium_eks.operate.preflight.needs import Group, Needs
 from trainium_eks.operate.preflight.present import Present, on_demand_quota, spot_quota
+from trainium_eks.operate.preflight.question import Answer, Question, failed, passed, warned
 
 GIB_PER_TIB = 1024
 
@@ -81,7 +81,7 @@ def questions(needs: Needs, account: Account, present: Present) -> Iterator[Ques
             yield _question(LUSTRE_COUNT[kind], partial(counted.lustre_count, kind))
 
 
-def _question(quota: Quota, ask: Callable[[], Verdict]) -> Question:
+def _question(quota: Quota, ask: Callable[[], Answer]) -> Question:
     return Question(f"quotas/{quota.code}", f"{quota.name} ({quota.code})", ask)
 
 
@@ -93,7 +93,7 @@ class _Counted:
         self._account = account
         self._present = present
 
-    def vcpus(self, quota: Quota, groups: list[Group]) -> Verdict:
+    def vcpus(self, quota: Quota, groups: list[Group]) -> Answer:
         """Check the vCPUs of instances: at the desired sizes, which an ``up`` starts, and at the largest."""
         has = self._value(quota)
         spot = groups[0].buying == "spot"
@@ -111,17 +111,17 @@ class _Counted:
             return warned(f"{detail}; at their largest sizes the groups need {most:,} ({names})", ask)
         return passed(detail)
 
-    def vpcs(self) -> Verdict:
+    def vpcs(self) -> Answer:
         """Check the number of VPCs in the region."""
         every = self._account.pages("ec2", "describe_vpcs", "Vpcs")
         return self._counts(VPCS, sum(not self._own(each) for each in every), self._needs.vpcs)
 
-    def elastic_ips(self) -> Verdict:
+    def elastic_ips(self) -> Answer:
         """Check the number of Elastic IP addresses in the region."""
         every = self._account.call("ec2", "describe_addresses")["Addresses"]
         return self._counts(ELASTIC_IPS, sum(not self._own(each) for each in every), self._needs.elastic_ips)
 
-    def interfaces(self) -> Verdict:
+    def interfaces(self) -> Answer:
         """Check the number of network interfaces."""
         every = self._account.pages("ec2", "describe_network_interfaces", "NetworkInterfaces", MaxResults=1000)
         others = sum(not self._own(each, "TagSet") for each in every)
@@ -130,7 +130,7 @@ class _Counted:
         )
         return self._counts(INTERFACES, others, now, most)
 
-    def gp3(self) -> Verdict:
+    def gp3(self) -> Answer:
         """Check the storage of gp3 volumes: the nodes' root volumes."""
         every = self._account.pages(
             "ec2", "describe_volumes", "Volumes", Filters=[{"Name": "volume-type", "Values": ["gp3"]}]
@@ -142,13 +142,13 @@ class _Counted:
         )
         return self._counts(GP3, used, now, most, unit="TiB")
 
-    def lustre(self, kind: str) -> Verdict:
+    def lustre(self, kind: str) -> Answer:
         """Check the storage of file systems of one deployment type."""
         used = sum(each.get("StorageCapacity", 0) for each in self._file_systems(kind))
         wanted = sum(each.storage_gib for each in self._needs.file_systems if each.deployment_type == kind)
         return self._counts(LUSTRE[kind], used, wanted, unit="GiB")
 
-    def lustre_count(self, kind: str) -> Verdict:
+    def lustre_count(self, kind: str) -> Answer:
         """Check the number of file systems of one deployment type."""
         wanted = sum(each.deployment_type == kind for each in self._needs.file_systems)
         return self._counts(LUSTRE_COUNT[kind], len(self._file_systems(kind)), wanted)
@@ -164,16 +164,9 @@ class _Counted:
             if each.get("LustreConfiguration", {}).get("DeploymentType") == kind and not self._own(each)
         ]
 
-    def _counts(self, quota: Quota, used: float, wanted: float, most: float = 0, *, unit: str = "") -> Verdict:
-        """Return the verdict on a quota of a number or a size.
-
-        Args:
-            quota: the limit.
-            used: amount in use by others.
-            wanted: amount that an ``up`` makes.
-            most: amount with every group at its largest, where that is more.
-            unit: of all three; empty for a number of things.
-        """
+    def _counts(self, quota: Quota, used: float, wanted: float, most: float = 0, *, unit: str = "") -> Answer:
+        """Return the answer on a quota of a number or a size: others use ``used``, an ``up`` makes ``wanted``, and
+        every group at its largest would be ``most``."""
         has = self._value(quota)
         unit = f" {unit}" if unit else ""
         detail = f"{_shown(wanted)}{unit} needed, quota {_shown(has)}{unit}, others use {_shown(used)}{unit}"
@@ -186,11 +179,7 @@ class _Counted:
         return passed(detail)
 
     def _value(self, quota: Quota) -> float:
-        """Return the account's limit: its applied value, else AWS' default for every account.
-
-        Raises:
-            NotChecked, RequestError: as of the account.
-        """
+        """Return the account's limit: its applied value, else AWS' default for every account."""
         named = {"ServiceCode": quota.service, "QuotaCode": quota.code}
         try:
             answer = self._account.call("service-quotas", "get_service_quota", **named)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 from trainium_eks.aws.account import NotChecked
 from trainium_eks.model.validation.problems import config_path
-from trainium_eks.operate.preflight.finding import Question, Verdict, failed, passed, warned
 from trainium_eks.operate.preflight.needs import Needs
 from trainium_eks.operate.preflight.present import Present
+from trainium_eks.operate.preflight.question import Answer, Question, failed, passed, warned
 from trainium_eks.plan.rules._endpoint import HTTPS, Endpoint
 
 PATIENCE_SECONDS = 5.0
@@ -23,11 +23,11 @@ Connect = Callable[[str], str]
 def questions(needs: Needs, present: Present, connect: "Connect | None" = None) -> Iterator[Question]:
     """Yield a question for each cluster."""
     for endpoint in needs.endpoints:
-        looked = _Looked(endpoint, present, connect or _connect)
-        yield Question("network/api", "the Kubernetes API from here", looked.api)
+        checks = _ApiChecks(endpoint, present, connect or _connect)
+        yield Question("network/api", "the Kubernetes API from here", checks.api)
 
 
-class _Looked:
+class _ApiChecks:
     """Check of the way to the API."""
 
     def __init__(self, endpoint: Endpoint, present: Present, connect: Connect) -> None:
@@ -35,7 +35,7 @@ class _Looked:
         self._present = present
         self._connect = connect
 
-    def api(self) -> Verdict:
+    def api(self) -> Answer:
         """Connect to a running cluster; before there is one, look whether this machine's address is let in."""
         running = self._present.cluster()
         if running is None or not running.get("endpoint"):
@@ -51,7 +51,7 @@ class _Looked:
             remedy = f"add this machine's public address to {config_path('cluster.endpoint.public_access_cidrs')}"
         return failed(f"{host}: {why}; `up` would stop at the first Kubernetes object", remedy)
 
-    def _before(self) -> Verdict:
+    def _before(self) -> Answer:
         if self._endpoint.public:
             return passed(f"once it is there, from {', '.join(self._endpoint.public)}")
         for text in self._endpoint.private:

@@ -10,9 +10,9 @@ from trainium_eks.model.config import cross
 from trainium_eks.model.config import stack_config as configs
 from trainium_eks.model.config.network import ExistingSubnet, subnets
 from trainium_eks.model.validation.problems import config_path, config_set
-from trainium_eks.operate.preflight.finding import Question, Verdict, failed, passed, warned
 from trainium_eks.operate.preflight.needs import Bucket, Needs
 from trainium_eks.operate.preflight.present import Present
+from trainium_eks.operate.preflight.question import Answer, Question, failed, passed, warned
 
 CLUSTER_SUBNET_ADDRESSES = 16
 """Free addresses that EKS wants in a control plane's subnets before it upgrades (EKS user guide, network requirements:
@@ -21,34 +21,34 @@ at least 6, 16 recommended)."""
 
 def questions(needs: Needs, account: Account, present: Present) -> Iterator[Question]:
     """Yield the questions about adopted subnets, existing buckets, private images and names."""
-    looked = _Looked(needs, account, present)
+    checks = _ConflictChecks(needs, account, present)
     adopted = needs.config.existing_network if needs.config else None
     if adopted is not None:
         for path, subnet in subnets(adopted).items():
             private = path.startswith("private")
-            ask = partial(looked.subnet, f"existing_network.{path}", subnet, private=private)
+            ask = partial(checks.subnet, f"existing_network.{path}", subnet, private=private)
             yield Question(f"network/{subnet.id}", f"subnet {subnet.id}", ask)
     for bucket in needs.buckets:
-        yield Question(f"storage/{bucket.name}", f"bucket {bucket.name}", partial(looked.bucket, bucket))
-        yield Question(f"storage/{bucket.name}/key", f"key of bucket {bucket.name}", partial(looked.bucket_key, bucket))
+        yield Question(f"storage/{bucket.name}", f"bucket {bucket.name}", partial(checks.bucket, bucket))
+        yield Question(f"storage/{bucket.name}/key", f"key of bucket {bucket.name}", partial(checks.bucket_key, bucket))
     for key in needs.keys:
-        yield Question(f"keys/{key}", f"key {key.rpartition('/')[2]}", partial(looked.key, key))
+        yield Question(f"keys/{key}", f"key {key.rpartition('/')[2]}", partial(checks.key, key))
     for image in needs.images:
-        yield Question(f"images/{image}", f"image {image}", partial(looked.image, image))
+        yield Question(f"images/{image}", f"image {image}", partial(checks.image, image))
     if needs.cluster_name:
         yield Question(
-            "names/cluster", f"cluster {needs.cluster_name}{'…' * needs.cluster_name.endswith('-')}", looked.cluster
+            "names/cluster", f"cluster {needs.cluster_name}{'…' * needs.cluster_name.endswith('-')}", checks.cluster
         )
     for name in needs.repositories:
-        yield Question(f"names/{name}", f"image repository {name}", partial(looked.repository, name))
+        yield Question(f"names/{name}", f"image repository {name}", partial(checks.repository, name))
     for name in needs.log_groups:
-        yield Question(f"names/{name}", f"log group {name}", partial(looked.log_group, name))
+        yield Question(f"names/{name}", f"log group {name}", partial(checks.log_group, name))
 
 
 _REGION = "x-amz-bucket-region"
 
 
-class _Looked:
+class _ConflictChecks:
     """Checks of resources that must exist, or must not."""
 
     def __init__(self, needs: Needs, account: Account, present: Present) -> None:
@@ -56,7 +56,7 @@ class _Looked:
         self._account = account
         self._present = present
 
-    def subnet(self, path: str, subnet: ExistingSubnet, *, private: bool) -> Verdict:
+    def subnet(self, path: str, subnet: ExistingSubnet, *, private: bool) -> Answer:
         """Check that an adopted subnet matches the config, and has room for the nodes."""
         try:
             found = self._account.call("ec2", "describe_subnets", SubnetIds=[subnet.id])["Subnets"][0]
@@ -78,7 +78,7 @@ class _Looked:
         free = found["AvailableIpAddressCount"]
         return self._room(subnet, free) if private else passed(f"{free:,} addresses free")
 
-    def _room(self, subnet: ExistingSubnet, free: int) -> Verdict:
+    def _room(self, subnet: ExistingSubnet, free: int) -> Answer:
         """Check that the free addresses suffice for all resources planned in the zone. A running stack has its own
         already."""
         config = self._needs.config
@@ -98,7 +98,7 @@ class _Looked:
             "free addresses, adopt a larger subnet, or lower maxSize",
         )
 
-    def bucket(self, bucket: Bucket) -> Verdict:
+    def bucket(self, bucket: Bucket) -> Answer:
         """Check that an existing bucket is in the stack's region."""
         here, key = self._account.region, config_path(bucket.path)
         try:
@@ -117,7 +117,7 @@ class _Looked:
             return failed(detail, f"set {key} to a bucket of {here}")
         return passed(f"in {region or here}, for {bucket.use}")
 
-    def bucket_key(self, bucket: Bucket) -> Verdict:
+    def bucket_key(self, bucket: Bucket) -> Answer:
         """Check that the config names the key that encrypts an existing bucket: without it, jobs get 403."""
         named, found = config_path(bucket.key_path), self._default_key(bucket.name)
         if found == bucket.key:
@@ -146,7 +146,7 @@ class _Looked:
                 return "" if metadata.get("KeyManager") == "AWS" else str(metadata["Arn"])
         return ""
 
-    def key(self, arn: str) -> Verdict:
+    def key(self, arn: str) -> Answer:
         """Check that an existing key can encrypt and decrypt."""
         try:
             key = self._account.call("kms", "describe_key", KeyId=arn)["KeyMetadata"]
@@ -161,7 +161,7 @@ class _Looked:
             return failed(f"it is for {usage}, {key.get('KeySpec')}", "name a symmetric key for encryption")
         return passed("enabled")
 
-    def image(self, image: str) -> Verdict:
+    def image(self, image: str) -> Answer:
         """Check that a private image is in its registry."""
         base, at, digest = image.partition("@")
         tag = "" if at else base.rpartition(":")[2]
@@ -182,7 +182,7 @@ class _Looked:
             return failed("not in its registry: pods would stay in ImagePullBackOff", "push it, or correct its tag")
         return passed("in its registry")
 
-    def cluster(self) -> Verdict:
+    def cluster(self) -> Answer:
         """Check that the cluster's name is free, or in use by this stack."""
         names = self._present.clusters()
         own = self._present.cluster()
@@ -197,7 +197,7 @@ class _Looked:
             return warned(detail, f"if the state does not know it ({command}), import or delete it")
         return passed(f"{own['name']} is this stack's" if own else "free")
 
-    def repository(self, name: str) -> Verdict:
+    def repository(self, name: str) -> Answer:
         """Check that ECR accepts the repository's name."""
         try:
             found = self._account.call("ecr", "describe_repositories", repositoryNames=[name])["repositories"][0]
@@ -211,7 +211,7 @@ class _Looked:
             config_set("image_repository.name", f"{name}-2"),
         )
 
-    def log_group(self, name: str) -> Verdict:
+    def log_group(self, name: str) -> Answer:
         """Check that CloudWatch accepts the log group's name."""
         groups = self._account.call("logs", "describe_log_groups", logGroupNamePrefix=name)["logGroups"]
         found = next((each for each in groups if each["logGroupName"] == name), None)
@@ -221,7 +221,7 @@ class _Looked:
         tags = self._account.call("logs", "list_tags_for_resource", resourceArn=arn)["tags"]
         return self._taken(tags, f"aws logs delete-log-group --log-group-name {name}, once nobody needs its logs")
 
-    def _taken(self, tags: dict[str, str], remedy: str) -> Verdict:
+    def _taken(self, tags: dict[str, str], remedy: str) -> Answer:
         if not self._present.owns(tags):
             return failed("taken by something that is not this stack's", remedy)
         if self._present.cluster() is None:

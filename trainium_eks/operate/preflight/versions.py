@@ -7,9 +7,9 @@ from typing import Any
 from trainium_eks.aws.account import Account
 from trainium_eks.model.catalogue.versions import OLDEST_NODES_BEHIND, minor
 from trainium_eks.model.validation.problems import config_set, join, join_key, nearest
-from trainium_eks.operate.preflight.finding import Question, Verdict, failed, passed, warned
 from trainium_eks.operate.preflight.needs import Needs
 from trainium_eks.operate.preflight.present import Present
+from trainium_eks.operate.preflight.question import Answer, Question, failed, passed, warned
 
 AMI_PATHS = {
     "AL2023_x86_64_STANDARD": "x86_64/standard",
@@ -25,17 +25,17 @@ def questions(needs: Needs, account: Account, present: Present) -> Iterator[Ques
     """Yield a question for the control plane, its upgrade, each add-on and each AMI release."""
     if not needs.kubernetes:
         return
-    looked = _Looked(needs, account, present)
-    yield Question("versions/kubernetes", f"Kubernetes {needs.kubernetes}", looked.kubernetes)
-    yield Question("versions/upgrade", "the running control plane", looked.upgrade)
+    checks = _VersionChecks(needs, account, present)
+    yield Question("versions/kubernetes", f"Kubernetes {needs.kubernetes}", checks.kubernetes)
+    yield Question("versions/upgrade", "the running control plane", checks.upgrade)
     for name, version in sorted(needs.addons.items()):
-        yield Question(f"versions/{name}", f"{name} {version}".rstrip(), partial(looked.addon, name, version))
+        yield Question(f"versions/{name}", f"{name} {version}".rstrip(), partial(checks.addon, name, version))
     for type_, release in sorted({(group.ami_type, group.release) for group in needs.groups if group.release}):
         if type_ in AMI_PATHS:
-            yield Question(f"versions/{type_}/{release}", f"{type_} {release}", partial(looked.ami, type_, release))
+            yield Question(f"versions/{type_}/{release}", f"{type_} {release}", partial(checks.ami, type_, release))
 
 
-class _Looked:
+class _VersionChecks:
     """Checks of the versions that EKS offers."""
 
     def __init__(self, needs: Needs, account: Account, present: Present) -> None:
@@ -43,7 +43,7 @@ class _Looked:
         self._account = account
         self._present = present
 
-    def kubernetes(self) -> Verdict:
+    def kubernetes(self) -> Answer:
         """Check that EKS runs the version here, and give its price."""
         wanted = self._needs.kubernetes
         every = self._account.pages("eks", "describe_cluster_versions", "clusterVersions", includeAll=True)
@@ -63,7 +63,7 @@ class _Looked:
         ends = found.get("endOfStandardSupportDate")
         return passed(f"in standard support until {ends:%Y-%m-%d}" if ends else "in standard support")
 
-    def upgrade(self) -> Verdict:
+    def upgrade(self) -> Answer:
         """Check that the running control plane can go to the version: one minor version at a time, and never back."""
         running = self._present.cluster()
         if running is None:
@@ -105,7 +105,7 @@ class _Looked:
             if each.get("version") and minor(wanted) - minor(each["version"]) > OLDEST_NODES_BEHIND
         ]
 
-    def addon(self, name: str, version: str) -> Verdict:
+    def addon(self, name: str, version: str) -> Answer:
         """Check that EKS has this add-on at this version for the Kubernetes version, here."""
         kubernetes = self._needs.kubernetes
         found = self._account.pages(
@@ -122,7 +122,7 @@ class _Looked:
         remedy = config_set(join(join_key("cluster.addons", name), "version"), close)
         return failed(f"EKS has no {version} for {kubernetes} here; its default is {close}", remedy)
 
-    def ami(self, type_: str, release: str) -> Verdict:
+    def ami(self, type_: str, release: str) -> Answer:
         """Check that the AMI of this release is published here."""
         kubernetes = release.rpartition(".")[0]  # the nodes' own, which may be older than the cluster's
         path = AMI_PATHS[type_]

@@ -22,36 +22,32 @@ class Check:
 
 def parse(document: object) -> tuple[Check, ...]:
     """Return the checks of a document, the worst first. Other entries are left out, and an unknown status is taken for
-    ``not-checked``. A run that failed before its first check counts as one check, ``not-checked``.
-
-    Raises:
-        ValueError: when the document has neither checks nor problems.
+    ``not-checked``. A run that failed before its first check counts as one check, ``not-checked``. ValueError: the
+    document has neither findings nor problems.
     """
-    found = document.get("checks") if isinstance(document, Mapping) else None
+    found = document.get("findings") if isinstance(document, Mapping) else None
     if isinstance(document, Mapping) and not isinstance(found, list) and isinstance(document.get("problems"), list):
         reasons = [str(each.get("reason", "")) for each in document["problems"] if isinstance(each, Mapping)]
         return (Check("preflight", "", "not-checked", "the preflight", "; ".join(reasons), ""),)
     if not isinstance(found, list):
-        raise ValueError("it has no list `checks`")
+        raise ValueError("it has no list `findings`")
     checks = [_check(each) for each in found if isinstance(each, Mapping)]
     statuses = get_args(CheckStatus)
     return tuple(sorted(checks, key=lambda check: (statuses.index(check.status), check.group, check.id)))
 
 
 def _check(data: Mapping[str, Any]) -> Check:
-    """Return a check of ``trn check``, or of another tool with the plainer field names."""
-
-    def text(*names: str) -> str:
-        return next((str(data[name]) for name in names if data.get(name)), "")
+    def text(name: str) -> str:
+        return str(data.get(name) or "")
 
     statuses: tuple[CheckStatus, ...] = get_args(CheckStatus)
     unknown: CheckStatus = "not-checked"
-    said = text("outcome", "status").replace(" ", "-")
+    said = text("status").replace(" ", "-")
     return Check(
         id=text("id"),
-        group=text("group") or text("id").partition("/")[0],
+        group=text("id").partition("/")[0],
         status=next((each for each in statuses if each == said), unknown),
-        title=text("subject", "title", "id"),
-        detail=text("detail"),
-        fix=text("remedy", "fix"),
+        title=text("subject") or text("id"),
+        detail=text("text"),
+        fix=text("fix"),
     )

@@ -9,7 +9,7 @@ from trainium_eks.jobs.objects.job import DATA
 from trainium_eks.model.catalogue import fabric_floors
 from trainium_eks.model.catalogue.instances import InstanceType
 from trainium_eks.model.outputs import NodeGroupOutput, StackOutputs
-from trainium_eks.operate.verify.check import Check, failed, not_applicable, passed
+from trainium_eks.operate.finding import Finding, failed, not_applicable, passed
 
 MODULE = "trainium_workloads.fabric"
 MARK = '{"fabric":'
@@ -47,15 +47,7 @@ class ReportFault(Exception):  # noqa: N818 - reads as what it is where it is ra
 def expectation(
     group: NodeGroupOutput, instance: InstanceType, outputs: StackOutputs, *, claim: str, is_local: bool
 ) -> dict[str, Any]:
-    """Return the expectation for the gang's script: that of a node, and of its storage.
-
-    Args:
-        group: the node group.
-        instance: its type.
-        outputs: of the stack.
-        claim: the namespace's claim of the shared volume; empty for none.
-        is_local: whether this is the local cloud.
-    """
+    """Return the expectation for the gang's script: that of a node, and of its storage."""
     efa = group.resources.get("vpc.amazonaws.com/efa", instance.efa_interfaces)
     found = fabric_floors.expected_node(instance, efa, is_local=is_local)
     return found | ({"storage": _storage(outputs, is_local=is_local)} if claim else {})
@@ -76,11 +68,7 @@ def _storage(outputs: StackOutputs, *, is_local: bool) -> dict[str, Any]:
 
 
 def find_report(lines: Iterable[str]) -> dict[str, Any] | None:
-    """Return the last report among lines of a log; None without one.
-
-    Raises:
-        ReportFault: it is cut off, or of another version.
-    """
+    """Return the last report among lines of a log; None without one."""
     found = None
     for line in lines:
         _, mark, rest = line.partition(MARK)
@@ -90,11 +78,7 @@ def find_report(lines: Iterable[str]) -> dict[str, Any] | None:
 
 
 def read_report(text: str) -> dict[str, Any]:
-    """Return a report from the line of a log, or from a file of the volume.
-
-    Raises:
-        ReportFault: no report, or of another version.
-    """
+    """Return a report from the line of a log, or from a file of the volume."""
     try:
         document = json.loads(text)
     except ValueError as error:
@@ -107,15 +91,8 @@ def read_report(text: str) -> dict[str, Any]:
     return report
 
 
-def checks(report: Mapping[str, Any], group: str, nodes: Mapping[str, str], *, is_local: bool) -> list[Check]:
-    """Return the checks of a report: one of each kind, its faults by node.
-
-    Args:
-        report: as :func:`read_report` returns it.
-        group: name of the node group.
-        nodes: name of each pod's node; empty where it is not known.
-        is_local: whether this is the local cloud.
-    """
+def checks(report: Mapping[str, Any], group: str, nodes: Mapping[str, str], *, is_local: bool) -> list[Finding]:
+    """Return the findings of a report: one of each kind, its details by node; ``nodes`` is pod to node."""
     by_kind: dict[str, list[Mapping[str, Any]]] = {}
     for finding in report["findings"]:
         by_kind.setdefault(str(finding["check"]), []).append(finding)
@@ -128,7 +105,7 @@ def checks(report: Mapping[str, Any], group: str, nodes: Mapping[str, str], *, i
 
 def _check(
     kind: str, findings: list[Mapping[str, Any]], report: Mapping[str, Any], group: str, nodes: Mapping[str, str]
-) -> Check:
+) -> Finding:
     id_, subject = f"fabric/{group}/{kind}", _SUBJECTS.get(kind, kind)
     wrong = [each for each in findings if not each["ok"]]
     texts = [_text(each, report, nodes) for each in wrong]
@@ -162,18 +139,18 @@ def _remedy(kind: str, group: str, place: str) -> str:
     """Return the remedy for a failed kind of check, with the name of the node."""
     replace = f"kubectl drain {place} --ignore-daemonsets --delete-emptydir-data, then aws ec2 terminate-instances"
     return {
-        "devices": f"`trn verify` shows driver and device plugin; a node that lost a device is replaced: {replace}",
-        "efa": "the launch template's EFA interfaces and the image's libfabric: `trn verify` counts the interfaces; an "
+        "devices": f"`trn doctor` shows a missing device plugin; a node that lost a device is replaced: {replace}",
+        "efa": "the launch template's EFA interfaces and the image's libfabric: `trn doctor --all` counts them; an "
         "image without fi_info has no EFA software",
         "memlock": "user data sets LimitMEMLOCK=infinity for containerd: nodes that are older than it are replaced "
         f"({replace})",
-        "mount": "`trn verify` checks claim and CSI driver; kubectl -n NAMESPACE describe pvc",
+        "mount": "`trn doctor --all` checks claim and CSI driver; kubectl -n NAMESPACE describe pvc",
         "storage": "docs/observability.md, dashboard Storage: other jobs' load, or a file system at its capacity",
         "benchmark": f"links within the node: {replace}",
         "floor": "the slow node is named where pairs could tell; else EFA's security group and FI_PROVIDER=efa in the "
         "job's environment",
         "slow-node": f"test it again without other jobs; then replace it: {replace}",
-        "pairs": f"trn verify --fabric --group {group} --nodes 3 on fewer nodes; --topology of jobs keeps them near",
+        "pairs": f"trn fabric --group {group} --nodes 3 on fewer nodes; --topology of jobs keeps them near",
         "dead-rank": "the pod's end and its node's state: kubectl describe pod; an out-of-memory kill, or a lost "
         f"machine; a node that stays bad is replaced: {replace}",
         "late-rank": f"its process hangs in driver or host: dmesg of the node; {replace}",
@@ -183,14 +160,12 @@ def _remedy(kind: str, group: str, place: str) -> str:
     }.get(kind, "`trn logs JOB` has the whole output")
 
 
-def compare(report: Mapping[str, Any], before: Mapping[str, Any] | None, group: str, *, is_local: bool) -> list[Check]:
+def compare(
+    report: Mapping[str, Any], before: Mapping[str, Any] | None, group: str, *, is_local: bool
+) -> list[Finding]:
     """Return the comparison of bandwidths and storage with an earlier report.
 
-    Args:
-        report: of now.
-        before: the earlier one; None where the volume has no good one of the same size.
-        group: name of the node group.
-        is_local: whether this is the local cloud.
+    Without one (None) the volume has no good one of the same size.
     """
     id_, subject = f"fabric/{group}/against", "against the last good"
     if before is None:

@@ -28,11 +28,8 @@ class LocalReport:
     """The stack's processes that run on this machine now (``vc-scheduler``)."""
 
     def missing(self, *names: str) -> str:
-        """Return the reason why something is not on this machine; empty when it is.
-
-        Args:
-            names: its possible names: chart, release, or the end of a kustomization's name in the program.
-        """
+        """Return the reason why something is not on this machine, by its chart, its release, or the end of its
+        kustomization's name in the program; empty when it is."""
         for known, reason in self.not_installed.items():
             if any(known == name or known.endswith(f"-{name}") for name in names):
                 return reason
@@ -40,14 +37,9 @@ class LocalReport:
 
     @staticmethod
     def load(path: Path, running: Collection[str] = ()) -> "LocalReport":
-        """Return the report in a file.
+        """Return the report in a file, with the stack's processes that run now.
 
-        Args:
-            path: the file.
-            running: names of the stack's processes that run now.
-
-        Raises:
-            ReportError: when it cannot be read, or is none.
+        Raises ReportError.
         """
         try:
             report = LocalReport.parse(parse_json(path.read_text(encoding="utf-8")))
@@ -59,12 +51,7 @@ class LocalReport:
 
     @staticmethod
     def parse(data: Mapping[str, Any]) -> "LocalReport":
-        """Return the report from plain data.
-
-        Raises:
-            ValueError: for another schema version.
-            KeyError: for a field that is missing.
-        """
+        """Return the report from plain data."""
         if data["schemaVersion"] != 1 or data["local"] is not True:
             raise ValueError(f"schemaVersion {data['schemaVersion']!r}, local {data['local']!r}")
         return LocalReport(

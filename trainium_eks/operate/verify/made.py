@@ -16,7 +16,7 @@ from trainium_eks.model.catalogue.instances import EKS_EFFECTS, FABRIC_UNTESTED
 from trainium_eks.model.validation.parsing import parse_json
 from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.cleanup.state import StackState, StateResource
-from trainium_eks.operate.verify.check import Check, failed, not_applicable, passed
+from trainium_eks.operate.finding import Finding, Status, failed, not_checked, passed
 from trainium_eks.operate.verify.examined import Examined, Made
 from trainium_eks.operate.verify.local_report import LocalReport
 
@@ -36,14 +36,7 @@ _Wanted = tuple[Object, str, str]
 def compare(api: Api, state: StackState, local: LocalReport | None) -> Made:
     """Compare the objects of a stack's state, and of its Helm releases, with the cluster's.
 
-    Args:
-        api: the cluster, with the right to patch: see :mod:`trainium_eks.kube.drift`.
-        state: the stack's state.
-        local: the local cloud's report; None on AWS.
-
-    Raises:
-        ClusterError: the API server does not answer.
-        ValueError: a Helm release cannot be read.
+    The comparison takes the right to patch: see :mod:`trainium_eks.kube.drift`.
     """
     if state.pending:
         return Made(unread={OBJECTS: "an update goes on, or was interrupted: trn recover"})
@@ -84,7 +77,7 @@ def compare(api: Api, state: StackState, local: LocalReport | None) -> Made:
     )
 
 
-def checks(examined: Examined) -> Iterator[Check]:
+def checks(examined: Examined) -> Iterator[Finding]:
     """Check that each object is as the stack made it."""
     made = examined.made
     for about, lines in sorted({**made.drifted, **dict(_nodes(examined))}.items()):
@@ -97,20 +90,19 @@ def checks(examined: Examined) -> Iterator[Check]:
             )
         remedy = BY_NAME["object-drifted"].mend(restore=command or examined.restore)
         detail, faults = (lines[0], ()) if len(lines) == 1 else (f"{len(lines)} fields are not as made", lines)
-        yield failed(f"objects/{about.replace(' ', '/')}", about, detail, remedy, faults, "object-drifted")
+        yield failed(f"objects/{about.replace(' ', '/')}", about, detail, remedy, faults, fault="object-drifted")
     if made.count:
         yield passed("objects/all", "objects", f"{made.count - len(made.drifted)} as the stack made them")
     for what, why in made.unread.items():
-        yield not_applicable(f"objects/{what}", what, f"not compared: {why}")
+        yield not_checked(f"objects/{what}", what, why)
 
 
-def untold(found: Sequence[Check]) -> list[Check]:
-    """Return failed checks without the objects that a check of their own names: one fault is told once."""
-    told = "\n".join(
-        f"{each.subject} {each.detail} {' '.join(each.faults)}" for each in found if each.section != "objects"
-    )
+def untold(found: Sequence[Finding]) -> list[Finding]:
+    """Return findings without the objects that another failure names: one fault is told once."""
+    failed = [each for each in found if each.section != "objects" and each.status is Status.FAIL]
+    told = "\n".join(f"{each.subject} {each.text} {' '.join(each.details)}" for each in failed)
 
-    def is_told(check: Check) -> bool:
+    def is_told(check: Finding) -> bool:
         about = _CHECKED.fullmatch(check.subject)
         return about is not None and re.search(rf"(?<![\w.-]){re.escape(about[2])}(?![\w.-])", told) is not None
 
@@ -150,9 +142,7 @@ def _of_release(api: Api, name: str, namespace: str) -> list[_Wanted]:
 
 
 def _nodes(examined: Examined) -> Iterator[tuple[str, list[str]]]:
-    """Yield the nodes that lack a label or a taint of their managed group. The gate's taint is taken off again, and
-    labels of the outputs' groups have a check of their own."""
-    labelled = {group.eks_name for group in examined.outputs.node_groups}
+    """Yield the nodes that lack a label or a taint of their managed group. The gate's taint is taken off again."""
     effects = {eks: effect for effect, eks in EKS_EFFECTS.items()}
     for group in examined.made.groups:
         due = [
@@ -160,9 +150,8 @@ def _nodes(examined: Examined) -> Iterator[tuple[str, list[str]]]:
             for each in group.inputs.get("taints") or ()
             if each["key"] != FABRIC_UNTESTED.key
         ]
-        name = str(group.outputs.get("nodeGroupName"))
-        labels = {} if name in labelled else group.inputs.get("labels") or {}
-        for node in examined.cluster.nodes_of(name):
+        labels = group.inputs.get("labels") or {}
+        for node in examined.cluster.nodes_of(str(group.outputs.get("nodeGroupName"))):
             has = {(each["key"], each.get("value") or "", each["effect"]) for each in node["spec"].get("taints") or ()}
             lines = [
                 f"label {key} is {labels_of(node).get(key, 'missing')}, was made as {value}"

@@ -1,21 +1,18 @@
-"""Checks of nodes: their versions beside the server's, the number Ready in each group, their placement, and their
-devices."""
+"""Checks of nodes: their versions beside the server's, the number Ready in each group, and their devices."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from trainium_eks.kube.cluster import GROUP_LABEL, Object, condition, is_ready, labels_of, minor, name_of
 from trainium_eks.model.catalogue import addon_records, versions
-from trainium_eks.model.catalogue.instances import EFA_RESOURCE, INSTANCE_TYPE_LABEL, NEURON_RESOURCE, NVIDIA_RESOURCE
+from trainium_eks.model.catalogue.instances import EFA_RESOURCE, NEURON_RESOURCE, NVIDIA_RESOURCE
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.sizing.quantities import quantity
 from trainium_eks.observe.faults.catalogue import BY_NAME
-from trainium_eks.operate.verify.check import Check, failed, not_applicable, passed
+from trainium_eks.operate.finding import Finding, failed, not_applicable, passed
 from trainium_eks.operate.verify.examined import Examined
 
-ZONE_ID_LABEL = "topology.k8s.aws/zone-id"
 
-
-def server(examined: Examined) -> Iterator[Check]:
+def server(examined: Examined) -> Iterator[Finding]:
     """Check that the API server answers with a version that this project has add-ons for, and that nodes are not too
     far from it."""
     known = [each for each in versions.KUBERNETES_STANDARD_SUPPORT if addon_records.KUBE_PROXY.version(each)]
@@ -30,7 +27,7 @@ def server(examined: Examined) -> Iterator[Check]:
     yield _kubelets(examined, major, own)
 
 
-def _kubelets(examined: Examined, major: int, own: int) -> Check:
+def _kubelets(examined: Examined, major: int, own: int) -> Finding:
     subject = "kubelet versions"
     nodes = examined.cluster.of("Node")
     if not nodes:
@@ -55,7 +52,7 @@ def _kubelets(examined: Examined, major: int, own: int) -> Check:
     return failed("server/kubelets", subject, detail, remedy, faults)
 
 
-def counts(examined: Examined) -> Iterator[Check]:
+def counts(examined: Examined) -> Iterator[Finding]:
     """Check that each accelerator group has as many Ready nodes as the stack says, and that every other node is
     Ready."""
     for group in examined.outputs.node_groups:
@@ -63,7 +60,7 @@ def counts(examined: Examined) -> Iterator[Check]:
     yield _others(examined)
 
 
-def _count(examined: Examined, group: NodeGroupOutput) -> Check:
+def _count(examined: Examined, group: NodeGroupOutput) -> Finding:
     id_ = f"nodes/{group.name}"
     nodes = examined.cluster.nodes_of(group.eks_name)
     ready = sum(map(_usable, nodes))
@@ -96,7 +93,7 @@ def _few(examined: Examined, group: NodeGroupOutput) -> str:
     return BY_NAME["nodes-missing"].mend(**names)
 
 
-def _others(examined: Examined) -> Check:
+def _others(examined: Examined) -> Finding:
     """Check system and CPU nodes, which the outputs give no size for: at least one, and all of them Ready."""
     id_, subject = "nodes/others", "system and other nodes"
     own = {group.eks_name for group in examined.outputs.node_groups}
@@ -124,44 +121,22 @@ def _trouble(node: Object) -> str:
     return f"not Ready: {words}"
 
 
-def _unusable(id_: str, subject: str, detail: str, nodes: Sequence[Object], faults: Sequence[str]) -> Check:
+def _unusable(id_: str, subject: str, detail: str, nodes: Sequence[Object], faults: Sequence[str]) -> Finding:
     """Return the failure for nodes that take no pods; one that is not Ready counts before a cordoned one."""
     first = next((node for node in nodes if not is_ready(node)), None)
     fault = "node-cordoned" if first is None else "node-not-ready"
     node = first or next(node for node in nodes if not _usable(node))
-    return failed(id_, subject, detail, BY_NAME[fault].mend(node=name_of(node)), faults, fault)
+    return failed(id_, subject, detail, BY_NAME[fault].mend(node=name_of(node)), faults, fault=fault)
 
 
-def places(examined: Examined) -> Iterator[Check]:
-    """Check that nodes of each group are of its instance type, in its zone, and carry the labels that pods select."""
-    for group in examined.outputs.node_groups:
-        id_, subject = f"nodes/{group.name}/labels", f"{group.name} labels"
-        wants = {INSTANCE_TYPE_LABEL: group.instance_type, ZONE_ID_LABEL: group.zone_id, **group.labels}
-        nodes = examined.cluster.nodes_of(group.eks_name)
-        if not nodes:
-            yield not_applicable(id_, subject, "no node")
-            continue
-        faults = [
-            f"{name_of(node)}: {label} is {labels_of(node).get(label, 'missing')}, wants {value}"
-            for node in nodes
-            for label, value in wants.items()
-            if labels_of(node).get(label) != value
-        ]
-        if not faults:
-            yield passed(id_, subject, f"{group.instance_type} in {group.zone_id}")
-            continue
-        remedy = f"pods select nodes by these: {examined.deploy}, then replace nodes that stay wrong"
-        yield failed(id_, subject, f"{len(faults)} differ", remedy, faults)
-
-
-def devices(examined: Examined) -> Iterator[Check]:
+def devices(examined: Examined) -> Iterator[Finding]:
     """Check that every Ready accelerator node offers as many devices and EFA interfaces as its type has."""
     for group in examined.outputs.node_groups:
         for resource, wants in group.resources.items():
             yield _device(examined, group, resource, wants)
 
 
-def _device(examined: Examined, group: NodeGroupOutput, resource: str, wants: int) -> Check:
+def _device(examined: Examined, group: NodeGroupOutput, resource: str, wants: int) -> Finding:
     id_, subject = f"devices/{group.name}/{resource}", f"{group.name} {resource}"
     nodes = examined.cluster.nodes_of(group.eks_name)
     ready = [node for node in nodes if is_ready(node)]
@@ -178,7 +153,7 @@ def _device(examined: Examined, group: NodeGroupOutput, resource: str, wants: in
     remedy = "; ".join(_device_remedy(cause, node, resource) for cause, node in causes.items())
     if examined.local is not None:
         remedy = f"the nodes are simulated, and somebody changed them: {examined.deploy} sets them back"
-    return failed(id_, subject, detail, remedy, faults, next(iter(causes)))
+    return failed(id_, subject, detail, remedy, faults, fault=next(iter(causes)))
 
 
 def _amount(node: Object, field: str, resource: str) -> int | None:

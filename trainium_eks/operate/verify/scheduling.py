@@ -7,7 +7,7 @@ from trainium_eks.kube.cluster import Object, is_ready, name_of
 from trainium_eks.model.config.namespaces import VOLCANO as VOLCANO_NAMESPACE
 from trainium_eks.model.sizing.quantities import quantity
 from trainium_eks.observe.faults.catalogue import BY_NAME
-from trainium_eks.operate.verify.check import Check, failed, not_applicable, not_installed, passed
+from trainium_eks.operate.finding import Finding, failed, not_applicable, not_checked, passed
 from trainium_eks.operate.verify.examined import Examined
 from trainium_eks.operate.verify.local_report import LocalReport
 
@@ -31,7 +31,7 @@ WEBHOOK_CONFIGURATIONS: Mapping[str, tuple[str, ...]] = {
 """Webhooks of chart 1.15 by its default ``enabled_admissions``, which the stack leaves as it is (values.yaml)."""
 
 
-def namespaces(examined: Examined) -> Iterator[Check]:
+def namespaces(examined: Examined) -> Iterator[Finding]:
     """Check that each team's namespace is there, with the service account of its jobs."""
     outputs, cluster = examined.outputs, examined.cluster
     if not outputs.namespaces:
@@ -52,47 +52,27 @@ def namespaces(examined: Examined) -> Iterator[Check]:
             yield passed(id_, each.name, f"Active, service account {each.service_account}")
 
 
-def queues(examined: Examined) -> Iterator[Check]:
-    """Check that each queue is there with its capability, and Open."""
+def queues(examined: Examined) -> Iterator[Finding]:
+    """Check that each queue is there and Open, and that the nodes can meet the guarantees of all."""
     outputs, cluster, local = examined.outputs, examined.cluster, examined.local
     if not outputs.queues:
         yield not_applicable("queues/all", "queues", "the stack has none")
     missing = "the cluster knows no queues" if "Queue" in cluster.unserved else "does not exist"
-    for name, capability in outputs.queues.items():
+    for name in outputs.queues:
         queue = cluster.find("Queue", name)
         if queue is None:
             reason = without_volcano(local)
             if reason and "Queue" in cluster.unserved:
-                yield not_installed(f"queues/{name}", name, reason)
-                yield not_installed(f"queues/{name}/state", f"{name} state", reason)
+                yield not_checked(f"queues/{name}", name, reason)
             else:
                 remedy = f"{examined.deploy} makes it"
                 yield failed(f"queues/{name}", name, missing, remedy, fault="queue-missing")
-                yield not_applicable(f"queues/{name}/state", f"{name} state", "no queue")
-            continue
-        yield _capability(examined, name, capability, queue)
-        yield _state(examined, name, queue)
+        else:
+            yield _state(examined, name, queue)
     yield _guarantees(examined)
 
 
-def _capability(examined: Examined, name: str, wants: Mapping[str, int], queue: Object) -> Check:
-    has = queue.get("spec", {}).get("capability") or {}
-    faults = []
-    for resource in sorted({*has, *wants}):
-        if resource not in has:
-            faults.append(f"{resource} has no bound, wants {wants[resource]}")
-        elif resource not in wants:
-            faults.append(f"{resource} has {has[resource]}, wants no bound")
-        elif quantity(has[resource]) != wants[resource]:
-            faults.append(f"{resource} has {has[resource]}, wants {wants[resource]}")
-    if faults:
-        remedy = f"kubectl get queue {name} -o yaml; {examined.restore} sets it back"
-        return failed(f"queues/{name}", name, "its capability is not the stack's", remedy, faults)
-    shown = ", ".join(f"{amount} {resource}" for resource, amount in wants.items())
-    return passed(f"queues/{name}", name, shown or "exists, without bounds")
-
-
-def _guarantees(examined: Examined) -> Check:
+def _guarantees(examined: Examined) -> Finding:
     """Check that the Ready nodes can meet the queues' guarantees: Volcano reserves these even beyond the nodes'
     capacity."""
     id_, subject = "queues/guarantees", "guarantees"
@@ -117,30 +97,28 @@ def _guarantees(examined: Examined) -> Check:
     if faults:
         fault = "queue-guarantees-too-large"
         detail = "more than the nodes have: jobs of other queues wait"
-        return failed(id_, subject, detail, BY_NAME[fault].mend(), faults, fault)
+        return failed(id_, subject, detail, BY_NAME[fault].mend(), faults, fault=fault)
     shown = ", ".join(f"{amount:f} of {present[resource]:f} {resource}" for resource, amount in wanted.items())
     return passed(id_, subject, shown)
 
 
-def _state(examined: Examined, name: str, queue: Object) -> Check:
-    id_, subject = f"queues/{name}/state", f"{name} state"
+def _state(examined: Examined, name: str, queue: Object) -> Finding:
+    id_ = f"queues/{name}"
     state = queue.get("status", {}).get("state", "")
     if state == "Open":
-        return passed(id_, subject, "Open")
+        return passed(id_, name, "Open")
     # Volcano's controllers write the state: where they do not run, an empty one says nothing about the queue.
     reason = without_volcano(examined.local) or simulated_volcano(examined.local, CONTROLLERS, "nobody opens queues")
     if not state and reason:
-        return not_installed(id_, subject, reason)
+        return not_checked(id_, name, reason)
     if not state:
         remedy = logs_of(examined, CONTROLLERS, "volcano-controllers")
-        return failed(
-            id_, subject, "none: the controllers have not seen it", remedy, fault="volcano-controllers-silent"
-        )
+        return failed(id_, name, "none: the controllers have not seen it", remedy, fault="volcano-controllers-silent")
     remedy = BY_NAME["queue-closed"].mend(queue=name)
-    return failed(id_, subject, f"is {state}, and takes no jobs", remedy, fault="queue-closed")
+    return failed(id_, name, f"is {state}, and takes no jobs", remedy, fault="queue-closed")
 
 
-def webhooks(examined: Examined) -> Iterator[Check]:
+def webhooks(examined: Examined) -> Iterator[Finding]:
     """Check that the API server calls Volcano's webhooks for jobs and queues, and trusts their certificate."""
     id_, subject = "volcano/webhooks", "webhooks"
     wanted = [(kind, f"{WEBHOOK_PREFIX}{each}") for kind, names in WEBHOOK_CONFIGURATIONS.items() for each in names]
@@ -156,11 +134,11 @@ def webhooks(examined: Examined) -> Iterator[Check]:
     if not faults:
         yield passed(id_, subject, f"{len(wanted)} configurations, all with a certificate authority")
     elif reason:
-        yield not_installed(id_, subject, reason)
+        yield not_checked(id_, subject, reason)
     else:
         remedy = f"{logs_of(examined, WEBHOOKS, 'volcano-admission')}; missing ones come with {examined.restore}"
         detail = f"{len(faults)} of {len(wanted)} configurations do not work"
-        yield failed(id_, subject, detail, remedy, faults, "webhook-not-answering")
+        yield failed(id_, subject, detail, remedy, faults, fault="webhook-not-answering")
 
 
 def _is_trusted(configuration: Object) -> bool:

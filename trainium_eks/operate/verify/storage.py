@@ -1,40 +1,34 @@
-"""Storage: each team's claim is bound to the stack's file system, and the storage classes exist."""
+"""Storage: each team's claim is bound to a volume, one class is the default, and the nodes know the drivers."""
 
 from collections.abc import Iterator
 
-from trainium_eks.kube.cluster import GROUP_LABEL, Object, is_ready, labels_of, name_of
-from trainium_eks.model.catalogue import addon_records, lustre
-from trainium_eks.model.catalogue.lustre import DRIVER, STORAGE_CLASS
+from trainium_eks.kube.cluster import GROUP_LABEL, is_ready, labels_of, name_of
+from trainium_eks.model.catalogue import addon_records
 from trainium_eks.model.outputs import SharedVolumeOutput
-from trainium_eks.model.sizing.quantities import quantity
 from trainium_eks.observe.faults.catalogue import BY_NAME
-from trainium_eks.operate.verify.check import Check, failed, not_applicable, passed
+from trainium_eks.operate.finding import Finding, failed, not_applicable, passed
 from trainium_eks.operate.verify.examined import Examined
 
 DEFAULT_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
-GIB = 1024**3
 UNREGISTERED = "driver-not-registered"
 
 
-def checks(examined: Examined) -> Iterator[Check]:
-    """Check claims and storage classes."""
+def checks(examined: Examined) -> Iterator[Finding]:
+    """Check claims, the default class and the drivers. Volumes and classes are compared as objects of the stack."""
     outputs = examined.outputs
     volume = outputs.shared_volume
     if volume is None:
-        reason = "the stack has no file system"
-        yield not_applicable("storage/claims", "shared volume", reason)
-        yield not_applicable(f"storage/class/{STORAGE_CLASS}", f"storage class {STORAGE_CLASS}", reason)
+        yield not_applicable("storage/claims", "shared volume", "the stack has no file system")
     else:
         for namespace in outputs.namespaces:
             yield _claim(namespace.name, namespace.claim, volume, examined)
         if not outputs.namespaces:
             yield not_applicable("storage/claims", "shared volume", "the stack has no namespace that claims it")
-        yield _class(examined)
     yield _default_class(examined)
     yield from _drivers(examined)
 
 
-def _drivers(examined: Examined) -> Iterator[Check]:
+def _drivers(examined: Examined) -> Iterator[Finding]:
     """Check that the kubelets know the storage drivers: as many as have a ready pod of the driver's DaemonSet."""
     known = {
         name_of(each): [one["name"] for one in each["spec"].get("drivers") or ()]
@@ -55,12 +49,12 @@ def _drivers(examined: Examined) -> Iterator[Check]:
     if faults:
         again = f"kubectl -n kube-system rollout restart daemonset {next(each for each in lacking if lacking[each])}"
         remedy = BY_NAME[UNREGISTERED].mend(restore=again if examined.local is None else examined.deploy)
-        yield failed("storage/drivers", "drivers", "not known to all nodes", remedy, faults, UNREGISTERED)
+        yield failed("storage/drivers", "drivers", "not known to all nodes", remedy, faults, fault=UNREGISTERED)
     elif lacking:
         yield passed("storage/drivers", "drivers", f"{', '.join(lacking)}: known to the nodes where they run")
 
 
-def _claim(namespace: str, claim_name: str, volume: SharedVolumeOutput, examined: Examined) -> Check:
+def _claim(namespace: str, claim_name: str, volume: SharedVolumeOutput, examined: Examined) -> Finding:
     id_, subject = f"storage/claim/{namespace}", f"{namespace}/{claim_name or 'claim'}"
     if not claim_name:
         return failed(id_, subject, "the outputs name no claim, though the stack has a file system", examined.deploy)
@@ -82,48 +76,10 @@ def _claim(namespace: str, claim_name: str, volume: SharedVolumeOutput, examined
             f"is bound to {name}, which does not exist",
             f"delete the claim; {examined.deploy} makes both again",
         )
-    faults = list(_volume_faults(persistent, volume, namespace))
-    if faults:
-        remedy = f"it was made for something else: kubectl get pv {name} -o yaml; {examined.restore} sets it back"
-        return failed(id_, subject, f"is bound to {name}, not as the stack says", remedy, faults)
     return passed(id_, subject, f"Bound, {volume.file_system_id}, {volume.capacity_gib} GiB")
 
 
-def _volume_faults(persistent: Object, volume: SharedVolumeOutput, namespace: str) -> Iterator[str]:
-    spec = persistent["spec"]
-    csi = spec.get("csi") or {}
-    attributes = csi.get("volumeAttributes") or {}
-    # The handle is the file system's id, and behind it the namespace that tells static volumes of one apart.
-    found = {
-        "driver": (csi.get("driver", "none"), DRIVER),
-        "file system": (str(csi.get("volumeHandle", "none")).split("::", 1)[0], volume.file_system_id),
-        "DNS name": (attributes.get("dnsname", "none"), volume.dns_name),
-        # The whole file system there would show a team every other team's data.
-        "mounted directory": (
-            attributes.get("mountname", "none"),
-            lustre.fileset(volume.mount_name, lustre.team_directory(volume.root, namespace)),
-        ),
-    }
-    for what, (has, wants) in found.items():
-        if has != wants:
-            yield f"{name_of(persistent)}: {what} is {has}, wants {wants}"
-    size = (spec.get("capacity") or {}).get("storage", "0")
-    if quantity(size) != volume.capacity_gib * GIB:
-        yield f"{name_of(persistent)}: capacity is {size}, wants {volume.capacity_gib}Gi"
-
-
-def _class(examined: Examined) -> Check:
-    id_, subject = f"storage/class/{STORAGE_CLASS}", f"storage class {STORAGE_CLASS}"
-    found = examined.cluster.find("StorageClass", STORAGE_CLASS)
-    if found is None:
-        return not_applicable(id_, subject, "not there: no claim makes a file system (`fileSystem.onDemand`)")
-    if found.get("provisioner") != DRIVER:
-        detail = f"its provisioner is {found.get('provisioner')}, not {DRIVER}"
-        return failed(id_, subject, detail, f"kubectl delete storageclass {STORAGE_CLASS}, then {examined.deploy}")
-    return passed(id_, subject, DRIVER)
-
-
-def _default_class(examined: Examined) -> Check:
+def _default_class(examined: Examined) -> Finding:
     id_, subject = "storage/class/default", "default class"
     marked = [
         name_of(each)

@@ -7,12 +7,12 @@ from trainium_eks.kube.cluster import labels_of, name_of
 from trainium_eks.model.catalogue.chart_workloads import HYPERNODES
 from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS
 from trainium_eks.observe.faults.catalogue import BY_NAME
-from trainium_eks.operate.verify.check import Check, failed, not_applicable, passed
+from trainium_eks.operate.finding import Finding, failed, not_applicable, passed
 from trainium_eks.operate.verify.examined import Examined
 from trainium_eks.topology import tree
 
 
-def hypernodes(examined: Examined) -> Iterator[Check]:
+def hypernodes(examined: Examined) -> Iterator[Finding]:
     """Check that the HyperNodes match the nodes' labels, and that no member has two parents.
 
     Over a member with two parents Volcano's scheduler refuses the whole topology, and with it every job that has
@@ -32,17 +32,19 @@ def hypernodes(examined: Examined) -> Iterator[Check]:
         remedy = BY_NAME["hypernodes-doubled"].mend(hypernodes=" ".join(surplus))
         detail = "members with two parents: jobs with spec.networkTopology may wait for ever"
         faults = [f"{' and '.join(parents)} share {_named(members)}" for parents, members in shared.items()]
-        yield failed(id_, subject, detail, remedy, faults, "hypernodes-doubled")
+        yield failed(id_, subject, detail, remedy, faults, fault="hypernodes-doubled")
     elif due:
         log = f"kubectl -n {HYPERNODES.namespace} logs deployment/{HYPERNODES.name}"
         remedy = BY_NAME["hypernodes-outdated"].mend(log=log)
         faults = [f"{change.name}: to {change.verb}" for change in due]
-        yield failed(id_, subject, "not those that the nodes' labels ask for", remedy, faults, "hypernodes-outdated")
+        yield failed(
+            id_, subject, "not those that the nodes' labels ask for", remedy, faults, fault="hypernodes-outdated"
+        )
     else:
         yield passed(id_, subject, f"{len(found)}, as the nodes' labels say")
 
 
-def switches(examined: Examined) -> Iterator[Check]:
+def switches(examined: Examined) -> Iterator[Finding]:
     """Check that each node names its switches, where a node of its group names one: Volcano places no gang by the
     network on a node that is in no HyperNode."""
     for group in examined.outputs.node_groups:
@@ -54,7 +56,7 @@ def switches(examined: Examined) -> Iterator[Check]:
         if faults:
             remedy = BY_NAME["switch-unknown"].mend(restore=examined.deploy if examined.local is not None else "")
             id_, subject = f"topology/{group.name}", f"{group.name} switches"
-            yield failed(id_, subject, f"{len(faults)} labels missing", remedy, faults, "switch-unknown")
+            yield failed(id_, subject, f"{len(faults)} labels missing", remedy, faults, fault="switch-unknown")
 
 
 def _named(members: Sequence[str]) -> str:

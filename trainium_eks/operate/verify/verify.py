@@ -1,72 +1,24 @@
-"""Verification: every check of a cluster against its stack's outputs, as one versioned model."""
+"""Every check of a cluster against its stack's outputs and state."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from trainium_eks.kube.cluster import Unread
+from trainium_eks.observe.faults.catalogue import BY_NAME
+from trainium_eks.operate.finding import Finding, Status
 from trainium_eks.operate.verify import made, nodes, scheduling, storage, topology, workloads
-from trainium_eks.operate.verify.check import Check, CheckStatus, failed
 from trainium_eks.operate.verify.examined import Examined
-from trainium_eks.operate.verify.local_report import LocalReport
 
-SCHEMA_VERSION = 1
-"""Version of the JSON form; changes when a field is removed or changes meaning."""
+NOT_AS_DECLARED = "not-as-declared"
+"""Fault of a failure without a fault of its own."""
 
-
-@dataclass(frozen=True)
-class Verification:
-    """The result of all checks of a cluster."""
-
-    stack: str
-    """The stack; empty when only its outputs are known, from a file."""
-    cluster: str
-    """Name of the cluster."""
-    server: str
-    """URL of its API server."""
-    local: LocalReport | None
-    """The local cloud's report; None for a cluster on AWS."""
-    checks: tuple[Check, ...]
-
-    @property
-    def failed(self) -> bool:
-        """Return whether a check failed."""
-        return any(check.status is CheckStatus.FAIL for check in self.checks)
-
-    @property
-    def summary(self) -> dict[str, int]:
-        """Return the number of checks by status."""
-        found = Counter(check.status for check in self.checks)
-        return {
-            "pass": found[CheckStatus.PASS],
-            "fail": found[CheckStatus.FAIL],
-            "notInstalled": found[CheckStatus.NOT_INSTALLED],
-            "notApplicable": found[CheckStatus.NOT_APPLICABLE],
-        }
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the versioned JSON form."""
-        return {
-            "schemaVersion": SCHEMA_VERSION,
-            "stack": self.stack or None,
-            "cluster": self.cluster,
-            "local": self.local is not None,
-            "server": self.server,
-            "simulated": list(self.local.simulated) if self.local is not None else [],
-            "checks": [check.to_json() for check in self.checks],
-            "summary": self.summary,
-        }
-
-
-Section = tuple[str, str, Callable[[Examined], Iterable[Check]]]
+Section = tuple[str, str, Callable[[Examined], Iterable[Finding]]]
 """First part of the ids, subject, and checks."""
 
 SECTIONS: Sequence[Section] = (
     ("server", "versions", nodes.server),
     ("server", "local processes", workloads.processes),
     ("nodes", "nodes", nodes.counts),
-    ("nodes", "labels", nodes.places),
     ("devices", "devices", nodes.devices),
     ("plugins", "plugins and add-ons", workloads.plugins),
     ("storage", "storage", storage.checks),
@@ -81,21 +33,31 @@ SECTIONS: Sequence[Section] = (
 """All sections, in the order in which a cluster comes up: an early failure is the cause of later ones."""
 
 
-def verify(examined: Examined, sections: Sequence[Section] = SECTIONS) -> tuple[Check, ...]:
-    """Run the checks of these sections."""
-    return tuple(check for section, subject, judge in sections for check in _judged(section, subject, judge, examined))
+HEADINGS: Mapping[str, str] = {
+    "server": "API server",
+    "nodes": "Nodes",
+    "devices": "Devices",
+    "plugins": "Plugins and add-ons",
+    "storage": "Storage",
+    "volcano": "Volcano",
+    "topology": "Network topology",
+    "namespaces": "Namespaces",
+    "queues": "Queues",
+    "objects": "What the stack made",
+}
+"""Heading of each section."""
 
 
-def _judged(
-    section: str, subject: str, judge: Callable[[Examined], Iterable[Check]], examined: Examined
-) -> list[Check]:
-    """Return the checks of a section. A kind of object that could not be read becomes a failed check after the checks
-    before it."""
-    found: list[Check] = []
-    try:
-        for check in judge(examined):
-            found.append(check)
-    except Unread as error:
-        remedy = f"your user needs the right to list them: kubectl auth can-i list {error.kind.lower()} -A"
-        found.append(failed(f"{section}/unread", subject, str(error), remedy))
-    return found
+def verify(examined: Examined, sections: Sequence[Section] = SECTIONS) -> Iterator[Finding]:
+    """Yield the findings of these sections; each failure names its fault and the fault's cause.
+
+    A section ends before the first kind of object that could not be read.
+    """
+    for _, _, judge in sections:
+        try:
+            for each in judge(examined):
+                fault = each.fault or NOT_AS_DECLARED
+                told = {"fault": fault, "cause": BY_NAME[fault].cause}
+                yield replace(each, data=told) if each.status is Status.FAIL else each
+        except Unread:
+            continue  # the doctor names the kinds

@@ -10,8 +10,8 @@ from trainium_eks.model.catalogue import chart_workloads as model
 from trainium_eks.model.catalogue.chart_workloads import ETCD_CHART, Workload
 from trainium_eks.model.catalogue.instances import EFA_RESOURCE, NEURON_RESOURCE, NVIDIA_RESOURCE
 from trainium_eks.observe.faults.catalogue import BY_NAME
+from trainium_eks.operate.finding import Finding, Status, failed, not_applicable, not_checked, passed
 from trainium_eks.operate.verify import scheduling
-from trainium_eks.operate.verify.check import Check, failed, not_applicable, not_installed, passed
 from trainium_eks.operate.verify.examined import Examined
 
 DEVICE_PLUGINS: Mapping[str, str] = {
@@ -53,7 +53,7 @@ PROCESSES: Mapping[str, str] = {
 _RESOURCES: Mapping[str, str] = {"neuron": NEURON_RESOURCE, "nvidia": NVIDIA_RESOURCE, "efa": EFA_RESOURCE}
 
 
-def plugins(examined: Examined) -> Iterator[Check]:
+def plugins(examined: Examined) -> Iterator[Finding]:
     """Check EKS add-ons, device plugins, etcd for the rendezvous, and optional charts where they are installed."""
     offered = {resource for group in examined.outputs.node_groups for resource in group.resources}
     for addon in addon_records.installed():
@@ -73,7 +73,7 @@ def plugins(examined: Examined) -> Iterator[Check]:
         yield from _of_chart(examined, ETCD_CHART)
 
 
-def processes(examined: Examined) -> Iterator[Check]:
+def processes(examined: Examined) -> Iterator[Finding]:
     """Check that the local cloud's processes of the last `up` still run. Volcano's have a section of their own."""
     for program in sorted((examined.local.processes if examined.local else frozenset()) - {*PROCESSES.values()}):
         id_ = f"server/{program}"
@@ -83,7 +83,7 @@ def processes(examined: Examined) -> Iterator[Check]:
             yield passed(id_, program, "runs on this machine")
 
 
-def volcano(examined: Examined) -> Iterator[Check]:
+def volcano(examined: Examined) -> Iterator[Finding]:
     """Check Volcano's three processes, and the controller that keeps its HyperNodes."""
     local = examined.local
     for workload in model.CHARTS[scheduling.VOLCANO]:
@@ -92,7 +92,7 @@ def volcano(examined: Examined) -> Iterator[Check]:
             yield _judge(examined, scheduling.VOLCANO, workload, _status_of(scheduling.VOLCANO, workload), id_=id_)
         elif not local.real_volcano:
             reason = scheduling.simulated_volcano(local, program, "its pods are only simulated")
-            yield not_installed(id_, workload.name, reason)
+            yield not_checked(id_, workload.name, reason)
         # A local cluster's pods are simulated even where the processes are real: these run beside it.
         elif program in local.running:
             yield passed(id_, workload.name, f"{program} runs on this machine")
@@ -108,12 +108,12 @@ def volcano(examined: Examined) -> Iterator[Check]:
     )
 
 
-def _of_chart(examined: Examined, chart: str) -> Iterator[Check]:
+def _of_chart(examined: Examined, chart: str) -> Iterator[Finding]:
     for workload in model.CHARTS[chart]:
         yield _judge(examined, chart, workload, _status_of(chart, workload))
 
 
-def _of_optional(examined: Examined, chart: str) -> Iterator[Check]:
+def _of_optional(examined: Examined, chart: str) -> Iterator[Finding]:
     for workload in model.CHARTS[chart]:
         there = examined.cluster.find("Namespace", workload.namespace) is not None
         if there or (examined.local is not None and examined.local.missing(chart)):
@@ -123,18 +123,10 @@ def _of_optional(examined: Examined, chart: str) -> Iterator[Check]:
             yield not_applicable(_id(chart, workload), workload.name, reason)
 
 
-def _judge(examined: Examined, owner: str, workload: Workload, why: str, *, id_: str = "") -> Check:
-    """Check one workload.
-
-    Args:
-        examined: the cluster.
-        owner: the add-on or chart that makes it.
-        workload: the expected workload.
-        why: the command that shows why its owner did not make it.
-        id_: of the check, where it is not one of a plugin.
-    """
+def _judge(examined: Examined, owner: str, workload: Workload, why: str, *, id_: str = "") -> Finding:
+    """Check one workload; ``why`` is the command that shows why its owner did not make it."""
     check = _of_workload(examined, owner, workload, why, id_ or _id(owner, workload))
-    return replace(check, fault=_fault_of(owner, workload)) if check.fault else check
+    return replace(check, data={"fault": _fault_of(owner, workload)}) if check.status is Status.FAIL else check
 
 
 def _fault_of(owner: str, workload: Workload) -> str:
@@ -146,12 +138,12 @@ def _fault_of(owner: str, workload: Workload) -> str:
     return "dns-not-running" if workload.name == "coredns" else "workload-not-running"
 
 
-def _of_workload(examined: Examined, owner: str, workload: Workload, why: str, id_: str) -> Check:
+def _of_workload(examined: Examined, owner: str, workload: Workload, why: str, id_: str) -> Finding:
     found = examined.cluster.find(workload.kind, workload.name, workload.namespace)
     if found is None:
         reason = examined.local.missing(owner, RELEASES.get(owner, owner)) if examined.local is not None else ""
         if reason:
-            return not_installed(id_, workload.name, reason)
+            return not_checked(id_, workload.name, reason)
         if workload.kind == "DaemonSet" and workload.nodes == "none":
             return not_applicable(id_, workload.name, "there is no node for it")
         remedy = f"{why}; {examined.deploy} makes it" if examined.local is None else f"{examined.deploy} makes it"
@@ -168,7 +160,7 @@ def _nodes_for(examined: Examined, workload: Workload) -> Sequence[Object]:
     return () if workload.nodes == "none" else examined.nodes_with(_RESOURCES[workload.nodes])
 
 
-def _daemon_set(id_: str, workload: Workload, found: Object, nodes: Sequence[Object]) -> Check:
+def _daemon_set(id_: str, workload: Workload, found: Object, nodes: Sequence[Object]) -> Finding:
     status = found.get("status") or {}
     desired, ready = int(status.get("desiredNumberScheduled", 0)), int(status.get("numberReady", 0))
     if _is_stale(found):
@@ -187,7 +179,7 @@ def _daemon_set(id_: str, workload: Workload, found: Object, nodes: Sequence[Obj
     return passed(id_, workload.name, f"ready on {_count(ready)}")
 
 
-def _replicas(id_: str, workload: Workload, found: Object) -> Check:
+def _replicas(id_: str, workload: Workload, found: Object) -> Finding:
     wants = int((found.get("spec") or {}).get("replicas", 1))
     status = found.get("status") or {}
     has = int(status.get("availableReplicas" if workload.kind == "Deployment" else "readyReplicas", 0))

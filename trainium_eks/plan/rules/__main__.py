@@ -34,13 +34,11 @@ preview the pack passes a waiver that fails `trn plan`."""
 
 def page() -> str:
     """Return the page as Markdown."""
-    lines = [HEADER, "| Rule | Severity | What is wanted | Source |", "| --- | --- | --- | --- |"]
+    lines = [HEADER, "| Rule | Severity | What is wanted, and why | Source |", "| --- | --- | --- | --- |"]
     for rule in RULES:
-        lines.append(f"| [{rule.id}](#{rule.id.lower()}) | {rule.severity} | {rule.title} | {rule.source} |")
-    lines += ["", "## Why", ""]
-    for rule in RULES:
-        lines += [f"### {rule.id}", "", f"**{rule.title}.** {rule.explanation}", ""]
-    lines += ["## Waived everywhere", ""]
+        place = f'<a id="{rule.id.lower()}"></a>{rule.id}'
+        lines.append(f"| {place} | {rule.severity} | **{rule.title}.** {rule.explanation} | {rule.source} |")
+    lines += ["", "## Waived everywhere", ""]
     lines += [f"- **{id_}**: {reason}" for id_, reason in STANDING_WAIVERS.items()]
     lines += ["", "## Not judged from a plan", ""]
     lines += [f"- **{id_}**: {reason}" for id_, reason in NOT_JUDGED.items()]

@@ -45,7 +45,7 @@ class Finding:
     """Result of one check."""
 
     check: str
-    """Kind of the check, by which ``trn verify`` knows the remedy: ``devices``, ``efa``, ``memlock``, …"""
+    """Kind of the check, by which ``trn fabric`` knows the remedy: ``devices``, ``efa``, ``memlock``, …"""
     ok: bool
     detail: str
     """Finding in words, with the expectation where it differs."""

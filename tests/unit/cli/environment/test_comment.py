@@ -10,8 +10,7 @@ from small_project import Project, Run
 from typer.testing import Result
 
 from trainium_eks.cli.environment.review import comment as command
-from trainium_eks.operate.preflight.finding import Finding, Outcome
-from trainium_eks.operate.preflight.run import Preflight
+from trainium_eks.operate.finding import Report, failed, not_checked, passed
 from trainium_eks.operate.review.posting import PostingError
 
 MARKER = "<!-- trn-preview:trainium-eks/dev -->"
@@ -72,27 +71,20 @@ def test_review_fails_where_that_is_asked(commented: Run, files: Path) -> None:
     assert commented("more", "--fail-on", "review").exit_code == 1
 
 
-def test_a_failed_preflight_blocks(commented: Run, tmp_path: Path) -> None:
-    checks = [{"id": "vcpus", "status": "fail", "title": "vCPUs", "detail": "256 of 512", "fix": "ask for more"}]
-    (tmp_path / "checks.json").write_text(json.dumps({"checks": [*checks, {"id": "new", "status": "else"}, "x"]}))
+def test_what_trn_check_prints_is_read_and_a_failure_blocks(commented: Run, tmp_path: Path) -> None:
+    found = [
+        failed("quotas/L-2C3B7624", "vCPUs of Trn instances", "256 of 512", "ask for more"),
+        passed("zones/offered", "trn1.32xlarge in usw2-az4", "offered"),
+        not_checked("capacity/block", "Capacity Block", "AccessDenied"),
+    ]
+    document = Report({"stack": "dev"}, tuple(found)).to_json()
+    document["findings"] += [{"id": "new", "status": "else"}, "x"]
+    (tmp_path / "checks.json").write_text(json.dumps(document))
     done = commented("base", "--preflight", tmp_path / "checks.json")
     assert done.exit_code == 1
-    assert "| ⛔ fail | vCPUs | 256 of 512 | ask for more |" in done.stdout
-    assert "1 fail, 1 not-checked" in done.stdout
-
-
-def test_what_trn_check_prints_is_read(commented: Run, tmp_path: Path) -> None:
-    found = [
-        Finding("quotas/L-2C3B7624", "vCPUs of Trn instances", Outcome.FAIL, "256 of 512", "ask for more"),
-        Finding("zones/offered", "trn1.32xlarge in usw2-az4", Outcome.PASS, "offered"),
-        Finding("capacity/block", "Capacity Block", Outcome.NOT_CHECKED, "not checked: AccessDenied", "allow it"),
-    ]
-    document = Preflight("dev", "us-west-2", "111122223333", tuple(found)).to_json()
-    (tmp_path / "checks.json").write_text(json.dumps(document))
-    text = commented("base", "--preflight", tmp_path / "checks.json").stdout
-    assert "**Preflight**: 1 pass, 1 fail, 1 not-checked" in text
-    assert "| ⛔ fail | vCPUs of Trn instances | 256 of 512 | ask for more |" in text
-    assert "| not checked | Capacity Block |" in text
+    assert "**Preflight**: 1 pass, 1 fail, 2 not-checked" in done.stdout
+    assert "| ⛔ fail | vCPUs of Trn instances | 256 of 512 | ask for more |" in done.stdout
+    assert "| not checked | Capacity Block |" in done.stdout
 
 
 def test_a_check_that_failed_to_run_is_not_checked(commented: Run, tmp_path: Path) -> None:

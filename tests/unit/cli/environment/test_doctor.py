@@ -1,22 +1,33 @@
-"""`trn doctor`: the pages of alerts, and what a stack's Prometheus says fires."""
+"""`trn doctor`: what is wrong with a stack or a job, the pages of faults and alerts, and what fires."""
 
 import json
-from collections.abc import Iterator
+import re
+import stat
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import recorded_scenes
 import watched_team
-from small_project import Run
-from stub_api import StubApi, serving
-from stub_channels import answer_http
+from cluster_snapshots import NEURON, group, objects, outputs, the, without
+from small_project import Project, Run
+from stub_api import StubApi, answer_http, serving
+from typer.testing import Result
 from watched_team import Call
 
-from trainium_eks.cli.environment.check import examine
+from trainium_eks.cli.local import local as local_commands
+from trainium_eks.cli.shared import examine
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import Failure
+from trainium_eks.local.control_plane.control_plane import Started
+from trainium_eks.local.deployment import Result as UpResult
+from trainium_eks.local.paths import Paths
 from trainium_eks.observe.alerts import alerts, runbook
 from trainium_eks.observe.faults import catalogue
+from trainium_eks.plan.graph import Graph
 
 POD = {
     "metadata": {
@@ -90,14 +101,17 @@ def test_all_alerts_with_what_they_mean(trn: Run) -> None:
     assert {each["severity"] for each in document["alerts"]} == {"critical", "warning"}
 
 
-def test_a_page(trn: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_of_an_alert(trn: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainium_eks.client.failure.shutil.which", lambda _: "/usr/bin/trn")
+    page = runbook.page("GangStuck").replace("STACK", "prod")
+    assert "- **queue-closed**: A queue starts no jobs." in page, "with the faults behind it"
     shown = trn("doctor", "GangStuck", "--stack", "prod")
-    assert (shown.exit_code, shown.stdout) == (0, runbook.page("GangStuck").replace("STACK", "prod"))
-    assert "- **queue-closed**: A queue starts no jobs." in shown.stdout, "with the faults behind it"
+    assert (shown.exit_code, shown.stdout) == (0, page)
+    document = json.loads(trn("doctor", "gangstuck", "--stack", "prod", "--json").output)
+    assert document["alert"] == {"name": "GangStuck", "severity": "warning", "text": page}
 
 
-def test_a_fault_of_the_catalogue(trn: Run) -> None:
+def test_the_page_of_a_fault(trn: Run) -> None:
     shown = trn("doctor", "queue-closed", "--stack", "prod")
     assert shown.exit_code == 0
     assert "vcctl queue operate --name QUEUE --action open" in shown.stdout
@@ -105,28 +119,17 @@ def test_a_fault_of_the_catalogue(trn: Run) -> None:
     assert document["fault"]["name"] == "queue-closed"
 
 
-def test_a_page_for_one_stack_as_json(trn: Run) -> None:
-    document = json.loads(trn("doctor", "gangstuck", "--stack", "prod", "--json").output)
-    assert document["alert"]["name"] == "GangStuck"
-    assert document["alert"]["severity"] == "warning"
-    assert "trn status JOB --namespace TEAM --stack prod" in document["alert"]["text"]
-    assert "STACK" not in document["alert"]["text"]
-
-
-def test_a_name_that_is_nearly_one(trn: Run) -> None:
+def test_a_name_that_is_nearly_one_or_like_none(trn: Run) -> None:
     shown = trn("doctor", "GangStuk")
     assert shown.exit_code == 2
     said = "there is no alert, fault or job 'GangStuk': did you mean GangStuck?"
     assert shown.output.endswith(f"{said}\n")
     (problem,) = json.loads(trn("doctor", "GangStuk", "--json").stdout)["problems"]
     assert problem["reason"] == said
-
-
-def test_a_name_like_none(trn: Run) -> None:
     assert "trn doctor --list` lists them" in trn("doctor", "XYZ").output
 
 
-# --- what is wrong ----------------------------------------------------------------------------------------------------
+# --- a job and a team -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -136,16 +139,25 @@ def team(trn: Run, tmp_path: Path) -> Iterator[tuple[Call, StubApi]]:
         yield watched_team.researcher(trn, stub, tmp_path), stub
 
 
+def _failing(document: dict[str, Any]) -> list[dict[str, Any]]:
+    return [each for each in document["findings"] if each["status"] == "fail"]
+
+
 def test_a_job_that_waits_has_a_finding_with_object_cause_and_remedy(team: tuple[Call, StubApi]) -> None:
     call, _ = team
     code, out = call("doctor", "beta", "--no-color")
     assert code == 1
     said = " ".join(out.split())
-    assert "✗ queue-full job beta of training queue test may use 32 aws.amazon.com/neuron" in said
-    assert f"{catalogue.BY_NAME['queue-full'].cause} → wait for alpha, or end it: ./trn cancel alpha" in said
+    assert "✗ job beta of training queue test may use 32 aws.amazon.com/neuron" in said
+    assert (
+        f"queue-full: {catalogue.BY_NAME['queue-full'].cause} → wait for alpha, or end it: ./trn cancel alpha" in said
+    )
     assert "✗ beta: 1 fault. Looked at" in said
-    [finding] = json.loads(call("doctor", "beta", "--json")[1])["findings"]
-    assert (finding["fault"], finding["remedy"]) == ("queue-full", "wait for alpha, or end it: trn cancel alpha")
+    document = json.loads(call("doctor", "beta", "--json")[1])
+    [finding] = document["findings"]
+    assert document["schemaVersion"] == 2
+    assert (finding["id"], finding["fault"]) == ("faults/queue-full/job-beta-of-training", "queue-full")
+    assert finding["fix"] == "wait for alpha, or end it: trn cancel alpha"
 
 
 def test_a_job_that_runs_has_none_and_an_unknown_one_is_no_job(team: tuple[Call, StubApi]) -> None:
@@ -161,10 +173,10 @@ def test_a_job_that_runs_has_none_and_an_unknown_one_is_no_job(team: tuple[Call,
 def test_the_stack_is_examined_and_what_may_not_be_read_is_said(team: tuple[Call, StubApi]) -> None:
     call, api = team
     code, out = call("doctor", "--json")
-    found = json.loads(out)
+    faults = {each["fault"] for each in _failing(json.loads(out))}
     assert code == 1
-    assert "nodes-missing" in {each["fault"] for each in found["findings"]}, "the stack has groups without nodes"
-    assert "queue-full" not in {each["fault"] for each in found["findings"]}, "a job may wait for its turn"
+    assert "nodes-missing" in faults, "the stack has groups without nodes"
+    assert "queue-full" not in faults, "a job may wait for its turn"
     api.refuses["/api/v1/pods"] = 403
     code, out = call("doctor", "--json")
     assert "DaemonSet" not in json.loads(out)["lookedAt"], "only what a researcher may read"
@@ -190,6 +202,283 @@ def test_a_command_that_ran_out_of_time_ends_with_findings(team: tuple[Call, Stu
     assert said.startswith("beta did not start\nafter 600 s\nThe doctor finds:\n  queue-full: job beta of training: ")
     assert said.endswith("\n  → wait for alpha, or end it: ./trn cancel alpha")
     assert examine.with_closing(failure, options, "no-team", "beta").text() == failure.text()
+
+
+# --- a stack ----------------------------------------------------------------------------------------------------------
+
+Doctor = Callable[..., Result]
+
+
+@pytest.fixture
+def sound() -> Iterator[StubApi]:
+    """A cluster that is as its stack says."""
+    with serving(objects()) as stub:
+        yield stub
+
+
+def _outputs(api: StubApi, **changes: Any) -> dict[str, Any]:
+    return {**outputs().model_dump(by_alias=True), "kubeconfig": json.dumps(api.kubeconfig), **changes}
+
+
+@pytest.fixture
+def file(tmp_path: Path, sound: StubApi) -> Path:
+    """The outputs of the stack that the server is sound for, with a kubeconfig for it."""
+    path = tmp_path / "exported.json"
+    path.write_text(json.dumps(_outputs(sound)))
+    return path
+
+
+@pytest.fixture
+def doctor(trn: Run, monkeypatch: pytest.MonkeyPatch) -> Doctor:
+    monkeypatch.setattr(examine, "PAUSE_SECONDS", 0.05)
+    return lambda *arguments: trn("doctor", *arguments)
+
+
+@pytest.fixture
+def local(project: Project, sound: StubApi) -> Paths:
+    """A local cloud of the stack dev, without Volcano's chart, as `trn local up` leaves it."""
+    paths = Paths.of(project.path, "dev")
+    paths.root.mkdir(parents=True)
+    paths.outputs.write_text(json.dumps(_outputs(sound)))
+    paths.kubeconfig.write_text(json.dumps(sound.kubeconfig))
+    report = {
+        "schemaVersion": 1,
+        "local": True,
+        "notInstalled": [{"name": "volcano", "reason": "chart repository not reachable"}],
+        "simulated": ["aws"],
+        "realVolcano": False,
+    }
+    paths.report.write_text(json.dumps(report))
+    for name in ("volcano-scheduler", "volcano-controllers", "volcano-admission"):
+        without(sound.objects, "Deployment", name)
+    return paths
+
+
+def test_a_sound_cluster_has_no_fault_and_all_checks_are_shown_where_asked(doctor: Doctor, file: Path) -> None:
+    shown = doctor("--outputs", file)
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    found = "✓ the stack: no fault found; 30 pass, 1 not checked, 12 not applicable. Looked at 5 Nodes"
+    assert shown.stdout.startswith(found)
+    everything = doctor("--outputs", file, "--all").stdout
+    assert everything.startswith("trn-dev\nhttp://")
+    assert re.search(r"Nodes\n  ✓  ng1 +2 of 2 Ready, wants 2 \(0 to 4\)", everything)
+    assert re.search(r"-  rest +rests at zero nodes", everything)
+
+
+def test_a_fault_exits_with_one_and_shows_what_has_what_and_what_to_do(
+    doctor: Doctor, file: Path, sound: StubApi
+) -> None:
+    the(sound.objects, "Node", "trn1")["status"]["allocatable"]["vpc.amazonaws.com/efa"] = "0"
+    shown = doctor("--outputs", file)
+    assert shown.exit_code == 1
+    assert "trn1: vpc.amazonaws.com/efa has 0 of 8, wants 8" in shown.stdout
+    assert "→ the EFA device plugin on trn1 has stopped" in " ".join(shown.stdout.split())
+    assert "✗ the stack: 1 fault; 29 pass, 1 not checked" in shown.stdout
+    assert "rests at zero nodes" not in shown.stdout
+    shown = doctor("--outputs", file, "--json")
+    data = json.loads(shown.stdout)
+    assert shown.exit_code == 1
+    assert (data["schemaVersion"], data["stack"], data["local"], data["server"]) == (2, None, False, sound.url)
+    assert (data["failed"], data["summary"]["fail"], len(_failing(data))) == (True, 1, 1)
+
+
+def test_only_ten_faulty_objects_are_shown_and_json_has_all(doctor: Doctor, tmp_path: Path, sound: StubApi) -> None:
+    group_ = group("ng1", NEURON, 8, 12, maxSize=12)
+    file = tmp_path / "exported.json"
+    file.write_text(json.dumps(_outputs(sound, nodeGroups=[group_])))
+    first = the(sound.objects, "Node", "trn0")
+    for number in range(2, 12):
+        sound.objects["Node"].append({**first, "metadata": {**first["metadata"], "name": f"trn{number}"}})
+    first["status"]["allocatable"]["aws.amazon.com/neuron"] = "15"  # the copies share it
+    shown = doctor("--outputs", file).stdout
+    assert shown.count("aws.amazon.com/neuron has 15 of 16, wants 16") == 9
+    assert "and 2 more" in shown
+    document = json.loads(doctor("--outputs", file, "--json").stdout)
+    [finding] = [each for each in document["findings"] if each["id"] == "devices/ng1/aws.amazon.com/neuron"]
+    assert len(finding["details"]) == 11
+
+
+def test_waiting_ends_when_nothing_fails_any_more(doctor: Doctor, file: Path, sound: StubApi) -> None:
+    queue = the(sound.objects, "Queue", "test")
+    queue["status"] = {}
+    sound.before_look = lambda number: queue.update(status={"state": "Open"} if number == 3 else {})
+    shown = doctor("--outputs", file, "--wait", "60")
+    assert shown.exit_code == 0
+    assert shown.stderr.count("failing: queues/test; looking again for") == 2
+    assert sound.looks == 3
+
+
+def test_waiting_ends_with_the_time_given(
+    doctor: Doctor, file: Path, sound: StubApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without(sound.objects, "Queue", "test")
+    assert (doctor("--outputs", file).exit_code, sound.looks) == (1, 1), "without waiting it looks once"
+    slept: list[float] = []  # by a clock on which nothing else takes time
+    monkeypatch.setattr(examine, "time", SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append))
+    monkeypatch.setattr(examine, "PAUSE_SECONDS", 5)
+    assert doctor("--outputs", file, "--wait", "12").exit_code == 1
+    assert slept == [0.625, 1.25, 2.5, 5, 2.625]
+
+
+def test_a_local_cloud_is_found_by_its_stack_and_says_what_it_lacks(
+    doctor: Doctor, project: Project, local: Paths
+) -> None:
+    shown = doctor("--stack", "dev", "--directory", project.path, "--all")
+    assert shown.exit_code == 0
+    assert shown.stdout.startswith("dev · trn-dev · local cloud")
+    assert "nodes and the pods on them are simulated, the answers of aws made up" in shown.stdout
+    assert "?  volcano-scheduler    not checked: chart repository not reachable" in shown.stdout
+    assert "4 not checked" in shown.stdout
+    assert "objects of the stack (an `up` goes on, or did not end well)" in " ".join(shown.stdout.split())
+    local.made.write_text('{"deployment": {"resources": []}}')
+    assert "3 not checked" in doctor("--stack", "dev", "--directory", project.path).stdout
+    data = json.loads(doctor("--outputs", local.outputs, "--json").stdout)
+    assert (data["local"], data["summary"]["not checked"]) == (True, 3), "its outputs as a file are known, too"
+
+
+def test_what_a_local_cloud_lacks_fails_on_aws(doctor: Doctor, local: Paths, file: Path) -> None:
+    assert doctor("--outputs", file).exit_code == 1
+
+
+@pytest.fixture
+def local_up(
+    local: Paths, project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, str]]:
+    """`trn local up` of a stack that is up: what comes after the last resource."""
+
+    def call(outputs: dict[str, Any]) -> tuple[int, str]:
+        graph = Graph("trainium-eks", "dev", (), outputs)
+        started = Started("https://127.0.0.1:1", "v1.35.4", (), (), 0.0)
+        result = UpResult(graph, outputs, started, {}, {}, (), real_volcano=False, seconds=1.0)
+        monkeypatch.setattr("trainium_eks.local.deployment.up", lambda *_: result)
+        monkeypatch.setattr(local_commands, "WELL_WITHIN_SECONDS", 0.0)
+        code = local_commands.up(local_commands.Target("dev", project.path), None)
+        return code, capsys.readouterr().out
+
+    assert local.outputs.is_file()
+    return call
+
+
+def test_up_on_this_machine_ends_with_the_same_checks(local_up: Callable[..., tuple[int, str]], sound: StubApi) -> None:
+    code, out = local_up(_outputs(sound))
+    assert code == 0
+    assert "✓ dev: no fault found; 26 pass" in out
+    the(sound.objects, "Node", "trn1")["status"]["allocatable"]["vpc.amazonaws.com/efa"] = "0"
+    code, out = local_up(_outputs(sound))
+    assert code == 1
+    assert "trn1: vpc.amazonaws.com/efa has 0 of 8, wants 8" in out
+    assert "./trn local up sets them back" in " ".join(out.split())
+    assert "✗ dev: 1 fault" in out
+    code, out = local_up({"keyArn": "arn:aws:kms:us-west-2:111122223333:key/1"})
+    assert (code, "fault" in out) == (0, False), "another program has no checks"
+
+
+# --- the way to a stack -----------------------------------------------------------------------------------------------
+
+
+def test_the_kubeconfig_of_the_outputs_is_the_owners_alone_and_removed(
+    doctor: Doctor, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "temporary"
+    directory.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(directory))
+    seen: list[int] = []
+    connect = examine.Api.connect
+
+    def connected(kubeconfig: Path) -> examine.Api:
+        assert kubeconfig.parent == directory
+        seen.append(stat.S_IMODE(kubeconfig.stat().st_mode))
+        return connect(kubeconfig)
+
+    monkeypatch.setattr(examine.Api, "connect", connected)
+    assert doctor("--outputs", file).exit_code == 0
+    assert seen == [0o600]
+    assert list(directory.iterdir()) == []
+
+
+def test_a_given_kubeconfig_goes_before_the_outputs_own(doctor: Doctor, tmp_path: Path, sound: StubApi) -> None:
+    file, kubeconfig = tmp_path / "exported.json", tmp_path / "config"
+    file.write_text(json.dumps(_outputs(sound, kubeconfig="[secret]")))
+    kubeconfig.write_text(json.dumps(sound.kubeconfig))
+    assert doctor("--outputs", file).exit_code == 2
+    assert doctor("--outputs", file, "--kubeconfig", kubeconfig).exit_code == 0
+    assert doctor("--outputs", file, "--kubeconfig", tmp_path / "none").exit_code == 2
+
+
+def test_a_damaged_report_is_wrong_usage(doctor: Doctor, project: Project, local: Paths) -> None:
+    local.report.write_text("{}")
+    shown = doctor("--stack", "dev", "--directory", project.path)
+    assert (shown.exit_code, "trn local up" in shown.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("pulumi", "stack", "words"),
+    [
+        (None, "dev", ("trn local up --stack dev", "--outputs FILE")),
+        ("import sys\nsys.exit('error: no stack named dev found')", "dev", ("no stack named dev found",)),
+        ("print('{}')", "dev", ("has its `up` finished?",)),
+        ("print('{}')", "nobody", ("nobody",)),
+    ],
+    ids=["no pulumi", "refusal", "no outputs", "no such stack"],
+)
+def test_why_pulumi_gives_no_outputs_is_shown(
+    doctor: Doctor,
+    project: Project,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pulumi: str | None,
+    stack: str,
+    words: tuple[str, ...],
+) -> None:
+    _program(tmp_path / "bin", pulumi)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    shown = doctor("--stack", stack, "--directory", project.path)
+    assert shown.exit_code == 2
+    assert all(each in shown.stderr for each in words)
+
+
+def _program(directory: Path, body: str | None) -> None:
+    directory.mkdir()
+    if body is not None:
+        (directory / "pulumi").write_text(f"#!{sys.executable}\n{body}\n")
+        (directory / "pulumi").chmod(0o755)
+
+
+def test_a_deployed_stack_is_asked_from_pulumi(
+    doctor: Doctor, project: Project, sound: StubApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = ["stack", "output", "--json", "--show-secrets", "--stack", "dev"]
+    _program(tmp_path / "bin", f"import sys\nassert sys.argv[1:] == {wanted!r}\nprint({json.dumps(_outputs(sound))!r})")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    shown = doctor("--stack", "dev", "--directory", project.path, "--all")
+    assert shown.exit_code == 0
+    assert shown.stdout.startswith("dev · trn-dev\n")
+
+
+def test_a_missing_aws_command_is_named_before_the_server_refuses(
+    doctor: Doctor, tmp_path: Path, sound: StubApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    config = sound.kubeconfig
+    config["users"][0]["user"] = {"exec": {"command": "aws", "args": []}}
+    file = tmp_path / "exported.json"
+    file.write_text(json.dumps(_outputs(sound, kubeconfig=json.dumps(config))))
+    shown = doctor("--outputs", file)
+    assert shown.exit_code == 2
+    assert shown.stderr.startswith("aws is not on PATH")
+    assert sound.looks == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [(None, "cannot read"), ("no json", "is not JSON"), ('{"schemaVersion": 1}', "does not hold a stack's outputs")],
+)
+def test_unusable_outputs_are_wrong_usage(doctor: Doctor, tmp_path: Path, text: str | None, said: str) -> None:
+    file = tmp_path / "exported.json"
+    if text is not None:
+        file.write_text(text)
+    shown = doctor("--outputs", file)
+    assert (shown.exit_code, said in shown.stderr) == (2, True)
 
 
 # --- what fires -------------------------------------------------------------------------------------------------------
@@ -230,31 +519,24 @@ def test_what_fires_as_json(call: Call, api: StubApi) -> None:
     assert (soon["name"], soon["state"], soon["summary"]) == ("GangStuck", "pending", "GangStuck")
 
 
-def test_nothing_fires(call: Call, api: StubApi) -> None:
+def test_what_will_fire_is_no_failure(call: Call, api: StubApi) -> None:
     says(api, WATCHDOG)
     assert call("doctor", "--alerts") == (0, "Nothing fires.\n\n")
-
-
-def test_what_will_fire_is_no_failure(call: Call, api: StubApi) -> None:
     says(api, SOON)
     code, out = call("doctor", "--alerts")
     assert code == 0
     assert out.rstrip().splitlines() == ["Nothing fires.", "Will fire if nothing changes: GangStuck"]
 
 
-def test_a_cluster_without_prometheus(call: Call, api: StubApi) -> None:
+def test_prometheus_that_is_not_there_or_not_ready(call: Call, api: StubApi) -> None:
+    api.objects["Pod"] = [{**POD, "status": {"phase": "Pending"}}]
+    code, out = call("doctor", "--alerts")
+    assert (code, "kubectl describe pods --namespace monitoring" in out) == (1, True)
     api.objects["Pod"] = []
     code, out = call("doctor", "--alerts")
     assert code == 1
     assert "there is no Prometheus in the cluster" in out
     assert "`observability.metrics` in the config installs it" in out
-
-
-def test_prometheus_is_not_ready(call: Call, api: StubApi) -> None:
-    api.objects["Pod"][0]["status"] = {"phase": "Pending"}
-    code, out = call("doctor", "--alerts")
-    assert code == 1
-    assert "kubectl describe pods --namespace monitoring" in out
 
 
 @pytest.mark.parametrize("path", ["pods", f"pods/{PORT}"])

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from trainium_eks.aws.account import Account
 from trainium_eks.cli.app import app
-from trainium_eks.cli.environment.check import prices
+from trainium_eks.cli.environment import prices
 from trainium_eks.cli.shared import recording
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE, Price

@@ -1,23 +1,18 @@
-"""``trn verify --fabric`` as it is typed, on an API server that only remembers; the gang's log is given."""
+"""``trn fabric`` as it is typed, on an API server that only remembers; the gang's log is given."""
 
 import json
-import shlex
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cluster_snapshots import NEURON, group, outputs
-from typer.testing import CliRunner, Result
+from remembering_api import RememberingApi, take_seat, trn
+from typer.testing import Result
 
-from trainium_eks.aws.sessions import Aws
-from trainium_eks.cli.app import app
-from trainium_eks.cli.jobs.submit import fabric
+from trainium_eks.client import fabric
 from trainium_eks.client.cluster_access import StackAccess
-from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.session import Session
-from trainium_eks.kube.types import ObjectReference
+from trainium_eks.jobs.objects.identity import JOB_API
 
 STACK = outputs(nodeGroups=[group("ng1", NEURON, 8, 4), group("rest", NEURON, 8, 0)], imageRepository="r/train")
 REPORT = {
@@ -30,38 +25,10 @@ REPORT = {
 }
 
 
-class Remembering:
-    """Keeps the objects that are made."""
-
-    def __init__(self) -> None:
-        self.made: list[dict[str, Any]] = []
-
-    def list(self, *_: str, **__: str) -> list[dict[str, Any]]:
-        return []
-
-    def request(self, *_: Any, **__: Any) -> dict[str, Any]:
-        return {"status": {"allowed": True}}
-
-    def create(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
-        if not dry_run:
-            self.made.append(dict(manifest))
-        return {**manifest, "metadata": {**manifest["metadata"], "uid": "u"}}
-
-    def reference(self, manifest: Mapping[str, Any]) -> ObjectReference:
-        metadata = manifest["metadata"]
-        return ObjectReference(manifest["apiVersion"], manifest["kind"], metadata["namespace"], metadata["name"])
-
-
 @pytest.fixture
-def api(monkeypatch: pytest.MonkeyPatch) -> Remembering:
-    made = Remembering()
-
-    @contextmanager
-    def opened(_: ClusterOptions) -> Iterator[Session]:
-        yield Session(StackAccess("dev", STACK), STACK.namespaces[0], made, Path("kubeconfig"))  # type: ignore[arg-type]
-
-    monkeypatch.setattr(fabric, "open_session", opened)
-    monkeypatch.setattr(Aws, "newest_image", lambda *_: "r/train:1")
+def api(monkeypatch: pytest.MonkeyPatch) -> RememberingApi:
+    made = RememberingApi(JOB_API)
+    take_seat(monkeypatch, StackAccess("dev", STACK), made)
     return made
 
 
@@ -69,16 +36,16 @@ def _trn(monkeypatch: pytest.MonkeyPatch, command: str, report: Mapping[str, Any
     line = json.dumps({"fabric": report}, separators=(",", ":"))
     lines = ["[default0]:begins", *([f"[default0]:{line}"] if report else [])]
     monkeypatch.setattr(fabric, "_follow", lambda *_: (lines, {"pod-0": "ip-10-0-0-1"}))
-    return CliRunner().invoke(app, shlex.split(command))
+    return trn(command)
 
 
 def test_each_group_with_nodes_gets_a_gang_by_the_launchers_own_path(
-    monkeypatch: pytest.MonkeyPatch, api: Remembering
+    monkeypatch: pytest.MonkeyPatch, api: RememberingApi
 ) -> None:
-    result = _trn(monkeypatch, "verify --fabric")
+    result = _trn(monkeypatch, "fabric")
     assert result.exit_code == 0, result.output
     assert "✓ fabric" in result.stdout
-    (job,) = api.made
+    (job,) = api.objects
     tasks = job["spec"]["tasks"]
     assert len(tasks) == 4
     (container,) = tasks[0]["template"]["spec"]["containers"]
@@ -91,42 +58,36 @@ def test_each_group_with_nodes_gets_a_gang_by_the_launchers_own_path(
     assert job["spec"]["maxRetry"] == 1
 
 
-def test_a_benchmark_takes_the_devices_itself(monkeypatch: pytest.MonkeyPatch, api: Remembering) -> None:
-    assert _trn(monkeypatch, "verify --fabric --tool nccom-test -- --inject slow:1").exit_code == 0
-    script = api.made[0]["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["command"][-1]
+def test_a_benchmark_takes_the_devices_itself(monkeypatch: pytest.MonkeyPatch, api: RememberingApi) -> None:
+    assert _trn(monkeypatch, "fabric --tool nccom-test -- --inject slow:1").exit_code == 0
+    script = api.objects[0]["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["command"][-1]
     assert "--nproc_per_node 1" in script
     assert "--tool nccom-test --inject slow:1" in script
-    assert "no node group with nodes has the devices" in _trn(monkeypatch, "verify --fabric --tool nccl-tests").stderr
+    assert "no node group with nodes has the devices" in _trn(monkeypatch, "fabric --tool nccl-tests").stderr
 
 
-def test_a_failure_ends_with_1_and_its_remedy(monkeypatch: pytest.MonkeyPatch, api: Remembering) -> None:
+def test_a_failure_ends_with_1_and_its_remedy(monkeypatch: pytest.MonkeyPatch, api: RememberingApi) -> None:
     finding = {"check": "slow-node", "ok": False, "detail": "node 0 (pod-0) is slow: 3 s", "node": 0}
-    result = _trn(monkeypatch, "verify --fabric --group ng1 --json", {**REPORT, "ok": False, "findings": [finding]})
+    result = _trn(monkeypatch, "fabric --group ng1 --json", {**REPORT, "ok": False, "findings": [finding]})
     assert result.exit_code == 1
     (tested,) = json.loads(result.stdout)["groups"]
     assert tested["ok"] is False
-    assert tested["checks"][0]["detail"] == "node 0 (ip-10-0-0-1, pod pod-0) is slow: 3 s"
+    assert tested["findings"][0]["text"] == "node 0 (ip-10-0-0-1, pod pod-0) is slow: 3 s"
 
 
-def test_a_file_is_compared_with(monkeypatch: pytest.MonkeyPatch, api: Remembering, tmp_path: Path) -> None:
+def test_a_file_is_compared_with(monkeypatch: pytest.MonkeyPatch, api: RememberingApi, tmp_path: Path) -> None:
     earlier = tmp_path / "report.json"
     faster = {**REPORT["collectives"][0], "gigabytesPerSecond": 90.0}  # type: ignore[index, dict-item]
     earlier.write_text(json.dumps({**REPORT, "collectives": [faster]}))
-    result = _trn(monkeypatch, f"verify --fabric --against {earlier}")
+    result = _trn(monkeypatch, f"fabric --against {earlier}")
     assert result.exit_code == 1
     assert "was 90 (-33%)" in result.stdout
-    assert "no report" in _trn(monkeypatch, "verify --fabric --against last").stdout
-    wrong = _trn(monkeypatch, "verify --fabric --against nowhere.json")
+    assert "no report" in _trn(monkeypatch, "fabric --against last").stdout
+    wrong = _trn(monkeypatch, "fabric --against nowhere.json")
     assert (wrong.exit_code, "give `last` or a report" in wrong.stderr) == (2, True)
 
 
-def test_a_gang_without_a_report_is_a_failure(monkeypatch: pytest.MonkeyPatch, api: Remembering) -> None:
-    result = _trn(monkeypatch, "verify --fabric", None)
+def test_a_gang_without_a_report_is_a_failure(monkeypatch: pytest.MonkeyPatch, api: RememberingApi) -> None:
+    result = _trn(monkeypatch, "fabric", None)
     assert result.exit_code == 1
     assert "ended without a report" in result.stderr
-
-
-def test_its_options_go_with_fabric(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = _trn(monkeypatch, "verify --group ng1")
-    assert result.exit_code == 2
-    assert "go with --fabric" in result.output

@@ -2,18 +2,17 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import typer
 import yaml
 from cluster_snapshots import outputs
+from command_lines import commands
 from small_project import Run
 
-from trainium_eks.cli.app import app
 from trainium_eks.cli.local import local
 from trainium_eks.client import kubeconfig_variable
 from trainium_eks.client.failure import Failure
@@ -26,7 +25,6 @@ from trainium_eks.local.paths import Paths
 HERE, ELSEWHERE = "https://127.0.0.1:9", "https://other.example"
 ARGUMENTS = {
     "cancel": "x",
-    "compile": "--example gradient-sum",
     "doctor": "",
     "image mirror": "alpine:3 --in-cluster",
     "image push": "--in-cluster",
@@ -40,15 +38,13 @@ ARGUMENTS = {
     "stage": "https://example.com/x --to x",
     "status": "x",
     "tensorboard": "x",
-    "top": "x",
     "train": "--example gradient-sum",
-    "tunnel": "--target i-1",
-    "verify": "",
+    "fabric": "",
     "wait": "x",
 }
 """Each command that can be given a kubeconfig, and what else it must be given."""
-ASKS_NO_CLUSTER_FIRST = {"doctor", "image mirror", "image push", "scale", "secret", "tunnel"}
-"""Those that ask AWS or a person before the cluster, or for programs."""
+ASKS_NO_CLUSTER_FIRST = {"doctor", "image mirror", "image push", "scale", "secret"}
+"""Those that ask AWS or a person before the cluster."""
 
 
 def document(user: str, server: str = HERE, namespace: str = "", **cluster: str) -> dict[str, Any]:
@@ -88,17 +84,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def commands(group: Any = None, before: str = "") -> Iterator[tuple[str, Any]]:
-    """Every command with its name."""
-    for name, command in (group or typer.main.get_command(app)).commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, f"{before}{name} ")
-        else:
-            yield f"{before}{name}", command
-
-
 def test_every_command_that_takes_a_kubeconfig_is_tried() -> None:
-    taking = {name for name, each in commands() if any("--kubeconfig" in option.opts for option in each.params)}
+    taking = {" ".join(path) for path, each in commands() if any("--kubeconfig" in one.opts for one in each.params)}
     assert taking == ARGUMENTS.keys()
 
 
@@ -147,6 +134,33 @@ def test_no_certificate_is_made_for_who_has_a_kubeconfig(
     shown = yaml.safe_load(trn("kubeconfig", "--namespace", "training", "--outputs", cloud.outputs).output)
     assert shown["users"][0]["name"] == "variable"
     assert shown["contexts"][0]["context"]["namespace"] == "training"
+
+
+def test_of_a_local_cloud_the_administrators_is_shown_too_and_the_path_of_either(
+    cloud: Paths, files: Mapping[str, Path], trn: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(files["variable"]))
+    shown = trn("kubeconfig", "--admin", "--outputs", cloud.outputs)
+    assert yaml.safe_load(shown.output) == document("administrator")
+    assert trn("kubeconfig", "--admin", "--path", "--outputs", cloud.outputs).output == f"{cloud.kubeconfig}\n"
+    minted = trn("kubeconfig", "--namespace", "training", "--path", "--outputs", cloud.outputs).output
+    assert yaml.safe_load(Path(minted.strip()).read_text()) == document("minted-training")
+    refused = trn("kubeconfig", "--admin", "--outputs", files["outputs"])
+    assert refused.exit_code == 2
+    assert "--admin is for a local cloud, and this stack has none here" in refused.output
+
+
+@pytest.mark.parametrize("text", ["[secret]", "", "{}", '{"current-context": "x", "contexts": []}'])
+def test_outputs_without_a_kubeconfig(text: str, files: Mapping[str, Path], trn: Run) -> None:
+    files["outputs"].write_text(json.dumps({**json.loads(files["outputs"].read_text()), "kubeconfig": text}))
+    result = trn("kubeconfig", "--outputs", files["outputs"])
+    assert (result.exit_code, "hold no kubeconfig" in result.output) == (2, True)
+
+
+def test_the_kubeconfig_of_a_deployed_stack(files: Mapping[str, Path], trn: Run) -> None:
+    result = trn("kubeconfig", "--outputs", files["outputs"])
+    assert yaml.safe_load(result.stdout)["contexts"][0]["context"]["namespace"] == "training"
+    assert trn("kubeconfig", "--outputs", files["outputs"], "--namespace", "trainign").exit_code == 2
 
 
 def test_the_contexts_namespace_is_the_default(

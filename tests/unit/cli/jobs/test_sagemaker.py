@@ -1,143 +1,232 @@
-"""``trn train --on sagemaker``, and SageMaker's jobs in ``trn jobs``, ``logs`` and ``cancel``."""
+"""SageMaker in the commands: jobs, endpoints and batch transform are submitted, listed, followed, asked and ended."""
 
+import io
 import json
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-import sagemaker_answers
+import watched_team
 from aws_double import AwsDouble, AwsError
 from cluster_snapshots import outputs
 from recorded_scenes import now, snapshot
-from sagemaker_answers import IMAGE, JOB, MISSING, summary, training
+from sagemaker_answers import ARN, IMAGE, JOB, MISSING, MODEL_DATA, WHERE, endpoint, summary, training, transform
 from small_project import Run
 from stub_api import StubApi
 from watched_team import Call
 
-from trainium_eks.jobs.sagemaker import service
+from trainium_eks.client import sagemaker, train_facts
+from trainium_eks.jobs.sagemaker import service, serving
 
 SCENE = snapshot("queue_full")
-NAME = JOB
+NAME = f"training-serve-{JOB.removeprefix('training-')}"
+VERSION = f"{NAME}-zzzzz"
 TRAIN = ("train", "--on", "sagemaker", "--example", "bert", "--instance-type", "trn1.32xlarge", "--image", IMAGE)
+SERVE = ("serve", JOB, "--on", "sagemaker", "--image", IMAGE)
+PREDICT = (
+    "predict", JOB, "s3://acme-data/in/reviews.jsonl", "--to", "s3://acme-data/sagemaker/predicted",
+    "--on", "sagemaker", "--image", IMAGE,
+)  # fmt: skip
+LISTED = {"EndpointName", "EndpointArn", "EndpointStatus", "CreationTime", "LastModifiedTime"}
+Asked = dict[str, Any]
+
+
+DELETED = ("DeleteEndpoint", "DeleteEndpointConfig", "DeleteModel", "StopTransformJob", "StopTrainingJob")
+INVOKE = "sagemaker-runtime:InvokeEndpoint"
+BEGUN = now(SCENE) - timedelta(minutes=5)
 
 
 class Cloud:
-    """SageMaker with one job, whose status each look moves on."""
+    """SageMaker with one training job, whose status each look moves on, and with what the commands make."""
 
-    def __init__(self, *states: tuple[str, str]) -> None:
-        self.states = list(states)
+    def __init__(self) -> None:
+        self.states: list[tuple[str, str]] = [("Completed", "Completed")]
+        self.status: list[tuple[str, str]] = [("Creating", ""), ("InService", "")]
+        self.batch = ["InProgress", "Completed"]
+        self.endpoints: dict[str, str] = {}
+        self.transforms: list[str] = []
+        self.missing = AwsError("ValidationException", MISSING)
+        moment = {"CreationTime": now(SCENE)}
+        variant = {"VariantName": "all", "ModelName": VERSION}
+        config = {"EndpointConfigName": VERSION, "EndpointConfigArn": f"{ARN}:endpoint-config/{VERSION}", **moment}
+        model = {
+            "ModelName": VERSION,
+            "ModelArn": f"{ARN}:model/{VERSION}",
+            "ExecutionRoleArn": WHERE.role_arn,
+            **moment,
+        }
+        streams = ("all/i-1", f"{JOB}/algo-1-17", f"{JOB}/algo-2-17")
+        lines = [
+            {"logStreamName": stream, "eventId": str(at), "timestamp": 1000 * at, "message": f"line {at}"}
+            for at, stream in enumerate(streams)
+        ]
+        answers = {
+            "DescribeTrainingJob": self.described_training,
+            "DescribeTransformJob": self.described_batch,
+            "DescribeEndpoint": self.described,
+            "DescribeEndpointConfig": {**config, "ProductionVariants": [variant]},
+            "DescribeModel": model,
+            "ListTrainingJobs": lambda _: {
+                "TrainingJobSummaries": [summary("TrainingJob", JOB, self.states[0][0], CreationTime=BEGUN)]
+            },
+            "CreateTrainingJob": {"TrainingJobArn": f"{ARN}:training-job/{JOB}"},
+            "ListTransformJobs": lambda _: {
+                "TransformJobSummaries": [summary("TransformJob", name, "InProgress") for name in self.transforms]
+            },
+            "ListEndpoints": lambda _: {
+                "Endpoints": [
+                    {key: value for key, value in endpoint(name, "InService", "").items() if key in LISTED}
+                    for name in self.endpoints
+                ]
+            },
+            "ListEndpointConfigs": lambda _: {
+                "EndpointConfigs": [
+                    {**config, "EndpointConfigName": version} for version in (VERSION, *self.endpoints.values())
+                ]
+            },
+            "CreateModel": {"ModelArn": f"{ARN}:model/m"},
+            "CreateEndpointConfig": {"EndpointConfigArn": f"{ARN}:endpoint-config/c"},
+            "CreateEndpoint": self.changed,
+            "UpdateEndpoint": self.changed,
+            "CreateTransformJob": self.started,
+            **{name: {} for name in DELETED},
+        }
         self.double = AwsDouble(
             {
-                "sagemaker:ListTrainingJobs": self.list,
-                "sagemaker:ListTransformJobs": {"TransformJobSummaries": []},
-                "sagemaker:ListEndpoints": {"Endpoints": []},
-                "sagemaker:DescribeTransformJob": AwsError("ValidationException", MISSING),
-                "sagemaker:DescribeEndpoint": AwsError("ValidationException", MISSING),
-                "sagemaker:DescribeTrainingJob": self.describe,
-                "sagemaker:CreateTrainingJob": {"TrainingJobArn": f"arn:aws:sagemaker:us-west-2:123456789012:{NAME}"},
-                "sagemaker:StopTrainingJob": {},
+                **{f"sagemaker:{name}": answer for name, answer in answers.items()},
+                INVOKE: self.predicted,
+                "logs:FilterLogEvents": {"events": lines},
                 "s3:PutObject": {},
-                "logs:FilterLogEvents": {
-                    "events": [
-                        {"logStreamName": f"{NAME}/algo-1-17", "eventId": "1", "timestamp": 1000, "message": "step 1"},
-                        {"logStreamName": f"{NAME}/algo-2-17", "eventId": "2", "timestamp": 2000, "message": "step 2"},
-                    ]
-                },
             }
         )
 
-    def list(self, _: object) -> dict[str, Any]:
-        found = summary("TrainingJob", NAME, self.states[0][0], CreationTime=now(SCENE) - timedelta(minutes=5))
-        return {"TrainingJobSummaries": [found]}
-
-    def describe(self, asked: Any) -> Any:
-        if asked["TrainingJobName"] != NAME:
-            return AwsError("ValidationException", MISSING)
+    def described_training(self, asked: Asked) -> Any:
+        if asked["TrainingJobName"] != JOB:
+            return self.missing
         status, second = self.states.pop(0) if len(self.states) > 1 else self.states[0]
-        ended = (
-            {"TrainingEndTime": now(SCENE), "BillableTimeInSeconds": 90} if status in ("Completed", "Failed") else {}
-        )
-        return training(status, second, CreationTime=now(SCENE) - timedelta(minutes=5), **ended)
+        has_ended = status in ("Completed", "Failed")
+        ended = {"TrainingEndTime": now(SCENE), "BillableTimeInSeconds": 90} if has_ended else {}
+        return training(status, second, CreationTime=BEGUN, **ended)
+
+    def predicted(self, asked: Asked) -> Asked:
+        found = [{"label": "good", "score": 0.98} for _ in json.loads(asked["Body"])["texts"]]
+        return {"Body": io.BytesIO(json.dumps({"predictions": found}).encode())}
+
+    def changed(self, asked: Asked) -> Asked:
+        self.endpoints[asked["EndpointName"]] = asked["EndpointConfigName"]
+        return {"EndpointArn": f"{ARN}:endpoint/{asked['EndpointName']}"}
+
+    def described(self, asked: Asked) -> Any:
+        if asked["EndpointName"] not in self.endpoints:
+            return self.missing
+        status, why = self.status.pop(0) if len(self.status) > 1 else self.status[0]
+        reason = {"FailureReason": why} if why else {}
+        return endpoint(asked["EndpointName"], status, self.endpoints[asked["EndpointName"]], **reason)
+
+    def started(self, asked: Asked) -> Asked:
+        self.transforms.append(asked["TransformJobName"])
+        return {"TransformJobArn": f"{ARN}:transform-job/{asked['TransformJobName']}"}
+
+    def described_batch(self, asked: Asked) -> Any:
+        if asked["TransformJobName"] not in self.transforms:
+            return self.missing
+        status = self.batch.pop(0) if len(self.batch) > 1 else self.batch[0]
+        reason = {"FailureReason": "line 2 is no text"} if status == "Failed" else {}
+        return transform(asked["TransformJobName"], status, **reason)
+
+    @property
+    def made(self) -> list[str]:
+        """Names of the operations that changed anything."""
+        return [
+            name.partition(":")[2] for name, _ in self.double.asked if not name.partition(":")[2].startswith(("D", "L"))
+        ]
+
+    def deleted(self, what: str) -> set[str]:
+        return {asked[f"{what}Name"] for name, asked in self.double.asked if name == f"sagemaker:Delete{what}"}
 
 
 @pytest.fixture
-def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
-    yield from sagemaker_answers.cluster(SCENE, monkeypatch)
+def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    made = Cloud()
+    session = made.double.session()
+    for module in (service, serving):
+        monkeypatch.setattr(module, "client", lambda name, region, **_: session.client(name, region_name=region))
+    return made
 
 
 @pytest.fixture
-def call(trn: Run, api: StubApi, tmp_path: Path) -> Call:
-    return sagemaker_answers.researcher(trn, api, tmp_path)
+def call(trn: Run, api: StubApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """The team's seat, with SageMaker beside the cluster."""
+    monkeypatch.setattr(sagemaker, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(train_facts, "registry_image", lambda wanted, _: (wanted or "", None, True))
+    made = watched_team.researcher(trn, api, tmp_path)
+    file = tmp_path / "outputs.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "sageMaker": WHERE.model_dump(by_alias=True)}))
+    return made
 
 
-def use(monkeypatch: pytest.MonkeyPatch, *states: tuple[str, str]) -> Cloud:
-    cloud = Cloud(*states)
-    session = cloud.double.session()
-
-    def client(name: str, region: str, **_: object) -> Any:
-        return session.client(name, region_name=region)
-
-    monkeypatch.setattr(service, "client", client)
-    return cloud
+# --- Trainings ------------------------------------------------------------------------------------------------------
 
 
-def test_jobs_of_both_kinds_are_one_table(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    use(monkeypatch, ("InProgress", "Training"))
+def test_jobs_of_both_kinds_are_one_table(call: Call, cloud: Cloud) -> None:
+    cloud.states = [("InProgress", "Training")]
     code, out = call("jobs")
     assert code == 0
     rows = [line.split() for line in out.splitlines()[1:4]]
     assert {row[0]: row[1:4] for row in rows} == {
         "beta": ["volcano", "test", "Pending"],
         "alpha": ["volcano", "test", "Running"],
-        NAME: ["sagemaker", "-", "Running"],
+        JOB: ["sagemaker", "-", "Running"],
     }
     found = {each["name"]: each for each in json.loads(call("jobs", "--json")[1])["jobs"]}
-    assert (found[NAME]["instanceType"], found[NAME]["nodes"]) == ("ml.trn1.32xlarge", 2)
+    assert (found[JOB]["instanceType"], found[JOB]["nodes"]) == ("ml.trn1.32xlarge", 2)
 
 
-def test_jobs_of_the_cluster_are_shown_if_aws_does_not_answer(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    use(monkeypatch, ("InProgress", "Training")).double.answers.pop("sagemaker:ListTrainingJobs")
+def test_jobs_of_the_cluster_are_shown_if_aws_does_not_answer(call: Call, cloud: Cloud) -> None:
+    cloud.double.answers.pop("sagemaker:ListTrainingJobs")
     code, out = call("jobs")
     assert code == 0
     assert "alpha" in out
     assert "SageMaker's jobs are not shown: cannot list SageMaker's training jobs" in out
 
 
-def test_logs_are_of_node_0_of_one_node_or_of_all(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    cloud = use(monkeypatch, ("InProgress", "Training"))
-    assert call("logs", NAME) == (0, "step 1\n")
-    assert call("logs", NAME, "--node", "1") == (0, "step 2\n")
-    assert call("logs", NAME, "--all", "--tail", "1") == (0, "node 1 | step 2\n")
-    assert call("logs", NAME, "--node", "2")[0] == 2
+def test_logs_are_of_node_0_of_one_node_or_of_all(call: Call, cloud: Cloud) -> None:
+    cloud.states = [("InProgress", "Training")]
+    assert call("logs", JOB) == (0, "line 1\n")
+    assert call("logs", JOB, "--node", "1") == (0, "line 2\n")
+    assert call("logs", JOB, "--all", "--tail", "1") == (0, "node 1 | line 2\n")
+    assert call("logs", JOB, "--node", "2")[0] == 2
     cloud.double.answers["logs:FilterLogEvents"] = {"events": []}
-    code, out = call("logs", NAME)
+    code, out = call("logs", JOB)
     assert (code, "has no log yet: it is Running" in out) == (1, True)
 
 
-def test_followed_logs_end_with_the_job_and_show_each_line_once(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_followed_logs_end_with_the_job_and_show_each_line_once(call: Call, cloud: Cloud) -> None:
     running, done = ("InProgress", "Training"), ("Completed", "Completed")
-    use(monkeypatch, running, running, running, done)
-    code, out = call("logs", NAME, "--follow")
-    assert (code, out.count("step 1")) == (0, 1)
-    use(monkeypatch, running, ("Failed", "Failed"))
-    assert call("logs", NAME, "--follow")[0] == 1
+    cloud.states = [running, running, running, done]
+    code, out = call("logs", JOB, "--follow")
+    assert (code, out.count("line 1"), "node" in out) == (0, 1, False)
+    cloud.states = [done]
+    assert "node 1 | line 2\n" in call("logs", JOB, "--follow", "--all")[1]
+    cloud.states = [running, ("Failed", "Failed")]
+    assert call("logs", JOB, "--follow")[0] == 1
 
 
-def test_a_job_is_stopped_and_its_checkpoints_named(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    cloud = use(monkeypatch, ("InProgress", "Training"))
-    code, out = call("cancel", NAME)
-    assert (code, cloud.double.asked[-1]) == (0, ("sagemaker:StopTrainingJob", {"TrainingJobName": NAME}))
+def test_a_job_is_stopped_and_its_checkpoints_named(call: Call, cloud: Cloud) -> None:
+    cloud.states = [("InProgress", "Training")]
+    code, out = call("cancel", JOB)
+    assert (code, cloud.double.asked[-1]) == (0, ("sagemaker:StopTrainingJob", {"TrainingJobName": JOB}))
     assert "is being stopped: SIGTERM, and SIGKILL after 120 s" in out
     assert "s3://acme-data/sagemaker/training/bert/checkpoints" in out
-    ended = use(monkeypatch, ("Completed", "Completed"))
-    assert "has ended already" in call("cancel", NAME)[1]
-    assert "sagemaker:StopTrainingJob" not in dict(ended.double.asked)
+    cloud.double.asked.clear()
+    cloud.states = [("Completed", "Completed")]
+    assert "has ended already" in call("cancel", JOB)[1]
+    assert "sagemaker:StopTrainingJob" not in dict(cloud.double.asked)
 
 
-def test_a_job_is_shown_without_being_submitted(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    cloud = use(monkeypatch, ("InProgress", "Training"))
+def test_a_job_is_shown_without_being_submitted(call: Call, cloud: Cloud) -> None:
+    cloud.states = [("InProgress", "Training")]
     code, out = call(*TRAIN, "--dry-run", "--json", "--script-args", "--steps 5")
     found = json.loads(out)
     assert (code, found["request"]["ResourceConfig"]["InstanceType"]) == (0, "ml.trn1.32xlarge")
@@ -145,8 +234,8 @@ def test_a_job_is_shown_without_being_submitted(call: Call, monkeypatch: pytest.
     assert cloud.double.asked == []
 
 
-def test_a_submitted_job_is_created_after_its_files(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    cloud = use(monkeypatch, ("Completed", "Completed"))
+def test_a_submitted_job_is_created_after_its_files(call: Call, cloud: Cloud) -> None:
+    cloud.states = [("Completed", "Completed")]
     code, out = call(*TRAIN, "--spot", "--detach", "--json")
     assert (code, json.loads(out)["instanceType"]) == (0, "ml.trn1.32xlarge")
     assert [name for name, _ in cloud.double.asked] == [
@@ -164,3 +253,112 @@ def test_options_of_eks_and_a_stack_without_sagemaker_are_refused(call: Call, tr
     file.write_text(json.dumps(outputs().model_dump(by_alias=True)))
     result = trn(*TRAIN, "--outputs", file)
     assert (result.exit_code, "sageMaker: {} in the stack's config" in result.output) == (2, True)
+
+
+# --- Models ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_s_model_is_served_asked_listed_and_ended(call: Call, cloud: Cloud) -> None:
+    code, out = call(*SERVE)
+    assert (code, f"{NAME} answers on 1 x ml.inf2.xlarge" in out) == (0, True), out
+    assert cloud.made == ["CreateModel", "CreateEndpointConfig", "CreateEndpoint"]
+    asked = dict(cloud.double.asked)
+    assert asked["sagemaker:CreateModel"]["PrimaryContainer"]["ModelDataUrl"] == MODEL_DATA
+    assert cloud.deleted("Model") == {VERSION}, "an earlier version goes"
+    assert call("predict", NAME, "--on", "sagemaker", "--text", "This lamp is superb.") == (
+        0, "good  0.980  This lamp is superb.\n",
+    )  # fmt: skip
+    assert call("predict", "trn-dev-reviews", "--on", "sagemaker", "--text", "a", "--json")[0] == 0
+    assert cloud.double.asked[-1][1]["EndpointName"] == "trn-dev-reviews", "an endpoint of the stack"
+    rows = {row[0]: row[1:4] for row in (line.split() for line in call("jobs")[1].splitlines()) if row}
+    assert rows[NAME] == ["sagemaker-endpoint", "-", "Running"]
+    assert call("logs", NAME) == (0, "line 0\n")
+    code, out = call("cancel", NAME)
+    assert (code, f"trn serve --on sagemaker --stop {NAME}" in out) == (2, True)
+    # The namespace may be left out.
+    assert call("serve", "--on", "sagemaker", "--stop", NAME.removeprefix("training-")) == (0, f"{NAME} is ended\n")
+    assert cloud.deleted("Endpoint") == {NAME}
+    assert cloud.deleted("EndpointConfig") == {VERSION, cloud.endpoints[NAME]}
+
+
+def test_an_endpoint_that_classifies_nothing_is_said(call: Call, cloud: Cloud) -> None:
+    cloud.double.answers[INVOKE] = {"Body": io.BytesIO(b'{"text": "x"}')}
+    code, out = call("predict", NAME, "--on", "sagemaker", "--text", "a")
+    assert (code, f'{NAME} is no classifier: {{"text": "x"}}' in out) == (1, True)
+
+
+def test_another_model_takes_over_or_is_rolled_back(call: Call, cloud: Cloud) -> None:
+    cloud.endpoints[NAME] = VERSION
+    cloud.status = [("InService", ""), ("Updating", ""), ("InService", "")]
+    code, out = call(*SERVE, "--replicas", "2", "--json")
+    assert (code, json.loads(out)["instances"], cloud.made[-1]) == (0, 2, "UpdateEndpoint")
+    cloud.status = [("InService", ""), ("RollingBack", ""), ("InService", "The container did not answer /ping")]
+    code, out = call(*SERVE)
+    assert (code, "answers with its earlier model: The container did not answer /ping" in out) == (1, True)
+    cloud.status = [("Failed", "no capacity")]
+    code, out = call(*SERVE)
+    assert (code, "takes no other model" in out) == (2, True)
+
+
+def test_an_endpoint_that_fails_says_why(call: Call, cloud: Cloud) -> None:
+    cloud.status = [("Creating", ""), ("Failed", "no capacity for ml.inf2.xlarge")]
+    code, out = call(*SERVE)
+    assert (code, "no capacity for ml.inf2.xlarge" in out, f"trn logs {NAME}" in out) == (1, True, True)
+
+
+def test_a_file_is_transformed_and_its_model_goes(call: Call, cloud: Cloud) -> None:
+    code, out = call(*PREDICT, "--field", "body")
+    assert (code, "s3://acme-data/sagemaker/predicted: the predictions" in out) == (0, True), out
+    assert cloud.made == ["CreateModel", "CreateTransformJob"]
+    environment = dict(cloud.double.asked)["sagemaker:CreateModel"]["PrimaryContainer"]["Environment"]
+    assert environment["TRN_TEXT_FIELD"] == "body"
+    assert cloud.deleted("Model") == set(cloud.transforms)
+    cloud.batch = ["InProgress", "Failed"]
+    code, out = call(*PREDICT)
+    assert (code, "the job is Failed: line 2 is no text" in out) == (1, True)
+
+
+def test_a_batch_is_listed_and_cancelled(call: Call, cloud: Cloud) -> None:
+    cloud.batch = ["InProgress"]
+    job = json.loads(call(*PREDICT, "--no-follow", "--json")[1])["job"]
+    found = {each["name"]: each for each in json.loads(call("jobs", "--json")[1])["jobs"]}
+    assert (found[job]["kind"], found[job]["state"]) == ("sagemaker-batch", "Pending")
+    assert call("cancel", job)[0] == 0
+    assert cloud.double.asked[-1] == ("sagemaker:StopTransformJob", {"TransformJobName": job})
+
+
+def test_requests_are_shown_without_being_made(call: Call, cloud: Cloud) -> None:
+    found = json.loads(call(*SERVE, "--dry-run", "--instance-type", "c5.xlarge", "--name", "mine")[1])
+    assert found["configuration"]["ProductionVariants"][0]["InstanceType"] == "ml.c5.xlarge"
+    assert found["endpoint"]["EndpointName"] == "training-mine"
+    assert json.loads(call(*PREDICT, "--dry-run")[1])["job"]["BatchStrategy"] == "MultiRecord"
+    assert cloud.made == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((*SERVE, "--group", "inf2", "--queue", "test", "--devices", "2"), ("--group", "--queue", "--devices")),
+        ((*SERVE, "--instance-type", "inf2.48xlarge"), ("--instance-type", "ml.inf2.xlarge")),
+        (("serve", "/data/models/mine", *SERVE[2:]), ("MODEL", "SageMaker reads no model of the team's volume")),
+        (("serve", "training-none", *SERVE[2:]), ("MODEL", "SageMaker has no training job of the name")),
+        ((*PREDICT[:2], "in/a.jsonl", *PREDICT[3:], "--replace"), ("INPUT", "--replace")),
+        (("serve", "--on", "sagemaker", "--stop", "none"), ("no endpoint of the name", "there is none")),
+        (("predict", NAME, "--text", "a"), ("--text asks an endpoint",)),
+        (("predict", JOB, "--on", "sagemaker"), ("give INPUT and --to",)),
+    ],
+)
+def test_a_request_that_cannot_run_is_refused(
+    call: Call, cloud: Cloud, words: tuple[str, ...], said: tuple[str, ...]
+) -> None:
+    code, out = call(*words)
+    assert (code, [each for each in said if each not in " ".join(out.split())]) == (2, [])
+    assert cloud.made == []
+
+
+def test_a_stack_that_admits_none_says_how(trn: Run, api: StubApi, cloud: Cloud, tmp_path: Path) -> None:
+    file = tmp_path / "plain.json"
+    where = WHERE.model_copy(update={"serving_types": ()}).model_dump(by_alias=True)
+    file.write_text(json.dumps({**outputs().model_dump(by_alias=True), "sageMaker": where}))
+    result = trn(*SERVE, "--outputs", file)
+    assert (result.exit_code, "servingTypes: [ml.inf2.xlarge]" in result.output) == (2, True)

@@ -2,72 +2,49 @@
 
 import base64
 import json
-import shlex
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
+import remembering_api
 from cluster_snapshots import outputs
-from typer.testing import CliRunner, Result
+from remembering_api import RememberingApi, take_seat
+from typer.testing import Result
 
-from trainium_eks.aws.sessions import AwsError
-from trainium_eks.cli.app import app
-from trainium_eks.cli.jobs.data import stage
-from trainium_eks.cli.jobs.submit import secret
 from trainium_eks.client.cluster_access import StackAccess
-from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.session import Session
 from trainium_eks.jobs.data import tokens
-from trainium_eks.kube.api import ApiError, ObjectReference
+from trainium_eks.kube.api import ApiError
 
 TOKEN = "hf_aVerySecretWord123"
 ENCODED = base64.b64encode(TOKEN.encode()).decode()
 ARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:hub-x7k2f"
 
 
-class Namespace:
+class Namespace(RememberingApi):
     """A team's Secrets, as a researcher may handle them: made and deleted, and never read."""
 
-    def __init__(self) -> None:
-        self.secrets: dict[str, str] = {}
-        self.refuses = ""
+    refuses = ""
 
-    def create(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> Mapping[str, Any]:
-        name = manifest["metadata"]["name"]
+    def create(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
         if self.refuses and not dry_run:
             raise ApiError(403, "Forbidden", f"{self.refuses}: {json.dumps(manifest)} {TOKEN}")
-        if name in self.secrets:
-            raise ApiError(409, "AlreadyExists", f"secrets {name!r} already exists")
-        if not dry_run:
-            self.secrets[name] = base64.b64decode(manifest["data"]["token"]).decode()
-        return manifest
+        return super().create(manifest, dry_run=dry_run)
 
-    def delete(self, reference: ObjectReference, **_: str) -> bool:
-        return self.secrets.pop(reference.name, None) is not None
-
-    def list(self, *_: str, **__: str) -> list[dict[str, Any]]:
-        return []
+    @property
+    def secrets(self) -> dict[str, str]:
+        return {each["metadata"]["name"]: base64.b64decode(each["data"]["token"]).decode() for each in self.objects}
 
 
 @pytest.fixture
 def namespace(monkeypatch: pytest.MonkeyPatch) -> Namespace:
     made = Namespace()
-
-    @contextmanager
-    def opened(cluster: ClusterOptions) -> Iterator[Session]:
-        source = StackAccess("dev", outputs())
-        yield Session(source, source.outputs.namespaces[0], made, Path("kubeconfig"))  # type: ignore[arg-type]
-
-    for module in (secret, stage):
-        monkeypatch.setattr(module, "open_session", opened)
+    take_seat(monkeypatch, StackAccess("dev", outputs()), made)
     monkeypatch.delenv("HF_TOKEN", raising=False)
     return made
 
 
 def _trn(command: str, given: str = "", **environment: str) -> Result:
-    result = CliRunner().invoke(app, shlex.split(command), input=given, env=environment)
+    result = remembering_api.trn(command, given, **environment)
     assert TOKEN not in result.output
     assert ENCODED not in result.output
     return result
@@ -81,7 +58,8 @@ def test_from_the_environment_or_a_pipe(namespace: Namespace) -> None:
     document = json.loads(_trn("secret other --json", "hf_new").stdout)
     assert (document["secret"], document["state"]) == ("other", "replaced")
     assert namespace.secrets["other"] == "hf_new"
-    assert _trn("secret other --delete").exit_code == 0
+    assert _trn("secret other --delete").stdout == "The Secret other is deleted\n"
+    assert _trn("secret other --delete").stdout == "The Secret other is not there\n"
     assert "other" not in namespace.secrets
 
 
@@ -140,17 +118,6 @@ def test_a_secret_of_several_keys_wants_one_named(namespace: Namespace, monkeypa
     assert "has the keys hub, other: name one with --json-key" in _trn("secret --from-aws hub").stderr
 
 
-def test_who_may_not_read_it_is_told_which_right_is_missing(
-    namespace: Namespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: str) -> None:
-        raise AwsError("cannot reach AWS")
-
-    monkeypatch.setattr(tokens, "client", refuse)
-    assert _trn("secret --from-aws hub").exit_code != 0
-    assert namespace.secrets == {}
-
-
 # --- Staging ----------------------------------------------------------------------------------------------------------
 
 _STAGE = "stage hf://meta-llama/Llama-2-7b-hf --to models/llama-2-7b --dry-run"
@@ -167,7 +134,7 @@ def _variables(shown: Result) -> list[dict[str, Any]]:
     [("", "hugging-face", "token"), ("--hf-secret mine", "mine", "token"), ("--hf-secret mine:hub", "mine", "hub")],
 )
 def test_staging_takes_the_token_by_reference(namespace: Namespace, options: str, name: str, key: str) -> None:
-    namespace.secrets[name] = TOKEN
+    assert _trn(f"secret {name}", TOKEN).exit_code == 0
     reference = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": name, "key": key}}}
     assert reference in _variables(_trn(f"{_STAGE} {options}", HF_TOKEN=TOKEN))
 

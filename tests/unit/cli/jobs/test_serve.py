@@ -1,30 +1,21 @@
 """``trn serve`` and ``trn predict`` as they are typed, on an API server that only remembers."""
 
 import json
-import shlex
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cluster_snapshots import GPU, NEURON, group, outputs
-from typer.testing import CliRunner, Result
+from remembering_api import IMAGE, NOW, RememberingApi, take_seat, trn
 
-from trainium_eks.aws.sessions import Aws
-from trainium_eks.cli.app import app
-from trainium_eks.cli.jobs.serve import predict, serve
+from trainium_eks.cli.jobs import serve
 from trainium_eks.client.cluster_access import StackAccess
-from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.session import Session
-from trainium_eks.kube.types import Kind, NoSuchKind, ObjectReference
 from trainium_eks.local.images import images
 from trainium_eks.local.images.images import LocalImage
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.catalogue import versions
 from trainium_eks.operate.verify.local_report import LocalReport
 
-IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/train:sdk2.30.0"
 STACK = outputs(
     nodeGroups=[
         group("inf", NEURON, 0, 1, instanceType="inf2.xlarge"),
@@ -36,64 +27,21 @@ STACK = outputs(
 Json = dict[str, Any]
 
 
-class Cluster:
-    """Keeps what it is told; its controllers do at once what they are told to do here."""
+class Cluster(RememberingApi):
+    """Its Deployments are as ready as they are told to be, and its Jobs end at once."""
 
     def __init__(self) -> None:
-        self.objects: dict[tuple[str, str], Json] = {}
-        self.patches: list[Json] = []
-        self.is_allowed = True
-        self.has_nodes = True
-        self.pods: list[Json] = []
-        self.ready = True
+        super().__init__()
         self.log = '{"predict": "complete", "rows": 3}\n'
-        self.job_end = "Complete"
+        self.is_ready()
+        self.job_ends("Complete")
 
-    def list(self, api_version: str, kind: str, **_: str) -> list[Json]:
-        if api_version.startswith(("batch.volcano", "kubeflow", "trainer")):
-            raise NoSuchKind("nobody serves it")
-        if kind == "Node":
-            return [{"metadata": {"name": "n"}}] if self.has_nodes else []
-        return self.pods if kind == "Pod" else [each for (of, _), each in self.objects.items() if of == kind]
-
-    def get(self, reference: ObjectReference) -> Json | None:
-        found = self.objects.get((reference.kind, reference.name))
-        if found is None:
-            return None
-        replicas = found["spec"].get("replicas", 1)
+    def is_ready(self, pods: int = 1) -> None:
         counts = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
-        status: Json = {"observedGeneration": 1, **dict.fromkeys(counts, replicas if self.ready else 0)}
-        if reference.kind == "Job":
-            status = {"conditions": [{"type": self.job_end, "status": "True", "lastTransitionTime": NOW}]}
-        return {**found, "status": status}
+        self.statuses["Deployment"] = {"observedGeneration": 1, **dict.fromkeys(counts, pods)}
 
-    def create(self, manifest: Mapping[str, Any]) -> Json:
-        made: Json = json.loads(json.dumps(manifest))
-        made["metadata"] |= {"uid": "u", "creationTimestamp": NOW, "generation": 1}
-        self.objects[made["kind"], made["metadata"]["name"]] = made
-        return made
-
-    def delete(self, reference: ObjectReference, **_: str) -> None:
-        del self.objects[reference.kind, reference.name]
-
-    def request(self, _method: str, path: str, body: Json, **_: str) -> Json:
-        if path.endswith("selfsubjectaccessreviews"):
-            return {"status": {"allowed": self.is_allowed}}
-        self.patches.append(body)
-        return {"metadata": {"uid": "u"}}
-
-    def lines(self, *_: Any, **__: Any) -> Iterator[str]:
-        yield from self.log.splitlines()
-
-    def reference(self, manifest: Mapping[str, Any]) -> ObjectReference:
-        metadata = manifest["metadata"]
-        return ObjectReference(manifest["apiVersion"], manifest["kind"], metadata["namespace"], metadata["name"])
-
-    def kind(self, api_version: str, kind: str) -> Kind:
-        return Kind(api_version, kind, f"{kind.lower()}s", namespaced=True)
-
-
-NOW = "2026-11-21T10:00:00Z"
+    def job_ends(self, kind: str) -> None:
+        self.statuses["Job"] = {"conditions": [{"type": kind, "status": "True", "lastTransitionTime": NOW}]}
 
 
 def pod(**container: Any) -> Json:
@@ -107,37 +55,34 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainium_eks.client.failure.shutil.which", lambda name: f"/bin/{name}")
 
 
+@pytest.fixture(autouse=True)
+def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainium_eks.client.failure.shutil.which", lambda name: f"/bin/{name}")
+
+
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """A deployed stack's; ECR holds one image."""
     made = Cluster()
     take_seat(monkeypatch, StackAccess("dev", STACK), made)
-    monkeypatch.setattr(Aws, "newest_image", lambda *_: IMAGE)
-    monkeypatch.setattr(Aws, "image_problem", lambda *_: None)
+    monkeypatch.setattr(serve, "LOOK_SECONDS", 0)
     return made
 
 
-def take_seat(monkeypatch: pytest.MonkeyPatch, source: StackAccess, api: Cluster) -> None:
-    @contextmanager
-    def opened(cluster: ClusterOptions) -> Iterator[Session]:
-        yield Session(source, source.outputs.namespaces[0], api, Path("kubeconfig"))  # type: ignore[arg-type]
-
-    for module in (serve, predict):
-        monkeypatch.setattr(module, "open_session", opened)
-    monkeypatch.setattr(serve, "LOOK_SECONDS", 0)
-
-
-def trn(command: str) -> Result:
-    return CliRunner().invoke(app, shlex.split(command))
+def named(cluster: Cluster, kind: str, name: str) -> Any:
+    found = cluster.named(kind, name)
+    assert found is not None, cluster.objects
+    return found
 
 
 # --- serve ------------------------------------------------------------------------------------------------------------
 
 
 def test_one_command_makes_a_deployment_and_its_service(cluster: Cluster) -> None:
+    cluster.is_ready(2)
     done = trn("serve polarity-1 --replicas 2")
     assert done.exit_code == 0, done.stderr
-    deployment, service = (cluster.objects[kind, "serve-polarity-1"] for kind in ("Deployment", "Service"))
+    deployment, service = (named(cluster, kind, "serve-polarity-1") for kind in ("Deployment", "Service"))
     assert deployment["spec"]["replicas"] == 2
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert (container["image"], container["args"][0]) == (IMAGE, "/data/output/polarity-1/model")
@@ -164,12 +109,12 @@ def test_vllm_comes_from_its_public_image_unless_another_is_named(cluster: Clust
 def test_a_dry_run_makes_nothing(cluster: Cluster) -> None:
     done = trn("serve /data/models/mine --group inf --dry-run")
     assert [each["kind"] for each in json.loads(done.stdout)["items"]] == ["Deployment", "Service"]
-    assert cluster.objects == {}
+    assert cluster.objects == []
 
 
 def test_a_group_without_nodes_is_told_of(cluster: Cluster) -> None:
     assert "no nodes" not in trn("serve one --group inf").stderr
-    cluster.has_nodes = False
+    cluster.nodes = 0
     for command in ("serve two --group inf --no-wait", "predict one a.csv --to b.csv --group inf --no-follow"):
         assert "inf has no nodes, and its pods wait until it has: trn scale inf 1" in trn(command).stderr
     assert "no nodes" not in trn("serve three").stderr
@@ -185,11 +130,12 @@ def test_another_model_takes_the_place_of_the_first(cluster: Cluster) -> None:
     assert spec["nodeSelector"] == {"eks.amazonaws.com/nodegroup": None, "trainium-eks/pool": "cpu"}
     assert spec["schedulerName"] is None
     assert patch["spec"]["template"]["metadata"]["annotations"] == {"scheduling.volcano.sh/queue-name": None}
-    assert [kind for kind, _ in cluster.objects] == ["Deployment", "Service"]
+    assert [each["kind"] for each in cluster.objects] == ["Deployment", "Service"]
 
 
 def test_a_deployment_of_somebody_else_is_left_alone(cluster: Cluster) -> None:
-    cluster.objects["Deployment", "serve-one"] = {"metadata": {"name": "serve-one"}, "spec": {}}
+    other = {"metadata": {"name": "serve-one", "namespace": "training"}, "spec": {"replicas": 1}}
+    cluster.create({"apiVersion": "apps/v1", "kind": "Deployment", **other})
     done = trn("serve one")
     assert done.exit_code == 2
     assert "a Deployment serve-one is there, and not of trn serve: choose a --name" in done.stderr
@@ -197,8 +143,14 @@ def test_a_deployment_of_somebody_else_is_left_alone(cluster: Cluster) -> None:
     assert cluster.patches == []
 
 
+def test_a_service_is_ended_with_its_deployment(cluster: Cluster) -> None:
+    trn("serve one --no-wait")
+    assert trn("serve --stop serve-one").stdout == "serve-one is ended\n"
+    assert cluster.named("Deployment", "serve-one") is None
+
+
 def test_what_it_waits_for_is_said_and_a_refusal_ends_the_waiting(cluster: Cluster) -> None:
-    cluster.ready = False
+    cluster.is_ready(0)
     ended = {"terminated": {"exitCode": 78, "message": "refused: no model's directory\n"}}
     cluster.pods = [pod(state=ended)]
     done = trn("serve one")
@@ -209,26 +161,6 @@ def test_what_it_waits_for_is_said_and_a_refusal_ends_the_waiting(cluster: Clust
     failed = {"terminated": {"exitCode": 1, "message": "broken"}}
     cluster.pods = [pod(state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState=failed, restartCount=3)]
     assert "broken" in trn("serve one").stderr
-
-
-def test_json_is_all_that_is_printed(cluster: Cluster) -> None:
-    done = trn("serve one --no-wait --json")
-    assert json.loads(done.stdout) == {
-        "schemaVersion": 1,
-        "name": "serve-one",
-        "namespace": "training",
-        "state": "submitted",
-        "url": "http://serve-one.training.svc:8080",
-        "model": "output/one/model",
-        "image": IMAGE,
-        "replicas": 1,
-        "port": 8080,
-    }
-    assert json.loads(trn("serve --stop serve-one --json").stdout)["state"] == "stopped"
-    assert ("Deployment", "serve-one") not in cluster.objects
-    refused = trn("serve one --group non --json")
-    assert refused.exit_code == 2
-    assert json.loads(refused.stdout)["problems"][0]["path"] == "--group"
 
 
 @pytest.mark.parametrize(
@@ -252,7 +184,7 @@ def test_json_is_all_that_is_printed(cluster: Cluster) -> None:
 def test_what_cannot_run_is_refused_before_anything_is_made(cluster: Cluster, command: str, words: str) -> None:
     done = trn(command)
     assert (done.exit_code, words in done.stderr) == (2, True), done.stderr
-    assert cluster.objects == {}
+    assert cluster.objects == []
 
 
 def test_all_that_is_wrong_is_said_at_once(cluster: Cluster) -> None:
@@ -279,7 +211,7 @@ def test_on_the_local_cloud_the_model_and_the_image_are_looked_for(
     monkeypatch.setattr(images, "find", {"torch": torch}.get)
     done = trn("serve one --group ng1")
     assert done.exit_code == 0, done.stderr
-    (container,) = api.objects["Deployment", "serve-one"]["spec"]["template"]["spec"]["containers"]
+    (container,) = named(api, "Deployment", "serve-one")["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "local/torch"
     assert container["args"][1:3] == ["--backend", "cpu"]
     assert container["resources"]["limits"]["aws.amazon.com/neuron"] == "1"
@@ -292,16 +224,17 @@ def test_a_file_is_predicted_and_followed(cluster: Cluster) -> None:
     cluster.pods = [pod(state={"running": {}})]
     done = trn("predict one /data/in/a.csv --to out/b.csv --field body")
     assert (done.exit_code, done.stdout) == (0, "/data/out/b.csv: 3 predictions\n"), done.stderr
-    ((_, name),) = cluster.objects
-    assert name.startswith("predict-one-")
-    (container,) = cluster.objects["Job", name]["spec"]["template"]["spec"]["containers"]
+    (job,) = cluster.objects
+    assert job["metadata"]["name"].startswith("predict-one-")
+    (container,) = job["spec"]["template"]["spec"]["containers"]
     assert container["args"][:4] == ["/data/output/one/model", "/data/in/a.csv", "--to", "/data/out/b.csv"]
     # It was made suspended, and let run once all was there.
     assert cluster.patches == [{"spec": {"suspend": False}}]
 
 
 def test_a_batch_that_fails_says_why(cluster: Cluster) -> None:
-    cluster.pods, cluster.job_end = [pod(state={"running": {}})], "Failed"
+    cluster.pods = [pod(state={"running": {}})]
+    cluster.job_ends("Failed")
     cluster.log = "refused: there is no /data/in/a.csv\n"
     done = trn("predict one in/a.csv --to b.csv")
     assert done.exit_code == 1

@@ -1,9 +1,8 @@
-"""``trn train``, ``trn scale`` and ``trn kubeconfig`` as they are typed, on an API server that only remembers."""
+"""``trn train`` and ``trn scale`` as they are typed, on an API server that only remembers."""
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any, get_args
@@ -11,20 +10,17 @@ from typing import Any, get_args
 import pytest
 import yaml
 from cluster_snapshots import EFA, NEURON, group, outputs
+from remembering_api import IMAGE, NOW, RememberingApi, document, take_seat, trn
 from typer.testing import CliRunner, Result
 
 from trainium_eks.aws.sessions import Aws, AwsError, GroupSize, NotAllowed
 from trainium_eks.cli.app import app
-from trainium_eks.cli.jobs.submit import kubeconfig, scale, train, train_torchx
+from trainium_eks.cli.jobs import train
 from trainium_eks.client import scaling
 from trainium_eks.client.cluster_access import StackAccess
-from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import Failure
-from trainium_eks.client.session import Session
 from trainium_eks.jobs.objects.identity import JOB_API, PYTORCH_API, TRAINER_API
 from trainium_eks.jobs.objects.options import TrainOptions, words
 from trainium_eks.jobs.submit.examples import EXAMPLES
-from trainium_eks.kube.types import ApiError, Kind, NoSuchKind, ObjectReference
 from trainium_eks.local.images import images
 from trainium_eks.local.images.images import LocalImage
 from trainium_eks.local.nodes import resizing
@@ -35,7 +31,6 @@ from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.problems import Problem
 from trainium_eks.operate.verify.local_report import LocalReport
 
-IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/train:sdk2.30.0"
 STACK = outputs(
     nodeGroups=[
         group("ng1", NEURON, 8, 2),
@@ -47,69 +42,20 @@ STACK = outputs(
 )
 
 
-class RememberingApi:
-    """Keeps what it is told, and lists it."""
-
-    def __init__(self) -> None:
-        self.objects: list[dict[str, Any]] = []
-        self.nodes = 2
-        self.served = {JOB_API, "v1", "batch/v1"}
-        self.may_submit = True
-        self.secrets: set[str] = set()
-
-    def list(self, api_version: str, kind: str, **_: str) -> list[dict[str, Any]]:
-        if kind == "Node":
-            ready = {"conditions": [{"type": "Ready", "status": "True"}]}
-            labels = {"node.kubernetes.io/instance-type": "trn1.32xlarge"}
-            return [{"metadata": {"name": str(n), "labels": labels}, "status": ready} for n in range(self.nodes)]
-        if kind.endswith("Job") and api_version not in self.served:
-            raise NoSuchKind("nobody serves it")
-        return [each for each in self.objects if each["kind"] == kind and each["apiVersion"] == api_version]
-
-    def request(self, *words: Any, **_: Any) -> dict[str, Any]:
-        if words[1].endswith("selfsubjectaccessreviews"):
-            return {"status": {"allowed": self.may_submit}}
-        return {}
-
-    def create(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
-        if manifest["kind"] == "Secret" and manifest["metadata"]["name"] in self.secrets:
-            raise ApiError(409, "AlreadyExists", "it already exists")
-        if manifest["apiVersion"] not in self.served:
-            raise NoSuchKind("nobody serves it")
-        made = json.loads(json.dumps(manifest))
-        made["metadata"] |= {"uid": "u", "resourceVersion": "1", "creationTimestamp": "2026-11-21T10:00:00Z"}
-        if not dry_run:
-            self.objects.append(made)
-        return made  # type: ignore[no-any-return]
-
-    def reference(self, manifest: Mapping[str, Any]) -> ObjectReference:
-        metadata = manifest["metadata"]
-        return ObjectReference(manifest["apiVersion"], manifest["kind"], metadata["namespace"], metadata["name"])
-
-    def kind(self, api_version: str, kind: str) -> Kind:
-        return Kind(api_version, kind, f"{kind.lower()}s", namespaced=True)
-
-    def get(self, reference: ObjectReference) -> dict[str, Any] | None:
-        [found] = [each for each in self.objects if each["metadata"]["name"] == reference.name]
-        return {**found, "status": {"state": {"phase": "Completed", "lastTransitionTime": "2026-11-21T10:01:00Z"}}}
-
-
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> RememberingApi:
     """A deployed stack's API server; ECR holds one image."""
-    made = RememberingApi()
-    _open(monkeypatch, StackAccess("dev", STACK), made)
-    monkeypatch.setattr(Aws, "newest_image", lambda *_: IMAGE)
-    monkeypatch.setattr(Aws, "image_problem", lambda *_: None)
+    made = RememberingApi(JOB_API)
+    made.statuses["Job"] = {"state": {"phase": "Completed", "lastTransitionTime": NOW}}
+    take_seat(monkeypatch, StackAccess("dev", STACK), made)
     return made
 
 
 @pytest.fixture
 def local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RememberingApi:
     """A local cloud's."""
-    made = RememberingApi()
-    source = StackAccess("local", STACK, LocalReport(), Paths.of(tmp_path, "local"))
-    _open(monkeypatch, source, made)
+    made = RememberingApi(JOB_API)
+    take_seat(monkeypatch, StackAccess("local", STACK, LocalReport(), Paths.of(tmp_path, "local")), made)
     monkeypatch.setattr(images, "find", {"torch": _image("torch"), "python": _image("python")}.get)
     return made
 
@@ -118,25 +64,12 @@ def _image(name: str) -> LocalImage:
     return LocalImage(name, "0" * 12, Path("/nowhere"), has_torch=name == "torch")
 
 
-def _open(monkeypatch: pytest.MonkeyPatch, source: StackAccess, api: RememberingApi) -> None:
-    @contextmanager
-    def opened(cluster: ClusterOptions) -> Iterator[Session]:
-        yield Session(source, source.outputs.namespaces[0], api, Path("kubeconfig"))  # type: ignore[arg-type]
-
-    monkeypatch.setattr(train, "open_session", opened)
-    monkeypatch.setattr(scale, "open_session", opened)
-
-
-def _trn(command: str) -> Result:
-    return CliRunner().invoke(app, shlex.split(command))
-
-
-def _document(result: Result) -> dict[str, Any]:
+def _document(result: Result) -> Any:
     assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout)  # type: ignore[no-any-return]
+    return json.loads(result.stdout)
 
 
-# --- train and compile ------------------------------------------------------------------------------------------------
+# --- train ------------------------------------------------------------------------------------------------------------
 
 
 def _typed(number: int, option: Field[Any]) -> tuple[list[str], object]:
@@ -155,24 +88,21 @@ def _typed(number: int, option: Field[Any]) -> tuple[list[str], object]:
     return [name, str(value)], value
 
 
-@pytest.mark.parametrize("command", ["train", "compile"])
-def test_each_option_arrives(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+def test_each_option_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     arrived: list[TrainOptions] = []
-    monkeypatch.setattr(train, "run", lambda asked, _: arrived.append(asked) or 0)
+    monkeypatch.setattr(train, "_on_sagemaker", lambda asked, _: arrived.append(asked) or 0)
     named = [each for each in fields(TrainOptions) if get_args(each.type)[1].names]
     given = {each.name: _typed(number, each) for number, each in enumerate(named, start=100)}
-    if command == "compile":
-        given["precompile"] = [], True
     line = [word for words_, _ in given.values() for word in words_]
-    result = CliRunner().invoke(app, [command, *line, "--", "x", "--y"])
+    result = CliRunner().invoke(app, ["train", *line, "--", "x", "--y"])
     assert result.exit_code == 0, result.output
     assert vars(arrived[0]) == {"arguments": ("x", "--y")} | {name: value for name, (_, value) in given.items()}
-    assert CliRunner().invoke(app, [command]).exit_code == 0
-    assert vars(arrived[1]) == vars(TrainOptions(precompile=command == "compile"))
+    assert trn("train --on sagemaker").exit_code == 0
+    assert vars(arrived[1]) == vars(TrainOptions(on="sagemaker"))
 
 
 def test_a_dry_run_prints_the_object_and_the_equal_torchx_command(api: RememberingApi) -> None:
-    result = _trn("train --module train --dry-run -- --batch_size 16")
+    result = trn("train --module train --dry-run -- --batch_size 16")
     assert result.exit_code == 0
     made = yaml.safe_load(result.stdout)
     assert made["metadata"]["namespace"] == "training"
@@ -194,14 +124,14 @@ SHARED_VOLUME = {
 
 def test_how_often_a_job_is_to_save_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch, api: RememberingApi) -> None:
     stack = {**STACK.model_dump(by_alias=True), "sharedVolume": SHARED_VOLUME}
-    _open(monkeypatch, StackAccess("dev", StackOutputs.parse(stack)), api)
-    result = _trn("train --module train --name one --state-gb 10 --detach")
+    take_seat(monkeypatch, StackAccess("dev", StackOutputs.parse(stack)), api)
+    result = trn("train --module train --name one --state-gb 10 --detach")
     assert (
         "  Checkpoints: every 56m (TRN_CHECKPOINT_SECONDS); each takes 34s, a fault every 131d23h: 99.0 % of the time"
         " is useful.\n" in result.stderr
     )
-    assert _document(_trn("train --module train --state-gb 10 --json"))["checkpointSeconds"] == 3360
-    asked = _trn("train --module train --name two --checkpoint-seconds 90 --detach")
+    assert document("train --module train --state-gb 10 --json")["checkpointSeconds"] == 3360
+    asked = trn("train --module train --name two --checkpoint-seconds 90 --detach")
     assert "Checkpoints:" not in asked.stderr
     assert {"name": "TRN_CHECKPOINT_SECONDS", "value": "90"} in _container(api.objects[-1])["env"]
 
@@ -210,24 +140,14 @@ def _container(job: Mapping[str, Any]) -> Any:
     return job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
 
 
-def test_a_dry_run_as_json_is_one_document(api: RememberingApi) -> None:
-    document = _document(_trn("train --module train --dry-run --json"))
-    assert document["job"]["kind"] == "Job"
-    assert document["torchx"][:2] == ["torchx", "run"]
-
-
 def test_what_is_submitted_is_what_the_dry_run_shows(api: RememberingApi) -> None:
-    shown = _document(_trn("train --module train --name one --dry-run --json"))["job"]
-    told = _document(_trn("train --module train --name one --json"))
+    dry = document("train --module train --name one --dry-run --json")
+    shown = dry["job"]
+    assert dry["torchx"][:2] == ["torchx", "run"]
+    told = document("train --module train --name one --json")
     [made] = api.objects
     assert made["spec"] == shown["spec"]
     assert (told["job"], told["worldSize"], told["queue"], told["image"]) == ("one", 64, "test", IMAGE)
-
-
-def test_metrics_are_served_unless_they_are_turned_off(api: RememberingApi) -> None:
-    told = [_trn(f"train --module train --dry-run {option}").stdout for option in ("", "--no-metrics")]
-    assert ["trainium-eks/metrics: 'true'" in each for each in told] == [True, False]
-    assert ["--metrics 0" in each for each in told] == [False, True], "so does the torchx command"
 
 
 @pytest.mark.parametrize("isolation", [*Isolation])
@@ -237,7 +157,7 @@ def test_jobs_on_one_machines_network_have_a_port_each(
     paths = Paths.of(tmp_path, "local")
     paths.pods.mkdir(parents=True)
     Chosen(isolation).save(paths.pods)
-    made = [_document(_trn("train --module train --dry-run --json"))["job"] for _ in range(2)]
+    made = [document("train --module train --dry-run --json")["job"] for _ in range(2)]
     ports = [_container(each)["ports"][1]["containerPort"] for each in made]
     if isolation is Isolation.NET:
         assert ports == [9600, 9600]
@@ -245,58 +165,29 @@ def test_jobs_on_one_machines_network_have_a_port_each(
         assert len({*ports, 9600}) == 3
 
 
-def test_precompile_is_compile(api: RememberingApi) -> None:
-    made = [
-        _document(_trn(f"{command} --module train --name one --model bert --dry-run --json"))["job"]
-        for command in ("compile", "train --precompile")
-    ]
-    assert made[0] == made[1]
-    assert made[0]["metadata"]["labels"]["trainium-eks/kind"] == "compile"
-    assert made[0]["metadata"]["annotations"]["trainium-eks/cache-key"] == "bert-64x-bf16-sdk2.30.0"
+def test_precompile_fills_the_compile_cache(api: RememberingApi) -> None:
+    made = document("train --precompile --module train --name one --model bert --dry-run --json")["job"]
+    assert made["metadata"]["labels"]["trainium-eks/kind"] == "compile"
+    assert made["metadata"]["annotations"]["trainium-eks/cache-key"] == "bert-64x-bf16-sdk2.30.0"
 
 
 @pytest.mark.parametrize(("options", "precision"), [("", "bf16"), ("--no-bf16", "fp32"), ("--precision tf32", "tf32")])
 def test_precision_by_either_option(api: RememberingApi, options: str, precision: str) -> None:
-    document = _document(_trn(f"train --module train --dry-run --json {options}"))
-    env = document["job"]["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["env"]
+    told = document(f"train --module train --dry-run --json {options}")
+    env = told["job"]["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["env"]
     assert {"name": "TRN_PRECISION", "value": precision} in env
-
-
-def test_torchtitan_is_launched_with_its_own_options_behind_ours(api: RememberingApi) -> None:
-    result = _trn("train --titan qwen3_8b --group trn2 --nodes 1 --name one --dry-run --json -- --training.steps 9")
-    container = _container(_document(result)["job"])
-    theirs = "--module torchtitan_neuron.models.qwen3 --config qwen3_8b --dump_folder /data/output/one"
-    launch = f"--nproc_per_node 64 --max_restarts 0 --tee 3 --role '' -m torchtitan.train {theirs}"
-    assert f"{launch} --checkpoint.enable --training.steps 9 &" in container["command"][-1]
-    assert {"name": "TORCH_NEURONX_NEFF_CACHE_DIR", "value": "/data/neff-cache"} in container["env"]
-
-
-def test_a_script_travels_with_its_job(api: RememberingApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "train.py").write_text("print(1)")
-    monkeypatch.chdir(tmp_path)
-    _document(_trn("train --script train.py --json"))
-    files, job = api.objects
-    assert (files["kind"], job["kind"]) == ("ConfigMap", "Job")
-    spec = job["spec"]["tasks"][0]["template"]["spec"]
-    assert {"name": "workspace-archive", "configMap": {"name": files["metadata"]["name"]}} in spec["volumes"]
-    assert spec["containers"][0]["workingDir"] == "/workspace"
-
-
-def test_an_absolute_path_is_a_file_of_the_image(api: RememberingApi) -> None:
-    document = _document(_trn("train --script /opt/train.py --dry-run --json"))
-    assert "initContainers" not in document["job"]["spec"]["tasks"][0]["template"]["spec"]
 
 
 def test_an_absolute_path_of_this_machine_does_not_pass_for_the_images(api: RememberingApi, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("print(1)")
     for workspace in ("", " --workspace /usr"):
-        result = _trn(f"train --script {script}{workspace}")
+        result = trn(f"train --script {script}{workspace}")
         assert (result.exit_code, api.objects) == (2, [])
         assert f"--workspace {tmp_path} --script train.py" in result.stderr
-    named = _document(_trn(f"train --script image:{script} --dry-run --json"))
+    named = document(f"train --script image:{script} --dry-run --json")
     assert "initContainers" not in named["job"]["spec"]["tasks"][0]["template"]["spec"]
-    _document(_trn(f"train --workspace {tmp_path} --script {script} --json"))
+    document(f"train --workspace {tmp_path} --script {script} --json")
     assert api.objects[0]["kind"] == "ConfigMap"
 
 
@@ -304,7 +195,7 @@ def test_a_missing_script_is_the_one_thing_said_of_it(
     api: RememberingApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = _trn("train --script none.py --queue tset")
+    result = trn("train --script none.py --queue tset")
     assert result.exit_code == 2
     assert result.stderr.count("--script") == 1
     assert "set --queue to test" in result.stderr
@@ -312,30 +203,74 @@ def test_a_missing_script_is_the_one_thing_said_of_it(
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("command", "words"),
     [
-        ("--example gradient-sums", "did you mean gradient-sum?"),
-        ("--module m --backend gpu", "--backend = gpu: there is no such word\n    allowed: xla, neuron, cuda, cpu"),
-        ("--script image:/opt/launch.sh", "fix: trn starts the ranks itself: --script FILE.py"),
-        ("--script launch.sh --torchx", "fix: trn starts the ranks itself: --script FILE.py"),
-        ("--module torch.distributed.run -- train.py", "it is a launcher, and each rank would start ranks of its own"),
-        ("--module src/train.py", "a file is named by --script src/train.py"),
-        ("--module team.train --workspace .", "it travels with a script of its own alone"),
-        ("--module m --env A", "write it as NAME=VALUE"),
-        ('--module m --script-args "\'"', "cannot be read as words of a shell"),
-        ("--module m --topology near", "allowed: hard, soft"),
-        ("--module m --rendezvous zookeeper", "allowed: c10d, etcd"),
+        ("train --example gradient-sums", "did you mean gradient-sum?"),
+        (
+            "train --module m --backend gpu",
+            "--backend = gpu: there is no such word\n    allowed: xla, neuron, cuda, cpu",
+        ),
+        ("train --script image:/opt/launch.sh", "fix: trn starts the ranks itself: --script FILE.py"),
+        ("train --script launch.sh --torchx", "fix: trn starts the ranks itself: --script FILE.py"),
+        (
+            "train --module torch.distributed.run -- train.py",
+            "it is a launcher, and each rank would start ranks of its",
+        ),
+        ("train --module src/train.py", "a file is named by --script src/train.py"),
+        ("train --module team.train --workspace .", "it travels with a script of its own alone"),
+        ("train --module m --env A", "write it as NAME=VALUE"),
+        ("train --module m --env HF_TOKEN=hf_Word", "trn secret hugging-face; then --hf-secret hugging-face"),
+        ('train --module m --script-args "\'"', "cannot be read as words of a shell"),
+        ("train --module m --topology near", "allowed: hard, soft"),
+        ("train --module m --rendezvous zookeeper", "allowed: c10d, etcd"),
+        ("train --module m --kind pytorch", "set --kind to pytorchjob"),
+        ("train --module m --kind trainjob --torchx", "TorchX submits Volcano jobs alone"),
+        ("train --module m --kind pytorchjob --topology hard", "gives it no topology"),
+        ("train --module m --kind pytorchjob --rendezvous etcd", "set --rendezvous to c10d"),
+        ("train --module m --kind trainjob --precompile", "set --kind to volcano"),
+        ("train --module m --hf-secret s --torchx", "TorchX gives a container no Secret"),
+        ("scale ng1 5", "set NODES to 4"),
+        ("scale free 0", "set NODES to 1"),
+        ("scale gn1 1", "set --group to ng1"),
     ],
 )
-def test_options_that_cannot_be_read(api: RememberingApi, options: str, words: str) -> None:
-    result = _trn(f"train {options}")
+def test_what_cannot_be_is_refused_before_anything_is_made(
+    api: RememberingApi, scaled: list[object], command: str, words: str
+) -> None:
+    api.served |= {PYTORCH_API, TRAINER_API}
+    api.create(_secret("s"))
+    result = trn(command)
     assert result.exit_code == 2
     assert words in result.stderr
+    assert "hf_Word" not in result.output
+    assert [each["kind"] for each in api.objects] == ["Secret"]
+    assert scaled == []
+
+
+@pytest.mark.parametrize(
+    ("command", "fix"),
+    [
+        ("train --example bert", "trn local images make torch"),
+        ("train --example bert --image local/python", "trn local images make torch"),
+        ("train --example gradient-sum --image local/none", "make it with "),
+        ("train --example gradient-sum --image repo/x:1", "set --image to local/torch"),
+    ],
+)
+def test_an_image_that_cannot_run_it_on_this_machine(
+    local: RememberingApi, command: str, fix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = {"python": _image("python"), "local/python": _image("python")}
+    there |= {} if "bert" in command else {"torch": _image("torch")}
+    monkeypatch.setattr(images, "find", there.get)
+    result = trn(command)
+    assert result.exit_code == 2
+    assert fix in result.stderr
+    assert local.objects == []
 
 
 def test_a_namespace_without_rights(api: RememberingApi) -> None:
-    api.may_submit = False
-    result = _trn("train --module m --nodes 9")
+    api.is_allowed = False
+    result = trn("train --module m --nodes 9")
     assert result.exit_code == 2
     assert "you may not submit Volcano jobs in the namespace training" in result.stderr
     assert "set --nodes to 4" in result.stderr
@@ -343,14 +278,14 @@ def test_a_namespace_without_rights(api: RememberingApi) -> None:
 
 def test_without_volcano_nothing_is_made(local: RememberingApi) -> None:
     local.served.remove(JOB_API)
-    assert _trn("train --example gradient-sum --dry-run").exit_code == 0
-    result = _trn("train --example gradient-sum")
+    assert trn("train --example gradient-sum --dry-run").exit_code == 0
+    result = trn("train --example gradient-sum")
     assert result.exit_code == 1
     assert "there is no Volcano in this cluster" in result.stderr
 
 
 def test_a_local_stack_says_what_it_does(local: RememberingApi) -> None:
-    result = _trn("train --example gradient-sum --detach")
+    result = trn("train --example gradient-sum --detach")
     assert result.exit_code == 0
     assert "Local cloud: backend cpu, 2 nodes with 1 rank each" in result.stderr
     [job] = local.objects
@@ -361,19 +296,19 @@ def test_without_torch_on_this_machine_the_gang_does_without(
     local: RememberingApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(images, "find", {"python": _image("python")}.get)
-    document = _document(_trn("train --example gradient-sum --json"))
-    assert (document["image"], document["launcher"]) == ("local/python", "gang")
+    told = document("train --example gradient-sum --json")
+    assert (told["image"], told["launcher"]) == ("local/python", "gang")
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_is_small_on_this_machine_unless_told_otherwise(local: RememberingApi, name: str) -> None:
     example = EXAMPLES[name]
-    result = _trn(f"train --example {name} --name one --dry-run --json")
+    result = trn(f"train --example {name} --name one --dry-run --json")
     assert _arguments(result, example.module) == list(example.local_arguments)
     said = f"A small one, for this machine: --example {name} -- {shlex.join(example.local_arguments)}"
     assert (said in result.stderr) == bool(example.local_arguments)
     for theirs in ("-- --steps 9", "--script-args '--steps 9'"):
-        result = _trn(f"train --example {name} --name one --dry-run --json {theirs}")
+        result = trn(f"train --example {name} --name one --dry-run --json {theirs}")
         assert _arguments(result, example.module) == ["--steps", "9"]
         assert "A small one" not in result.stderr
 
@@ -385,48 +320,23 @@ def _arguments(result: Result, module: str) -> list[str]:
 
 
 def test_an_example_in_the_cloud_is_what_it_is(api: RememberingApi) -> None:
-    result = _trn("train --example bert --dry-run --json")
+    result = trn("train --example bert --dry-run --json")
     assert _arguments(result, "trainium_workloads.bert.pretrain") == []
     assert "A small one" not in result.stderr
 
 
-@pytest.mark.parametrize("image", ["", "--image local/python"])
-def test_examples_that_need_torch_say_how_to_get_it(
-    local: RememberingApi, image: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not image:
-        monkeypatch.setattr(images, "find", {"python": _image("python")}.get)
-    else:
-        monkeypatch.setattr(images, "find", lambda name: _image("python") if name.endswith("python") else None)
-    result = _trn(f"train --example bert {image}")
-    assert result.exit_code == 2
-    assert "trn local images make torch" in result.stderr
-    assert local.objects == []
-
-
-@pytest.mark.parametrize(
-    ("image", "fix"),
-    [("local/none", "make it with `trn local images make none"), ("repo/x:1", "set --image to local/torch")],
-)
-def test_images_that_the_local_cloud_lacks(local: RememberingApi, image: str, fix: str) -> None:
-    result = _trn(f"train --example gradient-sum --image {image}")
-    assert result.exit_code == 2
-    assert fix.partition("`")[0] in result.stderr
-
-
-def test_the_exit_code_is_the_jobs(api: RememberingApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    document = _document(_trn("train --module m --wait --json"))
-    assert document["state"] == "Completed"
-    failed = {"status": {"state": {"phase": "Failed", "lastTransitionTime": "2026-11-21T10:01:00Z"}}}
-    monkeypatch.setattr(api, "get", lambda _: {**api.objects[-1], **failed})
-    assert _trn("train --module m --wait").exit_code == 1
+def test_the_exit_code_is_the_jobs(api: RememberingApi) -> None:
+    told = document("train --module m --wait --json")
+    assert told["state"] == "Completed"
+    api.statuses["Job"]["state"]["phase"] = "Failed"
+    assert trn("train --module m --wait").exit_code == 1
 
 
 def test_an_image_that_ecr_lacks(api: RememberingApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Aws, "image_problem", lambda *_: Problem("--image", "the repository has no image x", "push it"))
-    assert "the repository has no image x" in _trn("train --module m --image a/b:x").stderr
+    assert "the repository has no image x" in trn("train --module m --image a/b:x").stderr
     monkeypatch.setattr(Aws, "newest_image", lambda *_: "")
-    assert "trn image push" in _trn("train --module m").stderr
+    assert "trn image push" in trn("train --module m").stderr
 
 
 def test_an_ecr_that_cannot_be_asked_does_not_stop_a_job(api: RememberingApi, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -434,14 +344,14 @@ def test_an_ecr_that_cannot_be_asked_does_not_stop_a_job(api: RememberingApi, mo
         raise AwsError("cannot look into ECR")
 
     monkeypatch.setattr(Aws, "image_problem", refuse)
-    result = _trn("train --module m --image a/b:x --detach")
+    result = trn("train --module m --image a/b:x --detach")
     assert result.exit_code == 0
     assert "warning: cannot look into ECR" in result.stderr
 
 
 def test_torchx_missing(api: RememberingApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    result = _trn("train --module m --torchx")
+    result = trn("train --module m --torchx")
     assert result.exit_code == 2
     assert "pip install 'torchx[kubernetes]==0.7.0'" in result.stderr
 
@@ -451,46 +361,34 @@ def test_torchx_gives_the_job_its_name(api: RememberingApi, tmp_path: Path, monk
     torchx.write_text('#!/bin/sh\necho "$@" > $0.args\necho kubernetes://torchx/training:m-abc123\n')
     torchx.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    document = _document(_trn("train --module m --torchx --json"))
-    assert document["job"] == "m-abc123"
-    assert document["output"] == "/data/output/m-abc123"
+    told = document("train --module m --torchx --json")
+    assert told["job"] == "m-abc123"
+    assert told["output"] == "/data/output/m-abc123"
     words = (tmp_path / "torchx.args").read_text()
     assert words.startswith("run -s kubernetes -cfg queue=test,namespace=training,service_account=trainer --workspace ")
-    assert f"{train_torchx.component()}:trainium_ddp" in words
+    assert "torchx_components.py:trainium_ddp" in words
     torchx.write_text("#!/bin/sh\necho why >&2; exit 1\n")
-    assert "why" in _trn("train --module m --torchx").stderr
-
-
-def test_the_component_is_there() -> None:
-    assert Path(train_torchx.component()).is_file()
+    assert "why" in trn("train --module m --torchx").stderr
 
 
 # --- Tokens for gated models ------------------------------------------------------------------------------------------
 
 
+def _secret(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "training"}}
+
+
 @pytest.mark.parametrize("form", ["volcano", "pytorchjob", "trainjob"])
 def test_a_token_is_in_the_job_by_reference(api: RememberingApi, form: str) -> None:
     api.served |= {PYTORCH_API, TRAINER_API}
-    result = _trn(f"train --kind {form} --module m --hf-secret hugging-face")
+    result = trn(f"train --kind {form} --module m --hf-secret hugging-face")
     assert result.exit_code == 2
     assert "trn secret hugging-face" in result.stderr
-    api.secrets.add("hugging-face")
-    shown = _trn(f"train --kind {form} --module m --hf-secret hugging-face:hub --dry-run").stdout
+    api.create(_secret("hugging-face"))
+    shown = trn(f"train --kind {form} --module m --hf-secret hugging-face:hub --dry-run").stdout
     made = next(yaml.safe_load_all(shown))
     variables = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hugging-face", "key": "hub"}}}
     assert json.dumps(variables) in json.dumps(made)
-
-
-def test_a_token_is_never_a_plain_variable(api: RememberingApi) -> None:
-    result = _trn("train --module m --env HF_TOKEN=hf_aVerySecretWord")
-    assert result.exit_code == 2
-    assert "trn secret hugging-face; then --hf-secret hugging-face" in result.stderr
-    assert "hf_aVerySecretWord" not in result.output
-
-
-def test_torchx_gives_no_secret(api: RememberingApi) -> None:
-    api.secrets.add("s")
-    assert "TorchX gives a container no Secret" in _trn("train --module m --hf-secret s --torchx").stderr
 
 
 # --- The objects of Kubeflow's controllers ----------------------------------------------------------------------------
@@ -501,37 +399,19 @@ def test_torchx_gives_no_secret(api: RememberingApi) -> None:
     [("pytorchjob", PYTORCH_API, ["PyTorchJob"]), ("trainjob", TRAINER_API, ["TrainingRuntime", "TrainJob"])],
 )
 def test_a_job_in_another_form(api: RememberingApi, form: str, served: str, kinds: list[str]) -> None:
-    shown = _trn(f"train --kind {form} --module m --name one --dry-run")
+    shown = trn(f"train --kind {form} --module m --name one --dry-run")
     assert [each["kind"] for each in yaml.safe_load_all(shown.stdout)] == kinds
     assert "TorchX" not in shown.stdout
-    result = _trn(f"train --kind {form} --module m --name one")
+    result = trn(f"train --kind {form} --module m --name one")
     assert result.exit_code == 1
     assert f"`gpuAddons.trainers: [{'v1' if form == 'pytorchjob' else 'v2'}]` in the stack's config" in result.stderr
     assert api.objects == []
     api.served.add(served)
-    document = _document(_trn(f"train --kind {form} --module m --name one --json"))
+    told = document(f"train --kind {form} --module m --name one --json")
     assert [each["kind"] for each in api.objects] == kinds
-    assert (document["job"], document["form"]) == ("one", form)
+    assert (told["job"], told["form"]) == ("one", form)
     # The name is taken now, for jobs of all forms.
-    assert "there is a job of this name" in _trn("train --module m --name one").stderr
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ("--kind pytorch", "set --kind to pytorchjob"),
-        ("--kind trainjob --torchx", "TorchX submits Volcano jobs alone"),
-        ("--kind pytorchjob --topology hard", "gives it no topology"),
-        ("--kind pytorchjob --rendezvous etcd", "set --rendezvous to c10d"),
-        ("--kind trainjob --precompile", "set --kind to volcano"),
-    ],
-)
-def test_what_another_form_cannot_be(api: RememberingApi, options: str, words: str) -> None:
-    api.served |= {PYTORCH_API, TRAINER_API}
-    result = _trn(f"train --module m {options}")
-    assert result.exit_code == 2
-    assert words in result.stderr
-    assert api.objects == []
+    assert "there is a job of this name" in trn("train --module m --name one").stderr
 
 
 # --- scale ------------------------------------------------------------------------------------------------------------
@@ -550,55 +430,39 @@ def scaled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, int]]:
 def test_scaling_says_what_it_costs_and_that_up_sets_it_back(
     api: RememberingApi, scaled: list[tuple[str, str, int]]
 ) -> None:
-    result = _trn("scale ng1 4 --no-wait")
+    result = trn("scale ng1 4 --no-wait")
     assert result.exit_code == 0
     assert scaled == [("trn-dev", "ng1-eks", 4)]
     assert "ng1: 2 to 4 nodes of trn1.32xlarge: +43.00 USD an hour (On-Demand us-" in result.stderr
     assert "the next `up` sets it back" in result.stderr
-    assert "sets it back" not in _trn("scale free 4 --no-wait").stderr
-
-
-def test_scaling_waits_for_ready_nodes(api: RememberingApi, scaled: object) -> None:
-    assert _document(_trn("scale ng1 2 --json")) == {"schemaVersion": 1, "group": "ng1", "nodes": 2, "before": 2}
+    assert "sets it back" not in trn("scale free 4 --no-wait").stderr
 
 
 def test_scaling_that_gets_no_nodes_says_what_eks_says(
     api: RememberingApi, scaled: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scaling, "READY_SECONDS", 0.05)
-    result = _trn("scale ng1 3")
+    result = trn("scale ng1 3")
     assert result.exit_code == 1
     assert "2 of 3 nodes are Ready after" in result.stderr
     assert "NoCapacity: none left" in result.stderr
 
 
-@pytest.mark.parametrize(("command", "fix"), [("scale ng1 5", "set NODES to 4"), ("scale free 0", "set NODES to 1")])
-def test_limits_of_a_group(api: RememberingApi, scaled: list[object], command: str, fix: str) -> None:
-    result = _trn(command)
-    assert result.exit_code == 2
-    assert fix in result.stderr
-    assert scaled == []
-
-
 def test_scaling_down_names_the_jobs_that_may_lose_nodes(
     api: RememberingApi, scaled: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "may run on the nodes" not in _trn("scale ng1 0 --no-wait").stderr
-    assert _trn("train --module m --name going-on --detach").exit_code == 0
+    assert "may run on the nodes" not in trn("scale ng1 0 --no-wait").stderr
+    assert trn("train --module m --name going-on --detach").exit_code == 0
     api.objects[-1]["status"] = {"state": {"phase": "Running"}, "running": 2}
-    assert "warning: going-on may run on the nodes that go" in _trn("scale ng1 0 --no-wait").stderr
-    assert "may run on the nodes" not in _trn("scale ng1 3 --no-wait").stderr
-
-
-def test_an_unknown_group(api: RememberingApi) -> None:
-    assert "set --group to ng1" in _trn("scale gn1 1").stderr
+    assert "warning: going-on may run on the nodes that go" in trn("scale ng1 0 --no-wait").stderr
+    assert "may run on the nodes" not in trn("scale ng1 3 --no-wait").stderr
 
 
 def test_training_scales_a_group_that_is_too_small(api: RememberingApi, scaled: list[object]) -> None:
-    assert _trn("train --module m --nodes 3 --detach").exit_code == 0
+    assert trn("train --module m --nodes 3 --detach").exit_code == 0
     assert scaled == [("trn-dev", "ng1-eks", 3)]
-    assert _trn("train --module m --nodes 2 --detach").exit_code == 0
-    assert _trn("train --module m --nodes 4 --detach --no-scale").exit_code == 0
+    assert trn("train --module m --nodes 2 --detach").exit_code == 0
+    assert trn("train --module m --nodes 4 --detach --no-scale").exit_code == 0
     assert len(scaled) == 1
 
 
@@ -607,7 +471,7 @@ def test_who_may_not_scale_submits_all_the_same(api: RememberingApi, monkeypatch
         raise NotAllowed("cannot scale the node group: not authorized")
 
     monkeypatch.setattr(Aws, "scale", refuse)
-    result = _trn("train --module m --nodes 3 --detach")
+    result = trn("train --module m --nodes 3 --detach")
     assert result.exit_code == 0
     assert "ask whoever may run" in result.stderr
     assert len(api.objects) == 1
@@ -621,44 +485,7 @@ def test_a_local_group_gets_simulated_nodes(local: RememberingApi, monkeypatch: 
         local.nodes = nodes
 
     monkeypatch.setattr(resizing, "resize", resize)
-    result = _trn("scale ng1 3")
+    result = trn("scale ng1 3")
     assert result.exit_code == 0
     assert asked == [("ng1-eks", 3)]
     assert "simulated" in result.stderr
-
-
-# --- kubeconfig -------------------------------------------------------------------------------------------------------
-
-
-def _config(**context: str) -> str:
-    return json.dumps(
-        {
-            "clusters": [{"name": "c", "cluster": {}}],
-            "users": [{"name": "u", "user": {}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", **context}}],
-            "current-context": "c",
-        }
-    )
-
-
-def test_a_kubeconfig_in_the_namespace() -> None:
-    for text in (_config(), _config(namespace="default")):
-        document: Any = kubeconfig.in_namespace(text, "training")
-        assert document["contexts"][0]["context"] == {"cluster": "c", "user": "u", "namespace": "training"}
-
-
-@pytest.mark.parametrize("text", ["[secret]", "", "{}", '{"current-context": "x", "contexts": []}'])
-def test_outputs_without_a_kubeconfig(text: str) -> None:
-    with pytest.raises(Failure, match="hold no kubeconfig"):
-        kubeconfig.in_namespace(text, "training")
-
-
-def test_the_kubeconfig_of_a_deployed_stack(tmp_path: Path) -> None:
-    file = tmp_path / "outputs.json"
-    data = {**STACK.model_dump(by_alias=True, mode="json"), "kubeconfig": _config()}
-    StackOutputs.parse(data)
-    file.write_text(json.dumps(data))
-    result = _trn(f"kubeconfig --outputs {file}")
-    assert result.exit_code == 0, result.stderr
-    assert yaml.safe_load(result.stdout)["contexts"][0]["context"]["namespace"] == "training"
-    assert _trn(f"kubeconfig --outputs {file} --namespace trainign").exit_code == 2

@@ -17,8 +17,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
-from trainium_eks.cli.jobs.data import stage as command
-from trainium_eks.cli.jobs.data.render_stage import ShownProgress, amount
+from trainium_eks.cli.shared.progress import ShownProgress, amount
+from trainium_eks.client import staging as command
 from trainium_eks.client.failure import Failure
 from trainium_eks.jobs.data import staging
 from trainium_eks.jobs.data.presets import PRESETS

@@ -16,7 +16,7 @@ from trainium_eks.kube.cluster import Cluster
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.operate.doctor.diagnosis import diagnose
 from trainium_eks.operate.doctor.examination import Examination
-from trainium_eks.operate.doctor.findings import Diagnosis
+from trainium_eks.operate.finding import Finding, Status
 from trainium_eks.operate.verify.examined import Examined
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -33,15 +33,15 @@ def examined(
     stack: StackOutputs | None = None,
     now: datetime = NOW,
     **rest: Any,
-) -> Diagnosis:
-    """What the doctor says of these objects."""
+) -> tuple[Finding, ...]:
+    """What the doctor finds wrong with these objects."""
     cluster = Cluster("v1.35.4", {kind: tuple(found) for kind, found in made.items()})
     examination = Examination(Examined(stack or outputs(), cluster), now, lambda _pod, _previous: log)
-    return diagnose(examination, name, **rest)
+    return diagnose(examination, name, **rest).of(Status.FAIL)
 
 
 def faults(*arguments: Any, **rest: Any) -> list[str]:
-    return [each.fault for each in examined(*arguments, **rest).findings]
+    return [each.fault for each in examined(*arguments, **rest)]
 
 
 # --- Healthy stacks ---------------------------------------------------------------------------------------------------
@@ -138,10 +138,10 @@ def healthy(draw: st.DrawFn) -> tuple[Objects, StackOutputs]:
 @given(healthy(), st.lists(st.sampled_from(BENIGN), max_size=5))
 def test_a_healthy_stack_has_no_fault(stack: tuple[Objects, StackOutputs], log: list[str]) -> None:
     made, known = stack
-    assert examined(made, stack=known, log=log).findings == ()
+    assert examined(made, stack=known, log=log) == ()
     for one in made["Job"]:
         if one["status"]["state"]["phase"] != "Pending":
-            assert examined(made, one["metadata"]["name"], stack=known, log=log).findings == ()
+            assert examined(made, one["metadata"]["name"], stack=known, log=log) == ()
 
 
 # --- Faults -----------------------------------------------------------------------------------------------------------
@@ -232,8 +232,8 @@ def test_a_recorded_job_has_the_fault_that_its_status_shows(scene: str, name: st
     kinds = {kind: found for kind, found in made.items() if isinstance(found, list)}
     name = name or kinds["Job"][-1]["metadata"]["name"]
     stack = outputs(nodeGroups=[each.model_dump(by_alias=True) for each in recorded_scenes.GROUPS])
-    assert fault in faults(kinds, name, stack=stack, now=now, with_checks=False)
-    assert (fault in faults(kinds, stack=stack, now=now, with_checks=False)) is not waits
+    assert fault in faults(kinds, name, stack=stack, now=now, checks=False)
+    assert (fault in faults(kinds, stack=stack, now=now, checks=False)) is not waits
 
 
 def waits_for_image(words: str) -> Change:
@@ -318,9 +318,9 @@ def test_a_fault_is_told_by_its_speaker_and_with_the_way_to_it(
     stack = outputs(namespaces=[first])
     text = json.dumps(running(change)).replace('"training"', '"lab"')
     named_job = "" if fault == "launch-refused" else "gang"
-    found = examined(json.loads(text), named_job, [log] if log else (), stack, with_checks=False).findings
+    found = examined(json.loads(text), named_job, [log] if log else (), stack, checks=False)
     assert [each.fault for each in found] == [fault]
-    assert remedy in found[0].remedy
+    assert remedy in found[0].fix
 
 
 def test_a_training_that_stands_still_is_told_by_its_log_or_as_stalled() -> None:
@@ -335,11 +335,11 @@ def test_what_pods_write_is_cut_and_what_may_not_be_read_is_no_fault() -> None:
     made["Job"][0]["status"]["state"] = {"phase": "Failed", "lastTransitionTime": ago(60)}
     state = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": ago(60)}}
     made["Pod"][0]["status"]["containerStatuses"] = [{"name": "c", "state": state}]
-    [finding] = examined(made, "gang", ["\x1b[2J" + "x" * 9000 + " No space left on device"]).findings
+    [finding] = examined(made, "gang", ["\x1b[2J" + "x" * 9000 + " No space left on device"])
     assert finding.fault == "volume-full"
-    assert len(finding.sentence) <= 300
+    assert len(finding.text) <= 300
     cluster = Cluster("v1.35.4", {"Pod": ()}, unread={"Node": "forbidden"})
     examination = Examination(Examined(outputs(), cluster), NOW, lambda _pod, _previous: (), "training")
     found = diagnose(examination)
-    assert found.unread == {"Node": "forbidden"}
+    assert [(each.id, each.text) for each in found.of(Status.NOT_CHECKED)] == [("unread/Node", "forbidden")]
     assert "devices-not-shown" not in [each.fault for each in found.findings]

@@ -11,7 +11,7 @@ from golden import ROOT
 from good_account import BLOCK, QUOTAS, ask, ask_one, changed, of, reservation
 from iam_evaluation import IamRequest, allowed
 
-from trainium_eks.operate.preflight.finding import Outcome
+from trainium_eks.operate.finding import Status
 from trainium_eks.plan.graph import Graph
 
 BLOCK_NODES = "trn-prod-cluster-trn1-block-nodes"
@@ -30,20 +30,20 @@ def test_row_18_a_block_that_has_not_begun(prod: Graph) -> None:
     found = ask(two_in_the_block(prod), coming)
     assert found.failed
     told = of(found, f"capacity/{BLOCK}")
-    assert told.outcome is Outcome.FAIL
-    assert told.detail == "it starts 2026-12-01T11:30Z (in 9 days): no node can start before"
-    assert told.remedy == "pulumi config set --path 'nodeGroups[1].desiredSize' 0 until then"
-    waiting = of(ask(prod, coming), f"capacity/{BLOCK}")
-    assert waiting.outcome is Outcome.PASS
-    assert "in 9 days" in waiting.detail
+    assert told.status is Status.FAIL
+    assert told.text == "it starts 2026-12-01T11:30Z (in 9 days): no node can start before"
+    assert told.fix == "pulumi config set --path 'nodeGroups[1].desiredSize' 0 until then"
+    waiting = ask_one(prod, f"capacity/{BLOCK}", coming)
+    assert waiting.status is Status.PASS
+    assert "in 9 days" in waiting.text
 
 
 @pytest.mark.parametrize("state", ["expired", "active"])
 def test_row_18_a_block_that_is_over(prod: Graph, state: str) -> None:
     over = block(State=state, EndDate=datetime(2026, 11, 21, 11, 30, tzinfo=UTC))
-    told = of(ask(prod, over), f"capacity/{BLOCK}")
-    assert (told.outcome, told.detail) == (Outcome.FAIL, "it ended 2026-11-21T11:30Z")
-    assert "nodeGroups[1].capacity.id" in told.remedy
+    told = ask_one(prod, f"capacity/{BLOCK}", over)
+    assert (told.status, told.text) == (Status.FAIL, "it ended 2026-11-21T11:30Z")
+    assert "nodeGroups[1].capacity.id" in told.fix
 
 
 @pytest.mark.parametrize(
@@ -67,31 +67,31 @@ def test_row_18_a_block_that_is_over(prod: Graph, state: str) -> None:
 def test_row_18_a_block_of_another_type_zone_kind_size_or_placement_group(
     prod: Graph, other: dict[str, Any], detail: str, remedy: str
 ) -> None:
-    told = of(ask(two_in_the_block(prod), block(**other)), f"capacity/{BLOCK}")
-    assert told.outcome is Outcome.FAIL
-    assert detail in told.detail
-    assert remedy in told.remedy
+    told = ask_one(two_in_the_block(prod), f"capacity/{BLOCK}", block(**other))
+    assert told.status is Status.FAIL
+    assert detail in told.text
+    assert remedy in told.fix
 
 
 def test_row_18_a_block_that_is_not_there(prod: Graph) -> None:
     gone = {"ec2:DescribeCapacityReservations": AwsError("InvalidCapacityReservationId.NotFound")}
-    assert of(ask(prod, gone), f"capacity/{BLOCK}").outcome is Outcome.FAIL
+    assert ask_one(prod, f"capacity/{BLOCK}", gone).status is Status.FAIL
 
 
 def test_row_22_an_accelerator_quota_too_low(prod: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(QUOTAS, "L-2C3B7624", 256)
-    told = of(ask(prod), "quotas/L-2C3B7624")
-    assert told.outcome is Outcome.FAIL
-    assert told.detail == "4 x 128 = 512 vCPUs needed, quota 256, others use 0: room for 2 nodes of trn1.32xlarge"
-    assert "--service-code ec2 --quota-code L-2C3B7624 --desired-value 1024 --region us-west-2" in told.remedy
-    assert "pulumi config set --path 'nodeGroups[0].desiredSize' 2" in told.remedy
+    told = ask_one(prod, "quotas/L-2C3B7624", {})
+    assert told.status is Status.FAIL
+    assert told.text == "4 x 128 = 512 vCPUs needed, quota 256, others use 0: room for 2 nodes of trn1.32xlarge"
+    assert "--service-code ec2 --quota-code L-2C3B7624 --desired-value 1024 --region us-west-2" in told.fix
+    assert "pulumi config set --path 'nodeGroups[0].desiredSize' 2" in told.fix
 
 
 def test_row_22_a_quota_for_now_and_not_for_the_largest_size(prod: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(QUOTAS, "L-2C3B7624", 512)
-    told = of(ask(prod), "quotas/L-2C3B7624")
-    assert told.outcome is Outcome.WARN
-    assert "at their largest sizes the groups need 1,024" in told.detail
+    told = ask_one(prod, "quotas/L-2C3B7624", {})
+    assert told.status is Status.WARN
+    assert "at their largest sizes the groups need 1,024" in told.text
 
 
 def instance(type_: str, **other: Any) -> dict[str, Any]:
@@ -120,13 +120,13 @@ def test_row_22_what_others_run_and_reserve_counts_and_blocks_and_own_nodes_do_n
         },
     )
     told = of(found, "quotas/L-2C3B7624")
-    assert told.detail.startswith("4 x 128 = 512 vCPUs needed, quota 1,024, others use 512")
-    assert told.outcome is Outcome.WARN
-    assert ", others use 2" in of(found, "quotas/L-1216C47A").detail
+    assert told.text.startswith("4 x 128 = 512 vCPUs needed, quota 1,024, others use 512")
+    assert told.status is Status.WARN
+    assert ", others use 2" in of(found, "quotas/L-1216C47A").text
     others = [instance("trn1.32xlarge")] * 5
-    told = of(ask(prod, {"ec2:DescribeInstances": {"Reservations": [{"Instances": others}]}}), "quotas/L-2C3B7624")
-    assert told.outcome is Outcome.FAIL
-    assert "others use 640: room for 3 nodes" in told.detail
+    told = ask_one(prod, "quotas/L-2C3B7624", {"ec2:DescribeInstances": {"Reservations": [{"Instances": others}]}})
+    assert told.status is Status.FAIL
+    assert "others use 640: room for 3 nodes" in told.text
 
 
 def test_row_23_standard_instances_addresses_and_vpcs_used_up(dev: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,18 +139,18 @@ def test_row_23_standard_instances_addresses_and_vpcs_used_up(dev: Graph, monkey
         },
     )
     instances, vpcs, addresses = (of(found, f"quotas/{code}") for code in ("L-1216C47A", "L-F678F1CE", "L-0263D0A3"))
-    assert {each.outcome for each in (instances, vpcs, addresses)} == {Outcome.FAIL}
-    assert "1 x 4 + 2 x 4 = 12 vCPUs needed, quota 5" in instances.detail
-    assert vpcs.detail == "1 needed, quota 5, others use 5"
-    assert "--service-code vpc --quota-code L-F678F1CE --desired-value 6" in vpcs.remedy
-    assert addresses.detail == "1 needed, quota 5, others use 5"
+    assert {each.status for each in (instances, vpcs, addresses)} == {Status.FAIL}
+    assert "1 x 4 + 2 x 4 = 12 vCPUs needed, quota 5" in instances.text
+    assert vpcs.text == "1 needed, quota 5, others use 5"
+    assert "--service-code vpc --quota-code L-F678F1CE --desired-value 6" in vpcs.fix
+    assert addresses.text == "1 needed, quota 5, others use 5"
 
 
 def test_row_23_what_the_stack_has_already_is_not_counted_twice(dev: Graph) -> None:
     own = [{"Key": "Environment", "Value": "dev"}, {"Key": "ManagedBy", "Value": "pulumi"}]
     vpcs = [{"VpcId": f"vpc-{number}"} for number in range(4)] + [{"VpcId": "vpc-own", "Tags": own}]
-    told = of(ask(dev, {"ec2:DescribeVpcs": {"Vpcs": vpcs}}), "quotas/L-F678F1CE")
-    assert (told.outcome, told.detail) == (Outcome.PASS, "1 needed, quota 5, others use 4")
+    told = ask_one(dev, "quotas/L-F678F1CE", {"ec2:DescribeVpcs": {"Vpcs": vpcs}})
+    assert (told.status, told.text) == (Status.PASS, "1 needed, quota 5, others use 4")
 
 
 def linked(prod: Graph) -> Graph:
@@ -166,18 +166,18 @@ def linked(prod: Graph) -> Graph:
     ],
 )
 def test_row_32_a_linked_bucket_in_another_region(prod: Graph, answer: Any) -> None:
-    told = of(ask(linked(prod), {"s3:HeadBucket": answer}), "storage/acme-data")
-    assert told.outcome is Outcome.FAIL
-    assert told.detail == "bucket acme-data is in eu-west-1, the file system's link in us-west-2"
-    assert "fileSystem.durability.bucket" in told.remedy
+    told = ask_one(linked(prod), "storage/acme-data", {"s3:HeadBucket": answer})
+    assert told.status is Status.FAIL
+    assert told.text == "bucket acme-data is in eu-west-1, the file system's link in us-west-2"
+    assert "fileSystem.durability.bucket" in told.fix
 
 
 def test_row_32_a_linked_bucket_that_is_missing(prod: Graph) -> None:
-    told = of(ask(linked(prod), {"s3:HeadBucket": AwsError("404", "Not Found")}), "storage/acme-data")
-    assert told.outcome is Outcome.FAIL
-    assert "aws s3 mb s3://acme-data --region us-west-2" in told.remedy
-    there = of(ask(linked(prod), {"s3:HeadBucket": {"BucketRegion": "us-west-2"}}), "storage/acme-data")
-    assert there.outcome is Outcome.PASS
+    told = ask_one(linked(prod), "storage/acme-data", {"s3:HeadBucket": AwsError("404", "Not Found")})
+    assert told.status is Status.FAIL
+    assert "aws s3 mb s3://acme-data --region us-west-2" in told.fix
+    there = ask_one(linked(prod), "storage/acme-data", {"s3:HeadBucket": {"BucketRegion": "us-west-2"}})
+    assert there.status is Status.PASS
 
 
 DATA_KEY, OTHER_KEY = (f"arn:aws:kms:us-west-2:111122223333:key/{name}" for name in ("data", "other"))
@@ -227,23 +227,23 @@ def with_key(prod: Graph, key: str) -> Graph:
 @pytest.mark.parametrize(
     ("named", "has", "more", "outcome", "text"),
     [
-        ("", "", {}, Outcome.PASS, "no key of its own"),
-        ("", "alias/aws/s3", {"KeyManager": "AWS"}, Outcome.PASS, "no key of its own"),
-        ("", DATA_KEY, {}, Outcome.FAIL, "jobs would get 403"),
-        ("", "alias/data", {"told": DATA_KEY}, Outcome.FAIL, f"encrypted with {DATA_KEY}"),
-        (DATA_KEY, DATA_KEY, {}, Outcome.PASS, "as in fileSystem.durability.bucketKeyArn"),
-        (OTHER_KEY, DATA_KEY, {}, Outcome.FAIL, "jobs would get 403"),
-        (DATA_KEY, "", {}, Outcome.WARN, "no key of its own"),
+        ("", "", {}, Status.PASS, "no key of its own"),
+        ("", "alias/aws/s3", {"KeyManager": "AWS"}, Status.PASS, "no key of its own"),
+        ("", DATA_KEY, {}, Status.FAIL, "jobs would get 403"),
+        ("", "alias/data", {"told": DATA_KEY}, Status.FAIL, f"encrypted with {DATA_KEY}"),
+        (DATA_KEY, DATA_KEY, {}, Status.PASS, "as in fileSystem.durability.bucketKeyArn"),
+        (OTHER_KEY, DATA_KEY, {}, Status.FAIL, "jobs would get 403"),
+        (DATA_KEY, "", {}, Status.WARN, "no key of its own"),
     ],
 )
 def test_a_bucket_of_another_key_than_the_configs_is_seen_before_jobs_get_403(
-    prod: Graph, named: str, has: str, more: Any, outcome: Outcome, text: str
+    prod: Graph, named: str, has: str, more: Any, outcome: Status, text: str
 ) -> None:
     told = ask_one(with_key(prod, named), "storage/acme-data/key", encrypted(has, **more))
-    assert told.outcome is outcome
-    assert text in told.detail
-    if outcome is Outcome.FAIL:
-        assert f"fileSystem.durability.bucketKeyArn {DATA_KEY}" in told.remedy
+    assert told.status is outcome
+    assert text in told.text
+    if outcome is Status.FAIL:
+        assert f"fileSystem.durability.bucketKeyArn {DATA_KEY}" in told.fix
 
 
 @pytest.mark.parametrize(
@@ -251,26 +251,26 @@ def test_a_bucket_of_another_key_than_the_configs_is_seen_before_jobs_get_403(
 )
 def test_a_boundary_that_leaves_a_bucket_or_key_out_is_seen(prod: Graph, key: str, missing: str) -> None:
     told = ask_one(with_key(prod, key), "account/boundary", encrypted(key))
-    assert told.outcome is (Outcome.FAIL if missing else Outcome.PASS)
-    assert missing in told.detail
+    assert told.status is (Status.FAIL if missing else Status.PASS)
+    assert missing in told.text
     narrow = {"iam:GetPolicyVersion": {"PolicyVersion": {"Document": json.dumps(BOUNDS).replace("acme-data", "other")}}}
     told = ask_one(with_key(prod, key), "account/boundary", encrypted(key) | narrow)
-    assert "s3:GetObject on arn:aws:s3:::acme-data/x" in told.detail
+    assert "s3:GetObject on arn:aws:s3:::acme-data/x" in told.text
 
 
 @pytest.mark.parametrize(
     ("more", "outcome"),
     [
-        ({}, Outcome.PASS),
-        ({"KeyState": "PendingDeletion"}, Outcome.FAIL),
-        ({"KeyUsage": "SIGN_VERIFY", "KeySpec": "RSA_2048"}, Outcome.FAIL),
+        ({}, Status.PASS),
+        ({"KeyState": "PendingDeletion"}, Status.FAIL),
+        ({"KeyUsage": "SIGN_VERIFY", "KeySpec": "RSA_2048"}, Status.FAIL),
     ],
 )
-def test_a_key_of_others_is_looked_at(prod: Graph, more: Any, outcome: Outcome) -> None:
+def test_a_key_of_others_is_looked_at(prod: Graph, more: Any, outcome: Status) -> None:
     graph = with_key(prod, DATA_KEY)
-    assert ask_one(graph, f"keys/{DATA_KEY}", encrypted(DATA_KEY, **more)).outcome is outcome
+    assert ask_one(graph, f"keys/{DATA_KEY}", encrypted(DATA_KEY, **more)).status is outcome
     gone = encrypted(DATA_KEY) | {"kms:DescribeKey": AwsError("NotFoundException")}
-    assert ask_one(graph, f"keys/{DATA_KEY}", gone).detail == "there is no such key"
+    assert ask_one(graph, f"keys/{DATA_KEY}", gone).text == "there is no such key"
 
 
 def running(version: str, nodes: str = "", **other: Any) -> dict[str, Any]:
@@ -287,23 +287,23 @@ def running(version: str, nodes: str = "", **other: Any) -> dict[str, Any]:
 
 
 def test_row_35_an_upgrade_that_skips_a_version(prod: Graph) -> None:
-    told = of(ask(prod, running("1.33")), "versions/upgrade")
-    assert told.outcome is Outcome.FAIL
-    assert "upgrade one minor version at a time, 1.33 to 1.34 first" in told.detail
-    assert told.remedy == "pulumi config set --path cluster.kubernetesVersion 1.34"
+    told = ask_one(prod, "versions/upgrade", running("1.33"))
+    assert told.status is Status.FAIL
+    assert "upgrade one minor version at a time, 1.33 to 1.34 first" in told.text
+    assert told.fix == "pulumi config set --path cluster.kubernetesVersion 1.34"
 
 
 @pytest.mark.parametrize(("version", "outcome"), [("1.34", "pass"), ("1.35", "pass"), ("1.36", "fail")])
 def test_row_35_one_step_is_taken_and_none_back(prod: Graph, version: str, outcome: str) -> None:
-    assert of(ask(prod, running(version)), "versions/upgrade").outcome == outcome
+    assert ask_one(prod, "versions/upgrade", running(version)).status == outcome
 
 
 def test_row_35_nodes_that_are_too_old_for_the_new_control_plane(prod: Graph) -> None:
-    told = of(ask(prod, running("1.34", nodes="1.31")), "versions/upgrade")
-    assert told.outcome is Outcome.FAIL
-    assert "trn1-base (1.31)" in told.detail
+    told = ask_one(prod, "versions/upgrade", running("1.34", nodes="1.31"))
+    assert told.status is Status.FAIL
+    assert "trn1-base (1.31)" in told.text
 
 
 def test_row_35_the_stack_of_another_environment_is_not_looked_at(prod: Graph) -> None:
     others = running("1.33", tags={"Environment": "dev", "ManagedBy": "pulumi"})
-    assert of(ask(prod, others), "versions/upgrade").detail == "none yet: a new one is made"
+    assert ask_one(prod, "versions/upgrade", others).text == "none yet: a new one is made"

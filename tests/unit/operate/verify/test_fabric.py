@@ -11,8 +11,8 @@ from moto.ec2.models.instance_types import INSTANCE_TYPES
 from trainium_eks.model.catalogue.fabric_floors import LINE_RATES, floor_of
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.outputs import StackOutputs
+from trainium_eks.operate.finding import Finding, Status
 from trainium_eks.operate.verify import fabric
-from trainium_eks.operate.verify.check import Check, CheckStatus
 from trainium_eks.operate.verify.fabric import ReportFault
 
 
@@ -32,7 +32,7 @@ def _finding(check: str, detail: str, node: int | None, ok: bool = False) -> dic
     return {"check": check, "ok": ok, "detail": detail, "node": node}
 
 
-def _checks(*findings: dict[str, Any]) -> list[Check]:
+def _checks(*findings: dict[str, Any]) -> list[Finding]:
     return fabric.checks(_report(findings=findings), "ng1", {"pod-1": "ip-10-0-0-1"}, is_local=False)
 
 
@@ -62,7 +62,7 @@ def test_on_the_local_cloud_floors_are_judged_and_hardware_is_not() -> None:
     expected = fabric.expectation(stack.node_groups[0], CATALOGUE["trn1.32xlarge"], stack, claim="", is_local=True)
     assert set(expected) == {"instanceType", "floor"}
     (first, *_) = fabric.checks(_report(), "ng1", {}, is_local=True)
-    assert first.status is CheckStatus.NOT_APPLICABLE
+    assert first.status is Status.NOT_APPLICABLE
 
 
 def test_the_last_report_of_a_log_is_taken_behind_its_prefix() -> None:
@@ -86,34 +86,34 @@ def test_a_report_that_cannot_be_used_is_refused(text: str, says: str) -> None:
 
 def test_a_slow_node_is_shown_by_its_name_and_with_a_remedy() -> None:
     (check,) = _checks(_finding("slow-node", "node 1 (pod-1) is slow: 3 s", 1))
-    assert (check.id, check.status) == ("fabric/ng1/slow-node", CheckStatus.FAIL)
-    assert check.detail == "node 1 (ip-10-0-0-1, pod pod-1) is slow: 3 s"
-    assert "kubectl drain ip-10-0-0-1 --ignore-daemonsets" in check.remedy
+    assert (check.id, check.status) == ("fabric/ng1/slow-node", Status.FAIL)
+    assert check.text == "node 1 (ip-10-0-0-1, pod pod-1) is slow: 3 s"
+    assert "kubectl drain ip-10-0-0-1 --ignore-daemonsets" in check.fix
 
 
 def test_findings_of_several_nodes_are_one_check_with_a_fault_each() -> None:
     short, fine = "lockable memory: 8192 KiB, must be unlimited for EFA", "lockable memory: unlimited"
     (check,) = _checks(_finding("memlock", short, 0), _finding("memlock", short, 1))
-    assert check.detail == "2 of 2 failed"
-    assert check.faults == (f"node 0 (pod-0): {short}", f"node 1 (ip-10-0-0-1, pod pod-1): {short}")
+    assert check.text == "2 of 2 failed"
+    assert check.details == (f"node 0 (pod-0): {short}", f"node 1 (ip-10-0-0-1, pod pod-1): {short}")
     (check,) = _checks(_finding("memlock", fine, 0, ok=True), _finding("memlock", fine, 1, ok=True))
-    assert (check.status, check.detail) == (CheckStatus.PASS, f"2 nodes, the first: {fine}")
+    assert (check.status, check.text) == (Status.PASS, f"2 nodes, the first: {fine}")
 
 
 def test_each_kind_of_finding_has_a_remedy() -> None:
     for kind in fabric._SUBJECTS:
         (check,) = _checks(_finding(kind, "wrong", None))
-        assert check.remedy != fabric._remedy("another", "ng1", "NODE")
+        assert check.fix != fabric._remedy("another", "ng1", "NODE")
 
 
 def test_a_bandwidth_that_fell_by_a_third_fails_the_comparison() -> None:
     (worse,) = fabric.compare(_report(40.0), _report(60.0), "ng1", is_local=False)
-    assert worse.status is CheckStatus.FAIL
-    assert worse.faults == ("all-reduce of 1024 MiB, GB/s: 40, was 60 (-33%)",)
+    assert worse.status is Status.FAIL
+    assert worse.details == ("all-reduce of 1024 MiB, GB/s: 40, was 60 (-33%)",)
     (same,) = fabric.compare(_report(55.0), _report(60.0), "ng1", is_local=False)
-    assert same.status is CheckStatus.PASS
+    assert same.status is Status.PASS
     (none,) = fabric.compare(_report(), None, "ng1", is_local=False)
-    assert none.status is CheckStatus.NOT_APPLICABLE
+    assert none.status is Status.NOT_APPLICABLE
 
 
 @pytest.mark.parametrize("name", [name for name, kind in CATALOGUE.items() if kind.has_efa])

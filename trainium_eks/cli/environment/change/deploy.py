@@ -148,13 +148,13 @@ def check_account(graph: Graph) -> None:
     Raises:
         SystemExit: 1 when a check fails.
     """
-    from trainium_eks.cli.environment.check import check, render_check
+    from trainium_eks.cli.environment import check
 
     try:
         found = check.look(graph)
     except Failure:
         return  # a program without a region makes nothing in AWS
-    render_check.show_troubles(found)
+    check.show(found, only_troubles=True)
     if found.failed:
         _stop(f"Mend what fails, or go on all the same with {SKIP_CHECK} (make up ARGS={SKIP_CHECK}).")
 

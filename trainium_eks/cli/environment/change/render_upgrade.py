@@ -84,7 +84,7 @@ def _lines(made: Upgrade) -> Iterator[RenderableType]:
     for line in made.lines:
         yield _indented(line)
     if made.written:
-        yield Text(f"{made.written} is changed. Next: make up STACK={made.stack}, then trn verify.", "green")
+        yield Text(f"{made.written} is changed. Next: make up STACK={made.stack}, then trn doctor.", "green")
     elif made.refused:
         yield Text("AWS would refuse this.", "bold red")
     else:

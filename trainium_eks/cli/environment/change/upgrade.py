@@ -54,9 +54,9 @@ def run(options: UpgradeOptions) -> int:
             write_json(made.to_json())
         else:
             from trainium_eks.cli.environment.change import render_upgrade
-            from trainium_eks.cli.environment.plan import render
+            from trainium_eks.cli.shared.console import show_sections
 
-            render.show_sections(render_upgrade.sections(made), no_color=options.no_color)
+            show_sections(render_upgrade.sections(made), no_color=options.no_color)
     except Failure as failure:
         return complain(failure)
     return FAILED if made.refused else 0

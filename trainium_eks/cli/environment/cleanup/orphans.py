@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainium_eks.cli.environment.check import check
+from trainium_eks.cli.environment import check
 from trainium_eks.cli.environment.cleanup.orphans_report import Orphans
 from trainium_eks.cli.shared import output, stack_state
 from trainium_eks.client.failure import FAILED, Failure

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from trainium_eks.cli.environment.check import check
+from trainium_eks.cli.environment import check
 from trainium_eks.cli.shared import output, stack_state
 from trainium_eks.client.failure import FAILED, Failure
 from trainium_eks.client.project import find_project
@@ -78,7 +78,7 @@ def to_json(advice: "Sequence[Advice]", steps: Sequence[str]) -> dict[str, Any]:
 def show(advice: "Sequence[Advice]", steps: Sequence[str], stack: str, *, no_color: bool) -> None:
     """Print the advice to stdout."""
     from trainium_eks.cli.environment.cleanup.render_orphans import shell_lines
-    from trainium_eks.cli.environment.plan.render import show_sections
+    from trainium_eks.cli.shared.console import show_sections
 
     if not advice:
         show_sections([Text("✓ No operation is open: run `pulumi up` as usual.", "bold green")], no_color=no_color)

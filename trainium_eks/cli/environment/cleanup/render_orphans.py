@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from trainium_eks.cli.environment.cleanup.orphans_report import Orphans
-from trainium_eks.cli.environment.plan.render import show_sections
+from trainium_eks.cli.shared.console import show_sections
 from trainium_eks.client.failure import as_typed
 from trainium_eks.model.catalogue import prices
 from trainium_eks.operate.cleanup.left_over import LeftOver, NotLookedAt, Result

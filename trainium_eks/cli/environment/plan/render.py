@@ -1,9 +1,6 @@
 """The plan for people: resources, cost, duration, and failed rules."""
 
-import io
 import json
-import os
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,8 +13,7 @@ from rich.tree import Tree
 
 from trainium_eks.cli.environment.plan import facts, render_autoscaling, render_changes, render_training
 from trainium_eks.cli.environment.plan.report import Plan
-from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.console import Console
+from trainium_eks.cli.shared.console import show_sections
 from trainium_eks.model.catalogue.prices import HOURS_PER_MONTH
 from trainium_eks.model.config.waivers import PLACEHOLDER
 from trainium_eks.model.validation.problems import config_set
@@ -30,10 +26,6 @@ from trainium_eks.plan.timeline import BAR, Timeline
 if TYPE_CHECKING:
     from trainium_eks.operate.review.review import Review
 
-PIPED_WIDTH = 100
-"""Columns of output into a pipe or a file."""
-
-
 NAME_WIDTH = 24
 """Columns that a component's name keeps in a table of five columns."""
 
@@ -44,29 +36,6 @@ NARROW = 72
 def show(plan: Plan, *, no_color: bool = False) -> None:
     """Print the plan to stdout."""
     show_sections(sections(plan), no_color=no_color)
-
-
-def show_sections(parts: Iterable[RenderableType], *, no_color: bool = False) -> None:
-    """Print parts to stdout, an empty line after each."""
-    piped = not sys.stdout.isatty()
-    width = PIPED_WIDTH if piped and not os.environ.get("COLUMNS") else None
-    # Into a buffer: Rich itself cannot say that standard output is full.
-    buffer = io.StringIO()
-    terminal = None if piped else True
-    console = Console(
-        file=buffer, force_terminal=terminal, no_color=no_color or None, width=width, highlight=False, emoji=False
-    )
-    for section in parts:
-        console.print(section)
-        console.print()
-    text = buffer.getvalue()
-    # Tables pad their last column, which a file or a pull request should not keep.
-    output.write("".join(f"{line.rstrip()}\n" for line in text.splitlines()) if piped else text)
-
-
-def shortened(reason: str) -> str:
-    """Return the reason for a missing installation without its bracketed detail: several may share it."""
-    return reason.partition(" (")[0]
 
 
 def sections(plan: Plan) -> Iterable[RenderableType]:

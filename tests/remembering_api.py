@@ -1,0 +1,113 @@
+"""An API server that keeps what it is told, and the seat of a researcher before it."""
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from trainium_eks.aws.sessions import Aws
+from trainium_eks.cli.app import app
+from trainium_eks.client import session
+from trainium_eks.client.cluster_access import StackAccess
+from trainium_eks.client.session import Session
+from trainium_eks.kube.types import ApiError, Kind, NoSuchKind, ObjectReference
+
+NOW = "2026-11-21T10:00:00Z"
+IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/train:sdk2.30.0"
+Json = dict[str, Any]
+
+
+class RememberingApi:
+    """Keeps objects; its controllers do at once what they are told to do here."""
+
+    server = "https://remembering.example"
+
+    def __init__(self, *served: str) -> None:
+        self.objects: list[Json] = []
+        self.patches: list[Json] = []
+        self.served = {"v1", "apps/v1", "batch/v1", *served}
+        self.nodes = 2
+        self.is_allowed = True
+        self.statuses: dict[str, Json] = {}
+        """The status of objects by kind."""
+        self.pods: list[Json] = []
+        self.log = ""
+
+    def list(self, api_version: str, kind: str, **_: str) -> list[Json]:
+        if kind == "Node":
+            ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+            labels = {"node.kubernetes.io/instance-type": "trn1.32xlarge"}
+            return [{"metadata": {"name": str(n), "labels": labels}, "status": ready} for n in range(self.nodes)]
+        if api_version not in self.served:
+            raise NoSuchKind("nobody serves it")
+        own = [each for each in self.objects if (each["kind"], each["apiVersion"]) == (kind, api_version)]
+        return self.pods if kind == "Pod" else own
+
+    def get(self, reference: ObjectReference) -> Json | None:
+        found = self.named(reference.kind, reference.name)
+        return None if found is None else {**found, "status": self.statuses.get(reference.kind, {})}
+
+    def named(self, kind: str, name: str) -> Json | None:
+        return next((each for each in self.objects if (each["kind"], each["metadata"]["name"]) == (kind, name)), None)
+
+    def create(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> Json:
+        if manifest["apiVersion"] not in self.served:
+            raise NoSuchKind("nobody serves it")
+        if manifest["kind"] == "Secret" and self.named("Secret", manifest["metadata"]["name"]):
+            raise ApiError(409, "AlreadyExists", "it already exists")
+        made: Json = json.loads(json.dumps(manifest))
+        made["metadata"] |= {"uid": "u", "resourceVersion": "1", "creationTimestamp": NOW, "generation": 1}
+        if not dry_run:
+            self.objects.append(made)
+        return made
+
+    def delete(self, reference: ObjectReference, **_: str) -> bool:
+        found = self.named(reference.kind, reference.name)
+        self.objects = [each for each in self.objects if each is not found]
+        return found is not None
+
+    def request(self, method: str, path: str, body: Json | None = None, **_: Any) -> Json:
+        if path.endswith("selfsubjectaccessreviews"):
+            return {"status": {"allowed": self.is_allowed}}
+        if method == "PATCH":
+            self.patches.append(body or {})
+        return {"metadata": {"uid": "u"}}
+
+    def lines(self, *_: Any, **__: Any) -> Iterator[str]:
+        yield from self.log.splitlines()
+
+    def reference(self, manifest: Mapping[str, Any]) -> ObjectReference:
+        metadata = manifest["metadata"]
+        return ObjectReference(manifest["apiVersion"], manifest["kind"], metadata["namespace"], metadata["name"])
+
+    def kind(self, api_version: str, kind: str) -> Kind:
+        return Kind(api_version, kind, f"{kind.lower()}s", namespaced=True)
+
+
+def take_seat(monkeypatch: pytest.MonkeyPatch, source: StackAccess, api: RememberingApi) -> None:
+    """Commands open their sessions there, and ECR holds one image."""
+
+    @contextmanager
+    def opened(_: object) -> Iterator[Session]:
+        yield Session(source, source.outputs.namespaces[0], api, Path("kubeconfig"))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(session, "open_session", opened)
+    monkeypatch.setattr(Aws, "newest_image", lambda *_: IMAGE)
+    monkeypatch.setattr(Aws, "image_problem", lambda *_: None)
+
+
+def trn(command: str, given: str = "", **environment: str) -> Result:
+    """The command as it is typed."""
+    return CliRunner().invoke(app, shlex.split(command), input=given, env=environment)
+
+
+def document(command: str) -> Any:
+    """What the command prints, as JSON."""
+    result = trn(command)
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)

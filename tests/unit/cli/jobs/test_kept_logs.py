@@ -1,0 +1,291 @@
+"""`trn logs --since`: pods that are gone, and those that are there, by CloudWatch (moto) and by files here."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import boto3  # type: ignore[import-untyped]
+import pytest
+import watched_team
+from moto import mock_aws
+from recorded_scenes import Snapshot, now, snapshot
+from small_project import Run
+from stub_api import StubApi
+from training_jobs import job
+from watched_team import Call
+
+from trainium_eks.aws.sessions import AwsError
+from trainium_eks.client import kept_logs, reading
+from trainium_eks.client.kept_logs import node_of
+from trainium_eks.client.logs import Shown
+from trainium_eks.jobs.objects import forms, volcano_job
+from trainium_eks.jobs.watch.log_lines import pod_names
+from trainium_eks.local.paths import Paths
+from trainium_eks.local.runtime.output import Writer
+
+Keep = Callable[[str, list[tuple[float, str]]], None]
+
+GROUP = "/trainium-eks/dev/containers"
+NODE_0, NODE_1 = "alpha-trainer-0-0", "alpha-trainer-1-0"
+GONE: Mapping[str, list[tuple[float, str]]] = {
+    NODE_0: [(1, "launcher"), (2, "[default0]:rank 0"), (4, "[default1]:rank 1"), (9, "[default0]:dies")],
+    NODE_1: [(3, "[default0]:rank 2"), (5, "[default1]:rank 3")],
+    "alpha-b-trainer-0-0": [(6, "of another job")],
+}
+"""Of each pod that is gone: seconds after the job's creation, and lines."""
+
+
+@pytest.fixture
+def scene() -> Snapshot:
+    """alpha runs on two nodes with two ranks each, beta waits."""
+    found = snapshot("queue_full")
+    found["Job"][0]["metadata"]["annotations"] = {"trainium-eks/world-size": "4", "trainium-eks/nodes": "2"}
+    return found
+
+
+@pytest.fixture
+def api(scene: Snapshot, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
+    """The pods are gone."""
+    monkeypatch.setattr(reading, "now", lambda: now(scene))
+    with watched_team.cluster(scene) as stub:
+        stub.objects["Pod"] = []
+        created = now(scene) - timedelta(minutes=2)
+        stub.objects["Job"][0]["metadata"]["creationTimestamp"] = f"{created:%Y-%m-%dT%H:%M:%SZ}"
+        yield stub
+
+
+def _time(scene: Snapshot, seconds: float) -> float:
+    """Of a line; on whole seconds, as times of objects are."""
+    return float(int((now(scene) - timedelta(minutes=2)).timestamp())) + seconds
+
+
+@pytest.fixture(params=["cloudwatch", "files"])
+def keep(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, scene: Snapshot, tmp_path: Path
+) -> Iterator[Keep]:
+    """Keeps what a pod wrote."""
+    if request.param == "files":
+        yield lambda pod, lines: _in_file(tmp_path, scene, pod, lines)
+        return
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    # Which takes no event that is older than two weeks, and these are as old as the recorded scene.
+    monkeypatch.setattr("moto.logs.models.utcnow", lambda: now(scene).replace(tzinfo=None))
+    with mock_aws():
+        logs = boto3.client("logs", region_name="us-west-2")
+        logs.create_log_group(logGroupName=GROUP)
+        yield lambda pod, lines: _in_cloudwatch(logs, scene, pod, lines)
+
+
+def _in_file(root: Path, scene: Snapshot, pod: str, lines: list[tuple[float, str]]) -> None:
+    place = Paths(root).kept / "training" / pod / "uid" / "trainer"
+    place.mkdir(parents=True)
+    writer = Writer(place / "0.log")
+    for second, text in lines:
+        writer.write(f"{text}\n".encode(), _time(scene, second))
+    writer.close(0)
+
+
+def _in_cloudwatch(logs: Any, scene: Snapshot, pod: str, lines: list[tuple[float, str]]) -> None:
+    stream = f"training/{pod}/trainer"
+    if not logs.describe_log_streams(logGroupName=GROUP, logStreamNamePrefix=stream)["logStreams"]:
+        logs.create_log_stream(logGroupName=GROUP, logStreamName=stream)
+    kubernetes = {"namespace_name": "training", "pod_name": pod, "container_name": "trainer"}
+    events = [
+        {"timestamp": int(_time(scene, at) * 1000), "message": json.dumps({"log": text, "kubernetes": kubernetes})}
+        for at, text in lines
+    ]
+    logs.put_log_events(logGroupName=GROUP, logStreamName=stream, logEvents=events)
+
+
+@pytest.fixture
+def call(
+    trn: Run, api: StubApi, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Call:
+    """The team's seat, on AWS or on the local cloud."""
+    cluster = watched_team.researcher(trn, api, tmp_path)
+    file = tmp_path / "outputs.json"
+    known = json.loads(file.read_text())
+    file.write_text(json.dumps({**known, "logGroup": GROUP}))
+    if "keep" in request.fixturenames and request.node.callspec.params.get("keep") == "files":
+        # As the local cloud has it beside its outputs; asked by the kubeconfig that these name.
+        report = {"schemaVersion": 1, "local": True, "notInstalled": [], "simulated": ["aws"], "realVolcano": True}
+        (tmp_path / "report.json").write_text(json.dumps(report))
+        (tmp_path / "kubeconfig").write_text(known["kubeconfig"])
+        return lambda *words: cluster(*words, "--kubeconfig", tmp_path / "kubeconfig")
+    return cluster
+
+
+@pytest.fixture
+def gone(keep: Keep) -> None:
+    """All that the pods wrote is kept."""
+    for pod, lines in GONE.items():
+        keep(pod, lines)
+
+
+ALL = [
+    "node 0 | launcher",
+    "node 0 | [default0]:rank 0",
+    "node 1 | [default0]:rank 2",
+    "node 0 | [default1]:rank 1",
+    "node 1 | [default1]:rank 3",
+    "node 0 | [default0]:dies",
+]
+
+
+@pytest.mark.parametrize(
+    ("options", "lines"),
+    [
+        ([], ["launcher", "[default0]:rank 0", "[default0]:dies"]),
+        (["--rank", "3"], ["[default1]:rank 3"]),
+        (["--node", "1"], ["[default0]:rank 2", "[default1]:rank 3"]),
+        (["--all"], ALL),
+        (["--all", "--tail", "1"], ["node 1 | [default1]:rank 3", "node 0 | [default0]:dies"]),
+    ],
+    ids=["rank-0", "rank-3", "node-1", "all", "tail"],
+)
+def test_ranks_and_nodes_of_pods_that_are_gone(gone: None, call: Call, options: list[str], lines: list[str]) -> None:
+    assert call("logs", "alpha", "--since", "2h", *options) == (0, "".join(f"{line}\n" for line in lines))
+
+
+@pytest.mark.parametrize(
+    ("options", "lines"),
+    [
+        ([], ["launcher", "[default0]:rank 0", "[default0]:dies"]),
+        (["--node", "1"], ["[default0]:rank 2", "[default1]:rank 3"]),
+        (["--all"], ALL),
+    ],
+    ids=["rank-0", "node-1", "all"],
+)
+def test_a_job_that_was_removed_is_read_by_its_name(
+    gone: None, call: Call, api: StubApi, options: list[str], lines: list[str]
+) -> None:
+    api.objects["Job"] = []
+    code, out = call("logs", "alpha")
+    assert (code, "What a removed job wrote: " in out) == (2, True)
+    assert "trn logs alpha --since 24h" in out
+    assert call("logs", "alpha", "--since", "24h", *options) == (0, "".join(f"{line}\n" for line in lines))
+
+
+def test_what_is_not_known_of_a_removed_job_is_said(gone: None, call: Call, api: StubApi) -> None:
+    api.objects["Job"] = []
+    code, out = call("logs", "alpha", "--since", "2h", "--rank", "3")
+    assert code == 2
+    assert "--rank 3: alpha was removed, and how many ranks its nodes had; --node N shows a node" in out
+    code, out = call("logs", "alfa", "--since", "2h")
+    assert code == 2
+    assert "has no job 'alfa'" in out
+    assert "nothing that it wrote since 20" in out
+
+
+def test_only_what_is_newer_is_shown(gone: None, call: Call, scene: Snapshot) -> None:
+    since = now(scene) - timedelta(minutes=2) + timedelta(seconds=5)
+    expected = (0, "node 1 | [default1]:rank 3\nnode 0 | [default0]:dies\n")
+    assert call("logs", "alpha", "--all", "--since", f"{since:%Y-%m-%dT%H:%M:%SZ}") == expected
+    assert call("logs", "alpha", "--all", "--since", "115s") == expected
+    code, out = call("logs", "alpha", "--since", "10s")
+    assert (code, "alpha has no log yet" in out or "alpha wrote nothing" in out) == (1, True)
+
+
+def test_an_earlier_job_of_the_name_is_another(gone: None, call: Call, api: StubApi, scene: Snapshot) -> None:
+    created = now(scene) - timedelta(minutes=2) + timedelta(seconds=4)
+    api.objects["Job"][0]["metadata"]["creationTimestamp"] = f"{created:%Y-%m-%dT%H:%M:%SZ}"
+    assert call("logs", "alpha", "--since", "2h", "--rank", "2")[0] == 1
+    assert call("logs", "alpha", "--since", "2h", "--rank", "1") == (0, "[default1]:rank 1\n")
+
+
+def test_a_job_that_has_ended_offers_what_is_kept(gone: None, call: Call, api: StubApi, scene: Snapshot) -> None:
+    at = f"{now(scene):%Y-%m-%dT%H:%M:%SZ}"
+    api.objects["Job"][0]["status"]["state"] = {"phase": "Failed", "lastTransitionTime": at}
+    code, out = call("logs", "alpha")
+    assert code == 1
+    created = api.objects["Job"][0]["metadata"]["creationTimestamp"]
+    assert "alpha is failed: the pods are gone; what was written since its beginning is kept: " in out
+    assert f"trn logs alpha --since {created}" in out
+    code, out = call("logs", "alpha", "--since", created)
+    assert (code, out.splitlines()[-1]) == (0, "[default0]:dies")
+
+
+# --- Pods that are there ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def restarted(gone: None, api: StubApi, scene: Snapshot) -> None:
+    """The gang has begun anew: pods of the same names, whose lines the API server has."""
+    begun = now(scene) - timedelta(minutes=1)
+    for number, name in enumerate((NODE_0, NODE_1)):
+        pod = next(pod for pod in snapshot("queue_full")["Pod"] if pod["metadata"]["name"] == name)
+        pod["metadata"]["creationTimestamp"] = f"{begun:%Y-%m-%dT%H:%M:%SZ}"
+        api.objects["Pod"].append(pod)
+        line = f"{begun:%Y-%m-%dT%H:%M:%S}.{number}5Z [default0]:resumed"
+        api.logs[name] = [line]
+
+
+def test_before_a_restart_and_after_it(restarted: None, call: Call) -> None:
+    code, out = call("logs", "alpha", "--since", "2h", "--all")
+    assert (code, out.splitlines()) == (0, [*ALL, "node 0 | [default0]:resumed", "node 1 | [default0]:resumed"])
+    code, out = call("logs", "alpha", "--since", "2h", "--tail", "2")
+    assert (code, out.splitlines()) == (0, ["[default0]:dies", "[default0]:resumed"])
+
+
+@pytest.mark.parametrize("keep", ["cloudwatch"], indirect=True)
+def test_lines_that_both_have_are_shown_once(keep: Keep, restarted: None, api: StubApi, call: Call) -> None:
+    """CloudWatch has what a pod wrote while it still runs, with times to the millisecond."""
+    day, _, _ = api.logs[NODE_0][0].partition(".")
+    api.logs[NODE_0] = [f"{day}.000000009Z [default0]:resumed", f"{day}.7Z [default0]:goes on"]
+    keep(NODE_0, [(60, "[default0]:resumed"), (60.7, "[default0]:goes on")])
+    code, out = call("logs", "alpha", "--since", "2h")
+    assert (code, out.splitlines()[-3:]) == (0, ["[default0]:dies", "[default0]:resumed", "[default0]:goes on"])
+    assert [out.count(each) for each in ("resumed", "goes on")] == [1, 1]
+
+
+@pytest.mark.parametrize("keep", ["cloudwatch"], indirect=True)
+def test_what_cannot_be_read_does_not_hide_what_can(
+    restarted: None, api: StubApi, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> Iterator[Shown]:
+        raise AwsError("cannot read the log group")
+        yield
+
+    monkeypatch.setattr(kept_logs, "_kept", refuse)
+    assert call("logs", "alpha", "--since", "2h") == (0, "[default0]:resumed\ncannot read the log group\n")
+    api.objects["Pod"] = []
+    assert call("logs", "alpha", "--since", "2h") == (1, "cannot read the log group\n")
+
+
+def test_nothing_else_is_asked_where_the_pods_are_older(
+    restarted: None, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_logs, "_kept", lambda *_: pytest.fail("asked"))
+    assert call("logs", "alpha", "--since", "30s")[0] == 0
+
+
+# --- Names of pods ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pod", "node"),
+    [
+        ("bert-trainer-3-0", 3),
+        ("bert-trainer-12", 12),
+        ("bert-worker-2", 2),
+        ("bert-node-0-7-x7k2f", 7),
+        ("bert-x7k2f", 0),
+        ("bert-large-trainer-0-0", None),
+        ("bert-large-x7k2f", None),
+        ("bert", None),
+        ("albert-trainer-0-0", None),
+    ],
+)
+def test_a_pods_name_tells_its_job_and_node(pod: str, node: int | None) -> None:
+    assert node_of("bert", pod) == node
+
+
+def test_node_names_are_those_that_controllers_give() -> None:
+    for nodes in (2, 500):
+        made = volcano_job.manifest(job(nodes=nodes))
+        assert [node_of("bert-x7k2f", pod) for pod in pod_names(made, "gang")] == [*range(nodes)]
+    [made] = forms.objects(job(form="pytorchjob"))
+    assert [node_of("bert-x7k2f", pod) for pod in pod_names(made, "gang")] == [0, 1]

@@ -1,0 +1,120 @@
+"""HyperNodes: one tree, or Volcano schedules no job that asks for a close network."""
+
+from typing import Any
+
+import pytest
+from cluster_snapshots import hypernode, judged, the
+
+from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS
+from trainium_eks.operate.finding import Finding, Status
+from trainium_eks.operate.verify.local_report import LocalReport
+from trainium_eks.topology import tree
+
+REAL = LocalReport(
+    real_volcano=True, running=frozenset({"vc-scheduler", "vc-controller-manager", "vc-webhook-manager"})
+)
+LATER = "2026-05-01T10:00:12Z"
+SURPLUS = "an administrator deletes the surplus: kubectl delete hypernodes.topology.volcano.sh"
+
+
+def _judged(*added: Any, local: LocalReport | None = None) -> Finding:
+    return judged(lambda made: made["HyperNode"].extend(added), local=local)["topology/hypernodes"]
+
+
+@pytest.mark.parametrize("local", [None, REAL], ids=["aws", "local"])
+def test_the_younger_of_two_with_the_same_members_is_to_be_deleted(local: LocalReport | None) -> None:
+    assert (_judged(local=local).status, _judged(local=local).text) == (Status.PASS, "3, as the nodes' labels say")
+    # Its name comes first, so that it is the time that counts.
+    found = _judged(hypernode("tier2-0", 2, "tier1-b", "tier1-a", created=LATER), local=local)
+    assert found.status is Status.FAIL
+    assert found.details == ("tier2-a and tier2-0 share tier1-a and 1 more",)
+    assert found.fix == f"{SURPLUS} tier2-0"
+
+
+def test_of_two_from_the_same_second_the_first_in_the_alphabet_stays() -> None:
+    for name, younger in (("tier2-0", "tier2-a"), ("tier2-b", "tier2-b")):
+        assert _judged(hypernode(name, 2, "tier1-a", "tier1-b")).fix == f"{SURPLUS} {younger}"
+
+
+def test_what_the_controller_would_make_again_stays() -> None:
+    def edit(made: Any) -> None:
+        _name_switches(made)
+        made["HyperNode"] = [*_wanted(made).values(), hypernode("a-persons", 1, "trn0")]
+
+    assert judged(edit)["topology/hypernodes"].fix == f"{SURPLUS} a-persons"
+
+
+def test_nodes_without_their_hypernodes_fail_and_the_controllers_log_says_why() -> None:
+    def edit(made: Any) -> None:
+        _name_switches(made)
+        first, *_, last = _wanted(made).values()
+        spoilt = {**last, "spec": {**last["spec"], "members": []}}
+        # What an earlier release's discovery left behind.
+        left = hypernode("hypernode-ec2-tier1-b2c4d", 1, "gone")
+        left["metadata"]["labels"] = {"volcano.sh/network-topology-source": "label"}
+        made["HyperNode"] = [each for each in _wanted(made).values() if each not in (first, last)] + [spoilt, left]
+        expected.update({first["metadata"]["name"]: "create", last["metadata"]["name"]: "update"})
+        expected[left["metadata"]["name"]] = "delete"
+
+    expected: dict[str, str] = {}
+    found = judged(edit)["topology/hypernodes"]
+    assert (found.status, found.text) == (Status.FAIL, "not those that the nodes' labels ask for")
+    assert {*found.details} == {f"{name}: to {verb}" for name, verb in expected.items()}
+    assert found.fix.endswith("kubectl -n volcano-system logs deployment/hypernodes")
+
+
+def _name_switches(made: Any) -> None:
+    """Gives the two Trainium nodes a switch each, below the same ones."""
+    for number in range(2):
+        labels = the(made, "Node", f"trn{number}")["metadata"]["labels"]
+        labels |= zip(EC2_TOPOLOGY_LABELS, ("nn-1", "nn-2", f"nn-3{number}"), strict=True)
+
+
+def _wanted(made: Any) -> dict[str, Any]:
+    nodes = {each["metadata"]["name"]: each["metadata"]["labels"] for each in made["Node"]}
+    found = dict(tree.hypernodes(nodes, EC2_TOPOLOGY_LABELS))
+    for each in found.values():
+        each["metadata"]["creationTimestamp"] = LATER
+    return found
+
+
+def test_one_common_member_is_enough_in_every_tier_and_a_third_is_deleted_as_well() -> None:
+    found = _judged(
+        hypernode("tier1-c", 1, "trn1", "trn2", created=LATER), hypernode("tier3-a", 3, "tier1-a", created=LATER)
+    )
+    assert found.details == ("tier2-a and tier3-a share tier1-a", "tier1-b and tier1-c share trn1")
+    assert found.fix == f"{SURPLUS} tier3-a tier1-c"
+    found = _judged(*(hypernode(name, 2, "tier1-a", created=LATER) for name in ("tier2-b", "tier2-c")))
+    assert found.details == ("tier2-a and tier2-b and tier2-c share tier1-a",)
+    assert found.fix == f"{SURPLUS} tier2-b tier2-c"
+    assert _judged(hypernode("tier1-c", 1, "tier1-a")).status is Status.PASS, "a node and a HyperNode of one name"
+
+
+def test_a_hypernode_may_name_a_member_twice_and_select_others() -> None:
+    def edit(made: Any) -> None:
+        members = the(made, "HyperNode", "tier1-a")["spec"]["members"]
+        members += [*members, {"type": "Node", "selector": {"regexMatch": {"pattern": "trn.*"}}}]
+
+    assert judged(edit)["topology/hypernodes"].status is Status.PASS
+
+
+def test_without_hypernodes_or_volcano_there_is_nothing_to_hold() -> None:
+    for unserved in (frozenset[str](), frozenset({"HyperNode"})):
+        found = judged(lambda made: made.pop("HyperNode"), unserved=unserved)["topology/hypernodes"]
+        assert (found.status, found.text) == (Status.NOT_APPLICABLE, "there are none: no node names its switches")
+    for local in (LocalReport(), LocalReport({"volcano": "no chart"})):
+        found = _judged(hypernode("tier2-b", 2, "tier1-a", created=LATER), local=local)
+        assert (found.status, found.text) == (Status.NOT_APPLICABLE, "Volcano does not run on this machine")
+
+
+def test_a_node_without_a_switch_beside_one_with_switches_is_named() -> None:
+    def switched(made: Any, *, all_of_them: bool) -> None:
+        for name in ("trn0", "trn1"):
+            the(made, "Node", name)["metadata"]["labels"] |= dict.fromkeys(EC2_TOPOLOGY_LABELS, "nn-1")
+        if not all_of_them:
+            del the(made, "Node", "trn1")["metadata"]["labels"][EC2_TOPOLOGY_LABELS[0]]
+
+    found = judged(lambda made: switched(made, all_of_them=False))["topology/ng1"]
+    assert found.details == (f"trn1: {EC2_TOPOLOGY_LABELS[0]} is missing",)
+    assert "topology/ng1" not in judged(lambda made: switched(made, all_of_them=True))
+    assert "topology/ng1" not in judged(), "EC2 names no switches of this type"

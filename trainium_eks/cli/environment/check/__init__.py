@@ -1,1 +1,0 @@
-"""``trn check``, ``trn verify``, ``trn prices`` and ``trn doctor``."""

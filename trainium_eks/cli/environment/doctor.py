@@ -1,0 +1,191 @@
+"""``trn doctor``: the checks and faults of a stack or a job, the pages of faults and alerts, and the firing alerts."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trainium_eks.cli.shared.command import ENVIRONMENT, App
+from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
+from trainium_eks.client.cluster_options import ClusterOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from rich.console import RenderableType
+
+    from trainium_eks.operate.finding import Report
+
+app = App(panel=ENVIRONMENT)
+
+
+@app.command(example="trn doctor bert-tiny")
+@with_cluster_options
+def doctor(
+    name: Annotated[
+        str | None, typer.Argument(help="Name of a job, or of a fault or an alert to explain.", show_default=False)
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show the checks that pass, too, and those that do not apply here.")
+    ] = False,
+    wait: Annotated[
+        float, typer.Option("--wait", min=0, metavar="SECONDS", help="Repeat until nothing fails, at most this long.")
+    ] = 0,
+    listing: Annotated[bool, typer.Option("--list", help="List all faults and alerts.")] = False,
+    firing: Annotated[bool, typer.Option("--alerts", help="Ask the stack's Prometheus what fires now.")] = False,
+    *,
+    cluster: ClusterOptions,
+) -> None:
+    """Name each fault of the stack, or of one job, with its cause and remedy. The command changes nothing.
+
+    Of a stack it checks nodes, devices, plugins, volumes and queues against its outputs, and objects against its state.
+    With the name of a fault or an alert: print its page. A job of such a name is asked for with --namespace.
+
+    Exit code: 0 when no fault is found; 1 when one is, or an alert fires; 2 for wrong usage.
+    """
+    from trainium_eks.client.failure import FAILED
+
+    if name is None and listing:
+        _list(cluster)
+    elif name is None and firing:
+        from trainium_eks.cli.environment import doctor_alerts
+
+        raise typer.Exit(doctor_alerts.run(cluster))
+    # A job that is called as a page is asked for with its namespace.
+    elif name is None or cluster.namespace or not _page(cluster, name):
+        report = _examined(cluster, name or "", wait, everything=everything)
+        raise typer.Exit(FAILED if report.failed else 0)
+
+
+def _examined(cluster: ClusterOptions, name: str, wait: float, *, everything: bool) -> "Report":
+    """Show the findings, after the last repetition."""
+    from trainium_eks.cli.environment.plan.render import show_sections
+    from trainium_eks.cli.shared import examine, output
+    from trainium_eks.client.notices import notice
+
+    report = examine.until_well(lambda: examine.diagnosis(cluster, name), wait, notice)
+    if cluster.as_json:
+        output.write_json(report.to_json())
+    else:
+        subject = name or cluster.stack or "the stack"
+        show_sections([*_parts(report, everything=everything), summary(report, subject)], no_color=cluster.no_color)
+    return report
+
+
+def _parts(report: "Report", *, everything: bool) -> "Iterator[RenderableType]":
+    from rich.console import Group
+    from rich.text import Text
+
+    from trainium_eks.cli.shared.report import sections
+    from trainium_eks.operate.doctor.diagnosis import HEADINGS
+    from trainium_eks.operate.finding import Status
+
+    if not everything:
+        yield from sections(report.of(Status.FAIL), HEADINGS)
+        return
+    facts = report.facts
+    where = "local cloud" if facts.get("local") else ""
+    lines = [Text(" · ".join(filter(None, (facts["stack"], facts.get("cluster"), where))), "bold")]
+    lines += [Text(facts["server"], "dim")] if "server" in facts else []
+    if where:
+        made_up = f", the answers of {', '.join(facts['simulated'])} made up" if facts["simulated"] else ""
+        lines.append(Text(f"Kubernetes is real; nodes and the pods on them are simulated{made_up}.", "yellow"))
+    yield Group(*lines)
+    yield from sections(report.findings, HEADINGS)
+
+
+def summary(report: "Report", subject: str) -> "RenderableType":
+    """Return the number of faults and of other findings, of objects that were looked at, and what was not."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from trainium_eks.cli.shared.report import counted
+    from trainium_eks.operate.doctor.diagnosis import UNREAD
+    from trainium_eks.operate.finding import Status
+
+    others = counted(report.summary, Status.PASS, Status.NOT_CHECKED, Status.NOT_APPLICABLE)
+    rest = f"; {others}." if others else "."
+    if looked := report.facts.get("lookedAt"):
+        counts = (f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in looked.items())
+        rest += f" Looked at {', '.join(counts)}."
+    fails = len(report.of(Status.FAIL))
+    lines = [Text(f"✓ {subject}: no fault found{rest}", "bold green")]
+    if fails:
+        lines = [Text(f"✗ {subject}: {fails} fault{'' if fails == 1 else 's'}{rest}", "bold red")]
+    unknown = report.of(Status.NOT_CHECKED)
+    if unread := [each.subject for each in unknown if each.section == UNREAD]:
+        lines.append(Text(f"Not looked at: {', '.join(unread)}, which your user may not list.", "dim"))
+    if uncompared := [f"{each.subject} ({each.text})" for each in unknown if each.section == "objects"]:
+        lines.append(Text(f"Not compared with the state of the stack: {'; '.join(uncompared)}.", "dim"))
+    return Group(*lines)
+
+
+def _page(cluster: ClusterOptions, name: str) -> bool:
+    """Show the page of a fault or an alert; return whether there is one. Failure: nor can a job be called so."""
+    from trainium_eks.cli.environment.doctor_alerts import SCHEMA_VERSION
+    from trainium_eks.cli.shared import output
+    from trainium_eks.client.failure import WRONG_USAGE, Failure, as_typed
+    from trainium_eks.model.alerts import AlertSettings
+    from trainium_eks.model.validation.problems import nearest
+    from trainium_eks.observe.alerts import alerts, runbook
+    from trainium_eks.observe.faults import catalogue
+
+    alert = next((each for each in alerts.alerts(AlertSettings()) if each.name.lower() == name.lower()), None)
+    fault = catalogue.BY_NAME.get(name)
+    if alert is None and fault is None:
+        if not name.islower():
+            near = nearest(name, [*alerts.names(), *catalogue.BY_NAME])
+            meant = f"did you mean {near}?" if near else "`trn doctor --list` lists them"
+            raise Failure(WRONG_USAGE, f"there is no alert, fault or job {name!r}: {meant}")
+        return False
+    text = runbook.page(alert.name) if alert is not None else f"# {name}\n\n{catalogue.BY_NAME[name].page()}"
+    text = text.replace("STACK", cluster.stack) if cluster.stack else text
+    if cluster.as_json:
+        page = {"name": alert.name if alert else name, "severity": alert.severity if alert else "", "text": text}
+        output.write_json({"schemaVersion": SCHEMA_VERSION, "alert" if alert else "fault": page})
+    else:
+        output.write(as_typed(text))
+    return True
+
+
+def _list(cluster: ClusterOptions) -> None:
+    from rich.text import Text
+
+    from trainium_eks.cli.environment.doctor_alerts import SCHEMA_VERSION, SEVERITIES
+    from trainium_eks.cli.environment.plan.render import show_sections
+    from trainium_eks.cli.shared import output
+    from trainium_eks.client.failure import as_typed
+    from trainium_eks.model.alerts import AlertSettings
+    from trainium_eks.observe.alerts import alerts, runbook
+    from trainium_eks.observe.faults import catalogue
+
+    found = [(each.name, each.severity, runbook.about(each.name)) for each in alerts.alerts(AlertSettings())]
+    faults = [(each.name, each.symptom) for each in catalogue.FAULTS]
+    if cluster.as_json:
+        listed = [{"name": name, "severity": severity, "about": about} for name, severity, about in found]
+        named = [{"name": name, "about": symptom} for name, symptom in faults]
+        output.write_json({"schemaVersion": SCHEMA_VERSION, "alerts": listed, "faults": named})
+        return
+    hint = as_typed("trn doctor NAME prints a page, trn doctor says what is wrong with the stack now.")
+    shown = [
+        _table(("FAULT", "YOU SEE"), ((Text(name), symptom) for name, symptom in faults)),
+        _table(
+            ("ALERT", "SEVERITY", "MEANS"),
+            ((Text(name), Text(severity, SEVERITIES.get(severity, "")), about) for name, severity, about in found),
+        ),
+        Text(hint),
+    ]
+    show_sections(shown, no_color=cluster.no_color)
+
+
+def _table(columns: tuple[str, ...], rows: "Iterable[tuple[Any, ...]]") -> "RenderableType":
+    """Return a table; its last column is text of many words."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in columns[:-1]:
+        table.add_column(name, no_wrap=True)
+    table.add_column(columns[-1], overflow="fold")
+    for *cells, last in rows:
+        table.add_row(*cells, Text(last.replace("`", "")))
+    return table

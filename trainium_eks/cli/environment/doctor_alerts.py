@@ -1,0 +1,142 @@
+"""``trn doctor --alerts``: a query of a stack's Prometheus for firing alerts.
+
+It uses a forwarded port, as `kubectl port-forward` does: that ends on the pod's own node. The API server's proxy would
+come from an address of the control plane, which the network policy of the namespace does not let in.
+"""
+
+import json
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from http.client import HTTPException
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from trainium_eks.cli.environment.plan.render import show_sections
+from trainium_eks.cli.shared import output
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, Failure, as_typed
+from trainium_eks.client.session import Session, open_session
+from trainium_eks.kube.cluster import Object, name_of
+from trainium_eks.kube.errors import ClusterError
+from trainium_eks.model.config import namespaces
+from trainium_eks.model.outputs import NamespaceOutput
+from trainium_eks.observe.alerts import firing as answers
+from trainium_eks.observe.alerts.firing import Firing
+
+NAMESPACE = NamespaceOutput(name=namespaces.MONITORING, queues=(), service_account="", claim="")
+LABELS = "app.kubernetes.io/name=prometheus"
+"""Labels that the operator gives to Prometheus' pods."""
+PORT = 9090
+ANSWER_SECONDS = 15
+
+SCHEMA_VERSION = 1
+"""Version of the documents of pages and alerts; changes when a field is removed or changes meaning."""
+
+SEVERITIES = {"critical": "bold red", "warning": "yellow"}
+
+
+def run(cluster: ClusterOptions) -> int:
+    """Show the alerts that fire in a stack, the most urgent first; return the exit code."""
+    found = _firing(cluster)
+    if cluster.as_json:
+        alerts = [each.to_json() for each in found]
+        output.write_json({"schemaVersion": SCHEMA_VERSION, "stack": cluster.stack, "alerts": alerts})
+    else:
+        show_sections([_section(found)], no_color=cluster.no_color)
+    return FAILED if any(each.state == "firing" for each in found) else 0
+
+
+def _section(found: Sequence[Firing]) -> RenderableType:
+    """Return the firing alerts with their summaries and next steps; then the names of the pending alerts."""
+    now = [each for each in found if each.state == "firing"]
+    soon = sorted({each.name for each in found if each.state != "firing"})
+    lines = [line for each in now for line in _lines(each)] or [Text("Nothing fires.")]
+    if soon:
+        lines.append(Text(f"Will fire if nothing changes: {', '.join(soon)}", "dim"))
+    return Group(*lines)
+
+
+def _lines(alert: Firing) -> Iterator[Text]:
+    severity = Text(alert.severity or "-", SEVERITIES.get(alert.severity, ""))
+    yield Text.assemble(severity, "  ", (alert.name, "bold"), f"  since {alert.since}")
+    yield Text(f"  {alert.summary}")
+    if alert.annotations.get("description", alert.summary) != alert.summary:
+        yield Text(f"  {alert.annotations['description']}", "dim")
+    if alert.annotations.get("next"):
+        yield Text(f"  Next: {as_typed(alert.annotations['next'])}")
+    yield Text("")
+
+
+def _firing(cluster: ClusterOptions) -> list[Firing]:
+    try:
+        with open_session(cluster) as team:
+            session = replace(team, namespace=NAMESPACE)
+            pod = _pod(session)
+            with _forwarded(session, pod) as url:
+                return _ask(url, pod)
+    except ClusterError as error:
+        raise Failure(FAILED, str(error)) from error
+
+
+def _pod(session: Session) -> str:
+    """Return the name of a ready Prometheus pod: all copies compute the same alerts."""
+    from trainium_eks.kube.api import ApiError
+
+    try:
+        found = session.api.list("v1", "Pod", namespace=NAMESPACE.name, labels=LABELS)
+    except ApiError as error:
+        if error.status not in (401, 403):
+            raise
+        raise Failure(FAILED, f"{_refused(session)}: {error}") from None
+    if not found:
+        title = f"there is no Prometheus in the cluster (no pod {LABELS} in the namespace {NAMESPACE.name})"
+        where = "the local cloud runs none" if session.is_local else "`observability.metrics` in the config installs it"
+        raise Failure(FAILED, f"{title}: {where}")
+    ready = [pod for pod in found if _is_ready(pod)]
+    if not ready:
+        names = ", ".join(map(name_of, found))
+        raise Failure(FAILED, f"Prometheus is not ready ({names}): kubectl describe pods --namespace {NAMESPACE.name}")
+    return name_of(ready[0])
+
+
+def _refused(session: Session) -> str:
+    return (
+        f"{session.kubeconfig} may not reach pods of the namespace {NAMESPACE.name}, which are the administrators'; "
+        "give one that may with --kubeconfig"
+    )
+
+
+def _is_ready(pod: Object) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+@contextmanager
+def _forwarded(session: Session, pod: str) -> Iterator[str]:
+    """Yield the address on this machine that leads to the pod."""
+    from trainium_eks.kube import pod_channels
+
+    try:
+        pod_channels.check_port_forward(session, pod, PORT)
+    except pod_channels.NoWay as error:
+        raise Failure(FAILED, f"{_refused(session)}: {error}") from None
+    forwarding = pod_channels.Forwarding(session, pod, PORT, 0)
+    try:
+        yield f"http://127.0.0.1:{forwarding.local_port}"
+    finally:
+        forwarding.close()
+
+
+def _ask(url: str, pod: str) -> list[Firing]:
+    # Not by a proxy of the environment: none reaches this machine's own loopback.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{url}/api/v1/alerts", timeout=ANSWER_SECONDS) as answer:
+            return answers.read(json.load(answer))
+    except (OSError, HTTPException) as error:
+        raise Failure(FAILED, f"{pod} does not answer: {error}") from None
+    except ValueError as error:
+        raise Failure(FAILED, f"{pod} answered something else: {error}") from None

@@ -1,0 +1,112 @@
+"""``trn cancel``: end jobs, wait until their pods are gone, name the files that remain."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trainium_eks.cli.shared import output
+from trainium_eks.cli.shared.command import JOBS, App
+from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.notices import say, silent
+from trainium_eks.kube.pod_text import printable
+
+if TYPE_CHECKING:
+    from trainium_eks.client.ending import Ended
+    from trainium_eks.client.session import Session
+    from trainium_eks.jobs.explain.watched import WatchedJob
+    from trainium_eks.jobs.sagemaker.service import SageMakerJobs
+
+MOST_FILES = 12
+"""Names of files that are shown; JSON has all."""
+
+app = App(panel=JOBS)
+
+
+@app.command(example="trn cancel bert-tiny")
+@with_cluster_options
+def cancel(
+    job: Annotated[str | None, typer.Argument(help="Name of the job.", show_default=False)] = None,
+    everything: Annotated[bool, typer.Option("--all", help="End all jobs of the namespace that go on.")] = False,
+    agreed: Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask.")] = False,
+    *,
+    cluster: ClusterOptions,
+) -> None:
+    """End a job: its processes get SIGTERM and their grace period, then it is removed. Its output stays.
+
+    Exit code: 0; 1 when pods are still there after their grace period; 2 when there is no such job.
+    """
+    from trainium_eks.client import reading, sagemaker
+    from trainium_eks.client.session import open_session
+
+    with open_session(cluster) as session:
+        if (job is None) == (not everything):
+            raise Failure(WRONG_USAGE, "give the name of a job, or --all")
+        managed = sagemaker.jobs_of(session)
+        found = reading.jobs(session)
+        if managed is not None:
+            one = managed.find(job) if job is not None else None
+            found = [*found, *(managed.jobs(None) if everything else [one] if one is not None else [])]
+        wanted = [each for each in found if each.name == job or (everything and each.ended is None)]
+        if job is not None and not wanted:
+            raise reading.no_such(session, job, found)
+        if everything and wanted and not agreed:
+            _agree(cluster, session.namespace.name, wanted)
+        done = [_end(session, managed, each, cluster) for each in wanted]
+        text = "\n".join(map(_text, done)) if done else "Nothing to end: no job is under way."
+        output.answer({"jobs": [each.to_json() for each in done]}, text, as_json=cluster.as_json)
+        left = [each.name for each in done if each.pods_left]
+        if left and not cluster.as_json:
+            from trainium_eks.cli.shared import examine
+
+            say(examine.closing(replace(cluster, namespace=session.namespace.name), left[0]))
+    raise typer.Exit(FAILED if left else 0)
+
+
+def _agree(cluster: ClusterOptions, namespace: str, wanted: "Sequence[WatchedJob]") -> None:
+    names = ", ".join(job.name for job in wanted)
+    question = f"End {len(wanted)} jobs of {namespace}, your colleagues' too ({names})?"
+    if cluster.as_json or not sys.stdin.isatty():
+        raise Failure(WRONG_USAGE, f"{question} --yes says so")
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Failure(WRONG_USAGE, "Nothing was ended.")
+
+
+def _end(session: "Session", managed: "SageMakerJobs | None", job: "WatchedJob", cluster: ClusterOptions) -> "Ended":
+    """End a job of the cluster; stop one of SageMaker, which keeps its name, unless it has ended."""
+    from trainium_eks.client import ending
+    from trainium_eks.jobs.sagemaker.service import ENDPOINT, SageMakerWork
+
+    if managed is None or not isinstance(job, SageMakerWork):
+        return ending.end(session, job, silent if cluster.as_json else say)
+    if job.kind == ENDPOINT:
+        raise Failure(WRONG_USAGE, f"{job.name} is an endpoint: trn serve --on sagemaker --stop {job.name} ends it")
+    if job.ended is None:
+        managed.stop(job)
+    return ending.Ended(job.name, 0, job.checkpoints, None, (), stopping=job.ended is None)
+
+
+def _text(each: "Ended") -> str:
+    from trainium_eks.jobs.explain.room import some
+    from trainium_eks.jobs.sagemaker.job import STOP_SECONDS
+
+    if each.pods_left:
+        return printable(
+            f"{each.name} is deleted, but {each.pods_left} of its pods are still there after their grace period: "
+            "their node may not answer (kubectl get pods -o wide)"
+        )
+    if each.output.startswith("s3://"):
+        how = f"is being stopped: SIGTERM, and SIGKILL after {STOP_SECONDS} s" if each.stopping else "has ended already"
+        return f"{printable(f'{each.name} {how}.')}\n{printable(f'  in S3: {each.output}')}"
+    if not each.output:
+        return printable(f"{each.name} has ended and is removed.")
+    step = f", checkpoint of step {each.checkpoint}" if each.checkpoint is not None else ""
+    there = f": {some(each.files, MOST_FILES)}" if each.files else ""
+    where = printable(f"  on the volume: {each.output}{step}{there}")
+    return f"{printable(each.name)} has ended and is removed.\n{where}"

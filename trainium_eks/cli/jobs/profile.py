@@ -1,0 +1,109 @@
+"""``trn profile``: a repeated run of a job for some steps under Neuron's profiler, and the commands that show its
+result."""
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trainium_eks.cli.shared import output
+from trainium_eks.cli.shared.command import JOBS, App
+from trainium_eks.cli.shared.with_cluster_options import Job, with_cluster_options
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.notices import Say, notice, silent
+
+if TYPE_CHECKING:
+    from trainium_eks.client.session import Session
+    from trainium_eks.jobs.explain.watched import WatchedJob
+
+LOOK_SECONDS = 2.0
+
+app = App(panel=JOBS)
+
+
+@app.command(example="trn profile bert-tiny")
+@with_cluster_options
+def profile(
+    job: Job,
+    rank: Annotated[int, typer.Option("--rank", "-r", min=0, help="Rank whose node is profiled.")] = 0,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Training steps that are run.")] = 10,
+    *,
+    cluster: ClusterOptions,
+) -> None:
+    """Profile some training steps of a job with Neuron's profiler, into /data/profiles/<job>.
+
+    The job is run again for that, in as many nodes: the Neuron runtime cannot be told to profile a process that runs.
+    """
+    from trainium_eks.client import reading
+    from trainium_eks.client.session import open_session
+    from trainium_eks.jobs.explain.watched import of
+    from trainium_eks.jobs.watch import profiling
+
+    say = silent if cluster.as_json else notice
+    with open_session(cluster) as session:
+        found = reading.find(session, job)
+        place = _place(session, found, rank)
+        made = profiling.profiled(found.source, place, steps)
+        name = of(session.api.create(made)).name
+        say(f"{name} runs {job} again, node {place} under the profiler, for {steps} steps")
+        try:
+            done = _steps_done(session, name, steps, say)
+        finally:
+            session.api.delete(session.api.reference(made), propagation="Background")
+    directory = f"{profiling.ROOT}/{job}"
+    views = [f"neuron-explorer view -d {directory}", f"neuron-explorer view -d {directory} --output-format perfetto"]
+    text = "\n".join(
+        (
+            f"Profiled {done or 'no'} steps: {directory} on the team's volume.",
+            "Look at it where the volume is mounted and aws-neuronx-tools are installed:",
+            *(f"  {view}" for view in views),
+            "(neuron-profile in place of neuron-explorer before SDK 2.27; the second line makes files for "
+            "ui.perfetto.dev)",
+        )
+    )
+    document = {"directory": directory, "steps": done, "job": name, "view": views}
+    output.answer(document, text, as_json=cluster.as_json)
+
+
+def _place(session: "Session", job: "WatchedJob", rank: int) -> int:
+    """Return the node of a rank, of a job that can be profiled."""
+    from trainium_eks.client import logs
+    from trainium_eks.jobs.watch import profiling
+    from trainium_eks.jobs.watch.log_lines import pod_names
+
+    if session.is_local:
+        title = "the local cloud's Neuron devices are simulated: there is nothing to profile (py-spy shows CPU time)"
+        raise Failure(FAILED, title)
+    if not job.is_gang:
+        raise Failure(WRONG_USAGE, f"{job.name} is a {job.kind} job; a profile is of a Volcano job's ranks")
+    found = profiling.problems(job.source, session.namespace.claim, is_running=job.ended is None)
+    if found:
+        raise Failure(FAILED, f"{job.name} cannot be profiled", found, spell=str, setting=lambda *_: "")
+    wanted = logs.choose(job, logs.LogOptions(rank=rank))
+    if not wanted.pods:
+        title = f"{job.name} asks for {job.nodes:,} nodes; ranks of more than {logs.MOST_NODES:,} are not told apart"
+        raise Failure(WRONG_USAGE, title)
+    return pod_names(job.source, "gang").index(wanted.pods[0])
+
+
+def _steps_done(session: "Session", name: str, steps: int, say: Say) -> int | None:
+    """Wait until the job has run the steps, or ended; return the last of them."""
+    from trainium_eks.client import logs, reading
+
+    said = ""
+    while True:
+        job = reading.find(session, name)
+        begun = job.state in ("Running", "Completed", "Failed")
+        progress = reading.progress_of(session, job, reading.pods_of(session, job)) if begun else None
+        last = progress.last if progress else None
+        if job.ended is not None and job.state != "Completed" and last is None:
+            raise Failure(FAILED, f"{name} {job.state.lower()} before its first step: trn status {name}")
+        enough = last is not None and last.number >= min(steps, steps if last.total is None else last.total)
+        if job.ended is not None or enough:
+            return last.number if last else None
+        waits = logs.waiting_for(session, job) if last is None else f"step {last.number}"
+        if waits and waits != said:
+            said = waits
+            say(f"{name}: {waits}")
+        time.sleep(LOOK_SECONDS)

@@ -1,0 +1,54 @@
+"""``trn scale``: the size of a node group."""
+
+from typing import Annotated
+
+import typer
+
+from trainium_eks.cli.shared import output
+from trainium_eks.cli.shared.command import JOBS, App
+from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import WRONG_USAGE, Failure
+from trainium_eks.client.notices import say, silent
+
+app = App(panel=JOBS)
+
+
+@app.command(example="trn scale trn1-32xl-ng1 4")
+@with_cluster_options
+def scale(
+    group: Annotated[str, typer.Argument(help="Node group, by its name in the stack.")],
+    nodes: Annotated[int, typer.Argument(min=0, help="Nodes that it is to have.")],
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until they are Ready.")] = True,
+    *,
+    cluster: ClusterOptions,
+) -> None:
+    """Give a node group another number of nodes, within its limits, and show the change's cost an hour.
+
+    Exit code: 0; 1 when nodes are not Ready in time; 2 for a number that the group cannot have.
+    """
+    from trainium_eks.cli.shared import examine
+    from trainium_eks.client import scaling
+    from trainium_eks.client.session import open_session
+    from trainium_eks.jobs.submit import cluster_facts, planning
+    from trainium_eks.model.outputs import NodeGroupOutput
+
+    tell = silent if cluster.as_json else say
+    with open_session(cluster) as session:
+        found = planning.find_group(session.outputs, group)
+        wrong = scaling.size_problems(found, nodes) if isinstance(found, NodeGroupOutput) else found
+        if wrong or not isinstance(found, NodeGroupOutput):
+            raise Failure(WRONG_USAGE, f"{group} was not scaled", wrong, spell=str)
+        before = len(cluster_facts.nodes_of(session.api, found))
+        tell(scaling.cost(session, found, before, nodes))
+        if nodes < before and (jobs := scaling.jobs_on(session, found)):
+            tell(f"warning: {', '.join(jobs)} may run on the nodes that go; a gang that loses one starts again")
+        scaling.resize(session, found, nodes, tell)
+        text = f"{found.name} is to have {nodes} nodes; `kubectl get nodes` shows them as they come."
+        if wait:
+            try:
+                scaling.await_nodes(session, found, nodes, tell)
+            except Failure as failure:
+                raise examine.with_closing(failure, cluster, session.namespace.name) from None
+            text = f"{found.name} has {nodes} nodes."
+    output.answer({"group": found.name, "nodes": nodes, "before": before}, text, as_json=cluster.as_json)

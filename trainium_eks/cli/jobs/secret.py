@@ -1,0 +1,84 @@
+"""``trn secret``: a token for gated models in the namespace. The token is read from a hidden source, and is not written
+to a command line, into a job's object, or to the output."""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trainium_eks.cli.shared import output
+from trainium_eks.cli.shared.command import JOBS, App
+from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+
+if TYPE_CHECKING:
+    from trainium_eks.client.session import Session
+
+app = App(panel=JOBS)
+
+
+@app.command(example="trn secret --from-aws ml/hugging-face")
+@with_cluster_options
+def secret(
+    name: Annotated[str, typer.Argument(help="Name of the Secret.")] = "hugging-face",
+    from_aws: Annotated[
+        str, typer.Option("--from-aws", metavar="ID", help="Name or ARN of a secret of AWS Secrets Manager.")
+    ] = "",
+    json_key: Annotated[str, typer.Option("--json-key", help="Key of the token in a JSON object of several.")] = "",
+    delete: Annotated[bool, typer.Option("--delete", help="Take the Secret away.")] = False,
+    *,
+    cluster: ClusterOptions,
+) -> None:
+    """Put a token for gated models into your namespace: from the variable HF_TOKEN, a pipe, or typed unseen.
+
+    It is never printed, and stands in no job: `trn stage` and `trn train --hf-secret` refer to it by its name.
+
+    Exit code: 0; 1 when it is refused; 2 when there is no token.
+    """
+    from trainium_eks.client.session import open_session
+    from trainium_eks.jobs.data import tokens
+    from trainium_eks.jobs.objects.token_reference import DEFAULT_SECRET, NAME, reference_problem
+    from trainium_eks.kube.api import ApiError, ObjectReference
+
+    if not NAME.fullmatch(name):
+        raise Failure(WRONG_USAGE, "no Secret was made", filter(None, [reference_problem(name)]), spell=str)
+    with open_session(cluster) as session:
+        namespace = session.namespace.name
+        if delete:
+            there = session.api.delete(ObjectReference("v1", "Secret", namespace, name), propagation="Background")
+            state = "deleted" if there else "absent"
+            text = f"The Secret {name} is {'deleted' if there else 'not there'}"
+        else:
+            try:
+                replaced = tokens.put(session.api, namespace, name, _token(name, from_aws, json_key, session))
+            except tokens.NoToken as error:
+                raise Failure(WRONG_USAGE, f"no Secret was made: {error}") from None
+            except ApiError as error:
+                raise Failure(FAILED, f"the Secret {name} of {namespace} was not made: {error.message}") from None
+            state = "replaced" if replaced else "created"
+            by_itself = "; trn stage takes it for hf:// by itself" if name == DEFAULT_SECRET else ""
+            verb = "has another token now" if replaced else "holds the token"
+            text = f"The Secret {name} {verb}: --hf-secret {name}{by_itself}"
+    output.answer({"namespace": namespace, "secret": name, "state": state}, text, as_json=cluster.as_json)
+
+
+def _token(name: str, from_aws: str, json_key: str, session: "Session") -> str:
+    """Return the token from Secrets Manager, the environment, a pipe, or a hidden prompt."""
+    from getpass import getpass
+
+    from trainium_eks.jobs.data import tokens
+    from trainium_eks.jobs.objects.token_reference import TOKEN_VARIABLES
+
+    if from_aws:
+        return tokens.from_secrets_manager(from_aws, session.outputs.region, json_key)
+    if given := os.environ.get(TOKEN_VARIABLES[0]):
+        return tokens.cleaned(given)
+    if not sys.stdin.isatty():
+        given = sys.stdin.read()
+        if not given.strip():
+            where = f"export {TOKEN_VARIABLES[0]}, or pipe it in (trn secret {name} < FILE), or --from-aws ID"
+            raise Failure(WRONG_USAGE, f"no Secret was made: there is no token; {where}")
+        return tokens.cleaned(given)
+    return tokens.cleaned(getpass("Token (not shown): "))

@@ -1,0 +1,195 @@
+"""``trn serve``: start, change and end a service that answers with a trained model."""
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trainium_eks.cli.shared import model_options, output
+from trainium_eks.cli.shared.command import JOBS, App
+from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure, as_typed
+from trainium_eks.client.notices import notice, say
+from trainium_eks.jobs.serve.engines import Engine
+
+if TYPE_CHECKING:
+    from trainium_eks.client.serving import ModelRequest
+    from trainium_eks.client.session import Session
+    from trainium_eks.jobs.serve.serving import Served
+
+LOOK_SECONDS = 0.5
+
+app = App(panel=JOBS)
+
+
+@app.command(example="trn serve reviews --replicas 2")
+@with_cluster_options
+def serve(
+    model: Annotated[str | None, typer.Argument(help=model_options.MODEL)] = None,
+    on: model_options.On = "eks",
+    replicas: Annotated[int, typer.Option("--replicas", min=1, help="Pods, or instances, that answer.")] = 1,
+    group: model_options.Group = None,
+    instance_type: model_options.InstanceType = None,
+    devices: model_options.Devices = None,
+    queue: model_options.Queue = None,
+    image: model_options.Image = None,
+    engine: Annotated[
+        Engine,
+        typer.Option(
+            "--engine",
+            help="LitServe for a classifier; transformers (CPU, GPU) or vllm (GPU, Trn2 and later; its own image) for "
+            "text by OpenAI's API; auto: the first or the second, by the model.",
+        ),
+    ] = "auto",
+    name: Annotated[str, typer.Option("--name", help="Name of the service; default: serve-<job>.")] = "",
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the model answers.")] = True,
+    stop: Annotated[
+        str | None, typer.Option("--stop", "--delete", metavar="NAME", help="End this service instead.")
+    ] = None,
+    dry_run: model_options.DryRun = False,
+    *,
+    cluster: ClusterOptions,
+) -> None:
+    """Let a trained model answer over HTTP: a Deployment and a Service in your namespace, ready once it has answered.
+
+    A classifier answers POST /predict, a model that generates text OpenAI's POST /v1/chat/completions. The same command
+    again with another model changes the service without a gap. On SageMaker: an endpoint.
+
+    Exit code: 0; 1 when the model does not answer; 2 for a request that cannot run.
+    """
+    from trainium_eks.client.serving import ModelRequest
+
+    if stop is not None:
+        if model is not None:
+            raise Failure(WRONG_USAGE, "either a model to serve, or --stop NAME")
+        _stop(cluster, stop, is_endpoint=on == "sagemaker")
+        return
+    wanted = ModelRequest(model or "", name, group, instance_type, devices, queue, image, engine)
+    work = _on_sagemaker if on == "sagemaker" else _on_eks
+    try:
+        work(cluster, wanted, replicas, wait=wait, dry_run=dry_run)
+    except _InterruptedError as left:
+        say(as_typed(f"\n{left}"))
+        raise typer.Exit(INTERRUPTED) from None
+
+
+class _InterruptedError(Exception):
+    """Ctrl-C while a service goes on; the message says how it ends."""
+
+
+def _stop(cluster: ClusterOptions, name: str, *, is_endpoint: bool) -> None:
+    from trainium_eks.client import serving
+    from trainium_eks.client.sagemaker_serving import SageMakerModels
+    from trainium_eks.client.session import open_session
+
+    if is_endpoint:
+        models = SageMakerModels(cluster)
+        name = models.endpoint(name).name
+        models.serving.delete(name)
+    else:
+        with open_session(cluster) as session:
+            serving.stop(session, name)
+    output.answer({"name": name, "state": "stopped"}, f"{name} is ended", as_json=cluster.as_json)
+
+
+def _on_eks(cluster: ClusterOptions, wanted: "ModelRequest", replicas: int, *, wait: bool, dry_run: bool) -> None:
+    from trainium_eks.client import serving
+    from trainium_eks.client.session import open_session
+    from trainium_eks.jobs.serve.serving import SERVE, objects
+    from trainium_eks.kube.api import ApiError
+
+    with open_session(cluster) as session:
+        served = replace(serving.find(session, wanted, SERVE), replicas=replicas)
+        if dry_run:
+            listed = [*objects(served, session.namespace)]
+            output.write_json({"apiVersion": "v1", "kind": "List", "items": listed})
+            return
+        serving.warn_of_no_nodes(session, served.place)
+        try:
+            serving.apply(session, served)
+        except ApiError as error:
+            raise Failure(FAILED, f"{served.name} is refused: {error}") from None
+        if wait:
+            _await(session, cluster, served.name)
+        _tell(session, cluster, served, "ready" if wait else "submitted")
+
+
+def _await(session: "Session", cluster: ClusterOptions, name: str) -> None:
+    from trainium_eks.client import serving
+
+    said = ""
+    try:
+        while True:
+            why, is_last = serving.why_not_ready(session, name)
+            if is_last:
+                from trainium_eks.cli.shared import examine
+
+                last = f"\n{why}" if why else ""
+                title = f"{name} does not answer; trn serve --stop {name} ends it{last}"
+                raise examine.with_closing(Failure(FAILED, title), cluster, session.namespace.name, name)
+            if not why:
+                return
+            if why != said and not cluster.as_json:
+                said = why
+                notice(said)
+            time.sleep(LOOK_SECONDS)
+    except KeyboardInterrupt:
+        raise _InterruptedError(f"{name} goes on; trn serve --stop {name} ends it") from None
+
+
+def _tell(session: "Session", cluster: ClusterOptions, served: "Served", state: str) -> None:
+    from trainium_eks.client import serving
+    from trainium_eks.jobs.explain.cluster_snapshot import is_running
+    from trainium_eks.jobs.serve.serving import PORT
+    from trainium_eks.kube.cluster import name_of
+
+    namespace = session.namespace.name
+    url = served.url(namespace)
+    shown = {"name": served.name, "namespace": namespace, "state": state, "url": url, "model": served.model}
+    document = {**shown, "image": served.image, "replicas": served.replicas, "port": PORT}
+    lines = [f"{served.name} {'answers' if state == 'ready' else 'is being started'} in the namespace at {url}"]
+    if session.is_local:
+        # kubectl port-forward is refused there, and pods' addresses are not of this machine.
+        running = (name_of(pod) for pod in serving.pods(session, served.name) if is_running(pod))
+        before = f"trn local exec {next(running, 'POD')} --namespace {namespace} -- "
+    else:
+        lines.append(f"  from here: kubectl port-forward service/{served.name} {PORT}")
+        before, url = "", f"http://127.0.0.1:{PORT}"
+    if served.engine in ("auto", "classifier"):
+        lines.append(f'  a classifier: {before}curl --json \'{{"texts": ["…"]}}\' {url}/predict')
+    if served.engine != "classifier":
+        said = f'{{"model": "{served.name}", "messages": [{{"role": "user", "content": "…"}}], "max_tokens": 50}}'
+        lines.append(f"  a chat: {before}curl --json '{said}' {url}/v1/chat/completions")
+    lines.append(f"  its end: trn serve --stop {served.name}")
+    output.answer(document, as_typed("\n".join(lines)), as_json=cluster.as_json)
+
+
+def _on_sagemaker(cluster: ClusterOptions, wanted: "ModelRequest", replicas: int, *, wait: bool, dry_run: bool) -> None:
+    """Make an endpoint, or let it answer with another model."""
+    from trainium_eks.client.sagemaker_serving import SageMakerModels
+    from trainium_eks.jobs.sagemaker import serving as requests
+    from trainium_eks.jobs.serve.serving import SERVE
+
+    models = SageMakerModels(cluster)
+    made, exists = models.planned(wanted, SERVE, instances=replicas)
+    if dry_run:
+        shown = {"model": requests.model_request(made), "configuration": requests.configuration_request(made)}
+        output.write_json({**shown, "endpoint": requests.endpoint_request(made, exists=exists)})
+        return
+    models.serving.serve(made, exists=exists)
+    end = f"trn serve --on sagemaker --stop {made.name}"
+    if wait:
+        try:
+            models.await_ready(made.name)
+        except KeyboardInterrupt:
+            raise _InterruptedError(f"{made.name} goes on; {end} ends it") from None
+    document = {"name": made.name, "namespace": made.namespace, "state": "ready" if wait else "submitted"}
+    document |= {"model": made.data, "image": made.image, "instanceType": made.instance_type}
+    is_ready = "answers" if wait else "is being started"
+    text = (
+        f"{made.name} {is_ready} on {made.instances} x {made.instance_type}, which are paid for until its end\n"
+        f'  a classifier: trn predict {made.name} --on sagemaker --text "…"\n  its end: {end}'
+    )
+    output.answer({**document, "instances": made.instances}, as_typed(text), as_json=cluster.as_json)

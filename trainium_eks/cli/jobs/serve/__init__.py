@@ -1,1 +1,0 @@
-"""``trn serve`` and ``trn predict``."""

@@ -1,1 +1,0 @@
-"""``trn train``, ``trn compile`` and their helpers."""

@@ -1,0 +1,71 @@
+"""``trn tensorboard``: TensorBoard of a job's logs on this machine's loopback, until Ctrl-C."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from trainium_eks.cli.shared import output
+from trainium_eks.cli.shared.command import JOBS, App
+from trainium_eks.cli.shared.with_cluster_options import Job, with_cluster_options
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, Failure
+from trainium_eks.client.notices import notice, silent
+from trainium_eks.kube.pod_text import printable
+
+app = App(panel=JOBS)
+
+
+@app.command(example="trn tensorboard bert-tiny")
+@with_cluster_options
+def tensorboard(
+    job: Job,
+    image: Annotated[
+        str | None, typer.Option("--image", help="Image with TensorBoard in it; default: the job's own.")
+    ] = None,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port of this machine; default: a free one.")
+    ] = 0,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the pod for the next call; it ends after 12 hours.")
+    ] = False,
+    *,
+    cluster: ClusterOptions,
+) -> None:
+    """Open TensorBoard on a job's logs, <output directory>/tensorboard, at a port of this machine, until Ctrl-C.
+
+    It runs as a pod of the team on the CPU pool; on the local cloud, where the volume is a directory, here.
+    """
+    from trainium_eks.client import tensorboard as board
+    from trainium_eks.client.session import open_session
+    from trainium_eks.jobs.watch.tensorboard import pod_name
+
+    with open_session(cluster) as session:
+        if not session.namespace.claim:
+            raise Failure(FAILED, f"the namespace {session.namespace.name} has no shared volume to read logs from")
+        directory, image = board.logs_of(session, job, image)
+        pod = "" if session.is_local else pod_name(job)
+        if session.is_local:
+            opened = board.here(session, job, directory, port=port)
+        else:
+            say = silent if cluster.as_json else notice
+            opened = board.in_a_pod(session, job, directory, image, port=port, keep=keep, say=say)
+        try:
+            with opened as url:
+                _serve(cluster, url, directory, pod)
+        except KeyboardInterrupt:
+            raise typer.Exit from None  # that is how it is ended
+        except board.NotStartedError as failure:
+            from trainium_eks.cli.shared import examine
+
+            raise examine.with_closing(failure, cluster, session.namespace.name, pod) from None
+
+
+def _serve(cluster: ClusterOptions, url: str, directory: str, pod: str) -> None:
+    if cluster.as_json:
+        document = {"url": url, "directory": directory, "pod": pod or None}
+        output.write_json({"schemaVersion": output.SCHEMA_VERSION, **document}, indent=None)
+    else:
+        output.write(f"TensorBoard of {printable(directory)}: {url} (Ctrl-C ends it)\n")
+    while True:
+        time.sleep(3600)

@@ -1,0 +1,232 @@
+"""``trn train``: from a command line to a gang that runs, or to a training job of SageMaker."""
+
+import json
+import math
+import shlex
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from trainium_eks.cli.shared import output
+from trainium_eks.cli.shared.command import JOBS, App
+from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, INTERRUPTED, as_typed
+from trainium_eks.client.notices import say
+from trainium_eks.jobs.objects.options import TrainOptions
+
+if TYPE_CHECKING:
+    from trainium_eks.client.session import Session
+    from trainium_eks.client.submitting import Prepared
+    from trainium_eks.jobs.objects.job import TrainingJob
+    from trainium_eks.jobs.sagemaker.job import SageMakerJob
+    from trainium_eks.model.sizing.goodput import Goodput
+
+app = App(panel=JOBS)
+
+
+@app.command(example="trn train --example gradient-sum --nodes 2")
+@with_cluster_options
+def train(options: TrainOptions, *, cluster: ClusterOptions) -> None:
+    """Train on a gang of whole nodes: all start together, restart together, end together.
+
+    Prints rank 0's log until the job ends. Ctrl-C leaves the job running, as --detach does. With --precompile a short
+    run of the training (give the script few steps) fills a compile cache, which `trn train` then finds whole.
+
+    Exit code: 0; 1 when it was refused or did not end well; 2 for a job that cannot run.
+    """
+    from trainium_eks.client import submitting
+    from trainium_eks.client.session import open_session
+    from trainium_eks.model.validation.problems import describe
+
+    if options.on == "sagemaker":
+        raise typer.Exit(_on_sagemaker(options, cluster))
+    with open_session(cluster) as session:
+        prepared = submitting.prepare(options, session, say)
+        if prepared.warnings:
+            say(describe(prepared.warnings))
+        if session.is_local:
+            say(
+                f"Local cloud: backend {prepared.job.backend}, {_size(prepared.job)}; devices are accounted for, "
+                "this machine's CPU does the work."
+            )
+        if options.dry_run:
+            _show(prepared, cluster)
+        else:
+            raise typer.Exit(_submit(prepared, options, cluster, session))
+
+
+def _show(prepared: "Prepared", cluster: ClusterOptions) -> None:
+    import yaml
+
+    from trainium_eks.client import torchx
+    from trainium_eks.jobs.objects import volcano_job
+
+    job = prepared.job
+    is_volcano = job.form == "volcano"
+    command = torchx.command(job) if is_volcano else None
+    *before, itself = prepared.objects
+    if cluster.as_json:
+        document = {"schemaVersion": output.SCHEMA_VERSION, "job": itself, "torchx": command}
+        output.write_json(document | ({"before": before} if before else {}))
+        return
+    lines = [f"# The same by TorchX: {shlex.join(command)}"] if command else []
+    if prepared.workspace is not None:
+        size = f"{prepared.workspace.size_bytes / 1024:.1f} KiB"
+        lines.append(f"# {prepared.workspace.files} files ({size}) travel in the ConfigMap {job.workspace_name};")
+        lines += ["# TorchX brings no files: there the image must hold the script."] if command else []
+    if is_volcano and volcano_job.is_one_task(job):
+        lines.append("# TorchX would make a task for each node: from some hundred nodes on more than etcd takes.")
+    plain = json.loads(json.dumps(prepared.objects))  # nothing twice, which YAML would write as a reference
+    output.write(yaml.safe_dump_all(plain, sort_keys=False, width=1000) + "".join(f"{line}\n" for line in lines))
+
+
+def _submit(prepared: "Prepared", asked: TrainOptions, cluster: ClusterOptions, session: "Session") -> int:
+    from trainium_eks.cli.jobs.logs import explain, follow_job
+    from trainium_eks.cli.shared.log_lines import Printer
+    from trainium_eks.client import logs, reading, scaling, submitting, torchx
+    from trainium_eks.jobs.explain.cluster_snapshot import FAILURES
+
+    job = prepared.job
+    submitting.validate(prepared, session, say)
+    if asked.scale:
+        scaling.for_gang(session, prepared.group, job.nodes, say)
+    if asked.torchx:
+        job = replace(job, name=torchx.submit(job, session))
+    else:
+        submitting.submit(prepared, session, say)
+    follows = not (asked.detach or asked.wait or cluster.as_json)
+    waits = asked.wait and not asked.detach
+    if not cluster.as_json:
+        # Here no node is lost, and nothing is as fast or as slow as the stack's file system.
+        saving = None if session.is_local else prepared.saving
+        say(as_typed(_submitted(job, saving, waits=waits or follows)))
+    if follows:
+        found = reading.find(session, job.name)
+        wanted = logs.choose(found, logs.LogOptions(follow=True))
+        code = follow_job(session, found, wanted, Printer(cluster, wanted))
+        if code == INTERRUPTED:
+            say(as_typed(f"The job {job.name} goes on: trn logs {job.name} -f · trn cancel {job.name}"))
+        return code
+    state = submitting.wait(submitting.reference_of(job), session) if waits else ""
+    if cluster.as_json:
+        output.write_json(_document(job, state))
+    elif waits:
+        say(f"The job {job.name} is {state}.")
+        if state in FAILURES:
+            explain(session, reading.find(session, job.name), cluster)
+    return 0 if state in ("", submitting.SUCCEEDED) else FAILED
+
+
+def _document(job: "TrainingJob", state: str) -> dict[str, Any]:
+    from trainium_eks.jobs.submit.saving import interval_seconds
+
+    return {
+        "schemaVersion": output.SCHEMA_VERSION,
+        "job": job.name,
+        "kind": job.kind,
+        "form": job.form,
+        "namespace": job.namespace,
+        "queue": job.queue,
+        "instanceType": job.instance.name,
+        "nodes": job.nodes,
+        "worldSize": job.world_size,
+        "image": job.image,
+        "backend": job.backend,
+        "launcher": job.launcher,
+        "output": job.output,
+        "cacheKey": job.cache.key if job.cache else None,
+        "checkpointSeconds": interval_seconds(job.env),
+        "state": state or None,
+    }
+
+
+def _submitted(job: "TrainingJob", saving: "Goodput | None", *, waits: bool) -> str:
+    lines = [f"Submitted {job.name}: {job.program} on {_size(job)} of {job.instance.name}, queue {job.queue}."]
+    if job.output:
+        lines.append(f"  Output: {job.output}")
+    if saving is not None:
+        lines.append(f"  Checkpoints: {_saving(saving)}")
+    if job.cache is not None:
+        lines.append(f"  Compile cache: {job.cache.directory}")
+    if job.capacity_ends:
+        lines.append(f"  The nodes' Capacity Block ends at {job.capacity_ends}; save before.")
+    if not waits:
+        lines.append(f"  Watch: trn status {job.name} · trn logs {job.name} -f")
+    return "\n".join(lines)
+
+
+def _saving(proposed: "Goodput") -> str:
+    from trainium_eks.cli.shared.durations import duration
+    from trainium_eks.jobs.submit.saving import VARIABLE
+
+    run = proposed.run
+    mean = run.seconds_between_faults
+    between = f", a fault every {duration(mean)}" if math.isfinite(mean) else ""
+    takes = duration(run.checkpoint_seconds) if run.checkpoint_seconds >= 1 else "less than a second"
+    return (
+        f"every {duration(proposed.interval_seconds)} ({VARIABLE}); each takes {takes}{between}: "
+        f"{100 * proposed.useful_fraction:.1f} % of the time is useful."
+    )
+
+
+def _size(job: "TrainingJob") -> str:
+    nodes = "1 node" if job.nodes == 1 else f"{job.nodes} nodes"
+    ranks = "1 rank" if job.ranks_per_node == 1 else f"{job.ranks_per_node} ranks"
+    return f"{nodes} with {ranks}" + (" each" if job.nodes > 1 else "")
+
+
+def _on_sagemaker(asked: TrainOptions, cluster: ClusterOptions) -> int:
+    """Submit a training job to SageMaker, and follow it unless it is detached; return the exit code."""
+    import yaml
+
+    from trainium_eks.cli.shared import log_lines
+    from trainium_eks.client import sagemaker
+    from trainium_eks.jobs.sagemaker.request import launch_script, training_request
+
+    made, archive, jobs = sagemaker.planned(asked, cluster)
+    if asked.dry_run:
+        request, script = training_request(made), launch_script(made)
+        shown = yaml.safe_dump(request, sort_keys=False, width=1000) + "# The script of its containers:\n" + script
+        output.answer({"request": request, "script": script}, shown.removesuffix("\n"), as_json=cluster.as_json)
+        return 0
+    jobs.submit(made, archive)
+    name = made.job.name
+    if not cluster.as_json:
+        say(as_typed(_submitted_to_sagemaker(made)))
+    if not (asked.detach or asked.wait or cluster.as_json):
+        return log_lines.follow_sagemaker(jobs, name, cluster)
+    ended = sagemaker.wait(jobs, name) if asked.wait and not asked.detach else None
+    if cluster.as_json:
+        output.write_json(_sagemaker_document(made, ended.state if ended else None))
+    elif ended is not None:
+        say(f"The job {name} is {ended.state}.{f' {ended.reason}' if ended.reason else ''}")
+    return 0 if ended is None or ended.state == "Completed" else FAILED
+
+
+def _sagemaker_document(made: "SageMakerJob", state: str | None) -> dict[str, Any]:
+    job = made.job
+    return {
+        "schemaVersion": output.SCHEMA_VERSION,
+        "job": job.name,
+        "kind": "sagemaker",
+        "namespace": job.namespace,
+        "instanceType": made.instance_type,
+        "nodes": job.nodes,
+        "worldSize": job.world_size,
+        "image": job.image,
+        "backend": job.backend,
+        "output": made.uri("output"),
+        "checkpoints": made.uri("checkpoints"),
+        "state": state,
+    }
+
+
+def _submitted_to_sagemaker(made: "SageMakerJob") -> str:
+    job, spot = made.job, " on Spot" if made.spot else ""
+    return (
+        f"Submitted {job.name}: {job.program} on {job.nodes} x {made.instance_type}{spot}, {job.ranks_per_node} ranks "
+        f"each.\n  Model: {made.uri('output', job.name)}\n  Checkpoints: {made.uri('checkpoints')}\n"
+        f"  Watch: trn jobs · trn logs {job.name} -f"
+    )

@@ -1,0 +1,50 @@
+"""``trn wait``: the end of a job, awaited without its log."""
+
+from typing import Annotated
+
+import typer
+
+from trainium_eks.cli.shared import output
+from trainium_eks.cli.shared.command import JOBS, App
+from trainium_eks.cli.shared.with_cluster_options import Job, with_cluster_options
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+
+app = App(panel=JOBS)
+
+
+@app.command(example="trn wait bert-tiny --timeout 2h && trn serve bert-tiny")
+@with_cluster_options
+def wait(
+    job: Job,
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", help="Longest wait: 90s, 10m or 2h; default: to the job's end.")
+    ] = None,
+    *,
+    cluster: ClusterOptions,
+) -> None:
+    """Wait until a job has ended, on EKS or SageMaker. The job goes on when the wait ends before it.
+
+    Exit code: 0 when the job has completed; 1 when it failed, was deleted, or goes on after --timeout; 2 when there is
+    no such job.
+    """
+    from trainium_eks.cli.shared import examine
+    from trainium_eks.client import reading, sagemaker, submitting
+    from trainium_eks.client.session import open_session
+    from trainium_eks.client.team import AWAY_SECONDS
+    from trainium_eks.jobs.watch.log_lines import seconds
+
+    with open_session(cluster) as session:
+        longest = seconds(timeout) if timeout is not None else None
+        if timeout is not None and longest is None:
+            raise Failure(WRONG_USAGE, f"--timeout {timeout}: give a duration: 90s, 10m or 2h")
+        try:
+            if (managed := sagemaker.find(session, job)) is not None:
+                state = sagemaker.wait(managed[0], job, longest).state
+            else:
+                reference = session.api.reference(reading.find(session, job).source)
+                state = submitting.wait(reference, session, timeout_seconds=longest, away_seconds=AWAY_SECONDS)
+        except TimeoutError as error:
+            raise examine.with_closing(Failure(FAILED, str(error)), cluster, session.namespace.name, job) from None
+    output.answer({"job": job, "state": state}, f"The job {job} is {state}.", as_json=cluster.as_json)
+    raise typer.Exit(0 if state == submitting.SUCCEEDED else FAILED)

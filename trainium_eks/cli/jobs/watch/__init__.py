@@ -1,1 +1,0 @@
-"""``trn jobs``, ``status``, ``logs``, ``top``, ``tensorboard``, ``profile`` and ``cancel``."""

@@ -1,0 +1,146 @@
+"""Examinations of a stack, or of one job, by the caller's rights; commands that run out of time end with theirs."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from trainium_eks.client.cluster_access import StackAccess, find_source, open_kubeconfig
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import WRONG_USAGE, Failure, as_typed
+from trainium_eks.client.project import find_project
+from trainium_eks.client.session import find_namespace, open_session
+from trainium_eks.kube import cluster as snapshots
+from trainium_eks.kube import pod_logs
+from trainium_eks.kube.api import Api
+from trainium_eks.kube.api_reader import ApiReader
+from trainium_eks.kube.cluster import Object, ReadError, namespace_of
+from trainium_eks.kube.errors import ClusterError, MissingError
+from trainium_eks.kube.pod_text import printable
+from trainium_eks.model.validation.parsing import MISSHAPEN
+from trainium_eks.model.validation.problems import nearest
+from trainium_eks.operate.cleanup.state import StackState, StateError
+from trainium_eks.operate.doctor.diagnosis import diagnose, known_names
+from trainium_eks.operate.doctor.examination import KINDS, TEAM_KINDS, Examination
+from trainium_eks.operate.doctor.findings import found as finding
+from trainium_eks.operate.doctor.findings import unreachable
+from trainium_eks.operate.finding import Report, Status
+from trainium_eks.operate.verify.examined import Examined, Made
+from trainium_eks.operate.verify.made import OBJECTS, compare
+from trainium_eks.operate.verify.workloads import ENDED
+
+PAUSE_SECONDS = 5.0
+"""Longest pause between two examinations; the first pauses are shorter."""
+
+
+def diagnosis(cluster: ClusterOptions, name: str = "", *, checks: bool = True, faults: bool = True) -> Report:
+    """Return the findings of the stack; with a name or a namespace, the findings there, as the team's researcher.
+
+    ``checks`` are those of what the stack has, ``faults`` are of nodes, jobs and pods; objects are compared with the
+    stack's state where both are asked for. Failure: there is no such stack, namespace or job.
+    """
+    try:
+        if name or cluster.namespace:
+            with open_session(cluster) as session:
+                return _examined(session.source, session.api, session.namespace.name, name, cluster, checks, faults)
+        source = find_source(cluster.stack, cluster.outputs, cluster.kubeconfig, cluster.directory)
+        with open_kubeconfig(source) as file:
+            return _examined(source, Api.connect(file), "", "", cluster, checks, faults)
+    except MissingError:
+        raise
+    except (ReadError, ClusterError) as error:
+        facts = {"stack": cluster.stack or None}
+        return _without_processes(cluster, facts) or Report(facts, (unreachable(error, cluster.stack),))
+
+
+def until_well(look: Callable[[], Report], seconds: float, say: Callable[[str], object]) -> Report:
+    """Return the first report without a failure, or the last of so many seconds."""
+    deadline = time.monotonic() + seconds
+    pause = PAUSE_SECONDS / 8
+    while True:
+        report = look()
+        left = deadline - time.monotonic()
+        if not report.failed or left <= 0:
+            return report
+        say(f"failing: {', '.join(each.id for each in report.of(Status.FAIL))}; looking again for {left:.0f} s")
+        time.sleep(min(pause, left))
+        pause = min(2 * pause, PAUSE_SECONDS)
+
+
+def _without_processes(cluster: ClusterOptions, facts: Mapping[str, Any]) -> Report | None:
+    """Return the ended processes of a local cloud, whose API server does not answer; None where all run."""
+    local = find_source(cluster.stack, cluster.outputs, cluster.kubeconfig, cluster.directory).local
+    ended = sorted(local.processes - local.running) if local else ()
+    return Report(facts, tuple(finding(ENDED, each, "has ended", process=each) for each in ended)) if ended else None
+
+
+def closing(cluster: ClusterOptions, name: str = "", *, checks: bool = True) -> str:
+    """Return the findings as the last lines of a command that ran out of time; empty without any."""
+    try:
+        report = diagnosis(cluster, name, checks=checks)
+    except (Failure, ClusterError, OSError, ValueError):
+        return ""  # the command's own failure is told all the same
+    failed = report.of(Status.FAIL)
+    lines = [f"  {each.fault}: {each.subject}: {each.text}\n  → {each.fix}" for each in failed]
+    return printable(as_typed("\n".join(["The doctor finds:", *lines]))) if lines else ""
+
+
+def with_closing(failure: Failure, cluster: ClusterOptions, namespace: str, name: str = "") -> Failure:
+    """Return the failure of a researcher's command that ran out of time, with the doctor's findings as its end."""
+    said = closing(replace(cluster, namespace=namespace), name)
+    detail = "\n".join(filter(None, (failure.detail, said)))
+    return Failure(failure.code, failure.title, failure.problems, detail, failure.spell, failure.setting)
+
+
+def _examined(
+    source: StackAccess, api: Api, namespace: str, name: str, cluster: ClusterOptions, checks: bool, faults: bool
+) -> Report:
+    kinds = (TEAM_KINDS if namespace else KINDS) if faults else snapshots.KINDS
+    found = snapshots.read(ApiReader(api, namespace), kinds)
+    if not namespace and "Pod" in found.unread and source.outputs.namespaces:
+        # A researcher's own kubeconfig: of the team that it names, the first otherwise.
+        first = find_namespace(source.outputs, None).name
+        return _examined(source, api, first, name, cluster, checks, faults)
+
+    if len(found.unread) == len(kinds):
+        raise ReadError(f"your user may read nothing (401 or 403): {next(iter(found.unread.values()))}")
+
+    def log(pod: Object, previous: bool) -> list[str]:
+        return pod_logs.tail(api, namespace_of(pod) or namespace, pod, previous=previous)
+
+    made = Made()
+    if namespace and not name:
+        made = Made(unread={OBJECTS: "an administrator's kubeconfig compares them"})
+    elif not namespace and checks and faults:
+        made = _compared(source, api, cluster.directory)
+    examination = Examination(Examined(source.outputs, found, source.local, made), datetime.now(UTC), log, namespace)
+    names = known_names(examination)
+    if name and name not in names and not any(each.startswith(f"{name}-") for each in names):
+        near = nearest(name, names)
+        meant = f"did you mean {near}?" if near else "`trn jobs` lists jobs, `trn doctor --list` faults and alerts"
+        raise Failure(WRONG_USAGE, f"{namespace} has no job {name!r}, and no fault or alert is called so: {meant}")
+    report = diagnose(examination, name, checks=checks, faults=faults)
+    facts = {"stack": source.stack or None, "cluster": source.outputs.cluster_name, "server": api.server}
+    simulated = list(source.local.simulated) if source.local else []
+    return replace(report, facts={**facts, "local": source.local is not None, "simulated": simulated, **report.facts})
+
+
+def _compared(source: StackAccess, api: Api, directory: Path | None) -> Made:
+    """Return the comparison of the stack's objects with its cluster; empty, with the reason, where the stack's state
+    cannot be read or changes meanwhile."""
+    try:
+        if source.paths is not None:
+            text = source.paths.made.read_text(encoding="utf-8")
+            found = compare(api, StackState.parse(text, str(source.paths.made)), source.local)
+            if source.paths.made.read_text(encoding="utf-8") == text:
+                return found
+        elif source.stack:
+            return compare(api, StackState.ask(source.stack, find_project(directory)), None)
+        why = "outputs from a file do not name them"
+    except FileNotFoundError:
+        why = "an `up` goes on, or did not end well"
+    except (StateError, Failure, ClusterError, OSError, *MISSHAPEN) as error:
+        why = str(error).partition("\n")[0]
+    return Made(unread={OBJECTS: why})

@@ -1,0 +1,128 @@
+"""The status of one job: why it waits, where it is, how it ended."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from trainium_eks.client import reading
+from trainium_eks.client.session import Session
+from trainium_eks.jobs.explain import why_not_started
+from trainium_eks.jobs.explain.cluster_snapshot import FAILURES, ClusterSnapshot, is_bound, is_running
+from trainium_eks.jobs.explain.reason import Reason
+from trainium_eks.jobs.explain.watched import WatchedJob
+from trainium_eks.jobs.explain.why_pending import why, why_ended
+from trainium_eks.jobs.watch import endings
+from trainium_eks.jobs.watch.endings import Exit, Restart
+from trainium_eks.jobs.watch.measured import Measured, measured
+from trainium_eks.jobs.watch.steps import Progress
+from trainium_eks.kube import pod_text
+from trainium_eks.kube.cluster import Object, name_of
+from trainium_eks.model.annotations import annotation
+
+LAST_LINES = 12
+"""Of the log of the pod that failed first."""
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """All about one job at one moment."""
+
+    job: WatchedJob
+    now: datetime
+    waits: Reason | None
+    """Why it does not run; None for a running or ended job."""
+    trouble: Reason | None
+    """Problems of a running job, such as a lost node, or why Volcano gave up an ended job."""
+    pods: tuple[Object, ...]
+    """Its pods, in the order of ranks."""
+    progress: Progress | None
+    restarts: tuple[Restart, ...]
+    exits: tuple[Exit, ...]
+    """Of the pods that are still there, the first to end first."""
+    failed_rank: int | None
+    """The rank that failed first, as torchrun says; None where it does not."""
+    last_lines: tuple[str, ...]
+    """Of the pod that failed first."""
+    block_ends: datetime | None
+    """End of the Capacity Block that it runs in; None without one."""
+    measured: Measured | None = None
+    """Its useful time; None where it is not known yet."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the job needs attention: it failed, or stalls."""
+        return self.job.state in FAILURES or (self.progress is not None and self.progress.stalled)
+
+    @property
+    def nodes(self) -> list[str]:
+        """Nodes of its pods, in the order of ranks."""
+        return [str(pod["spec"]["nodeName"]) for pod in self.pods if is_bound(pod)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "job": {**self.job.to_json(), "seconds": round(self.job.seconds(self.now))},
+            "pending": self.waits.to_json() if self.waits else None,
+            "trouble": self.trouble.to_json() if self.trouble else None,
+            "nodes": self.nodes,
+            "progress": self.progress.to_json() if self.progress else None,
+            "restarts": [each.to_json() for each in self.restarts],
+            "exits": [each.to_json() for each in self.exits],
+            "failedRank": self.failed_rank,
+            "lastLines": [*self.last_lines],
+            "measured": self.measured.to_json() if self.measured else None,
+            "capacityBlockEnds": self.block_ends.isoformat() if self.block_ends else None,
+        }
+
+
+def look(session: Session, name: str) -> JobStatus:
+    """Return the status of one job."""
+    job = reading.find(session, name)
+    if job.is_gang:
+        snapshot = reading.around(session, job)
+        pods = reading.in_rank_order(job, snapshot.pods)
+        waits, trouble = why(snapshot), why_ended(snapshot)
+        if waits is None and job.ended is None:
+            trouble = next(why_not_started.lost_nodes(snapshot), None)
+        if job.ended is None:
+            # Volcano's own number counts pods of nodes that are gone, too.
+            job = replace(job, running=sum(map(is_running, pods)))
+        return _status(session, job, snapshot.now, pods, waits, trouble, endings.restarts(snapshot))
+    # A job of Kubernetes or of the Training Operator: from its pods alone.
+    pods = reading.in_rank_order(job, reading.pods_of(session, job))
+    snapshot = ClusterSnapshot(reading.now(), job.source, pods=tuple(pods))
+    waiting = job.ended is None and not any(map(is_running, pods))
+    waits = next(why_not_started.reasons(snapshot), None) if waiting else None
+    return _status(session, job, snapshot.now, pods, waits, None, [])
+
+
+def _status(
+    session: Session,
+    job: WatchedJob,
+    now: datetime,
+    pods: Sequence[Object],
+    waits: Reason | None,
+    trouble: Reason | None,
+    restarts: Sequence[Restart],
+) -> JobStatus:
+    exits = endings.exits(pods)
+    first = endings.first_failure(exits) if job.state in FAILURES else None
+    log = reading.log_tail(session, next(pod for pod in pods if name_of(pod) == first.pod)) if first else []
+    cause = endings.root_cause("\n".join(log))
+    ends = (job.source["metadata"].get("annotations") or {}).get(annotation("capacity-block-ends"))
+    progress = reading.progress_of(session, job, pods) if any(map(is_bound, pods)) else None
+    return JobStatus(
+        job,
+        now,
+        waits,
+        trouble,
+        tuple(pods),
+        progress,
+        tuple(restarts),
+        tuple(exits),
+        cause[0] if cause else None,
+        tuple(log[-LAST_LINES:]),
+        pod_text.time(ends),
+        measured(job, pods, progress, session.outputs) if progress else None,
+    )

@@ -1,0 +1,174 @@
+"""The log lines of a job's pods since a time, deleted pods included, from the stack's log store.
+
+On AWS the store is a CloudWatch log group, on the local cloud files of this machine. Lines of existing pods are read
+from the API server, as without a time; the store adds the earlier lines.
+"""
+
+import heapq
+import itertools
+import re
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from trainium_eks.client import logs, reading
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.logs import LogOptions, PodFilter, Shown
+from trainium_eks.client.session import Session
+from trainium_eks.jobs.explain.cluster_snapshot import moment
+from trainium_eks.jobs.explain.watched import WatchedJob
+from trainium_eks.jobs.objects.identity import ROLE
+from trainium_eks.jobs.watch.cloudwatch_logs import CloudWatchLogs
+from trainium_eks.jobs.watch.log_lines import LogLine
+from trainium_eks.kube.cluster import Object, name_of
+from trainium_eks.kube.errors import ClusterError
+from trainium_eks.local.agent import log_retention
+from trainium_eks.local.runtime.output import timestamp
+
+_TO_MILLISECONDS = len("2026-11-22T05:30:00.000")
+"""Length of a line's time down to milliseconds, which every event in CloudWatch has."""
+
+
+@dataclass(frozen=True)
+class KeptLines:
+    """Lines of a job, in the order of time."""
+
+    wanted: PodFilter
+    lines: Iterator[Shown]
+    troubles: list[str]
+    """Errors of logs that cannot be read."""
+    nothing: Failure | None
+    """The failure where there are no lines; None where lines exist, of other ranks."""
+    is_one_node: bool = False
+    """Whether all lines are of one node, although the job was removed and its pods' names are not known."""
+
+
+@dataclass(frozen=True)
+class _Search:
+    """A search in the log store: the job, its pods, and the start of the period."""
+
+    job: str
+    since: datetime
+    wanted: PodFilter
+    node: int | None = None
+    """Only node of a removed job; None for all nodes."""
+    until: Mapping[str, str] = field(default_factory=dict)
+    """Pod to the time of its first line at the API server: only kept lines before that are shown."""
+
+    def place(self, pod: str) -> int | None:
+        """Return a pod's place among the nodes; None for a pod outside the search."""
+        if self.wanted.pods is not None:
+            return self.wanted.places.get(pod, 0) if pod in self.wanted.pods else None
+        node = node_of(self.job, pod)
+        return node if node is not None and self.node in (None, node) else None
+
+    def shown(self, pod: str, line: LogLine) -> Shown | None:
+        """Return the line to show; None for a line outside the search."""
+        place, until = self.place(pod), self.until.get(pod)
+        is_read = until is not None and line.stamp[:_TO_MILLISECONDS] >= until[:_TO_MILLISECONDS]
+        return None if place is None or is_read else Shown(pod, place, line)
+
+
+def node_of(job: str, pod: str) -> int | None:
+    """Return a node's number by the name that a controller gave its pod; None for a pod of another job."""
+    rest = pod.removeprefix(f"{job}-")
+    # Names by Volcano in both shapes, by the Training Operator, by JobSet for a TrainJob, by a Job of Kubernetes.
+    found = re.fullmatch(rf"{ROLE}-(\d+)-0|{ROLE}-(\d+)|worker-(\d+)|node-0-(\d+)-[a-z0-9]{{5}}|[a-z0-9]{{5}}", rest)
+    if rest == pod or found is None:
+        return None
+    return int(next((each for each in found.groups() if each is not None), 0))
+
+
+def read(session: Session, name: str, options: LogOptions) -> KeptLines:
+    """Return the lines of a job, perhaps a removed one, since ``options.since``."""
+    found = reading.jobs(session)
+    job = reading.named(found, name)
+    if job is None and not reading.keeps(session):
+        raise reading.no_such(session, name, found)
+    since = logs.since_of(options)
+    if job is not None:
+        # An earlier job of the same name is another job.
+        return _of_job(session, job, options, max(since, job.created))
+    sought = _removed(name, options, since)
+    missing = reading.no_such(session, name, found)
+    nothing = Failure(missing.code, f"{missing.title}; nothing that it wrote since {_second(since)} is kept")
+    lines = _in_order([_kept(session, sought)], sought, options)
+    return KeptLines(sought.wanted, lines, [], nothing, is_one_node=sought.node is not None)
+
+
+def _of_job(session: Session, job: WatchedJob, options: LogOptions, since: datetime) -> KeptLines:
+    """Return the kept lines of a job's pods, and then the lines of its existing pods."""
+    wanted, there = logs.choose(job, options), reading.pods_of(session, job)
+    chosen = logs.targets(there, wanted)
+    live, troubles = logs.read_all(session, wanted, [pod for pod in chosen if logs.has_begun(pod)])
+    sought = _Search(job.name, since, wanted, until={lines[0].pod: lines[0].line.stamp for lines in live if lines})
+    before: Iterator[Shown] = iter(())
+    if reading.keeps(session) and not _are_all_there(job, chosen, sought):
+        try:
+            kept = _kept(session, sought)
+            # The first is read here: where that fails, the other lines can still be shown.
+            before = itertools.chain([*itertools.islice(kept, 1)], kept)
+        except ClusterError as error:
+            if not any(live):
+                raise
+            troubles.append(str(error))
+    nothing = None
+    if troubles:
+        nothing = Failure(FAILED, troubles[0])
+    elif not live and job.ended is not None and reading.keeps(session):
+        nothing = Failure(FAILED, f"{job.name} wrote nothing since {_second(since)} that is kept")
+    elif not live:
+        nothing = Failure(FAILED, logs.no_log(session, job, chosen, there))
+    return KeptLines(wanted, _in_order([before, *live], sought, options), troubles, nothing)
+
+
+def _removed(name: str, options: LogOptions, since: datetime) -> _Search:
+    """Return the search for a removed job. Its numbers of nodes and ranks are gone with its object."""
+    logs.check_choice(options)
+    if options.rank:
+        title = f"--rank {options.rank}: {name} was removed, and how many ranks its nodes had; --node N shows a node"
+        raise Failure(WRONG_USAGE, title)
+    rank = None if options.everything or options.node is not None else 0
+    node = None if options.everything else options.node or 0
+    return _Search(name, since, PodFilter(None, {}, rank, {}), node)
+
+
+def _are_all_there(job: WatchedJob, pods: Sequence[Object], sought: _Search) -> bool:
+    """Return whether all pods of the search exist, and are older than its period: then no deleted pod can have lines in
+    it."""
+    older = {name_of(pod) for pod in pods if moment(pod["metadata"]["creationTimestamp"]) < sought.since}
+    names = sought.wanted.pods
+    return older.issuperset(names) if names is not None else len(older) >= job.nodes
+
+
+def _second(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _kept(session: Session, sought: _Search) -> Iterator[Shown]:
+    paths, group, namespace = session.source.paths, session.outputs.log_group, session.namespace.name
+    lines: Iterable[tuple[str, LogLine]]
+    if paths is not None:
+        pods = [pod for pod in log_retention.pods(paths.kept, namespace) if sought.place(pod) is not None]
+        since = timestamp(sought.since.timestamp())
+        files = (log_retention.lines(paths.kept, namespace, pod, since) for pod in pods)
+        merged = heapq.merge(*files, key=lambda line: line.stamp)
+        lines = ((line.pod, LogLine(line.stamp, line.text)) for line in merged)
+    else:
+        assert group is not None
+        pods = [*(sought.wanted.pods or ())]
+        prefix = f"{namespace}/{pods[0]}/" if len(pods) == 1 else f"{namespace}/{sought.job}-"
+        lines = CloudWatchLogs(session.outputs.region, group).lines(prefix, sought.since)
+    return (shown for pod, line in lines if (shown := sought.shown(pod, line)) is not None)
+
+
+def _in_order(parts: Sequence[Iterable[Shown]], sought: _Search, options: LogOptions) -> Iterator[Shown]:
+    """Return the lines of the chosen rank in the order of time; with ``tail`` the last ones of each node."""
+    lines: Iterable[Shown] = heapq.merge(*parts, key=lambda each: each.line.stamp)
+    if options.tail is not None:
+        of_each: defaultdict[int, deque[Shown]] = defaultdict(lambda: deque(maxlen=options.tail))
+        for each in lines:
+            of_each[each.place].append(each)
+        lines = heapq.merge(*of_each.values(), key=lambda each: each.line.stamp)
+    return (each for each in lines if each.line.is_of(sought.wanted.local_rank))

@@ -1,0 +1,160 @@
+"""SageMaker's jobs of a team: planned, listed, followed, awaited. They need the stack's outputs and rights of AWS, and
+no cluster."""
+
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from trainium_eks.client import train_facts
+from trainium_eks.client.cluster_access import find_stack
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.logs import LogOptions, Shown, check_choice, since_of
+from trainium_eks.client.notices import notice
+from trainium_eks.client.session import Session, find_namespace
+from trainium_eks.client.train_request import request_of, taken
+from trainium_eks.jobs.objects.options import TrainOptions
+from trainium_eks.jobs.sagemaker import job as sagemaker_job
+from trainium_eks.jobs.sagemaker.job import SageMakerJob
+from trainium_eks.jobs.sagemaker.service import SageMakerJobs, SageMakerWork
+from trainium_eks.kube.errors import ClusterError
+from trainium_eks.kube.pod_text import printable
+from trainium_eks.model.outputs import NamespaceOutput, StackOutputs
+
+LOOK_SECONDS = 5.0
+"""Seconds between two reads of a job: SageMaker's requests are limited for the whole account."""
+
+LIST_SECONDS = 15.0
+"""Seconds between two lists of jobs in a live view."""
+
+LATE_MS = 30_000
+"""Milliseconds by which CloudWatch may show a line after a later one."""
+
+
+def stack_of(cluster: ClusterOptions) -> tuple[StackOutputs, NamespaceOutput]:
+    """Return the outputs of a stack on AWS, and the team's namespace."""
+    source = find_stack(cluster.stack, cluster.outputs, cluster.directory)
+    if source.paths is not None:
+        raise Failure(WRONG_USAGE, "the local cloud has no SageMaker; --stack names a stack on AWS")
+    return source.outputs, find_namespace(source.outputs, cluster.namespace, cluster.outputs)
+
+
+def planned(asked: TrainOptions, cluster: ClusterOptions) -> tuple[SageMakerJob, str, SageMakerJobs]:
+    """Return the validated training job, the archive of its files, and the service that runs it."""
+    asked = taken(asked)
+    outputs, namespace = stack_of(cluster)
+    request, workspace, wrong = request_of(asked)
+    image, no_image, _ = train_facts.registry_image(asked.image, outputs)
+    made = sagemaker_job.plan(request, outputs, namespace, image, train_facts.unique())
+    problems = [*filter(None, (wrong, no_image)), *(made if isinstance(made, tuple) else ())]
+    if problems or isinstance(made, tuple):
+        raise Failure(WRONG_USAGE, "the job was not submitted", problems, spell=str)
+    service = SageMakerJobs(outputs.region, made.where, made.job.namespace)
+    return made, workspace.archive if workspace else "", service
+
+
+def jobs_of(session: Session) -> SageMakerJobs | None:
+    """Return the service of the session's namespace; None for a stack without SageMaker, or a local cloud."""
+    where = session.outputs.sage_maker
+    if where is None or session.is_local:
+        return None
+    return SageMakerJobs(session.outputs.region, where, session.namespace.name)
+
+
+def find(session: Session, name: str) -> tuple[SageMakerJobs, SageMakerWork] | None:
+    """Return the job of a name with its service; None where SageMaker has none."""
+    jobs = jobs_of(session)
+    job = jobs.find(name) if jobs else None
+    return (jobs, job) if jobs is not None and job is not None else None
+
+
+class ListedJobs:
+    """The jobs of SageMaker in a table of all jobs, read again every :data:`LIST_SECONDS`; ended ones up to an age."""
+
+    def __init__(self, session: Session, age: timedelta) -> None:
+        self._jobs, self._age = jobs_of(session), age
+        self._read = -LIST_SECONDS
+        self._found: list[SageMakerWork] = []
+
+    def at(self, now: datetime) -> list[SageMakerWork]:
+        """Return the jobs that go on or ended recently. Where AWS does not answer, a notice says so: the cluster's jobs
+        are shown all the same."""
+        if self._jobs is not None and time.monotonic() - self._read >= LIST_SECONDS:
+            self._read = time.monotonic()
+            try:
+                self._found = [*self._jobs.jobs(now - self._age), *self._jobs.endpoints()]
+            except ClusterError as error:
+                notice(f"SageMaker's jobs are not shown: {error}")
+        return self._found
+
+
+def wait(jobs: SageMakerJobs, name: str, timeout_seconds: float | None = None) -> SageMakerWork:
+    """Wait until the job has ended, and return it; raise a TimeoutError when it goes on after that time."""
+    begun = time.monotonic()
+    while True:
+        job = _there(jobs, name)
+        if job.ended is not None:
+            return job
+        if timeout_seconds is not None and time.monotonic() - begun >= timeout_seconds:
+            raise TimeoutError(f"{name} has not ended after {timeout_seconds:g} s")
+        time.sleep(LOOK_SECONDS)
+
+
+def chosen(job: SageMakerWork, options: LogOptions) -> tuple[int | None, int]:
+    """Return the chosen node, None for all, and the start of the log in milliseconds."""
+    check_choice(options)
+    if options.previous:
+        raise Failure(WRONG_USAGE, "--previous is for jobs on EKS: SageMaker keeps all of a job's log")
+    if options.rank:
+        raise Failure(WRONG_USAGE, f"--rank {options.rank}: --node N shows all ranks of a node")
+    if options.node is not None and not 0 <= options.node < job.nodes:
+        raise Failure(WRONG_USAGE, f"--node {options.node}: {job.name} has nodes 0 to {job.nodes - 1}")
+    since = round(since_of(options).timestamp() * 1000) if options.since is not None else 0
+    return None if options.everything else options.node or 0, since
+
+
+def lines(jobs: SageMakerJobs, job: SageMakerWork, options: LogOptions) -> list[Shown]:
+    """Return the lines that a job has written."""
+    node, since = chosen(job, options)
+    rank = None if options.everything or options.node is not None else 0
+    found = [Shown(job.name, place, line) for _, place, _, line in jobs.lines(job, node, since) if line.is_of(rank)]
+    if options.tail is not None:
+        found = found[-options.tail :] if options.tail else []
+    if not found:
+        raise Failure(FAILED, f"{job.name} has no log yet: it is {job.state}{why(job)}")
+    return found
+
+
+def coming_lines(jobs: SageMakerJobs, name: str, node: int | None, since_ms: int = 0) -> Iterator[list[Shown]]:
+    """Yield the lines as they come, with late ones, until the job has ended; then a notice says how."""
+    seen: dict[str, int] = {}
+    is_last = False
+    while True:
+        # First the state: lines of a job that has ended by then are all there, or come within one more read.
+        job = _there(jobs, name)
+        batch = []
+        for event, place, moment, line in jobs.lines(job, node, since_ms):
+            if event not in seen:
+                seen[event] = moment
+                if node is None or line.is_of(0):
+                    batch.append(Shown(job.name, place, line))
+        yield batch
+        if is_last:
+            notice(f"{name} is {job.state}{why(job)}")
+            return
+        is_last = job.ended is not None
+        since_ms = max(since_ms, max(seen.values(), default=since_ms + LATE_MS) - LATE_MS)
+        seen = {event: moment for event, moment in seen.items() if moment >= since_ms}
+        time.sleep(LOOK_SECONDS)
+
+
+def why(job: SageMakerWork) -> str:
+    """Return SageMaker's reason for a job's state, after a colon; empty without one."""
+    return f": {printable(job.reason)}" if job.reason else ""
+
+
+def _there(jobs: SageMakerJobs, name: str) -> SageMakerWork:
+    job = jobs.find(name)
+    if job is None:
+        raise Failure(FAILED, f"the job {name} is not there")
+    return job
