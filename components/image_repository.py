@@ -56,7 +56,12 @@ class ImageRepository(pulumi.ComponentResource):
         self._args = args
 
         self._repository = self._make_repository(self._make_key() if args.kms_key_arn is None else args.kms_key_arn)
-        self._expire_images()
+        aws.ecr.LifecyclePolicy(
+            f"{name}-lifecycle",
+            repository=self._repository.name,
+            policy=lifecycle_policy(kept_images=args.kept_images, untagged_days=args.untagged_days),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
 
         self.repository_url = self._repository.repository_url
         self.repository_arn = self._repository.arn
@@ -83,14 +88,6 @@ class ImageRepository(pulumi.ComponentResource):
             ],
             force_delete=self._args.force_delete,
             tags=dict(self._args.tags),
-            opts=pulumi.ResourceOptions(parent=self),
-        )
-
-    def _expire_images(self) -> None:
-        aws.ecr.LifecyclePolicy(
-            f"{self._name}-lifecycle",
-            repository=self._repository.name,
-            policy=lifecycle_policy(kept_images=self._args.kept_images, untagged_days=self._args.untagged_days),
             opts=pulumi.ResourceOptions(parent=self),
         )
 

@@ -9,7 +9,7 @@ from golden import ENVIRONMENTS
 from hand_built import PREFIX, changed, environment, optioned, without
 
 import trainium_eks
-from trainium_eks.model.catalogue.compatibility import numbers
+from trainium_eks.model.catalogue.versions import numbers
 from trainium_eks.plan.differences import diff
 from trainium_eks.plan.graph import Options
 

@@ -113,7 +113,8 @@ def _job(
         kind=request.run_kind,
         form=request.kind,
         launcher="torchrun" if facts.image_has_torch else "gang",
-        rendezvous=_rendezvous(request, outputs),
+        # C10d needs no service that could be down.
+        rendezvous=outputs.rendezvous if request.rendezvous == "etcd" else C10D,
         precision=cast("Precision", request.precision),  # another one is refused
         cache=_cache(request, facts.image, nodes * ranks),
         claim=namespace.claim,
@@ -154,11 +155,6 @@ def app_name(request: JobRequest) -> str:
 def _default_nodes(group: NodeGroupOutput, instance: InstanceType) -> int:
     fabric = instance.has_efa or not resources.needs_fabric(instance)
     return max(min(NODES, group.max_size), 1) if fabric else 1
-
-
-def _rendezvous(request: JobRequest, outputs: StackOutputs) -> str:
-    """Return c10d unless etcd is requested: c10d needs no service that could be down."""
-    return outputs.rendezvous if request.rendezvous == "etcd" else C10D
 
 
 def _cache(request: JobRequest, image: str, world_size: int) -> CompileCache | None:

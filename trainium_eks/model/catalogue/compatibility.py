@@ -53,15 +53,10 @@ _AMI_DAY = re.compile(r"-(?P<day>[0-9]{8})$")
 _BASE_IMAGES = "image_repository.base_images"
 
 
-def numbers(text: str) -> Version:
-    """Return the leading numbers of a version: (1, 18, 5) of ``v1.18.5-eksbuild.1``."""
-    return tuple(int(number) for number in re.findall(r"[0-9]+", text.partition("-")[0]))
-
-
 def sdk_of(image: str) -> Version:
     """Return the Neuron SDK that an image's tag names, (2, 30); empty where it names none."""
     found = _SDK.search(image.rpartition("/")[2])
-    return numbers(found["sdk"]) if found else ()
+    return versions.numbers(found["sdk"]) if found else ()
 
 
 def newest_driver(release: str) -> Version | None:

@@ -77,6 +77,11 @@ def minor(kubernetes_version: str) -> int:
     return int(kubernetes_version.split(".")[1])
 
 
+def numbers(version: str) -> tuple[int, ...]:
+    """Return the leading numbers of a version: (1, 18, 5) of ``v1.18.5-eksbuild.1``."""
+    return tuple(int(number) for number in re.findall(r"[0-9]+", version.partition("-")[0]))
+
+
 OLDEST_NODES_BEHIND = 3
 """How many minor versions nodes may be behind their control plane (Kubernetes' version skew policy, from 1.28 on)."""
 
@@ -85,7 +90,7 @@ def step_refusal(before: object, after: object, *, is_control_plane: bool = True
     """Return EKS' reason to refuse a change of the Kubernetes version in place (UpdateClusterVersion,
     UpdateNodegroupVersion), or an empty text: a control plane is upgraded by one minor version at a time, and neither
     it nor its nodes can be downgraded. Empty, too, if one of the versions is no plain one (``1.35``)."""
-    now, then = _numbers(before), _numbers(after)
+    now, then = _minor_pair(before), _minor_pair(after)
     if now is None or then is None:
         return ""
     if then < now:
@@ -97,7 +102,7 @@ def step_refusal(before: object, after: object, *, is_control_plane: bool = True
     return ""
 
 
-def _numbers(version: object) -> tuple[int, int] | None:
+def _minor_pair(version: object) -> tuple[int, int] | None:
     """Return ``1.35`` as (1, 35); None for a value that is no plain version."""
     match = re.fullmatch(r"([0-9]+)\.([0-9]+)", version) if isinstance(version, str) else None
     return (int(match[1]), int(match[2])) if match else None

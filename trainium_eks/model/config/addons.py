@@ -7,6 +7,7 @@ from typing import Any
 
 import pydantic
 
+from trainium_eks.model.catalogue import versions
 from trainium_eks.model.catalogue.addon_records import ADDONS, Addon, installed
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import ConfigModel, OutputText
@@ -98,7 +99,7 @@ def _addon_problems(name: str, addon: AddonConfig) -> Iterator[Problem]:
         allowed = ("vX.Y.Z-eksbuild.N, as `aws eks describe-addon-versions` lists them",)
         fix = "name one of these, or leave it out for the pinned one"
         yield Problem("version", "it is not the build of an EKS add-on", fix, value=addon.version, allowed=allowed)
-    elif addon.version is not None and _numbers(addon.version) < known(name).least_version:
+    elif addon.version is not None and versions.numbers(addon.version) < known(name).least_version:
         least = ".".join(map(str, known(name).least_version))
         reason = f"the stack's settings and role for it need {least} or later"
         yield Problem("version", reason, "raise it, or leave it out for the pinned one", value=addon.version)
@@ -159,8 +160,3 @@ def _kube_proxy_problems(section: Mapping[str, AddonConfig], kubernetes_version:
     path = f"{join_key('', 'kube-proxy')}.version"
     reason = f"{found} is not for Kubernetes {kubernetes_version}"
     yield Problem(path, reason, f"{lists} lists those that are", good=_EXAMPLE)
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    """Return ``v1.18.5-eksbuild.1`` as (1, 18, 5)."""
-    return tuple(int(number) for number in re.findall(r"[0-9]+", text.split("-")[0]))

@@ -240,7 +240,7 @@ def _layout_problems(group: NodeGroupConfig, instance: InstanceType | None, vpc_
         return [Problem(path, reason, value=layout, allowed=("catalogue", "ena"), good="ena")]
     least = versions.MINIMUM_VPC_CNI_FOR_EFA_ONLY
     uses_efa_only = instance.has_efa and layout != "efa"
-    if uses_efa_only and _numbers(vpc_cni_version) < _numbers(least):
+    if uses_efa_only and versions.numbers(vpc_cni_version) < versions.numbers(least):
         reason = (
             f"the layout has efa-only interfaces, which the VPC CNI supports from {least} on; the cluster's is "
             f"{vpc_cni_version}, and its nodes would stay NotReady"
@@ -330,8 +330,3 @@ def _is_day(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    """Return ``v1.18.5-eksbuild.1`` as (1, 18, 5)."""
-    return tuple(int(number) for number in re.findall(r"\d+", version.split("-")[0]))

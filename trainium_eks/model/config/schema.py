@@ -65,7 +65,7 @@ def pulumi_yaml() -> str:
     lines = ["config:"]
     for name, field in StackConfig.model_fields.items():
         kind, text = kind_of(field.annotation), json.dumps(_plain(field.description), ensure_ascii=False)
-        if _may_be_null(field.annotation):
+        if type(None) in get_args(field.annotation):
             what = f"{'an object' if kind is ConfigKind.OBJECT else kind.value} or null"
             lines += [f"  # {field.alias}: {what}, so not declared here. {_plain(field.description)}"]
             continue
@@ -221,10 +221,6 @@ def _dumped(value: Any) -> Any:
 
 def _default(field: FieldInfo) -> Any:
     return field.get_default(call_default_factory=True, validated_data={})
-
-
-def _may_be_null(annotation: Any) -> bool:
-    return type(None) in get_args(annotation)
 
 
 def _without_none(annotation: Any) -> Any:

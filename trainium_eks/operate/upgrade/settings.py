@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from trainium_eks.model.catalogue import addon_records, training_images, versions
-from trainium_eks.model.catalogue.compatibility import numbers
 from trainium_eks.model.config.node_groups import version_of
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.validation.formats import warn
@@ -152,7 +151,7 @@ def _addon_problems(config: StackConfig, name: str, build: str) -> Iterator[Prob
         fix = f"did you mean {good}? " if good else ""
         yield Problem(path, "this environment has no such add-on", f"{fix}or add it to `cluster.addons` first")
         return
-    before, after = numbers(now)[:2], numbers(build)[:2]
+    before, after = versions.numbers(now)[:2], versions.numbers(build)[:2]
     if name in ONE_MINOR_AT_A_TIME and before and after > (before[0], before[1] + 1):
         reason = f"EKS asks to update {name} one minor version at a time, and this goes from {now} to {build}"
         yield warn(path, reason, f"take v{before[0]}.{before[1] + 1} first")

@@ -10,7 +10,7 @@ from unit.model.config.test_bad_inputs import SOUND, judged, laid_over
 
 from components import gpu_addons, neuron_addons
 from trainium_eks.model.catalogue import training_images, versions
-from trainium_eks.model.catalogue.compatibility import NEURON_RELEASES, newest_driver, numbers, sdk_of
+from trainium_eks.model.catalogue.compatibility import NEURON_RELEASES, newest_driver, sdk_of
 from trainium_eks.model.config.storage import FileSystemConfig
 from trainium_eks.model.validation.problems import Problem, Severity
 
@@ -111,7 +111,7 @@ def test_what_holds_by_design_does() -> None:
         "FSx CSI driver × Pod Identity agent",
         "etcd × TorchX rendezvous",
     }
-    assert numbers(versions.LUSTRE) > (2, 10)
+    assert versions.numbers(versions.LUSTRE) > (2, 10)
     assert not any("version" in field for field in FileSystemConfig.model_fields)
 
 
