@@ -4,6 +4,7 @@ docs/training-jobs.md follow from the fields of :class:`TrainOptions`.
 Needs the standard library alone, as :mod:`.job` does.
 """
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, get_args, get_origin
@@ -11,14 +12,11 @@ from typing import Annotated, Literal, get_args, get_origin
 from trainium_eks.model.catalogue.backends import Backend
 
 RunKind = Literal["train", "compile"]
-"""Software that runs the tensors: PyTorch/XLA on Trn1, TorchNeuron on Trn2 and later, CUDA, or none of them."""
 TopologyMode = Literal["hard", "soft"]
 Service = Literal["eks", "sagemaker"]
 """Service that runs a job."""
 Form = Literal["volcano", "pytorchjob", "trainjob"]
 """Kind of the job's object: Volcano's Job, the Training Operator's PyTorchJob, Trainer v2's TrainJob."""
-
-_WHAT, _WHERE, _HOW, _THEN = "What runs", "Where", "How", "Then"
 
 
 class Option:
@@ -30,6 +28,9 @@ class Option:
         self.about = about
         self.panel = panel
         self.metavar = metavar
+
+
+_what, _where, _how, _then = (functools.partial(Option, panel=panel) for panel in ("What runs", "Where", "How", "Then"))
 
 
 def words(hint: object) -> tuple[str, ...]:
@@ -51,240 +52,174 @@ class TrainOptions:
     arguments: Annotated[tuple[str, ...], Option(about="Arguments for the script, after --.")] = ()
 
     script: Annotated[
-        str,
-        Option(
-            "--script",
-            about="Training script: a file that travels with the job; image:/PATH is the image's.",
-            panel=_WHAT,
-        ),
+        str, _what("--script", about="Training script: a file that travels with the job; image:/PATH is the image's.")
     ] = ""
     """The path is one from here or from `--workspace`, relative to it or absolute. Any other absolute path is the
     image's; one that this machine has, too, is refused until `image:` says so."""
-    module: Annotated[str, Option("--module", "-m", about="Python module of the image to run.", panel=_WHAT)] = ""
+    module: Annotated[str, _what("--module", "-m", about="Python module of the image to run.")] = ""
     example: Annotated[
         str,
-        Option(
+        _what(
             "--example",
             about="A training that comes with trn: gradient-sum, bert, finetune, text-classification.",
-            panel=_WHAT,
             metavar="NAME",
         ),
     ] = ""
     titan: Annotated[
         str,
-        Option(
+        _what(
             "--titan",
             about="TorchTitan's training by this config; its own options after --.",
-            panel=_WHAT,
             metavar="[MODULE:]CONFIG",
         ),
     ] = ""
     """Needs TorchTitan in the image, and Trainium2 or GPUs: [TorchTitan](torchtitan.md)."""
-    script_args: Annotated[
-        str, Option("--script-args", about="Arguments for the script, as one text; or after --.", panel=_WHAT)
-    ] = ""
+    script_args: Annotated[str, _what("--script-args", about="Arguments for the script, as one text; or after --.")] = (
+        ""
+    )
     workspace: Annotated[
         Path | None,
-        Option(
-            "--workspace",
-            "-w",
-            about="Directory that travels with the script (700 KiB compressed).",
-            panel=_WHAT,
-            metavar="DIR",
-        ),
+        _what("--workspace", "-w", about="Directory that travels with the script (700 KiB compressed).", metavar="DIR"),
     ] = None
     """`.git`, environments and caches stay behind. Without a workspace the script travels alone."""
     image: Annotated[
-        str | None,
-        Option("--image", about="Default: the one pushed last; on a local stack local/torch.", panel=_WHAT),
+        str | None, _what("--image", about="Default: the one pushed last; on a local stack local/torch.")
     ] = None
     """The default is `local/python` where `local/torch` has not been made."""
     data: Annotated[
-        tuple[str, ...],
-        Option("--data", about="Path on the shared volume that must be there.", panel=_WHAT, metavar="PATH"),
+        tuple[str, ...], _what("--data", about="Path on the shared volume that must be there.", metavar="PATH")
     ] = ()
     """The job ends at once where the volume lacks the path."""
-    env: Annotated[
-        tuple[str, ...], Option("--env", "-e", about="Environment variable.", panel=_WHAT, metavar="NAME=VALUE")
-    ] = ()
+    env: Annotated[tuple[str, ...], _what("--env", "-e", about="Environment variable.", metavar="NAME=VALUE")] = ()
     hf_secret: Annotated[
         str,
-        Option(
+        _what(
             "--hf-secret",
             about="Secret with a token of the Hugging Face Hub, as HF_TOKEN; see trn secret.",
-            panel=_WHAT,
             metavar="NAME[:KEY]",
         ),
     ] = ""
 
     on: Annotated[
-        Service,
-        Option("--on", about="Service that runs the job; docs/sagemaker.md.", panel=_WHERE, metavar="eks|sagemaker"),
+        Service, _where("--on", about="Service that runs the job; docs/sagemaker.md.", metavar="eks|sagemaker")
     ] = "eks"
     """`sagemaker` needs `sageMaker` in the stack's config, and refuses options about groups, queues and volumes."""
-    spot: Annotated[
-        bool, Option("--spot", about="SageMaker: Spot instances, with checkpoints in S3.", panel=_WHERE)
-    ] = False
+    spot: Annotated[bool, _where("--spot", about="SageMaker: Spot instances, with checkpoints in S3.")] = False
     keep_alive: Annotated[
-        int,
-        Option(
-            "--keep-alive",
-            about="SageMaker: instances stay for the next job of the kind.",
-            panel=_WHERE,
-            metavar="SECONDS",
-        ),
+        int, _where("--keep-alive", about="SageMaker: instances stay for the next job of the kind.", metavar="SECONDS")
     ] = 0
-    max_hours: Annotated[float, Option("--max-hours", about="SageMaker: longest run.", panel=_WHERE)] = 24.0
+    max_hours: Annotated[float, _where("--max-hours", about="SageMaker: longest run.")] = 24.0
     channel: Annotated[
         tuple[str, ...],
-        Option(
-            "--channel",
-            about="SageMaker: data, from s3:// or a path on the shared volume.",
-            panel=_WHERE,
-            metavar="NAME=SOURCE",
-        ),
+        _where("--channel", about="SageMaker: data, from s3:// or a path on the shared volume.", metavar="NAME=SOURCE"),
     ] = ()
     """The script finds it in `SM_CHANNEL_<NAME>`, `/opt/ml/input/data/<name>`."""
-    group: Annotated[
-        str | None, Option("--group", "-g", about="Node group; default: the stack's first.", panel=_WHERE)
-    ] = None
-    instance_type: Annotated[
-        str | None, Option("--instance-type", about="Type of its nodes, in place of --group.", panel=_WHERE)
-    ] = None
-    nodes: Annotated[int | None, Option("--nodes", "-N", about="Nodes of the gang; default: 2.", panel=_WHERE)] = None
+    group: Annotated[str | None, _where("--group", "-g", about="Node group; default: the stack's first.")] = None
+    instance_type: Annotated[str | None, _where("--instance-type", about="Type of its nodes, in place of --group.")] = (
+        None
+    )
+    nodes: Annotated[int | None, _where("--nodes", "-N", about="Nodes of the gang; default: 2.")] = None
     """The default is 1 where the group has no more nodes, or its type no EFA."""
     ranks_per_node: Annotated[
-        int | None,
-        Option("--ranks-per-node", about="Default: one for each NeuronCore or GPU; 1 on a local stack.", panel=_WHERE),
+        int | None, _where("--ranks-per-node", about="Default: one for each NeuronCore or GPU; 1 on a local stack.")
     ] = None
     """PyTorch/XLA on Trn1 takes 1, 2, 8 or 32."""
-    queue: Annotated[str | None, Option("--queue", "-q", about="Default: the namespace's first.", panel=_WHERE)] = None
-    priority: Annotated[
-        str, Option("--priority", about="training-low, -normal or -high.", panel=_WHERE, metavar="CLASS")
-    ] = ""
+    queue: Annotated[str | None, _where("--queue", "-q", about="Default: the namespace's first.")] = None
+    priority: Annotated[str, _where("--priority", about="training-low, -normal or -high.", metavar="CLASS")] = ""
     topology: Annotated[
-        TopologyMode | None,
-        Option("--topology", about="Keep the nodes within --tier.", panel=_WHERE, metavar="hard|soft"),
+        TopologyMode | None, _where("--topology", about="Keep the nodes within --tier.", metavar="hard|soft")
     ] = None
     """`hard` waits for such nodes, `soft` prefers them."""
-    tier: Annotated[
-        int, Option("--tier", about="Layers of the network that the nodes may span; 1: one switch.", panel=_WHERE)
-    ] = 1
-    scale: Annotated[
-        bool, Option("--scale/--no-scale", about="Scale the group to the gang, if it is smaller.", panel=_WHERE)
-    ] = True
+    tier: Annotated[int, _where("--tier", about="Layers of the network that the nodes may span; 1: one switch.")] = 1
+    scale: Annotated[bool, _where("--scale/--no-scale", about="Scale the group to the gang, if it is smaller.")] = True
 
     precision: Annotated[
         str,
-        Option(
+        _how(
             "--precision",
             about="What scripts read as TRN_PRECISION, as far as the backend has it.",
-            panel=_HOW,
             metavar="bf16|fp32|tf32|fp16|fp8",
         ),
     ] = "bf16"
     """In `bf16` Neuron rounds stochastically."""
-    bf16: Annotated[bool | None, Option("--bf16/--no-bf16", about="--precision bf16, or fp32.", panel=_HOW)] = None
+    bf16: Annotated[bool | None, _how("--bf16/--no-bf16", about="--precision bf16, or fp32.")] = None
     backend: Annotated[
         Backend | None,
-        Option(
-            "--backend",
-            about="Default: the instance type's; cpu on a local stack.",
-            panel=_HOW,
-            metavar="xla|neuron|cuda|cpu",
-        ),
+        _how("--backend", about="Default: the instance type's; cpu on a local stack.", metavar="xla|neuron|cuda|cpu"),
     ] = None
     """`xla` on Trn1, `neuron` (TorchNeuron) on Trn2 and later."""
     cache_set: Annotated[
-        str,
-        Option(
-            "--cache-set", "--model", about="Compile cache to use: a name for the model and its settings.", panel=_HOW
-        ),
+        str, _how("--cache-set", "--model", about="Compile cache to use: a name for the model and its settings.")
     ] = ""
     """With a cache, training begins only when the cache is whole."""
-    compiler: Annotated[
-        str, Option("--compiler", about="Its version, where the image's tag does not tell.", panel=_HOW)
-    ] = ""
-    precompile: Annotated[
-        bool, Option("--precompile", about="Fill the compile cache by a short run; then train.", panel=_HOW)
-    ] = False
+    compiler: Annotated[str, _how("--compiler", about="Its version, where the image's tag does not tell.")] = ""
+    precompile: Annotated[bool, _how("--precompile", about="Fill the compile cache by a short run; then train.")] = (
+        False
+    )
     """Give the script few steps; `trn train` with the same options then finds the cache whole."""
     retries: Annotated[
-        int | None,
-        Option("--retries", about="Number of the fault that ends the job; default: 50, compile 3.", panel=_HOW),
+        int | None, _how("--retries", about="Number of the fault that ends the job; default: 50, compile 3.")
     ] = None
     failed_starts: Annotated[
         str,
-        Option(
+        _how(
             "--failed-starts",
             about="Failed starts in a row, with one exit code before the first step, that end the job; 0: none.",
-            panel=_HOW,
             metavar="N[:CODE,CODE]",
         ),
     ] = "3"
     """Exit codes below 128, or the listed ones. Lost nodes, evicted pods and killed processes do not count."""
-    max_restarts: Annotated[
-        int, Option("--max-restarts", about="Restarts of processes within their pods.", panel=_HOW)
-    ] = 0
+    max_restarts: Annotated[int, _how("--max-restarts", about="Restarts of processes within their pods.")] = 0
     grace: Annotated[
         int | None,
-        Option(
-            "--grace",
-            about="Time for a checkpoint after SIGTERM; default: 300, local 30.",
-            panel=_HOW,
-            metavar="SECONDS",
-        ),
+        _how("--grace", about="Time for a checkpoint after SIGTERM; default: 300, local 30.", metavar="SECONDS"),
     ] = None
     checkpoint_seconds: Annotated[
         float | None,
-        Option(
+        _how(
             "--checkpoint-seconds",
             about="Training between two checkpoints; default: what is best for these nodes (docs/goodput.md).",
-            panel=_HOW,
             metavar="SECONDS",
         ),
     ] = None
     """0 for none by time."""
     state_gb: Annotated[
         float | None,
-        Option(
+        _how(
             "--state-gb",
             about="Size of a checkpoint, from which that follows; default: the example's, else the stack's.",
-            panel=_HOW,
             metavar="GB",
         ),
     ] = None
     """The stack's is `training.checkpointGigabytes` of its config."""
     rendezvous: Annotated[
         Literal["", "c10d", "etcd"],
-        Option("--rendezvous", about="How the nodes meet; default: c10d.", panel=_HOW, metavar="c10d|etcd"),
+        _how("--rendezvous", about="How the nodes meet; default: c10d.", metavar="c10d|etcd"),
     ] = ""
     """`c10d` is a store on node 0; `etcd` uses the stack's etcd, if it has one."""
     metrics: Annotated[
-        bool,
-        Option("--metrics/--no-metrics", about="Serve the training's own metrics on rank 0 (port 9600).", panel=_HOW),
+        bool, _how("--metrics/--no-metrics", about="Serve the training's own metrics on rank 0 (port 9600).")
     ] = True
     kind: Annotated[
         Form,
-        Option(
+        _how(
             "--kind",
             about="The object: Volcano's Job, or one for a Kubeflow controller.",
-            panel=_HOW,
             metavar="volcano|pytorchjob|trainjob",
         ),
     ] = "volcano"
 
-    name: Annotated[str, Option("--name", about="Name of the job; default: a new one.", panel=_THEN)] = ""
+    name: Annotated[str, _then("--name", about="Name of the job; default: a new one.")] = ""
     """A new name begins with the script's."""
-    detach: Annotated[
-        bool, Option("--detach", "-d", about="Return once it is submitted; otherwise rank 0's log.", panel=_THEN)
-    ] = False
+    detach: Annotated[bool, _then("--detach", "-d", about="Return once it is submitted; otherwise rank 0's log.")] = (
+        False
+    )
     """With the log, the exit code is the job's."""
-    wait: Annotated[bool, Option("--wait", about="Wait for the end without the log.", panel=_THEN)] = False
+    wait: Annotated[bool, _then("--wait", about="Wait for the end without the log.")] = False
     dry_run: Annotated[
-        bool, Option("--dry-run", about="Print the job and the equal torchx command; submit nothing.", panel=_THEN)
+        bool, _then("--dry-run", about="Print the job and the equal torchx command; submit nothing.")
     ] = False
-    torchx: Annotated[bool, Option("--torchx", about="Submit by the torchx on PATH.", panel=_THEN)] = False
+    torchx: Annotated[bool, _then("--torchx", about="Submit by the torchx on PATH.")] = False
 
     @property
     def run_kind(self) -> RunKind:
