@@ -14,7 +14,7 @@ from http.client import HTTPException
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from trainium_eks.cli.environment.plan.render import show_sections
+from trainium_eks.cli.shared.console import show_sections
 from trainium_eks.cli.shared import output
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, Failure, as_typed

@@ -11,7 +11,7 @@ from typing import Any
 
 from trainium_eks.model.config.stack_config import decode
 from trainium_eks.model.validation.parsing import MISSHAPEN
-from trainium_eks.operate.review.platforms import NAME
+from trainium_eks.operate.review.safe_text import NAME
 from trainium_eks.plan.differences import diff
 from trainium_eks.plan.differences.changes import Changes, Kind, PathChange, ResourceChange
 from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph, Options, Resource

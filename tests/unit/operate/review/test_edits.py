@@ -17,7 +17,7 @@ import yaml
 from tables import first_of_each
 from unit.model.config.test_config import FIELDS, another, documented, spelled
 
-from trainium_eks.cli.environment.plan import render, report
+from trainium_eks.cli.shared import plan_page, plan_report
 from trainium_eks.model.alerts import AlertSettings
 from trainium_eks.model.config import schema
 from trainium_eks.model.config.stack_config import StackConfig
@@ -134,10 +134,10 @@ def verdicts(
     comment = Review("trainium-eks", "dev", "offline", "base", compared)
     monkeypatch.setattr(review, "of_plans", lambda *_: compared)
     side = compared.after
-    plan = report.against(report.Plan(after, side.cost, side.timeline, side.verdicts), "base", before)
+    plan = plan_report.against(plan_report.Plan(after, side.cost, side.timeline, side.verdicts), "base", before)
     monkeypatch.undo()
     assert plan.review is not None
-    assert plan.review.outcome in str(render.verdict_line(plan))
+    assert f" {plan.review.outcome}: " in plan_page.page(plan).strip().splitlines()[-1]
     assert plan.failed is (plan.review.outcome is Outcome.BLOCKED)
     found = {comment.outcome, plan.review.outcome}
     if previewed:

@@ -4,14 +4,12 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainium_eks.client.failure import WRONG_USAGE, Failure
-from trainium_eks.model.validation.parsing import parse_json
 from trainium_eks.plan import autoscaling, cost, goodput, rules, timeline
 from trainium_eks.plan.autoscaling import Autoscaling
 from trainium_eks.plan.cost import Cost
@@ -149,37 +147,6 @@ def _replace(path: Path, content: str, mode: int) -> None:
     except BaseException:
         os.unlink(temporary)
         raise
-
-
-def load(path: Path) -> Graph:
-    """Return the program of a saved plan.
-
-    Raises:
-        Failure: when the file cannot be read or is no plan of this version.
-    """
-    try:
-        data = parse_json(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise Failure(WRONG_USAGE, f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise Failure(WRONG_USAGE, f"{path} is not a saved plan: {error}") from None
-    return parse(data, str(path))
-
-
-def parse(data: object, name: str) -> Graph:
-    """Return the program in a plan's data.
-
-    Raises:
-        Failure: when it is no plan of this version.
-    """
-    if not isinstance(data, Mapping) or "resources" not in data:
-        raise Failure(WRONG_USAGE, f"{name} is not a saved plan: it has no resources")
-    try:
-        return Graph.from_json(data)
-    except ValueError as error:
-        raise Failure(WRONG_USAGE, f"{name}: {error}") from None
-    except (KeyError, TypeError, AttributeError) as error:
-        raise Failure(WRONG_USAGE, f"{name} is not a whole plan: {error!r}") from None
 
 
 def _time_json(modelled: Timeline) -> dict[str, Any]:
