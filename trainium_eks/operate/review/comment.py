@@ -44,15 +44,10 @@ _LINE_LENGTH = 400
 
 
 def render(review: Review, platform: Platform, scrubber: Scrubber, link: str = "") -> str:
-    """Return the whole comment; the same review gives the same text.
-
-    Its first line is a marker, by which a later run finds it: one for each stack. ``link`` is the address of the run
-    with the whole plan, for the details that do not fit.
-
-    Raises:
-        ValueError: for names of the project or the stack that Pulumi does not take: the marker would not be found.
-    """
+    """Return the whole comment. Its first line is a marker, by which a later run finds it: one for each stack; ``link``
+    is the address of the run with the whole plan."""
     for name in (review.project, review.stack):
+        # Pulumi takes no other names, and the marker would not be found.
         if not NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name of a project or a stack")
     words = Words(scrubber)

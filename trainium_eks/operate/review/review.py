@@ -211,13 +211,8 @@ def of_plans(before: Graph, after: Graph) -> Comparison:
 
 
 def of_preview(preview: Preview, plan: Graph | None = None) -> Comparison:
-    """Return the engine's comparison.
-
-    Args:
-        preview: of the account.
-        plan: the same program as the offline lane records it, where every value is made up and none unknown: rules are
-            judged on it when it is given.
-    """
+    """Return the engine's comparison. Rules are judged on the plan where one is given: the same program as the offline
+    lane records it, where every value is made up and none unknown."""
     # Rules are about whole environments: in a part they would miss the resources left out.
     before = Side(preview.before, preview.before if preview.whole else None)
     after = Side(preview.after, plan or (preview.after if preview.whole else None))
@@ -255,11 +250,7 @@ _WORST_FIRST = (Status.FAIL, Status.WARN, Status.NOT_CHECKED, Status.PASS, Statu
 
 def findings(document: object) -> tuple[Finding, ...]:
     """Return the findings that ``trn check --json`` printed, the worst first: one, ``not checked``, of a run that
-    failed before its first question, and of an unknown status.
-
-    Raises:
-        ValueError: when the document has neither findings nor problems.
-    """
+    failed before its first question, and of an unknown status. ValueError for a document with neither."""
     if not isinstance(document, Mapping):
         document = {}
     found, problems = document.get("findings"), document.get("problems")
