@@ -12,7 +12,7 @@ import os
 import runpy
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -38,7 +38,8 @@ FOLDER = ROOT / "tests" / "unit" / "operate" / "review" / "golden"
 TODAY = "1795219200"  # as tests/conftest.py: rules ask whether a version is in support
 
 Config = dict[str, Any]
-Edit = Callable[[Config], None]
+Edit = Mapping[str, Any]
+"""``key: value``, ``key+: entry`` of a list, ``key: unset``."""
 
 SAFE, REVIEW, BLOCKED = Outcome.SAFE, Outcome.REVIEW, Outcome.BLOCKED
 
@@ -59,44 +60,26 @@ class Case:
     platform: str = "github"
 
 
-def sets(path: str, value: Any) -> Edit:
-    """An edit that sets one key: ``cluster.endpoint``, ``nodeGroups.0.maxSize``; None removes it."""
-
-    def edit(config: Config) -> None:
-        *above, last = path.split(".")
+def edited(config: Config, edit: Edit) -> Config:
+    """An edited copy of a config."""
+    config = copy.deepcopy(config)
+    for path, value in edit.items():
+        *above, last = path.removesuffix("+").split(".")
         at: Any = config
         for step in above:
             at = at[int(step)] if isinstance(at, list) else at.setdefault(step, {})
-        if value is None:
-            del at[int(last) if isinstance(at, list) else last]
-        else:
-            at[int(last) if isinstance(at, list) else last] = value
-
-    return edit
-
-
-def both(*edits: Edit) -> Edit:
-    """One edit after the other."""
-
-    def edit(config: Config) -> None:
-        for each in edits:
-            each(config)
-
-    return edit
+        place: Any = int(last) if isinstance(at, list) else last
+        if path.endswith("+"):
+            at.setdefault(place, []).append(copy.deepcopy(value))
+        elif value != "unset":
+            at[place] = copy.deepcopy(value)
+        elif isinstance(at, list) or place in at:
+            del at[place]
+    return config
 
 
-def adds(path: str, value: Any) -> Edit:
-    """An edit that appends to a list."""
-    return lambda config: config[path].append(value)
-
-
-def nothing(_: Config) -> None:
-    """No edit."""
-
-
-_TRN2 = {"name": "trn2", "instanceType": "trn2.48xlarge", "maxSize": 2, "desiredSize": 1}
 _VISION = {"name": "vision", "queues": ["test"], "trainingUserId": 1001}
-_NEAR = sets("cluster.endpoint.publicAccessCidrs", ["203.0.113.0/24"])
+_NEAR = {"cluster.endpoint.publicAccessCidrs": ["203.0.113.0/24"]}
 _SIZE = "fileSystem.storageCapacityGib"
 _CHECKS = (
     Finding(
@@ -107,53 +90,53 @@ _CHECKS = (
 )
 
 CASES = (
-    Case("nothing", "dev", nothing, SAFE),
-    Case("queue-added", "dev", adds("queues", {"name": "batch"}), SAFE),
-    Case("queue-removed", "dev", nothing, REVIEW, base=adds("queues", {"name": "batch"})),
-    Case("queue-weight", "prod", sets("queues.0.weight", 8), SAFE),
-    Case("size-one-more", "dev", sets("nodeGroups.0.desiredSize", 3), REVIEW),
-    Case("size-none", "dev", sets("nodeGroups.0.desiredSize", 0), BLOCKED),
-    Case("instance-type", "dev", sets("nodeGroups.0.instanceType", "trn1n.32xlarge"), BLOCKED),
-    Case("instance-type-without-price", "dev", sets("nodeGroups.0.instanceType", "trn2.48xlarge"), BLOCKED),
-    Case("group-renamed", "dev", sets("nodeGroups.0.name", "trainium"), BLOCKED),
-    Case("capacity-spot", "dev", sets("nodeGroups.0.capacity", {"type": "spot"}), BLOCKED),
-    Case("capacity-other-reservation", "gpu", sets("nodeGroups.0.capacity.id", "cr-0aaaaaaaaaaaaaaa1"), REVIEW),
-    Case("file-system-grows", "dev", sets(_SIZE, 2400), REVIEW),
-    Case("file-system-shrinks", "dev", nothing, BLOCKED, base=sets(_SIZE, 2400)),
-    Case("file-system-throughput", "dev", sets("fileSystem.throughputPerTib", 500), REVIEW),
-    Case("backups-kept-shorter", "dev", sets("fileSystem.durability.retentionDays", 1), REVIEW),
-    Case("network-range", "dev", sets("network.cidrBlock", "10.48.0.0/16"), BLOCKED),
-    Case("network-endpoints", "dev", sets("network.interfaceEndpoints", ["ecr.api", "sts"]), SAFE),
-    Case("config-broken", "dev", both(sets("nodeGroups.0.instanceType", "trn1.3xlarge"), sets(_SIZE, 1000)), BLOCKED),
-    Case("config-unknown-key", "prod", sets("clusterr", {}), BLOCKED),
-    Case("environment-new", "dev", nothing, REVIEW, new=True),
-    Case("deletion-protection-off", "prod", sets("cluster.deletionProtection", False), BLOCKED),
-    Case(
-        "deletion-protection-off-in-development", "dev", nothing, REVIEW, base=sets("cluster.deletionProtection", True)
-    ),
-    Case("endpoint-opened", "dev", nothing, REVIEW, base=_NEAR),
-    Case("endpoint-closed", "dev", both(_NEAR, sets("waivers.R02", None)), SAFE),
-    Case("kubernetes-minor", "dev", sets("cluster.kubernetesVersion", "1.36"), REVIEW),
-    Case("kubernetes-down", "dev", nothing, BLOCKED, base=sets("cluster.kubernetesVersion", "1.36")),
-    Case("team-added", "dev", adds("namespaces", _VISION), REVIEW),
-    Case("team-removed", "prod", both(sets("namespaces.2", None), sets("queues.2", None)), BLOCKED),
+    Case("nothing", "dev", {}, SAFE),
+    Case("queue-added", "dev", {"queues+": {"name": "batch"}}, SAFE),
+    Case("queue-removed", "dev", {}, REVIEW, base={"queues+": {"name": "batch"}}),
+    Case("queue-weight", "prod", {"queues.0.weight": 8}, SAFE),
+    Case("size-one-more", "dev", {"nodeGroups.0.desiredSize": 3}, REVIEW),
+    Case("size-none", "dev", {"nodeGroups.0.desiredSize": 0}, BLOCKED),
+    Case("instance-type", "dev", {"nodeGroups.0.instanceType": "trn1n.32xlarge"}, BLOCKED),
+    Case("instance-type-without-price", "dev", {"nodeGroups.0.instanceType": "trn2.48xlarge"}, BLOCKED),
+    Case("group-renamed", "dev", {"nodeGroups.0.name": "trainium"}, BLOCKED),
+    Case("capacity-spot", "dev", {"nodeGroups.0.capacity": {"type": "spot"}}, BLOCKED),
+    Case("capacity-other-reservation", "gpu", {"nodeGroups.0.capacity.id": "cr-0aaaaaaaaaaaaaaa1"}, REVIEW),
+    Case("file-system-grows", "dev", {_SIZE: 2400}, REVIEW),
+    Case("file-system-shrinks", "dev", {}, BLOCKED, base={_SIZE: 2400}),
+    Case("file-system-throughput", "dev", {"fileSystem.throughputPerTib": 500}, REVIEW),
+    Case("backups-kept-shorter", "dev", {"fileSystem.durability.retentionDays": 1}, REVIEW),
+    Case("network-range", "dev", {"network.cidrBlock": "10.48.0.0/16"}, BLOCKED),
+    Case("network-endpoints", "dev", {"network.interfaceEndpoints": ["ecr.api", "sts"]}, SAFE),
+    Case("config-broken", "dev", {"nodeGroups.0.instanceType": "trn1.3xlarge", _SIZE: 1000}, BLOCKED),
+    Case("config-unknown-key", "prod", {"clusterr": {}}, BLOCKED),
+    Case("environment-new", "dev", {}, REVIEW, new=True),
+    Case("deletion-protection-off", "prod", {"cluster.deletionProtection": False}, BLOCKED),
+    Case("deletion-protection-off-in-development", "dev", {}, REVIEW, base={"cluster.deletionProtection": True}),
+    Case("endpoint-opened", "dev", {}, REVIEW, base=_NEAR),
+    Case("endpoint-closed", "dev", {**_NEAR, "waivers.R02": "unset"}, SAFE),
+    Case("kubernetes-minor", "dev", {"cluster.kubernetesVersion": "1.36"}, REVIEW),
+    Case("kubernetes-down", "dev", {}, BLOCKED, base={"cluster.kubernetesVersion": "1.36"}),
+    Case("team-added", "dev", {"namespaces+": _VISION}, REVIEW),
+    Case("team-removed", "prod", {"namespaces.2": "unset", "queues.2": "unset"}, BLOCKED),
     Case(
         "administrator-added",
         "prod",
-        sets(
-            "cluster.adminPrincipals",
-            ["arn:aws:iam::111122223333:role/ml-platform-oncall", "arn:aws:iam::111122223333:role/contractor"],
-        ),
+        {
+            "cluster.adminPrincipals": [
+                "arn:aws:iam::111122223333:role/ml-platform-oncall",
+                "arn:aws:iam::111122223333:role/contractor",
+            ]
+        },
         REVIEW,
     ),
-    Case("owner", "gpu", sets("owner", "research"), SAFE),
-    Case("waiver-missing", "dev", sets("waivers.R02", None), BLOCKED),
-    Case("waiver-stale", "dev", sets("waivers.R46", {"reason": "No bucket.", "expires": "2027-06-30"}), BLOCKED),
-    Case("preflight", "dev", adds("queues", {"name": "batch"}), BLOCKED, checks=_CHECKS),
+    Case("owner", "gpu", {"owner": "research"}, SAFE),
+    Case("waiver-missing", "dev", {"waivers.R02": "unset"}, BLOCKED),
+    Case("waiver-stale", "dev", {"waivers.R46": {"reason": "No bucket.", "expires": "2027-06-30"}}, BLOCKED),
+    Case("preflight", "dev", {"queues+": {"name": "batch"}}, BLOCKED, checks=_CHECKS),
     Case(
         "instance-type-on-bitbucket",
         "dev",
-        sets("nodeGroups.0.instanceType", "trn1n.32xlarge"),
+        {"nodeGroups.0.instanceType": "trn1n.32xlarge"},
         BLOCKED,
         platform="bitbucket",
     ),
@@ -167,14 +150,12 @@ def recorded(stack: str, edit: Edit) -> Graph | Refusal:
     """The program with an edited config."""
     content = yaml.safe_load((ROOT / f"Pulumi.{stack}.yaml").read_text())
     config = {key.removeprefix("trainium-eks:"): value for key, value in content["config"].items()}
-    edited = copy.deepcopy(config)
-    edit(edited)
-    return _recorded(stack, edited)
+    return _recorded(stack, edited(config, edit))
 
 
 @cache
 def _unedited(stack: str) -> Graph | Refusal:
-    return recorded(stack, nothing)
+    return recorded(stack, {})
 
 
 def _recorded(stack: str, config: Mapping[str, Any]) -> Graph | Refusal:
@@ -218,7 +199,7 @@ def reviewed(case: Case) -> Review:
     """The judged request."""
     plain = _unedited(case.stack)
     before = plain if case.base is None else recorded(case.stack, case.base)
-    after = plain if case.edit is nothing else recorded(case.stack, case.edit)
+    after = recorded(case.stack, case.edit) if case.edit else plain
     assert isinstance(before, Graph)
     judged = Review(
         "trainium-eks",
