@@ -43,9 +43,9 @@ class _Table(markdown.TableElement):
         if sum(least) + 2 * len(least) > options.max_width:
             yield Padding(Text("\n\n").join(_paragraph(names, row) for row in rows), (0, 0, 0, 2))
             return
-        table = Table(box=None, show_header=any(names), pad_edge=False, padding=(0, 2, 0, 0))
+        table = Table(box=None, show_header=any(names), header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
         for name, head, width in zip(names, heads, least, strict=True):
-            table.add_column(Text(name, "dim"), justify=head.justify, min_width=width, overflow="fold")
+            table.add_column(Text(name), justify=head.justify, min_width=width, overflow="fold")
         for row in rows:
             table.add_row(*row)
         yield Padding(table, (0, 0, 0, 2), expand=False)
