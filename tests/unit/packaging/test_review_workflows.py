@@ -89,20 +89,12 @@ def _queue(config: Config) -> None:
     config["trainium-eks:queues"].append({"name": "nightly"})
 
 
-def _size(config: Config) -> None:
-    config["trainium-eks:nodeGroups"][0]["maxSize"] = 32
-
-
 def _instance_type(config: Config) -> None:
     config["trainium-eks:nodeGroups"][0]["instanceType"] = "trn1n.32xlarge"
 
 
 def _shrink(config: Config) -> None:
     config["trainium-eks:fileSystem"]["storageCapacityGib"] = 4800
-
-
-def _region(config: Config) -> None:
-    config["trainium-eks:region"] = "us-east-2"
 
 
 def _broken(config: Config) -> None:
@@ -116,15 +108,7 @@ REQUESTS: Mapping[str, tuple[str, Callable[[Config], None], int, tuple[str, ...]
         0,
         ("`dev`: 1 create, 0 update, 0 replace, 0 delete – SAFE", "Queue trn-dev-volcano-nightly"),
     ),
-    "size": ("dev", _size, 0, ("– REVIEW", "may grow to many more nodes", "scalingConfig.maxSize: 4 → 32")),
-    "instance type": (
-        "dev",
-        _instance_type,
-        1,
-        ("– BLOCKED", "REPLACED; lost with it: what runs on its nodes", "+$6.56 an hour"),
-    ),
     "FSx shrink": ("prod", _shrink, 1, ("– BLOCKED", "storageCapacity: 9600 → 4800", "protected: Pulumi refuses")),
-    "region": ("dev", _region, 1, ("– BLOCKED", "REPLACED; lost with it: its files")),
     "broken config": (
         "dev",
         _broken,
