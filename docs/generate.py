@@ -24,9 +24,9 @@ from rich.console import Console
 from rich.text import Text
 
 import components
-from trainium_eks.cli.environment.plan import render, report
-from trainium_eks.cli.shared import recording
-from trainium_eks.cli.shared.console import PIPED_WIDTH
+from trainium_eks.cli.shared import plan_page, plan_report, recording
+from trainium_eks.cli.shared.console import PIPED_WIDTH, THEME
+from trainium_eks.cli.shared.markdown import Markdown
 from trainium_eks.jobs.objects import options
 from trainium_eks.model.alerts import AlertSettings
 from trainium_eks.model.config.stack_config import StackConfig
@@ -319,8 +319,8 @@ _EXCERPT = (
     "trainium-eks · dev",
     "Resources",
     "LustreFileSystem",
-    "NodeGroup  nodes  2 ×",
-    "Queue  test",
+    "NodeGroup nodes: 2 ×",
+    "Queue test",
     "Cost",
     "2 to 4 × trn1.32xlarge",
     "total",
@@ -337,8 +337,8 @@ _EXCERPT = (
 def picture() -> str:
     """Lines of dev's plan as a picture of a terminal."""
     graph = recording.record(ROOT, "dev")
-    console = Console(record=True, file=io.StringIO(), width=PIPED_WIDTH, force_terminal=True, highlight=False)
-    lines = [line for part in render.sections(report.make(graph)) for line in console.render_lines(part, pad=False)]
+    console = Console(record=True, file=io.StringIO(), width=PIPED_WIDTH, force_terminal=True, theme=THEME)
+    lines = console.render_lines(Markdown(plan_page.page(plan_report.make(graph))), pad=False)
     console.print("$ make plan", style="bold green")
     wanted = list(_EXCERPT)
     for line in lines:

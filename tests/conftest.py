@@ -23,7 +23,7 @@ from trainium_eks.plan.recording.program import record_program
 
 _ROOT = Path(__file__).resolve().parent.parent
 _PRODUCT = (f"{_ROOT}/trainium_eks/", f"{_ROOT}/components/")
-_QUOTING = ("model/validation/problems.py", "client/failure.py", "environment/review/comment.py")
+_QUOTING = ("model/validation/problems.py", "client/failure.py", "cli/shared/programs.py")
 """Files that make a problem of another one's text."""
 
 # What a developer's shell may hold and the SDKs read as defaults: no test may depend on it.

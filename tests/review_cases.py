@@ -12,7 +12,7 @@ import os
 import runpy
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -21,12 +21,12 @@ from typing import Any
 
 import yaml
 
-from trainium_eks.cli.environment.review.comment import refusal
 from trainium_eks.cli.shared import recording
+from trainium_eks.cli.shared.programs import refusal
 from trainium_eks.client.failure import Failure
+from trainium_eks.operate.finding import Finding, Status
 from trainium_eks.operate.review import comment, review
-from trainium_eks.operate.review.platforms import PLATFORMS
-from trainium_eks.operate.review.preflight import Check
+from trainium_eks.operate.review.comment import PLATFORMS
 from trainium_eks.operate.review.review import Outcome, Refusal, Review
 from trainium_eks.operate.review.scrubbing import scrubber
 from trainium_eks.plan.graph import Graph
@@ -38,7 +38,8 @@ FOLDER = ROOT / "tests" / "unit" / "operate" / "review" / "golden"
 TODAY = "1795219200"  # as tests/conftest.py: rules ask whether a version is in support
 
 Config = dict[str, Any]
-Edit = Callable[[Config], None]
+Edit = Mapping[str, Any]
+"""``key: value``, ``key+: entry`` of a list, ``key: unset``."""
 
 SAFE, REVIEW, BLOCKED = Outcome.SAFE, Outcome.REVIEW, Outcome.BLOCKED
 
@@ -55,135 +56,87 @@ class Case:
     """What the base branch has, where it is not the repository's."""
     new: bool = False
     """Whether the base branch does not have the stack at all."""
-    accepted: bool = False
-    checks: tuple[Check, ...] | None = None
+    checks: tuple[Finding, ...] | None = None
     platform: str = "github"
 
 
-def sets(path: str, value: Any) -> Edit:
-    """An edit that sets one key: ``cluster.endpoint``, ``nodeGroups.0.maxSize``; None removes it."""
-
-    def edit(config: Config) -> None:
-        *above, last = path.split(".")
+def edited(config: Config, edit: Edit) -> Config:
+    """An edited copy of a config."""
+    config = copy.deepcopy(config)
+    for path, value in edit.items():
+        *above, last = path.removesuffix("+").split(".")
         at: Any = config
         for step in above:
             at = at[int(step)] if isinstance(at, list) else at.setdefault(step, {})
-        if value is None:
-            del at[int(last) if isinstance(at, list) else last]
-        else:
-            at[int(last) if isinstance(at, list) else last] = value
-
-    return edit
-
-
-def both(*edits: Edit) -> Edit:
-    """One edit after the other."""
-
-    def edit(config: Config) -> None:
-        for each in edits:
-            each(config)
-
-    return edit
+        place: Any = int(last) if isinstance(at, list) else last
+        if path.endswith("+"):
+            at.setdefault(place, []).append(copy.deepcopy(value))
+        elif value != "unset":
+            at[place] = copy.deepcopy(value)
+        elif isinstance(at, list) or place in at:
+            del at[place]
+    return config
 
 
-def adds(path: str, value: Any) -> Edit:
-    """An edit that appends to a list."""
-    return lambda config: config[path].append(value)
-
-
-def nothing(_: Config) -> None:
-    """No edit."""
-
-
-_TRN2 = {"name": "trn2", "instanceType": "trn2.48xlarge", "maxSize": 2, "desiredSize": 1}
 _VISION = {"name": "vision", "queues": ["test"], "trainingUserId": 1001}
-_NEAR = sets("cluster.endpoint.publicAccessCidrs", ["203.0.113.0/24"])
+_NEAR = {"cluster.endpoint.publicAccessCidrs": ["203.0.113.0/24"]}
 _SIZE = "fileSystem.storageCapacityGib"
 _CHECKS = (
-    Check("vcpus", "quotas", "fail", "vCPUs of Trn instances", "256 granted, 512 wanted", "ask for 512 of L-2C3B7624"),
-    Check("zone", "offers", "pass", "trn1.32xlarge in usw2-az4", "offered", ""),
-    Check("block", "capacity", "not-checked", "Capacity Block", "not checked: AccessDenied", "allow ec2:Describe*"),
+    Finding(
+        "quotas/vcpus", Status.FAIL, "vCPUs of Trn instances", "256 granted, 512 wanted", "ask for 512 of L-2C3B7624"
+    ),
+    Finding("offers/zone", Status.PASS, "trn1.32xlarge in usw2-az4", "offered"),
+    Finding("capacity/block", Status.NOT_CHECKED, "Capacity Block", "not checked: AccessDenied", "allow ec2:Describe*"),
 )
 
 CASES = (
-    Case("nothing", "dev", nothing, SAFE),
-    Case("queue-added", "dev", adds("queues", {"name": "batch"}), SAFE),
-    Case("queue-removed", "dev", nothing, REVIEW, base=adds("queues", {"name": "batch"})),
-    Case("queue-weight", "prod", sets("queues.0.weight", 8), SAFE),
-    Case("queue-guarantee", "prod", sets("queues.2.deserved", {"aws.amazon.com/neuron": 16}), SAFE),
-    Case("size-one-more", "dev", sets("nodeGroups.0.desiredSize", 3), REVIEW),
-    Case("size-none", "dev", sets("nodeGroups.0.desiredSize", 0), BLOCKED),
-    Case("size-maximum-jumps", "dev", sets("nodeGroups.0.maxSize", 32), REVIEW),
-    Case("size-minimum-jumps", "prod", sets("nodeGroups.0.minSize", 4), REVIEW),
-    Case("instance-type", "dev", sets("nodeGroups.0.instanceType", "trn1n.32xlarge"), BLOCKED),
-    Case("instance-type-accepted", "dev", sets("nodeGroups.0.instanceType", "trn1n.32xlarge"), REVIEW, accepted=True),
-    Case("instance-type-without-price", "dev", sets("nodeGroups.0.instanceType", "trn2.48xlarge"), BLOCKED),
-    Case("instance-type-resting", "dev", sets("nodeGroups.1.instanceType", "trn1.32xlarge"), REVIEW),
-    Case("group-added-without-price", "dev", adds("nodeGroups", _TRN2), REVIEW),
-    Case("group-removed", "gpu", sets("nodeGroups", []), BLOCKED),
-    Case("group-renamed", "dev", sets("nodeGroups.0.name", "trainium"), BLOCKED),
-    Case("capacity-spot", "dev", sets("nodeGroups.0.capacity", {"type": "spot"}), BLOCKED),
-    Case("capacity-other-reservation", "gpu", sets("nodeGroups.0.capacity.id", "cr-0aaaaaaaaaaaaaaa1"), REVIEW),
-    Case("capacity-other-block", "prod", sets("nodeGroups.1.capacity.id", "cr-0aaaaaaaaaaaaaaa1"), REVIEW),
-    Case("file-system-grows", "dev", sets(_SIZE, 2400), REVIEW),
-    Case("file-system-shrinks", "dev", nothing, BLOCKED, base=sets(_SIZE, 2400)),
-    Case("file-system-shrinks-protected", "prod", sets(_SIZE, 4800), BLOCKED),
-    Case(
-        "file-system-scratch",
-        "dev",
-        sets("fileSystem", {"deploymentType": "SCRATCH_2", "durability": {"type": "none"}}),
-        BLOCKED,
-    ),
-    Case("file-system-throughput", "dev", sets("fileSystem.throughputPerTib", 500), REVIEW),
-    Case("file-system-unprotected", "prod", sets("fileSystem.protect", False), BLOCKED),
-    Case("backups-kept-shorter", "dev", sets("fileSystem.durability.retentionDays", 1), REVIEW),
-    Case("region", "dev", sets("region", "us-east-2"), BLOCKED),
-    Case("network-range", "dev", sets("network.cidrBlock", "10.48.0.0/16"), BLOCKED),
-    Case("network-endpoints", "dev", sets("network.interfaceEndpoints", ["ecr.api", "sts"]), SAFE),
-    Case("other-subnets", "gpu", sets("existingNetwork.privateSubnets.0.id", "subnet-0a1b2c3d4e5f60799"), BLOCKED),
-    Case("config-broken", "dev", both(sets("nodeGroups.0.instanceType", "trn1.3xlarge"), sets(_SIZE, 1000)), BLOCKED),
-    Case("config-unknown-key", "prod", sets("clusterr", {}), BLOCKED),
-    Case("config-missing", "dev", sets("owner", None), BLOCKED),
-    Case("environment-new", "dev", nothing, REVIEW, new=True),
-    Case("deletion-protection-off", "prod", sets("cluster.deletionProtection", False), BLOCKED),
-    Case(
-        "deletion-protection-off-in-development", "dev", nothing, REVIEW, base=sets("cluster.deletionProtection", True)
-    ),
-    Case("file-system-unprotected-in-development", "dev", nothing, REVIEW, base=sets("fileSystem.protect", True)),
-    Case("endpoint-opened", "dev", nothing, REVIEW, base=_NEAR),
-    Case("endpoint-closed", "dev", both(_NEAR, sets("waivers.R02", None)), SAFE),
-    Case("endpoint-closed-waiver-left", "dev", _NEAR, BLOCKED),
-    Case(
-        "endpoint-public-in-production", "prod", sets("cluster.endpoint.publicAccessCidrs", ["198.51.100.0/24"]), REVIEW
-    ),
-    Case("kubernetes-minor", "dev", sets("cluster.kubernetesVersion", "1.36"), REVIEW),
-    Case("kubernetes-down", "dev", nothing, BLOCKED, base=sets("cluster.kubernetesVersion", "1.36")),
-    Case("team-added", "dev", adds("namespaces", _VISION), REVIEW),
-    Case("team-removed", "prod", both(sets("namespaces.2", None), sets("queues.2", None)), BLOCKED),
+    Case("nothing", "dev", {}, SAFE),
+    Case("queue-added", "dev", {"queues+": {"name": "batch"}}, SAFE),
+    Case("queue-removed", "dev", {}, REVIEW, base={"queues+": {"name": "batch"}}),
+    Case("queue-weight", "prod", {"queues.0.weight": 8}, SAFE),
+    Case("size-one-more", "dev", {"nodeGroups.0.desiredSize": 3}, REVIEW),
+    Case("size-none", "dev", {"nodeGroups.0.desiredSize": 0}, BLOCKED),
+    Case("instance-type", "dev", {"nodeGroups.0.instanceType": "trn1n.32xlarge"}, BLOCKED),
+    Case("instance-type-without-price", "dev", {"nodeGroups.0.instanceType": "trn2.48xlarge"}, BLOCKED),
+    Case("group-renamed", "dev", {"nodeGroups.0.name": "trainium"}, BLOCKED),
+    Case("capacity-spot", "dev", {"nodeGroups.0.capacity": {"type": "spot"}}, BLOCKED),
+    Case("capacity-other-reservation", "gpu", {"nodeGroups.0.capacity.id": "cr-0aaaaaaaaaaaaaaa1"}, REVIEW),
+    Case("file-system-grows", "dev", {_SIZE: 2400}, REVIEW),
+    Case("file-system-shrinks", "dev", {}, BLOCKED, base={_SIZE: 2400}),
+    Case("file-system-throughput", "dev", {"fileSystem.throughputPerTib": 500}, REVIEW),
+    Case("backups-kept-shorter", "dev", {"fileSystem.durability.retentionDays": 1}, REVIEW),
+    Case("network-range", "dev", {"network.cidrBlock": "10.48.0.0/16"}, BLOCKED),
+    Case("network-endpoints", "dev", {"network.interfaceEndpoints": ["ecr.api", "sts"]}, SAFE),
+    Case("config-broken", "dev", {"nodeGroups.0.instanceType": "trn1.3xlarge", _SIZE: 1000}, BLOCKED),
+    Case("config-unknown-key", "prod", {"clusterr": {}}, BLOCKED),
+    Case("environment-new", "dev", {}, REVIEW, new=True),
+    Case("deletion-protection-off", "prod", {"cluster.deletionProtection": False}, BLOCKED),
+    Case("deletion-protection-off-in-development", "dev", {}, REVIEW, base={"cluster.deletionProtection": True}),
+    Case("endpoint-opened", "dev", {}, REVIEW, base=_NEAR),
+    Case("endpoint-closed", "dev", {**_NEAR, "waivers.R02": "unset"}, SAFE),
+    Case("kubernetes-minor", "dev", {"cluster.kubernetesVersion": "1.36"}, REVIEW),
+    Case("kubernetes-down", "dev", {}, BLOCKED, base={"cluster.kubernetesVersion": "1.36"}),
+    Case("team-added", "dev", {"namespaces+": _VISION}, REVIEW),
+    Case("team-removed", "prod", {"namespaces.2": "unset", "queues.2": "unset"}, BLOCKED),
     Case(
         "administrator-added",
         "prod",
-        sets(
-            "cluster.adminPrincipals",
-            ["arn:aws:iam::111122223333:role/ml-platform-oncall", "arn:aws:iam::111122223333:role/contractor"],
-        ),
+        {
+            "cluster.adminPrincipals": [
+                "arn:aws:iam::111122223333:role/ml-platform-oncall",
+                "arn:aws:iam::111122223333:role/contractor",
+            ]
+        },
         REVIEW,
     ),
-    Case("owner", "gpu", sets("owner", "research"), SAFE),
-    Case("waiver-missing", "dev", sets("waivers.R02", None), BLOCKED),
-    Case("waiver-stale", "dev", sets("waivers.R46", {"reason": "No bucket.", "expires": "2027-06-30"}), BLOCKED),
-    Case("preflight", "dev", adds("queues", {"name": "batch"}), BLOCKED, checks=_CHECKS),
-    Case(
-        "instance-type-on-gitlab",
-        "dev",
-        sets("nodeGroups.0.instanceType", "trn1n.32xlarge"),
-        BLOCKED,
-        platform="gitlab",
-    ),
+    Case("owner", "gpu", {"owner": "research"}, SAFE),
+    Case("waiver-missing", "dev", {"waivers.R02": "unset"}, BLOCKED),
+    Case("waiver-stale", "dev", {"waivers.R46": {"reason": "No bucket.", "expires": "2027-06-30"}}, BLOCKED),
+    Case("preflight", "dev", {"queues+": {"name": "batch"}}, BLOCKED, checks=_CHECKS),
     Case(
         "instance-type-on-bitbucket",
         "dev",
-        sets("nodeGroups.0.instanceType", "trn1n.32xlarge"),
+        {"nodeGroups.0.instanceType": "trn1n.32xlarge"},
         BLOCKED,
         platform="bitbucket",
     ),
@@ -197,14 +150,12 @@ def recorded(stack: str, edit: Edit) -> Graph | Refusal:
     """The program with an edited config."""
     content = yaml.safe_load((ROOT / f"Pulumi.{stack}.yaml").read_text())
     config = {key.removeprefix("trainium-eks:"): value for key, value in content["config"].items()}
-    edited = copy.deepcopy(config)
-    edit(edited)
-    return _recorded(stack, edited)
+    return _recorded(stack, edited(config, edit))
 
 
 @cache
 def _unedited(stack: str) -> Graph | Refusal:
-    return recorded(stack, nothing)
+    return recorded(stack, {})
 
 
 def _recorded(stack: str, config: Mapping[str, Any]) -> Graph | Refusal:
@@ -220,7 +171,7 @@ def _recorded(stack: str, config: Mapping[str, Any]) -> Graph | Refusal:
             try:
                 return recording.record(project, stack)
             except Failure as failure:
-                return refusal(failure)
+                return refusal(failure.to_json(), failure.title)
 
 
 def _in_this_process(project: Path, stack: str) -> Graph:
@@ -248,7 +199,7 @@ def reviewed(case: Case) -> Review:
     """The judged request."""
     plain = _unedited(case.stack)
     before = plain if case.base is None else recorded(case.stack, case.base)
-    after = plain if case.edit is nothing else recorded(case.stack, case.edit)
+    after = recorded(case.stack, case.edit) if case.edit else plain
     assert isinstance(before, Graph)
     judged = Review(
         "trainium-eks",
@@ -256,7 +207,6 @@ def reviewed(case: Case) -> Review:
         "offline",
         "main (0123abcd)",
         checks=case.checks,
-        losses_accepted=case.accepted,
         commit="89abcdef0123456789abcdef0123456789abcdef",
         versions={"trn": "0.1.0"},
     )

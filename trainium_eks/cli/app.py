@@ -6,15 +6,13 @@ import os
 import re
 import sys
 from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from trainium_eks.cli.environment import check, doctor
+from trainium_eks.cli.environment import check, comment, doctor, plan
 from trainium_eks.cli.environment.cleanup import cleanup_app
-from trainium_eks.cli.environment.review import comment_app
 from trainium_eks.cli.images import image_app
 from trainium_eks.cli.jobs import (
     cancel,
@@ -38,9 +36,6 @@ from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.command import ENVIRONMENT, EXIT_CODES, IMAGES, LOCAL, RUNS_HERE, App
 from trainium_eks.cli.shared.options import Directory, Stack
 from trainium_eks.client.failure import FAILED, INTERRUPTED, TRACEBACK, failure_of, unexpected
-
-if TYPE_CHECKING:
-    from trainium_eks.plan.differences.changes import Kind
 
 
 class Commands(TyperGroup):
@@ -90,7 +85,7 @@ app = App(
     epilog=EXIT_CODES,
     no_args_is_help=True,
 )
-for part in (check, doctor, cleanup_app, comment_app):
+for part in (plan, check, doctor, cleanup_app, comment):
     app.add_typer(part.app)
 for part in (train, scale, kubeconfig, secret, stage, serve, predict, fabric):
     app.add_typer(part.app)
@@ -116,18 +111,6 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
-def _kinds(text: str) -> tuple["Kind", ...]:
-    if not text.strip():
-        return ()
-    from trainium_eks.plan.differences.changes import KINDS
-
-    asked = [part.strip() for part in text.split(",") if part.strip()]
-    unknown = [part for part in asked if part not in KINDS]
-    if unknown:
-        raise typer.BadParameter(f"{unknown[0]!r} is none of {', '.join(KINDS)}", param_hint="--fail-on")
-    return tuple(kind for kind in KINDS if kind in asked)
-
-
 @app.callback()
 def trn(
     version: Annotated[
@@ -139,54 +122,6 @@ def trn(
     if isinstance(sys.stdout, io.TextIOWrapper):
         # As standard error: what a terminal's encoding lacks is shown by its number, and ends no command.
         sys.stdout.reconfigure(errors="backslashreplace")
-
-
-@app.command(example="trn plan --stack prod --against main")
-def plan(
-    stack: Stack = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON and nothing else.")] = False,
-    save: Annotated[Path | None, typer.Option("--save", help="Also write the plan's JSON to this file.")] = None,
-    against: Annotated[
-        str | None, typer.Option("--against", help="Show what changes since a saved plan (a file) or a git commit.")
-    ] = None,
-    fail_on: Annotated[
-        str,
-        typer.Option(
-            "--fail-on", metavar="KINDS", help="With --against: exit with 1 on these, as in 'replace,delete'."
-        ),
-    ] = "",
-    accept_losses: Annotated[
-        bool, typer.Option("--accept-losses", help="With --against: lost data and running work do not block.")
-    ] = False,
-    stub: Annotated[
-        Path | None, typer.Option("--stub", help="YAML file with answers for the program's look-ups.")
-    ] = None,
-    no_color: Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")] = False,
-    directory: Directory = None,
-) -> None:
-    """Show the whole plan of an environment: resources, cost, time to ready, rules. Uses no network.
-
-    Works for any Pulumi program in Python; --stub or placeholders, which the plan lists, answer its look-ups.
-
-    With --against it ends with the verdict that `trn comment` has: SAFE, REVIEW or BLOCKED.
-
-    Exit code: 0; 1 for a failed rule, a wrong edge, an invalid config, the verdict BLOCKED or a change of --fail-on; 2
-    for wrong usage.
-    """
-    from trainium_eks.cli.environment.plan import plan as command
-
-    asked = command.PlanOptions(
-        stack,
-        as_json=as_json,
-        save=save,
-        against=against,
-        no_color=no_color,
-        directory=directory,
-        stub=stub,
-        fail_on=_kinds(fail_on),
-        accept_losses=accept_losses,
-    )
-    raise typer.Exit(command.run(asked))
 
 
 @app.command(example="trn prices --stack dev --dry-run")

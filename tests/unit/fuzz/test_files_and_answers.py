@@ -22,9 +22,8 @@ from trainium_eks.aws import price_list
 from trainium_eks.aws.account import NotChecked
 from trainium_eks.aws.sessions import AwsError
 from trainium_eks.cli.app import app
-from trainium_eks.cli.environment.plan import report
 from trainium_eks.cli.jobs import kubeconfig
-from trainium_eks.cli.shared import stack_file_edit
+from trainium_eks.cli.shared import programs, stack_file_edit
 from trainium_eks.client import cluster_access, kubeconfig_variable
 from trainium_eks.client.failure import TRACEBACK, Failure
 from trainium_eks.kube.errors import ClusterError
@@ -41,7 +40,7 @@ from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.observe.alerts import firing
 from trainium_eks.operate.cleanup.state import StackState, StateError
-from trainium_eks.operate.review import preflight, preview
+from trainium_eks.operate.review import preview, review
 from trainium_eks.operate.verify.local_report import LocalReport, ReportError
 from trainium_eks.plan.recording import assumptions
 from trainium_eks.plan.recording.project import ProjectError, load_project
@@ -157,7 +156,7 @@ FILES: Mapping[str, tuple[Any, Callable[[Path], object]]] = {
     "kubeconfig of --kubeconfig": (KUBECONFIG, _connect),
     "kubeconfig of the variable": (KUBECONFIG, lambda file: kubeconfig_variable.merged([file])),
     "kubeconfig that is printed": (KUBECONFIG, _kubeconfig),
-    "saved plan": (PLAN, report.load),
+    "saved plan": (PLAN, lambda file: programs.saved(file, "dev")),
     "stub answers": ({"lookups": {"aws:a": {"id": "x"}}, "stackReferences": {"a": {}}}, assumptions.load),
     "stack's config": ({"config": {"p:a": "b", "p:c": [1]}}, _project),
     "stack's config that is edited": ({"config": {"p:a": "b"}}, _edit),
@@ -190,7 +189,7 @@ ANSWERS: Mapping[str, tuple[Any, Callable[[Any], object]]] = {
     "preview of pulumi": (PREVIEW, lambda document: _or_value_error(lambda: preview.parse(document, "dev"))),
     "preflight": (
         {"findings": [{"id": "a", "status": "fail"}]},
-        lambda document: _or_value_error(lambda: preflight.parse(document)),
+        lambda document: _or_value_error(lambda: review.findings(document)),
     ),
     "list of files": (
         [{"url": "https://a/b", "path": "b", "sha256": "0" * 64, "size": 1}],

@@ -1,5 +1,6 @@
 """The scripts of the workflows for pull requests, run as a runner would, in a clone with a request's changes."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -88,20 +89,12 @@ def _queue(config: Config) -> None:
     config["trainium-eks:queues"].append({"name": "nightly"})
 
 
-def _size(config: Config) -> None:
-    config["trainium-eks:nodeGroups"][0]["maxSize"] = 32
-
-
 def _instance_type(config: Config) -> None:
     config["trainium-eks:nodeGroups"][0]["instanceType"] = "trn1n.32xlarge"
 
 
 def _shrink(config: Config) -> None:
     config["trainium-eks:fileSystem"]["storageCapacityGib"] = 4800
-
-
-def _region(config: Config) -> None:
-    config["trainium-eks:region"] = "us-east-2"
 
 
 def _broken(config: Config) -> None:
@@ -115,15 +108,7 @@ REQUESTS: Mapping[str, tuple[str, Callable[[Config], None], int, tuple[str, ...]
         0,
         ("`dev`: 1 create, 0 update, 0 replace, 0 delete – SAFE", "Queue trn-dev-volcano-nightly"),
     ),
-    "size": ("dev", _size, 0, ("– REVIEW", "may grow to many more nodes", "scalingConfig.maxSize: 4 → 32")),
-    "instance type": (
-        "dev",
-        _instance_type,
-        1,
-        ("– BLOCKED", "REPLACED; lost with it: what runs on its nodes", "+$6.56 an hour"),
-    ),
     "FSx shrink": ("prod", _shrink, 1, ("– BLOCKED", "storageCapacity: 9600 → 4800", "protected: Pulumi refuses")),
-    "region": ("dev", _region, 1, ("– BLOCKED", "REPLACED; lost with it: its files")),
     "broken config": (
         "dev",
         _broken,
@@ -186,53 +171,93 @@ def test_a_stack_that_is_not_there_is_said_in_the_summary(runner: Runner) -> Non
 # --- the workflow that may write ----------------------------------------------------------------------------------
 
 
+GH = f"""#!{sys.executable}
+import os, subprocess, sys
+with open(os.environ["CALLED"], "a") as file:
+    print(*(word.replace(os.linesep, " ") for word in sys.argv[1:]), file=file)
+if "--jq" in sys.argv:
+    filter = sys.argv[sys.argv.index("--jq") + 1]
+    sys.exit(subprocess.run(["jq", "-r", filter, os.environ["COMMENTS"]]).returncode)
+"""
+"""``gh`` that notes its calls, and has the comments of a file."""
+
+
 @pytest.fixture
 def recorder(tmp_path: Path) -> Runner:
-    """A checkout whose ``trn`` only notes what it is called with."""
-    trn = tmp_path / "trn"
-    trn.write_text(f'#!/bin/sh\necho "$@" >> "{tmp_path}/called"\ncase "$*" in *" bad "*) exit 3 ;; esac\n')
-    trn.chmod(0o755)
+    """A checkout whose ``trn`` writes the marker of a comment, and notes its calls as ``gh`` does."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    trn = programs / "trn"
+    trn.write_text(
+        f'#!/bin/sh\necho "$@" >> "{tmp_path}/called"\ncase "$*" in *" bad "*) exit 3 ;; esac\n'
+        'for file do :; done\necho "<!-- trn-preview:trainium-eks/$3 -->" > "$file"\n'
+    )
+    (programs / "gh").write_text(GH)
+    for program in programs.iterdir():
+        program.chmod(0o755)
+    (tmp_path / "comments.json").write_text("[]")
     checkout = tmp_path / "checkout"
     checkout.mkdir()
     return Runner(checkout, trn)
 
 
-def _comment(runner: Runner) -> "subprocess.CompletedProcess[str]":
-    given = {"NUMBER": "7", "ACCEPT": "", "COMMIT": "c0ffee", "LINK": "https://x/1", "GITHUB_TOKEN": "t"}
-    return runner.run(script("comment.yaml", "comment", "comment"), **given)
+def _comment(runner: Runner, *stacks: str) -> tuple["subprocess.CompletedProcess[str]", list[str]]:
+    """The step's end for the plans of these stacks, and the calls of ``trn`` and ``gh``."""
+    if shutil.which("jq") is None:
+        pytest.skip("needs jq, which gh has inside")
+    for stack in stacks:
+        (runner.path / f"artifacts/plans-{stack}").mkdir(parents=True)
+    folder = runner.path.parent
+    given = {"NUMBER": "7", "ACCEPT": "", "COMMIT": "c0ffee", "LINK": "https://x/1", "GITHUB_REPOSITORY": "org/repo"}
+    given |= {"PATH": f"{folder}/bin:{os.environ['PATH']}", "CALLED": f"{folder}/called"}
+    done = runner.run(script("comment.yaml", "comment", "comment"), **given, COMMENTS=f"{folder}/comments.json")
+    called = folder / "called"
+    return done, called.read_text().splitlines() if called.exists() else []
 
 
 def test_each_stacks_plans_become_a_comment(recorder: Runner) -> None:
-    for stack in ("dev", "prod"):
-        (recorder.path / f"artifacts/plans-{stack}").mkdir(parents=True)
     preview = recorder.path / "artifacts/preview-prod"
-    preview.mkdir()
+    preview.mkdir(parents=True)
     (preview / "preview.json").write_text("{}")
     (preview / "checks.json").write_text("{}")
-    assert _comment(recorder).returncode == 0
-    dev, prod = (recorder.trn.parent / "called").read_text().splitlines()
-    tail = "--commit c0ffee --link https://x/1 --fail-on never --post --request 7 --output comment-"
+    done, (dev, _, dev_posted, prod, _, prod_posted) = _comment(recorder, "dev", "prod")
+    assert done.returncode == 0, done.stderr
+    tail = "--commit c0ffee --link https://x/1 --fail-on never --output comment-"
     plans, previews = "artifacts/plans-", "artifacts/preview-"
     assert dev == f"comment --stack dev --after {plans}dev/after.json --before {plans}dev/before.json {tail}dev.md"
     asked = f"--preview {previews}prod/preview.json --preflight {previews}prod/checks.json"
     assert prod == f"comment --stack prod --after {plans}prod/after.json {asked} {tail}prod.md"
+    for stack, posted in (("dev", dev_posted), ("prod", prod_posted)):
+        assert posted == f"pr comment 7 --repo org/repo --body-file comment-{stack}.md"
+
+
+def test_a_later_run_replaces_its_own_comment_alone(recorder: Runner) -> None:
+    marker = "<!-- trn-preview:trainium-eks/dev -->"
+    comments = [
+        (1, "stranger", f"{marker}\nSAFE"),
+        (2, "github-actions[bot]", "<!-- trn-preview:trainium-eks/dev2 -->\nof another stack"),
+        (3, "github-actions[bot]", f"{marker}\nours"),
+        (4, "github-actions[bot]", f"{marker}\nours, too"),
+    ]
+    listed = [{"id": id_, "user": {"login": login}, "body": body} for id_, login, body in comments]
+    (recorder.path.parent / "comments.json").write_text(json.dumps(listed))
+    done, (_, _, posted) = _comment(recorder, "dev")
+    assert done.returncode == 0, done.stderr
+    assert posted == "api --method PATCH repos/org/repo/issues/comments/3 --silent -F body=@comment-dev.md"
 
 
 @pytest.mark.parametrize("name", ["$(touch pwned)", "-x", "a b", "a;b"])
 def test_a_strangers_artifact_is_no_command(recorder: Runner, name: str) -> None:
-    (recorder.path / f"artifacts/plans-{name}").mkdir(parents=True)
-    done = _comment(recorder)
-    assert done.returncode == 1
+    done, called = _comment(recorder, name)
+    assert (done.returncode, called) == (1, [])
     assert "no stack" in done.stderr
-    assert not (recorder.trn.parent / "called").exists()
     assert not (recorder.path / "pwned").exists()
 
 
 def test_a_stack_that_fails_does_not_keep_the_others_from_their_comments(recorder: Runner) -> None:
-    for stack in ("bad", "good"):
-        (recorder.path / f"artifacts/plans-{stack}").mkdir(parents=True)
-    assert _comment(recorder).returncode == 3
-    assert len((recorder.trn.parent / "called").read_text().splitlines()) == 2
+    done, called = _comment(recorder, "bad", "good")
+    assert done.returncode == 3
+    assert called[-1].endswith("--body-file comment-good.md")
 
 
 # --- the account --------------------------------------------------------------------------------------------------
@@ -240,7 +265,6 @@ def test_a_stack_that_fails_does_not_keep_the_others_from_their_comments(recorde
 
 def test_the_preview_takes_its_role_from_the_runners_token(recorder: Runner, tmp_path: Path) -> None:
     programs = tmp_path / "bin"
-    programs.mkdir()
     for name, body in {
         "curl": 'echo "$@" > "$RUNNER_TEMP/curl"; echo \'{"value": "jwt"}\'',
         "jq": "sed 's/.*: \"//; s/\".*//'",

@@ -1,11 +1,10 @@
 """What a plan says of what grows by itself."""
 
-from io import StringIO
+from types import SimpleNamespace
 
-from rich.console import Console
 from rule_programs import environment
 
-from trainium_eks.cli.environment.plan import render_autoscaling
+from trainium_eks.cli.shared import plan_page
 from trainium_eks.plan import autoscaling
 from trainium_eks.plan.autoscaling import NO_GANGS, OVER_BUYS, PARTIAL, Autoscaling, Scaled
 from trainium_eks.plan.graph import Graph
@@ -15,9 +14,7 @@ TRN1 = Scaled("trn1", "Cluster Autoscaler", 0, 4, "trn1.32xlarge", "neuron")
 
 
 def shown(found: Autoscaling) -> str:
-    into = StringIO()
-    Console(file=into, width=200).print(render_autoscaling.autoscaling(found))
-    return into.getvalue()
+    return "\n".join(plan_page._autoscaling(SimpleNamespace(autoscaling=found)))  # type: ignore[arg-type]
 
 
 def test_a_group_that_is_served_is_named_with_its_bounds() -> None:

@@ -70,7 +70,7 @@ def show(report: "Report", *, only_troubles: bool = False, no_color: bool = Fals
     """Print a preflight to stdout; of one before an ``up``, its failures and warnings."""
     from rich.text import Text
 
-    from trainium_eks.cli.environment.plan.render import show_sections
+    from trainium_eks.cli.shared.console import show_sections
     from trainium_eks.cli.shared.report import sections
     from trainium_eks.operate.finding import Status
 

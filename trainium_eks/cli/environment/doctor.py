@@ -58,8 +58,8 @@ def doctor(
 
 def _examined(cluster: ClusterOptions, name: str, wait: float, *, everything: bool) -> "Report":
     """Show the findings, after the last repetition."""
-    from trainium_eks.cli.environment.plan.render import show_sections
     from trainium_eks.cli.shared import examine, output
+    from trainium_eks.cli.shared.console import show_sections
     from trainium_eks.client.notices import notice
 
     report = examine.until_well(lambda: examine.diagnosis(cluster, name), wait, notice)
@@ -151,8 +151,8 @@ def _list(cluster: ClusterOptions) -> None:
     from rich.text import Text
 
     from trainium_eks.cli.environment.doctor_alerts import SCHEMA_VERSION, SEVERITIES
-    from trainium_eks.cli.environment.plan.render import show_sections
     from trainium_eks.cli.shared import output
+    from trainium_eks.cli.shared.console import show_sections
     from trainium_eks.client.failure import as_typed
     from trainium_eks.model.alerts import AlertSettings
     from trainium_eks.observe.alerts import alerts, runbook

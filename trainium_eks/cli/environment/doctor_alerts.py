@@ -14,8 +14,8 @@ from http.client import HTTPException
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from trainium_eks.cli.environment.plan.render import show_sections
 from trainium_eks.cli.shared import output
+from trainium_eks.cli.shared.console import show_sections
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, Failure, as_typed
 from trainium_eks.client.session import Session, open_session

@@ -12,8 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from trainium_eks.cli.environment import doctor
-from trainium_eks.cli.environment.plan import facts, render
 from trainium_eks.cli.shared.console import Console, shortened, show_sections
+from trainium_eks.cli.shared.markdown import Markdown
+from trainium_eks.cli.shared.plan_page import outputs
 from trainium_eks.cli.shared.report import sections
 from trainium_eks.client.failure import as_typed
 from trainium_eks.local.changes import Change
@@ -22,6 +23,7 @@ from trainium_eks.local.deployment import Result
 from trainium_eks.local.events import Begun, Deleted, Done, Event, Failed, Kept, Waiting
 from trainium_eks.operate import finding
 from trainium_eks.operate.doctor.diagnosis import HEADINGS
+from trainium_eks.operate.review.words import short_type
 from trainium_eks.plan.graph import Graph
 
 _MARKS = {
@@ -143,7 +145,7 @@ def _sections(result: Result, stack: str, found: finding.Report | None) -> Itera
         yield Group(Text("Not installed on this machine", "bold underline"), _rows(rows, "yellow"))
     if result.notes:
         yield Group(*(Text(note, "dim") for note in dict.fromkeys(result.notes)))
-    yield render.outputs(_with_outputs(result))
+    yield Markdown("\n".join(outputs(_with_outputs(result))))
     if found is not None and found.failed:
         yield from sections(found.of(finding.Status.FAIL), HEADINGS)
     yield _closing(result, stack, found)
@@ -209,4 +211,4 @@ def _subject(urn: str) -> str:
     """Return the short type and the name of a URN: ``Namespace  trn-local-training-namespace``."""
     *_, types, name = urn.split("::")
     type_ = types.rpartition("$")[2]
-    return f"{facts.short_type(type_)}  {name}"
+    return f"{short_type(type_)}  {name}"

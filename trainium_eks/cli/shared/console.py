@@ -22,7 +22,7 @@ from trainium_eks.kube.pod_text import printable
 PIPED_WIDTH = 100
 """Columns of output into a pipe or a file."""
 
-THEME = Theme({"markdown.code": "cyan", "markdown.item.bullet": "dim", "markdown.table.header": "dim"})
+THEME = Theme({"markdown.code": "cyan", "markdown.item.bullet": "dim"})
 
 Line = tuple[str, str]
 """A line for people, and its style; two spaces before it indent all that it is folded into."""

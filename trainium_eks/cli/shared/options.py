@@ -21,4 +21,5 @@ Directory = Annotated[
         "--directory", "-C", help="Project directory; default: the nearest one upwards from here with a Pulumi.yaml."
     ),
 ]
+Stub = Annotated[Path | None, typer.Option("--stub", help="YAML file with answers for the program's look-ups.")]
 NoColor = Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")]

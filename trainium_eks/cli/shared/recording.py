@@ -20,14 +20,8 @@ TIMEOUT_SECONDS = 300.0
 
 
 def refusal(error: InvalidConfig, project: Path, stack: str, outcome: str) -> Failure:
-    """Return the failure for an invalid stack config, or for invalid arguments of a component.
-
-    Args:
-        error: the problems.
-        project: the project's directory.
-        stack: name of the stack.
-        outcome: words for the message (``nothing was planned``).
-    """
+    """Return the failure for an invalid stack config, or for invalid arguments of a component; ``outcome`` ends its
+    message (``nothing was planned``)."""
     count = f"{len(error.problems)} problem{'' if len(error.problems) == 1 else 's'}"
     where = error.component or f"Pulumi.{stack}.yaml"
     spell = str if error.component else config_path
@@ -37,11 +31,7 @@ def refusal(error: InvalidConfig, project: Path, stack: str, outcome: str) -> Fa
 
 
 def load_assumptions(path: Path | None) -> Assumptions | None:
-    """Return the answers in a file of ``--stub``; None without one, so that the project's own file answers.
-
-    Raises:
-        Failure: when the file cannot be used.
-    """
+    """Return the answers in a file of ``--stub``; None without one, so that the project's own file answers."""
     try:
         return assumptions.load(path) if path is not None else None
     except AssumptionsError as error:
@@ -54,18 +44,9 @@ def record(
     given: Assumptions | None = None,
     adjust: Callable[[StackSettings], StackSettings] = lambda settings: settings,
 ) -> Graph:
-    """Return the recorded program of a stack.
-
-    Args:
-        project: its directory.
-        stack: its name.
-        given: answers for look-ups; None for the answers in the project's ``answers.<stack>.yaml``. A look-up without
-            an answer gets a placeholder.
-        adjust: changes the stack's settings on their way to the program.
-
-    Raises:
-        Failure: 1 for an invalid config or a program that fails, 2 when it is no project.
-    """
+    """Return the recorded program of a stack. Without given answers for its look-ups, those in the project's
+    ``answers.<stack>.yaml`` count; a look-up without an answer gets a placeholder. ``adjust`` changes the stack's
+    settings on their way to the program."""
     try:
         answers = given or assumptions.of_stack(project, stack) or Assumptions()
         return process.record(project, stack, assumptions=answers, timeout_seconds=TIMEOUT_SECONDS, adjust=adjust)

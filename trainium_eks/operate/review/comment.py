@@ -2,15 +2,37 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from trainium_eks.operate.review import sections
-from trainium_eks.operate.review.platforms import NAME, Platform, marker
 from trainium_eks.operate.review.review import Comparison, Review
-from trainium_eks.operate.review.safe_text import cut
+from trainium_eks.operate.review.safe_text import NAME, cut
 from trainium_eks.operate.review.scrubbing import Scrubber
-from trainium_eks.operate.review.words import Words, called, plural
+from trainium_eks.operate.review.words import Words, called, name_of, plural
 from trainium_eks.plan.differences.changes import ResourceChange
 from trainium_eks.plan.differences.diff import provider_versions
+
+
+@dataclass(frozen=True)
+class Platform:
+    """A platform of pull requests."""
+
+    most_characters: int
+    """Most characters of a comment, well below the platform's limit."""
+    folds: bool
+    """Whether ``<details>`` folds; if not, it would be shown as text."""
+    hidden: str
+    """A line that is kept and not shown; ``{}`` stands for its text."""
+
+
+PLATFORMS = {
+    # GitHub refuses 65,536 characters, GitLab a million, Bitbucket 32,768.
+    "github": Platform(60_000, folds=True, hidden="<!-- {} -->"),
+    "gitlab": Platform(60_000, folds=True, hidden="<!-- {} -->"),
+    "bitbucket": Platform(30_000, folds=False, hidden="[//]: # ({})"),
+}
+"""Platforms by name. Bitbucket's Markdown shows HTML as it is, so its marker is a link's definition, which shows as
+nothing."""
 
 _ROWS = (40, 20, 10, 5, 2, 1)
 """Rows of each table, fewer until everything above the details fits."""
@@ -22,32 +44,27 @@ _LINE_LENGTH = 400
 
 
 def render(review: Review, platform: Platform, scrubber: Scrubber, link: str = "") -> str:
-    """Return the whole comment; the same review gives the same text.
-
-    Args:
-        review: its content.
-        platform: its place.
-        scrubber: of this environment.
-        link: address of the run with the whole plan, for the details that do not fit; empty when there is none.
-
-    Raises:
-        ValueError: for names of the project or the stack that Pulumi does not take: the marker would not be found.
-    """
+    """Return the whole comment. Its first line is a marker, by which a later run finds it: one for each stack; ``link``
+    is the address of the run with the whole plan."""
     for name in (review.project, review.stack):
+        # Pulumi takes no other names, and the marker would not be found.
         if not NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name of a project or a stack")
     words = Words(scrubber)
-    first, footer = [marker(platform, review.project, review.stack), ""], _footer(review, words, link)
+    first = [platform.hidden.format(f"trn-preview:{review.project}/{review.stack}"), ""]
+    footer = _footer(review, words, link)
     room = platform.most_characters - _length(first) - _length(footer)
     for rows in _ROWS:
         parts = _parts(review, words, rows)
         if _length(parts) <= room - _FOR_DETAILS:
             break
     if not platform.folds:
-        parts = [_plain(line) for line in parts]
-        footer = [_plain(line) for line in footer]
-    details = _details(review, words, platform, room - _length(parts))
-    return "\n".join([*first, *parts, *details, *footer]).rstrip() + "\n"
+        parts, footer = [_plain(line) for line in parts], [_plain(line) for line in footer]
+    listed = details(review, words, room - _length(parts))
+    if listed and platform.folds:
+        title, *block = listed
+        listed = ["<details>", f"<summary>{title.strip('*')}</summary>", *block, "", "</details>"]
+    return "\n".join([*first, *parts, *listed, *footer]).rstrip() + "\n"
 
 
 def _length(lines: list[str]) -> int:
@@ -90,23 +107,16 @@ def _footer(review: Review, words: Words, link: str) -> list[str]:
 # --- the details --------------------------------------------------------------------------------------------------
 
 
-def _details(review: Review, words: Words, platform: Platform, room: int) -> list[str]:
-    """Return every change with its values, cut in the middle: the beginning and the end say most."""
+def details(review: Review, words: Words, room: int = 60_000) -> list[str]:
+    """Return every change with its values below a title, cut in the middle: the beginning and the end say most."""
     compared = review.comparison
+    entries: list[Entry]
     if compared is None or not compared.changes:
-        detail = review.refusal.detail if review.refusal else ""
-        return _folded("What the program said", platform, _fitted(detail.splitlines(), words, room)) if detail else []
-    count = len(compared.changes.items)
-    entries = list(_entries(compared))
-    lines = _fitted(entries, words, room)
-    return _folded(f"All {count} changes" if count > 1 else "The change", platform, lines)
-
-
-def _folded(title: str, platform: Platform, lines: list[str]) -> list[str]:
-    block = ["```diff", *lines, "```"]
-    if platform.folds:
-        return ["<details>", f"<summary>{title}</summary>", "", *block, "", "</details>"]
-    return [f"**{title}**", "", *block]
+        title, entries = "What the program said", list((review.refusal.detail if review.refusal else "").splitlines())
+    else:
+        count = len(compared.changes.items)
+        title, entries = f"All {count} changes" if count > 1 else "The change", list(_entries(compared))
+    return [f"**{title}**", "", "```diff", *_fitted(entries, words, room), "```"] if entries else []
 
 
 _FOLD = 160
@@ -131,7 +141,7 @@ def _entries(compared: Comparison) -> Iterator[Entry]:
             for place in range(len(change.paths)):
                 yield change, place
             if change.follows and change.kind == "replace":
-                yield f"      follows from {change.follows.rsplit('::', 1)[-1]}"
+                yield f"      follows from {name_of(change.follows)}"
     for option in compared.changes.options:
         yield f"! option {option.option} of {option.name}: {option.before} → {option.after}"
 

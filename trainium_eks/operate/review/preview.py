@@ -11,11 +11,11 @@ from typing import Any
 
 from trainium_eks.model.config.stack_config import decode
 from trainium_eks.model.validation.parsing import MISSHAPEN
-from trainium_eks.operate.review.platforms import NAME
+from trainium_eks.operate.review.safe_text import NAME
 from trainium_eks.plan.differences import diff
 from trainium_eks.plan.differences.changes import Changes, Kind, PathChange, ResourceChange
 from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph, Options, Resource
-from trainium_eks.plan.resource_types.paths import value_at
+from trainium_eks.plan.resource_types.paths import dotted, value_at
 
 COMPUTED = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 """Pulumi's text for a value that only ``pulumi up`` will know (``plugin.UnknownStringValue``)."""
@@ -50,11 +50,7 @@ class Preview:
 
 
 def parse(document: object, stack: str) -> Preview:
-    """Return the two programs of a preview's document.
-
-    Raises:
-        ValueError: when the document is not a preview.
-    """
+    """Return the two programs of a preview's document; ValueError for another document."""
     if not isinstance(document, Mapping) or not isinstance(document.get("steps"), list):
         raise ValueError("it has no list `steps`: give the output of `pulumi preview --json --show-sames`")
     steps = [step for step in document["steps"] if isinstance(step, Mapping) and "urn" in step]
@@ -203,9 +199,9 @@ def _paths(
         cause = changed[0] if after == UNKNOWN and changed else ""
         replaces = str(told.get("kind", "")).endswith("-replace")
         if cause:
-            yield PathChange(_dotted(steps), replaces=replaces, cause=cause)
+            yield PathChange(dotted(steps), replaces=replaces, cause=cause)
         else:
-            yield PathChange(_dotted(steps), before, after, replaces)
+            yield PathChange(dotted(steps), before, after, replaces)
 
 
 def _steps(path: str) -> tuple[str | int, ...]:
@@ -213,10 +209,6 @@ def _steps(path: str) -> tuple[str | int, ...]:
     ``networkInterfaces[0].description``."""
     found = re.findall(r'\["((?:[^"\\]|\\.)*)"\]|\[(\d+)\]|([^.\[\]]+)', path)
     return tuple(int(index) if index else quoted or name for quoted, index, name in found) or (path,)
-
-
-def _dotted(steps: tuple[str | int, ...]) -> str:
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
 
 
 def _at(value: Any, steps: tuple[str | int, ...]) -> Any:

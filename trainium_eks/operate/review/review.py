@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Literal
 
 from trainium_eks.model.validation.problems import Problem
-from trainium_eks.operate.review.preflight import Check
+from trainium_eks.operate.finding import Finding, Status
 from trainium_eks.operate.review.preview import Preview
 from trainium_eks.operate.review.risks import Risk, risks
 from trainium_eks.plan import cost, rules, timeline
@@ -138,7 +138,7 @@ class Review:
     """Refusal in place of a comparison, or beside it when the preview failed."""
     base_failed: str = ""
     """Reason why the base cannot be planned; empty when it can."""
-    checks: tuple[Check, ...] | None = None
+    checks: tuple[Finding, ...] | None = None
     """The preflight's; None when it did not run."""
     losses_accepted: bool = False
     """Whether somebody has accepted the losses."""
@@ -175,7 +175,7 @@ class Review:
                 found += _counted(len(after.stale_waivers), "waiver", "is stale", "are stale")
             edges = len(after.timeline.forbidden_edges) + len(after.timeline.missing_edges)
             found += _counted(edges, "dependency", "is wrong", "are wrong", "dependencies")
-        failed = sum(check.status == "fail" for check in self.checks or ())
+        failed = sum(check.status is Status.FAIL for check in self.checks or ())
         return (*found, *_counted(failed, "preflight check", "fails", "fail"))
 
     @cached_property
@@ -201,7 +201,7 @@ class Review:
                 found.append("cost and rules are not judged")
             unjudged = len(compared.after.graph.unjudged)
             found += _counted(unjudged, "resource type", "is not simulated", "are not simulated")
-        warned = sum(check.status == "warn" for check in self.checks or ())
+        warned = sum(check.status is Status.WARN for check in self.checks or ())
         return (*found, *_counted(warned, "preflight check", "warns", "warn"))
 
 
@@ -211,13 +211,8 @@ def of_plans(before: Graph, after: Graph) -> Comparison:
 
 
 def of_preview(preview: Preview, plan: Graph | None = None) -> Comparison:
-    """Return the engine's comparison.
-
-    Args:
-        preview: of the account.
-        plan: the same program as the offline lane records it, where every value is made up and none unknown: rules are
-            judged on it when it is given.
-    """
+    """Return the engine's comparison. Rules are judged on the plan where one is given: the same program as the offline
+    lane records it, where every value is made up and none unknown."""
     # Rules are about whole environments: in a part they would miss the resources left out.
     before = Side(preview.before, preview.before if preview.whole else None)
     after = Side(preview.after, plan or (preview.after if preview.whole else None))
@@ -248,3 +243,26 @@ def _counted(count: int, what: str, one: str, many: str = "", plural: str = "") 
         return []
     words = f"{count} {what} {one}" if count == 1 else f"{count} {plural or what + 's'} {many or one}"
     return [words.strip()]
+
+
+_WORST_FIRST = (Status.FAIL, Status.WARN, Status.NOT_CHECKED, Status.PASS, Status.NOT_APPLICABLE)
+
+
+def findings(document: object) -> tuple[Finding, ...]:
+    """Return the findings that ``trn check --json`` printed, the worst first: one, ``not checked``, of a run that
+    failed before its first question, and of an unknown status. ValueError for a document with neither."""
+    if not isinstance(document, Mapping):
+        document = {}
+    found, problems = document.get("findings"), document.get("problems")
+    if not isinstance(found, list) and isinstance(problems, list):
+        reasons = "; ".join(str(each.get("reason", "")) for each in problems if isinstance(each, Mapping))
+        return (Finding("preflight", Status.NOT_CHECKED, "the preflight", reasons),)
+    if not isinstance(found, list):
+        raise ValueError("it has no list `findings`")
+    read = [_finding(each) for each in found if isinstance(each, Mapping)]
+    return tuple(sorted(read, key=lambda each: (_WORST_FIRST.index(each.status), each.id)))
+
+
+def _finding(data: Mapping[str, object]) -> Finding:
+    id_, status, subject, text, fix = (str(data.get(key) or "") for key in ("id", "status", "subject", "text", "fix"))
+    return Finding(id_, Status(status) if status in set(Status) else Status.NOT_CHECKED, subject or id_, text, fix)

@@ -38,14 +38,8 @@ class Risk:
 
 
 def risks(before: Graph, after: Graph, changes: Changes, phantom: frozenset[str]) -> tuple[Risk, ...]:
-    """Return every risk: changes that cannot be deployed, then losses, then the rest in the order of the changes.
-
-    Args:
-        before: the program that is built; without resources when the environment is new.
-        after: the program that is to be.
-        changes: between the two.
-        phantom: URNs of replacements that only follow from a provider with inputs that ``pulumi up`` will know.
-    """
+    """Return every risk: changes that cannot be deployed, then losses, then the rest in the order of the changes, but
+    for the replacements that will not happen."""
     gone = {change.component for change in changes.deleted if change.resource.type == kubernetes.NAMESPACE.token}
     found = [*_options(after, changes), *_claims(changes, phantom)]
     for change in changes.items:

@@ -9,6 +9,8 @@ characters that steer a terminal or the order of letters become a mark.
 import re
 import unicodedata
 
+NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+"""A project's or a stack's name, as Pulumi takes it."""
 MARK = "\ufffd"
 """Substitute for a character that is not shown."""
 

@@ -94,11 +94,7 @@ class Scrubber:
 
 
 def scrubber(graphs: Iterable[Graph], patterns: Iterable[str] = (), *, show_accounts: bool = False) -> Scrubber:
-    """Return a scrubber for the environment of these programs: their configs name its accounts.
-
-    Raises:
-        re.error: for a pattern that is no regular expression.
-    """
+    """Return a scrubber for the environment of these programs: their configs name its accounts."""
     accounts: set[str] = set()
     for graph in graphs:
         named = graph.config.get("allowedAccountIds")

@@ -6,8 +6,9 @@ from itertools import groupby
 
 from trainium_eks.model.catalogue.prices import HOURS_PER_MONTH
 from trainium_eks.model.validation.problems import config_path, shown, spelled
+from trainium_eks.operate.finding import Status
 from trainium_eks.operate.review.review import Comparison, Outcome, Review
-from trainium_eks.operate.review.words import Words, called, minutes, money, plural, table
+from trainium_eks.operate.review.words import ALL, Words, called, minutes, money, name_of, plural, short_type, table
 from trainium_eks.plan import waivers
 from trainium_eks.plan.differences.changes import ResourceChange
 from trainium_eks.plan.differences.cost_difference import LEAST_USD, CostDifference
@@ -24,8 +25,8 @@ _MARKS = {Outcome.SAFE: "✅", Outcome.REVIEW: "🔎", Outcome.BLOCKED: "⛔"}
 def heading(review: Review, words: Words) -> Lines:
     """Return the verdict and its reasons."""
     outcome = review.outcome
-    counts = "" if review.comparison is None else f": {_counts(review.comparison)}"
-    lines = [f"### {_MARKS[outcome]} {words.code(review.stack)}{counts} – {outcome}", ""]
+    changes = "" if review.comparison is None else f": {counts(review.comparison)}"
+    lines = [f"### {_MARKS[outcome]} {words.code(review.stack)}{changes} – {outcome}", ""]
     why = review.blockers if outcome is Outcome.BLOCKED else review.reservations
     if why:
         said = "; ".join(why)
@@ -37,7 +38,8 @@ def heading(review: Review, words: Words) -> Lines:
     return lines
 
 
-def _counts(compared: Comparison) -> str:
+def counts(compared: Comparison) -> str:
+    """Return the number of changes of each kind."""
     real = Counter(change.kind for change in compared.changes.items if compared.real(change.resource.urn))
     seeming = len(compared.changes.items) - sum(real.values())
     listed = ", ".join(f"{real[kind]} {kind}" for kind in ("create", "update", "replace", "delete"))
@@ -70,7 +72,7 @@ def _key(path: str) -> str:
     return f"`{config_path(path)}`"
 
 
-def risk_table(review: Review, words: Words, most: int) -> Lines:
+def risk_table(review: Review, words: Words, most: int = ALL) -> Lines:
     """Return the risks as a table; resources of one type to be reviewed for the same reason share a row.
 
     A new team brings some thirty admission policies: a row for each would push other risks below the last row shown. A
@@ -168,7 +170,7 @@ def time_part(review: Review, words: Words) -> Lines:
     parts = []
     if made is not None and made.seconds:
         longest = max(made.critical_path, key=lambda step: step.seconds)
-        decides = f"; {words.code(longest.type.rsplit(':', 1)[-1])} decides with {minutes(longest.seconds)}"
+        decides = f"; {words.code(short_type(longest.type))} decides with {minutes(longest.seconds)}"
         parts.append(f"about {minutes(made.seconds)} for what is created or replaced{decides}")
     rolled = compared.changes.rolled
     if rolled:
@@ -202,7 +204,7 @@ def policy(review: Review, words: Words, most: int) -> Lines:
     edges = [("wrong", pair) for pair in compared.after.timeline.forbidden_edges]
     edges += [("missing", pair) for pair in compared.after.timeline.missing_edges]
     for word, (urn, other) in edges:
-        names = tuple(words.code(each.rsplit("::", 1)[-1]) for each in (urn, other))
+        names = tuple(words.code(name_of(each)) for each in (urn, other))
         rows.append(("order", "high", names[0], f"a {word} dependency on {names[1]}", "**fails**"))
     stale = compared.after.stale_waivers
     lines = [f"**Policy**: {_tally(compared)}", ""]
@@ -219,7 +221,7 @@ def _broken(compared: Comparison, verdict: Verdict, words: Words) -> Iterator[tu
         word = "**fails**" if compared.certain else "fails, unless what `up` alone knows mends it"
         state = f"{word}, as before" if finding.urn in known else f"{word}, new" if built else word
         resource = compared.after.graph.by_urn.get(finding.urn)
-        name = words.resource(resource) if resource else words.code(finding.urn.rsplit("::", 1)[-1])
+        name = words.resource(resource) if resource else words.code(name_of(finding.urn))
         yield verdict.id, verdict.severity, name, f"{verdict.title}: {words.said(finding.message, 240)}", state
 
 
@@ -244,27 +246,27 @@ def preflight(review: Review, words: Words, most: int) -> Lines:
     """Return the results of the account's checks."""
     if review.checks is None:
         return ["**Preflight**: not run: no credentials", ""]
-    counts = Counter(check.status for check in review.checks)
-    tally = ", ".join(
-        f"{counts[status]} {status}" for status in ("pass", "fail", "warn", "not-checked") if counts[status]
-    )
-    marks = {"fail": "⛔ fail", "warn": "🔎 warn", "not-checked": "not checked", "pass": "pass"}
+    tally = Counter(check.status for check in review.checks)
+    told = (Status.PASS, Status.FAIL, Status.WARN, Status.NOT_CHECKED)
     rows = [
-        (marks[check.status], words.said(check.title or check.id), words.said(check.detail), words.said(check.fix))
-        for check in review.checks
-        if check.status != "pass"
+        (f"{_CHECK_MARKS.get(each.status, '')}{each.status}", *map(words.said, (each.subject, each.text, each.fix)))
+        for each in review.checks
+        if each.status in told[1:]
     ]
     return [
-        f"**Preflight**: {tally or 'no checks'}",
+        f"**Preflight**: {', '.join(f'{tally[each]} {each}' for each in told if tally[each]) or 'no checks'}",
         "",
         *table(("", "Check", "What", "What mends it"), rows, most, "more checks"),
     ]
 
 
+_CHECK_MARKS = {Status.FAIL: "⛔ ", Status.WARN: "🔎 "}
+
+
 # --- changes ------------------------------------------------------------------------------------------------------
 
 
-def changes_by_component(review: Review, words: Words, most: int) -> Lines:
+def changes_by_component(review: Review, words: Words, most: int = ALL) -> Lines:
     """Return one row for each component, and a line for each kind of folded change: tags, changes that follow from
     others, phantoms."""
     compared = review.comparison
@@ -317,12 +319,12 @@ def _folded_lines(compared: Comparison, words: Words, most: int) -> Iterator[str
         each for each in items if compared.real(each.resource.urn) and not each.tags_only and folded(compared, each)
     ]
     for (kind, cause), group in sorted(_by_cause(following).items())[:most]:
-        types = Counter(each.resource.type.rsplit(":", 1)[-1] for each in group)
+        types = Counter(short_type(each.resource.type) for each in group)
         listed = ", ".join(
             name if count == 1 else f"{count} {name}" for name, count in sorted(types.items())[: _LISTED * 2]
         )
         because = "is replaced" if kind == "update" else "is"
-        yield f"{kind}d because {words.code(cause.rsplit('::', 1)[-1])} {because}: {words.code(listed)}"
+        yield f"{kind}d because {words.code(name_of(cause))} {because}: {words.code(listed)}"
     tags = sum(change.tags_only and compared.real(change.resource.urn) for change in items)
     if tags:
         yield f"tags alone on {plural(tags, 'resource')}"
@@ -349,7 +351,7 @@ def unknowns(review: Review, words: Words, most: int) -> Lines:
             continue
         for path in change.paths:
             if path.cause or path.after == UNKNOWN:
-                source = words.code(path.cause.rsplit("::", 1)[-1]) if path.cause else "the account"
+                source = words.code(name_of(path.cause)) if path.cause else "the account"
                 rows.append((words.resource(change.resource), words.code(path.path), source))
     graph = compared.after.graph
     lines = table(("Resource", "Input", "Comes from"), rows, min(most, 10), "more inputs")

@@ -12,7 +12,8 @@ from trainium_eks.plan.graph import Resource
 
 VALUE_LENGTH = 96
 """Longest value shown, in characters."""
-
+ALL = 1_000_000
+"""Number of rows where a table shows all of them."""
 _MOST_PARTS = 40
 """Number of entries of a list or a mapping that are looked at."""
 
@@ -42,7 +43,7 @@ class Words:
     def path(self, resource: Resource, change: PathChange) -> str:
         """Return an input with both its values, as text for a block; see :meth:`why` for a cell."""
         if change.cause:
-            return f"{change.path}: a new value, from {change.cause.rsplit('::', 1)[-1]}"
+            return f"{change.path}: a new value, from {name_of(change.cause)}"
         before, after = apart(
             self._text(resource.type, change.path, change.before), self._text(resource.type, change.path, change.after)
         )
@@ -87,22 +88,31 @@ def apart(before: str, after: str, length: int = VALUE_LENGTH) -> tuple[str, str
     )
 
 
+def short_type(type_: str) -> str:
+    """Return the last part of a type: ``NatGateway``, ``kubernetes provider``."""
+    return f"{type_.rsplit(':', 1)[-1]}{' provider' if type_.startswith('pulumi:providers:') else ''}"
+
+
+def name_of(urn: str) -> str:
+    """Return the name in a URN."""
+    return urn.rsplit("::", 1)[-1]
+
+
 def called(resource: Resource) -> str:
     """Return ``NodeGroup trn-dev-nodes``, ``kubernetes provider trn-dev``."""
-    kind = resource.type.rsplit(":", 1)[-1]
-    return (
-        f"{kind} provider {resource.name}"
-        if resource.type.startswith("pulumi:providers:")
-        else f"{kind} {resource.name}"
-    )
+    return f"{short_type(resource.type)} {resource.name}"
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], most: int, kind: str = "more") -> list[str]:
-    """Return a table with at most ``most`` rows, and a line that counts the others; nothing without rows."""
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], most: int = ALL, kind: str = "more", right: int = 0
+) -> list[str]:
+    """Return a table with at most ``most`` rows, its last ``right`` columns for numbers, and a line that counts the
+    other rows; nothing without rows."""
     listed = list(rows)
     if not listed:
         return []
-    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    rule = " --- |" * (len(head) - right) + " ---: |" * right
+    lines = ["| " + " | ".join(head) + " |", f"|{rule}"]
     lines += ["| " + " | ".join(cell or " " for cell in row) + " |" for row in listed[:most]]
     if len(listed) > most:
         lines += ["", f"… and {len(listed) - most} {kind}"]
@@ -119,6 +129,6 @@ def minutes(seconds: float) -> str:
     return f"{round(seconds / 60)} min" if seconds >= 60 else f"{round(seconds)} s"
 
 
-def plural(count: int, one: str, many: str = "") -> str:
+def plural(count: int, one: str) -> str:
     """Return ``1 resource``, ``2 resources``."""
-    return f"{count} {one if count == 1 else many or one + 's'}"
+    return f"{count} {one if count == 1 else f'{one}s'}"

@@ -16,12 +16,7 @@ SHORTEST_ID = 8
 
 
 def former_urns(graph: Graph, resource: Resource) -> tuple[str, ...]:
-    """Return every URN under which an earlier program may have made the resource, except its present URN.
-
-    Args:
-        graph: the program of the resource.
-        resource: a resource of the program.
-    """
+    """Return every URN under which an earlier program may have made the resource, except its present URN."""
     found = dict.fromkeys([*_own(resource), *_inherited(graph, resource)])
     return tuple(urn for urn in found if urn != resource.urn)
 
@@ -71,11 +66,7 @@ def _joined(head: tuple[str, str], types: list[str], name: str) -> str:
 def with_standing_ids(after: Graph, old: Mapping[str, Resource]) -> Graph:
     """Return the program with the ids that its renamed resources have already. The simulation makes ids from URNs, so
     that a renamed resource seems to have another id, and its dependents another input; in the account both stay.
-
-    Args:
-        after: the program.
-        old: the resources of the earlier program, by their URNs in this program.
-    """
+    ``old`` are the resources of the earlier program, by their URNs in this program."""
     swaps: dict[str, str] = {}
     for resource in after.resources:
         standing = old.get(resource.urn)

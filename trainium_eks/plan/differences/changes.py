@@ -1,7 +1,6 @@
 """Data of the changes between two recorded programs."""
 
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from typing import Any, Literal, get_args
 
 from trainium_eks.plan.graph import Resource
@@ -142,26 +141,10 @@ class Changes:
         """Return the changes of these kinds, in order."""
         return tuple(change for change in self.items if change.kind in kinds)
 
-    @cached_property
-    def dangerous(self) -> tuple[ResourceChange, ...]:
-        """Return the changes that a reviewer must see: refused by AWS, or losing data or running work (resources
-        that hold data or carry all others, and node groups with running nodes)."""
-        return tuple(change for change in self.items if change.refused or change.stateful)
-
-    @property
-    def weakened(self) -> tuple[OptionChange, ...]:
-        """Guards of data that are taken off."""
-        return tuple(option for option in self.options if option.weakens)
-
     @property
     def rolled(self) -> tuple[ResourceChange, ...]:
         """Return the node groups that stay while their nodes are replaced, groups without nodes included."""
         return tuple(change for change in self.items if change.rolls_nodes)
-
-    @property
-    def created(self) -> tuple[ResourceChange, ...]:
-        """New resources."""
-        return self.of("create")
 
     @property
     def deleted(self) -> tuple[ResourceChange, ...]:
@@ -172,11 +155,6 @@ class Changes:
     def replaced(self) -> tuple[ResourceChange, ...]:
         """Resources made anew under the same name."""
         return self.of("replace")
-
-    @property
-    def updated(self) -> tuple[ResourceChange, ...]:
-        """Resources changed in place."""
-        return self.of("update")
 
     @property
     def claims(self) -> tuple[ResourceChange, ...]:

@@ -13,14 +13,8 @@ from trainium_eks.plan.resource_types.rows import eks, vpc
 def refusals(
     before: Graph, after: Graph, old: Mapping[str, Resource], changes: Mapping[str, ResourceChange]
 ) -> dict[str, str]:
-    """Return URN of a changed resource to the reason why AWS refuses the change.
-
-    Args:
-        before: the program that is built.
-        after: the new program.
-        old: the resources of ``before`` by their URNs in ``after``.
-        changes: all changes, by the same URNs.
-    """
+    """Return URN of a changed resource to the reason why AWS refuses the change. ``old`` are the resources of
+    ``before``, by their URNs in ``after``."""
     gone = {urn for urn, change in changes.items() if change.kind in ("replace", "delete")}
     made = {urn for urn, change in changes.items() if change.kind in ("replace", "create")}
     found = {}

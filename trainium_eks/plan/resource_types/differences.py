@@ -9,7 +9,7 @@ from typing import Any
 
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.resource_types import default_tags, registry, replacements
-from trainium_eks.plan.resource_types.paths import covers, within
+from trainium_eks.plan.resource_types.paths import covers, dotted, within
 
 Steps = tuple[str | int, ...]
 
@@ -30,7 +30,7 @@ class Difference:
     @property
     def path(self) -> str:
         """Path in the rows' spelling: ``launchTemplate.id``, ``subnetIds[0]``."""
-        return _dotted(self.steps)
+        return dotted(self.steps)
 
     @property
     def top(self) -> str:
@@ -46,26 +46,21 @@ def differences(
 ) -> tuple[Difference, ...]:
     """Return the smallest parts in which inputs differ, by path. Lists of another length differ as a whole.
 
-    As JSON and Pulumi see it: 1 and 1.0 are the same, 1 and true are not, and null is the same as absent.
-
-    Args:
-        resource: the resource of the new program; paths in its ``ignore_changes`` are left out. An object that changes
-            as a whole (it is unknown, or new) is not ignored because a part of it is.
-        before: its inputs so far.
-        tags_all: its old and new tags with the provider's default tags: see
-            :func:`~trainium_eks.plan.resource_types.default_tags.laid_over`. A tag that the resource's own ``tags``
-            change is reported once.
+    As JSON and Pulumi see it: 1 and 1.0 are the same, 1 and true are not, and null is the same as absent. Paths in the
+    resource's ``ignore_changes`` are left out, but an object that changes as a whole (it is unknown, or new) is not
+    ignored because a part of it is. ``tags_all`` are the old and new tags with the provider's default tags; a tag that
+    the resource's own ``tags`` change is reported once.
     """
     found = list(_walked((), before, resource.inputs))
-    own = [_dotted(steps) for steps, _, _ in found]
+    own = [dotted(steps) for steps, _, _ in found]
     for steps, old, new in _walked((default_tags.TAGS_ALL,), *tags_all):
-        tag = _dotted(("tags", *steps[1:]))
+        tag = dotted(("tags", *steps[1:]))
         if not any(covers(each, tag) for each in own):
             found.append((steps, old, new))
     return tuple(
-        Difference(steps, old, new, replacements.replaces(resource, _dotted(steps), old, new))
+        Difference(steps, old, new, replacements.replaces(resource, dotted(steps), old, new))
         for steps, old, new in found
-        if not any(within(ignored, _dotted(steps)) for ignored in resource.options.ignore_changes)
+        if not any(within(ignored, dotted(steps)) for ignored in resource.options.ignore_changes)
     )
 
 
@@ -85,7 +80,3 @@ def _walked(steps: Steps, before: Any, after: Any) -> Iterator[tuple[Steps, Any,
             yield from _walked((*steps, index), old, new)
     elif before != after or isinstance(before, bool) is not isinstance(after, bool):
         yield steps, before, after
-
-
-def _dotted(steps: Steps) -> str:
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")

@@ -1,6 +1,6 @@
 """Paths of inputs, as the rows spell them: ``launchTemplate.id``, ``subnetIds[0]``."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 
@@ -13,6 +13,11 @@ def value_at(inputs: Mapping[str, Any], path: str) -> Any:
         if path.startswith(f"{key}.") and isinstance(value, Mapping):
             return value_at(value, path[len(key) + 1 :])
     return None
+
+
+def dotted(steps: Iterable[str | int]) -> str:
+    """Return the path of keys and list indices."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
 
 
 def within(under: str, path: str) -> bool:

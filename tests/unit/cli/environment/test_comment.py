@@ -9,9 +9,7 @@ from hand_built import changed, environment, without
 from small_project import Project, Run
 from typer.testing import Result
 
-from trainium_eks.cli.environment.review import comment as command
-from trainium_eks.operate.finding import Report, failed, not_checked, passed
-from trainium_eks.operate.review.posting import PostingError
+from trainium_eks.operate.finding import Finding, Report, Status
 
 MARKER = "<!-- trn-preview:trainium-eks/dev -->"
 
@@ -71,20 +69,32 @@ def test_review_fails_where_that_is_asked(commented: Run, files: Path) -> None:
     assert commented("more", "--fail-on", "review").exit_code == 1
 
 
-def test_what_trn_check_prints_is_read_and_a_failure_blocks(commented: Run, tmp_path: Path) -> None:
-    found = [
-        failed("quotas/L-2C3B7624", "vCPUs of Trn instances", "256 of 512", "ask for more"),
-        passed("zones/offered", "trn1.32xlarge in usw2-az4", "offered"),
-        not_checked("capacity/block", "Capacity Block", "AccessDenied"),
-    ]
-    document = Report({"stack": "dev"}, tuple(found)).to_json()
-    document["findings"] += [{"id": "new", "status": "else"}, "x"]
+def test_accepted_losses_are_said(commented: Run, files: Path) -> None:
+    fewer = changed(environment(), "trn1", scalingConfig={"minSize": 0, "desiredSize": 1, "maxSize": 4})
+    (files / "fewer.json").write_text(json.dumps(fewer.to_json()))
+    assert commented("fewer").exit_code == 1
+    done = commented("fewer", "--accept-losses")
+    assert (done.exit_code, "What is lost has been accepted." in done.stdout) == (0, True)
+
+
+def test_the_findings_of_trn_check_are_told_and_a_failed_one_blocks(commented: Run, tmp_path: Path) -> None:
+    found = (
+        Finding("zones/offered", Status.PASS, "trn1.32xlarge in usw2-az4", "offered"),
+        Finding("capacity/block", Status.NOT_CHECKED, "Capacity Block", "AccessDenied", "allow it"),
+        Finding("quotas/L-2C3B7624", Status.FAIL, "vCPUs of Trn instances", "256 of 512", "ask for more"),
+    )
+    document = Report({"stack": "dev"}, found).to_json()
+    document["findings"] += [{"id": "of/tomorrow", "status": "else"}, "x"]
     (tmp_path / "checks.json").write_text(json.dumps(document))
     done = commented("base", "--preflight", tmp_path / "checks.json")
     assert done.exit_code == 1
-    assert "**Preflight**: 1 pass, 1 fail, 2 not-checked" in done.stdout
-    assert "| ⛔ fail | vCPUs of Trn instances | 256 of 512 | ask for more |" in done.stdout
-    assert "| not checked | Capacity Block |" in done.stdout
+    assert "**Preflight**: 1 pass, 1 fail, 2 not checked" in done.stdout
+    rows = [line for line in done.stdout.splitlines() if line.startswith(("| ⛔ fail", "| not checked"))]
+    assert rows == [
+        "| ⛔ fail | vCPUs of Trn instances | 256 of 512 | ask for more |",
+        "| not checked | Capacity Block | AccessDenied | allow it |",
+        "| not checked | of/tomorrow | ` ` | ` ` |",
+    ]
 
 
 def test_a_check_that_failed_to_run_is_not_checked(commented: Run, tmp_path: Path) -> None:
@@ -154,15 +164,3 @@ def test_a_request_that_mends_a_broken_base_is_compared_with_nothing(
     assert "The base cannot be planned" in done.stdout or "rule" in done.stdout
     assert "create" in done.stdout
     assert "broken" in (tmp_path / "kept" / "before.json").read_text()
-
-
-def test_what_cannot_be_posted_fails(commented: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> str:
-        raise PostingError("POST api: 403 Forbidden")
-
-    monkeypatch.setenv("GITHUB_TOKEN", "t")
-    monkeypatch.setenv("GITHUB_REPOSITORY", "org/repo")
-    monkeypatch.setattr(command.posting, "post", refused)
-    done = commented("base", "--post", "--request", "7")
-    assert done.exit_code == 1
-    assert "the comment was not posted: POST api: 403" in done.stderr

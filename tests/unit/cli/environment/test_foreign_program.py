@@ -1,15 +1,13 @@
 """`trn plan` of a Pulumi program that knows nothing of this library."""
 
 import importlib
-import io
 import json
 from typing import Any
 
 import pytest
 from small_project import Project, Run
 
-from trainium_eks.cli.environment.plan import render, report
-from trainium_eks.cli.shared.console import Console
+from trainium_eks.cli.shared import plan_page, plan_report
 from trainium_eks.plan.graph import UNKNOWN, Graph, Resource
 from trainium_eks.plan.resource_types import registry, sdk_inputs
 
@@ -136,6 +134,7 @@ def test_every_type_may_have_inputs_that_nobody_knows() -> None:
         Graph("p", "dev", tuple(Resource(f"urn::{t}", t, "r", inputs=dict.fromkeys(types[t], to)) for t in types), {})
         for to in ("", UNKNOWN)
     )
-    for plan in (report.make(after), report.against(report.make(after), "it", before)):
-        Console(file=io.StringIO()).print(*render.sections(plan))
-        assert report.text(plan)
+    made = plan_report.make(after)
+    for plan in (made, plan_report.against(made, "it", before)):
+        assert plan_page.page(plan)
+        assert plan_report.text(plan)

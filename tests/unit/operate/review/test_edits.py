@@ -1,7 +1,6 @@
 """Edits of every key of a stack's config, in both directions, and the verdict that plan, comment and preview have on
 them: ``tests/review_edits.yaml``."""
 
-import copy
 import dataclasses
 import json
 import runpy
@@ -14,10 +13,11 @@ from typing import Any
 import pulumi
 import pytest
 import yaml
+from review_cases import edited
 from tables import first_of_each
 from unit.model.config.test_config import FIELDS, another, documented, spelled
 
-from trainium_eks.cli.environment.plan import render, report
+from trainium_eks.cli.shared import plan_page, plan_report
 from trainium_eks.model.alerts import AlertSettings
 from trainium_eks.model.config import schema
 from trainium_eks.model.config.stack_config import StackConfig
@@ -66,27 +66,11 @@ def _derived() -> Iterator[Mapping[str, Any]]:
 EDITS: list[Mapping[str, Any]] = [*TABLE["edits"], *_derived()]
 
 
-def edited(config: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a config with changes: ``key: value``, ``key+: entry``, ``key: unset``."""
-    config = copy.deepcopy(config)
-    for path, value in changes.items():
-        *above, last = path.removesuffix("+").split(".")
-        at: Any = config
-        for step in above:
-            at = at[int(step)] if isinstance(at, list) else at.setdefault(step, {})
-        place: Any = int(last) if isinstance(at, list) else last
-        if value == "unset":
-            at.pop(place, None)
-        elif path.endswith("+"):
-            at.setdefault(place, []).append(copy.deepcopy(value))
-        else:
-            at[place] = _all_thresholds() if value == {"THRESHOLDS": 1} else copy.deepcopy(value)
-    return config
-
-
-def _all_thresholds() -> dict[str, int]:
-    """Return every threshold that is a number, one above its default."""
-    return {key: int(default.strip("`")) + 1 for key, default in THRESHOLDS.items() if default.strip("`").isdigit()}
+def _with_thresholds(edit: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the edit with every threshold that is a number, one above its default, where it says so."""
+    numbers = {key: default.strip("`") for key, default in THRESHOLDS.items()}
+    above = {key: int(number) + 1 for key, number in numbers.items() if number.isdigit()}
+    return {key: above if value == {"THRESHOLDS": 1} else value for key, value in edit.items()}
 
 
 @cache
@@ -134,10 +118,10 @@ def verdicts(
     comment = Review("trainium-eks", "dev", "offline", "base", compared)
     monkeypatch.setattr(review, "of_plans", lambda *_: compared)
     side = compared.after
-    plan = report.against(report.Plan(after, side.cost, side.timeline, side.verdicts), "base", before)
+    plan = plan_report.against(plan_report.Plan(after, side.cost, side.timeline, side.verdicts), "base", before)
     monkeypatch.undo()
     assert plan.review is not None
-    assert plan.review.outcome in str(render.verdict_line(plan))
+    assert f" {plan.review.outcome}: " in plan_page.page(plan).strip().splitlines()[-1]
     assert plan.failed is (plan.review.outcome is Outcome.BLOCKED)
     found = {comment.outcome, plan.review.outcome}
     if previewed:
@@ -164,7 +148,7 @@ def test_an_edit_has_its_verdict_in_plan_comment_and_preview(
         bare = recorded(before.stack, edited(_config(base), dict.fromkeys(edit["set"], "unset")))
         assert isinstance(bare, Graph), bare
         before = bare
-    after = recorded(before.stack, edited(_config(base), edit["set"]))
+    after = recorded(before.stack, edited(_config(base), _with_thresholds(edit["set"])))
     found, told = verdicts(before, after, monkeypatch, previewed=previewed)
     if "there" not in edit:
         assert len(found) == 1, told

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from trainium_eks.model.validation.problems import Problem
+from trainium_eks.operate.finding import Finding, Status
 from trainium_eks.operate.review import comment, review, safe_text
-from trainium_eks.operate.review.platforms import PLATFORMS
-from trainium_eks.operate.review.preflight import Check
+from trainium_eks.operate.review.comment import PLATFORMS
 from trainium_eks.operate.review.review import Refusal, Review
 from trainium_eks.operate.review.scrubbing import SCRUBBED, Scrubber, scrubber
 from trainium_eks.plan.graph import Graph, Resource
@@ -69,7 +69,7 @@ def _written(name: str, value: Any, platform: str = "github", **options: Any) ->
     before, after = _graph(name, "old", **options), _graph(name, value, **options)
     after = replace(after, resources=tuple(each for each in after.resources if each.name != "sts"))
     compared = review.of_plans(before, after)
-    checks = (Check(name, name, "fail", name, name, name),)
+    checks = (Finding(name, Status.FAIL, name, name, name),)
     refused = Refusal(name, (Problem(name, name, name, value=name, allowed=(name,), good=name, rule="R29"),), name)
     judged = Review("trainium-eks", "dev", "offline", name, compared, refused, checks=checks, commit=name)
     return comment.render(judged, PLATFORMS[platform], Scrubber())

@@ -7,7 +7,7 @@ import pytest
 from hand_built import PREFIX, STACK, environment
 
 from trainium_eks.operate.review import comment, review
-from trainium_eks.operate.review.platforms import PLATFORMS
+from trainium_eks.operate.review.comment import PLATFORMS
 from trainium_eks.operate.review.review import Refusal, Review
 from trainium_eks.operate.review.scrubbing import Scrubber
 from trainium_eks.plan.graph import Graph, Resource

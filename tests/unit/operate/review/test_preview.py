@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from trainium_eks.operate.review import comment, preview, review
-from trainium_eks.operate.review.platforms import PLATFORMS
+from trainium_eks.operate.review.comment import PLATFORMS
 from trainium_eks.operate.review.preview import COMPUTED, Preview
 from trainium_eks.operate.review.review import Outcome, Review
 from trainium_eks.operate.review.scrubbing import scrubber

@@ -66,7 +66,7 @@ def test_a_renamed_file_system_with_an_alias_by_name_is_the_old_one() -> None:
         for each in before.resources
     ]
     after = replace(before, resources=tuple(renamed))
-    assert {change.kind for change in diff.compare(before, after).dangerous} == {"delete"}
+    assert {change.kind for change in diff.compare(before, after).items if change.stateful} == {"delete"}
     aliased = optioned(after, "store", Options(protect=True, aliases=("name=lustre",)))
     assert not diff.compare(before, aliased).items
 

@@ -145,9 +145,9 @@ def test_what_is_made_from_a_name_that_survives_stays_as_it_is() -> None:
         return replace(graph, resources=(*kept, of_name, of_arn))
 
     before = with_policies(environment())
-    found = diff.compare(before, changed(before, "control-plane", roleArn="other")).updated
+    found = diff.compare(before, changed(before, "control-plane", roleArn="other")).of("update")
     assert [change.resource.name for change in found] == ["of-arn"]
-    renamed = diff.compare(before, changed(before, "control-plane", name="other")).updated
+    renamed = diff.compare(before, changed(before, "control-plane", name="other")).of("update")
     assert {"of-arn", "of-name"} <= {change.resource.name for change in renamed}
 
 

@@ -7,8 +7,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from trainium_eks.cli.environment.change.upgrade_report import Upgrade, support_lines
-from trainium_eks.cli.environment.plan import facts
 from trainium_eks.client.failure import as_typed
+from trainium_eks.operate.review.words import short_type
 from trainium_eks.operate.upgrade.settings import next_version
 from trainium_eks.operate.upgrade.steps import Step, disturbance, total_seconds
 from trainium_eks.plan.resource_types.rows import eks
@@ -58,7 +58,7 @@ def _steps(made: Upgrade) -> Iterator[RenderableType]:
 def _step(number: int, step: Step) -> RenderableType:
     resource = step.change.resource
     name = resource.inputs.get("addonName") if resource.type == eks.ADDON.token else resource.name
-    line = Text(f"{number}. {facts.short_type(resource.type)} {name}", "bold")
+    line = Text(f"{number}. {short_type(resource.type)} {name}", "bold")
     line.append(f"  {_values(step)}", "default not bold")
     if step.change.kind != "update":
         line.append(f"  {step.change.kind}d", "red not bold")

@@ -4,14 +4,12 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainium_eks.client.failure import WRONG_USAGE, Failure
-from trainium_eks.model.validation.parsing import parse_json
 from trainium_eks.plan import autoscaling, cost, goodput, rules, timeline
 from trainium_eks.plan.autoscaling import Autoscaling
 from trainium_eks.plan.cost import Cost
@@ -20,7 +18,7 @@ from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.rules import Verdict
 from trainium_eks.plan.rules._endpoint import Endpoint, endpoints
 from trainium_eks.plan.rules._view import View
-from trainium_eks.plan.timeline import Step, Timeline
+from trainium_eks.plan.timeline import Timeline
 
 if TYPE_CHECKING:
     from trainium_eks.operate.review.review import Review
@@ -65,7 +63,7 @@ class Plan:
         data["kubernetesApi"] = [endpoint.to_json() for endpoint in self.endpoints]
         data["notSimulated"] = [resource.urn for resource in self.graph.not_simulated]
         data["timeToReady"] = _time_json(self.timeline)
-        data["rules"] = [_rule_json(verdict) for verdict in self.verdicts]
+        data["rules"] = [asdict(verdict) for verdict in self.verdicts]
         data["staleWaivers"] = list(self.stale_waivers)
         if self.review is not None and (compared := self.review.comparison) is not None:
             earlier = compared.before.cost
@@ -96,14 +94,7 @@ def make(graph: Graph) -> Plan:
 
 
 def against(plan: Plan, since: str, before: Graph, *, losses_accepted: bool = False) -> Plan:
-    """Return the same plan with the changes since another program, with a comment's verdict.
-
-    Args:
-        plan: of the program.
-        since: name of the other program: a file, or a commit with its short hash.
-        before: the other program.
-        losses_accepted: whether somebody has accepted lost data and running work.
-    """
+    """Return the same plan with the changes since another program (a file, or a commit), and a comment's verdict."""
     # A plan without a comparison does without it.
     from trainium_eks.operate.review import review
 
@@ -120,11 +111,7 @@ def text(plan: Plan) -> str:
 
 def save(plan: Plan, path: Path) -> None:
     """Write the JSON form. A regular file is whole or untouched and keeps its mode; a link is followed, and another
-    kind of file (a device, a pipe) is written in place.
-
-    Raises:
-        Failure: when it cannot be written, or is read-only.
-    """
+    kind of file (a device, a pipe) is written in place."""
     try:
         target = path.resolve()
         if target.exists() and not target.is_file():
@@ -151,54 +138,17 @@ def _replace(path: Path, content: str, mode: int) -> None:
         raise
 
 
-def load(path: Path) -> Graph:
-    """Return the program of a saved plan.
-
-    Raises:
-        Failure: when the file cannot be read or is no plan of this version.
-    """
-    try:
-        data = parse_json(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise Failure(WRONG_USAGE, f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise Failure(WRONG_USAGE, f"{path} is not a saved plan: {error}") from None
-    return parse(data, str(path))
-
-
-def parse(data: object, name: str) -> Graph:
-    """Return the program in a plan's data.
-
-    Raises:
-        Failure: when it is no plan of this version.
-    """
-    if not isinstance(data, Mapping) or "resources" not in data:
-        raise Failure(WRONG_USAGE, f"{name} is not a saved plan: it has no resources")
-    try:
-        return Graph.from_json(data)
-    except ValueError as error:
-        raise Failure(WRONG_USAGE, f"{name}: {error}") from None
-    except (KeyError, TypeError, AttributeError) as error:
-        raise Failure(WRONG_USAGE, f"{name} is not a whole plan: {error!r}") from None
-
-
 def _time_json(modelled: Timeline) -> dict[str, Any]:
-    def step(each: Step) -> dict[str, Any]:
-        return {
-            "urn": each.urn,
-            "name": each.name,
-            "type": each.type,
-            "startSeconds": each.start,
-            "seconds": each.seconds,
-        }
-
     return {
         "seconds": modelled.seconds,
         "lowerBoundSeconds": modelled.lower_bound_seconds,
         "chains": dict(modelled.chains),
         "ratio": round(modelled.ratio, 4),
         "serialSeconds": modelled.serial_seconds,
-        "criticalPath": [step(each) for each in modelled.critical_path],
+        "criticalPath": [
+            {"urn": step.urn, "name": step.name, "type": step.type, "startSeconds": step.start, "seconds": step.seconds}
+            for step in modelled.critical_path
+        ],
         "forbiddenEdges": [list(pair) for pair in modelled.forbidden_edges],
         "missingEdges": [list(pair) for pair in modelled.missing_edges],
         "edges": [
@@ -209,19 +159,5 @@ def _time_json(modelled: Timeline) -> dict[str, Any]:
                 "status": "fail" if not check.ok else "pass" if check.applies else "n/a",
             }
             for check in modelled.edges
-        ],
-    }
-
-
-def _rule_json(verdict: Verdict) -> dict[str, Any]:
-    return {
-        "id": verdict.id,
-        "title": verdict.title,
-        "severity": verdict.severity,
-        "source": verdict.source,
-        "status": verdict.status,
-        "reason": verdict.reason,
-        "findings": [
-            {"urn": finding.urn, "ok": finding.ok, "message": finding.message} for finding in verdict.findings
         ],
     }

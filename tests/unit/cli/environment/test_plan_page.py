@@ -1,0 +1,376 @@
+"""The plan as people see it, of a program built by hand."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hand_built import changed, environment, optioned, waiting, without
+from typer.testing import Result
+
+from trainium_eks.cli.shared import plan_page, plan_report
+from trainium_eks.plan import rules
+from trainium_eks.plan.graph import Graph, Options
+from trainium_eks.plan.rules import Finding, Verdict
+
+Planned = Callable[..., Result]
+
+
+def _verdict(id_: str, status: str, *messages: str, severity: str = "high", reason: str = "") -> Verdict:
+    findings = tuple(Finding(f"urn::{index}", False, message) for index, message in enumerate(messages))
+    return Verdict(id_, f"Title of {id_}", severity, "", status, reason, findings)  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def verdicts(monkeypatch: pytest.MonkeyPatch) -> list[Verdict]:
+    """What the rules say; the hand-built program breaks many of them."""
+    found = [_verdict("R01", "pass"), _verdict("R02", "n/a")]
+    monkeypatch.setattr(rules, "judge", lambda _graph: tuple(found))
+    return found
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A saved plan of the unchanged program."""
+    plan_report.save(plan_report.make(environment()), tmp_path / "plan.json")
+    return tmp_path / "plan.json"
+
+
+def _page(graph: Graph | None = None) -> str:
+    return plan_page.page(plan_report.make(graph or environment()))
+
+
+def _against(after: Graph) -> str:
+    return plan_page.page(plan_report.against(plan_report.make(after), "main", environment()))
+
+
+def _part(page: str, title: str) -> list[str]:
+    """The lines of one part, without its title and empty ones."""
+    part = page.split(f"**{title}**\n", 1)[1].split("\n**", 1)[0]
+    return [line for line in part.splitlines() if line]
+
+
+def _cells(row: str) -> list[str]:
+    return [cell.strip() for cell in row.strip("|").split("|")]
+
+
+# --- verdicts and exit codes --------------------------------------------------------------------------------------
+
+
+def test_a_sound_plan_says_so_and_exits_with_zero(planned: Planned) -> None:
+    result = planned()
+    assert result.exit_code == 0
+    assert result.stdout.rstrip().endswith("✓ dev is sound: no failed rule, no wrong edge.")
+
+
+def test_a_program_that_registers_nothing_is_not_called_sound(planned: Planned) -> None:
+    result = planned(graph=replace(environment(), resources=()))
+    assert result.exit_code == 0
+    assert result.stdout.rstrip().endswith("! dev registers no resources: there is nothing to judge.")
+
+
+@pytest.mark.parametrize(
+    ("after", "code", "last"),
+    [
+        (changed(environment(), "control-plane", version="1.2"), 1, "✗ BLOCKED: 1 change cannot be deployed"),
+        (changed(environment(), "control-plane", version="1.36"), 0, "! REVIEW: 1 risk"),
+        (changed(environment(), "lustre", deploymentType="SCRATCH_2"), 1, "✗ BLOCKED"),
+        (environment(), 0, "✓ SAFE: everything that changes is understood as harmless"),
+    ],
+)
+def test_a_comparison_ends_with_the_verdict_on_the_change(
+    planned: Planned, saved: Path, after: Graph, code: int, last: str
+) -> None:
+    result = planned("--against", saved, graph=after)
+    assert result.exit_code == code
+    assert result.stdout.rstrip().splitlines()[-1].startswith(last)
+    assert "sound" not in result.stdout
+    assert "Resources" not in result.stdout, "the tree would drown the changes"
+
+
+def test_a_loss_blocks_the_plan_until_it_is_accepted(planned: Planned, saved: Path) -> None:
+    fewer = changed(environment(), "trn1", scalingConfig={"minSize": 0, "desiredSize": 1, "maxSize": 4})
+    blocked = planned("--against", saved, graph=fewer)
+    assert blocked.exit_code == 1
+    assert "✗ BLOCKED: 1 resource with data or running work is lost" in blocked.stdout
+    assert planned("--against", saved, "--accept-losses", graph=fewer).exit_code == 0
+
+
+def test_json_tells_the_verdict_and_a_failed_rule(planned: Planned, saved: Path, verdicts: list[Verdict]) -> None:
+    verdicts.append(_verdict("R03", "fail", "x"))
+    result = planned("--json", "--against", saved)
+    data = json.loads(result.stdout)
+    assert (result.exit_code, data["against"]["verdict"], data["against"]["risks"]) == (1, "BLOCKED", [])
+    [rule] = [each for each in data["rules"] if each["status"] == "fail"]
+    assert (rule["id"], rule["findings"][0]["message"]) == ("R03", "x")
+
+
+def test_a_save_that_fails_halfway_leaves_the_old_file(
+    planned: Planned, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    old = saved.read_text()
+    monkeypatch.setattr(plan_report.os, "replace", full)
+    result = planned("--save", saved, graph=without(environment(), "lustre"))
+    assert result.exit_code == 2
+    assert "No space left on device" in result.stderr
+    assert saved.read_text() == old
+    assert list(saved.parent.glob(".plan*")) == []
+
+
+# --- the terminal -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_no_line_is_wider_than_the_terminal(planned: Planned, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    graph = replace(environment(), outputs={"kubeconfig": "x" * 300, "list": [{"name": "a" * 90}, 3]})
+    assert max(map(len, planned(graph=graph).stdout.splitlines())) <= width
+
+
+@pytest.mark.parametrize("columns", [40, 50, 59, 71, 72, 100])
+def test_every_amount_is_shown_however_narrow_the_terminal_is(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    amounts = re.findall(r"\$[0-9,]+(?:\.[0-9]+)?", "".join(_part(_page(), "Cost")))
+    assert len(amounts) > 9
+    shown = planned().stdout
+    assert [amount for amount in amounts if amount not in shown] == []
+
+
+def test_a_narrow_terminal_has_a_line_for_each_cell(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    shown = planned().stdout
+    assert re.search(r"\n  component: eks\n  what: .*\n(  .*\n)*  \$/hour: \$43\.\d\d\n  \$/month: ", shown)
+    assert "  component: total\n  $/hour: $4" in shown
+
+
+@pytest.mark.parametrize("arguments", [("--no-color",), ()])
+def test_no_color_means_no_escape_codes(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    assert "\x1b" not in planned().stdout, "a pipe"
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[3" in planned().stdout
+    if not arguments:
+        monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[3" not in planned(*arguments).stdout
+
+
+def test_names_and_values_steer_neither_the_terminal_nor_the_page(planned: Planned, saved: Path) -> None:
+    hostile = "\x1b[31m**big** `x` | [a](https://evil.example) <br> \u202e"
+    graph = changed(environment(), "queue-test", metadata={"name": hostile}, spec={"weight": hostile})
+    graph = replace(graph, outputs={hostile: hostile}, warnings=(hostile,), placeholders=(hostile,))
+    for arguments in ((), ("--against", saved)):
+        shown = planned(*arguments, graph=graph).stdout
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\u202e]", shown)
+        assert "**big** 'x' ¦ [a](https://evil.example) <br>" in " ".join(shown.split())
+
+
+# --- what it says -------------------------------------------------------------------------------------------------
+
+
+def test_the_header_says_that_nothing_was_contacted() -> None:
+    first, _, second, *_ = _page(replace(environment(), warnings=("look out",))).splitlines()
+    assert first == "**trainium-eks · dev · us-west-2 · 21 resources**"
+    assert second.startswith("Simulated: nothing was contacted. The answers of aws and kubernetes are made up")
+    assert "\n! Warning: look out\n" in _page(replace(environment(), warnings=("look out",)))
+
+
+def test_the_tree_shows_what_matters_of_each_resource() -> None:
+    tree = _part(_page(), "Resources")
+    for line in (
+        "NodeGroup `trn1`: 2 × trn1.32xlarge (0 to 4), 8 EFA interfaces, on demand, usw2-az4",
+        "LustreFileSystem `lustre`: 2400 GiB, `PERSISTENT_2`, 250 MB/s per TiB, usw2-az4, protected",
+        "Addon ×2: vpc-cni v1.22.3, coredns default version",
+        "Queue `queue-test`: capability 64 neuron",
+        "and 2 LaunchTemplate, Role, RolePolicyAttachment, kubernetes provider",
+    ):
+        assert f"    - {line}" in tree
+    for resource in environment().resources:
+        assert resource.type.rsplit(":", 1)[-1] in "".join(tree) or not resource.custom
+
+
+def test_outputs_are_one_line_each_and_cut() -> None:
+    outputs = {"names": ["a", "b"], "groups": [{"name": "g", "size": 1}], "empty": "", "none": None, "z": "x" * 300}
+    rows = [_cells(row) for row in _part(_page(replace(environment(), outputs=outputs)), "Outputs")[2:]]
+    assert rows[:4] == [["empty", '`""`'], ["groups", "`g`"], ["names", "`a, b`"], ["none", "`null`"]]
+    assert rows[4][1].endswith("x…`")
+
+
+def test_cost_shows_components_total_and_what_is_not_counted() -> None:
+    cost = _part(_page(), "Cost")
+    assert _cells(cost[0]) == ["component", "what", "$/hour", "$/month", "most $/hour"]
+    assert _cells(cost[2])[0] == "eks"
+    assert len([row for row in cost if row.startswith("| **total**")]) == 1
+    assert cost[-1].startswith("Billed by use and not counted")
+
+
+def test_an_unknown_price_is_said_beside_the_sum() -> None:
+    cost = "\n".join(_part(_page(changed(environment(), "trn1-template", instanceType="trn9.x")), "Cost"))
+    assert "! No price is known for trn9.x; it is not in the total." in cost
+    assert "+ ? |" in cost
+
+
+def test_time_to_ready_shows_bound_ratio_and_path() -> None:
+    lines = _part(_page(), "Time to ready")
+    assert lines[0] == "✓ **15:56 modelled**, 1.00 × max(cluster 15:56, file system 8:27)"
+    names = ["vpc", "subnet", "control-plane", "cni", "trn1"]
+    assert [_cells(row)[2].split("`")[1] for row in lines[4:9]] == names
+    assert lines[9] == "Order: 12 of 12 rules hold."
+
+
+def test_a_wrong_edge_is_shown_and_fails(planned: Planned) -> None:
+    result = planned(graph=waiting(environment(), "lustre", "control-plane"))
+    assert result.exit_code == 1
+    assert "✗ The file system does not wait for the cluster\n\n • lustre waits for control-plane" in result.stdout
+    assert result.stdout.rstrip().endswith("✗ dev is not sound: 1 wrong edge")
+
+
+def test_failed_rules_come_first_by_severity_then_waived_with_reason(planned: Planned, verdicts: list[Verdict]) -> None:
+    assert planned().exit_code == 0
+    verdicts.append(_verdict("R05", "waived", "x", reason="because of this"))
+    assert planned().exit_code == 0, "a waived rule does not fail"
+    verdicts += [_verdict("R03", "fail", *map(str, range(20)), severity="low"), _verdict("R04", "fail", "is high")]
+    lines = _part(_page(), "Rules")
+    assert [_cells(row)[:2] for row in lines[2:5]] == [["✗", "R04"], ["✗", "R03"], ["~", "R05"]]
+    assert "**Title of R04** (high)<br>0: is high |" in lines[2]
+    assert lines[3].endswith("3: 3<br>and 16 more |"), "many faults are cut with their number"
+    assert lines[4].endswith("waived: because of this |")
+    assert "pulumi config set --path waivers.R04" in lines[5]
+    assert lines[6:] == ["1 pass: R01", "1 do not apply: R02"]
+    result = planned()
+    assert result.exit_code == 1
+    assert result.stdout.rstrip().endswith("✗ dev is not sound: failed R03 R04")
+
+
+def test_a_stale_waiver_is_said(planned: Planned) -> None:
+    result = planned(graph=environment({"waivers": {"R01": {"reason": "x", "expires": "2027-03-31"}}}))
+    assert "R01: waived, but the rule passes; remove the waiver" in result.stdout
+    assert result.exit_code == 1
+    assert result.stdout.rstrip().endswith("✗ dev is not sound: stale waiver R01")
+
+
+# --- changes ------------------------------------------------------------------------------------------------------
+
+
+def _risks(page: str) -> list[str]:
+    return [" ".join(_cells(row)[:3]) for row in _part(page, "Risks")[2:]]
+
+
+def test_losses_come_first_with_what_goes_with_them() -> None:
+    page = _against(changed(changed(environment(), "subnet", cidrBlock="10.0.64.0/18"), "sts", policy="{}"))
+    assert _risks(page)[:4] == [
+        "⛔ `LustreFileSystem lustre` to be replaced, but protected: Pulumi refuses; it holds its files",
+        "⛔ `NodeGroup system` REPLACED; lost with it: what runs on its nodes",
+        "⛔ `NodeGroup trn1` REPLACED; lost with it: what runs on its nodes",
+        "⛔ `Subnet subnet` REPLACED; lost with it: everything in it",
+    ]
+    assert "`~ VpcEndpoint sts`" in page[page.index("**Changes**") :]
+    assert "\n!     cidrBlock: 10.0.0.0/18 → 10.0.64.0/18  (replaces it)\n" in page
+
+
+def test_a_guard_taken_off_is_a_risk() -> None:
+    assert "🔎 `LustreFileSystem lustre` no longer protected" in _risks(
+        _against(optioned(environment(), "lustre", Options()))
+    )
+
+
+@pytest.mark.parametrize(
+    ("after", "line", "not_listed"),
+    [
+        (changed(environment(), "control-plane", name="x"), "replaced because `k8s` is: `Queue, Release`", "± Queue"),
+        (
+            changed(environment(), "subnet", cidrBlock="10.0.64.0/18"),
+            "updated because `subnet` is replaced: `Cluster`",
+            "~ Cluster",
+        ),
+        (
+            changed(changed(environment(), "vpc", tags={"a": "b"}), "subnet", tags={"a": "b"}),
+            "tags alone on 2 resources",
+            "~ Vpc",
+        ),
+    ],
+)
+def test_changes_that_only_follow_are_folded(after: Graph, line: str, not_listed: str) -> None:
+    page = _against(after)
+    assert f"- {line}\n" in page
+    assert not_listed not in page
+
+
+def test_a_cluster_that_would_have_to_move_is_said_first() -> None:
+    page = _against(changed(environment(), "vpc", cidrBlock="10.1.0.0/16"))
+    first, *others = _part(page, "Risks")[2:]
+    assert (
+        "`Cluster control-plane` | cannot be updated: `up` stops there | `vpcConfig: a new value, from subnet`" in first
+    )
+    assert "EKS cannot move a cluster to another VPC: make a new environment, or destroy this one first" in first
+    assert any("`Vpc vpc` | REPLACED" in other for other in others)
+
+
+@pytest.mark.parametrize("resting", [False, True])
+def test_a_tag_that_replaces_all_nodes_says_so(resting: bool) -> None:
+    before = after = environment()
+    if resting:
+        sizes = {"minSize": 0, "desiredSize": 0, "maxSize": 4}
+        before = after = changed(environment(), "trn1", scalingConfig=sizes)
+    for group in ("system", "trn1"):
+        after = changed(after, f"{group}-template", tagSpecifications=[{"tags": {"Team": "x"}}], tags={"Team": "x"})
+        after = changed(after, group, tags={"Team": "x"})
+    page = plan_page.page(plan_report.against(plan_report.make(after), "main", before))
+    assert "the nodes of 2 groups are replaced in turn" in page
+    told = "🔎 `NodeGroup trn1` its nodes are replaced; what runs on them ends"
+    assert (told in _risks(page)) is not resting, "nothing runs on a resting group"
+    assert told.replace("trn1", "system") in _risks(page)
+
+
+def test_the_cost_difference_names_the_resources_that_make_it() -> None:
+    sizes = {"minSize": 0, "desiredSize": 3, "maxSize": 4}
+    page = _against(changed(environment(), "trn1", scalingConfig=sizes))
+    assert "**Cost**: **+$21.53 an hour, +$15,718 a month**; unchanged at most" in page
+    assert "| `NodeGroup trn1` |" in page
+    assert "| -$0.69 |" in _against(without(environment(), "lustre"))
+
+
+def test_no_change_is_said() -> None:
+    page = _against(environment())
+    assert "**Changes since main**: none\n" in page
+    assert "**Cost**: unchanged" in page
+
+
+# --- training -----------------------------------------------------------------------------------------------------
+
+
+def test_a_gangs_useful_time_is_a_row_with_what_it_rests_on() -> None:
+    lines = _part(_page(), "Training")
+    assert [_cells(row)[0] for row in lines[2:4]] == ["2 × trn1.32xlarge", "4 × trn1.32xlarge"]
+    assert re.search(r"\| 131d\d\dh \| \dh\d\dm \| 2m50s \| 9\d\.\d % \| \$4\d\.\d\d \|", lines[2])
+    assert lines[4:] == [
+        "Checkpoints of 100 GB (training.checkpointGigabytes) at 586 MB/s, which the file system writes.",
+        "A node fails 1.4 times a year, as in Meta's Llama 3 run on H100; none is published for these.",
+    ]
+
+
+def test_what_is_not_known_of_useful_time_is_said() -> None:
+    graph = changed(environment(), "trn1-template", instanceType="trn9.48xlarge")
+    lines = _part(_page(changed(graph, "trn1", capacityType="SPOT")), "Training")
+    assert _cells(lines[2])[-1] == "?"
+    assert lines[-2] == "Spot interruptions come on top: training.failuresPerNodeYear."
+    assert lines[-1] == "No price is known for trn9.48xlarge."
+
+
+def test_a_rate_of_the_users_own_is_said_to_be() -> None:
+    lines = _part(_page(environment({"training": {"failuresPerNodeYear": 0}})), "Training")
+    assert _cells(lines[2])[1] == "never"
+    assert lines[-1] == "A node fails 0 times a year, as the config says."
+
+
+def test_a_plan_without_accelerators_has_no_training(planned: Planned) -> None:
+    assert "**Training**" not in _page(without(environment(), "trn1"))
+    assert json.loads(planned("--json", graph=without(environment(), "trn1")).stdout)["training"] is None
+    assert json.loads(planned("--json").stdout)["training"]["gangs"][0]["nodes"] == 2

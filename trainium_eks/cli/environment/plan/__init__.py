@@ -1,1 +1,0 @@
-"""``trn plan``, and how a plan is shown."""
