@@ -135,23 +135,6 @@ class Aws:
         issues = tuple(f"{each['code']}: {each['message']}" for each in found.get("health", {}).get("issues", ()))
         return GroupSize(scaling["desiredSize"], scaling["minSize"], scaling["maxSize"], found["status"], issues)
 
-    def tunnel_instance(self, cluster: str, tag: str) -> str:
-        """Return a running instance (``i-…``) with a tag in a cluster's VPC.
-
-        Raises:
-            AwsError: there is none, or AWS cannot be queried.
-        """
-        with saying(f"look for the network of the cluster {cluster}"):
-            vpc = client("eks", self._region).describe_cluster(name=cluster)["cluster"]["resourcesVpcConfig"]["vpcId"]
-        wanted = {"vpc-id": vpc, "instance-state-name": "running", "tag-key": tag}
-        filters = [{"Name": name, "Values": [value]} for name, value in wanted.items()]
-        with saying(f"look for instances with the tag {tag}"):
-            found = client("ec2", self._region).describe_instances(Filters=filters)["Reservations"]
-        for each in found:
-            return str(each["Instances"][0]["InstanceId"])
-        mend = f"name an instance with the SSM agent by --target i-…, or tag one {tag}=true"
-        raise AwsError(f"no running instance in {vpc} has the tag {tag}: {mend}")
-
     def scale(self, cluster: str, group: str, nodes: int) -> None:
         """Request a number of nodes from EKS; do not wait for them.
 

@@ -124,24 +124,6 @@ def trn(
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-@app.command(example="trn prices --stack dev --dry-run")
-def prices(
-    stack: Stack = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the prices and write nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the prices as JSON and nothing else.")] = False,
-    no_color: Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")] = False,
-    directory: Directory = None,
-) -> None:
-    """Ask AWS' price list for the stack's instance types in its region, and write the prices into its config.
-
-    Exit code: 0; 1 when a price could not be asked for, or not be written; 2 for wrong usage, without credentials.
-    """
-    from trainium_eks.cli.environment import prices as command
-
-    asked = command.PricesOptions(stack, dry_run=dry_run, as_json=as_json, no_color=no_color, directory=directory)
-    raise typer.Exit(command.run(asked))
-
-
 @app.command(example="trn upgrade --stack prod --to 1.36 --keep-nodes")
 def upgrade(
     to: Annotated[str, typer.Option("--to", metavar="VERSION", help="Kubernetes minor version: 1.36.")] = "",

@@ -1,7 +1,6 @@
 """Files and answers that somebody damaged: each reader says so in a sentence that names them, or does without."""
 
 import json
-import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from trainium_workloads.stage.files import StageError
 from typer.testing import CliRunner
 
 from policy.scan import waivers
-from trainium_eks.aws import price_list
 from trainium_eks.aws.account import NotChecked
 from trainium_eks.aws.sessions import AwsError
 from trainium_eks.cli.app import app
@@ -83,10 +81,6 @@ PREVIEW = {"config": {"p:a": "b"}, "steps": [STEP], "changeSummary": {"same": 1}
 HOLDING = {"urn": "u", "kind": "Object", "reference": {"kind": "Pod"}}
 POOL = {"pool": {"inputs": {"instanceTypes": ["m7i.4xlarge"]}}, "drivers": []}
 IMAGE = {"name": "torch", "tag": "0123456789ab", "hasTorch": True, "sizeBytes": 1, "made": 1.5, "requirements": ""}
-PRICE = {
-    "terms": {"OnDemand": {"t": {"priceDimensions": {"d": {"unit": "Hrs", "pricePerUnit": {"USD": "21.5"}}}}}},
-    "publicationDate": "2026-07-20",
-}
 ALERT = {"labels": {"alertname": "A", "severity": "critical"}, "state": "firing", "activeAt": "2026-11-22T05:33:00Z"}
 MARK = {"files": {"a": {"bytes": 1, "sha256": "0"}}, "compilations": [{"options": {}, "command": [], "time": ""}]}
 
@@ -180,7 +174,6 @@ ANSWERS: Mapping[str, tuple[Any, Callable[[Any], object]]] = {
         {"message": "m", "reason": "Invalid", "details": {"causes": [{"field": "f", "reason": "r", "message": "m"}]}},
         lambda body: str(ApiError.of(422, as_text(body))),
     ),
-    "price list of AWS": (PRICE, lambda entry: _price(as_text(entry))),
     "policy": (
         {"Statement": [{"Effect": "Allow", "Action": ["s3:*"], "Resource": "*"}]},
         lambda document: access._statements(as_text(document)),
@@ -212,11 +205,6 @@ def _or_value_error(read: Callable[[], object]) -> object:
         return read()
     except ValueError as error:
         raise Failure(2, str(error)) from None
-
-
-def _price(text: str) -> object:
-    account = types.SimpleNamespace(partition="aws", region="us-west-2", call=lambda *_, **__: {"PriceList": [text]})
-    return price_list.on_demand(account, "trn1.32xlarge")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", FILES)
