@@ -8,7 +8,7 @@ from typing import Any
 import boto3  # type: ignore[import-untyped]
 import botocore.session  # type: ignore[import-untyped]
 
-from trainium_eks.operate.cleanup.state import StackState
+from trainium_eks.operate.cleanup.state import PendingOperation, StackState, StateResource
 
 REGION = "us-west-2"
 CLUSTER = "trn-dev-cluster-eks-0a1b2c3"
@@ -38,6 +38,13 @@ def state(*resources: tuple[str, str, Mapping[str, Any]], pending: int = 0) -> S
     open_ = [{"type": "creating", "resource": {"urn": f"urn:x::{each}", "type": "t"}} for each in range(pending)]
     document = {"version": 3, "deployment": {"resources": held, "pending_operations": open_}}
     return StackState.parse(json.dumps(document), "the test")
+
+
+def creating(type_: str, inputs: Mapping[str, Any], number: int = 0) -> PendingOperation:
+    """The operation of an interrupted creation."""
+    urn = f"urn:pulumi:dev::p::a${type_}::r{number}"
+    component, provider = "urn:pulumi:dev::p::a::component", "urn:pulumi:dev::p::pulumi:providers:aws::aws"
+    return PendingOperation("creating", StateResource(urn, type_, inputs=inputs, parent=component, provider=provider))
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from trainium_eks.cli.environment import check, comment, doctor, plan
-from trainium_eks.cli.environment.cleanup import cleanup_app
+from trainium_eks.cli.environment import check, comment, doctor, orphans, plan
 from trainium_eks.cli.images import image_app
 from trainium_eks.cli.jobs import (
     cancel,
@@ -85,7 +84,7 @@ app = App(
     epilog=EXIT_CODES,
     no_args_is_help=True,
 )
-for part in (plan, check, doctor, cleanup_app, comment):
+for part in (plan, check, doctor, orphans, comment):
     app.add_typer(part.app)
 for part in (train, scale, kubeconfig, secret, stage, serve, predict, fabric):
     app.add_typer(part.app)

@@ -1,10 +1,11 @@
-"""Search for left-over compute: node groups, Auto Scaling groups, instances and clusters, which cost most."""
+"""Search for left-over compute, which costs most: node groups, Auto Scaling groups, instances, clusters, endpoints of
+SageMaker."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from trainium_eks.model.catalogue import prices
-from trainium_eks.model.catalogue.instances import CATALOGUE
+from trainium_eks.model.catalogue import prices, sagemaker_hosting
+from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
 from trainium_eks.operate.cleanup.left_over import LeftOver, Where
 from trainium_eks.operate.preflight.tags import cluster_of, tags_of
 
@@ -69,25 +70,21 @@ def _node_group(where: Where, group: Json, running: Iterable[Json]) -> LeftOver:
 
 
 def _scaling_groups(where: Where) -> Iterator[LeftOver]:
+    remove = ("autoscaling", "delete-auto-scaling-group", "--auto-scaling-group-name")
     for group in where.account.pages("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups"):
         tags, name = tags_of(group.get("Tags", ())), group["AutoScalingGroupName"]
-        why = where.marks.why("", tags)
+        why, instances = where.marks.why("", tags), group.get("Instances", ())
         if not why or group.get("Status"):  # a status is only set while it is being deleted
             continue
-        owner = _group_of(tags)
         yield LeftOver(
             "Auto Scaling group",
             name,
             why,
-            _hourly(each.get("InstanceType", "") for each in group.get("Instances", ())),
-            (
-                where.command(
-                    "autoscaling", "delete-auto-scaling-group", "--auto-scaling-group-name", name, "--force-delete"
-                ),
-            ),
+            _hourly(each.get("InstanceType", "") for each in instances),
+            (where.command(*remove, name, "--force-delete"),),
             frozenset({name}),
-            goes_with=frozenset({owner} - {""}),
-            note=f"{len(group.get('Instances', ()))} instances; it starts new ones for those that are terminated",
+            goes_with=frozenset({_group_of(tags)} - {""}),
+            note=f"{len(instances)} instances; it starts new ones for those that are terminated",
         )
 
 
@@ -126,12 +123,48 @@ def _group_of(tags: Mapping[str, str]) -> str:
     return f"{cluster}:{group}" if group and cluster else ""
 
 
-def _hourly(types: Iterable[str]) -> float | None:
+def endpoints(where: Where) -> Iterator[LeftOver]:
+    """Yield SageMaker endpoints of ``trn serve``, which are in no state: those whose models run as the stack's
+    researchers do."""
+    if not where.marks.stack:
+        return
+    role = f"{where.marks.prefix}sagemaker-execution"
+    for each in where.account.pages("sagemaker", "list_endpoints", "Endpoints"):
+        name = each["EndpointName"]
+        used = where.account.call("sagemaker", "describe_endpoint", EndpointName=name)["EndpointConfigName"]
+        config = where.account.call("sagemaker", "describe_endpoint_config", EndpointConfigName=used)
+        variants = config["ProductionVariants"]
+        models = tuple(variant["ModelName"] for variant in variants if "ModelName" in variant)
+        found = [where.account.call("sagemaker", "describe_model", ModelName=model) for model in models]
+        roles = [model.get("ExecutionRoleArn", "").rpartition("/")[2] for model in found]
+        # Pulumi ends the role's name with seven digits.
+        if not any(held.startswith(role) for held in roles):
+            continue
+        types = [
+            variant.get("InstanceType", "").removeprefix(sagemaker_hosting.PREFIX)
+            for variant in variants
+            for _ in range(variant.get("InitialInstanceCount", 1))
+        ]
+        hourly = _hourly(types, sagemaker_hosting.types(CATALOGUE))
+        yield LeftOver(
+            "SageMaker endpoint",
+            name,
+            f"its models run as {roles[0]}",
+            None if hourly is None else hourly * prices.SAGEMAKER_FACTOR,
+            (
+                where.command("sagemaker", "delete-endpoint", "--endpoint-name", name),
+                where.command("sagemaker", "delete-endpoint-config", "--endpoint-config-name", used),
+                *(where.command("sagemaker", "delete-model", "--model-name", model) for model in models),
+            ),
+            frozenset({name, each["EndpointArn"]}),
+            # While the state holds the role, the endpoint is a researcher's in use.
+            owners=frozenset(roles),
+            note=f"made by `trn serve`; {each['EndpointStatus']}",
+        )
+
+
+def _hourly(types: Iterable[str], catalogue: Catalogue = CATALOGUE) -> float | None:
     """Return the sum of the On-Demand prices, or None where a type has no price."""
-    total = 0.0
-    for each in types:
-        price = CATALOGUE.price(each) if each in CATALOGUE else None
-        if price is None:
-            return None
-        total += price.hourly_usd
-    return total
+    found = [catalogue.price(each) if each in catalogue else None for each in types]
+    known = [price.hourly_usd for price in found if price is not None]
+    return sum(known) if len(known) == len(found) else None

@@ -12,9 +12,10 @@ from cleanup_accounts import CLUSTER, own, state
 from trainium_eks.aws.account import READS, Account
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.operate.cleanup import identity, orphans, sagemaker, storage
+from trainium_eks.operate.cleanup import compute, kinds, orphans, services
 from trainium_eks.operate.cleanup.left_over import LeftOver, Where
 from trainium_eks.operate.cleanup.marks import Marks
+from trainium_eks.operate.finding import Status
 from trainium_eks.operate.preflight.tags import cluster_of
 
 DEV = Marks(stack="dev")
@@ -46,7 +47,7 @@ def file_system(links: list[Any], **changes: Any) -> LeftOver:
         "fsx:DescribeFileSystems": {"FileSystems": [{**FILES, **changes}]},
         "fsx:DescribeDataRepositoryAssociations": {"Associations": links},
     }
-    [found] = storage.file_systems(where(answers))
+    [found] = services.file_systems(where(answers))
     return found
 
 
@@ -71,7 +72,8 @@ def test_where_fsx_takes_no_backup_the_command_asks_for_none(links: list[Any], c
 
 
 def test_a_backup_is_the_stacks_business_only_while_its_file_system_is() -> None:
-    [found] = storage.backups(where({"fsx:DescribeBackups": {"Backups": [BACKUP]}}))
+    [kind] = [each for each in kinds.KINDS if each.name == "backup"]
+    [found] = kinds.search(where({"fsx:DescribeBackups": {"Backups": [BACKUP]}}), kind)
     held = state(("aws:fsx/lustreFileSystem:LustreFileSystem", "fs-0123456789abcdef0", {}))
     assert orphans.left_over([found], held.names) == []
     assert orphans.left_over([found], frozenset()) == [found]
@@ -99,7 +101,7 @@ def test_one_query_finds_tagged_things_of_any_service() -> None:
         "sqs:GetQueueUrl": {"QueueUrl": f"https://sqs.us-west-2.amazonaws.com/123456789012/{QUEUE}"},
         "events:ListTargetsByRule": {"Targets": [{"Id": "t-1", "Arn": next(iter(TAGGED))}]},
     }
-    found = {each.kind: each for each in identity.tagged(where(answers))}
+    found = {each.kind: each for each in services.tagged(where(answers))}
     assert set(found) == {"queue", "event rule", "metrics workspace", "Grafana workspace", "sns trn-dev-new-thing"}
     commands = {kind: [" ".join(line.split()[:3]) for line in each.commands] for kind, each in found.items()}
     assert commands["queue"] == ["aws sqs delete-queue"]
@@ -132,9 +134,9 @@ def test_budgets_and_instance_profiles_are_found_by_their_names() -> None:
             ]
         },
     }  # fmt: skip
-    [budget] = identity.budgets(where(answers))
+    [budget] = services.budgets(where(answers))
     assert budget.commands[0].startswith("aws budgets delete-budget --account-id 123456789012 --budget-name trn-dev-b")
-    [found] = identity.instance_profiles(where(answers))
+    [found] = services.instance_profiles(where(answers))
     assert found.name == names[0]
 
 
@@ -149,8 +151,8 @@ def test_budgets_and_instance_profiles_are_found_by_their_names() -> None:
 )
 def test_what_aws_does_not_answer_is_not_looked_at(error: Any, reason: str) -> None:
     double = AwsDouble({"elasticloadbalancingv2:DescribeLoadBalancers": error, "elbv2:DescribeLoadBalancers": error})
-    result = orphans.look(Account("us-west-2", double.session()), DEV, state())
-    reasons = {each.what: each.reason for each in result.unseen}
+    report = orphans.look(Account("us-west-2", double.session()), DEV, state())
+    reasons = {each.subject: each.text for each in report.of(Status.NOT_CHECKED)}
     assert len(reasons) == len(orphans.SEARCHES) + 1
     assert reason in reasons["load balancers"]
     assert reasons["file systems"] == "the right fsx:DescribeFileSystems is missing"
@@ -217,7 +219,7 @@ def test_endpoints_of_researchers_outlive_the_stack_that_has_their_role() -> Non
             "ExecutionRoleArn": f"arn:aws:iam::123456789012:role/{roles[asked['ModelName'].removesuffix('-zzzzz')]}",
         },
     }
-    [found] = sagemaker.endpoints(where(answers))
+    [found] = compute.endpoints(where(answers))
     assert found.name == "vision-reviews"
     assert [" ".join(line.split()[1:5]) for line in found.commands] == [
         "sagemaker delete-endpoint --endpoint-name vision-reviews",
@@ -229,3 +231,16 @@ def test_endpoints_of_researchers_outlive_the_stack_that_has_their_role() -> Non
     assert found.hourly_usd == pytest.approx(2 * prices.SAGEMAKER_FACTOR * price.hourly_usd)
     assert orphans.left_over([found], state(("aws:iam/role:Role", role, {})).names) == []
     assert orphans.left_over([found], frozenset()) == [found]
+
+
+def test_an_interface_in_a_vpc_that_the_stack_only_uses_is_found_by_its_tags() -> None:
+    interface = {
+        "NetworkInterfaceId": "eni-1",
+        "Status": "available",
+        "VpcId": "vpc-shared",
+        "TagSet": [{"Key": "cluster.k8s.amazonaws.com/name", "Value": CLUSTER}],
+    }
+    [kind] = [each for each in kinds.KINDS if each.name == "network interface"]
+    answers = {"ec2:DescribeNetworkInterfaces": {"NetworkInterfaces": [interface, {**interface, "Status": "in-use"}]}}
+    [found] = kinds.search(where(answers), kind)
+    assert (found.name, found.why) == ("eni-1", f"of the cluster {CLUSTER}")
