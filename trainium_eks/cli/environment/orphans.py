@@ -45,8 +45,8 @@ def orphans(
 
     Exit code: 0 when nothing is left and everything was looked at; 1 otherwise; 2 for wrong usage.
     """
-    from trainium_eks.cli.shared.console import show_sections
     from trainium_eks.cli.shared import output
+    from trainium_eks.cli.shared.console import show_sections
     from trainium_eks.operate.finding import Status
 
     found = look(stack, state, cluster, region, directory)

@@ -4,11 +4,18 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
 
-from trainium_eks.cli.environment import check
-from trainium_eks.cli.environment.change import deploy
+from trainium_eks.cli.app import app
+from trainium_eks.cli.environment import check, deploy, destroy
+from trainium_eks.client.failure import Failure
 from trainium_eks.operate.finding import Finding, Report, Status
 from trainium_eks.plan.graph import Graph, Options, Resource
+
+FILES = "aws:fsx/lustreFileSystem:LustreFileSystem"
+PROVIDER = Resource(
+    "urn:pulumi:dev::p::pulumi:providers:aws::aws", "pulumi:providers:aws", "aws", inputs={"region": "us-west-2"}
+)
 
 
 def _tool(directory: Path, name: str, output: str, code: int = 0) -> None:
@@ -19,34 +26,37 @@ def _tool(directory: Path, name: str, output: str, code: int = 0) -> None:
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only directory of programs but for the shell's, with a pulumi that works."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
     monkeypatch.chdir(tmp_path)  # `run` changes the directory; this brings it back for the tests after
+    _tool(tmp_path, "pulumi", "v3.260.0")
     return tmp_path
 
 
-def test_both_tools_missing_are_named_with_how_to_install_them(path: Path) -> None:
-    found = deploy.complaints()
-    assert [line.split()[0] for line in found] == ["pulumi", "aws"]
-    assert all("Install: https://" in line for line in found)
+@pytest.fixture
+def handed(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What pulumi was called with."""
+    del path
+    commands: list[list[str]] = []
+    monkeypatch.setattr(deploy.os, "execvp", lambda _, command: commands.append(command))
+    return commands
 
 
-def test_old_aws_cli_is_named_with_the_version_that_works(path: Path) -> None:
-    _tool(path, "pulumi", "v3.260.0")
-    _tool(path, "aws", "aws-cli/1.18.69 Python/3.8")
-    assert deploy.complaints() == [
-        f"aws 1.18.69 is too old, 1.24.0 or 2.7.0 or newer is needed.\n  Install: {deploy.TOOLS[1].install}"
-    ]
-
-
-def test_tools_that_work_raise_no_complaint(path: Path) -> None:
-    _tool(path, "pulumi", "v3.260.0")
-    _tool(path, "aws", "aws-cli/2.31.2 Python/3.13")
-    assert deploy.complaints() == []
+def test_missing_tools_are_named_with_how_to_install_them_before_pulumi_begins(path: Path) -> None:
+    (path / "pulumi").unlink()
+    (path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
+    (path / "Pulumi.dev.yaml").write_text("config: {}\n")
+    (path / "__main__.py").write_text("")
+    result = CliRunner().invoke(app, ["deploy", "up", "--stack", "dev"])
+    assert result.exit_code == 2
+    assert "pulumi is not on PATH" in result.stderr
+    assert result.stderr.count("Install: https://") == 2
 
 
 @pytest.mark.parametrize(
     ("version", "good"),
     [
+        ("1.18.69", False),
         ("1.23.9", False),
         ("1.24.0", True),
         ("1.45.11", True),
@@ -59,31 +69,25 @@ def test_tools_that_work_raise_no_complaint(path: Path) -> None:
 def test_aws_cli_of_either_major_works_from_the_version_that_can_get_tokens(
     path: Path, version: str, good: bool
 ) -> None:
-    _tool(path, "pulumi", "v3.260.0")
     _tool(path, "aws", f"aws-cli/{version} Python/3.13")
-    assert (deploy.complaints() == []) is good
+    too_old = f"aws {version} is too old, 1.24.0 or 2.7.0 or newer is needed.\n  Install: {deploy.TOOLS[1].install}"
+    assert deploy.complaints() == ([] if good else [too_old])
 
 
 def test_broken_tool_is_shown_with_its_own_words(path: Path) -> None:
     _tool(path, "pulumi", "cannot start", code=3)
-    _tool(path, "aws", "aws-cli/2.31.2 Python/3.13")
     assert "cannot start" in deploy.complaints()[0]
 
 
 @pytest.mark.parametrize(
     ("resource", "fate"),
     [
-        (Resource("u", "aws:fsx/lustreFileSystem:LustreFileSystem", "f", options=Options(protect=True)), "protected"),
+        (Resource("u", FILES, "f", options=Options(protect=True)), "protected"),
         (
-            Resource(
-                "u",
-                "aws:fsx/lustreFileSystem:LustreFileSystem",
-                "f",
-                inputs={"skipFinalBackup": False, "automaticBackupRetentionDays": 7},
-            ),
+            Resource("u", FILES, "f", inputs={"skipFinalBackup": False, "automaticBackupRetentionDays": 7}),
             "DELETED, after a final backup",
         ),
-        (Resource("u", "aws:fsx/lustreFileSystem:LustreFileSystem", "f"), "is lost"),
+        (Resource("u", FILES, "f"), "is lost"),
         (Resource("u", "aws:s3/bucket:Bucket", "b", options=Options(retain_on_delete=True)), "kept in the account"),
         (Resource("u", "aws:s3/bucket:Bucket", "b", inputs={"forceDestroy": True}), "with its contents"),
         (Resource("u", "aws:s3/bucket:Bucket", "b"), "deleted if empty"),
@@ -91,72 +95,30 @@ def test_broken_tool_is_shown_with_its_own_words(path: Path) -> None:
     ],
 )
 def test_destroy_says_what_becomes_of_data(resource: Resource, fate: str) -> None:
-    graph = Graph("p", "s", (resource,), {})
-    [line] = deploy.data_lines(graph)
+    [line] = destroy.data_lines(Graph("p", "s", (resource,), {}))
     assert fate in line
 
 
-def test_run_hands_over_to_pulumi_with_parallelism(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _tool(path, "pulumi", "v3.260.0")
-    _tool(path, "aws", "aws-cli/2.31.2 Python/3.13")
-    handed: list[list[str]] = []
-    monkeypatch.setattr(deploy.os, "execvp", lambda _, command: handed.append(command))
+def test_run_hands_over_to_pulumi_with_parallelism(path: Path, handed: list[list[str]]) -> None:
     deploy.run("preview", Graph("p", "dev", (), {}), path, ["--diff"])
     deploy.run("up", Graph("p", "dev", (), {}), path, ["--parallel", "4"])
+    deploy.run("destroy", Graph("p", "dev", (Resource("u", "aws:ec2/vpc:Vpc", "v"),), {}), path, [])
     assert handed == [
         ["pulumi", "preview", "--stack", "dev", "--diff", "--parallel", "32"],
         ["pulumi", "up", "--stack", "dev", "--parallel", "4"],
+        ["pulumi", "destroy", "--stack", "dev", "--parallel", "32"],
     ]
-
-
-def test_run_without_tools_stops_before_pulumi(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        deploy.run("up", Graph("p", "dev", (), {}), path, [])
-    assert stopped.value.code == 2
-    assert "pulumi is not on PATH" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [[], ["--skip-preview"], ["--yes", "-f"]])
 def test_destroy_of_a_stack_that_protects_something_is_not_started(
-    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
+    path: Path, handed: list[list[str]], capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
-    _tool(path, "pulumi", "v3.260.0")
-    _tool(path, "aws", "aws-cli/2.31.2 Python/3.13")
-    handed: list[list[str]] = []
-    monkeypatch.setattr(deploy.os, "execvp", lambda _, command: handed.append(command))
-    kept = Resource("u", "aws:fsx/lustreFileSystem:LustreFileSystem", "files", options=Options(protect=True))
-    with pytest.raises(SystemExit) as stopped:
+    kept = Resource("u", FILES, "files", options=Options(protect=True))
+    with pytest.raises(Failure, match=r"prod protects 1 resources \(files(.|\n)*production: false") as stopped:
         deploy.run("destroy", Graph("p", "prod", (kept,), {}), path, arguments)
-    said = capsys.readouterr()
-    assert stopped.value.code == 1
-    assert handed == []
-    assert "prod protects 1 resources (files" in said.err
-    assert "production: false" in said.err
-    assert "files: protected" in said.out
-
-
-def test_destroy_of_an_unprotected_stack_is_handed_over(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _tool(path, "pulumi", "v3.260.0")
-    _tool(path, "aws", "aws-cli/2.31.2 Python/3.13")
-    handed: list[list[str]] = []
-    monkeypatch.setattr(deploy.os, "execvp", lambda _, command: handed.append(command))
-    deploy.run("destroy", Graph("p", "dev", (Resource("u", "aws:ec2/vpc:Vpc", "v"),), {}), path, [])
-    assert handed == [["pulumi", "destroy", "--stack", "dev", "--parallel", "32"]]
-
-
-PROVIDER = Resource(
-    "urn:pulumi:dev::p::pulumi:providers:aws::aws", "pulumi:providers:aws", "aws", inputs={"region": "us-west-2"}
-)
-
-
-@pytest.fixture
-def handed(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """What pulumi was called with."""
-    _tool(path, "pulumi", "v3.260.0")
-    _tool(path, "aws", "aws-cli/2.31.2 Python/3.13")
-    commands: list[list[str]] = []
-    monkeypatch.setattr(deploy.os, "execvp", lambda _, command: commands.append(command))
-    return commands
+    assert (stopped.value.code, handed) == (1, [])
+    assert "files: protected" in capsys.readouterr().out
 
 
 def answered(outcome: Status) -> Report:
@@ -190,12 +152,10 @@ def test_up_begins_unless_a_check_fails(
         deploy.run("up", graph, path, arguments)
         assert handed == [["pulumi", "up", "--stack", "dev", "--parallel", "32"]]
         return
-    with pytest.raises(SystemExit) as stopped:
+    with pytest.raises(Failure, match="--skip-check") as stopped:
         deploy.run("up", graph, path, arguments)
     assert (stopped.value.code, handed) == (1, [])
-    shown = capsys.readouterr()
-    assert "ask for more" in shown.out
-    assert "--skip-check" in shown.err
+    assert "ask for more" in capsys.readouterr().out
 
 
 def test_only_up_is_checked(path: Path, handed: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +192,7 @@ def test_the_hourly_cost_is_confirmed_where_pulumi_would_ask_too(
     monkeypatch.setenv("PULUMI_SKIP_CONFIRMATIONS", variable)
     graph = Graph("p", "dev", (PROVIDER,), {})
     if asked:
-        with pytest.raises(SystemExit):
+        with pytest.raises(Failure, match="Nothing was changed"):
             deploy.run("up", graph, path, arguments)
     else:
         deploy.run("up", graph, path, arguments)

@@ -1,18 +1,18 @@
-"""Steps before ``pulumi destroy``: the lasting costs, the jobs that end, and the export to S3."""
+"""Steps before ``pulumi destroy``: the fate of data, the lasting costs, the jobs that end, and the export to S3."""
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import typer
 
 from trainium_eks.cli.shared import stack_state
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure, as_typed
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.catalogue import prices
 from trainium_eks.operate.cleanup.state import StackState, StateError
-from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.resource_types import registry
 
 NO_EXPORT = "--no-export"
 """Leaves out the export of linked file systems. Ours, not pulumi's."""
@@ -25,6 +25,7 @@ DEFAULT_MINUTES = 120.0
 CONFIRMED = ("--yes", "-y")
 PREVIEW_ONLY = "--preview-only"
 """Of pulumi: destroys nothing."""
+SKIP_PREVIEW = ("--skip-preview", "-f")
 
 _SHOWN = 20
 """Jobs that are named; the others are counted."""
@@ -33,65 +34,25 @@ LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
 CLUSTER = "aws:eks/cluster:Cluster"
 
 
-@dataclass(frozen=True)
-class Wishes:
-    """Our own arguments of a destroy, and whether the command may ask."""
-
-    export: bool
-    minutes: float
-    confirmed: bool
-    only_shown: bool
-
-    @staticmethod
-    def of(arguments: Sequence[str]) -> "tuple[Wishes, list[str]]":
-        """Return the wishes, and the arguments for pulumi.
-
-        Raises:
-            Failure: the time limit is not a number of minutes in its range.
-        """
-        minutes = DEFAULT_MINUTES
-        for each in arguments:
-            if each.startswith(EXPORT_MINUTES):
-                minutes = _minutes(each.removeprefix(EXPORT_MINUTES))
-        others = [each for each in arguments if each != NO_EXPORT and not each.startswith(EXPORT_MINUTES)]
-        wishes = Wishes(
-            NO_EXPORT not in arguments,
-            minutes,
-            any(each in CONFIRMED for each in arguments),
-            PREVIEW_ONLY in arguments,
-        )
-        return wishes, others
-
-
-def _minutes(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = 0.0
-    if not 0 < found <= 10_080:
-        raise Failure(
-            WRONG_USAGE, f"{EXPORT_MINUTES}{text}: a number of minutes, more than 0 and at most 10080 (a week)"
-        )
-    return found
-
-
 def prepare(graph: Graph, project: Path, arguments: Sequence[str]) -> list[str]:
     """Run the steps before a stack is destroyed; return the arguments for pulumi.
 
     Raises:
-        Failure: jobs run and nobody agreed, or something could not be exported.
+        Failure: the stack protects something, jobs run and nobody agreed, or something could not be exported.
     """
-    wishes, others = Wishes.of(arguments)
+    minutes = export_minutes(arguments)
+    others = [each for each in arguments if each != NO_EXPORT and not each.startswith(EXPORT_MINUTES)]
+    if lines := data_lines(graph):
+        typer.echo("\n".join(["What holds data:", *lines]))
+    refuse_protected(graph, arguments)
     if lines := list(goes_on_costing(graph)):
         typer.echo("\n".join(["What goes on costing money afterwards:", *lines]))
-    if wishes.only_shown:
+    if PREVIEW_ONLY in arguments:
         return others
     try:
         state = StackState.ask(graph.stack, project)
     except StateError as error:
-        if wishes.export and any(
-            each.type.startswith("aws:fsx/dataRepositoryAssociation:") for each in graph.resources
-        ):
+        if minutes and any(each.type.startswith("aws:fsx/dataRepositoryAssociation:") for each in graph.resources):
             raise Failure(
                 FAILED,
                 f"which file systems have to be exported cannot be read: {error}\n"
@@ -99,9 +60,63 @@ def prepare(graph: Graph, project: Path, arguments: Sequence[str]) -> list[str]:
             ) from None
         return others
     if any(state.of_type(CLUSTER)):
-        agree_to_end(running_jobs(graph.stack, project), wishes)
-    export(state, graph.stack, project, wishes)
+        agree_to_end(running_jobs(graph.stack, project), confirmed=any(each in CONFIRMED for each in arguments))
+    export(state, graph.stack, project, minutes)
     return others
+
+
+def export_minutes(arguments: Sequence[str]) -> float:
+    """Return the minutes that an export may take; 0 for no export.
+
+    Raises:
+        Failure: the time limit is not a number of minutes in its range.
+    """
+    minutes = DEFAULT_MINUTES
+    for each in arguments:
+        if each.startswith(EXPORT_MINUTES):
+            try:
+                minutes = float(each.removeprefix(EXPORT_MINUTES))
+            except ValueError:
+                minutes = 0.0
+            if not 0 < minutes <= 10_080:
+                raise Failure(WRONG_USAGE, f"{each}: a number of minutes, more than 0 and at most 10080 (a week)")
+    return 0.0 if NO_EXPORT in arguments else minutes
+
+
+def data_lines(graph: Graph) -> list[str]:
+    """Return a line for each resource with data and its fate at a destroy: protected, kept, backed up or lost."""
+    holding = []
+    for resource in graph.resources:
+        holds = registry.of(resource).holds if resource.custom else None
+        if holds is None or holds.when_deleted is None:
+            continue
+        if resource.options.protect:
+            fate = "protected: kept until `production` (or `protect`) is lifted and applied"
+        elif resource.options.retain_on_delete or resource.inputs.get("skipDestroy"):
+            fate = "kept in the account, no longer managed"
+        else:
+            fate = holds.when_deleted(resource)
+        holding.append((holds.worth, resource.urn, f"  {resource.name}: {fate}"))
+    return [line for _, _, line in sorted(holding)]
+
+
+def refuse_protected(graph: Graph, arguments: Sequence[str]) -> None:
+    """Refuse to destroy a stack that protects something.
+
+    Without a preview Pulumi deletes all unprotected resources before it comes to the protected ones: of a production
+    stack it would leave the file system and nothing to use it with (seen on a real engine).
+    """
+    kept = [resource.name for resource in graph.resources if resource.options.protect and resource.custom]
+    if not kept:
+        return
+    skipped = next((argument for argument in arguments if argument in SKIP_PREVIEW), None)
+    flag = f" {skipped} would also bypass Pulumi's protection check." if skipped else ""
+    raise Failure(
+        FAILED,
+        f"{graph.stack} protects {len(kept)} resources ({', '.join(kept[:3])}, …), so it is not destroyed.{flag}\n"
+        "  To destroy it anyway: set `production: false` (and `fileSystem.protect: false` where it is set) in "
+        f"Pulumi.{graph.stack}.yaml, run `make up STACK={graph.stack}`, then destroy.",
+    )
 
 
 def goes_on_costing(graph: Graph) -> Iterator[str]:
@@ -114,15 +129,11 @@ def goes_on_costing(graph: Graph) -> Iterator[str]:
             )
         elif kept and each.type == "aws:s3/bucket:Bucket":
             yield f"  {each.name}: ${prices.S3_STANDARD_GIB_MONTH:.3f} a month for each GiB, of old versions too"
-        elif each.type == LUSTRE and not each.options.protect and _backed_up(each):
+        elif each.type == LUSTRE and not each.options.protect and each.inputs.get("skipFinalBackup") is False:
             yield (
                 f"  the last backup of {each.name}: ${prices.FSX_BACKUP_GIB_MONTH:.2f} a month for each GiB, until it "
                 "is deleted; automatic backups go with the file system"
             )
-
-
-def _backed_up(file_system: Resource) -> bool:
-    return file_system.inputs.get("skipFinalBackup") is False
 
 
 def running_jobs(stack: str, project: Path) -> list[str] | None:
@@ -152,7 +163,7 @@ def running_jobs(stack: str, project: Path) -> list[str] | None:
     return sorted(f"{each.source['metadata']['namespace']}/{each.name}" for each in jobs if each.ended is None)
 
 
-def agree_to_end(jobs: Sequence[str] | None, wishes: Wishes) -> None:
+def agree_to_end(jobs: Sequence[str] | None, *, confirmed: bool) -> None:
     """Return when no jobs run, or when the caller agrees that they end.
 
     Raises:
@@ -163,21 +174,19 @@ def agree_to_end(jobs: Sequence[str] | None, wishes: Wishes) -> None:
     more = f" and {len(jobs) - _SHOWN} more" if len(jobs) > _SHOWN else ""
     count = f"{len(jobs)} job{'s have' if len(jobs) > 1 else ' has'} not ended"
     typer.echo(f"{count}: {', '.join(jobs[:_SHOWN])}{more}")
-    if wishes.confirmed:
+    if confirmed:
         typer.echo("  They end with the cluster; what they write during an export may be lost.")
         return
     if sys.stdin.isatty() and sys.stdout.isatty() and typer.confirm("End them and go on?"):
         return
     raise Failure(
         FAILED,
-        as_typed(
-            "Nothing was destroyed. Let the jobs end, end them (trn cancel NAME --namespace TEAM), or destroy all "
-            "the same with --yes."
-        ),
+        "Nothing was destroyed. Let the jobs end, end them (trn cancel NAME --namespace TEAM), or destroy all the same "
+        "with --yes.",
     )
 
 
-def export(state: StackState, stack: str, project: Path, wishes: Wishes) -> None:
+def export(state: StackState, stack: str, project: Path, minutes: float) -> None:
     """Export the file systems that are linked to a bucket, or name the data that is lost without an export.
 
     Raises:
@@ -187,16 +196,16 @@ def export(state: StackState, stack: str, project: Path, wishes: Wishes) -> None
     from trainium_eks.operate.cleanup import exporting
 
     file_systems = exporting.linked(state)
-    if file_systems and not wishes.export:
-        typer.echo(f"{NO_EXPORT}: what S3 lacks of {_joined(file_systems)} is lost.")
-        return
-    if not file_systems:
+    names = ", ".join(file_systems)
+    if file_systems and not minutes:
+        typer.echo(f"{NO_EXPORT}: what S3 lacks of {names} is lost.")
+    if not file_systems or not minutes:
         return
     region = stack_state.region(state, None, project, stack)
-    patience = exporting.Patience(wishes.minutes * 60)
+    patience = exporting.Patience(minutes * 60)
     typer.echo(
-        f"Exporting {_joined(file_systems)} to S3 before anything is destroyed (at most {wishes.minutes:g} minutes; "
-        f"{NO_EXPORT} leaves it out)."
+        f"Exporting {names} to S3 before anything is destroyed (at most {minutes:g} minutes; {NO_EXPORT} leaves it "
+        "out)."
     )
     try:
         for each in file_systems:
@@ -206,7 +215,3 @@ def export(state: StackState, stack: str, project: Path, wishes: Wishes) -> None
                 typer.echo(f"  If you do not destroy the stack now:\n{off}")
     except (exporting.NotExported, sessions.AwsError) as error:
         raise Failure(FAILED, str(error)) from None
-
-
-def _joined(names: Iterable[str]) -> str:
-    return ", ".join(names)

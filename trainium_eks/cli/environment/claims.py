@@ -16,6 +16,7 @@ from trainium_eks.client.failure import FAILED, Failure
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.parsing import parse_json
+from trainium_eks.operate.cleanup.state import StackState, StateError
 
 CLAIM = "kubernetes:core/v1:PersistentVolumeClaim"
 NAMESPACE = "kubernetes:core/v1:Namespace"
@@ -59,21 +60,14 @@ class Holder:
 
 
 Ask = Callable[[Iterable[Claim]], tuple[Holder, ...]]
-"""Reads the pods that hold claims.
-
-Raises:
-    Failure: when the cluster cannot be asked.
-"""
+"""Reads the pods that hold claims."""
 
 
 def leaving(preview: Mapping[str, Any]) -> tuple[Claim, ...]:
-    """Return the claims that an update deletes and that a team's pods may hold.
+    """Return the claims that an update deletes and that a team's pods may hold, by ``pulumi preview --json``.
 
     A claim that another deleted resource depends on is left out: that resource is the stack's own job, and the engine
     deletes it first.
-
-    Args:
-        preview: output of ``pulumi preview --json``.
     """
     gone = {
         step["urn"]: step["oldState"]
@@ -96,22 +90,35 @@ def leaving(preview: Mapping[str, Any]) -> tuple[Claim, ...]:
     return tuple(sorted(found, key=str))
 
 
+def _metadata(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = (state.get("inputs") or {}).get("metadata")
+    return metadata if isinstance(metadata, Mapping) else {}
+
+
 def ahead(project: Path, stack: str, arguments: Sequence[str]) -> tuple[Claim, ...]:
     """Return the claims that ``pulumi up`` would delete; empty where the stack has no claims yet.
 
     Raises:
         Failure: when pulumi does not answer.
     """
-    exported = _pulumi(project, "stack", "export", "--stack", stack)
-    resources = (exported.get("deployment") or {}).get("resources") or ()
-    if not any(each.get("type") == CLAIM for each in resources):
-        return ()
+    try:
+        if not any(StackState.ask(stack, project).of_type(CLAIM)):
+            return ()
+    except StateError as error:
+        raise Failure(FAILED, str(error)) from None
     passed = [each for each in arguments if each not in NOT_FOR_PREVIEW]
-    return leaving(_pulumi(project, "preview", "--json", "--stack", stack, *passed))
+    command = ["pulumi", "preview", "--json", "--stack", stack, *passed]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    try:
+        return leaving(parse_json(done.stdout[done.stdout.index("{") :]))
+    except ValueError:
+        said = (done.stderr or done.stdout).strip()[-500:] or "no answer"
+        raise Failure(FAILED, f"pulumi preview: {said}") from None
 
 
 def ask_cluster(project: Path, stack: str) -> Ask:
-    """Return a function that reads the holders from the stack's cluster, with the kubeconfig of the stack's outputs."""
+    """Return a function that reads the holders from the stack's cluster, with the kubeconfig of the stack's outputs; it
+    raises a :class:`Failure` when the cluster cannot be asked."""
 
     def ask(claims: Iterable[Claim]) -> tuple[Holder, ...]:
         # The Kubernetes client takes most of a second to import.
@@ -142,6 +149,15 @@ def holders(claim: Claim, pods: Iterable[Mapping[str, Any]]) -> tuple[Holder, ..
     return tuple(sorted(found, key=lambda each: each.pod))
 
 
+def _for_kubectl(owner: Mapping[str, Any] | None) -> str:
+    """Return ``job.batch.volcano.sh/bert`` for an owner reference; empty for None."""
+    if owner is None:
+        return ""
+    group = str(owner.get("apiVersion", "")).rpartition("/")[0]
+    kind = str(owner.get("kind", "")).lower()
+    return f"{kind}.{group}/{owner.get('name')}" if group else f"{kind}/{owner.get('name')}"
+
+
 def told(claims: Sequence[Claim]) -> str:
     """Return a message that lists the claims an update deletes."""
     lines = [f"  {claim}{' (with its namespace and pods)' if claim.with_namespace else ''}" for claim in claims]
@@ -161,11 +177,7 @@ def refusal(found: Sequence[Holder]) -> str:
 
 
 def wait(claims: Sequence[Claim], ask: Ask, say: Callable[[str], None]) -> None:
-    """Wait until no pod holds the claims; report the pods whenever they change.
-
-    Raises:
-        Failure: when the cluster cannot be asked.
-    """
+    """Wait until no pod holds the claims; report the pods whenever they change."""
     before: tuple[str, ...] = ()
     while found := ask(claims):
         lines = tuple(_listed(found))
@@ -183,29 +195,3 @@ def _listed(found: Sequence[Holder]) -> list[str]:
         more = f" and {len(pods) - _SHOWN} more" if len(pods) > _SHOWN else ""
         lines.append(f"{claim}: {', '.join(pods[:_SHOWN])}{more}")
     return lines
-
-
-def _for_kubectl(owner: Mapping[str, Any] | None) -> str:
-    """Return ``job.batch.volcano.sh/bert`` for an owner reference; empty for None."""
-    if owner is None:
-        return ""
-    group = str(owner.get("apiVersion", "")).rpartition("/")[0]
-    kind = str(owner.get("kind", "")).lower()
-    return f"{kind}.{group}/{owner.get('name')}" if group else f"{kind}/{owner.get('name')}"
-
-
-def _metadata(state: Mapping[str, Any]) -> Mapping[str, Any]:
-    metadata = (state.get("inputs") or {}).get("metadata")
-    return metadata if isinstance(metadata, Mapping) else {}
-
-
-def _pulumi(project: Path, *arguments: str) -> Mapping[str, Any]:
-    """Return the JSON that a command of pulumi prints."""
-    done = subprocess.run(["pulumi", *arguments], cwd=project, capture_output=True, text=True, check=False)
-    start = done.stdout.find("{")
-    try:
-        found: Mapping[str, Any] = parse_json(done.stdout[start:] if start >= 0 else "")
-    except ValueError:
-        said = (done.stderr or done.stdout).strip()
-        raise Failure(FAILED, f"pulumi {' '.join(arguments[:2])}: {said[-500:] or 'no answer'}") from None
-    return found

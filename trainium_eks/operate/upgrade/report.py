@@ -6,8 +6,7 @@ from typing import Any
 from trainium_eks.model.catalogue import versions
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.validation.problems import Problem, config_path
-from trainium_eks.operate.upgrade import settings as upgrades
-from trainium_eks.operate.upgrade.settings import Setting, UpgradeTargets
+from trainium_eks.operate.upgrade.settings import Setting, UpgradeTargets, next_version
 from trainium_eks.operate.upgrade.steps import Step, disturbance, total_seconds
 from trainium_eks.plan.differences.changes import Changes
 from trainium_eks.plan.graph import SCHEMA_VERSION
@@ -64,7 +63,7 @@ class Upgrade:
 
 def _versions(made: Upgrade) -> tuple[str, ...]:
     now = made.config.cluster.kubernetes_version
-    to = made.asked.kubernetes or upgrades.next_version(now)
+    to = made.asked.kubernetes or next_version(now)
     return tuple(version for version in dict.fromkeys((now, to)) if version in versions.KUBERNETES_STANDARD_SUPPORT)
 
 
