@@ -96,11 +96,7 @@ def _metadata(state: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def ahead(project: Path, stack: str, arguments: Sequence[str]) -> tuple[Claim, ...]:
-    """Return the claims that ``pulumi up`` would delete; empty where the stack has no claims yet.
-
-    Raises:
-        Failure: when pulumi does not answer.
-    """
+    """Return the claims that ``pulumi up`` would delete; empty where the stack has no claims yet."""
     try:
         if not any(StackState.ask(stack, project).of_type(CLAIM)):
             return ()

@@ -124,11 +124,7 @@ def complaints() -> list[str]:
 
 
 def run(operation: str, graph: "Graph", project: Path, arguments: Sequence[str]) -> None:
-    """Replace this process by ``pulumi``, after the operation's own checks.
-
-    Raises:
-        Failure: the operation is not started.
-    """
+    """Replace this process by ``pulumi``, after the operation's own checks."""
     from trainium_eks.cli.environment import destroy
     from trainium_eks.plan import cost
 

@@ -35,11 +35,7 @@ CLUSTER = "aws:eks/cluster:Cluster"
 
 
 def prepare(graph: Graph, project: Path, arguments: Sequence[str]) -> list[str]:
-    """Run the steps before a stack is destroyed; return the arguments for pulumi.
-
-    Raises:
-        Failure: the stack protects something, jobs run and nobody agreed, or something could not be exported.
-    """
+    """Run the steps before a stack is destroyed; return the arguments for pulumi."""
     minutes = export_minutes(arguments)
     others = [each for each in arguments if each != NO_EXPORT and not each.startswith(EXPORT_MINUTES)]
     if lines := data_lines(graph):
@@ -66,11 +62,7 @@ def prepare(graph: Graph, project: Path, arguments: Sequence[str]) -> list[str]:
 
 
 def export_minutes(arguments: Sequence[str]) -> float:
-    """Return the minutes that an export may take; 0 for no export.
-
-    Raises:
-        Failure: the time limit is not a number of minutes in its range.
-    """
+    """Return the minutes that an export may take; 0 for no export."""
     minutes = DEFAULT_MINUTES
     for each in arguments:
         if each.startswith(EXPORT_MINUTES):
@@ -164,11 +156,7 @@ def running_jobs(stack: str, project: Path) -> list[str] | None:
 
 
 def agree_to_end(jobs: Sequence[str] | None, *, confirmed: bool) -> None:
-    """Return when no jobs run, or when the caller agrees that they end.
-
-    Raises:
-        Failure: nobody agreed.
-    """
+    """Return when no jobs run, or when the caller agrees that they end."""
     if not jobs:
         return
     more = f" and {len(jobs) - _SHOWN} more" if len(jobs) > _SHOWN else ""
@@ -187,11 +175,7 @@ def agree_to_end(jobs: Sequence[str] | None, *, confirmed: bool) -> None:
 
 
 def export(state: StackState, stack: str, project: Path, minutes: float) -> None:
-    """Export the file systems that are linked to a bucket, or name the data that is lost without an export.
-
-    Raises:
-        Failure: something may be in a file system alone.
-    """
+    """Export the file systems that are linked to a bucket, or name the data that is lost without an export."""
     from trainium_eks.aws import sessions
     from trainium_eks.operate.cleanup import exporting
 

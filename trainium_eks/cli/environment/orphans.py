@@ -62,11 +62,7 @@ def orphans(
 
 
 def look(stack: str, state: Path | None, cluster: str | None, region: str | None, directory: Path | None) -> "Report":
-    """Search the account.
-
-    Raises:
-        Failure: no state or no region is known.
-    """
+    """Search the account."""
     from trainium_eks.aws.account import Account
     from trainium_eks.cli.environment import check
     from trainium_eks.cli.shared import stack_state

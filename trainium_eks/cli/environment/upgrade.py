@@ -85,11 +85,7 @@ def _pairs(texts: list[str] | None, option: str) -> Mapping[str, str]:
 
 
 def examine(project: "Project", stack: str, asked: "UpgradeTargets") -> "Upgrade":
-    """Compare the stack's config with its upgraded copy.
-
-    Raises:
-        Failure: the config cannot be read, or the upgrade is refused or leads to an invalid config.
-    """
+    """Compare the stack's config with its upgraded copy."""
     from trainium_eks.cli.shared.stack_file import StackFile
     from trainium_eks.model.validation.problems import config_set, refused
     from trainium_eks.operate.upgrade import settings as upgrades
@@ -196,11 +192,7 @@ def _new_warnings(before: "StackConfig", after: "StackConfig") -> tuple[str, ...
 
 
 def _write(project: "Project", made: "Upgrade") -> str:
-    """Change the stack's file; return its name.
-
-    Raises:
-        Failure: AWS would refuse a change, or the file has a form that is not edited here.
-    """
+    """Change the stack's file; return its name."""
     from trainium_eks.cli.shared.stack_file_edit import NotEditable, put, write_whole
     from trainium_eks.model.validation.parsing import parse_yaml
     from trainium_eks.model.validation.problems import config_path, steps_of

@@ -163,11 +163,7 @@ def _known(resource: StateResource, *path: str) -> str:
 
 
 def _text(resource: StateResource, *path: str) -> str:
-    """Return an input by which the resource is found.
-
-    Raises:
-        NotChecked: the state does not hold it, so that nothing may be concluded.
-    """
+    """Return an input; without it nothing may be concluded, which is a :class:`NotChecked`."""
     if found := _known(resource, *path):
         return found
     raise NotChecked(f"the state does not hold its {'.'.join(path)}")
