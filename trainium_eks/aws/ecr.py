@@ -46,11 +46,6 @@ class Repository:
         """Return the host, with its port if it has one."""
         return self.url.partition("/")[0]
 
-    @property
-    def is_ecr(self) -> bool:
-        """Return whether it is ECR's, or another registry that is spoken to without AWS."""
-        return ECR_URL.fullmatch(self.url) is not None
-
     def digest(self, tag: str) -> str:
         """Return the digest of the image with this tag; empty where there is none."""
         parts = ECR_URL.fullmatch(self.url)

@@ -4,11 +4,12 @@ One table and one search for all. Services' own lists, not the tagging API: that
 deleted, and names none that carries no tag but is in the stack's VPC.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from trainium_eks.model.catalogue import prices
+from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
 from trainium_eks.operate.cleanup.left_over import FREE, LeftOver, Where, monthly
 from trainium_eks.operate.preflight.tags import cluster_of, tags_of
 
@@ -36,8 +37,8 @@ class Kind:
     """Key of the list in the answer."""
     id: str
     """Field of the id."""
-    remove: tuple[str, str]
-    """Operation of the AWS CLI and its option for the id."""
+    remove: tuple[str, ...]
+    """Operation of the AWS CLI with its options; the id follows."""
     hourly: Callable[[Json], float | None] = lambda _: FREE
     counts: Callable[[Json], bool] = lambda _: True
     """Whether an entry can be a leftover."""
@@ -53,6 +54,19 @@ class Kind:
     def plural(self) -> str:
         """Return the plural of the name (``public addresses``)."""
         return f"{self.name}es" if self.name.endswith("s") else f"{self.name}s"
+
+
+def group_of(tags: Tags) -> str:
+    """Return ``cluster:group``, the name of a node group in the state; empty for a resource that no node group made."""
+    group, cluster = tags.get("eks:nodegroup-name", ""), cluster_of(tags)
+    return f"{cluster}:{group}" if group and cluster else ""
+
+
+def on_demand_hourly(types: Iterable[str], catalogue: Catalogue = CATALOGUE) -> float | None:
+    """Return the sum of the On-Demand prices, or None where a type has no price."""
+    found = [catalogue.price(each) if each in catalogue else None for each in types]
+    known = [price.hourly_usd for price in found if price is not None]
+    return sum(known) if len(known) == len(found) else None
 
 
 def _said(note: str) -> Callable[[Json, Tags], str]:
@@ -83,6 +97,16 @@ def _volume_note(volume: Json, tags: Tags) -> str:
 def _source(backup: Json) -> str:
     return str((backup.get("FileSystem") or {}).get("FileSystemId", ""))
 
+
+SCALING_GROUP = Kind(
+    "Auto Scaling group", "autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups", "AutoScalingGroupName",
+    ("delete-auto-scaling-group", "--force-delete", "--auto-scaling-group-name"),
+    hourly=lambda each: on_demand_hourly(one.get("InstanceType", "") for one in each.get("Instances", ())),
+    counts=lambda each: not each.get("Status"),  # only set while it is being deleted
+    note=lambda each, _: f"{len(each.get('Instances', ()))} instances; it starts new ones for those that end",
+    owners=lambda *_: (),
+    goes_with=lambda _, tags: (group_of(tags),),
+)  # fmt: skip
 
 KINDS = (
     Kind(
@@ -182,9 +206,8 @@ def search(where: Where, kind: Kind) -> Iterator[LeftOver]:
         if not why or not identity or not kind.counts(each):
             continue
         shown = called or tags.get("Name", "")
-        remove, option = kind.remove
         detached = (
-            where.command("ec2", "detach-internet-gateway", option, identity, "--vpc-id", one["VpcId"])
+            where.command("ec2", "detach-internet-gateway", kind.remove[1], identity, "--vpc-id", one["VpcId"])
             for one in each.get("Attachments", ())
             if kind.name == "internet gateway"
         )
@@ -193,9 +216,9 @@ def search(where: Where, kind: Kind) -> Iterator[LeftOver]:
             f"{identity} ({shown})" if shown and shown != identity else identity,
             why,
             kind.hourly(each),
-            (*detached, where.command(kind.service, remove, option, identity)),
-            frozenset({identity, called} - {""}),
-            frozenset(kind.owners(each, tags)) - {""},
-            frozenset(kind.goes_with(each, tags)) - {""},
+            (*detached, where.command(kind.service, *kind.remove, identity)),
+            (identity, called),
+            kind.owners(each, tags),
+            kind.goes_with(each, tags),
             kind.note(each, tags),
         )

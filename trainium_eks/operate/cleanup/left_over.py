@@ -26,11 +26,11 @@ class LeftOver:
     """USD an hour; None where no price is known."""
     commands: tuple[str, ...]
     """Commands that remove it, in order."""
-    names: frozenset[str] = frozenset()
+    names: tuple[str, ...] = ()
     """Names and ids under which the state may hold it."""
-    owners: frozenset[str] = frozenset()
+    owners: tuple[str, ...] = ()
     """Names of its makers: while the state holds one of them, it is in use."""
-    goes_with: frozenset[str] = frozenset()
+    goes_with: tuple[str, ...] = ()
     """Names of resources that take it along when they are removed."""
     note: str = ""
     """Remark that a reader must know before removing it."""

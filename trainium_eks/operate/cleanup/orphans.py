@@ -93,7 +93,7 @@ def _unseen(what: str, error: Exception) -> Finding:
 def left_over(found: Iterable[LeftOver], in_state: frozenset[str]) -> list[LeftOver]:
     """Return the resources that neither the state nor a resource in the state owns, without those removed along with
     another."""
-    marked = list(found)
-    lost = [each for each in marked if not in_state & (each.names | each.owners | each.goes_with)]
-    names = frozenset(name for each in lost for name in each.names)
-    return [each for each in lost if not names & (each.goes_with - each.names)]
+    held = in_state - {""}
+    lost = [each for each in found if not held & {*each.names, *each.owners, *each.goes_with}]
+    names = {name for each in lost for name in each.names if name}
+    return [each for each in lost if not names & set(each.goes_with) - set(each.names)]

@@ -54,8 +54,8 @@ def _balancers(
                 why,
                 hourly,
                 (where.command(service, "delete-load-balancer", option, each[id_]),),
-                frozenset({each["LoadBalancerName"], each[id_]}),
-                owners=frozenset({cluster_of(own)} - {""}),
+                (each["LoadBalancerName"], each[id_]),
+                owners=(cluster_of(own),),
                 note=f"made for {made_for}" if made_for else "",
             )
 
@@ -84,8 +84,8 @@ def file_systems(where: Where) -> Iterator[LeftOver]:
             why,
             _lustre_hourly(each, lustre),
             (where.command("fsx", "delete-file-system", "--file-system-id", identity, *last),),
-            frozenset({identity}),
-            owners=frozenset({cluster_of(tags)} - {""}),
+            (identity,),
+            owners=(cluster_of(tags),),
             note=f"{each.get('StorageCapacity', '?')} GiB of files; {fate}",
         )
 
@@ -119,8 +119,8 @@ def log_groups(where: Where) -> Iterator[LeftOver]:
                 why,
                 monthly(size * prices.LOGS_GIB_MONTH),
                 (where.command("logs", "delete-log-group", "--log-group-name", name),),
-                frozenset({name}),
-                owners=frozenset({cluster[1]} if cluster else ()),
+                (name,),
+                owners=(cluster[1],) if cluster else (),
                 note=f"{size:.1f} GiB"
                 + ("" if each.get("retentionInDays") else "; it is kept for ever: it has no retention"),
             )
@@ -134,7 +134,7 @@ def roles(where: Where) -> Iterator[LeftOver]:
             continue
         tags = tags_of(where.account.pages("iam", "list_role_tags", "Tags", RoleName=name))
         if why := where.marks.why(name, tags):
-            yield LeftOver("role", name, why, FREE, tuple(_role_commands(where, name)), frozenset({name, each["Arn"]}))
+            yield LeftOver("role", name, why, FREE, tuple(_role_commands(where, name)), (name, each["Arn"]))
 
 
 def _role_commands(where: Where, role: str) -> Iterator[str]:
@@ -156,7 +156,7 @@ def instance_profiles(where: Where) -> Iterator[LeftOver]:
         if why := where.marks.why(name, {}):
             commands = tuple(_profile_commands(where, name, held))
             # The commands of a role remove its profiles, too.
-            yield LeftOver("instance profile", name, why, FREE, commands, frozenset({name}), goes_with=frozenset(held))
+            yield LeftOver("instance profile", name, why, FREE, commands, (name,), goes_with=tuple(held))
 
 
 def _profile_commands(where: Where, profile: str, held: list[str]) -> Iterator[str]:
@@ -173,7 +173,7 @@ def budgets(where: Where) -> Iterator[LeftOver]:
         name = each["BudgetName"]
         if why := where.marks.why(name, {}):
             command = where.command("budgets", "delete-budget", "--account-id", account, "--budget-name", name)
-            yield LeftOver("budget", name, why, FREE, (command,), frozenset({name, f"{account}:{name}"}))
+            yield LeftOver("budget", name, why, FREE, (command,), (name, f"{account}:{name}"))
 
 
 LISTED_ELSEWHERE = ("autoscaling", "budgets", "ec2", "eks", "elasticloadbalancing", "fsx", "iam", "logs")
@@ -202,7 +202,7 @@ def tagged(where: Where) -> Iterator[LeftOver]:
         kind, hourly, commands, note = _removal(where, service, name, rest)
         shown = f"{name} ({tags['Name']})" if tags.get("Name", name) != name else name
         yield LeftOver(
-            kind, shown, why, hourly, commands, frozenset({name, arn, rest}),
+            kind, shown, why, hourly, commands, (name, arn, rest),
             note=note if commands else f"no command is known here: {arn}",
         )  # fmt: skip
 

@@ -233,14 +233,94 @@ def test_endpoints_of_researchers_outlive_the_stack_that_has_their_role() -> Non
     assert orphans.left_over([found], frozenset()) == [found]
 
 
-def test_an_interface_in_a_vpc_that_the_stack_only_uses_is_found_by_its_tags() -> None:
-    interface = {
-        "NetworkInterfaceId": "eni-1",
-        "Status": "available",
-        "VpcId": "vpc-shared",
-        "TagSet": [{"Key": "cluster.k8s.amazonaws.com/name", "Value": CLUSTER}],
-    }
-    [kind] = [each for each in kinds.KINDS if each.name == "network interface"]
-    answers = {"ec2:DescribeNetworkInterfaces": {"NetworkInterfaces": [interface, {**interface, "Status": "in-use"}]}}
-    [found] = kinds.search(where(answers), kind)
-    assert (found.name, found.why) == ("eni-1", f"of the cluster {CLUSTER}")
+OWNED = [{"Key": "eks:cluster-name", "Value": CLUSTER}]
+GROUP = {
+    "MinSize": 0,
+    "MaxSize": 1,
+    "DesiredCapacity": 1,
+    "DefaultCooldown": 0,
+    "AvailabilityZones": [],
+    "HealthCheckType": "EC2",
+    "CreatedTime": BACKUP["CreationTime"],
+    "Tags": OWNED,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "listed", "left", "command"),
+    [
+        (
+            kinds.SCALING_GROUP,
+            [{**GROUP, "AutoScalingGroupName": "a"}, {**GROUP, "AutoScalingGroupName": "b", "Status": "Delete"}],
+            "a",
+            "autoscaling delete-auto-scaling-group --force-delete --auto-scaling-group-name a",
+        ),
+        (
+            # In a VPC that the stack only uses an interface has its tags alone.
+            "network interface",
+            [
+                {"NetworkInterfaceId": "eni-1", "Status": "available", "TagSet": OWNED},
+                {"NetworkInterfaceId": "eni-2", "Status": "in-use", "TagSet": OWNED},
+                {"NetworkInterfaceId": "eni-3", "Status": "available", "TagSet": OWNED, "RequesterManaged": True},
+            ],
+            "eni-1",
+            "ec2 delete-network-interface --network-interface-id eni-1",
+        ),
+        (
+            "NAT gateway",
+            [{"NatGatewayId": each, "State": state, "Tags": own("trn-dev-network")} for each, state in
+             (("nat-1", "available"), ("nat-2", "deleted"))],
+            "nat-1 (trn-dev-network)",
+            "ec2 delete-nat-gateway --nat-gateway-id nat-1",
+        ),
+        (
+            "VPC endpoint",
+            [{"VpcEndpointId": each, "State": state, "Tags": own("trn-dev-network")} for each, state in
+             (("vpce-1", "available"), ("vpce-2", "deleted"))],
+            "vpce-1 (trn-dev-network)",
+            "ec2 delete-vpc-endpoints --vpc-endpoint-ids vpce-1",
+        ),
+        (
+            "internet gateway",
+            [{"InternetGatewayId": "igw-1", "Attachments": [{"VpcId": "vpc-1"}], "Tags": own("trn-dev-network")}],
+            "igw-1 (trn-dev-network)",
+            "ec2 detach-internet-gateway --internet-gateway-id igw-1 --vpc-id vpc-1",
+        ),
+        (
+            "route table",
+            [{"RouteTableId": each, "Associations": [{"Main": main}], "Tags": own("trn-dev-network")} for each, main in
+             (("rtb-1", False), ("rtb-2", True))],
+            "rtb-1 (trn-dev-network)",
+            "ec2 delete-route-table --route-table-id rtb-1",
+        ),
+        (
+            "placement group",
+            [{"GroupName": each, "State": state} for each, state in
+             (("trn-dev-cluster-a", "available"), ("trn-dev-cluster-b", "deleted"))],
+            "trn-dev-cluster-a",
+            "ec2 delete-placement-group --group-name trn-dev-cluster-a",
+        ),
+        (
+            "launch template",
+            [{"LaunchTemplateId": "lt-1", "LaunchTemplateName": each} for each in ("trn-dev-cluster-a", "web")],
+            "lt-1 (trn-dev-cluster-a)",
+            "ec2 delete-launch-template --launch-template-id lt-1",
+        ),
+    ],
+)  # fmt: skip
+def test_of_each_kind_what_is_still_there_is_found_with_its_command(
+    kind: kinds.Kind | str, listed: list[Any], left: str, command: str
+) -> None:
+    [row] = [each for each in (*kinds.KINDS, kinds.SCALING_GROUP) if kind in (each, each.name)]
+    operation = "".join(word.title() for word in row.operation.split("_"))
+    [found] = kinds.search(where({f"{row.service}:{operation}": {row.key: listed}}), row)
+    assert found.name == left
+    assert found.commands[0] == f"aws {command} --region us-west-2"
+
+
+def test_a_clusters_own_security_group_goes_with_it() -> None:
+    [kind] = [each for each in kinds.KINDS if each.name == "security group"]
+    named = {"GroupId": "sg-1", "GroupName": f"eks-cluster-sg-{CLUSTER}-1", "Tags": OWNED}
+    other = {"GroupId": "sg-2", "GroupName": "k8s-elb-1", "Tags": OWNED}
+    found = list(kinds.search(where({"ec2:DescribeSecurityGroups": {"SecurityGroups": [named, other]}}), kind))
+    assert [each.goes_with for each in found] == [(CLUSTER,), ()]
