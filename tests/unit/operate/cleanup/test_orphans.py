@@ -1,11 +1,8 @@
 """What a broken stack left in an account of moto's, and what of it is told from what others have."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
-import pytest
-from cleanup_accounts import CLUSTER, FORGOTTEN, KNOWN, REGION, Left, creating, fill, session, state
-from moto import mock_aws
+from cleanup_accounts import CLUSTER, FORGOTTEN, KNOWN, NODE, REGION, Left, creating, session, state
 
 from trainium_eks.aws.account import READS, Account
 from trainium_eks.model.catalogue import prices
@@ -16,19 +13,10 @@ from trainium_eks.operate.cleanup.recovery import OPERATIONS
 from trainium_eks.operate.cleanup.state import StackState
 from trainium_eks.operate.finding import Finding, Report
 
-NODE = "trn-dev-cluster-node-0a1b2c3"
 DEV = Marks(stack="dev")
 LOST = state(("aws:s3/bucket:Bucket", "trn-dev-fsx-data-bucket-0a1b2c3", {}))
 """What is left of a state: nothing that the tests look for."""
 TRN1 = CATALOGUE.price("trn1.32xlarge")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def left() -> Iterator[Left]:
-    with pytest.MonkeyPatch.context() as patch, mock_aws():
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patch.setenv(name, "test")
-        yield fill()
 
 
 def look(held: StackState | None, marks: Marks = DEV) -> Report:
@@ -56,12 +44,11 @@ def healthy(left: Left) -> StackState:
         ("aws:kms/alias:Alias", "alias/trn-dev-key-alias-0a1b2c3", {}),
         ("aws:iam/role:Role", NODE, {}),
         ("aws:cloudwatch/logGroup:LogGroup", f"/aws/eks/{CLUSTER}/cluster", {}),
-        pending=1,
     )
 
 
 def test_a_node_group_under_a_forgotten_name_is_all_that_is_left_of_a_healthy_stack(left: Left) -> None:
-    report = look(healthy(left))
+    report = look(replace(healthy(left), pending=(creating("aws:route53/zone:Zone", {}),)))
     # moto's interface of a NAT gateway is never in use.
     [pending, group] = [each for each in report.findings if each.section != "network interface"]
     assert TRN1 is not None
@@ -116,7 +103,7 @@ def test_nothing_of_another_stack_or_program_is_listed(left: Left) -> None:
     assert "trn-developers" not in listed
 
 
-def test_a_role_is_removed_with_all_that_hangs_on_it() -> None:
+def test_a_role_is_removed_with_all_that_hangs_on_it(left: Left) -> None:
     [role] = of_kind(look(LOST), "role")
     assert role.subject == NODE
     assert [command.split()[2] for command in role.data["commands"]] == [

@@ -1,15 +1,14 @@
 """What to do about the operations of an interrupted update, by what moto and canned answers say AWS has."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from aws_double import AwsDouble, AwsError
-from cleanup_accounts import CLUSTER, FORGOTTEN, REGION, Left, fill, session
+from cleanup_accounts import CLUSTER, FORGOTTEN, REGION, Left, session
 from cleanup_accounts import creating as operation
-from moto import mock_aws
 
 from trainium_eks.aws.account import READS, Account
 from trainium_eks.operate.cleanup.recovery import FINDERS, Advice, advise, commands
@@ -21,14 +20,6 @@ VPC = "aws:ec2/vpc:Vpc"
 ROLE = "aws:iam/role:Role"
 LOGS = "aws:cloudwatch/logGroup:LogGroup"
 KEY = "aws:kms/key:Key"
-
-
-@pytest.fixture(scope="module")
-def left() -> Iterator[Left]:
-    with pytest.MonkeyPatch.context() as patch, mock_aws():
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patch.setenv(name, "test")
-        yield fill()
 
 
 def interrupted(*operations: PendingOperation, held: tuple[tuple[str, str], ...] = ()) -> StackState:
