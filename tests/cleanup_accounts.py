@@ -132,9 +132,7 @@ def _instances(ec2: Any, subnet: str) -> str:
 
 
 def _volume(ec2: Any, cluster: str) -> str:
-    claim = {
-        f"kubernetes.io/created-for/pvc/{key}": each for key, each in (("namespace", "training"), ("name", "scratch"))
-    }
+    claim = {"kubernetes.io/created-for/pvc/namespace": "training", "kubernetes.io/created-for/pvc/name": "scratch"}
     answer = ec2.create_volume(AvailabilityZone=f"{REGION}a", Size=100, VolumeType="gp3")
     ec2.create_tags(Resources=[answer["VolumeId"]], Tags=[*_of_cluster(cluster), *tagged(**claim)])
     return str(answer["VolumeId"])

@@ -49,11 +49,6 @@ def test_claims_that_are_replaced_or_deleted_are_told_once() -> None:
     assert leaving(preview) == (TEAM, Claim("vision", lustre.CLAIM))
 
 
-def test_a_claim_that_goes_with_its_namespace_is_said_to() -> None:
-    steps = [step("delete", claims.CLAIM, lustre.CLAIM, "training"), step("delete", claims.NAMESPACE, "training")]
-    assert leaving({"steps": steps}) == (Claim("training", lustre.CLAIM, with_namespace=True),)
-
-
 def test_the_claim_of_the_stacks_own_job_is_not_a_teams() -> None:
     claim = step("replace", claims.CLAIM, lustre.CLAIM, "lustre-setup")
     job = step("replace", "kubernetes:batch/v1:Job", "directories", propertyDependencies={"spec": [claim["urn"]]})
@@ -74,15 +69,6 @@ def test_a_pod_holds_its_claim_from_its_node_on_and_finished_too() -> None:
         ("b", "Succeeded", "job.batch.volcano.sh/bert"),
         ("c", "Failed", "pod/c"),
     ]
-
-
-def test_the_refusal_names_claims_pods_and_the_commands_that_free_them() -> None:
-    found = [Holder(TEAM, f"bert-{index}", "Succeeded", "job.batch.volcano.sh/bert") for index in range(7)]
-    text = claims.refusal(found)
-    assert "training/fsx-claim: bert-0 (Succeeded), " in text
-    assert "and 2 more" in text
-    assert "    kubectl -n training delete job.batch.volcano.sh/bert\n" in text
-    assert "--wait-for-pods" in text
 
 
 def test_waiting_ends_with_the_last_pod_and_speaks_when_something_changes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,10 +119,17 @@ def exported(kubeconfig: Any) -> str:
 def test_up_is_not_started_while_a_finished_pod_holds_a_claim_that_goes(
     hand_over: Deploy, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with serving({"Pod": [pod("bert-0", phase="Succeeded")]}) as api, pytest.raises(Failure) as stopped:
+    pods = [pod(f"bert-{index}", phase="Succeeded", ownerReferences=[JOB]) for index in range(7)]
+    with serving({"Pod": pods}) as api, pytest.raises(Failure) as stopped:
         hand_over(steps=REPLACED, shown=exported(api.kubeconfig))
     assert stopped.value.code == 1
-    assert "training/fsx-claim: bert-0 (Succeeded)" in stopped.value.title
+    for words in (
+        "training/fsx-claim: bert-0 (Succeeded), ",
+        "and 2 more",
+        "    kubectl -n training delete job.batch.volcano.sh/bert\n",
+        "--wait-for-pods",
+    ):
+        assert words in stopped.value.title
     assert "  training/fsx-claim\n" in capsys.readouterr().out
 
 
