@@ -87,8 +87,13 @@ TAGGED = {
     "arn:aws:aps:us-west-2:123456789012:workspace/ws-1": own("trn-dev-metrics"),
     "arn:aws:grafana:us-west-2:123456789012:/workspaces/g-1": own("trn-dev-grafana"),
     "arn:aws:sns:us-west-2:123456789012:trn-dev-new-thing": own("trn-dev-new-thing"),
+    "arn:aws:s3:::trn-dev-fsx-data-bucket-0a1b2c3": own("trn-dev-fsx-data"),
+    "arn:aws:ecr:us-west-2:123456789012:repository/trainium-eks-dev/training": own("training"),
+    "arn:aws:kms:us-west-2:123456789012:key/k-1": own("trn-dev-key"),
+    "arn:aws:kms:us-west-2:123456789012:key/k-going": own("trn-dev-key"),
     # Of another program with the same tags, and of a service whose own list tells what is gone.
     "arn:aws:sqs:us-west-2:123456789012:web": own("web"),
+    "arn:aws:ecr:us-west-2:123456789012:repository/web": own("web"),
     "arn:aws:ec2:us-west-2:123456789012:instance/i-1": own("trn-dev-cluster"),
 }
 
@@ -98,16 +103,30 @@ def test_one_query_finds_tagged_things_of_any_service() -> None:
         "resourcegroupstaggingapi:GetResources": {
             "ResourceTagMappingList": [{"ResourceARN": arn, "Tags": tags} for arn, tags in TAGGED.items()]
         },
+        "kms:DescribeKey": lambda asked: {
+            "KeyMetadata": {
+                "KeyId": asked["KeyId"],
+                "KeyState": "PendingDeletion" if asked["KeyId"] == "k-going" else "Enabled",
+            }
+        },
         "sqs:GetQueueUrl": {"QueueUrl": f"https://sqs.us-west-2.amazonaws.com/123456789012/{QUEUE}"},
         "events:ListTargetsByRule": {"Targets": [{"Id": "t-1", "Arn": next(iter(TAGGED))}]},
     }
-    found = {each.kind: each for each in services.tagged(where(answers))}
-    assert set(found) == {"queue", "event rule", "metrics workspace", "Grafana workspace", "sns trn-dev-new-thing"}
+    listed = list(services.tagged(where(answers)))
+    found = {each.kind: each for each in listed}
+    assert len(listed) == len(found)
+    assert set(found) == {
+        *("queue", "event rule", "metrics workspace", "Grafana workspace", "sns trn-dev-new-thing"),
+        *("bucket", "image repository", "KMS key"),
+    }
     commands = {kind: [" ".join(line.split()[:3]) for line in each.commands] for kind, each in found.items()}
     assert commands["queue"] == ["aws sqs delete-queue"]
     assert commands["event rule"] == ["aws events remove-targets", "aws events delete-rule"]
     assert "--workspace-id ws-1" in found["metrics workspace"].commands[0]
     assert "--workspace-id g-1" in found["Grafana workspace"].commands[0]
+    assert commands["bucket"] == ["aws s3 rb"]
+    assert "--repository-name trainium-eks-dev/training" in found["image repository"].commands[0]
+    assert commands["KMS key"] == ["aws kms schedule-key-deletion"]
     assert commands["sns trn-dev-new-thing"] == []
     assert "arn:aws:sns" in found["sns trn-dev-new-thing"].note
     # The state knows each by its ARN.
