@@ -10,11 +10,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from trainium_eks.cli.environment import check, comment, deploy, doctor, orphans, plan, upgrade
+from trainium_eks.cli.environment import check, comment, deploy, doctor, fabric, orphans, plan, upgrade
 from trainium_eks.cli.images import image_app
 from trainium_eks.cli.jobs import (
     cancel,
-    fabric,
     jobs,
     kubeconfig,
     logs,
@@ -82,9 +81,9 @@ app = App(
     epilog=EXIT_CODES,
     no_args_is_help=True,
 )
-for part in (plan, check, upgrade, deploy, doctor, orphans, comment):
+for part in (plan, check, upgrade, deploy, doctor, fabric, orphans, comment):
     app.add_typer(part.app)
-for part in (train, scale, kubeconfig, secret, stage, serve, predict, fabric):
+for part in (train, scale, kubeconfig, secret, stage, serve, predict):
     app.add_typer(part.app)
 for part in (jobs, status, wait, cancel, logs, tensorboard, profile):
     app.add_typer(part.app)

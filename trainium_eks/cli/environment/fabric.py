@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from trainium_eks.cli.shared.command import JOBS, App
+from trainium_eks.cli.shared.command import ENVIRONMENT, App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED
 
-app = App(panel=JOBS)
+app = App(panel=ENVIRONMENT)
 
 
 class Benchmark(StrEnum):
