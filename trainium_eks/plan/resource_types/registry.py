@@ -11,7 +11,7 @@ from trainium_eks.model.sizing.bill import Line
 from trainium_eks.plan.backend import Answer, Call, UnknownType
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types import rows
-from trainium_eks.plan.resource_types.resource_type import ALWAYS_DELETABLE, COUNTED, NO_DATA, ONE_CALL, ResourceType
+from trainium_eks.plan.resource_types.resource_type import ResourceType
 from trainium_eks.plan.resource_types.rows import kubernetes
 
 MODULES = tuple(import_module(each.name) for each in pkgutil.iter_modules(rows.__path__, f"{rows.__name__}."))
@@ -50,15 +50,9 @@ def _no_price(_graph: Graph, resource: Resource, _catalogue: Catalogue) -> tuple
 UNKNOWN_TYPE = ResourceType(
     token="*",
     simulated=_no_answer,
-    named_by=(),
     tagged=False,
     replaced_by=(),
-    seconds=ONE_CALL,
     price=_no_price,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
 )
 """A type without a row: it has no simulated answer, its price is unknown, and so is whether a change replaces it
 (:func:`find` returns None, which the display of a change has to state)."""

@@ -1,6 +1,5 @@
 """The rows: complete, and true to the SDK's classes."""
 
-import dataclasses
 import importlib
 import json
 import re
@@ -33,6 +32,12 @@ def inputs_of(token: str) -> Mapping[str, Any]:
     return found
 
 
+def types_of_environments() -> set[str]:
+    return {
+        urn.split("::")[2].rpartition("$")[2] for file in GOLDEN.glob("*.json") for urn in json.loads(file.read_text())
+    }
+
+
 def paths(row: ResourceType) -> list[str]:
     return [each.path if isinstance(each, When) else each for each in row.replaced_by]
 
@@ -40,21 +45,44 @@ def paths(row: ResourceType) -> list[str]:
 # --- whole --------------------------------------------------------------------------------------------------------
 
 
-NOT_UNDERSTOOD = {"understood": (), "creation": None, "deletion": None}
-"""Columns with a default: a change of a type whose author forgot them is not understood, and goes to a reviewer."""
+FREE_AND_EMPTY = {
+    "aws:autoscaling": "Tag",
+    "aws:budgets": "Budget",
+    "aws:ec2": "DefaultSecurityGroup InternetGateway LaunchTemplate PlacementGroup Route RouteTable "
+    "RouteTableAssociation SecurityGroup",
+    "aws:ecr": "LifecyclePolicy",
+    "aws:eks": "AccessEntry AccessPolicyAssociation Addon PodIdentityAssociation",
+    "aws:fsx": "DataRepositoryAssociation",
+    "aws:iam": "Role RolePolicy RolePolicyAttachment",
+    "aws:kms": "Alias KeyPolicy",
+    "aws:s3": "BucketLifecycleConfiguration BucketOwnershipControls BucketPolicy BucketPublicAccessBlock "
+    "BucketServerSideEncryptionConfiguration BucketVersioning",
+    "aws:vpc": "SecurityGroupEgressRule SecurityGroupIngressRule",
+    "kubernetes:admissionregistration.k8s.io": "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding",
+    "kubernetes:core": "ConfigMap LimitRange Namespace ResourceQuota ServiceAccount",
+    "kubernetes:monitoring.coreos.com": "PodMonitor PrometheusRule ServiceMonitor",
+    "kubernetes:networking.k8s.io": "NetworkPolicy",
+    "kubernetes:policy": "PodDisruptionBudget",
+    "kubernetes:rbac.authorization.k8s.io": "ClusterRole ClusterRoleBinding Role RoleBinding",
+    "kubernetes:scheduling.k8s.io": "PriorityClass",
+    "kubernetes:scheduling.volcano.sh": "Queue",
+    "kubernetes:storage.k8s.io": "StorageClass",
+    "pulumi:providers": "aws kubernetes",
+}
+"""The types of dev, prod and gpu that cost nothing and hold nothing, as a row says that leaves both columns out. Add a
+type here only when that is true of it."""
 
 
-def test_a_column_has_no_default_but_the_cautious_one() -> None:
-    """Whoever adds a type decides each: a forgotten one must not count as "free", "1 s" or "updated in place"."""
-    columns = dataclasses.fields(ResourceType)
-    assert all(each.default_factory is dataclasses.MISSING for each in columns)
-    defaults = {each.name: each.default for each in columns if each.default is not dataclasses.MISSING}
-    assert defaults == NOT_UNDERSTOOD
-    values = {each.name: getattr(fsx.FILE_SYSTEM, each.name) for each in columns}
-    assert ResourceType(**values) == fsx.FILE_SYSTEM
-    for name in values.keys() - defaults:
-        with pytest.raises(TypeError, match=name):
-            ResourceType(**{key: value for key, value in values.items() if key != name})
+def test_a_type_that_is_free_and_holds_nothing_is_known_to() -> None:
+    rows = [ROWS[each] for each in types_of_environments() if each in ROWS]
+    free = {row.token for row in rows if row.price is None and row.holds is None}
+    known = {(group, name) for group, names in FREE_AND_EMPTY.items() for name in names.split()}
+    assert {(re.split(r"/|:(?=\w+$)", each)[0], each.rpartition(":")[2]) for each in free} == known
+
+
+def test_what_a_row_leaves_out_is_cautious_about_changes() -> None:
+    row = ResourceType(token="x", simulated=registry.UNKNOWN_TYPE.simulated, replaced_by=())
+    assert (row.understood, row.creation, row.deletion) == ((), None, None), "a change goes to a reviewer"
 
 
 def test_every_type_has_one_row() -> None:
@@ -63,9 +91,7 @@ def test_every_type_has_one_row() -> None:
 
 def test_every_type_of_the_environments_has_a_row_of_its_own() -> None:
     components = re.compile(r"trainium-eks:|eks:index:|pulumi:pulumi:Stack$|kubernetes:kustomize/")
-    types = {
-        urn.split("::")[2].rpartition("$")[2] for file in GOLDEN.glob("*.json") for urn in json.loads(file.read_text())
-    }
+    types = types_of_environments()
     assert len(types) > 50
     assert {type_ for type_ in types if type_ not in ROWS and not components.match(type_)} == set()
 
