@@ -48,7 +48,7 @@ PYPROJECT = ROOT / "pyproject.toml"
 _PACKAGES = (
     "__main__.py", "components/__init__.py", "trainium_eks/__init__.py", "trainium_eks/*/__init__.py",
     "trainium_eks/*/*/__init__.py", "trainium_eks/testing.py", "workloads/trainium_workloads/__init__.py",
-    "policy/__main__.py", "provider/__init__.py", "policy/scan/__init__.py", "tests/engine/simulated_aws/__init__.py",
+    "policy/__main__.py", "provider/__init__.py", "tests/engine/simulated_aws/__init__.py",
 )  # fmt: skip
 _OTHER_FOLDERS = {
     "benchmarks": "Measurements of gangs, trainings, plans and the local cloud",

@@ -16,7 +16,6 @@ from trainium_workloads.stage import destination, web
 from trainium_workloads.stage.files import StageError
 from typer.testing import CliRunner
 
-from policy.scan import waivers
 from trainium_eks.aws.account import NotChecked
 from trainium_eks.aws.sessions import AwsError
 from trainium_eks.cli.app import app
@@ -47,7 +46,7 @@ from trainium_eks.plan.resource_types import access
 pytestmark = pytest.mark.slow
 
 SAID = (Failure, ClusterError, AwsError, ReportError, StateError, ProjectError, assumptions.AssumptionsError)
-SAID += (waivers.BadWaivers, StageError, NotChecked)
+SAID += (StageError, NotChecked)
 """Errors whose text is a sentence for people."""
 
 KUBECONFIG = {
@@ -155,7 +154,6 @@ FILES: Mapping[str, tuple[Any, Callable[[Path], object]]] = {
     "stack's config": ({"config": {"p:a": "b", "p:c": [1]}}, _project),
     "stack's config that is edited": ({"config": {"p:a": "b"}}, _edit),
     "state": (STATE, _state),
-    "waivers": ([{"checks": ["C"], "resources": ["r"], "reason": "because"}], waivers.read),
     "report of a local cloud": (REPORT, LocalReport.load),
     "report that up reads": (REPORT, lambda file: deployment.Report.load(_paths(file, "report")).minor),
     "ledger": ({"hold": HOLDING}, ledger.Ledger.open),
