@@ -58,7 +58,7 @@ def test_a_fault_breaks_the_policy_of_its_rule_and_no_other(fault: Fault) -> Non
 
 def waived(expires: str) -> Program:
     program = environment()
-    program.put("flow-logs", "retentionInDays", 30)
+    program.put("LogGroup flow-logs", "retentionInDays", 30)
     program.config["waivers"] = {"R08": {"reason": "shipped elsewhere", "expires": expires}}
     return program
 
@@ -115,7 +115,7 @@ def test_whether_a_waiver_of_what_a_preview_cannot_know_is_stale_is_said_to_be_o
 def test_what_a_preview_knows_is_reported() -> None:
     program = environment()
     program.put("key-policy", "policy", UNKNOWN)
-    put("key", "enableKeyRotation", False)(program)
+    put("key-key", "enableKeyRotation", False)(program)
     graph = program.graph()
     [finding] = pack(graph, preview=True).broken(RULE["R11"], shown(graph))
     assert "enableKeyRotation" in finding.message
