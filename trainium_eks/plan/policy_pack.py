@@ -118,11 +118,8 @@ class Pack:
         self._judged = None
 
     def broken(self, rule: Rule, resources: Iterable[SeenResource]) -> tuple[Finding, ...]:
-        """Return the findings against a rule that no waiver covers.
-
-        Raises:
-            NotSeen: when no visible value breaks the rule, and an invisible one may.
-        """
+        """Return the findings against a rule that no waiver covers. Raise NotSeen when no visible value breaks the
+        rule, and an invisible one may."""
         graph, verdicts = self._judge(resources)
         verdict = next(each for each in verdicts if each.id == rule.id)
         # Of a waived rule, too: where nothing broke it for certain, its waiver may be stale.

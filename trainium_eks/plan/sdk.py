@@ -74,11 +74,7 @@ class Callbacks(_callbacks._CallbackServicer):
 
     def run(self, token: str, request: Message) -> bytes:
         """Call a transform on the program's loop, from another thread; return its answer as the SDK would send it.
-
-        Raises:
-            Exception: any exception of the program's function.
-            CancelledError: when the program has ended.
-        """
+        Raise the exception of the program's function, and CancelledError when the program has ended."""
 
         async def call() -> bytes:
             answer = await self._callbacks[token](request.SerializeToString())

@@ -27,12 +27,7 @@ class ChildFailed(Exception):  # noqa: N818 (an event)
 
 
 def construct(request: provider_pb2.ConstructRequest) -> provider_pb2.ConstructResponse:
-    """Register the component and its children with the engine's resource monitor.
-
-    Raises:
-        SimulationError: when the children of the component, or of its options, are not known.
-        ChildFailed: when a child could not be created.
-    """
+    """Register the component and its children with the engine's resource monitor."""
     inputs = wire.decode(request.inputs, mask=False)
     beyond = eks_cluster.beyond(inputs) if request.type == eks_cluster.TYPE else "its own provider builds it"
     if beyond and request.type != _KUSTOMIZATION:

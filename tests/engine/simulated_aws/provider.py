@@ -29,13 +29,8 @@ _ENGINES_OWN = frozenset({"version", "pluginDownloadURL", "pluginChecksums", "__
 class Provider(provider_pb2_grpc.ResourceProviderServicer):
     """Simulated provider of one package (``aws``, ``eks`` or ``kubernetes``) for every engine that attaches.
 
-    Each provider resource of a program has a separate connection, which tells the requests of two providers of one
+        Each provider resource of a program has a separate connection, which tells the requests of two providers of one
     package apart.
-
-    Args:
-        package: name of the package.
-        version: version of the package's SDK, which defines the accepted inputs.
-        cloud: the cloud that the packages share.
     """
 
     def __init__(self, package: str, version: str, cloud: Cloud) -> None:

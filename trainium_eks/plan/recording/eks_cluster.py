@@ -57,15 +57,9 @@ _REQUIRED: Mapping[str, object] = {
 def construct(
     component: Resource, inputs: Mapping[str, Any], provider: str, make_urn: Make, create: Create
 ) -> Constructed:
-    """Register the component's children and return its outputs.
-
-    Args:
-        component: the component as recorded.
-        inputs: its inputs, in clear; :func:`beyond` finds none that makes it build more.
-        provider: URN of the AWS provider it was given, or empty.
-        make_urn: see :data:`Make`.
-        create: see :data:`Create`.
-    """
+    """Register the component's children and return its outputs. The inputs are in clear, and :func:`beyond` finds
+    none among them that makes it build more; the provider is the URN of the AWS provider that it was given, or
+    empty."""
     inherited = Options(protect=component.options.protect)
     base = Resource(urn="", type="", name="", parent=component.urn, provider=provider, options=inherited)
     if inputs.get("serviceRole"):

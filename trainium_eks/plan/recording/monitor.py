@@ -42,13 +42,9 @@ class _Entry:
 
 
 class Monitor(sdk.BaseMonitor):
-    """Recorder of registrations. One instance records one program.
-
-    Attributes:
-        errors: faults of the program, one message each.
-        in_flight: ``<type> <name>`` of the registrations the backend is working on.
-        run_callback: calls the program's transforms; set when the program runs.
-    """
+    """Recorder of registrations. One instance records one program: ``errors`` has its faults, ``in_flight`` the
+    ``<type> <name>`` of the registrations that the backend is working on, and ``run_callback``, set when the program
+    runs, calls its transforms."""
 
     def __init__(
         self,

@@ -20,11 +20,7 @@ DEFAULT_REGION = "us-west-2"
 
 
 class Simulation:
-    """Source of simulated answers for AWS and Kubernetes.
-
-    Args:
-        region: the region of the default AWS provider (the config's ``aws:region``).
-    """
+    """Source of simulated answers for AWS and Kubernetes. ``region`` is that of the default AWS provider."""
 
     def __init__(self, region: str = DEFAULT_REGION) -> None:
         self._region = region

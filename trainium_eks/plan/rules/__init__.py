@@ -113,14 +113,9 @@ class Verdict:
 
 
 def judge(graph: Graph, accepted: Mapping[str, str] | None = None) -> tuple[Verdict, ...]:
-    """Return every rule's verdict on a program, by id.
-
-    Args:
-        graph: the recorded program, with simulated answers; recorded with ``dry_run``, ids are unknown and rules that
-            follow them fail, or are unseen.
-        accepted: rule id to reason; when None, the environment's own waivers that are valid today. The library's
-            :data:`STANDING_WAIVERS` hold besides.
-    """
+    """Return every rule's verdict on a program, by id. In a program recorded with ``dry_run`` ids are unknown, and
+    rules that follow them fail, or are unseen. ``accepted`` (rule id to reason) stands in for the environment's own
+    waivers that are valid today; the library's :data:`STANDING_WAIVERS` hold besides."""
     given = waivers.of(graph)
     own = {id_: each.reason for id_, each in given.items() if each.holds} if accepted is None else dict(accepted)
     view = View(graph)

@@ -54,12 +54,7 @@ def rule(
 
 
 def unseen(resource: Resource, why: str) -> Finding:
-    """Return the finding for a resource with a deciding part that cannot be seen here.
-
-    Args:
-        resource: the resource.
-        why: the part that cannot be seen, and the reason.
-    """
+    """Return the finding for a resource with a deciding part that cannot be seen here."""
     return Finding(resource.urn, None, why)
 
 
