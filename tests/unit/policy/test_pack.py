@@ -14,7 +14,7 @@ from rule_programs import Program, environment
 
 from trainium_eks.plan.graph import UNKNOWN, Graph
 from trainium_eks.plan.policy_pack import NotSeen, plain
-from trainium_eks.plan.rules import RULES, Finding, judge
+from trainium_eks.plan.rules import RULES, Judgement, judge
 from trainium_eks.plan.rules._facts import ASSOCIATION
 
 RULE = {rule.id: rule for rule in RULES}
@@ -24,7 +24,7 @@ def plain_config(_config: Config) -> None:
     """The repository's own."""
 
 
-def broken(graph: Graph, *, preview: bool = False) -> Iterator[tuple[str, Finding]]:
+def broken(graph: Graph, *, preview: bool = False) -> Iterator[tuple[str, Judgement]]:
     """Each rule that the pack finds broken, with what breaks it. What it cannot judge is left out."""
     made, resources = pack(graph, preview=preview), shown(graph)
     for rule in RULES:

@@ -10,7 +10,7 @@ from rule_programs import DROP, Program, environment, node_group, policy, releas
 
 from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph
 from trainium_eks.plan.policy_pack import NotSeen
-from trainium_eks.plan.rules import NOT_JUDGED, RULES, STANDING_WAIVERS, Verdict, judge, scheduling, stale_waivers
+from trainium_eks.plan.rules import NOT_JUDGED, RULES, STANDING_WAIVERS, RuleResult, judge, scheduling, stale_waivers
 from trainium_eks.plan.rules.__main__ import page
 from trainium_eks.plan.rules.network import NEEDED_ENDPOINTS
 
@@ -22,7 +22,7 @@ def _today(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795000000")  # 2026-11-18
 
 
-def verdicts(program: Program) -> dict[str, Verdict]:
+def verdicts(program: Program) -> dict[str, RuleResult]:
     return {verdict.id: verdict for verdict in judge(program.graph())}
 
 
