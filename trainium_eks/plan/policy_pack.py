@@ -50,50 +50,17 @@ class SeenProvider(Protocol):
 class SeenResource(Protocol):
     """The SDK's ``PolicyResource``."""
 
-    @property
-    def urn(self) -> str:
-        """URN."""
-        ...
-
-    @property
-    def resource_type(self) -> str:
-        """Type token."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """Logical name."""
-        ...
-
-    @property
-    def props(self) -> Mapping[str, Any]:
-        """Outputs in a stack policy, inputs in a resource policy."""
-        ...
-
-    @property
-    def opts(self) -> SeenOptions:
-        """Options."""
-        ...
-
-    @property
-    def provider(self) -> SeenProvider | None:
-        """Provider, or None for components."""
-        ...
-
-    @property
-    def parent(self) -> "SeenResource | None":
-        """Parent."""
-        ...
-
-    @property
-    def dependencies(self) -> "Sequence[SeenResource]":
-        """Resources that it waits for."""
-        ...
-
-    @property
-    def property_dependencies(self) -> "Mapping[str, Sequence[SeenResource]]":
-        """Input name to the resources that the value comes from."""
-        ...
+    urn: str
+    resource_type: str
+    name: str
+    props: Mapping[str, Any]
+    """Outputs in a stack policy, inputs in a resource policy."""
+    opts: SeenOptions
+    provider: SeenProvider | None
+    """None for components."""
+    parent: "SeenResource | None"
+    dependencies: "Sequence[SeenResource]"
+    property_dependencies: "Mapping[str, Sequence[SeenResource]]"
 
 
 @dataclass
