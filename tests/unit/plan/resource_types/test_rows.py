@@ -19,7 +19,7 @@ from trainium_eks.plan.graph import Options, Resource
 from trainium_eks.plan.resource_types import registry, replacements, sdk_inputs
 from trainium_eks.plan.resource_types.registry import ROWS
 from trainium_eks.plan.resource_types.resource_type import REGION, BilledElsewhere, ResourceType, When
-from trainium_eks.plan.resource_types.rows import fsx, helm, kubernetes, providers
+from trainium_eks.plan.resource_types.rows import fsx, kubernetes, providers
 
 AWS = sorted(token for token in ROWS if token.startswith("aws:"))
 GOLDEN = Path(__file__).parents[3] / "golden_plans"
@@ -94,11 +94,6 @@ def test_every_type_of_the_environments_has_a_row_of_its_own() -> None:
     types = types_of_environments()
     assert len(types) > 50
     assert {type_ for type_ in types if type_ not in ROWS and not components.match(type_)} == set()
-
-
-def test_a_kind_without_a_row_is_an_object_of_the_api_server() -> None:
-    assert registry.find("kubernetes:example.com/v1:Widget") is kubernetes.OTHER_KIND
-    assert registry.find("kubernetes:helm.sh/v3:Release") is helm.RELEASE
 
 
 @pytest.mark.parametrize(
@@ -183,12 +178,6 @@ def test_a_file_system_grows_in_place_unless_it_is_of_the_first_generation(
 def test_metadata_iops_are_only_raised_in_place(before: int | None, after: int, replaced: bool) -> None:
     file_system = resource(fsx.FILE_SYSTEM)
     assert replacements.replaces(file_system, "metadataConfiguration.iops", before, after) is replaced
-
-
-def test_a_claim_grows_in_place_and_moves_to_no_other_volume() -> None:
-    claim = resource(kubernetes.PERSISTENT_VOLUME_CLAIM)
-    assert not replacements.replaces(claim, "spec.resources.requests.storage", "1Gi", "2Gi")
-    assert replacements.replaces(claim, "spec.volumeName", "a", "b")
 
 
 def test_encryption_of_secrets_is_put_on_in_place_and_taken_off_by_a_new_cluster() -> None:
