@@ -20,6 +20,7 @@ from trainium_eks.plan.resource_types.simulation import Simulation
 CLUSTER = "eks:index:Cluster"
 INPUTS: Mapping[str, Any] = {
     "name": "training",
+    "serviceRole": "role",
     "authenticationMode": "API",
     "skipDefaultNodeGroup": True,
     "skipDefaultSecurityGroups": True,
@@ -118,6 +119,7 @@ def test_the_cluster_has_the_children_that_a_plan_has(
         eks.Cluster(
             "it",
             name="training",
+            service_role="role",
             authentication_mode=eks.AuthenticationMode.API,
             skip_default_node_group=True,
             skip_default_security_groups=True,

@@ -341,12 +341,10 @@ class Monitor(sdk.BaseMonitor):
             if changed is not asked:
                 child = registration.resource(changed, child.urn)
             self._add(child, None)
-            if not child.custom:
-                return child.urn, {}
             identity, state = self._create(child, dict(child.inputs))
             return child.urn, {**state, "id": identity or UNKNOWN}
 
-        outputs = eks_cluster.construct(component, inputs, provider, self.make_urn, create)
+        outputs = eks_cluster.construct(component, inputs, provider, create)
         with self._lock:
             self._outputs[component.urn] = {
                 key: wire.decode(wire.encode({key: value}), mask=True)[key] for key, value in outputs.properties.items()

@@ -357,6 +357,12 @@ def test_a_default_tag_changes_every_resource_that_takes_tags() -> None:
         "vpc": ["tagsAll.Owner"],
     }
     assert all(change.tags_only for change in changes.items)
+    both = _of(_compare(_tagged("you", Name="net"), before=_tagged("me")), "vpc")
+    assert [path.path for path in both.paths] == ["tags.Name", "tagsAll.Owner"]
+    assert _names(_compare(_tagged("you", Owner="mine"), before=_tagged("me", Owner="mine")).items) == [
+        "address",
+        "aws",
+    ]
 
 
 @pytest.mark.parametrize("given", ["[unknown]", {"tags": "[unknown]"}])

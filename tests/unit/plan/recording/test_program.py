@@ -375,6 +375,7 @@ def cluster(**changes: Any) -> eks.Cluster:
     provider = aws.Provider("aws", region="us-west-2")
     subnet = aws.ec2.Subnet("s", vpc_id="vpc-1", cidr_block="10.0.0.0/18")
     arguments: dict[str, Any] = {
+        "service_role": aws.iam.Role("r", assume_role_policy="{}"),
         "name": "trn",
         "version": "1.35",
         "vpc_id": "vpc-1",
@@ -401,10 +402,7 @@ def test_the_eks_clusters_children_are_recorded(record: Record) -> None:
     (component,) = graph.of_type("eks:index:Cluster")
     (made,) = graph.of_type("aws:eks/cluster:Cluster")
     (provider,), (subnet,) = graph.of_type("pulumi:providers:aws"), graph.of_type("aws:ec2/subnet:Subnet")
-    (role,), (policy,) = (
-        graph.of_type("aws:iam/role:Role"),
-        graph.of_type("aws:iam/rolePolicyAttachment:RolePolicyAttachment"),
-    )
+    (role,) = graph.of_type("aws:iam/role:Role")
     assert made.urn == component.urn.replace("::c", "$aws:eks/cluster:Cluster::c-eksCluster")
     assert (made.parent, made.provider, made.options.protect) == (component.urn, provider.urn, True)
     assert made.inputs["vpcConfig"] == {"subnetIds": [subnet.outputs["id"]], "endpointPrivateAccess": True}
@@ -412,13 +410,8 @@ def test_the_eks_clusters_children_are_recorded(record: Record) -> None:
     assert made.inputs["encryptionConfig"]["resources"] == ["secrets"]
     assert made.inputs["tags"] == {"Name": "c-eksCluster", "team": "a"}
     assert made.inputs["roleArn"] == role.outputs["arn"]
-    assert made.dependencies == tuple(sorted((subnet.urn, role.urn, policy.urn)))
-    assert made.property_dependencies == {"roleArn": (role.urn,), "vpcConfig": (subnet.urn,)}
-    assert [above.type for above in graph.ancestors(policy)] == [
-        "eks:index:ServiceRole",
-        "eks:index:Cluster",
-        "pulumi:pulumi:Stack",
-    ]
+    assert made.dependencies == (subnet.urn,)
+    assert made.property_dependencies == {"vpcConfig": (subnet.urn,)}
     assert graph.simulated == ("aws", "eks")
 
 
@@ -458,6 +451,7 @@ def test_attributes_of_the_eks_cluster_can_be_lifted(record: Record) -> None:
         ({"coredns_addon_options": None}, r"corednsAddonOptions must be \{enabled: false\}"),
         ({"create_oidc_provider": True}, "createOidcProvider must be left out"),
         ({"authentication_mode": None}, "authenticationMode must be API"),
+        ({"service_role": None}, "serviceRole must be given"),
         ({"fargate": True}, "fargate must be left out"),
         ({"instance_roles": ["arn:aws:iam::000000000000:role/r"]}, "instanceRoles must be left out"),
         ({"auto_mode": {"enabled": True}}, "autoMode must be left out"),
