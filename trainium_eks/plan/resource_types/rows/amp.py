@@ -31,5 +31,3 @@ WORKSPACE = ResourceType(
     understood=("alias",),
     creation="billed by the sample, which the cost leaves out",
 )
-
-TYPES = (WORKSPACE,)

@@ -30,5 +30,3 @@ POLICY = ResourceType(
     replaced_by=(*_PLACE, "name"),
     creation="",
 )
-
-TYPES = (TARGET, POLICY)

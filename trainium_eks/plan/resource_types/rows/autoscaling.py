@@ -26,5 +26,3 @@ TAG = ResourceType(
     creation="",
     deletion=_gone,
 )
-
-TYPES = (TAG,)

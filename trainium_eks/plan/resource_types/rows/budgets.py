@@ -55,5 +55,3 @@ BUDGET = ResourceType(
     creation="",
     deletion="nobody is told what it costs",
 )
-
-TYPES = (BUDGET,)

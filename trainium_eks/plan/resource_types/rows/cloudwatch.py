@@ -83,5 +83,3 @@ ALARM = ResourceType(
     price=BilledElsewhere("alarms"),
     creation="",
 )
-
-TYPES = (LOG_GROUP, EVENT_RULE, EVENT_TARGET, ALARM)

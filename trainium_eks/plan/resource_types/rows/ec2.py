@@ -239,13 +239,3 @@ INSTANCE = ResourceType(
     shown=Shown(_instance_facts),
     holds=Holds("its root volume and what runs on it", Worth.WORK),
 )
-
-TYPES = (
-    DEFAULT_SECURITY_GROUP,
-    SECURITY_GROUP,
-    INGRESS_RULE,
-    EGRESS_RULE,
-    LAUNCH_TEMPLATE,
-    PLACEMENT_GROUP,
-    INSTANCE,
-)

@@ -94,5 +94,3 @@ REPOSITORY_POLICY = ResourceType(
     understood=access.POLICY,
     creation="",
 )
-
-TYPES = (REPOSITORY, LIFECYCLE_POLICY, REPOSITORY_POLICY)

@@ -134,5 +134,3 @@ ASSOCIATION = ResourceType(
     creation="files and objects follow each other, deletions too",
     deletion="new files are no longer exported to the bucket",
 )
-
-TYPES = (FILE_SYSTEM, ASSOCIATION)

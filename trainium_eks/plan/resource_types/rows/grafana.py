@@ -37,5 +37,3 @@ WORKSPACE = ResourceType(
     holds=Holds("dashboards that people made there", Worth.COPY, when_deleted=lambda _: "DELETED"),
     creation="people log in from outside, and each is billed",
 )
-
-TYPES = (WORKSPACE,)

@@ -126,5 +126,3 @@ RELEASE = ResourceType(
     creation="new software in the cluster",
     deletion="what it runs goes; a chart's own definitions may go, with every object of theirs",
 )
-
-TYPES = (RELEASE,)

@@ -90,5 +90,3 @@ INSTANCE_PROFILE = ResourceType(
     seconds=2,
     creation="",
 )
-
-TYPES = (ROLE, POLICY, ROLE_POLICY, ROLE_POLICY_ATTACHMENT, INSTANCE_PROFILE)

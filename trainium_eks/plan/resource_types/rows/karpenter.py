@@ -85,5 +85,3 @@ NODE_POOL = kind(
     ),
     creation="starts nodes by itself",
 )
-
-TYPES = (NODE_CLASS, NODE_POOL)

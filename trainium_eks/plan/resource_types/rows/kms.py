@@ -65,5 +65,3 @@ KEY_POLICY = ResourceType(
     understood=access.POLICY,
     creation="",
 )
-
-TYPES = (KEY, ALIAS, KEY_POLICY)

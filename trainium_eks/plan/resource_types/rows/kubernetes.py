@@ -415,13 +415,6 @@ def _bound(words: str) -> tuple[Concern, ...]:
 
 
 TYPES = (
-    NAMESPACE,
-    PERSISTENT_VOLUME,
-    PERSISTENT_VOLUME_CLAIM,
-    STORAGE_CLASS,
-    SERVICE,
-    QUEUE,
-    JOB,
     _workload("batch/v1:CronJob"),
     _workload("apps/v1:DaemonSet", "spec.selector"),
     _workload("apps/v1:Deployment", "spec.selector", understood=_COPIES),
@@ -434,8 +427,6 @@ TYPES = (
         "spec.volumeClaimTemplates",
         understood=_COPIES,
     ),
-    DEFINITION,
-    UNSEEN_DIRECTORY,
     *(
         kind(
             f"admissionregistration.k8s.io/v1:{each}",

@@ -45,5 +45,3 @@ AWS = _row(
 )
 EKS = _row("pulumi:providers:eks", ())
 KUBERNETES = _row("pulumi:providers:kubernetes", ("clusterIdentifier", When("kubeconfig", _may_be_another_cluster)))
-
-TYPES = (AWS, EKS, KUBERNETES)

@@ -73,7 +73,6 @@ def _setting(
 _OWNER = "expectedBucketOwner"
 
 TYPES = (
-    BUCKET,
     _setting("aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration", _OWNER, creation="objects expire"),
     _setting("aws:s3/bucketOwnershipControls:BucketOwnershipControls"),
     _setting("aws:s3/bucketPolicy:BucketPolicy", understood=access.POLICY, deletion="the bucket's own policy"),

@@ -82,5 +82,3 @@ ENDPOINT = ResourceType(
     holds=Holds("the answers of its model", Worth.WORK),
     creation="",
 )
-
-TYPES = (MODEL, CONFIGURATION, ENDPOINT)

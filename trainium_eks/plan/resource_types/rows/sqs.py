@@ -32,5 +32,3 @@ QUEUE_POLICY = ResourceType(
     understood=access.POLICY,
     creation="",
 )
-
-TYPES = (QUEUE, QUEUE_POLICY)

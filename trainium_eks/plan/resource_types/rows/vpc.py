@@ -252,16 +252,3 @@ VPC_ENDPOINT = ResourceType(
     understood=access.POLICY,
     creation="",
 )
-
-TYPES = (
-    VPC,
-    SUBNET,
-    INTERNET_GATEWAY,
-    EIP,
-    NAT_GATEWAY,
-    ROUTE_TABLE,
-    ROUTE,
-    ROUTE_TABLE_ASSOCIATION,
-    FLOW_LOG,
-    VPC_ENDPOINT,
-)
