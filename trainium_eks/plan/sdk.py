@@ -8,7 +8,7 @@ They may move in any release; ``tests/unit/plan/recording/test_sdk.py`` says whi
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -152,9 +152,9 @@ def config() -> dict[str, str]:
     return dict(_config.CONFIG.get())
 
 
-def run(program: Callable[[], Awaitable[None] | None]) -> Coroutine[Any, Any, None]:
+def run(program: Callable[[], object]) -> Coroutine[Any, Any, None]:
     """Return the coroutine that runs a program inside a stack, and waits for its registrations."""
-    return run_in_stack(program)
+    return run_in_stack(program)  # type: ignore[arg-type]  # a program may return anything
 
 
 # --- what a program is waiting for --------------------------------------------------------------------------------

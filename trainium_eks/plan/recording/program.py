@@ -95,10 +95,6 @@ def _drive(
 ) -> Mapping[str, str]:
     """Run the program on a separate event loop, which is never the thread's current loop; return the config with the
     values that the program set."""
-
-    def main() -> None:
-        program()
-
     # In this copy of the context alone: the program names its downloads, and fetches nothing.
     fetched.PLANNING.set(True)
     loop = asyncio.new_event_loop()
@@ -110,7 +106,7 @@ def _drive(
     loop.set_task_factory(origins.task)
     callbacks = sdk.enter(monitor, monitor, monitor.engine, loop, config, secret_keys)
     monitor.run_callback = callbacks.run
-    task = loop.create_task(sdk.run(main))
+    task = loop.create_task(sdk.run(program))
     finished = False
     try:
         finished = loop.run_until_complete(_ends(task, Standstill(lambda: steps.count, timeout_seconds)))
