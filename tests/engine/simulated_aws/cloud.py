@@ -16,7 +16,7 @@ from trainium_eks.plan.resource_types import registry
 from trainium_eks.plan.resource_types.default_tags import TAGS_ALL
 from trainium_eks.plan.resource_types.differences import differences
 from trainium_eks.plan.resource_types.rows import ec2, eks
-from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION, Simulation, known
+from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION, Simulation
 
 _FORGOTTEN = ("certificateAuthority", "endpoint")
 """Outputs that are unknown in the preview of a cluster's update with ``forgetful``: see :class:`Cloud`."""
@@ -83,7 +83,7 @@ class Cloud:
     update, as reported in pulumi-eks#352; AWS's provider keeps both, and a program must not depend on it."""
 
     def __init__(self, inventory: Inventory, *, failing: str = "", forgetful: bool = False) -> None:
-        if failing and (not known(failing) or failing.startswith("pulumi:")):
+        if failing and (registry.find(failing) is None or failing.startswith("pulumi:")):
             raise SimulationError(
                 f"there is no simulated resource type {failing!r} that could fail; give a type token such as "
                 f"{eks.NODE_GROUP.token} or kubernetes:core/v1:Namespace"

@@ -8,11 +8,11 @@ import pulumi_kubernetes as k8s
 import pytest
 from pulumi import _types
 
-from trainium_eks.plan.backend import Registration
+from trainium_eks.plan.backend import Registration, SimulationError
 from trainium_eks.plan.graph import UNKNOWN, Graph, Options
 from trainium_eks.plan.resource_types import sdk_inputs
 from trainium_eks.plan.resource_types.registry import ROWS
-from trainium_eks.plan.resource_types.simulation import Simulation, SimulationError, known
+from trainium_eks.plan.resource_types.simulation import Simulation
 
 Record = Callable[..., Graph]
 
@@ -78,9 +78,9 @@ def test_a_given_name_is_kept_and_a_missing_one_is_made_from_the_logical_name() 
 
 
 def test_an_unknown_type_is_an_error() -> None:
-    assert not known("aws:ivs/channel:Channel")
-    assert not known("random:index/randomId:RandomId")
-    assert not known("pulumi:providers:gcp")
+    assert not Simulation().simulates("aws:ivs/channel:Channel")
+    assert not Simulation().simulates("random:index/randomId:RandomId")
+    assert not Simulation().simulates("pulumi:providers:gcp")
     with pytest.raises(SimulationError, match="random:index/randomId:RandomId"):
         Simulation().create(registration("random:index/randomId:RandomId", {}))
 
