@@ -13,14 +13,14 @@ from typer.testing import Result
 from trainium_eks.cli.shared import plan_page, plan_report
 from trainium_eks.plan import rules
 from trainium_eks.plan.graph import Graph, Options
-from trainium_eks.plan.rules import Finding, Verdict
+from trainium_eks.plan.rules import Judgement, RuleResult
 
 Planned = Callable[..., Result]
 
 
 def _verdict(id_: str, status: str, *messages: str, severity: str = "high", reason: str = "") -> Verdict:
-    findings = tuple(Finding(f"urn::{index}", False, message) for index, message in enumerate(messages))
-    return Verdict(id_, f"Title of {id_}", severity, "", status, reason, findings)  # type: ignore[arg-type]
+    findings = tuple(Judgement(f"urn::{index}", False, message) for index, message in enumerate(messages))
+    return RuleResult(id_, f"Title of {id_}", severity, "", status, reason, findings)  # type: ignore[arg-type]
 
 
 @pytest.fixture(autouse=True)

@@ -389,6 +389,8 @@ def test_other_changes_are_grouped_by_component() -> None:
         changed(changed(environment(), "sts", policy="{}"), "cni", addonVersion="v2"), "nat", tags={"a": "b"}
     )
     assert [change.component for change in _compare(after).items] == ["eks", "net", "net"]
+
+
 def test_an_alias_makes_a_new_name_the_old_resource() -> None:
     before = environment()
     old = urn("sts", before)
