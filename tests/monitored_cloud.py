@@ -210,8 +210,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("answers", type=Path)
     parser.add_argument("--minutes", type=float, default=10.0)
     asked = parser.parse_args(arguments)
-    toolchain.provide_volcano(progress=print)
-    program = toolchain.provide_prometheus(progress=print)["prometheus"].path
+    toolchain.provide(toolchain.VOLCANO, progress=print)
+    program = toolchain.provide(toolchain.PROMETHEUS, progress=print)["prometheus"].path
     (asked.folder / "prometheus").mkdir(parents=True)
     with stack(asked.folder / "project") as project, watched(project, program, asked.folder / "prometheus") as server:
         time.sleep(60 * asked.minutes)

@@ -49,7 +49,7 @@ def server(
 ) -> Iterator[Server]:
     """Prometheus, which has seen everything."""
     assert binaries
-    _, missing = toolchain.find_volcano()
+    _, missing = toolchain.find(toolchain.VOLCANO)
     if missing or os.environ.get("TRN_VOLCANO") == "off":
         pytest.skip("no Volcano here: `python -m trainium_eks.local.toolchain` provides it where it can")
     place = tmp_path_factory.mktemp("monitored")

@@ -24,8 +24,7 @@ from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.releases import volcano_chart
 from trainium_eks.local.releases.helm_cli import HelmCli, HelmError, HelmTimedOut
 from trainium_eks.local.releases.release_inputs import REPOSITORY_FLAGS, ReleaseInputs
-from trainium_eks.local.toolchain import VOLCANO_VARIABLE, go_command, store
-from trainium_eks.local.toolchain.supply import is_offline
+from trainium_eks.local.toolchain import VOLCANO, go_command, is_off, store
 from trainium_eks.model.catalogue.versions import CHARTS
 
 VARIABLE = "TRN_CHARTS"
@@ -133,7 +132,7 @@ class Charts:
 
     def _pulled(self, wanted: ReleaseInputs, name: str) -> FoundChart | Missing:
         source = wanted.repository.get("repo") or wanted.chart
-        if is_offline(self._environment):
+        if go_command.is_offline(self._environment):
             return _unreachable(source, name, wanted.version, "not asked, TRN_OFFLINE is set")
         host = self._host(urlsplit(source).netloc)
         with host.lock:
@@ -180,7 +179,7 @@ class Charts:
             known.chart,
             known.version,
         )
-        if not is_it or self._environment.get(VOLCANO_VARIABLE, "").lower() == "off":
+        if not is_it or is_off(VOLCANO, self._environment):
             return missing
         place = self._place(wanted, known.chart)
         part = place.with_suffix(f".{os.getpid()}.part")
@@ -189,9 +188,9 @@ class Charts:
             place.parent.mkdir(parents=True, exist_ok=True)
             part.write_bytes(content)
             part.replace(place)
-        except go_command.GoFailed as error:
+        except go_command.GoError as error:
             return Missing(missing.name, f"{missing.reason}; nor in Go's modules: {str(error).splitlines()[0]}")
-        except (store.Unwritable, OSError) as error:
+        except (store.UnwritableError, OSError) as error:
             raise _uncachable(place.parent, error) from error
         return _read(place, "Volcano's Go module")
 

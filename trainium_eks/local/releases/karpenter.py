@@ -23,7 +23,6 @@ from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import parts
 from trainium_eks.local.releases.karpenter_types import instance_types
 from trainium_eks.local.releases.parts import PartOfStack, Provided
-from trainium_eks.local.toolchain import sources
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.plan.graph import Graph
@@ -36,13 +35,6 @@ NAME = "karpenter"
 AWS_GROUP, AWS_KIND = "karpenter.k8s.aws", "EC2NodeClass"
 KWOK_GROUP, KWOK_KIND = "karpenter.kwok.sh", "KWOKNodeClass"
 
-_DEFINITIONS = (
-    "pkg/apis/crds/autoscaling.x-k8s.io_capacitybuffers.yaml",
-    "pkg/apis/crds/karpenter.sh_nodeclaims.yaml",
-    "pkg/apis/crds/karpenter.sh_nodeoverlays.yaml",
-    "pkg/apis/crds/karpenter.sh_nodepools.yaml",
-    "kwok/apis/crds/karpenter.kwok.sh_kwoknodeclasses.yaml",
-)
 _CLAIM = ("karpenter.sh/v1", "NodeClaim")
 _OURS = {"trainium-eks/local": NAME}
 _TYPES_FLAG = "instance-types-file-path"
@@ -81,7 +73,7 @@ def offered(graph: Graph) -> list[dict[str, Any]]:
 class Karpenter(PartOfStack):
     """The Karpenter of a stack."""
 
-    part = toolchain.SCALER
+    part = toolchain.KARPENTER
 
     @staticmethod
     def is_wanted(graph: Graph) -> bool:
@@ -89,10 +81,14 @@ class Karpenter(PartOfStack):
         releases = graph.of_type("kubernetes:helm.sh/v3:Release")
         return any(str(each.inputs.get("chart")).rpartition("/")[2] == NAME for each in releases)
 
-    @staticmethod
-    def manifests(environment: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
-        """Return the definitions of Karpenter's objects and of its kwok provider's objects."""
-        return parts.read_manifests(sources.karpenter_source, _DEFINITIONS, environment)
+    # The definitions of Karpenter's objects and of its kwok provider's.
+    manifests = (
+        "pkg/apis/crds/autoscaling.x-k8s.io_capacitybuffers.yaml",
+        "pkg/apis/crds/karpenter.sh_nodeclaims.yaml",
+        "pkg/apis/crds/karpenter.sh_nodeoverlays.yaml",
+        "pkg/apis/crds/karpenter.sh_nodepools.yaml",
+        "kwok/apis/crds/karpenter.kwok.sh_kwoknodeclasses.yaml",
+    )
 
     def run(self, found: Provided) -> str:
         """Start Karpenter; see :meth:`.PartOfStack.run`."""

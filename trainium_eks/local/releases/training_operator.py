@@ -20,7 +20,6 @@ from trainium_eks.local.control_plane.ports import free_port
 from trainium_eks.local.control_plane.processes import Running, unwritable
 from trainium_eks.local.releases import parts
 from trainium_eks.local.releases.parts import PartOfStack, Provided
-from trainium_eks.local.toolchain import sources
 from trainium_eks.model.config import namespaces
 from trainium_eks.plan.graph import Graph
 
@@ -36,19 +35,15 @@ _CERTIFICATES = Path("k8s-webhook-server", "serving-certs")
 class TrainingOperator(PartOfStack):
     """The operator of a stack."""
 
-    part = toolchain.OPERATOR
+    part = toolchain.TRAINING_OPERATOR
 
     @staticmethod
     def is_wanted(graph: Graph) -> bool:
         """Return whether a stack installs the operator."""
         return any(each.name.endswith(f"-{NAME}") for each in graph.of_type("kubernetes:kustomize/v2:Directory"))
 
-    @staticmethod
-    def manifests(environment: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
-        """Return the definition of PyTorchJobs, and the webhooks from upstream."""
-        base = "manifests/base"
-        files = (f"{base}/crds/kubeflow.org_{_RESOURCE}.yaml", f"{base}/webhook/manifests.yaml")
-        return parts.read_manifests(sources.operator_source, files, environment)
+    # The definition of PyTorchJobs, and the webhooks from upstream.
+    manifests = (f"manifests/base/crds/kubeflow.org_{_RESOURCE}.yaml", "manifests/base/webhook/manifests.yaml")
 
     def run(self, found: Provided) -> str:
         """Start the operator; see :meth:`.PartOfStack.run`."""

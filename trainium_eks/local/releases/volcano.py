@@ -2,9 +2,8 @@
 
 The chart's pods are simulated, so gangs are not scheduled and queues are not checked, unless ``vc-scheduler``,
 ``vc-controller-manager`` and ``vc-webhook-manager`` are available
-(:func:`trainium_eks.local.toolchain.provide_volcano`). Then they run here, each with its container's arguments from the
-chart, and with the files of its volumes; only addresses, certificates and leader election are this machine's. Once
-started they stay, also when an ``up`` in another shell does not find them on its PATH.
+(:data:`trainium_eks.local.toolchain.VOLCANO`). Then they run here, each with its container's arguments from the
+chart, and with the files of its volumes; only addresses, certificates and leader election are this machine's.
 """
 
 import hashlib
@@ -96,29 +95,19 @@ class Programs:
     """Why the programs are missing, in a few words."""
 
     @staticmethod
-    def provided(paths: Paths, progress: Callable[[str], None], environment: Mapping[str, str]) -> "Programs":
-        """Return the programs on PATH, the running ones of this stack, or new ones from the toolchain.
-
-        Args:
-            paths: the stack's files.
-            progress: called when it takes time.
-            environment: the caller's variables.
-        """
-        if environment.get(toolchain.VOLCANO_VARIABLE, "").lower() == "off":
-            return Programs(missing=f"{toolchain.VOLCANO_VARIABLE} is off")
-        # A shell's PATH is no setting of the stack: processes that another shell has started keep their programs.
-        running = {each.name: Path(each.command[0]) for each in processes.running(paths) if each.name in DEPLOYMENTS}
+    def provided(progress: Callable[[str], None], environment: Mapping[str, str]) -> "Programs":
+        """Return the programs from the toolchain."""
+        if toolchain.is_off(toolchain.VOLCANO, environment):
+            return Programs(missing=f"{toolchain.VOLCANO.switch} is off")
         try:
-            binaries = toolchain.provide_volcano(
+            binaries = toolchain.provide(
+                toolchain.VOLCANO,
                 progress=progress,
                 environment=environment,
-                running=running,
                 patience_seconds=toolchain.PATIENCE_SECONDS,
             )
-        except toolchain.Unavailable as error:
-            names = ", ".join(error.reasons)
-            helps = "`python -m trainium_eks.local.toolchain` says what would help"
-            return Programs(missing=f"{names} could not be found, downloaded or built ({error.last}); {helps}")
+        except toolchain.UnavailableError as error:
+            return Programs(missing=error.summary)
         return Programs({name: binary.path for name, binary in binaries.items()})
 
 
