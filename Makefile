@@ -94,10 +94,6 @@ test-pipelines: $(VENV)/.dev $(VENV)/.airflow $(VENV)/.kubeflow $(VENV)/.optuna 
 	@$(MAKE) --no-print-directory local-programs
 	@TRN_PIPELINES=$(CURDIR)/$(VENV) $(BIN)/pytest -n 0 tests/pipelines $(ARGS)
 
-test-upgrade: $(VENV)/.dev ## Upgrade the local cloud by a minor version under a running gang (builds the older one first)
-	@$(BIN)/python -m trainium_eks.local.toolchain --kubernetes 1.34
-	@$(BIN)/pytest -n 0 -rsP tests/local/test_upgrade.py $(ARGS)
-
 fuzz: $(VENV)/.dev ## Give each reader of files, answers and logs 10,000 damaged inputs, new ones each time (one to two hours)
 	@TRN_FUZZ=$${TRN_FUZZ:-10000} $(BIN)/pytest -n 2 tests/unit/fuzz $(ARGS)
 

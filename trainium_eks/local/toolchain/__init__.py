@@ -19,7 +19,7 @@ Environment:
 ``python -m trainium_eks.local.toolchain`` provides everything and shows where it comes from: for images of CI.
 """
 
-from trainium_eks.local.toolchain.find import find
+from trainium_eks.local.toolchain.finding import find
 from trainium_eks.local.toolchain.supply import PATIENCE_SECONDS, UnavailableError, is_off, provide
 from trainium_eks.local.toolchain.tools import (
     KARPENTER,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from trainium_eks.local.changes import LocalCloudError
-from trainium_eks.local.toolchain import build, find, go_command, store
+from trainium_eks.local.toolchain import build, finding, go_command, store
 from trainium_eks.local.toolchain.download import download
 from trainium_eks.local.toolchain.registry import Notes
 from trainium_eks.local.toolchain.tools import Binary, Bundle, Origin, Tool
@@ -79,9 +79,9 @@ def provide(
         if is_off(bundle, environment):
             reasons = {tool.name: [f"cache: not looked for, {bundle.switch} is off"] for tool in bundle.tools}
             raise UnavailableError(reasons, bundle, [f"unset {bundle.switch}"])
-        there, reasons = find.find(bundle, environment, cache)
+        there, reasons = finding.find(bundle, environment, cache)
         if reasons:
-            place = find.place(bundle, environment, cache)
+            place = finding.place(bundle, environment, cache)
             refusal = _Refusal(place.with_name(f"{place.name}.refused.json"))
             refused = refusal.read(list(reasons), patience_seconds)
             if not refused:
@@ -116,7 +116,7 @@ class _Supply:
         try:
             with store.locked(self._place.parent, self._progress) as scratch:
                 # The former holder of the lock may have provided it.
-                self._made = find.cached(tools, self._place)
+                self._made = finding.cached(tools, self._place)
                 for way in (self._download, self._build):
                     if missing := self._missing(tools):
                         way(missing, scratch)
@@ -157,8 +157,8 @@ class _Supply:
         """Move a file into the cache, if it runs and has the expected version."""
         if tool.question:
             try:
-                actual = find.version(tool, file, self._environment)
-            except find.SilentError as error:
+                actual = finding.version(tool, file, self._environment)
+            except finding.SilentError as error:
                 self._refuse([tool], f"{origin}: the new {tool.name} in {file.parent} {error}")
                 return
             if actual != tool.version:
