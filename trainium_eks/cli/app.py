@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from trainium_eks.cli import images
 from trainium_eks.cli.environment import check, comment, deploy, doctor, fabric, orphans, plan, upgrade
-from trainium_eks.cli.images import image_app
 from trainium_eks.cli.jobs import (
     cancel,
     jobs,
@@ -87,7 +87,7 @@ for part in (train, scale, kubeconfig, secret, stage, serve, predict):
     app.add_typer(part.app)
 for part in (jobs, status, wait, cancel, logs, tensorboard, profile):
     app.add_typer(part.app)
-app.add_typer(image_app.app, name="image", rich_help_panel=IMAGES)
+app.add_typer(images.app, name="image", rich_help_panel=IMAGES)
 app.add_typer(local_app.app, name="local", rich_help_panel=LOCAL)
 
 

@@ -1,4 +1,4 @@
-"""``trn image build`` and ``push``: the image's contents, the building engine, the repository."""
+"""What the commands of ``trn image`` share: the image's contents, the building engine, the repository."""
 
 import os
 import sys
@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainium_eks.aws.ecr import Repository
-from trainium_eks.cli.images.planned import Planned
+from trainium_eks.cli.images.options import ImageOptions
 from trainium_eks.cli.shared.output import write, write_json
 from trainium_eks.client.cluster_access import find_stack
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.failure import WRONG_USAGE, Failure
 from trainium_eks.jobs.data.tree import NotInside
 from trainium_eks.jobs.images import engines, images
-from trainium_eks.jobs.images.engines import Engine, Programs, Runner
+from trainium_eks.jobs.images.engines import Engine
+from trainium_eks.jobs.images.images import Context, ImageRequest
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.problems import Problem
 
@@ -25,52 +26,21 @@ SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)
-class ImageOptions:
-    """The options of one call."""
+class Planned:
+    """An image that can be built."""
 
-    cluster: ClusterOptions
-    target: str | None = None
-    base: str | None = None
-    requirements: Path | None = None
-    file: Path | None = None
-    context: Path | None = None
-    tag: str | None = None
-    engine: str | None = None
+    request: ImageRequest
+    made_of: Context
+    repository: Repository
+    tag: str
 
-
-def build(options: ImageOptions, runner: Runner | None = None) -> int:
-    """Build the image on this machine; return the exit code."""
-    planned = plan(options, outputs_of(options.cluster))
-    with opened_engine(options.engine, runner) as engine:
-        did = _build(engine, planned)
-    return report(options.cluster, planned.reference, "built" if did else "was built already")
+    @property
+    def reference(self) -> str:
+        """Return repository and tag."""
+        return f"{self.repository.url}:{self.tag}"
 
 
-def push(options: ImageOptions, runner: Runner | None = None, *, in_cluster: bool = False) -> int:
-    """Bring the image to the stack's repository; return the exit code."""
-    planned = plan(options, outputs_of(options.cluster))
-    digest = planned.repository.digest(planned.tag)
-    if digest:
-        if options.tag:
-            raise Failure(
-                FAILED,
-                f"{planned.reference} is there already ({digest}), and tags of this repository never move: "
-                "choose another --tag, or leave it out, for then it follows from the content",
-            )
-        return report(options.cluster, planned.reference, "is there already", digest)
-    if in_cluster:
-        from trainium_eks.cli.images import cluster_builds
-
-        cluster_builds.build(options.cluster, planned)
-    else:
-        with opened_engine(options.engine, runner) as engine:
-            _build(engine, planned)
-            log_in(engine, planned.repository)
-            engine.push(planned.reference)
-    return report(options.cluster, planned.reference, "pushed", planned.repository.digest(planned.tag))
-
-
-def plan(options: ImageOptions, outputs: StackOutputs) -> Planned:
+def plan(options: ImageOptions, cluster: ClusterOptions) -> Planned:
     """Return the image to build, with its repository and tag.
 
     Raises:
@@ -78,6 +48,7 @@ def plan(options: ImageOptions, outputs: StackOutputs) -> Planned:
     """
     from trainium_eks.local.images.images import workloads
 
+    outputs = outputs_of(cluster)
     request = images.request_for(outputs, options.target, options.base)
     if isinstance(request, Problem):
         raise Failure(WRONG_USAGE, "which image to build cannot be said", [request], spell=str)
@@ -95,11 +66,7 @@ def plan(options: ImageOptions, outputs: StackOutputs) -> Planned:
 
 
 def outputs_of(cluster: ClusterOptions) -> StackOutputs:
-    """Return the stack's outputs.
-
-    Raises:
-        Failure: there are none, or the stack is a local cloud, which has no container images.
-    """
+    """Return the stack's outputs; a :class:`Failure` for a local cloud, which has no container images."""
     source = find_stack(cluster.stack, cluster.outputs, cluster.directory)
     if source.paths is not None:
         raise Failure(
@@ -112,11 +79,7 @@ def outputs_of(cluster: ClusterOptions) -> StackOutputs:
 
 
 def repository_of(outputs: StackOutputs) -> Repository:
-    """Return the stack's repository.
-
-    Raises:
-        Failure: it has none.
-    """
+    """Return the stack's repository; a :class:`Failure` where it has none."""
     if not outputs.image_repository:
         raise Failure(
             WRONG_USAGE,
@@ -126,13 +89,10 @@ def repository_of(outputs: StackOutputs) -> Repository:
 
 
 @contextmanager
-def opened_engine(asked: str | None, runner: Runner | None, *, copies: bool = False) -> Iterator[Engine]:
-    """Yield a working engine with a temporary file for logins.
+def opened_engine(asked: str | None, *, copies: bool = False) -> Iterator[Engine]:
+    """Yield the engine with that name, or the first that works, with a temporary file for logins.
 
-    Args:
-        asked: the engine; None for the first that works.
-        runner: runs it.
-        copies: True for a copy between registries, for which skopeo and crane come first.
+    For a copy between registries, skopeo and crane come first.
 
     Raises:
         Failure: the name of the engine is unknown.
@@ -143,32 +103,17 @@ def opened_engine(asked: str | None, runner: Runner | None, *, copies: bool = Fa
         raise Failure(WRONG_USAGE, f"--engine {asked} is none of {', '.join(known)}")
     among = engines.COPIERS if copies else engines.ENGINES
     with tempfile.TemporaryDirectory(prefix="trn-login-") as directory:
-        yield engines.find(asked, runner or Programs(), Path(directory, "auth.json"), among)
+        yield engines.find(asked, Path(directory, "auth.json"), among)
 
 
 def log_in(engine: Engine, repository: Repository) -> None:
-    """Log the engine in to the stack's registry, where that is ECR.
-
-    Raises:
-        AwsError: no way into the registry.
-        EngineError: the registry refuses.
-    """
+    """Log the engine in to the stack's registry, where that is ECR."""
     login = repository.login()
     if login is not None:
         engine.login(login.registry, login.user, login.password)
 
 
-def report(cluster: ClusterOptions, reference: str, did: str, digest: str = "") -> int:
-    """Print the result; return the exit code."""
-    if cluster.as_json:
-        data = {"schemaVersion": SCHEMA_VERSION, "image": reference, "state": did, "digest": digest}
-        write_json(data)
-    else:
-        write(f"{reference} {did}\n")
-    return 0
-
-
-def _build(engine: Engine, planned: Planned) -> bool:
+def build(engine: Engine, planned: Planned) -> bool:
     """Build an image that the engine does not hold; return whether it was built."""
     if engine.has(planned.reference):
         return False
@@ -179,6 +124,15 @@ def _build(engine: Engine, planned: Planned) -> bool:
         planned.made_of.write(Path(directory))
         engine.build(planned.reference, Path(directory), planned.made_of.arguments)
     return True
+
+
+def report(cluster: ClusterOptions, reference: str, did: str, digest: str = "") -> None:
+    """Print the result."""
+    if cluster.as_json:
+        data = {"schemaVersion": SCHEMA_VERSION, "image": reference, "state": did, "digest": digest}
+        write_json(data)
+    else:
+        write(f"{reference} {did}\n")
 
 
 def _text(file: Path | None, option: str) -> str | None:

@@ -4,7 +4,7 @@ import secrets
 from typing import Any
 
 from trainium_eks.aws.ecr import Login, Repository
-from trainium_eks.cli.images.planned import Planned
+from trainium_eks.cli.images.building import Planned
 from trainium_eks.cli.shared.progress import shown_progress
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
