@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from trainium_eks.cli import images
+from trainium_eks.cli import images, local
 from trainium_eks.cli.environment import check, comment, deploy, doctor, fabric, orphans, plan, upgrade
 from trainium_eks.cli.jobs import (
     cancel,
@@ -28,7 +28,6 @@ from trainium_eks.cli.jobs import (
     train,
     wait,
 )
-from trainium_eks.cli.local import local_app
 from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.command import ENVIRONMENT, EXIT_CODES, IMAGES, LOCAL, App
 from trainium_eks.client.failure import FAILED, INTERRUPTED, TRACEBACK, failure_of, unexpected
@@ -88,7 +87,7 @@ for part in (train, scale, kubeconfig, secret, stage, serve, predict):
 for part in (jobs, status, wait, cancel, logs, tensorboard, profile):
     app.add_typer(part.app)
 app.add_typer(images.app, name="image", rich_help_panel=IMAGES)
-app.add_typer(local_app.app, name="local", rich_help_panel=LOCAL)
+app.add_typer(local.app, name="local", rich_help_panel=LOCAL)
 
 
 def _show_version(asked: bool) -> None:

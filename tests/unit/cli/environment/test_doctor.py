@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import recorded_scenes
+import typer
 import watched_team
 from cluster_snapshots import NEURON, group, objects, outputs, the, without
 from small_project import Project, Run
@@ -18,7 +19,7 @@ from stub_api import StubApi, answer_http, serving
 from typer.testing import Result
 from watched_team import Call
 
-from trainium_eks.cli.local import local as local_commands
+from trainium_eks.cli.local import up as local_up_command
 from trainium_eks.cli.shared import examine
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import Failure
@@ -351,8 +352,12 @@ def local_up(
         started = Started("https://127.0.0.1:1", "v1.35.4", (), (), 0.0)
         result = UpResult(graph, outputs, started, {}, {}, (), real_volcano=False, seconds=1.0)
         monkeypatch.setattr("trainium_eks.local.deployment.up", lambda *_: result)
-        monkeypatch.setattr(local_commands, "WELL_WITHIN_SECONDS", 0.0)
-        code = local_commands.up(local_commands.Target("dev", project.path), None)
+        monkeypatch.setattr(local_up_command, "WELL_WITHIN_SECONDS", 0.0)
+        code = 0
+        try:
+            local_up_command.up("dev", None, directory=project.path)
+        except typer.Exit as ended:
+            code = ended.exit_code
         return code, capsys.readouterr().out
 
     assert local.outputs.is_file()

@@ -1,4 +1,4 @@
-"""Output of ``trn local`` for people: the progress, and the result."""
+"""Output of ``trn local up`` for people: the progress, and the result."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -127,14 +127,7 @@ class ConsoleReporter:
 
 
 def show(result: Result, stack: str, found: finding.Report | None, *, no_color: bool = False) -> None:
-    """Print the result of an ``up``, outputs and checks included, to stdout.
-
-    Args:
-        result: of the ``up``.
-        stack: its name.
-        found: by the checks after it; None where there are none for this program.
-        no_color: plain text.
-    """
+    """Print the result of an ``up``, its outputs and the checks after it (None for a program that has none)."""
     show_sections(_sections(result, stack, found), no_color=no_color)
 
 
