@@ -257,11 +257,7 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
 def down(paths: Paths, stack: str) -> tuple[str, ...]:
     """End a stack's processes and remove all its files but the cached binaries and charts.
 
-    Returns:
-        The names of the ended processes.
-
-    Raises:
-        ClusterError: another command is changing the stack, or its files cannot be removed.
+    Return the names of the ended processes.
     """
     if not paths.root.exists():
         return tuple(processes.stop(paths))

@@ -21,14 +21,7 @@ def locked(paths: Paths, doing: str, *, wait_seconds: float = 5.0) -> Iterator[N
 
     Creates the stack's directory. The holder of the lock may remove the directory with it.
 
-    Args:
-        paths: the stack's files.
-        doing: the command, shown to another process that finds the lock held: ``trn local up --stack dev``.
-        wait_seconds: how long to wait for another holder, before giving up.
-
-    Raises:
-        ClusterError: another process holds it (which process, its command, since when), or the directory cannot be
-            written.
+    Another process that finds the lock held gives up after the wait, and says what the holder is doing.
     """
     lock = _taken(paths, doing, wait_seconds)
     try:

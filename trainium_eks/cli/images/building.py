@@ -41,11 +41,7 @@ class Planned:
 
 
 def plan(options: ImageOptions, cluster: ClusterOptions) -> Planned:
-    """Return the image to build, with its repository and tag.
-
-    Raises:
-        Failure: the options or the files do not describe an image.
-    """
+    """Return the image to build, with its repository and tag."""
     from trainium_eks.local.images.images import workloads
 
     outputs = outputs_of(cluster)
@@ -93,10 +89,6 @@ def opened_engine(asked: str | None, *, copies: bool = False) -> Iterator[Engine
     """Yield the engine with that name, or the first that works, with a temporary file for logins.
 
     For a copy between registries, skopeo and crane come first.
-
-    Raises:
-        Failure: the name of the engine is unknown.
-        NoEngine: no engine works.
     """
     known = (*engines.COPIERS, *engines.ENGINES) if copies else engines.ENGINES
     if asked is not None and asked not in known:

@@ -17,11 +17,7 @@ Json = dict[str, Any]
 
 
 def build(cluster: ClusterOptions, planned: Planned) -> None:
-    """Build and push an image in the cluster.
-
-    Raises:
-        Failure: the context is too large, the Job is refused, or it failed.
-    """
+    """Build and push an image in the cluster."""
     size = len(planned.made_of.archive())
     if size > image_jobs.MOST_CONTEXT_BYTES:
         raise Failure(
@@ -37,11 +33,7 @@ def build(cluster: ClusterOptions, planned: Planned) -> None:
 
 
 def mirror(cluster: ClusterOptions, repository: Repository, source: str, reference: str) -> None:
-    """Copy an image in the cluster.
-
-    Raises:
-        Failure: the Job is refused, or it failed.
-    """
+    """Copy an image in the cluster."""
     login = _login(repository)
     with open_session(cluster) as session:
         name = f"mirror-{secrets.token_hex(3)}"

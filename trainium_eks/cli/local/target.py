@@ -8,11 +8,7 @@ from trainium_eks.local.paths import Paths
 
 
 def paths_of(stack: str, directory: Path | None) -> Paths:
-    """Return the stack's files. A stack that was removed from the project may still have some.
-
-    Raises:
-        Failure: no project, or neither files nor a stack of that name.
-    """
+    """Return the stack's files. A stack that was removed from the project may still have some."""
     project = find_project(directory)
     paths = Paths.of(project, stack)
     if not paths.root.exists():

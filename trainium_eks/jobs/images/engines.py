@@ -44,11 +44,7 @@ class NoEngine(EngineError, MissingError):  # noqa: N818 - reads as what it is w
 
 
 def run(argv: Sequence[str], *, stdin: str = "") -> None:
-    """Run a program and show its output; on a terminal the program has it to itself, for its bars.
-
-    Raises:
-        EngineError: it ended with another code than 0.
-    """
+    """Run a program and show its output; on a terminal the program has it to itself, for its bars."""
     given = subprocess.PIPE if stdin else subprocess.DEVNULL
     if sys.stderr.isatty():
         process = subprocess.Popen(argv, stdin=given, stdout=sys.stderr, stderr=sys.stderr, text=True)
@@ -80,11 +76,7 @@ class Engine:
     system's."""
 
     def build(self, reference: str, directory: Path, arguments: Mapping[str, str]) -> None:
-        """Build the image of a directory's Dockerfile.
-
-        Raises:
-            EngineError: the base cannot be had, or a step fails.
-        """
+        """Build the image of a directory's Dockerfile."""
         base = arguments.get("BASE", "")
         if base:
             try:
@@ -116,9 +108,6 @@ class Engine:
 
         skopeo and crane copy all platforms byte for byte, compare every digest, leave out the layers that are there,
         and try again where a registry breaks off. An engine brings the image of :data:`PLATFORM` alone.
-
-        Raises:
-            EngineError: the source is not there, a registry refuses, or a digest is wrong.
         """
         if self.name == "skopeo":
             run(skopeo_copy(source, target, self.auth_file if self._logins() else None))
@@ -130,11 +119,7 @@ class Engine:
             self.push(target)
 
     def login(self, registry: str, user: str, password: str) -> None:
-        """Log in. The password is written to the engine's input: arguments can be read by everybody on a machine.
-
-        Raises:
-            EngineError: the registry refuses.
-        """
+        """Log in. The password is written to the engine's input: arguments can be read by everybody on a machine."""
         given = ("--username", user, "--password-stdin", *self._transport(registry), *self._logins(login=True))
         group = ["auth"] if self.name == "crane" else []
         run([self.name, *group, "login", *given, registry], stdin=password)
@@ -154,11 +139,7 @@ class Engine:
 
 
 def find(asked: str | None, auth_file: Path | None = None, among: Sequence[str] = ENGINES) -> Engine:
-    """Return the program with the given name, else the first of ``among`` that is here and works.
-
-    Raises:
-        NoEngine: there is none, or its service does not run.
-    """
+    """Return the program with the given name, else the first of ``among`` that is here and works."""
     here = [name for name in ([asked] if asked else among) if shutil.which(name)]
     if not here:
         what = f"{asked} is not on PATH" if asked else f"none of {', '.join(among)} is on PATH"

@@ -113,9 +113,6 @@ def context(
     """Return all files and arguments that the image is made of.
 
     Texts of a requirements file or a Dockerfile stand in place of ours, and a directory adds further files.
-
-    Raises:
-        NotInside: a link leads out of the directory, or something in it is no regular file.
     """
     base = BASES[request.target]
     files = dict(_files(own_files)) if own_files is not None else {}

@@ -68,11 +68,7 @@ class Settings:
         return Settings(ports, service_range, kubernetes, complete is True)
 
     def save(self, paths: Paths) -> None:
-        """Save the settings as a whole or not at all.
-
-        Raises:
-            ClusterError: the file cannot be written.
-        """
+        """Save the settings as a whole or not at all."""
         part = paths.settings.with_suffix(".part")
         try:
             document = {
@@ -93,11 +89,7 @@ class Settings:
     def settled(self, is_ours: Callable[[str, int], bool]) -> tuple["Settings", list[MovedPort]]:
         """Return these settings with a usable port for each of :data:`PORTS`.
 
-        Args:
-            is_ours: whether a process of this stack has the port.
-
-        Returns:
-            The settings, and the replaced ports.
+        Return the replaced ports, too; ``is_ours`` says whether a process of this stack has a port.
         """
         ports: dict[str, int] = {}
         moved = []
@@ -144,11 +136,7 @@ def _becomes_free(port: int) -> bool:
 
 
 def free_port(avoided: set[int]) -> int:
-    """Return a free port that is not in the set to avoid.
-
-    Raises:
-        ClusterError: no free port is found.
-    """
+    """Return a free port that is not in the set to avoid."""
     # Random, so that two stacks that start at the same moment do not choose the same port.
     chance = random.SystemRandom()
     for _ in range(_TRIES):

@@ -69,15 +69,8 @@ def start(
 ) -> Running:
     """Start a process that outlives this one; it writes to ``<logs>/<name>.log``.
 
-    Args:
-        paths: the stack's files.
-        name: one of :data:`NAMES`, and the name of the program's file.
-        command: program (absolute) and arguments, of which at least one names a file in the stack's directory.
-        environment: added to the few variables that a daemon takes from this process's environment.
-
-    Raises:
-        ClusterError: the program cannot be executed or the log cannot be written.
-        ValueError: the command line does not identify the process as the stack's.
+    The command has an absolute program, and names a file in the stack's directory, by which the process is found again.
+    The environment is added to the few variables that a daemon takes from this process's.
     """
     line = [str(part) for part in command]
     if not _belongs(line, name, paths.root):
@@ -139,16 +132,7 @@ def running(paths: Paths) -> list[Running]:
 def stop(paths: Paths, names: Collection[str] | None = None, timeout_seconds: float = 10) -> list[str]:
     """End processes of the stack: ask each, wait, then kill the rest.
 
-    Args:
-        paths: the stack's files; they need not exist any more.
-        names: programs to end, in this order; all of :data:`NAMES` by default.
-        timeout_seconds: how long each may take to end by itself.
-
-    Returns:
-        The names of the ended programs.
-
-    Raises:
-        ClusterError: a process does not even end when it is killed.
+    The programs end in the given order, by default all of :data:`NAMES`. Return the names of the ended ones.
     """
     stopped = []
     for name in names if names is not None else NAMES:
@@ -176,11 +160,7 @@ def stop_these(processes: Iterable[Running], timeout_seconds: float = 10) -> Non
 
 
 def restart(paths: Paths, name: str) -> None:
-    """Restart a running process with the same command; do nothing where none runs.
-
-    Raises:
-        ClusterError: it does not end or cannot be executed.
-    """
+    """Restart a running process with the same command; do nothing where none runs."""
     for each in running(paths):
         if each.name == name:
             stop_these([each])
@@ -226,11 +206,7 @@ def last_lines(paths: Paths, name: str, count: int = 12, *, since_bytes: int = 0
 
 
 def trim_logs(paths: Paths) -> None:
-    """Truncate logs that are larger than :data:`LOG_LIMIT_BYTES`; their processes keep writing.
-
-    Raises:
-        ClusterError: a log cannot be truncated.
-    """
+    """Truncate logs that are larger than :data:`LOG_LIMIT_BYTES`; their processes keep writing."""
     for name in NAMES:
         if log_size(paths, name) > LOG_LIMIT_BYTES:
             try:

@@ -38,15 +38,7 @@ class PortTakenError(LocalCloudError):
 
 
 class Attempt:
-    """One attempt to start.
-
-    Args:
-        paths: the stack's files.
-        binaries: each of :data:`~trainium_eks.local.control_plane.flags.PROGRAMS`.
-        service_range: addresses of services, ``172.20.0.0/16``.
-        deadline: when to give up waiting, by ``time.monotonic()``.
-        progress: called with one line for each step.
-    """
+    """One attempt to start."""
 
     def __init__(
         self,
@@ -69,12 +61,8 @@ class Attempt:
     def run(self, moved: list[MovedPort]) -> None:
         """Start the processes that do not run, and wait until the API server serves and pods can be made.
 
-        Args:
-            moved: gets the ports that other programs had taken.
-
-        Raises:
-            PortTakenError: another program has just taken a port; the next attempt chooses another port.
-            LocalCloudError: a process ends at its start, the time limit has passed, or the state cannot be written.
+        ``moved`` gets the ports that other programs had taken. After a :class:`PortTakenError` the next attempt chooses
+        another port.
         """
         self._prepare_directory()
         if pki.ensure(self._paths, self._service_range):

@@ -92,8 +92,7 @@ def with_local_image(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
 def find(name: str) -> LocalImage | None:
     """Return an image that can be used now; None when it has to be made first.
 
-    Args:
-        name: ``local/torch`` (the newest of that name), ``local/torch:<tag>``, or the same without ``local/``.
+    The name is ``local/torch`` (the newest of that name), ``local/torch:<tag>``, or the same without ``local/``.
     """
     name, _, tag = name.removeprefix(PREFIX).partition(":")
     found = [each for each in all_images() if each.name == name and tag in ("", each.tag)]
@@ -121,11 +120,7 @@ def how_to_make(reference: str) -> str:
 
 
 def ensure(image: LocalImage) -> LocalImage:
-    """Make ``local/python``'s environment where it is missing; other images exist when they are found.
-
-    Raises:
-        ClusterError: the cache cannot be written.
-    """
+    """Make ``local/python``'s environment where it is missing; other images exist when they are found."""
     if image.name == PYTHON and not (image.programs / "python").exists():
         with _lock(image.path):
             if not (image.programs / "python").exists():
@@ -138,13 +133,7 @@ def make(recipe: Recipe, progress: Progress = lambda _line: None) -> LocalImage:
 
     Killed at any moment, it leaves nothing that would be found as an image.
 
-    Args:
-        recipe: the image's name and requirements.
-        progress: called with one line for each step.
-
-    Raises:
-        NotOffered: no index has the recipe's first requirement.
-        ClusterError: the name is not allowed, pip fails (its last lines), or the cache cannot be written.
+    A :class:`NotOffered` says that no index has the recipe's first requirement.
     """
     _check_name(recipe.name)
     tag = digest(recipe.requirements)
@@ -176,8 +165,7 @@ def make(recipe: Recipe, progress: Progress = lambda _line: None) -> LocalImage:
 def remove(name: str) -> tuple[LocalImage, ...]:
     """Remove images from the cache: all of a name, or with ``:<tag>`` a single one.
 
-    Raises:
-        ClusterError: there is none, it is ``local/python``, or a process runs in it.
+    Neither ``local/python`` is removed nor an image in which a process runs.
     """
     name, _, tag = name.removeprefix(PREFIX).partition(":")
     if name == PYTHON:

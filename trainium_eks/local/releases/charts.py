@@ -66,13 +66,7 @@ class Missing:
 
 
 class Charts:
-    """A finder of charts. Safe to use from many threads; failures of a repository's host are remembered.
-
-    Args:
-        helm: pulls them.
-        project: directory to which paths of local charts are relative.
-        environment: the caller's variables, for ``TRN_CHARTS`` and the cache's place.
-    """
+    """A finder of charts. Safe to use from many threads; failures of a repository's host are remembered."""
 
     def __init__(self, helm: HelmCli, project: Path, environment: Mapping[str, str] = os.environ) -> None:
         self._helm = helm
@@ -86,9 +80,8 @@ class Charts:
     def find(self, wanted: ReleaseInputs) -> FoundChart | Missing:
         """Return the chart of a release.
 
-        Raises:
-            ClusterError: the program names a chart that does not exist: no such directory, no repository, or a
-                repository that answers and does not have it.
+        It is an error that the chart does not exist (no such directory, no repository, or a repository that answers and
+        does not have it), and none that its repository cannot be reached.
         """
         is_oci = wanted.chart.startswith("oci://")
         if not wanted.repository.get("repo") and not is_oci:
@@ -232,11 +225,7 @@ def _is_chart(directory: Path) -> bool:
 
 
 def _read(path: Path, origin: str) -> FoundChart:
-    """Return name, version and digest of the chart in a directory or package.
-
-    Raises:
-        ClusterError: it is no chart.
-    """
+    """Return name, version and digest of the chart in a directory or package."""
     try:
         if path.is_dir():
             text, digest = (path / "Chart.yaml").read_bytes(), _directory_digest(path)

@@ -40,13 +40,7 @@ class Provided:
 
 
 class PartOfStack(ABC):
-    """A part in a stack with a running control plane. One thread at a time.
-
-    Args:
-        graph: the resources of the stack's program.
-        paths: the stack's files.
-        waiting: called with a line about each wait that takes longer than a moment.
-    """
+    """A part in a stack with a running control plane. One thread at a time."""
 
     part: ClassVar[toolchain.Bundle]
     """The part's program in the toolchain, with the name of its process."""
@@ -69,11 +63,7 @@ class PartOfStack(ABC):
 
     @abstractmethod
     def run(self, found: Provided) -> str:
-        """Start the part, or restart it for another program, wait until it answers, and return the note for the user.
-
-        Raises:
-            ClusterError: it ends or does not answer in time, with the end of its log.
-        """
+        """Start the part, or restart it for another program, wait until it answers, and return the note for the user."""
 
     @abstractmethod
     def remove(self) -> None:
@@ -140,11 +130,7 @@ def port(process: Running, flag: str) -> int:
 
 
 def await_ready(paths: Paths, process: Running, not_ready: Callable[[], str], waiting: Callable[[str], None]) -> None:
-    """Wait until a started process answers: until there is no reason to wait, which is told after a moment.
-
-    Raises:
-        ClusterError: it ends or does not answer in time, with the end of its log.
-    """
+    """Wait until a started process answers: until there is no reason to wait, which is told after a moment."""
     name = process.name
     begun = time.monotonic()
     told = False

@@ -112,14 +112,7 @@ class Programs:
 
 
 class Volcano:
-    """Volcano's processes of a stack. One thread at a time.
-
-    Args:
-        paths: the stack's files.
-        api: the stack's API server.
-        programs: the programs to run.
-        waiting: called with a line about each wait that takes longer than a moment.
-    """
+    """Volcano's processes of a stack. One thread at a time."""
 
     def __init__(self, paths: Paths, api: Api, programs: Programs, waiting: Callable[[str], None]) -> None:
         self._paths = paths
@@ -134,12 +127,7 @@ class Volcano:
         return bool(self._programs)
 
     def answering(self, release: str, namespace: str) -> Answering:
-        """Return the address that answers for the release's webhooks; empty without programs.
-
-        Args:
-            release: name of the release of Volcano's chart.
-            namespace: its namespace.
-        """
+        """Return the address that answers for the release's webhooks; empty without programs."""
         if not self.is_here:
             return {}
         url = f"https://{HOST}:{self._ports()['webhook']}"
@@ -151,15 +139,7 @@ class Volcano:
 
         Without all the programs it ends the running ones.
 
-        Args:
-            release: name of the release of Volcano's chart.
-            manifest: the release's objects.
-
-        Returns:
-            The notes for the user.
-
-        Raises:
-            ClusterError: a process ends or does not answer in time, with the end of its log.
+        Return the notes for the user.
         """
         if not self.is_here:
             self.stop()
@@ -295,16 +275,7 @@ class Volcano:
 def described(release: str, manifest: str, directory: Path) -> dict[str, Process]:
     """Return each of Volcano's programs with its settings in the chart.
 
-    Args:
-        release: name of the release.
-        manifest: the release's objects.
-        directory: directory for the files of ConfigMaps.
-
-    Returns:
-        A process for each program with a Deployment in the release, in the order to start them.
-
-    Raises:
-        ClusterError: a container asks for a file that its ConfigMap does not have.
+    The processes are in the order to start them. A container may not ask for a file that its ConfigMap does not have.
     """
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for document in documents(manifest):

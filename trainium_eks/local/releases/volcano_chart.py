@@ -16,10 +16,6 @@ def package(environment: Mapping[str, str]) -> bytes:
     """Return the chart of the programs' version, packed as by ``helm package``.
 
     The same bytes every time, for a release is known by its chart's digest.
-
-    Raises:
-        go_command.GoError: Go or the module is missing.
-        store.UnwritableError: there is no room for scratch files.
     """
     with store.writing(Path(tempfile.gettempdir())):
         with tempfile.TemporaryDirectory(prefix="trn-chart-") as scratch:

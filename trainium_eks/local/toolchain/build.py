@@ -37,12 +37,7 @@ def build(
     environment: Mapping[str, str],
     progress: Callable[[str], None],
 ) -> dict[str, Path]:
-    """Build tools of a bundle in the scratch directory, in one go, and return their files by name.
-
-    Raises:
-        go_command.GoError: Go is missing or too old, cannot get the modules, or fails.
-        store.UnwritableError: the scratch directory cannot be written.
-    """
+    """Build tools of a bundle in the scratch directory, in one go, and return their files by name."""
     if bundle.module is None:
         raise go_command.GoError(f"only Kubernetes {BUILDABLE_MINOR} can be built")
     go = go_command.found(environment)

@@ -31,11 +31,7 @@ def download(
 ) -> tuple[dict[str, Path], dict[str, str]]:
     """Fetch the published tools for this platform into the scratch directory.
 
-    Returns:
-        The files by tool, checked and executable, and why each other tool could not be downloaded.
-
-    Raises:
-        store.UnwritableError: a file cannot be written.
+    Return the files by tool, checked and executable, and why each other tool could not be downloaded.
     """
     where = Platform.here()
     files: dict[str, Path] = {}

@@ -52,11 +52,7 @@ def cached(tools: Sequence[Tool], directory: Path) -> dict[str, Binary]:
 
 
 def version(tool: Tool, path: Path, environment: Mapping[str, str]) -> str:
-    """Return the version that a program reports, such as ``1.35.4``.
-
-    Raises:
-        SilentError: it cannot be run, fails, reports no version or does not answer in time.
-    """
+    """Return the version that a program reports, such as ``1.35.4``."""
     try:
         done = subprocess.run(
             [path, *tool.question],

@@ -49,11 +49,7 @@ def go_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def found(environment: Mapping[str, str]) -> str:
-    """Return the ``go`` on PATH.
-
-    Raises:
-        GoError: there is none.
-    """
+    """Return the ``go`` on PATH."""
     go = shutil.which("go", path=environment.get("PATH", ""))
     if go is None:
         raise GoError("go is not on PATH")
@@ -61,19 +57,7 @@ def found(environment: Mapping[str, str]) -> str:
 
 
 def source(module: str, version: str, sums: Path, scratch: Path, environment: Mapping[str, str]) -> Path:
-    """Return the directory with a module's source, which Go fetches if need be and checks against ``sources.sum``.
-
-    Args:
-        module: ``volcano.sh/apis``.
-        version: without the ``v``.
-        sums: directory of ``sources.sum``.
-        scratch: an existing directory; gets one more in it.
-        environment: the user's variables.
-
-    Raises:
-        GoError: Go cannot get it.
-        store.UnwritableError: the scratch directory cannot be written.
-    """
+    """Return the directory with a module's source, which Go fetches if need be and checks against ``sources.sum``."""
     go = found(environment)
     place = scratch / f"source-of-{module.replace('/', '-')}"
     with store.writing(scratch):

@@ -67,11 +67,7 @@ class Notes:
 class Registry:
     """The image of one tool, fetched with an anonymous token where the registry wants one.
 
-    Args:
-        tool: the tool, with its image.
-        save: downloads an address into a file, with an ``Authorization``; returns the SHA-256 of the content.
-        say: called with messages that must not be lost.
-        notes: the tags that were fetched before.
+    ``save`` downloads an address into a file, with an ``Authorization``, and returns the SHA-256 of the content.
     """
 
     def __init__(
@@ -84,13 +80,7 @@ class Registry:
         self._authorization = ""
 
     def fetch(self, where: Platform, to: Path) -> None:
-        """Write the program for a platform to a file.
-
-        Raises:
-            RefusedError: the image does not have it, or something has another checksum.
-            web.UnreachableError: the registry does not answer.
-            store.UnwritableError: a file cannot be written.
-        """
+        """Write the program for a platform to a file."""
         image = self._tool.image
         ours = {"os": where.system, "architecture": where.machine}
         try:

@@ -32,9 +32,6 @@ def locked(directory: Path, progress: Callable[[str], None]) -> Iterator[Path]:
     """Lock a directory and yield a scratch directory in it; report a wait for the lock.
 
     The lock ends with its process, even by a kill; files left behind by a killed process are removed.
-
-    Raises:
-        UnwritableError: the directory cannot be made or written.
     """
     with writing(directory):
         directory.mkdir(parents=True, exist_ok=True)

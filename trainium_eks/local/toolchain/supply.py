@@ -64,15 +64,8 @@ def provide(
 
     Several processes may call it at the same time: one provides, the others wait for it.
 
-    Args:
-        bundles: the tools, in the order of their supply.
-        progress: called when something takes time, at most about once a second.
-        environment: variables, with ``PATH`` and those of the package's docstring.
-        cache: instead of the user's cache directory.
-        patience_seconds: age up to which the last failure counts, without a new attempt.
-
-    Raises:
-        UnavailableError: at least one is missing.
+    ``progress`` is called at most about once a second. A failure within the time of patience counts, without a new
+    attempt.
     """
     provided: dict[str, Binary] = {}
     for bundle in bundles:

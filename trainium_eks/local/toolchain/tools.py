@@ -152,9 +152,6 @@ def kubernetes(minor: str) -> tuple[Bundle, ...]:
 
     Tools outside of Kubernetes' control plane are the same for every minor version and lie once, so that an upgrade
     of the control plane leaves etcd and kwok running.
-
-    Raises:
-        ValueError: that is no version.
     """
     number, next_number = parsed(minor), (parsed(minor)[0], parsed(minor)[1] + 1)
     release = KUBERNETES_RELEASES.get(minor, "")
@@ -318,11 +315,7 @@ PROMETHEUS = Bundle(
 
 
 def parsed(version: str) -> tuple[int, int]:
-    """Return major and minor of ``1.35`` or ``1.35.4``.
-
-    Raises:
-        ValueError: it is no version.
-    """
+    """Return major and minor of ``1.35`` or ``1.35.4``."""
     match = re.match(r"(\d+)\.(\d+)", version)
     if not match:
         raise ValueError(f"not a version: {version!r}")

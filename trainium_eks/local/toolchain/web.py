@@ -44,14 +44,7 @@ def get(url: str, headers: Mapping[str, str] | None = None, authorization: str =
 def save(url: str, to: Path, authorization: str, tell: Callable[[int, int], None]) -> str:
     """Save a file and return its SHA-256.
 
-    Args:
-        url: address of the file.
-        to: place of the file.
-        authorization: as for :func:`get`.
-        tell: called often, with the numbers of bytes so far and in all (0: unknown).
-
-    Raises:
-        store.UnwritableError: the file cannot be written.
+    ``tell`` is called often, with the numbers of bytes so far and in all (0: unknown).
     """
     digest = hashlib.sha256()
     done = 0
