@@ -188,6 +188,6 @@ class ControlPlane:
 
 
 def check_step(paths: Paths, kubernetes_minor: str) -> None:
-    """Check that the stack's cluster may move to a minor version (``1.35``) by the rules of EKS; any may be the first."""
+    """Check that the stack's cluster may move to a minor version by the rules of EKS; any may be the first."""
     if refusal := step_refusal(Settings.load(paths).kubernetes, kubernetes_minor):
         raise LocalCloudError(f"{refusal}. `trn local down` removes this stack, and the next `up` makes it anew.")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.control_plane.flags import HOST, PORTS, SERVICE_RANGE
-from trainium_eks.local.control_plane.processes import unwritable
+from trainium_eks.local.control_plane.processes import writing
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.validation.parsing import parse_json
 
@@ -70,7 +70,7 @@ class Settings:
     def save(self, paths: Paths) -> None:
         """Save the settings as a whole or not at all."""
         part = paths.settings.with_suffix(".part")
-        try:
+        with writing(paths.settings):
             document = {
                 "ports": dict(self.ports),
                 "serviceRange": self.service_range,
@@ -79,8 +79,6 @@ class Settings:
             }
             part.write_text(json.dumps(document, indent=2) + "\n")
             part.replace(paths.settings)
-        except OSError as error:
-            raise unwritable(error, paths.settings) from error
 
     def completed(self, kubernetes: str) -> "Settings":
         """Return these settings after a complete start with an API server of that minor version."""

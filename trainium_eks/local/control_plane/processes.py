@@ -9,13 +9,12 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.paths import Paths
 
@@ -76,11 +75,9 @@ def start(
     if not _belongs(line, name, paths.root):
         raise ValueError(f"{line[0]} could not be found again as {name} of {paths.root}")
     given = {key: os.environ[key] for key in _ENVIRONMENT if key in os.environ} | dict(environment or {})
-    try:
+    with writing(paths.logs):
         paths.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
         log = os.open(log_file(paths, name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    except OSError as error:
-        raise unwritable(error, paths.logs) from error
     try:
         if os.fstat(log).st_size > LOG_LIMIT_BYTES:
             os.ftruncate(log, 0)
@@ -209,19 +206,21 @@ def trim_logs(paths: Paths) -> None:
     """Truncate logs that are larger than :data:`LOG_LIMIT_BYTES`; their processes keep writing."""
     for name in NAMES:
         if log_size(paths, name) > LOG_LIMIT_BYTES:
-            try:
+            with writing(log_file(paths, name)):
                 os.truncate(log_file(paths, name), 0)
-            except OSError as error:
-                raise unwritable(error, log_file(paths, name)) from error
 
 
-def unwritable(error: OSError, path: Path) -> ClusterError:
-    """Return the error for a state of the stack that cannot be written."""
-    where = error.filename if isinstance(error.filename, str) else path
-    return LocalCloudError(
-        f"The local cloud's state cannot be written: {where}: {error.strerror or error}. "
-        "Free space, or make that path writable, and run the command again."
-    )
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise a ClusterError in place of an OSError of the stack's state, such as for a full disk."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename if isinstance(error.filename, str) else path
+        raise LocalCloudError(
+            f"The local cloud's state cannot be written: {where}: {error.strerror or error}. "
+            "Free space, or make that path writable, and run the command again."
+        ) from error
 
 
 def _found(paths: Paths) -> list[tuple[Running, psutil.Process]]:

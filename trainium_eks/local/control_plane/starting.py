@@ -11,7 +11,7 @@ from trainium_eks.local.control_plane import kubelet, pki, processes, programs
 from trainium_eks.local.control_plane.flags import HOST, commands
 from trainium_eks.local.control_plane.loopback import Loopback
 from trainium_eks.local.control_plane.ports import MovedPort, Settings, is_answered, is_free
-from trainium_eks.local.control_plane.processes import Running, unwritable
+from trainium_eks.local.control_plane.processes import Running, writing
 from trainium_eks.local.paths import Paths
 
 _LOOK_SECONDS = 0.05
@@ -111,12 +111,10 @@ class Attempt:
             processes.stop(self._paths, [programs.NETWORK])
 
     def _prepare_directory(self) -> None:
-        try:
+        with writing(self._paths.root):
             self._paths.root.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._paths.root.chmod(0o700)
             programs.link(self._paths)
-        except OSError as error:
-            raise unwritable(error, self._paths.root) from error
         processes.trim_logs(self._paths)
 
     def _settle_ports(self, moved: list[MovedPort]) -> Settings:
@@ -145,11 +143,9 @@ class Attempt:
         return set(kept), sorted(wrong, key=lambda each: processes.NAMES.index(each.name))
 
     def _remove_data(self) -> None:
-        try:
+        with writing(self._paths.etcd):
             if self._paths.etcd.exists():
                 shutil.rmtree(self._paths.etcd)
-        except OSError as error:
-            raise unwritable(error, self._paths.etcd) from error
 
     def _spawn(self, name: str, command: list[str]) -> None:
         self._log_sizes[name] = processes.log_size(self._paths, name)

@@ -24,7 +24,7 @@ from filelock import FileLock
 
 from trainium_eks.fetched import cache
 from trainium_eks.local.changes import LocalCloudError
-from trainium_eks.local.images.installing import Progress, Recipe, adds_to, environment, install, take_over, unwritable
+from trainium_eks.local.images.installing import Progress, Recipe, adds_to, environment, install, take_over, writing
 from trainium_eks.local.images.installing import workloads as workloads
 from trainium_eks.model.catalogue.versions import IMAGES
 from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
@@ -223,10 +223,8 @@ def _check_name(name: str) -> None:
 
 
 def _lock(place: Path) -> FileLock:
-    try:
+    with writing(place.parent):
         place.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise unwritable(error, place.parent) from error
     return FileLock(place.with_suffix(".lock"), fallback_to_soft=False)
 
 
@@ -257,11 +255,9 @@ def _write(record: Path, image: LocalImage) -> None:
         "requirements": image.requirements,
     }
     part = record.with_suffix(".part")
-    try:
+    with writing(record):
         part.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
         part.replace(record)
-    except OSError as error:
-        raise unwritable(error, record) from error
 
 
 def _size(place: Path) -> int:

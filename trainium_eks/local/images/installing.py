@@ -1,17 +1,17 @@
 """The making of a local image: a virtual environment, and its packages installed by pip."""
 
+import contextlib
 import os
 import platform
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.changes import LocalCloudError
 
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
@@ -73,10 +73,8 @@ def environment(place: Path) -> None:
     # The interpreter itself, not the link to it in a stack's directory by which the pods' agent runs.
     interpreter = os.path.realpath(sys.executable)
     command = [interpreter, "-I", "-m", "venv", "--without-pip", "--clear", str(place)]
-    try:
+    with writing(place):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise unwritable(error, place) from error
     if done.returncode:
         raise LocalCloudError(f"{place} cannot be made: {done.stderr.strip() or done.stdout.strip()}")
 
@@ -170,6 +168,10 @@ def _names(requirements: str) -> set[str]:
     return {match[0].lower() for line in requirements.splitlines() if (match := _NAME.match(line.strip()))}
 
 
-def unwritable(error: OSError, place: Path) -> ClusterError:
-    """Return the error for a cache that cannot be written."""
-    return LocalCloudError(f"{error.filename or place} cannot be written: {error.strerror or error}")
+@contextlib.contextmanager
+def writing(place: Path) -> Iterator[None]:
+    """Raise a ClusterError in place of an OSError of the cache."""
+    try:
+        yield
+    except OSError as error:
+        raise LocalCloudError(f"{error.filename or place} cannot be written: {error.strerror or error}") from error

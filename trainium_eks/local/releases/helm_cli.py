@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 from trainium_eks.local.changes import LocalCloudError
-from trainium_eks.local.control_plane.processes import unwritable
+from trainium_eks.local.control_plane.processes import writing
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.validation.parsing import parse_json
 
@@ -64,10 +64,8 @@ class HelmCli:
         self._binary = binary
         self._kubeconfig = paths.kubeconfig
         home = paths.root / "helm"
-        try:
+        with writing(home):
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError as error:
-            raise unwritable(error, home) from error
         kept = {key: value for key, value in environment.items() if not key.startswith("HELM_")}
         self._environment = {
             **kept,

@@ -16,7 +16,7 @@ from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.flags import HOST
 from trainium_eks.local.control_plane.loopback import is_healthy
 from trainium_eks.local.control_plane.ports import free_port
-from trainium_eks.local.control_plane.processes import Running, unwritable
+from trainium_eks.local.control_plane.processes import Running, writing
 from trainium_eks.local.nodes.node_pools import adopted_zones
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.local.paths import Paths
@@ -139,13 +139,11 @@ class Karpenter(PartOfStack):
     def _write(self, types: list[dict[str, Any]]) -> bool:
         """Write the instance types, and return whether the file has changed."""
         text = json.dumps(types, indent=1)
-        try:
+        with writing(self._types):
             if self._types.exists() and self._types.read_text(encoding="utf-8") == text:
                 return False
             self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._types.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise unwritable(error, self._types) from error
         return True
 
     def _start(self, program: Path, health: int) -> Running:

@@ -63,7 +63,7 @@ class PartOfStack(ABC):
 
     @abstractmethod
     def run(self, found: Provided) -> str:
-        """Start the part, or restart it for another program, wait until it answers, and return the note for the user."""
+        """Start the part, or restart it for another program, wait for its answer, and return the note for the user."""
 
     @abstractmethod
     def remove(self) -> None:

@@ -17,7 +17,7 @@ from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.flags import HOST
 from trainium_eks.local.control_plane.loopback import is_healthy
 from trainium_eks.local.control_plane.ports import free_port
-from trainium_eks.local.control_plane.processes import Running, unwritable
+from trainium_eks.local.control_plane.processes import Running, writing
 from trainium_eks.local.releases import parts
 from trainium_eks.local.releases.parts import PartOfStack, Provided
 from trainium_eks.model.config import namespaces
@@ -81,10 +81,8 @@ class TrainingOperator(PartOfStack):
             f"--health-probe-bind-address={HOST}:{health}",
             "--metrics-bind-address=0",
         ]
-        try:
+        with writing(self._home):
             (self._home / _CERTIFICATES).mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError as error:
-            raise unwritable(error, self._home) from error
         environment = {"MY_POD_NAMESPACE": namespaces.TRAINING_OPERATOR, "TMPDIR": str(self._home)}
         return processes.start(self._paths, NAME, [program, *arguments], environment)
 
@@ -109,7 +107,7 @@ class TrainingOperator(PartOfStack):
         if not {"tls.crt", "tls.key"} <= data.keys():
             return False
         directory = self._home / _CERTIFICATES
-        try:
+        with writing(directory):
             # The certificate last: the operator looks for it.
             for name in ("tls.key", "tls.crt"):
                 content, file = base64.b64decode(data[name]), directory / name
@@ -118,8 +116,6 @@ class TrainingOperator(PartOfStack):
                     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as sink:
                         sink.write(content)
                     part.replace(file)
-        except OSError as error:
-            raise unwritable(error, directory) from error
         return True
 
 

@@ -23,7 +23,7 @@ from trainium_eks.local.control_plane import pki, processes
 from trainium_eks.local.control_plane.flags import HOST
 from trainium_eks.local.control_plane.loopback import is_healthy
 from trainium_eks.local.control_plane.ports import free_port, is_free
-from trainium_eks.local.control_plane.processes import Running, unwritable
+from trainium_eks.local.control_plane.processes import Running, writing
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases.parts import READY_SECONDS
 from trainium_eks.local.releases.webhooks import Answering, documents, head, parsed
@@ -173,12 +173,10 @@ class Volcano:
             if _fingerprint(before) == fingerprint:
                 return before
             processes.stop(self._paths, [process.name])
-        try:
+        with writing(self._paths.volcano):
             for file, content in process.files.items():
                 file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 file.write_text(content)
-        except OSError as error:
-            raise unwritable(error, self._paths.volcano) from error
         environment = {
             **process.environment,
             # Its socket for changes of the log level; by default it is the same for all stacks.
@@ -263,12 +261,10 @@ class Volcano:
             ports[name] = port if kept else free_port({*before.values(), *ports.values()})
         if ports != before:
             part = file.with_suffix(".part")
-            try:
+            with writing(file):
                 file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 part.write_text(json.dumps(ports, indent=2) + "\n")
                 part.replace(file)
-            except OSError as error:
-                raise unwritable(error, file) from error
         return ports
 
 
