@@ -1,4 +1,4 @@
-"""Commands of container images (``trn image``)."""
+"""Commands about images (``trn image``)."""
 
 from trainium_eks.cli.images import build, mirror, push
 from trainium_eks.cli.shared.command import App
