@@ -69,7 +69,10 @@ def test_path_comes_before_kubebuilder_assets_and_these_before_the_cache(tmp_pat
 def test_places_in_the_cache_are_those_of_earlier_releases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs that took half an hour to build lie there."""
     monkeypatch.setattr(tools.Platform, "here", staticmethod(lambda: tools.Platform("linux", "amd64")))
-    bundles = [*kubernetes("1.36"), VOLCANO, TRAINING_OPERATOR, KARPENTER, PROMETHEUS]
+    control_plane, rest = kubernetes("1.36")
+    assert [tool.name for tool in control_plane.tools] == [*tools.CONTROL_PLANE]
+    assert {tool.name for tool in rest.tools} == NAMES - set(tools.CONTROL_PLANE), "the rest is of every minor version"
+    bundles = [control_plane, rest, VOLCANO, TRAINING_OPERATOR, KARPENTER, PROMETHEUS]
     assert [str(bundle.place) for bundle in bundles] == [
         "bin/kubernetes-1.36.3_linux-amd64",
         "bin/kubernetes-1.35.4_etcd-3.6.5_kwok-0.6.1_helm-3.19.5_linux-amd64",
@@ -94,13 +97,6 @@ def test_versions_that_fit(tool: str, fits: list[str], does_not: list[str]) -> N
     [found] = [each for each in CURRENT.tools if each.name == tool]
     assert [version for version in fits if found.misfit(version)] == []
     assert [version for version in does_not if not found.misfit(version)] == []
-
-
-def test_two_minors_have_a_control_plane_each_and_the_rest_together() -> None:
-    control_plane, rest = kubernetes("1.36")
-    assert {tool.name: tool.version for tool in control_plane.tools} == dict.fromkeys(tools.CONTROL_PLANE, "1.36.3")
-    assert rest.place == CURRENT.place
-    assert {tool.name for tool in rest.tools} == NAMES - set(tools.CONTROL_PLANE)
 
 
 def test_what_is_missing_is_told_with_each_way_and_why_it_failed(tmp_path: Path) -> None:
@@ -182,7 +178,7 @@ _MAJOR, _MINOR, _PATCH = tools.PROMETHEUS_VERSION.split(".")
 @pytest.mark.parametrize(
     ("bundle", "module", "version"),
     [
-        (CURRENT, "k8s.io/kubernetes", tools.KUBERNETES_RELEASES[tools.BUILDABLE_MINOR]),
+        (CURRENT, "k8s.io/kubernetes", tools.KUBERNETES_RELEASES[versions.KUBERNETES]),
         (CURRENT, "go.etcd.io/etcd/server/v3", tools.ETCD),
         (CURRENT, "helm.sh/helm/v3", tools.HELM),
         (CURRENT, "sigs.k8s.io/kwok", tools.KWOK),
@@ -201,10 +197,6 @@ def test_go_mod_pins_the_same_versions(bundle: Bundle, module: str, version: str
         assert sources._MODULES[bundle.name] == (module, version)
         sums = (bundle.module / "sources.sum").read_text()
         assert len(re.findall(rf"^{re.escape(module)} v{re.escape(version)}(?:/go\.mod)? h1:\S+$", sums, re.M)) == 2
-
-
-def test_the_stacks_own_kubernetes_can_be_built() -> None:
-    assert versions.KUBERNETES == tools.BUILDABLE_MINOR
 
 
 PROGRAMS = [MODULE / "go.mod", *(MODULE / each / "go.mod" for each in ("volcano", "karpenter", "training_operator"))]
@@ -290,9 +282,3 @@ def test_command_fails_when_something_cannot_be_had_and_one_that_only_tries_does
     assert done.stdout == ""
     tried = _command(environment, "--try", "--karpenter", "--prometheus")
     assert (tried.returncode, tried.stdout, tried.stderr) == (0, "", "")
-
-
-def test_command_refuses_what_is_no_minor_version(tmp_path: Path) -> None:
-    done = _command(offline(tmp_path), "--kubernetes", "1.35.4")
-    assert done.returncode == 2
-    assert "'1.35.4' is not a minor version" in done.stderr

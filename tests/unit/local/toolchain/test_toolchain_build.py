@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -146,14 +145,6 @@ def test_go_that_cannot_fetch_a_newer_one_is_too_old(tmp_path: Path) -> None:
     assert fakes.calls(tmp_path / "bin") == ["env"]
 
 
-def test_built_tool_with_another_version_is_not_kept(tmp_path: Path) -> None:
-    script = fakes.go(tmp_path / "bin")
-    script.write_text(script.read_text().replace("v0.6.1", "v0.6.0"))
-    assert "  build: got kwok 0.6.0 instead of 0.6.1\n" in failure(tmp_path / "bin", tmp_path / "cache")
-    assert not (tmp_path / "cache" / CURRENT.place / "kwok").exists()
-    assert (tmp_path / "cache" / CURRENT.place / "helm").exists()
-
-
 def test_two_that_need_the_tools_at_once_build_once_and_the_second_says_that_it_waits(tmp_path: Path) -> None:
     # The build goes on until the second has said that it waits.
     told = tmp_path / "told"
@@ -228,17 +219,6 @@ def test_cache_that_cannot_be_written_is_told_and_nothing_is_built(tmp_path: Pat
     message = failure(tmp_path / "bin", tmp_path / "file" / "cache")
     assert f"cache: {tmp_path}/file/cache/bin cannot be written: Not a directory; TRN_CACHE names another" in message
     assert fakes.calls(tmp_path / "bin") == []
-
-
-def test_file_size_limit_stands_for_a_full_disk(tmp_path: Path) -> None:
-    fakes.go(tmp_path / "bin")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))  # go.sum is larger
-    try:
-        message = failure(tmp_path / "bin", tmp_path / "cache")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert "cannot be written: File too large; TRN_CACHE names another directory" in message
 
 
 # --- Changed sources ----------------------------------------------------------------------------------------------

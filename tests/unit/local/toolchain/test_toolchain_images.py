@@ -223,16 +223,6 @@ def test_a_token_that_is_not_taken_is_not_asked_for_again(registry: images.Regis
     assert len([path for path in registry.asked if path.startswith("/token")]) == len(NAMES)
 
 
-def test_a_download_that_breaks_off_is_told_and_the_next_one_is_whole(
-    registry: images.Registry, tmp_path: Path
-) -> None:
-    registry.breaks_off = "/store/"
-    assert "broke off" in str(refused(tmp_path, registry.url))
-    assert not list(tmp_path.rglob("vc-*"))
-    registry.breaks_off = ""
-    assert provided(tmp_path, registry.url) == {"download"}
-
-
 def test_debians_registry_serves_the_programs(tmp_path: Path) -> None:
     """The real protocol: uploads, content negotiation, digests."""
     if shutil.which(images.PROGRAM) is None:
