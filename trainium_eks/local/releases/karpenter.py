@@ -101,7 +101,7 @@ class Karpenter(PartOfStack):
         before = self._kept(found.program)
         health = parts.port(before, "health-probe-port") if before else free_port(set())
         process = before or self._start(found.program, health)
-        parts.await_ready(self._paths, process, lambda: _not_ready(health), self._waiting)
+        parts.await_ready(self._paths, NAME, [process], lambda: _not_ready(health), self._waiting)
         return f"Karpenter runs for real{'' if before else ' (started)'}: it makes simulated nodes, and takes them away"
 
     def remove(self) -> None:

@@ -4,7 +4,7 @@ import re
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -129,17 +129,22 @@ def port(process: Running, flag: str) -> int:
     return int(found[1])
 
 
-def await_ready(paths: Paths, process: Running, not_ready: Callable[[], str], waiting: Callable[[str], None]) -> None:
-    """Wait until a started process answers: until there is no reason to wait, which is told after a moment."""
-    name = process.name
+def await_ready(
+    paths: Paths, title: str, started: Sequence[Running], not_ready: Callable[[], str], waiting: Callable[[str], None]
+) -> None:
+    """Wait until started processes answer: until there is no reason to wait, which is told after a moment.
+
+    The error has the end of the logs: a process ends, or they do not answer in time.
+    """
     begun = time.monotonic()
     told = False
     while waits_for := not_ready():
-        if processes.exit_code(process) is not None or not psutil.pid_exists(process.pid):
-            raise LocalCloudError(f"{name} has ended:\n{processes.last_lines(paths, name)}")
+        for each in started:
+            if processes.exit_code(each) is not None or not psutil.pid_exists(each.pid):
+                raise LocalCloudError(f"{each.name} has ended:\n{processes.last_lines(paths, each.name)}")
         if time.monotonic() - begun > READY_SECONDS:
-            log = processes.last_lines(paths, name)
-            raise LocalCloudError(f"{name} does not answer after {READY_SECONDS:.0f} s: {waits_for}\n{log}")
+            logs = "\n".join(f"{each.name}:\n{processes.last_lines(paths, each.name)}" for each in started)
+            raise LocalCloudError(f"{title} does not answer after {READY_SECONDS:.0f} s: {waits_for}\n{logs}")
         if not told and time.monotonic() - begun > _QUIET_SECONDS:
             waiting(waits_for)
             told = True

@@ -56,7 +56,7 @@ class TrainingOperator(PartOfStack):
         for manifest in _objects(found.manifests, webhook):
             self._objects.apply(manifest, timeout_seconds=parts.READY_SECONDS)
         process = before or self._start(found.program, webhook, health)
-        parts.await_ready(self._paths, process, lambda: self._not_ready(health), self._waiting)
+        parts.await_ready(self._paths, NAME, [process], lambda: self._not_ready(health), self._waiting)
         return f"The Training Operator runs for real{'' if before else ' (started)'}: PyTorchJobs go through Volcano"
 
     def remove(self) -> None:

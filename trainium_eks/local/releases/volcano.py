@@ -8,7 +8,6 @@ chart, and with the files of its volumes; only addresses, certificates and leade
 
 import hashlib
 import json
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -25,7 +24,7 @@ from trainium_eks.local.control_plane.loopback import is_healthy
 from trainium_eks.local.control_plane.ports import free_port, is_free
 from trainium_eks.local.control_plane.processes import Running, writing
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.releases.parts import READY_SECONDS
+from trainium_eks.local.releases.parts import await_ready
 from trainium_eks.local.releases.webhooks import Answering, documents, head, parsed
 from trainium_eks.model.sizing.queues import QUEUE_API
 from trainium_eks.model.validation.parsing import parse_json
@@ -150,7 +149,8 @@ class Volcano:
         processes.stop(self._paths, [name for name in before if name not in wanted])
         now = {name: self._started(process, before.get(name), ports) for name, process in wanted.items()}
         started = [name for name, each in now.items() if before.get(name) is not each]
-        self._await(now, ports, bool(started))
+        waiting = self._waiting if started else lambda _: None
+        await_ready(self._paths, "Volcano", [*now.values()], lambda: self._not_ready(now, ports), waiting)
         if started:
             # It looks for new kinds when it starts, otherwise each 30 s, and the quotas that follow would wait for that
             # (`trainium_eks.local.objects.counts`). In EKS a minute passes before the quotas are made.
@@ -207,21 +207,6 @@ class Volcano:
         ]
 
     # --- Waiting --------------------------------------------------------------------------------------------------
-
-    def _await(self, running: Mapping[str, Running], ports: Mapping[str, int], is_new: bool) -> None:
-        deadline = time.monotonic() + READY_SECONDS
-        told = time.monotonic() + 2.0
-        while (waits_for := self._not_ready(running, ports)) and time.monotonic() < deadline:
-            for name, each in running.items():
-                if processes.exit_code(each) is not None:
-                    raise LocalCloudError(f"{name} has ended:\n{processes.last_lines(self._paths, name)}")
-            if is_new and time.monotonic() > told:
-                self._waiting(waits_for)
-                told = deadline
-            time.sleep(0.2)
-        if waits_for:
-            logs = "\n".join(f"{name}:\n{processes.last_lines(self._paths, name, 5)}" for name in running)
-            raise LocalCloudError(f"Volcano does not answer after {READY_SECONDS:.0f} s: {waits_for}\n{logs}")
 
     def _not_ready(self, running: Mapping[str, Running], ports: Mapping[str, int]) -> str:
         """Return the reason to wait; empty when all processes answer."""
