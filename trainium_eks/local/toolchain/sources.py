@@ -5,22 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from trainium_eks.local.toolchain import go_command, store
-from trainium_eks.local.toolchain.tools import (
-    KARPENTER,
-    KARPENTER_VERSION,
-    TRAINING_OPERATOR,
-    TRAINING_OPERATOR_VERSION,
-    VOLCANO,
-    VOLCANO_VERSION,
-    Bundle,
-)
-
-_KARPENTER = "sigs.k8s.io/karpenter"
-_MODULES = {
-    VOLCANO.name: ("volcano.sh/volcano", VOLCANO_VERSION),
-    TRAINING_OPERATOR.name: ("github.com/kubeflow/training-operator", TRAINING_OPERATOR_VERSION),
-    KARPENTER.name: (_KARPENTER, KARPENTER_VERSION),
-}
+from trainium_eks.local.toolchain.tools import KARPENTER, TRAINING_OPERATOR, VOLCANO, Bundle
 
 _KARPENTER_GO = "1.26.0"
 _ADDRESSES_FILE = "pkg/operator/operator.go"
@@ -47,10 +32,10 @@ It raises :class:`.GoError` when Go cannot get the module or its file is not the
 """
 
 
-def source(bundle: Bundle, scratch: Path, environment: Mapping[str, str]) -> Path:
-    """Return the directory with the source of a bundle's module; see :func:`.go_command.source`."""
+def source(bundle: Bundle, scratch: Path, environment: Mapping[str, str], module: str = "", version: str = "") -> Path:
+    """Return the directory with the source of a bundle, or of another module; see :func:`.go_command.source`."""
     assert bundle.module is not None
-    module, version = _MODULES[bundle.name]
+    module, version = module or bundle.source, version or bundle.tools[0].version
     return go_command.source(module, version, bundle.module, scratch, environment)
 
 
@@ -61,8 +46,7 @@ def _complete_volcano_apis(module: Path, scratch: Path, environment: Mapping[str
     separate module differs, in the parts that the programs use, by one name: see
     docs/decisions/0034-volcano-for-everyone.md.
     """
-    assert VOLCANO.module is not None
-    found = go_command.source("volcano.sh/apis", _VOLCANO_APIS, VOLCANO.module, scratch, environment)
+    found = source(VOLCANO, scratch, environment, "volcano.sh/apis", _VOLCANO_APIS)
     with store.writing(scratch):
         _copy(found, module / "apis")
         (module / "apis" / _ADDED_FILE).write_text(_ADDED)
@@ -93,7 +77,7 @@ def _complete_karpenter(module: Path, scratch: Path, environment: Mapping[str, s
     with store.writing(scratch):
         for part in ("kwok", "pkg"):
             _copy(found / part, place / part)
-        (place / "go.mod").write_text(f"module {_KARPENTER}\n\ngo {_KARPENTER_GO}\n", encoding="utf-8")
+        (place / "go.mod").write_text(f"module {KARPENTER.source}\n\ngo {_KARPENTER_GO}\n", encoding="utf-8")
         text = _replaced(found / _ADDRESSES_FILE, _ADDRESS, _LOOPBACK_ADDRESS, times=2)
         (place / _ADDRESSES_FILE).write_text(text, encoding="utf-8")
 

@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from trainium_eks.local.changes import LocalCloudError
@@ -75,14 +75,14 @@ def provide(
         there, reasons = finding.find(bundle, environment, cache)
         if reasons:
             place = finding.place(bundle, environment, cache)
-            refusal = _Refusal(place.with_name(f"{place.name}.refused.json"))
-            refused = refusal.read(list(reasons), patience_seconds)
+            refusal = place.with_name(f"{place.name}.refused.json")
+            refused = _read_refusal(refusal, reasons, patience_seconds)
             if not refused:
                 missing = [tool for tool in bundle.tools if tool.name in reasons]
                 made, refused = _Supply(bundle, place, environment, progress).make(missing)
                 there |= made
                 # A failure without a network must not count once there is one.
-                refusal.write({} if go_command.is_offline(environment) else refused)
+                _write_refusal(refusal, {} if go_command.is_offline(environment) else refused)
             if refused:
                 tried = {name: [*reasons[name], *why] for name, why in refused.items()}
                 raise UnavailableError(tried, bundle, bundle.helps)
@@ -161,26 +161,23 @@ class _Supply:
         self._made[tool.name] = Binary(tool.name, self._place / tool.name, origin, tool.version)
 
 
-class _Refusal:
-    """The last failure, kept for soon repeated attempts. A file that cannot be read or written costs time only."""
+def _read_refusal(file: Path, tools: Iterable[str], patience_seconds: float) -> dict[str, list[str]]:
+    """Return the reasons of the last failure, if they are recent enough and of all these tools.
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
-
-    def read(self, tools: Sequence[str], patience_seconds: float) -> dict[str, list[str]]:
-        """Return the reasons of all these tools, if they are recent enough."""
-        try:
-            if not 0 <= time.time() - self._file.stat().st_mtime < patience_seconds:
-                return {}
-            told = json.loads(self._file.read_text())
-            return {tool: [str(reason) for reason in told[tool]] for tool in tools}
-        except (OSError, ValueError, KeyError, TypeError):
+    A file that cannot be read or written costs time only.
+    """
+    try:
+        if not 0 <= time.time() - file.stat().st_mtime < patience_seconds:
             return {}
+        told = json.loads(file.read_text())
+        return {tool: [str(reason) for reason in told[tool]] for tool in tools}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
 
-    def write(self, reasons: Mapping[str, Sequence[str]]) -> None:
-        """Save the reasons, or delete the file when there are none."""
-        with contextlib.suppress(OSError):
-            if reasons:
-                self._file.write_text(json.dumps(reasons))
-            else:
-                self._file.unlink(missing_ok=True)
+
+def _write_refusal(file: Path, reasons: Mapping[str, Sequence[str]]) -> None:
+    with contextlib.suppress(OSError):
+        if reasons:
+            file.write_text(json.dumps(reasons))
+        else:
+            file.unlink(missing_ok=True)

@@ -128,6 +128,8 @@ class Bundle:
     """Directory with ``go.mod`` and ``go.sum``; None: it cannot be built."""
     helps: tuple[str, ...]
     """Remedies where a tool is missing."""
+    source: str = ""
+    """Go module of the tools' own version, whose source is read here, too; ``sources.sum`` has its checksum."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Variables that the linker sets, as in the project's own builds: they hold the version that a program reports."""
     minutes: int = 0
@@ -252,6 +254,7 @@ VOLCANO = Bundle(
     title="Volcano",
     tools=tuple(_of_volcano(name) for name in ("vc-webhook-manager", "vc-scheduler", "vc-controller-manager")),
     module=_HERE / "volcano",
+    source="volcano.sh/volcano",
     helps=(
         _GO,
         "make Docker Hub reachable: registry-1.docker.io, auth.docker.io, and the stores that it redirects to (Linux)",
@@ -276,6 +279,7 @@ TRAINING_OPERATOR = Bundle(
         ),
     ),
     module=_HERE / "training_operator",
+    source="github.com/kubeflow/training-operator",
     helps=(_GO, "leave v1 out of `gpuAddons.trainers`"),
     minutes=5,
     switch="TRN_TRAINING_OPERATOR",
@@ -289,6 +293,7 @@ KARPENTER = Bundle(
     # The published image asks EC2 for its nodes.
     tools=(Tool("karpenter", KARPENTER_VERSION, "sigs.k8s.io/karpenter/kwok", question=()),),
     module=_HERE / "karpenter",
+    source="sigs.k8s.io/karpenter",
     helps=(_GO, "take Karpenter out of the stack"),
     variables={"sigs.k8s.io/karpenter/pkg/operator.Version": KARPENTER_VERSION},
     minutes=4,

@@ -20,7 +20,6 @@ from trainium_eks.local.toolchain import (
     find,
     kubernetes,
     provide,
-    sources,
     tools,
 )
 from trainium_eks.local.toolchain.throttle import Throttle
@@ -193,8 +192,8 @@ def test_go_mod_pins_the_same_versions(bundle: Bundle, module: str, version: str
     assert bundle.module is not None
     text = (bundle.module / "go.mod").read_text()
     assert set(re.findall(rf"^(?:\t|require ){re.escape(module)} v([\d.]+)", text, re.MULTILINE)) == {version}
-    if bundle.name in sources._MODULES:
-        assert sources._MODULES[bundle.name] == (module, version)
+    if bundle.source:
+        assert (bundle.source, bundle.tools[0].version) == (module, version)
         sums = (bundle.module / "sources.sum").read_text()
         assert len(re.findall(rf"^{re.escape(module)} v{re.escape(version)}(?:/go\.mod)? h1:\S+$", sums, re.M)) == 2
 

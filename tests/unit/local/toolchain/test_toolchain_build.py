@@ -234,7 +234,7 @@ _SOURCES = {
 def _go(directory: Path, bundle: Bundle, *, text: str = "", checksum: str = "") -> Path:
     """A Go that is too old for the module: it has the archive, and does not unpack it."""
     assert bundle.module is not None
-    module, version = sources._MODULES[bundle.name]
+    module, version = bundle.source, bundle.tools[0].version
     files = dict(_SOURCES[bundle.name])
     files[next(iter(files))] = text or files[next(iter(files))]
     sums = (bundle.module / "sources.sum").read_text().splitlines()
