@@ -3,12 +3,13 @@
 import json
 import subprocess
 import time
+import urllib.parse
+import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from dashboard_answers import Server
 
 from trainium_eks.local.control_plane.ports import free_port
 from trainium_eks.observe.series.scraping import Relabelling, Scrape
@@ -20,6 +21,25 @@ INTERVAL_SECONDS = 4
 
 _READY_SECONDS = 300.0
 _LABEL = "__meta_kubernetes_pod_label_"
+
+
+@dataclass(frozen=True)
+class Server:
+    """Prometheus' HTTP API."""
+
+    url: str
+    """``http://localhost:9090``."""
+
+    def ask(self, path: str, **parameters: object) -> Any:
+        """The ``data`` of an answer; raises urllib's ``HTTPError`` with Prometheus' words as its body."""
+        address = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(parameters, doseq=True)}"
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(address, timeout=120) as answer:
+            return json.load(answer)["data"]
+
+    def now(self, query: str) -> list[dict[str, Any]]:
+        """Series as they are now, each with ``metric`` and ``value``."""
+        found: list[dict[str, Any]] = self.ask("query", query=query)["result"]
+        return found
 
 
 @contextmanager

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.model.alerts import AlertSettings
-from trainium_eks.observe import rule_file
-from trainium_eks.observe.alerts import alerts
-from trainium_eks.observe.rule_file import Group
-from trainium_eks.observe.series import recording
+from trainium_eks.observe import rules
+from trainium_eks.observe.rules import Group
 
 PRICES = {"trn1.32xlarge": 21.5, "p5.48xlarge": 55.04}
 
@@ -49,10 +47,10 @@ class Trial:
 
 def groups(alert: str, settings: AlertSettings | None = None, text: str = "summary") -> list[Group]:
     """The recording rules, and one alert with one of its texts, as its summary: promtool compares all that it has."""
-    found = [rule for group in alerts.groups(settings or AlertSettings(), "prod") for rule in group["rules"]]
+    found = [rule for group in rules.alerts(settings or AlertSettings(), "prod") for rule in group["rules"]]
     rule = next(rule for rule in found if rule["alert"] == alert)
     one = {**rule, "annotations": {"summary": rule["annotations"][text]}}
-    return [*recording.groups(PRICES), rule_file.group("alerts", [one])]
+    return [*rules.recording(PRICES), {"name": "alerts", "interval": "30s", "rules": [one]}]
 
 
 def run(tool: Path, folder: Path, found: Sequence[Group], trials: Iterable[Trial]) -> subprocess.CompletedProcess[str]:

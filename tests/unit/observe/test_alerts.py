@@ -1,6 +1,7 @@
 """Each alert fires in one case and stays silent in others close to it, computed by a real promtool."""
 
 import json
+import re
 from pathlib import Path
 
 import promtool
@@ -8,13 +9,12 @@ import pytest
 from alert_cases import CASES, Case
 from fleet_series import between, constant, node
 from promtool import PRICES, Expected, Trial
+from served_series import unknown
 
 from trainium_eks.model.alerts import AlertSettings, validate
-from trainium_eks.observe.alerts import alerts
-from trainium_eks.observe.queries import unknown
-from trainium_eks.observe.series import recording
+from trainium_eks.observe import rules
 
-SEVERITIES = {alert.name: alert.severity for alert in alerts.alerts(AlertSettings())}
+SEVERITIES = rules.severities()
 
 
 def trial_of(case: Case) -> Trial:
@@ -28,49 +28,48 @@ def test_an_alert(case: Case, tool: Path, tmp_path: Path) -> None:
 
 
 def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() -> None:
-    assert {case.alert for case in CASES if case.labels} == {*alerts.names()}
-    assert {case.alert for case in CASES if not case.labels} == {*alerts.names()}
+    assert {case.alert for case in CASES if case.labels} == SEVERITIES.keys()
+    assert {case.alert for case in CASES if not case.labels} == SEVERITIES.keys()
 
 
 def test_prometheus_takes_the_rules_and_their_templates(tool: Path, tmp_path: Path) -> None:
     settings = AlertSettings(runbook_url="https://example.org/alerts.md")
-    groups = [*recording.groups(PRICES), *alerts.groups(settings, "prod")]
+    groups = [*rules.recording(PRICES), *rules.alerts(settings, "prod")]
     (tmp_path / "rules.yaml").write_text(json.dumps({"groups": groups}))
     done = promtool.call(tool, "check", "rules", "--lint=all", "--lint-fatal", "rules.yaml", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_rules_read_only_what_somebody_serves_or_records() -> None:
-    groups = [*recording.groups(PRICES), *alerts.groups(AlertSettings(), "prod")]
+    groups = [*rules.recording(PRICES), *rules.alerts(AlertSettings(), "prod")]
     queries = [rule["expr"] for group in groups for rule in group["rules"]]
-    assert [wrong for query in queries for wrong in unknown(query, recording.ABOUT)] == []
-
-
-def rule(name: str, settings: AlertSettings) -> dict[str, object]:
-    groups = alerts.groups(settings, "prod")
-    return next(dict(rule) for group in groups for rule in group["rules"] if rule["alert"] == name)
+    assert [wrong for query in queries for wrong in unknown(query, rules.meanings())] == []
 
 
 def test_an_alert_says_what_to_type_and_where_to_read() -> None:
-    found = rule("GangStuck", AlertSettings(runbook_url="https://example.org/alerts.md"))
-    assert found["annotations"] == {
-        "summary": "{{ $labels.job_name }} of {{ $labels.namespace }} waits while nodes are idle that would hold it",
-        "description": (
-            "It has waited for {{ $value | humanizeDuration }} in the queue {{ $labels.queue }}, and the idle nodes"
-            " have as many devices as it asks for. The queue's limit, the topology it asks for, a taint or a claim may"
-            " hold it."
-        ),
-        "next": "trn status {{ $labels.job_name }} --namespace {{ $labels.namespace }} --stack prod",
-        "doctor": "trn doctor GangStuck",
-        "runbook_url": "https://example.org/alerts.md#gangstuck",
-    }
-    assert found["labels"] == {"severity": "warning"}
+    def annotations(settings: AlertSettings) -> dict[str, str]:
+        found = [rule for group in rules.alerts(settings, "prod") for rule in group["rules"]]
+        return next(rule["annotations"] for rule in found if rule["alert"] == "GangStuck")
+
+    said = annotations(AlertSettings(runbook_url="https://example.org/alerts.md"))
+    assert said["next"] == "trn status {{ $labels.job_name }} --namespace {{ $labels.namespace }} --stack prod"
+    assert said["doctor"] == "trn doctor GangStuck"
+    assert said["runbook_url"] == "https://example.org/alerts.md#gangstuck"
+    assert "runbook_url" not in annotations(AlertSettings())
 
 
-def test_without_an_address_an_alert_names_the_doctor_alone() -> None:
-    annotations = rule("GangStuck", AlertSettings())["annotations"]
-    assert isinstance(annotations, dict)
-    assert "runbook_url" not in annotations
+def test_every_threshold_is_read_by_an_alert() -> None:
+    places = {*re.findall(r"<(\w+)>", (rules.FOLDER / "alerts.yaml").read_text())}
+    stems = {place.rpartition("_")[0] for place in places}
+    assert {name for name in AlertSettings.model_fields if name.rpartition("_")[0] not in stems} == {"runbook_url"}
+
+
+def test_a_place_that_nobody_fills_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "alerts.yaml").write_text("groups: [{name: a, rules: [{alert: A, expr: a > <idle_minuts>}]}]")
+    monkeypatch.setattr(rules, "FOLDER", tmp_path)
+    monkeypatch.setattr(rules, "_read", rules._read.__wrapped__)
+    with pytest.raises(ValueError, match=r"nobody fills <idle_minuts> in 'a > <idle_minuts>'.* idle_minutes,"):
+        rules.alerts(AlertSettings(), "prod")
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,7 @@ import pytest
 from fleet_series import between, constant, cores, gang, node, pod, training
 from promtool import PRICES, Question, Trial
 
-from trainium_eks.model.catalogue.instance_entries import with_entries
-from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.observe.series import recording
+from trainium_eks.observe import rules
 
 TWO_NODES = {**node("n1"), **node("n2")}
 CAPACITY = 'kube_node_status_capacity{node="n1",resource="aws_amazon_com_neuron",unit="integer"}'
@@ -266,18 +264,12 @@ TRIALS = [
 
 @pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.name)
 def test_the_rules_compute(trial: Trial, tool: Path, tmp_path: Path) -> None:
-    promtool.check(tool, tmp_path, recording.groups(PRICES), trial)
+    promtool.check(tool, tmp_path, rules.recording(PRICES), trial)
 
 
 def test_every_recorded_name_is_explained() -> None:
-    recorded = [rule["record"] for group in recording.groups(PRICES) for rule in group["rules"]]
-    assert {*recorded} == {*recording.ABOUT}
+    recorded = [rule["record"] for group in rules.recording(PRICES) for rule in group["rules"]]
+    assert {*recorded} == rules.meanings().keys()
     assert {name: recorded.count(name) for name in recorded if recorded.count(name) > 1} == {
         "trn:instance_usd_per_hour": len(PRICES)
     }
-
-
-def test_prices_are_the_catalogues_and_the_configs_own() -> None:
-    catalogue = with_entries(CATALOGUE, {"trn1.32xlarge": {"hourlyUsd": 12.5}})
-    priced = recording.prices(catalogue, ["trn1.32xlarge", "p5.48xlarge", "trn1.32xlarge"])
-    assert priced == {"trn1.32xlarge": 12.5, "p5.48xlarge": CATALOGUE["p5.48xlarge"].hourly_usd}

@@ -26,7 +26,8 @@ from trainium_eks.client.failure import Failure
 from trainium_eks.local.control_plane.control_plane import Started
 from trainium_eks.local.deployment import Result as UpResult
 from trainium_eks.local.paths import Paths
-from trainium_eks.observe.alerts import alerts, runbook
+from trainium_eks.observe import rules
+from trainium_eks.observe.alerts import runbook
 from trainium_eks.observe.faults import catalogue
 from trainium_eks.plan.graph import Graph
 
@@ -93,13 +94,12 @@ def test_all_alerts_with_what_they_mean(trn: Run) -> None:
     shown = trn("doctor", "--list")
     assert shown.exit_code == 0
     names = [line.split()[0] for line in shown.output.splitlines() if line[:1].isalpha()]
-    assert [name for name in names if name in alerts.names()] == alerts.names()
+    assert [name for name in names if name in rules.severities()] == [*rules.severities()]
     assert [name for name in names if name in catalogue.BY_NAME] == [*catalogue.BY_NAME]
     assert "An exporter does not answer Prometheus." in shown.output
     document = json.loads(trn("doctor", "--list", "--json").stdout)
     assert [each["name"] for each in document["faults"]] == [*catalogue.BY_NAME]
-    assert [each["name"] for each in document["alerts"]] == alerts.names()
-    assert {each["severity"] for each in document["alerts"]} == {"critical", "warning"}
+    assert {each["name"]: each["severity"] for each in document["alerts"]} == rules.severities()
 
 
 def test_the_page_of_an_alert(trn: Run, monkeypatch: pytest.MonkeyPatch) -> None:
