@@ -1,10 +1,11 @@
-"""The series that exporters serve, as far as queries use them, and the series in a query."""
+"""The series that exporters serve, as far as queries use them."""
 
-import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
+from prometheus_server import Server
 from trainium_workloads import scraped
 
+from trainium_eks.observe import rules
 from trainium_eks.observe.series.gangs import resource_label
 from trainium_eks.observe.series.scraping import NODE_LABELS, POD_LABELS
 
@@ -144,26 +145,13 @@ LABELS: Mapping[str, frozenset[str]] = {
 }
 """Series to its labels in Prometheus: its exporter's own, and those that scraping adds."""
 
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'')
-_OTHER = re.compile(
-    r"#[^\n]*|\[[^\]]*\]|\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^()]*\)|(?<![\w:])\d[\w.]*"
-)
-_NAME = re.compile(r"([a-zA-Z_:][\w:]*)\s*(?:\{([^}]*)\}|(\())?")
-_WORDS = frozenset({"and", "or", "unless", "bool", "offset", "end", "start", "Inf", "NaN", "group_left", "group_right"})
 
-
-def selectors(query: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield each series of a valid query, and the labels that it is chosen by. A slow test compares with Prometheus."""
-    for name, matchers, is_call in _NAME.findall(_OTHER.sub(" ", _STRING.sub('""', query))):
-        if not is_call and name not in _WORDS:
-            yield name, re.findall(r"(\w+)\s*[=!]", matchers)
-
-
-def unknown(query: str, recorded: Collection[str]) -> list[str]:
-    """What a query asks for and nobody serves; the labels of recorded series are not looked at."""
+def unknown(server: Server, query: str) -> list[str]:
+    """What a query asks for and nobody serves or records; the labels of recorded series are not looked at."""
     found = []
-    for name, labels in selectors(query):
-        if name not in LABELS and name not in recorded:
+    for name, labels in server.selectors(query):
+        if name in LABELS:
+            found += [f"{name} has no label {label}" for label in labels if label not in LABELS[name]]
+        elif name not in rules.meanings():
             found.append(f"{name}: no series of tests/served_series.py, and not recorded")
-        found += [f"{name} has no label {label}" for label in labels if label not in LABELS.get(name, labels)]
     return found

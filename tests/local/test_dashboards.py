@@ -15,11 +15,10 @@ import prometheus_server
 import pytest
 from dashboard_queries import ALL, Query, expand, queries, variables
 from prometheus_server import Server
-from served_series import EXPORTERS, selectors
+from served_series import EXPORTERS
 from waiting import until
 
 from trainium_eks.local import toolchain
-from trainium_eks.observe import rules
 from trainium_eks.observe.dashboards import dashboards
 
 pytestmark = pytest.mark.slow
@@ -90,28 +89,10 @@ def _choices(server: Server, dashboard: Mapping[str, Any]) -> dict[str, list[str
 
 def _empty_panels(server: Server, uid: str, chosen: Mapping[str, str]) -> list[str]:
     lacking = _without_data(server, **chosen)
-    return [f"{query} with {chosen}" for query in lacking if query.dashboard == uid and _is_for_all(query)]
+    return [f"{query} with {chosen}" for query in lacking if query.dashboard == uid and _is_for_all(server, query)]
 
 
-def _is_for_all(query: Query) -> bool:
+def _is_for_all(server: Server, query: Query) -> bool:
     """Whether it asks nothing that only some nodes, trainings or claims have."""
-    asked = {EXPORTERS.get(name) for name, _ in selectors(expand(query.expression, _ANYTHING))}
+    asked = {EXPORTERS.get(name) for name, _ in server.selectors(expand(query.expression, _ANYTHING))}
     return not asked & {"neuron-monitor", "dcgm-exporter", "efa-exporter", "kubelet"} and str(query) not in _OF_SOME
-
-
-def test_our_reading_of_queries_is_prometheus_own(server: Server) -> None:
-    recorded = [rule["expr"] for group in rules.recording({}) for rule in group["rules"]]
-    for text in [*(expand(query.expression, _ANYTHING) for query in QUERIES), *recorded]:
-        assert {name for name, _ in selectors(text)} == set(_names(server.ask("parse_query", query=text))), text
-
-
-def _names(tree: object) -> Iterator[str]:
-    """Of all series in a query as Prometheus has parsed it."""
-    if isinstance(tree, dict):
-        if tree.get("type") in ("vectorSelector", "matrixSelector"):
-            yield tree["name"]
-        for below in tree.values():
-            yield from _names(below)
-    elif isinstance(tree, list):
-        for each in tree:
-            yield from _names(each)

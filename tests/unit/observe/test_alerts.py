@@ -9,6 +9,7 @@ import promtool
 import pytest
 from alert_cases import CASES
 from fleet_series import between, constant, node
+from prometheus_server import Server
 from promtool import PRICES, Expected
 from served_series import unknown
 
@@ -55,10 +56,10 @@ def test_prometheus_takes_the_rules_and_their_templates(tool: Path, tmp_path: Pa
     promtool.call(tool, "check", "rules", "--lint=all", "--lint-fatal", "rules.yaml", cwd=tmp_path)
 
 
-def test_rules_read_only_what_somebody_serves_or_records() -> None:
+def test_rules_read_only_what_somebody_serves_or_records(server: Server) -> None:
     groups = [*rules.recording(PRICES), *rules.alerts(AlertSettings(), "prod")]
     queries = [rule["expr"] for group in groups for rule in group["rules"]]
-    assert [wrong for query in queries for wrong in unknown(query, rules.meanings())] == []
+    assert [wrong for query in queries for wrong in unknown(server, query)] == []
 
 
 def test_an_alert_says_what_to_type_and_where_to_read() -> None:

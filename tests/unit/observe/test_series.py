@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from served_series import EXPORTERS, selectors, unknown
+from prometheus_server import Server
+from served_series import EXPORTERS, unknown
 from training_jobs import job
 from trainium_workloads import scraped
 
@@ -44,24 +45,10 @@ def test_the_file_systems_series_are_those_that_are_read() -> None:
     assert asked <= {f"aws_fsx_{name}_{statistic}" for name, statistic in names.items()}
 
 
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        ('sum by (node) (rate(a{mode!="idle", node=~"a{2}"}[5m]))', [("a", ["mode", "node"])]),
-        ("a / on (node) group_left (node_group) b", [("a", []), ("b", [])]),
-        ("max_over_time(trn:a:ratio[1h:5m] offset 1d) > bool 1e-3", [("trn:a:ratio", [])]),
-        ("time() - a @ end() # by the clock", [("a", [])]),
-        ('label_replace(a{x="}"}, "b", "$1", "c", "(.*)") unless b', [("a", ["x"]), ("b", [])]),
-    ],
-)
-def test_the_series_of_a_query(query: str, expected: list[tuple[str, list[str]]]) -> None:
-    assert list(selectors(query)) == expected
-
-
-def test_a_query_for_what_nobody_serves_is_noticed() -> None:
-    query = 'kube_node_labelz + neuroncore_utilization_ratio{pod="a", node="b"} + trn:a{c="d"}'
+def test_a_query_for_what_nobody_serves_is_noticed(server: Server) -> None:
+    query = 'rate(kube_node_labelz[5m]) + neuroncore_utilization_ratio{pod="a", node="b"} + trn:gang:waits{c="d"}'
     said = ["kube_node_labelz: no series of tests/served_series.py, and not recorded"]
-    assert unknown(query, ["trn:a"]) == [*said, "neuroncore_utilization_ratio has no label pod"]
+    assert unknown(server, query) == [*said, "neuroncore_utilization_ratio has no label pod"]
 
 
 def _is_asked(labels: Mapping[str, str]) -> bool:
