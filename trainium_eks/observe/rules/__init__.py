@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from trainium_eks.model.alerts import AlertSettings
 
 Group = dict[str, Any]
@@ -53,8 +55,6 @@ def meanings() -> dict[str, str]:
 @functools.cache
 def _read(name: str) -> list[Group]:
     """Return the groups of a file, expressions without the margins of their lines."""
-    import yaml  # `import trainium_eks` does without it
-
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     groups: list[Group] = yaml.load((FOLDER / f"{name}.yaml").read_text("utf-8"), Loader=loader)["groups"]
     for rule in (rule for group in groups for rule in group["rules"]):
