@@ -12,7 +12,7 @@ PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 python3.11 pyth
 # Hundreds of short Python processes run in `make test`: without bytecode each would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help local local-down plan test checked test-all environments test-pipelines slow mutants-sample local-programs programs lint types unit test-workloads torch scanner security policy test-engine test-engine-full test-upgrade mutants fuzz format docs site constraints golden check preview up destroy clean
+.PHONY: help local local-down plan test checked test-all environments test-pipelines slow mutants-sample local-programs programs lint types unit test-workloads torch policy test-engine test-engine-full test-upgrade mutants fuzz format docs site constraints golden check preview up destroy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,7 +41,7 @@ test-all: ## Run what `make test` leaves out: slow tests, trainings in PyTorch, 
 	@$(SIDE_BY_SIDE) programs environments
 	@$(MAKE) --no-print-directory --keep-going -j1 slow test-workloads mutants-sample ARGS=
 
-environments: $(VENV)/.dev $(VENV)/.site $(VENV)/.torchx $(VENV)/.torchx-nightly scanner torch
+environments: $(VENV)/.dev $(VENV)/.site $(VENV)/.torchx $(VENV)/.torchx-nightly torch
 
 slow: $(VENV)/.dev $(VENV)/.torchx $(VENV)/.torchx-nightly
 	@$(BIN)/pytest -n 4 -m slow $(AGAIN) $(ARGS)
@@ -82,13 +82,6 @@ test-workloads: $(VENV)/.local ## Run the tests of the trainings, in PyTorch (th
 torch: $(VENV)/.local
 	@PYTHONPATH=. $(BIN)/python tests/torch_environment.py --only-provide
 
-# Where checkov cannot be had, its tests are skipped, and say so.
-scanner: | $(VENV)/.created
-	@$(MAKE) --no-print-directory --silent $(VENV)/.security || true
-
-security: $(VENV)/.local $(VENV)/.security ## Run checkov over the environments' plans and Kubernetes objects (offline)
-	@$(BIN)/python -m policy.scan $(ARGS)
-
 policy: $(VENV)/.policy ## Set up the policy pack for `pulumi preview --policy-pack policy`
 
 test-engine: $(VENV)/.dev $(VENV)/.policy ## Run the stack on a real Pulumi engine over the simulated AWS (needs the Pulumi CLI)
@@ -100,10 +93,6 @@ test-engine-full: $(VENV)/.dev ## The same, with one failure of each resource ty
 test-pipelines: $(VENV)/.dev $(VENV)/.airflow $(VENV)/.kubeflow $(VENV)/.optuna ## Run the pipelines of examples/pipelines over the local cloud: Airflow, Kubeflow, Optuna
 	@$(MAKE) --no-print-directory local-programs
 	@TRN_PIPELINES=$(CURDIR)/$(VENV) $(BIN)/pytest -n 0 tests/pipelines $(ARGS)
-
-test-upgrade: $(VENV)/.dev ## Upgrade the local cloud by a minor version under a running gang (builds the older one first)
-	@$(BIN)/python -m trainium_eks.local.toolchain --kubernetes 1.34
-	@$(BIN)/pytest -n 0 -rsP tests/local/test_upgrade.py $(ARGS)
 
 fuzz: $(VENV)/.dev ## Give each reader of files, answers and logs 10,000 damaged inputs, new ones each time (one to two hours)
 	@TRN_FUZZ=$${TRN_FUZZ:-10000} $(BIN)/pytest -n 2 tests/unit/fuzz $(ARGS)
@@ -173,14 +162,6 @@ $(OWN:%=$(VENV)/.%): $(VENV)/.%: requirements-%.txt | $(VENV)/.created
 	@echo "Installing what $* needs into $(VENV)/$* (up to two minutes, 500 MB, once)"
 	@$(BIN)/python -m venv --clear $(VENV)/$*
 	@$(VENV)/$*/bin/python -m pip install --quiet --disable-pip-version-check -r $<
-	@touch $@
-
-# checkov pins what it needs, in versions of its own.
-$(VENV)/.security: requirements-security.txt | $(VENV)/.created
-	@echo "Installing checkov into $(VENV)/security (half a minute, 290 MB, once)"
-	@$(BIN)/python -m venv --clear $(VENV)/security
-	@$(VENV)/security/bin/python -m pip install --quiet --disable-pip-version-check -r $< || { \
-		echo "checkov cannot be installed here: it needs PyPI, or a mirror named in PIP_INDEX_URL. Nothing else needs it."; exit 1; }
 	@touch $@
 
 # Pulumi's policy SDK wants another protobuf than the providers' SDKs.

@@ -28,7 +28,7 @@ SERVICE = "fabric-test"
 PORT = 29500
 SETTLE_SECONDS = 20
 """Rest of a pool's nodes before a test begins: nodes that join together are tested together."""
-PROGRAM = Program("topology", ("tree", "controller", "gate"))
+PROGRAM = Program(("topology.gate", "topology.controller", "topology.tree", "topology.api"))
 
 CLUSTER_RULES = (
     ("", ("nodes",), (*READ, "patch")),
@@ -161,7 +161,7 @@ def make_gate(
     controller(
         name,
         PROGRAM,
-        ["gate"],
+        [],
         name=NAME,
         namespace=NAME,
         env=[k8s.core.v1.EnvVarArgs(name="SETTINGS", value=told)],

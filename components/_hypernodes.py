@@ -14,7 +14,7 @@ from ._pods import Program, controller, grant
 NAME = HYPERNODES.name
 """Of the Deployment, its service account and its ConfigMap."""
 
-PROGRAM = Program("topology", ("tree", "controller"))
+PROGRAM = Program(("topology.controller", "topology.tree", "topology.api"))
 
 RULES = (
     ("", ("nodes",), READ),
@@ -43,7 +43,7 @@ def make_controller(
     controller(
         name,
         PROGRAM,
-        ["controller", *labels],
+        labels,
         name=NAME,
         namespace=namespaces.VOLCANO,
         home=home,

@@ -31,24 +31,25 @@ Rules = Sequence[tuple[str, tuple[str, ...], tuple[str, ...]]]
 
 @dataclass(frozen=True)
 class Program:
-    """Modules of one package of ``trainium_eks`` that import each other and the standard library alone."""
+    """Modules of ``trainium_eks`` that import each other and the standard library alone; the first is run."""
 
-    folder: str
-    """``observe.idle`` for ``trainium_eks.observe.idle``."""
     modules: tuple[str, ...]
+    """``observe.idle.guard`` for ``trainium_eks.observe.idle.guard``. No two end with the same word."""
+
+    @property
+    def name(self) -> str:
+        """Return the last word of the first module."""
+        return self.modules[0].rpartition(".")[2]
 
     def sources(self) -> dict[str, str]:
         """Return the modules as the data of a ConfigMap."""
-        home = resources.files(f"trainium_eks.{self.folder}")
-        return {f"{module}.py": (home / f"{module}.py").read_text(encoding="utf-8") for module in self.modules}
+        home = resources.files("trainium_eks")
+        return {_key(module): home.joinpath(_path(module)).read_text(encoding="utf-8") for module in self.modules}
 
     def volume(self, config_map: str) -> k8s.core.v1.VolumeArgs:
         """Return the volume that :meth:`container` mounts, with the modules of a ConfigMap."""
         items = [
-            k8s.core.v1.KeyToPathArgs(
-                key=f"{module}.py", path=f"trainium_eks/{self.folder.replace('.', '/')}/{module}.py"
-            )
-            for module in self.modules
+            k8s.core.v1.KeyToPathArgs(key=_key(module), path=f"trainium_eks/{_path(module)}") for module in self.modules
         ]
         return k8s.core.v1.VolumeArgs(
             name="code", config_map=k8s.core.v1.ConfigMapVolumeSourceArgs(name=config_map, items=items)
@@ -57,26 +58,25 @@ class Program:
     def container(
         self,
         name: str,
-        command: Sequence[str],
+        arguments: Sequence[str],
         *,
         env: Sequence[k8s.core.v1.EnvVarArgs] = (),
         mounts: Sequence[k8s.core.v1.VolumeMountArgs] = (),
         readiness: k8s.core.v1.ProbeArgs | None = None,
     ) -> k8s.core.v1.ContainerArgs:
-        """Return a container with Python that runs one of the modules.
+        """Return a container with Python that runs the program.
 
         Args:
             name: of the container.
-            command: the module, and its arguments.
+            arguments: of the program.
             env: variables besides Python's own.
             mounts: of volumes besides the code.
             readiness: how to find out whether it is ready; None for as soon as it runs.
         """
-        module, *arguments = command
         return container(
             name,
             versions.IMAGES["python"],
-            ["python", "-m", f"trainium_eks.{self.folder}.{module}", *arguments],
+            ["python", "-m", f"trainium_eks.{self.modules[0]}", *arguments],
             env=[
                 k8s.core.v1.EnvVarArgs(name="PYTHONPATH", value=CODE),
                 k8s.core.v1.EnvVarArgs(name="PYTHONDONTWRITEBYTECODE", value="1"),
@@ -85,6 +85,14 @@ class Program:
             mounts=[k8s.core.v1.VolumeMountArgs(name="code", mount_path=CODE, read_only=True), *mounts],
             readiness=readiness,
         )
+
+
+def _key(module: str) -> str:
+    return f"{module.rpartition('.')[2]}.py"
+
+
+def _path(module: str) -> str:
+    return f"{module.replace('.', '/')}.py"
 
 
 def container(
@@ -129,7 +137,7 @@ def unprivileged() -> k8s.core.v1.PodSecurityContextArgs:
 def controller(
     logical_name: str,
     program: Program,
-    command: Sequence[str],
+    arguments: Sequence[str],
     *,
     name: str,
     namespace: str,
@@ -144,7 +152,7 @@ def controller(
     Args:
         logical_name: Pulumi's name of the ConfigMap and of the Deployment.
         program: of the controller.
-        command: the module, and its arguments besides ``--account`` and ``--ready``.
+        arguments: of the program, besides ``--account`` and ``--ready``.
         name: of the ConfigMap, of the Deployment and of the service account that exists.
         namespace: of all three.
         env: variables of the container.
@@ -160,7 +168,6 @@ def controller(
     digest = hashlib.sha256(json.dumps(sources, sort_keys=True).encode()).hexdigest()
     selected = {"app": name}
     asked = k8s.core.v1.ExecActionArgs(command=["test", "-f", READY])
-    module, *arguments = command
     pod = k8s.core.v1.PodSpecArgs(
         service_account_name=name,
         enable_service_links=False,
@@ -168,9 +175,9 @@ def controller(
         security_context=unprivileged(),
         containers=[
             program.container(
-                module,
+                program.name,
                 # Paths are arguments: on a local cloud without namespaces these alone are rewritten.
-                [module, "--account", ACCOUNT, "--ready", READY, *arguments],
+                ["--account", ACCOUNT, "--ready", READY, *arguments],
                 env=env,
                 mounts=[k8s.core.v1.VolumeMountArgs(name="ready", mount_path=READY.rpartition("/")[0])],
                 readiness=k8s.core.v1.ProbeArgs(exec_=asked, period_seconds=2),

@@ -27,7 +27,7 @@ NAMESPACE_REASON = "the guard needs no privilege"
 NAME = "idle-guard"
 """Name of its service account, its CronJob, and its roles."""
 
-PROGRAM = Program("observe.idle", ("decision", "guard"))
+PROGRAM = Program(("observe.idle.guard", "observe.idle.decision", "topology.api"))
 """Modules that the guard's pod runs."""
 
 LIST = "/list/remove"
@@ -251,7 +251,7 @@ def _pod(args: IdleGuardArgs) -> k8s.core.v1.PodSpecArgs:
         init_containers=[
             PROGRAM.container(
                 "decide",
-                ["guard", LIST],
+                [LIST],
                 # Not in the ConfigMap, which Pulumi makes anew when anything in it changes.
                 env=[k8s.core.v1.EnvVarArgs(name="SETTINGS", value=pulumi.Output.json_dumps(settings(args)))],
                 mounts=[told],

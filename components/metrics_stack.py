@@ -15,9 +15,9 @@ from trainium_eks.model.policies.addon_policies import Statement, allow
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import LooseStr, StrictBool
 from trainium_eks.model.validation.problems import Problem, under
-from trainium_eks.observe.alerts import alerts
+from trainium_eks.observe import rules
 from trainium_eks.observe.dashboards import dashboards
-from trainium_eks.observe.series import file_system, recording, scraping
+from trainium_eks.observe.series import file_system, scraping
 
 from . import _charts, _iam, _pod_identity
 from . import _metrics_values as chart_values
@@ -216,12 +216,12 @@ class MetricsStack(pulumi.ComponentResource):
 
     def _compute(self) -> None:
         """Make the recording rules, and the alerts."""
-        prices = recording.prices(self._args.catalogue, self._args.instance_types)
-        rules = {
-            "trn-recording": recording.groups(prices),
-            "trn-alerts": alerts.groups(self._args.thresholds, pulumi.get_stack()),
+        prices = {name: self._args.catalogue.price(name) for name in self._args.instance_types}
+        found = {
+            "trn-recording": rules.recording({name: each.hourly_usd for name, each in prices.items() if each}),
+            "trn-alerts": rules.alerts(self._args.thresholds, pulumi.get_stack()),
         }
-        for name, groups in rules.items():
+        for name, groups in found.items():
             k8s.apiextensions.CustomResource(
                 f"{self._name}-{name}",
                 api_version=scraping.API_VERSION,

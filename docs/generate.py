@@ -28,14 +28,13 @@ from trainium_eks.cli.shared import plan_page, plan_report, recording
 from trainium_eks.cli.shared.console import PIPED_WIDTH, THEME
 from trainium_eks.cli.shared.markdown import Markdown
 from trainium_eks.jobs.objects import options
-from trainium_eks.model.alerts import AlertSettings
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.validation import limits
 from trainium_eks.model.validation.config_model import ConfigModel, sections
 from trainium_eks.model.validation.problems import config_path
-from trainium_eks.observe.alerts import alerts, runbook
+from trainium_eks.observe import rules
+from trainium_eks.observe.alerts import runbook
 from trainium_eks.observe.faults import catalogue
-from trainium_eks.observe.series.recording import ABOUT
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "components"
@@ -48,7 +47,7 @@ PYPROJECT = ROOT / "pyproject.toml"
 _PACKAGES = (
     "__main__.py", "components/__init__.py", "trainium_eks/__init__.py", "trainium_eks/*/__init__.py",
     "trainium_eks/*/*/__init__.py", "trainium_eks/testing.py", "workloads/trainium_workloads/__init__.py",
-    "policy/__main__.py", "provider/__init__.py", "policy/scan/__init__.py", "tests/engine/simulated_aws/__init__.py",
+    "policy/__main__.py", "provider/__init__.py", "tests/engine/simulated_aws/__init__.py",
 )  # fmt: skip
 _OTHER_FOLDERS = {
     "benchmarks": "Measurements of gangs, trainings, plans and the local cloud",
@@ -133,19 +132,19 @@ def alert_table() -> str:
     """Return a table of the alerts, with the faults of the catalogue that name them."""
     rows = (
         (
-            f"[{alert.name}](#{alert.name.lower()})",
-            alert.severity,
-            runbook.about(alert.name),
-            ", ".join(f"[{fault.name}](doctor.md#{fault.name})" for fault in catalogue.of_alert(alert.name)),
+            f"[{name}](#{name.lower()})",
+            severity,
+            runbook.about(name),
+            ", ".join(f"[{fault.name}](doctor.md#{fault.name})" for fault in catalogue.of_alert(name)),
         )
-        for alert in alerts.alerts(AlertSettings())
+        for name, severity in rules.severities().items()
     )
     return _table(("Alert", "Severity", "What it means", "Faults"), rows)
 
 
 def series() -> str:
     """Return a table of the recorded series."""
-    return _table(("Series", "What it says"), ((f"`{name}`", what) for name, what in ABOUT.items()))
+    return _table(("Series", "What it says"), ((f"`{name}`", what) for name, what in rules.meanings().items()))
 
 
 def folders() -> str:

@@ -108,22 +108,22 @@ def binaries(progress: Callable[[str], None]) -> Mapping[str, Path]:
     The first time on a machine they are built, which takes minutes: progress is shown.
     """
     # Most tests do without, and it takes a while to import.
-    from trainium_eks.local.toolchain import Unavailable, provide
+    from trainium_eks.local.toolchain import UnavailableError, kubernetes, provide
 
     try:
-        return {name: binary.path for name, binary in provide(KUBERNETES, progress=progress).items()}
-    except Unavailable as error:
+        return {name: binary.path for name, binary in provide(*kubernetes(KUBERNETES), progress=progress).items()}
+    except UnavailableError as error:
         pytest.skip(error.summary)
 
 
 @pytest.fixture(scope="session")
 def prometheus(progress: Callable[[str], None]) -> Mapping[str, Path]:
     """Prometheus and promtool, by their names, as :func:`binaries`."""
-    from trainium_eks.local.toolchain import Unavailable, provide_prometheus
+    from trainium_eks.local.toolchain import PROMETHEUS, UnavailableError, provide
 
     try:
-        found = provide_prometheus(progress=progress, patience_seconds=600)
-    except Unavailable as error:
+        found = provide(PROMETHEUS, progress=progress, patience_seconds=600)
+    except UnavailableError as error:
         pytest.skip(f"no Prometheus: {error.last}")
     return {name: binary.path for name, binary in found.items()}
 

@@ -34,13 +34,13 @@ PROVIDER: tuple[IamRequest, ...] = asks("*", "sts:GetCallerIdentity")
 CHECKS: tuple[IamRequest, ...] = (
     *asks(
         "*", "ecr:DescribeImages", "eks:DescribeAddonVersions", "eks:DescribeClusterVersions", "eks:ListClusters",
-        "iam:SimulateCustomPolicy", "iam:SimulatePrincipalPolicy", "pricing:GetProducts",
+        "iam:SimulateCustomPolicy", "iam:SimulatePrincipalPolicy",
         "servicequotas:GetAWSDefaultServiceQuota", "servicequotas:GetServiceQuota",
     ),
     *asks(BOUNDARY, "iam:GetPolicy", "iam:GetPolicyVersion"),
     *asks("arn:aws:ssm:us-west-2::parameter/aws/service/eks/optimized-ami/1.35/x", "ssm:GetParameters"),
 )  # fmt: skip
-"""The requests of ``trn check`` and ``trn prices``; without the right to one, a check says which."""
+"""The requests of ``trn check``; without the right to one, a check says which."""
 
 CLEANUP: tuple[IamRequest, ...] = (
     *asks(

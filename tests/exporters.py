@@ -1,7 +1,7 @@
 """Exporters that a local cloud cannot have, by pages that they gave: served as text, each node's by itself.
 
-A page (tests/exporter_pages) is in its exporter's own format and cut down to one core, GPU or interface; here the
-others are added, and counters go on counting.
+A page (tests/exporter_pages) is in its exporter's own format and cut down to one core, GPU or interface; its counters
+go on counting.
 """
 
 import contextlib
@@ -18,38 +18,15 @@ COUNTED_SECONDS = 3600.0
 """How long the counters on the pages had been counting."""
 
 _SAMPLE = re.compile(r"(?P<name>[a-zA-Z_:]\w*)(?P<labels>\{.*\})? (?P<value>\S+)")
-_WHOLE = {"neuroncore": 32, "neuron_device_index": 16, "gpu": 8, "cpu": 4}
-"""How many there are of what a page has one of, by the label that numbers it."""
-_INTERFACES = [f"rdmap{16 + 16 * number}s27" for number in range(8)]
 
 Page = Callable[[], str]
 
 
 def recorded(exporter: str) -> Page:
-    """The page of an exporter, whole and counting."""
-    lines = list(_whole((FOLDER / f"{exporter}.prom").read_text()))
+    """The page of an exporter, counting."""
+    lines = (FOLDER / f"{exporter}.prom").read_text().splitlines()
     begun = time.time()
     return lambda: "".join(f"{line}\n" for line in _counted(lines, time.time() - begun + COUNTED_SECONDS))
-
-
-def _whole(text: str) -> Iterator[str]:
-    """The lines of a page with what was cut off: each thing of its kind uses a little less than the one before."""
-    for line in text.splitlines():
-        sample = _SAMPLE.fullmatch(line)
-        numbered = next((label for label in _WHOLE if f'{label}="0"' in line), "")
-        if sample is None or line.startswith("#"):
-            yield line
-        elif 'device="rdmap' in line:
-            yield from (line.replace("rdmap16s27", interface) for interface in _INTERFACES)
-        elif numbered:
-            for number in range(_WHOLE[numbered]):
-                labels = sample["labels"].replace(f'{numbered}="0"', f'{numbered}="{number}"')
-                labels = labels.replace('device="nvidia0"', f'device="nvidia{number}"').replace(
-                    "GPU-604", f"GPU-{number}04"
-                )
-                yield f"{sample['name']}{labels} {float(sample['value']) * (1 - number / 400):g}"
-        else:
-            yield line
 
 
 def _counted(lines: Sequence[str], seconds: float) -> Iterator[str]:

@@ -41,16 +41,14 @@ def _lines(samples: Sequence[Sample]) -> Iterator[str]:
 def _node(node: Body) -> Iterator[Sample]:
     named = {"node": node["metadata"]["name"]}
     status, spec = node.get("status") or {}, node.get("spec") or {}
-    yield "kube_node_info", {**named, "kubelet_version": status.get("nodeInfo", {}).get("kubeletVersion", "")}, 1
     yield "kube_node_labels", {**named, **_labels(node, scraping.NODE_LABELS)}, 1
     yield "kube_node_created", named, _time(node["metadata"]["creationTimestamp"])
     yield "kube_node_spec_unschedulable", named, float(bool(spec.get("unschedulable")))
     for taint in spec.get("taints") or ():
         yield "kube_node_spec_taint", {**named, **{key: taint.get(key, "") for key in ("key", "value", "effect")}}, 1
-    for state in ("capacity", "allocatable"):
-        for resource, asked in (status.get(state) or {}).items():
-            labels = {**named, "resource": gangs.resource_label(resource), "unit": _unit(resource)}
-            yield f"kube_node_status_{state}", labels, amount(asked)
+    for resource, asked in (status.get("capacity") or {}).items():
+        labels = {**named, "resource": gangs.resource_label(resource), "unit": _unit(resource)}
+        yield "kube_node_status_capacity", labels, amount(asked)
     for condition in status.get("conditions") or ():
         for each in ("true", "false", "unknown"):
             labels = {**named, "condition": condition["type"], "status": each}
@@ -62,7 +60,6 @@ def _pod(pod: Body) -> Iterator[Sample]:
     named = {"namespace": metadata["namespace"], "pod": metadata["name"], "uid": metadata["uid"]}
     yield "kube_pod_info", {**named, "node": spec.get("nodeName", ""), "pod_ip": status.get("podIP", "")}, 1
     yield "kube_pod_labels", {**named, **_labels(pod, scraping.POD_LABELS)}, 1
-    yield "kube_pod_created", named, _time(metadata["creationTimestamp"])
     for phase in ("Pending", "Succeeded", "Failed", "Unknown", "Running"):
         yield "kube_pod_status_phase", {**named, "phase": phase}, float(status.get("phase") == phase)
     for container in spec["containers"]:
@@ -90,7 +87,6 @@ def _claim(claim: Body) -> Iterator[Sample]:
 def _daemons(daemons: Body) -> Iterator[Sample]:
     named = {"namespace": daemons["metadata"]["namespace"], "daemonset": daemons["metadata"]["name"]}
     status = daemons.get("status") or {}
-    yield "kube_daemonset_status_desired_number_scheduled", named, status.get("desiredNumberScheduled", 0)
     yield "kube_daemonset_status_number_unavailable", named, status.get("numberUnavailable", 0)
 
 
@@ -102,7 +98,6 @@ def _gang(group: Body) -> Iterator[Sample]:
     for phase in gangs.PHASES:
         yield "trn_gang_phase", {**named, "phase": phase}, float(status.get("phase") == phase)
     yield "trn_gang_created_timestamp_seconds", named, _time(metadata["creationTimestamp"])
-    yield "trn_gang_min_members", named, spec.get("minMember", 0)
     for resource, asked in (spec.get("minResources") or {}).items():
         if resource in ("aws.amazon.com/neuron", "nvidia.com/gpu"):
             yield "trn_gang_min_devices", {**named, "resource": gangs.resource_label(resource)}, amount(asked)

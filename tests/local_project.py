@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import yaml
 
-from trainium_eks.local.toolchain import provide
+from trainium_eks.local.toolchain import kubernetes, provide
 from trainium_eks.model.catalogue.versions import KUBERNETES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -123,7 +123,7 @@ class LocalProject:
             arguments: of kubectl.
             given: what it reads from stdin.
         """
-        program = provide(KUBERNETES, progress=lambda _: None)["kubectl"].path
+        program = provide(*kubernetes(KUBERNETES), progress=lambda _: None)["kubectl"].path
         kubeconfig = self.path / ".local" / stack / "kubeconfig"
         command = [str(program), f"--kubeconfig={kubeconfig}", *arguments]
         shown = subprocess.run(

@@ -2,13 +2,8 @@
 
 What no local cloud has (devices, EFA, hosts, FSx, kubelets) comes from pages that its exporters gave, by the
 relabelling that a stack asks the operator for; Volcano, the API server and the training are asked themselves.
-
-    PYTHONPATH=.:tests:workloads python -m monitored_cloud FOLDER ANSWERS.json --minutes 10
-
-keeps one for some minutes, and what it answers to the dashboards' panels: for pictures.
 """
 
-import argparse
 import functools
 import json
 import os
@@ -23,19 +18,17 @@ import kube_state
 import prometheus_server
 import pytest
 import yaml
-from dashboard_answers import Server
-from dashboard_answers import main as keep_answers
 from local_project import LocalProject
-from prometheus_server import Config
+from prometheus_server import Config, Server
 from trainium_workloads.scraped import Scraped
 
 from trainium_eks.jobs.objects.identity import JOB_API
 from trainium_eks.kube.api import Api, ApiError
-from trainium_eks.local import toolchain
 from trainium_eks.local.control_plane import pki
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.catalogue.instances import CATALOGUE, INSTANCE_TYPE_LABEL
-from trainium_eks.observe.series import recording, scraping
+from trainium_eks.observe import rules
+from trainium_eks.observe.series import scraping
 
 TRN1, P4D = "trn1.32xlarge", "p4d.24xlarge"
 GROUPS = [
@@ -76,7 +69,7 @@ def watched(project: LocalProject, program: Path, folder: Path) -> Iterator[Serv
     api = Api.connect(Paths.of(project.path, "local").kubeconfig)
     _report_healthy_hardware(api)
     _be_refused(api)
-    groups = recording.groups(recording.prices(CATALOGUE, [TRN1, P4D]))
+    groups = rules.recording({name: CATALOGUE[name].hourly_usd or 0 for name in (TRN1, P4D)})
     with exporters.served(_pages(api)) as port:
         jobs = [*_found(project), *_recorded(port, api)]
         with prometheus_server.prometheus(program, folder, jobs, groups) as server:
@@ -201,22 +194,3 @@ def _recorded(port: int, api: Api) -> list[Config]:
         prometheus_server.plain("kubelet", [(here, "/kubelet")], node=_nodes(api)[0]),
         prometheus_server.plain("kube-state-metrics", [(here, "/kube-state-metrics")]),
     ]
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Keeps the answers."""
-    parser = argparse.ArgumentParser(prog="python -m monitored_cloud")
-    parser.add_argument("folder", type=Path, help="for the stack and Prometheus' data; must not exist")
-    parser.add_argument("answers", type=Path)
-    parser.add_argument("--minutes", type=float, default=10.0)
-    asked = parser.parse_args(arguments)
-    toolchain.provide_volcano(progress=print)
-    program = toolchain.provide_prometheus(progress=print)["prometheus"].path
-    (asked.folder / "prometheus").mkdir(parents=True)
-    with stack(asked.folder / "project") as project, watched(project, program, asked.folder / "prometheus") as server:
-        time.sleep(60 * asked.minutes)
-        keep_answers([server.url, str(asked.answers), "--minutes", str(asked.minutes), "--step", "5"])
-
-
-if __name__ == "__main__":
-    main()

@@ -3,12 +3,13 @@
 import json
 import subprocess
 import time
+import urllib.parse
+import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from dashboard_answers import Server
 
 from trainium_eks.local.control_plane.ports import free_port
 from trainium_eks.observe.series.scraping import Relabelling, Scrape
@@ -22,18 +23,44 @@ _READY_SECONDS = 300.0
 _LABEL = "__meta_kubernetes_pod_label_"
 
 
+@dataclass(frozen=True)
+class Server:
+    """Prometheus' HTTP API."""
+
+    url: str
+    """``http://localhost:9090``."""
+
+    def ask(self, path: str, **parameters: object) -> Any:
+        """The ``data`` of an answer; raises urllib's ``HTTPError`` with Prometheus' words as its body."""
+        address = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(parameters, doseq=True)}"
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(address, timeout=120) as answer:
+            return json.load(answer)["data"]
+
+    def now(self, query: str) -> list[dict[str, Any]]:
+        """Series as they are now, each with ``metric`` and ``value``."""
+        found: list[dict[str, Any]] = self.ask("query", query=query)["result"]
+        return found
+
+    def selectors(self, query: str) -> list[tuple[str, list[str]]]:
+        """Each series in a query, and the labels that it is chosen by."""
+        return list(_selectors(self.ask("parse_query", query=query)))
+
+
+def _selectors(tree: object) -> Iterator[tuple[str, list[str]]]:
+    if isinstance(tree, dict):
+        if tree.get("type") in ("vectorSelector", "matrixSelector"):
+            yield tree["name"], [each["name"] for each in tree["matchers"] if each["name"] != "__name__"]
+        tree = list(tree.values())
+    if isinstance(tree, list):
+        for below in tree:
+            yield from _selectors(below)
+
+
 @contextmanager
 def prometheus(
     program: Path, folder: Path, jobs: Sequence[Config], groups: Sequence[Mapping[str, Any]]
 ) -> Iterator[Server]:
-    """Runs it.
-
-    Args:
-        program: of Prometheus.
-        folder: for its files.
-        jobs: ``scrape_configs``.
-        groups: of rules.
-    """
+    """Runs it, with these ``scrape_configs`` and these groups of rules."""
     interval = f"{INTERVAL_SECONDS}s"
     often = {"scrape_interval": interval, "evaluation_interval": interval, "scrape_timeout": interval}
     config = {"global": often, "rule_files": ["rules.json"], "scrape_configs": [*jobs]}
@@ -74,13 +101,7 @@ def _await(server: Server, process: "subprocess.Popen[bytes]", log: Path) -> Non
 
 
 def discovered(scrape: Scrape, kubeconfig: Path, address: str) -> Config:
-    """A job that finds its pods by the API server.
-
-    Args:
-        scrape: what the stack asks the operator for.
-        kubeconfig: of the cluster.
-        address: where a pod is reached; ``$1`` is its port.
-    """
+    """A job that finds its pods by the API server, and reaches each at an address; ``$1`` is its port."""
     port: Relabelling = {
         "sourceLabels": ["__meta_kubernetes_pod_container_port_number"],
         "targetLabel": "__address__",
@@ -91,13 +112,9 @@ def discovered(scrape: Scrape, kubeconfig: Path, address: str) -> Config:
 
 
 def recorded(scrape: Scrape, port: int, path: str, pods: Mapping[str, Mapping[str, str]]) -> Config:
-    """A job over pages that are served for pods.
+    """A job over pages that are served for pods; ``{}`` in the path is a pod's name.
 
-    Args:
-        scrape: what the stack asks the operator for.
-        port: of the pages.
-        path: of each; ``{}`` is the pod's name.
-        pods: name to what service discovery says of it, without ``__meta_kubernetes_``.
+    ``pods`` has each name with what service discovery says of it, without ``__meta_kubernetes_``.
     """
     targets = [
         {
@@ -146,14 +163,7 @@ def _job(scrape: Scrape, discovery: Mapping[str, Any], relabelings: Sequence[Rel
 
 
 def plain(name: str, targets: Sequence[tuple[str, str]], steps: Sequence[Relabelling] = (), **labels: str) -> Config:
-    """A job over addresses and paths, for what kube-prometheus-stack scrapes by itself.
-
-    Args:
-        name: of the job.
-        targets: address and path of each.
-        steps: relabelling.
-        labels: of all targets.
-    """
+    """A job over addresses and paths, for what kube-prometheus-stack scrapes by itself."""
     listed = [{"targets": [address], "labels": {"__metrics_path__": path, **labels}} for address, path in targets]
     return {"job_name": name, "static_configs": listed, "relabel_configs": [_step(each) for each in steps]}
 

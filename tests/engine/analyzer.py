@@ -72,12 +72,8 @@ def proxied(value: Any) -> Any:
 
 
 def after_check(graph: Graph, before: Mapping[str, Mapping[str, Any]] = MappingProxyType({})) -> Graph:
-    """Return the program with inputs as the providers complete them.
-
-    Args:
-        graph: a recorded program.
-        before: URN to the checked inputs of a resource that stands, which keeps the name that was made up.
-    """
+    """Return the program with inputs as the providers complete them. A resource that stands (``before`` has its
+    checked inputs by URN) keeps the name that was made up."""
 
     def one(resource: Resource) -> Resource:
         provider = graph.by_urn.get(resource.provider)

@@ -38,11 +38,7 @@ class Connection:
     def check(
         self, type_: str, inputs: Mapping[str, Any], *, before: Mapping[str, Any] | None = None, seed: bytes = b"1"
     ) -> dict[str, Any]:
-        """The inputs as the provider completes them.
-
-        Raises:
-            InvalidInputs: when it refuses some.
-        """
+        """The inputs as the provider completes them; InvalidInputs when it refuses some."""
         request = provider_pb2.CheckRequest(
             urn=urn(type_, "it"), news=wire.encode(inputs), olds=wire.encode(before or {}), randomSeed=seed
         )

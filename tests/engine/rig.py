@@ -229,21 +229,11 @@ class Rig:
         return there
 
     def trn(self, *arguments: str, tools: Path) -> tuple[int, str]:
-        """Runs a command of this library in the project: exit code and text.
-
-        Args:
-            *arguments: of `trn`.
-            tools: a directory that comes first on PATH.
-        """
+        """Runs `trn` in the project, with a directory that comes first on PATH: exit code and text."""
         return self.python("-m", "trainium_eks.cli", *arguments, tools=tools)
 
     def python(self, *arguments: str, tools: Path) -> tuple[int, str]:
-        """Runs this interpreter in the project: exit code and text.
-
-        Args:
-            *arguments: of the interpreter.
-            tools: a directory that comes first on PATH.
-        """
+        """Runs this interpreter in the project, with a directory that comes first on PATH: exit code and text."""
         path = f"{tools}{os.pathsep}{os.environ['PATH']}"
         own = {"PATH": path, "PYTHONPATH": str(self.project), "AWS_EC2_METADATA_DISABLED": "true"}
         command = [sys.executable, *arguments]

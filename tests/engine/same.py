@@ -19,14 +19,9 @@ _KUBERNETES = "kubernetes:"
 
 
 def differences(graph: Graph, engine: Mapping[str, Mapping[str, Any]], *, first_preview: bool = False) -> Iterator[str]:
-    """One line for each difference between a recording and the engine's states by URN.
-
-    Args:
-        graph: as recorded.
-        engine: resources as the CLI shows them.
-        first_preview: whether nothing exists yet. Then the Kubernetes provider cannot be configured, so the engine
-            asks it nothing: what comes from its objects is unknown, and its components have no options.
-    """
+    """One line for each difference between a recording and the engine's states by URN. In a first preview the
+    Kubernetes provider cannot be configured, so the engine asks it nothing: what comes from its objects is unknown,
+    and its components have no options."""
     stands = {urn: _plain(state.get("inputs") or {}) for urn, state in engine.items()}
     graph = _renamed(after_check(graph, stands), graph, stands)
     for urn in sorted({*graph.by_urn, *engine}):

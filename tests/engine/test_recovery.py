@@ -1,4 +1,4 @@
-"""`trn recover` on a real engine: an interrupted creation is imported, and the next update changes nothing."""
+"""`trn orphans` on a real engine: an interrupted creation is imported, and the next update changes nothing."""
 
 import shlex
 

@@ -62,7 +62,7 @@ def namespace(api: Api) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def volcano_programs() -> Mapping[str, Path]:
     """Volcano's programs, by their names; where one is missing the tests are skipped."""
-    there, missing = toolchain.find_volcano()
+    there, missing = toolchain.find(toolchain.VOLCANO)
     if missing:
         pytest.skip(f"`python -m trainium_eks.local.toolchain` provides {', '.join(missing)} where it can")
     return {name: binary.path for name, binary in there.items()}

@@ -13,16 +13,13 @@ from typing import Any
 import monitored_cloud
 import prometheus_server
 import pytest
-from dashboard_answers import ALL, Query, Server, choices, queries
-from dashboard_answers import main as keep_answers
+from dashboard_queries import ALL, Query, expand, queries, variables
+from prometheus_server import Server
+from served_series import EXPORTERS
 from waiting import until
 
 from trainium_eks.local import toolchain
 from trainium_eks.observe.dashboards import dashboards
-from trainium_eks.observe.queries import expand, selectors
-from trainium_eks.observe.series import recording
-from trainium_eks.observe.series.exporters import DCGM, EFA, KUBELET, NEURON
-from trainium_eks.observe.series.metrics import METRICS
 
 pytestmark = pytest.mark.slow
 
@@ -49,7 +46,7 @@ def server(
 ) -> Iterator[Server]:
     """Prometheus, which has seen everything."""
     assert binaries
-    _, missing = toolchain.find_volcano()
+    _, missing = toolchain.find(toolchain.VOLCANO)
     if missing or os.environ.get("TRN_VOLCANO") == "off":
         pytest.skip("no Volcano here: `python -m trainium_eks.local.toolchain` provides it where it can")
     place = tmp_path_factory.mktemp("monitored")
@@ -73,7 +70,7 @@ def test_every_query_finds_data(server: Server) -> None:
 
 def test_so_does_each_choice(server: Server) -> None:
     for dashboard in DASHBOARDS.values():
-        offered = functools.partial(choices, dashboard, server)
+        offered = functools.partial(_choices, server, dashboard)
         until(lambda asked=offered: all(asked().values()), lambda asked=offered: f"something to choose: {asked()}")
         for variable, values in offered().items():
             for value in values:
@@ -82,51 +79,20 @@ def test_so_does_each_choice(server: Server) -> None:
                 until(lambda asked=empty: not asked(), lambda asked=empty: f"data for {asked()}")
 
 
+def _choices(server: Server, dashboard: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What may be chosen for each variable of a dashboard."""
+    return {
+        name: server.ask(f"label/{label}/values", **{"match[]": selector})
+        for name, selector, label in variables(dashboard)
+    }
+
+
 def _empty_panels(server: Server, uid: str, chosen: Mapping[str, str]) -> list[str]:
     lacking = _without_data(server, **chosen)
-    return [f"{query} with {chosen}" for query in lacking if query.dashboard == uid and _is_for_all(query)]
+    return [f"{query} with {chosen}" for query in lacking if query.dashboard == uid and _is_for_all(server, query)]
 
 
-def _is_for_all(query: Query) -> bool:
+def _is_for_all(server: Server, query: Query) -> bool:
     """Whether it asks nothing that only some nodes, trainings or claims have."""
-    exporters_asked = {
-        METRICS[selector.name].exporter
-        for selector in selectors(expand(query.expression, _ANYTHING))
-        if selector.name in METRICS
-    }
-    return not exporters_asked & {NEURON, DCGM, EFA, KUBELET} and str(query) not in _OF_SOME
-
-
-def test_our_reading_of_queries_is_prometheus_own(server: Server) -> None:
-    rules = [rule["expr"] for group in recording.groups({}) for rule in group["rules"]]
-    for text in [*(expand(query.expression, _ANYTHING) for query in QUERIES), *rules]:
-        assert {selector.name for selector in selectors(text)} == set(_names(server.ask("parse_query", query=text))), (
-            text
-        )
-
-
-def _names(tree: object) -> Iterator[str]:
-    """Of all series in a query as Prometheus has parsed it."""
-    if isinstance(tree, dict):
-        if tree.get("type") in ("vectorSelector", "matrixSelector"):
-            yield tree["name"]
-        for below in tree.values():
-            yield from _names(below)
-    elif isinstance(tree, list):
-        for each in tree:
-            yield from _names(each)
-
-
-def test_answers_are_kept_for_pictures(server: Server, tmp_path: Path) -> None:
-    until(lambda: not _without_data(server), lambda: f"data for {_without_data(server)}")
-    file = tmp_path / "answers.json"
-    step = prometheus_server.INTERVAL_SECONDS
-    keep_answers([server.url, str(file), "--minutes", "1", "--step", str(step)])
-    kept = json.loads(file.read_text())
-    assert {name: len(each["queries"]) for name, each in kept.items()} == {
-        name: sum(1 for _ in queries(dashboard)) for name, dashboard in DASHBOARDS.items()
-    }
-    assert kept["job.json"]["choices"]["job_name"] == ["real", "told"]
-    [loss] = [each for each in kept["job.json"]["queries"] if each["panel"] == "Progress, Loss"]
-    assert {series["metric"]["job_name"] for series in loss["result"]} == {"real", "told"}
-    assert all(len(series["values"]) > 1 for series in loss["result"])
+    asked = {EXPORTERS.get(name) for name, _ in server.selectors(expand(query.expression, _ANYTHING))}
+    return not asked & {"neuron-monitor", "dcgm-exporter", "efa-exporter", "kubelet"} and str(query) not in _OF_SOME

@@ -2,7 +2,7 @@
 
 import base64
 import time
-import urllib.error
+import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from components.idle_guard import CLUSTER_RULES, EVENT_RULES
 from trainium_eks.kube.api import Api
 from trainium_eks.local.paths import Paths
 from trainium_eks.observe.idle import guard
+from trainium_eks.topology.api import ApiStatusError, Connection
 
 GROUP = "idle-guard-test"
 DEVICE = "example.com/guarded"
@@ -28,7 +29,7 @@ LONG_AGO = "2026-01-01T00:00:00Z"
 
 
 @pytest.fixture
-def account(api: Api, namespace: str, paths: Paths) -> Iterator[guard.Api]:
+def account(api: Api, namespace: str, paths: Paths, tmp_path: Path) -> Iterator[Connection]:
     """The API server as the guard's service account."""
     subject = {"kind": "ServiceAccount", "name": "idle-guard", "namespace": namespace}
     group, rbac = "rbac.authorization.k8s.io", "/apis/rbac.authorization.k8s.io/v1"
@@ -55,10 +56,11 @@ def account(api: Api, namespace: str, paths: Paths) -> Iterator[guard.Api]:
         "POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/idle-guard/token", {"spec": {"expirationSeconds": 600}}
     )["status"]["token"]
     server = yaml.safe_load(paths.kubeconfig.read_text())["clusters"][0]["cluster"]
-    authority = paths.kubeconfig.parent / f"{namespace}.crt"
-    authority.write_bytes(_authority(server))
+    (tmp_path / "ca.crt").write_bytes(_authority(server))
+    (tmp_path / "token").write_text(token)
+    address = urllib.parse.urlsplit(server["server"])
     try:
-        yield guard.Api(server["server"], token, str(authority))
+        yield Connection(str(address.hostname), address.port or 443, tmp_path)
     finally:
         for path in reversed(made):
             api.request("DELETE", path)
@@ -103,7 +105,7 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_idle_node_is_warned_of_held_and_named_for_removal(
-    api: Api, account: guard.Api, node: str, tmp_path: Path
+    api: Api, account: Connection, node: str, tmp_path: Path
 ) -> None:
     guard.main(SETTINGS, account, tmp_path / "remove")
     assert (tmp_path / "remove").read_text() == "i-0123456789abcdef0\n"
@@ -116,7 +118,7 @@ def test_an_idle_node_is_warned_of_held_and_named_for_removal(
 
 
 def test_work_ends_the_hold_and_the_note(
-    api: Api, account: guard.Api, node: str, namespace: str, tmp_path: Path
+    api: Api, account: Connection, node: str, namespace: str, tmp_path: Path
 ) -> None:
     guard.look(SETTINGS, account)
     assert read(api, node)["spec"]["unschedulable"] is True
@@ -128,7 +130,7 @@ def test_work_ends_the_hold_and_the_note(
     assert not {guard.SINCE, guard.HELD} & set(found["metadata"].get("annotations") or {})
 
 
-def test_a_waiting_pod_keeps_the_node(api: Api, account: guard.Api, node: str, namespace: str, tmp_path: Path) -> None:
+def test_a_waiting_pod_keeps_the_node(api: Api, account: Connection, node: str, namespace: str, tmp_path: Path) -> None:
     container = {"name": "trains", "image": "training", "resources": {"limits": {DEVICE: "16"}}}
     body = {"metadata": {"name": "waits"}, "spec": {"schedulerName": "nobody", "containers": [container]}}
     api.request("POST", f"/api/v1/namespaces/{namespace}/pods", {"apiVersion": "v1", "kind": "Pod", **body})
@@ -137,20 +139,20 @@ def test_a_waiting_pod_keeps_the_node(api: Api, account: guard.Api, node: str, n
     assert "unschedulable" not in read(api, node)["spec"]
 
 
-def test_a_node_of_another_group_is_left_alone(api: Api, account: guard.Api, node: str, tmp_path: Path) -> None:
+def test_a_node_of_another_group_is_left_alone(api: Api, account: Connection, node: str, tmp_path: Path) -> None:
     guard.main({**SETTINGS, "groups": {"another": SETTINGS["groups"][GROUP]}}, account, tmp_path / "remove")
     assert not (tmp_path / "remove").exists()
     assert "unschedulable" not in read(api, node)["spec"]
 
 
-def test_the_guard_may_do_nothing_else(account: guard.Api, namespace: str) -> None:
-    with pytest.raises(urllib.error.HTTPError, match="403"):
+def test_the_guard_may_do_nothing_else(account: Connection, namespace: str) -> None:
+    with pytest.raises(ApiStatusError, match="403"):
         account.items(f"/api/v1/namespaces/{namespace}/secrets")
-    with pytest.raises(urllib.error.HTTPError, match="403"):
-        account.create(f"/api/v1/namespaces/{namespace}/pods", {"metadata": {"name": "x"}})
+    with pytest.raises(ApiStatusError, match="403"):
+        account.send("POST", f"/api/v1/namespaces/{namespace}/pods", {"metadata": {"name": "x"}})
 
 
-def test_a_first_look_notes_since_when(api: Api, account: guard.Api, node: str) -> None:
+def test_a_first_look_notes_since_when(api: Api, account: Connection, node: str) -> None:
     api.request("DELETE", f"/api/v1/nodes/{node}")
     body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "labels": {guard.GROUP_LABEL: GROUP}}}
     api.request("POST", "/api/v1/nodes", body)

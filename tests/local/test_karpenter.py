@@ -188,8 +188,8 @@ def cloud(
     assert binaries
     assert volcano_programs
     try:
-        toolchain.provide_part(toolchain.SCALER, progress=progress)
-    except toolchain.Unavailable as error:
+        toolchain.provide(toolchain.KARPENTER, progress=progress)
+    except toolchain.UnavailableError as error:
         pytest.skip(f"no Karpenter: {error.last}")
     path = tmp_path_factory.mktemp("karpenter")
     project = LocalProject.of_the_repository(path)

@@ -32,8 +32,8 @@ from trainium_eks.local.releases.helm import Releases
 from trainium_eks.local.releases.volcano import DEPLOYMENTS, Programs
 from trainium_eks.model.alerts import AlertSettings
 from trainium_eks.model.catalogue.versions import CHARTS
-from trainium_eks.observe.alerts import alerts
-from trainium_eks.observe.series import recording, scraping
+from trainium_eks.observe import rules
+from trainium_eks.observe.series import scraping
 
 pytestmark = pytest.mark.slow
 
@@ -457,7 +457,7 @@ def test_placeholders_stand_in_until_the_chart_can_be_had(place: Place) -> None:
 def test_monitors_and_rules_are_held_to_placeholders_by_a_real_api_server(place: Place) -> None:
     stack = {"name": "kube-prometheus-stack", "repositoryOpts": {"repo": NOBODY}, "version": "1.0.0"}
     assert place.apply("kube-prometheus-stack", **stack).not_installed
-    groups = {"recording": recording.groups({"trn1.32xlarge": 21.5}), "alerts": alerts.groups(AlertSettings(), "dev")}
+    groups = {"recording": rules.recording({"trn1.32xlarge": 21.5}), "alerts": rules.alerts(AlertSettings(), "dev")}
     made = [(each.kind, each.name, each.spec()) for each in scraping.SCRAPES]
     made += [("PrometheusRule", name, {"groups": each}) for name, each in groups.items()]
     for kind, name, spec in made:

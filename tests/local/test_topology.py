@@ -41,7 +41,9 @@ class Cloud:
         shown = project.trn("kubeconfig", "--namespace", "training", "--path", "--stack", "local")
         assert shown.returncode == 0, shown.stderr
         self._kubeconfig = shown.stdout.strip()
-        self._kubectl = str(toolchain.provide(KUBERNETES, progress=lambda _: None)["kubectl"].path)
+        self._kubectl = str(
+            toolchain.provide(*toolchain.kubernetes(KUBERNETES), progress=lambda _: None)["kubectl"].path
+        )
         [self._claim] = [each["metadata"]["name"] for each in self.get("persistentvolumeclaims")]
         self._labels = {each["metadata"]["name"]: each["metadata"]["labels"] for each in project.get("local", "nodes")}
 

@@ -30,8 +30,7 @@ from trainium_eks.local.control_plane import researchers
 from trainium_eks.local.nodes import resizing
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.toolchain import go_command, sources
-from trainium_eks.local.toolchain.supply import is_offline
+from trainium_eks.local.toolchain import TRAINING_OPERATOR, go_command, sources
 from trainium_eks.model.catalogue import versions
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput
@@ -140,12 +139,11 @@ def kubeflow(api: Api, team: None, tmp_path_factory: pytest.TempPathFactory) -> 
     scratch = tmp_path_factory.mktemp("modules")
     (scratch / "sums").mkdir()
     (scratch / "sums" / "sources.sum").write_text(TRAINER_SUMS)
-    environment = go_command.go_environment(os.environ, is_offline(os.environ))
-    version = f"v{versions.CHARTS['kubeflow-trainer'].version}"
+    version = versions.CHARTS["kubeflow-trainer"].version
     try:
-        operator = sources.operator_source(scratch, environment)
-        trainer = go_command.source(TRAINER, version, scratch, environment, scratch / "sums")
-    except go_command.GoFailed as error:
+        operator = sources.source(TRAINING_OPERATOR, scratch, os.environ)
+        trainer = go_command.source(TRAINER, version, scratch / "sums", scratch, os.environ)
+    except go_command.GoError as error:
         pytest.skip(f"Kubeflow's Go modules are not here: {str(error).splitlines()[0]}")
     names = ("trainer.kubeflow.org_trainjobs", "trainer.kubeflow.org_trainingruntimes")
     files = [

@@ -45,7 +45,9 @@ class Team:
 
     def __init__(self, project: LocalProject) -> None:
         self.project = project
-        self._kubectl = str(toolchain.provide(KUBERNETES, progress=lambda _: None)["kubectl"].path)
+        self._kubectl = str(
+            toolchain.provide(*toolchain.kubernetes(KUBERNETES), progress=lambda _: None)["kubectl"].path
+        )
         self._kubeconfig = project.trn("kubeconfig", "--namespace", "training", "--path").stdout.strip()
 
     def trn(self, *arguments: str) -> str:
@@ -91,8 +93,8 @@ def team(
     assert binaries
     assert volcano_programs
     try:
-        toolchain.provide_part(toolchain.OPERATOR, progress=progress)
-    except toolchain.Unavailable as error:
+        toolchain.provide(toolchain.TRAINING_OPERATOR, progress=progress)
+    except toolchain.UnavailableError as error:
         pytest.skip(f"no Training Operator: {error.last}")
     project = LocalProject.of_the_repository(tmp_path_factory.mktemp("operator"))
     switches = {"TRN_VOLCANO": os.environ.get("TRN_VOLCANO", ""), "TRN_TRAINING_OPERATOR": ""}

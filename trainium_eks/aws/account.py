@@ -105,26 +105,15 @@ class Account:
         """Operations sent, with their service: ``ec2:DescribeVpcs``."""
 
     def caller(self) -> Caller:
-        """Return the identity of the credentials.
-
-        Raises:
-            NotChecked: there are none, or they are not valid.
-        """
+        """Return the identity of the credentials."""
         answer = self.once("caller", lambda: self.call("sts", "get_caller_identity"))
         return Caller(answer["Account"], answer["Arn"])
 
     def call(self, service: str, operation: str, *, region: str = "", **parameters: Json) -> Json:
-        """Return one answer.
+        """Return one answer; service and operation as boto3 calls them (``service-quotas``, ``describe_vpcs``).
 
-        Args:
-            service: as boto3 calls it (``service-quotas``).
-            operation: as boto3 calls it (``describe_vpcs``).
-            region: another one than the account's.
-            **parameters: of the operation.
-
-        Raises:
-            NotChecked: AWS could not be queried.
-            RequestError: AWS answered with an error; its code names the cause.
+        Raises :class:`NotChecked` where AWS could not be queried, and :class:`RequestError` for an error as the answer,
+        whose code names the cause.
         """
         return self._said(service, operation, lambda client: getattr(client, operation)(**parameters), region)
 
@@ -207,12 +196,7 @@ class _Once:
 
 
 def right(service: str, operation: str) -> str:
-    """Return the IAM action that an operation needs.
-
-    Args:
-        service: as boto3 calls it.
-        operation: as AWS calls it (``GetServiceQuota``).
-    """
+    """Return the IAM action for a service as boto3 calls it and an operation as AWS does (``GetServiceQuota``)."""
     named = f"{service}:{operation}"
     return RIGHTS.get(named, f"{_PREFIXES.get(service, service)}:{operation}")
 

@@ -46,17 +46,8 @@ class Repository:
         """Return the host, with its port if it has one."""
         return self.url.partition("/")[0]
 
-    @property
-    def is_ecr(self) -> bool:
-        """Return whether it is ECR's, or another registry that is spoken to without AWS."""
-        return ECR_URL.fullmatch(self.url) is not None
-
     def digest(self, tag: str) -> str:
-        """Return the digest of the image with this tag; empty where there is none.
-
-        Raises:
-            AwsError: ECR cannot be queried, the repository is not there, or the caller may not look.
-        """
+        """Return the digest of the image with this tag; empty where there is none."""
         parts = ECR_URL.fullmatch(self.url)
         if parts is None:
             return _digest_by_protocol(self.url, tag)
@@ -72,11 +63,7 @@ class Repository:
         return str(answer["imageDetails"][0]["imageDigest"])
 
     def login(self) -> Login | None:
-        """Return a login; None where the registry is not ECR's and needs none.
-
-        Raises:
-            AwsError: no credentials, or no right to it.
-        """
+        """Return a login; None where the registry is not ECR's and needs none."""
         parts = ECR_URL.fullmatch(self.url)
         if parts is None:
             return None

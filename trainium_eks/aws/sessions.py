@@ -51,20 +51,13 @@ class GroupSize:
 
 
 class Aws:
-    """Client of AWS in one region."""
+    """Client of AWS in one region. Its methods raise :class:`AwsError` where AWS cannot be queried, or refuses."""
 
     def __init__(self, region: str) -> None:
         self._region = region
 
     def newest_image(self, repository: str) -> str:
-        """Return the image that was pushed last to an ECR repository, by its tag; empty for none.
-
-        Args:
-            repository: its URL.
-
-        Raises:
-            AwsError: ECR cannot be queried.
-        """
+        """Return the image that was pushed last to an ECR repository, by its tag; empty for none."""
         pushed = [
             (each["imagePushedAt"], tag)
             for each in self._images(repository, {"filter": {"tagStatus": "TAGGED"}})
@@ -75,14 +68,7 @@ class Aws:
         return f"{repository}:{max(pushed)[1]}" if pushed else ""
 
     def image_problem(self, image: str) -> Problem | None:
-        """Return the reason why an image cannot be pulled, or None. Other registries than ECR are not queried.
-
-        Args:
-            image: with its tag or digest.
-
-        Raises:
-            AwsError: ECR cannot be queried.
-        """
+        """Return the reason why an image cannot be pulled, or None. Other registries than ECR are not queried."""
         repository = re.split(r"[:@]", image.rpartition("/")[2])[0]
         base = f"{image.rpartition('/')[0]}/{repository}"
         if not ECR_URL.fullmatch(base):
@@ -111,22 +97,14 @@ class Aws:
                 yield from page["imageDetails"]
 
     def capacity_ends(self, reservation: str) -> str:
-        """Return the end of a Capacity Block, RFC 3339; empty for a reservation without an end.
-
-        Raises:
-            AwsError: EC2 cannot be queried.
-        """
+        """Return the end of a Capacity Block, RFC 3339; empty for a reservation without an end."""
         with saying(f"ask when the Capacity Block {reservation} ends"):
             answer = client("ec2", self._region).describe_capacity_reservations(CapacityReservationIds=[reservation])
         ends = answer["CapacityReservations"][0].get("EndDate")
         return ends.strftime("%Y-%m-%dT%H:%M:%SZ") if ends else ""
 
     def group_size(self, cluster: str, group: str) -> GroupSize:
-        """Return the size of a managed node group.
-
-        Raises:
-            AwsError: EKS cannot be queried.
-        """
+        """Return the size of a managed node group."""
         with saying(f"look at the node group {group}"):
             found = client("eks", self._region).describe_nodegroup(clusterName=cluster, nodegroupName=group)[
                 "nodegroup"
@@ -135,29 +113,8 @@ class Aws:
         issues = tuple(f"{each['code']}: {each['message']}" for each in found.get("health", {}).get("issues", ()))
         return GroupSize(scaling["desiredSize"], scaling["minSize"], scaling["maxSize"], found["status"], issues)
 
-    def tunnel_instance(self, cluster: str, tag: str) -> str:
-        """Return a running instance (``i-…``) with a tag in a cluster's VPC.
-
-        Raises:
-            AwsError: there is none, or AWS cannot be queried.
-        """
-        with saying(f"look for the network of the cluster {cluster}"):
-            vpc = client("eks", self._region).describe_cluster(name=cluster)["cluster"]["resourcesVpcConfig"]["vpcId"]
-        wanted = {"vpc-id": vpc, "instance-state-name": "running", "tag-key": tag}
-        filters = [{"Name": name, "Values": [value]} for name, value in wanted.items()]
-        with saying(f"look for instances with the tag {tag}"):
-            found = client("ec2", self._region).describe_instances(Filters=filters)["Reservations"]
-        for each in found:
-            return str(each["Instances"][0]["InstanceId"])
-        mend = f"name an instance with the SSM agent by --target i-…, or tag one {tag}=true"
-        raise AwsError(f"no running instance in {vpc} has the tag {tag}: {mend}")
-
     def scale(self, cluster: str, group: str, nodes: int) -> None:
-        """Request a number of nodes from EKS; do not wait for them.
-
-        Raises:
-            AwsError: EKS refuses.
-        """
+        """Request a number of nodes from EKS; do not wait for them."""
         with saying(f"scale the node group {group}"):
             client("eks", self._region).update_nodegroup_config(
                 clusterName=cluster, nodegroupName=group, scalingConfig={"desiredSize": nodes}
@@ -165,13 +122,7 @@ class Aws:
 
 
 def client(service: str, region: str, attempts: int | None = None) -> Any:
-    """Return a client of boto3, which loads slowly and is not needed for a local cloud.
-
-    Args:
-        service: of AWS.
-        region: of AWS.
-        attempts: of each request, further apart each time; None for boto3's own number.
-    """
+    """Return a client of boto3, which loads slowly and is not needed for a local cloud."""
     return connect(
         service, region, retries={"mode": "standard", **({"total_max_attempts": attempts} if attempts else {})}
     )
@@ -181,17 +132,8 @@ def connect(service: str, region: str, session: Any = None, **config: Any) -> An
     """Return a client of boto3 that takes answers of AWS alone. Every client of this library is made here.
 
     botocore takes a proxy's page with status 200 for an answer without any field, so that every list of the account's
-    resources would be empty. Pages with status 500 and above are left to botocore's retries.
-
-    Args:
-        service: as boto3 calls it.
-        region: of AWS.
-        session: of boto3; None for one with the credentials that are found here.
-        **config: fields of botocore's ``Config``.
-
-    Raises:
-        NotAnswered: raised by the client's operations, for an answer that is a web page or no JSON.
-    """
+    resources would be empty: the client's operations raise :class:`NotAnswered`. Pages with status 500 and above are
+    left to botocore's retries."""
     import boto3  # type: ignore[import-untyped]
     from botocore.config import Config  # type: ignore[import-untyped]
 
@@ -225,11 +167,7 @@ def _refuse_pages(operation_model: Any, response_dict: Any, **_: object) -> None
 
 
 def why_not_answered(error: Exception) -> str | None:
-    """Return in one line why there is no answer of AWS; None where the error is none of boto3's, or an answer.
-
-    Args:
-        error: the exception of a client's operation.
-    """
+    """Return in one line why there is no answer of AWS; None where the error is none of boto3's, or an answer."""
     from botocore.exceptions import (  # type: ignore[import-untyped]
         BotoCoreError,
         ConnectionError,
@@ -257,11 +195,7 @@ def lacks_credentials(error: Exception) -> bool:
 
 @contextmanager
 def saying(what: str) -> Iterator[None]:
-    """Turn errors of AWS, and of the way there, into :class:`AwsError`.
-
-    Args:
-        what: was tried, after "cannot".
-    """
+    """Turn errors of AWS, and of the way there, into :class:`AwsError`: ``cannot <what>``."""
     try:
         from botocore.exceptions import ClientError
     except ModuleNotFoundError:

@@ -5,18 +5,15 @@ import itertools
 import os
 import re
 import sys
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from trainium_eks.cli.environment import check, comment, doctor, plan
-from trainium_eks.cli.environment.cleanup import cleanup_app
-from trainium_eks.cli.images import image_app
+from trainium_eks.cli import images, local
+from trainium_eks.cli.environment import check, comment, deploy, doctor, fabric, orphans, plan, upgrade
 from trainium_eks.cli.jobs import (
     cancel,
-    fabric,
     jobs,
     kubeconfig,
     logs,
@@ -31,10 +28,8 @@ from trainium_eks.cli.jobs import (
     train,
     wait,
 )
-from trainium_eks.cli.local import local_app
 from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.command import ENVIRONMENT, EXIT_CODES, IMAGES, LOCAL, RUNS_HERE, App
-from trainium_eks.cli.shared.options import Directory, Stack
+from trainium_eks.cli.shared.command import ENVIRONMENT, EXIT_CODES, IMAGES, LOCAL, App
 from trainium_eks.client.failure import FAILED, INTERRUPTED, TRACEBACK, failure_of, unexpected
 
 
@@ -85,22 +80,14 @@ app = App(
     epilog=EXIT_CODES,
     no_args_is_help=True,
 )
-for part in (plan, check, doctor, cleanup_app, comment):
+for part in (plan, check, upgrade, deploy, doctor, fabric, orphans, comment):
     app.add_typer(part.app)
-for part in (train, scale, kubeconfig, secret, stage, serve, predict, fabric):
+for part in (train, scale, kubeconfig, secret, stage, serve, predict):
     app.add_typer(part.app)
 for part in (jobs, status, wait, cancel, logs, tensorboard, profile):
     app.add_typer(part.app)
-app.add_typer(image_app.app, name="image", rich_help_panel=IMAGES)
-app.add_typer(local_app.app, name="local", rich_help_panel=LOCAL)
-
-
-class Operation(StrEnum):
-    """Operation of `trn deploy`."""
-
-    preview = "preview"
-    up = "up"
-    destroy = "destroy"
+app.add_typer(images.app, name="image", rich_help_panel=IMAGES)
+app.add_typer(local.app, name="local", rich_help_panel=LOCAL)
 
 
 def _show_version(asked: bool) -> None:
@@ -122,89 +109,3 @@ def trn(
     if isinstance(sys.stdout, io.TextIOWrapper):
         # As standard error: what a terminal's encoding lacks is shown by its number, and ends no command.
         sys.stdout.reconfigure(errors="backslashreplace")
-
-
-@app.command(example="trn prices --stack dev --dry-run")
-def prices(
-    stack: Stack = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the prices and write nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the prices as JSON and nothing else.")] = False,
-    no_color: Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")] = False,
-    directory: Directory = None,
-) -> None:
-    """Ask AWS' price list for the stack's instance types in its region, and write the prices into its config.
-
-    Exit code: 0; 1 when a price could not be asked for, or not be written; 2 for wrong usage, without credentials.
-    """
-    from trainium_eks.cli.environment import prices as command
-
-    asked = command.PricesOptions(stack, dry_run=dry_run, as_json=as_json, no_color=no_color, directory=directory)
-    raise typer.Exit(command.run(asked))
-
-
-@app.command(example="trn upgrade --stack prod --to 1.36 --keep-nodes")
-def upgrade(
-    to: Annotated[str, typer.Option("--to", metavar="VERSION", help="Kubernetes minor version: 1.36.")] = "",
-    keep_nodes: Annotated[
-        bool, typer.Option("--keep-nodes", help="With --to: accelerator nodes stay as they are; jobs run on.")
-    ] = False,
-    ami: Annotated[
-        str, typer.Option("--ami", metavar="RELEASE", help="AMI release of every accelerator group: 1.35.8-20260930.")
-    ] = "",
-    addon: Annotated[
-        list[str] | None, typer.Option("--addon", metavar="NAME=BUILD", help="EKS add-on; may be repeated.")
-    ] = None,
-    sdk: Annotated[
-        list[str] | None,
-        typer.Option("--sdk", metavar="TARGET=IMAGE", help="Image that training images are built on: trn1=<image>."),
-    ] = None,
-    stack: Stack = "",
-    write: Annotated[bool, typer.Option("--write", help="Change the stack's file; without it nothing is written.")] = (
-        False
-    ),
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
-    no_color: Annotated[bool, typer.Option("--no-color", help="Plain text; NO_COLOR does the same.")] = False,
-    directory: Directory = None,
-) -> None:
-    """Show an upgrade's changes, their order and duration, and the work that they disturb. Uses no network.
-
-    Compares the config with its upgraded copy.
-    Without a version, shows until when EKS supports the present version and the next.
-
-    Exit code: 0; 1 when AWS would refuse a change or the new config is invalid; 2 for wrong usage.
-    """
-    from trainium_eks.cli.environment.change import upgrade as command
-    from trainium_eks.operate.upgrade.settings import UpgradeTargets
-
-    def pairs(texts: list[str] | None, option: str) -> dict[str, str]:
-        split = [text.partition("=") for text in texts or ()]
-        if any(not (name and value) for name, _, value in split):
-            raise typer.BadParameter("expected <name>=<value>", param_hint=option)
-        return {name: value for name, _, value in split}
-
-    if keep_nodes and not to:
-        raise typer.BadParameter("goes with --to", param_hint="--keep-nodes")
-    asked = UpgradeTargets(to, ami, pairs(addon, "--addon"), pairs(sdk, "--sdk"), keep_nodes)
-    options = command.UpgradeOptions(stack, asked, directory, write=write, as_json=as_json, no_color=no_color)
-    raise typer.Exit(command.run(options))
-
-
-@app.command(context_settings={"ignore_unknown_options": True}, example="trn deploy preview --stack dev -- --diff")
-def deploy(
-    context: typer.Context,
-    operation: Annotated[Operation, typer.Argument(help="preview, up or destroy.")],
-    arguments: Annotated[list[str] | None, typer.Argument(help="Further arguments for pulumi, after --.")] = None,
-    stack: Stack = "",
-    directory: Directory = None,
-) -> None:
-    """Run the real `pulumi`, after checking the tools it needs and showing the hourly cost.
-
-    `up` first runs the checks of `trn check` (not with --skip-check) and, at a terminal, asks you to accept the cost.
-    It does not start while pods hold claims that it would delete; with --wait-for-pods it waits for them.
-    `destroy` names the jobs that end and exports files that S3 lacks (not with --no-export; --export-minutes=120).
-    """
-    from trainium_eks.cli.environment.change import deploy as command
-
-    if context.obj == RUNS_HERE:
-        raise typer.BadParameter(f"the local cloud of {stack} runs here; name the stack on AWS", param_hint="--stack")
-    raise typer.Exit(command.record_and_run(operation.value, stack, directory, arguments or []))

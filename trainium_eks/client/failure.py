@@ -28,10 +28,10 @@ LOCAL_PACKAGES = frozenset({"boto3", "botocore", "cryptography", "filelock", "ku
 
 _LONGEST_SAID = 500
 _COMMANDS = (
-    *("cancel", "check", "comment", "deploy", "doctor", "image", "jobs", "kubeconfig"),
+    *("cancel", "check", "comment", "deploy", "doctor", "fabric", "image", "jobs", "kubeconfig"),
     *("local", "logs"),
-    *("orphans", "plan", "predict", "prices", "profile", "scale", "secret", "serve", "stage"),
-    *("status", "tensorboard", "train", "upgrade", "verify"),
+    *("orphans", "plan", "predict", "profile", "scale", "secret", "serve", "stage"),
+    *("status", "tensorboard", "train", "upgrade", "wait"),
 )
 _COMMAND = re.compile(rf"(?<![\w./-])trn (?=(?:{'|'.join(_COMMANDS)})\b)")
 

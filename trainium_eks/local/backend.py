@@ -33,13 +33,7 @@ REMEMBERED = (vpc.SUBNET.token, ec2.LAUNCH_TEMPLATE.token)
 
 
 def open_backend(options: Mapping[str, Any], region: str, emit: Callable[[Mapping[str, Any]], None]) -> "LocalBackend":
-    """Return the backend for a program that is recorded in a separate process.
-
-    Args:
-        options: :class:`~trainium_eks.local.events.BackendOptions` as plain data.
-        region: region of the default AWS provider, or empty.
-        emit: takes the events as plain data.
-    """
+    """Return the backend for a program that is recorded in a separate process."""
     asked = BackendOptions.from_json(options)
     paths = Paths(Path(asked.root))
 
@@ -84,13 +78,7 @@ class LocalBackend:
         self._thread = threading.local()
 
     def connect(self, made: Mapping[str, Maker], *, endpoint: str, authority: str) -> None:
-        """Set the makers and the address of the cluster's API server.
-
-        Args:
-            made: maker by kind.
-            endpoint: ``https://127.0.0.1:…``.
-            authority: certificate authority of the API server, base64.
-        """
+        """Set the makers and the address of the cluster's API server."""
         self._makers = made
         self._cluster = {"endpoint": endpoint, "certificateAuthority": {"data": authority}}
 
@@ -103,11 +91,7 @@ class LocalBackend:
         self._tell(Waiting(getattr(self._thread, "urn", ""), reason))
 
     def create(self, registration: Registration) -> Answer:
-        """Create a resource; see :class:`~trainium_eks.plan.backend.Backend`.
-
-        Raises:
-            SimulationError: the simulation refuses the resource, or its maker failed; with the message of either.
-        """
+        """Create a resource; see :class:`~trainium_eks.plan.backend.Backend`."""
         if self.stopped.is_set():
             raise SimulationError("not started: something else failed first")
         self._thread.urn = registration.urn

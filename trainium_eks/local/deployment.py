@@ -200,11 +200,11 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
     reporter.planned(plan)
     minor, paths = kubernetes_minor(plan), Paths.of(asked.project, asked.stack)
     check_step(paths, minor)  # before programs are built for nothing
-    binaries = toolchain.provide(minor, progress=reporter.phase)
+    binaries = toolchain.provide(*toolchain.kubernetes(minor), progress=reporter.phase)
     programs = {name: binary.path for name, binary in binaries.items()}
-    volcano = _volcano(plan, paths, reporter.phase)
-    operator = TrainingOperator.provided(plan, paths, reporter.phase, os.environ)
-    scaler = Karpenter.provided(plan, paths, reporter.phase, os.environ)
+    volcano = _volcano(plan, reporter.phase)
+    operator = TrainingOperator.provided(plan, reporter.phase, os.environ)
+    scaler = Karpenter.provided(plan, reporter.phase, os.environ)
     with locked(paths, f"trn local up --stack {asked.stack}"):
         reporter.phase("Starting Kubernetes")
         processes.trim_logs(paths)
@@ -257,11 +257,7 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
 def down(paths: Paths, stack: str) -> tuple[str, ...]:
     """End a stack's processes and remove all its files but the cached binaries and charts.
 
-    Returns:
-        The names of the ended processes.
-
-    Raises:
-        ClusterError: another command is changing the stack, or its files cannot be removed.
+    Return the names of the ended processes.
     """
     if not paths.root.exists():
         return tuple(processes.stop(paths))
@@ -288,12 +284,12 @@ def service_range(graph: Graph) -> str:
     return next((str(each["serviceIpv4Cidr"]) for each in networks if each.get("serviceIpv4Cidr")), SERVICE_RANGE)
 
 
-def _volcano(graph: Graph, paths: Paths, progress: Callable[[str], None]) -> Programs:
+def _volcano(graph: Graph, progress: Callable[[str], None]) -> Programs:
     """Return Volcano's programs, for a stack that installs it."""
     releases = graph.of_type("kubernetes:helm.sh/v3:Release")
     if not any(each.inputs.get("chart") == VOLCANO_CHART for each in releases):
         return Programs()
-    return Programs.provided(paths, progress, os.environ)
+    return Programs.provided(progress, os.environ)
 
 
 def _csi_drivers(graph: Graph) -> tuple[str, ...]:

@@ -85,15 +85,8 @@ def makers(
 ) -> Mapping[str, Maker]:
     """Return the makers of a running cluster by kind of holding.
 
-    Args:
-        paths: the stack's files.
-        project: directory of the Pulumi project, which paths of charts are relative to.
-        helm: path of the Helm program.
-        waiting: called from time to time with the reason for which the calling thread waits.
-        stopping: when set, waits that are under way are given up.
-        catalogue: properties of the instance types.
-        csi_drivers: names of the storage drivers that run on every node.
-        volcano: Volcano's programs; none are needed to delete its release.
+    ``waiting`` is called from time to time with the reason for which the calling thread waits; waits are given up when
+    ``stopping`` is set. To delete Volcano's release, none of its programs is needed.
     """
     api = Api.connect(paths.kubeconfig)
     objects = Objects(api, waiting, stopping)
@@ -116,11 +109,7 @@ def kind_of(type_: str) -> str:
 
 
 def seconds(duration: str) -> float:
-    """Return a Go duration (``1h30m``, ``90s``) in seconds.
-
-    Raises:
-        ClusterError: the text is not a duration.
-    """
+    """Return a Go duration (``1h30m``, ``90s``) in seconds."""
     units = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
     found = re.findall(r"(\d+(?:\.\d+)?)(ms|h|m|s)", duration)
     if "".join(number + unit for number, unit in found) != duration or not found:

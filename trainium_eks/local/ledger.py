@@ -68,11 +68,7 @@ class Ledger:
 
     @staticmethod
     def open(file: Path) -> "Ledger":
-        """Return the ledger in a file, which need not exist. A last line that was cut off is dropped.
-
-        Raises:
-            ClusterError: the file has another version or cannot be read.
-        """
+        """Return the ledger in a file, which need not exist. A last line that was cut off is dropped."""
         ledger = Ledger(file)
         try:
             text = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
@@ -129,11 +125,7 @@ class Ledger:
         return tuple(each for each in self._holdings.values() if each.run != self.run)
 
     def compact(self) -> None:
-        """Rewrite the file with the current holdings, as a whole or not at all.
-
-        Raises:
-            ClusterError: the file cannot be written.
-        """
+        """Rewrite the file with the current holdings, as a whole or not at all."""
         lines = [{"version": VERSION}, {"run": self.run}, *({"hold": asdict(each)} for each in self.holdings)]
         part = self.file.with_suffix(".part")
         try:

@@ -109,9 +109,7 @@ def move(source: str, target: str) -> None:
 def open_in(directory: int, path: str, flags: int, resolution: Resolve) -> int:
     """Return a descriptor of a path in an open directory.
 
-    Raises:
-        OSError: ``EXDEV`` or ``ELOOP`` where the path may not be resolved so, ``ENOSYS`` where the kernel lacks the
-            call.
+    ``EXDEV`` or ``ELOOP`` say that the path may not be resolved so, ``ENOSYS`` that the kernel lacks the call.
     """
     if not AVAILABLE:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))

@@ -10,7 +10,7 @@ from datetime import datetime
 from filelock import FileLock, Timeout
 
 from trainium_eks.local.changes import LocalCloudError
-from trainium_eks.local.control_plane.processes import unwritable
+from trainium_eks.local.control_plane.processes import writing
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
 
@@ -21,14 +21,7 @@ def locked(paths: Paths, doing: str, *, wait_seconds: float = 5.0) -> Iterator[N
 
     Creates the stack's directory. The holder of the lock may remove the directory with it.
 
-    Args:
-        paths: the stack's files.
-        doing: the command, shown to another process that finds the lock held: ``trn local up --stack dev``.
-        wait_seconds: how long to wait for another holder, before giving up.
-
-    Raises:
-        ClusterError: another process holds it (which process, its command, since when), or the directory cannot be
-            written.
+    Another process that finds the lock held gives up after the wait, and says what the holder is doing.
     """
     lock = _taken(paths, doing, wait_seconds)
     try:
@@ -46,16 +39,15 @@ def _taken(paths: Paths, doing: str, wait_seconds: float) -> FileLock:
     # Without `fallback_to_soft`: a lock that is a file's existence would outlive a holder that is killed.
     lock = FileLock(paths.lock, timeout=wait_seconds, mode=0o600, fallback_to_soft=False, on_acquired=sign)
     while True:
-        try:
-            paths.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            lock.acquire()
-            return lock
-        except FileNotFoundError:
-            continue  # `down` removed the directory between the two calls: try again
-        except Timeout:
-            raise LocalCloudError(_held(paths)) from None
-        except OSError as error:
-            raise unwritable(error, paths.lock) from error
+        with writing(paths.lock):
+            try:
+                paths.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+                lock.acquire()
+                return lock
+            except FileNotFoundError:
+                continue  # `down` removed the directory between the two calls: try again
+            except Timeout:
+                raise LocalCloudError(_held(paths)) from None
 
 
 def _held(paths: Paths) -> str:

@@ -1,4 +1,4 @@
-"""Thresholds of the alerts in :mod:`trainium_eks.observe.alerts.alerts`."""
+"""Thresholds of the alerts in ``trainium_eks/observe/rules/alerts.yaml``."""
 
 from typing import Annotated
 

@@ -1,1 +1,1 @@
-"""Observation: metrics with their sources, recorded series, alerts, dashboards, and the idle guard. No Pulumi."""
+"""Observation: scraped series, Prometheus' rules, alerts, dashboards, faults, and the idle guard. No Pulumi."""

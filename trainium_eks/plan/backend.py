@@ -37,10 +37,8 @@ class Backend(Protocol):
     def create(self, registration: Registration) -> tuple[str, Mapping[str, Any]]:
         """Return the id of the resource and its computed properties; inputs need not be repeated.
 
-        Called from several threads at once. With ``dry_run`` nothing may be changed outside.
-
-        Raises:
-            SimulationError: when the backend has no answer.
+        Called from several threads at once. With ``dry_run`` nothing may be changed outside. A resource without an
+        answer is a :class:`SimulationError`.
         """
         ...
 

@@ -144,15 +144,7 @@ class Cost:
 
 
 def estimate(graph: Graph, catalogue: Catalogue = CATALOGUE) -> Cost:
-    """Return the cost of the environment.
-
-    Args:
-        graph: a recorded program; entries of its config's ``instanceTypes`` are added to the catalogue.
-        catalogue: source of instance prices.
-
-    Raises:
-        CatalogueError: for config entries that the program itself would have refused.
-    """
+    """Return the cost of the environment, with the types of its config's ``instanceTypes`` beside the catalogue's."""
     entries = graph.config.get("instanceTypes")
     if isinstance(entries, Mapping) and entries:
         catalogue = with_entries(catalogue, entries)

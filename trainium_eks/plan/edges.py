@@ -67,7 +67,11 @@ _FSX = _type(fsx.FILE_SYSTEM)
 _VPC = _type(vpc.VPC)
 _NAT = _type(vpc.NAT_GATEWAY)
 _QUEUE = _type(kubernetes.QUEUE)
-_IAM = _type(*iam.TYPES)
+
+
+def _iam(resource: Resource) -> bool:
+    return resource.type.startswith("aws:iam/")
+
 
 FORBIDDEN: tuple[tuple[str, str, Kind, Kind], ...] = (
     ("fsx-cluster", "The file system does not wait for the cluster", _FSX, _CLUSTER),
@@ -174,7 +178,7 @@ def _behind(
 def _iam_before_vpc(reach: _Reach) -> EdgeCheck:
     """Check only the roles that the cluster and its nodes wait for: a team's role may come after the cluster."""
     needed = reach.waited_for_by(reach.of(_type(eks.CLUSTER, eks.NODE_GROUP)))
-    sources = tuple(resource for resource in reach.of(_IAM) if resource.urn in needed)
+    sources = tuple(resource for resource in reach.of(_iam) if resource.urn in needed)
     return _not_behind(reach, "iam-vpc", "The cluster's roles do not wait for the VPC", sources, reach.of(_VPC))
 
 

@@ -78,12 +78,8 @@ class Training:
 
 
 def expect(graph: Graph, catalogue: Catalogue = CATALOGUE) -> Training | None:
-    """Return the expected goodput; None without accelerator nodes, or without a Lustre file system to save on.
-
-    Args:
-        graph: a recorded program; entries of its config's ``instanceTypes`` are added to the catalogue.
-        catalogue: source of accelerators and prices.
-    """
+    """Return the expected goodput; None without accelerator nodes, or without a Lustre file system to save on. Types
+    of the config's ``instanceTypes`` are added to the catalogue."""
     entries = graph.config.get("instanceTypes")
     if isinstance(entries, Mapping) and entries:
         catalogue = with_entries(catalogue, entries)

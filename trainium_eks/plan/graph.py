@@ -173,11 +173,8 @@ class Graph:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Graph":
-        """Return the graph of a JSON form (:meth:`to_json`); unknown keys (a plan's cost, its rules) are ignored.
-
-        Raises:
-            ValueError: for another schema version, naming both.
-        """
+        """Return the graph of a JSON form (:meth:`to_json`); unknown keys (a plan's cost, its rules) are ignored,
+        and another schema version is a ValueError that names both."""
         if data.get("schemaVersion") != SCHEMA_VERSION:
             raise ValueError(f"plan has schema version {data.get('schemaVersion')}, this tool reads {SCHEMA_VERSION}")
         return Graph(

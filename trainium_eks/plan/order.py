@@ -20,14 +20,11 @@ class Order:
 
 
 def order(graph: Graph) -> Order:
-    """Return the engine's order. Linear in resources and edges.
+    """Return the engine's order. Linear in resources and edges; a circle is a ValueError that names its resources.
 
-    A resource waits for its parent's registration, for its dependencies, for its provider, and for the dependencies
-    of the components above it (they register late, and their children with them). A dependency on a component is a
+    A resource waits for its parent's registration, for its dependencies, for its provider, and for the dependencies of
+    the components above it (they register late, and their children with them). A dependency on a component is a
     dependency on every resource in it.
-
-    Raises:
-        ValueError: for a circle, naming its resources.
     """
     before: dict[str, set[str]] = {resource.urn: set() for resource in graph.resources}
     for resource in graph.resources:

@@ -14,7 +14,7 @@ from trainium_eks.plan import rules
 from trainium_eks.plan.graph import RETAIN_ON_DELETE, SECRETS, STACK_TYPE, UNKNOWN, Graph, Options, Resource
 from trainium_eks.plan.resource_types import registry
 from trainium_eks.plan.resource_types.paths import value_at
-from trainium_eks.plan.rules import RULES, Finding, Rule, Verdict, may_be_unseen
+from trainium_eks.plan.rules import RULES, Judgement, Rule, RuleResult, may_be_unseen
 
 _MADE_UP = re.compile(r"-[0-9a-f]{7,8}")
 """The end of a name that a provider makes of a logical name: 7 digits in AWS, 8 in Kubernetes."""
@@ -50,50 +50,17 @@ class SeenProvider(Protocol):
 class SeenResource(Protocol):
     """The SDK's ``PolicyResource``."""
 
-    @property
-    def urn(self) -> str:
-        """URN."""
-        ...
-
-    @property
-    def resource_type(self) -> str:
-        """Type token."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """Logical name."""
-        ...
-
-    @property
-    def props(self) -> Mapping[str, Any]:
-        """Outputs in a stack policy, inputs in a resource policy."""
-        ...
-
-    @property
-    def opts(self) -> SeenOptions:
-        """Options."""
-        ...
-
-    @property
-    def provider(self) -> SeenProvider | None:
-        """Provider, or None for components."""
-        ...
-
-    @property
-    def parent(self) -> "SeenResource | None":
-        """Parent."""
-        ...
-
-    @property
-    def dependencies(self) -> "Sequence[SeenResource]":
-        """Resources that it waits for."""
-        ...
-
-    @property
-    def property_dependencies(self) -> "Mapping[str, Sequence[SeenResource]]":
-        """Input name to the resources that the value comes from."""
-        ...
+    urn: str
+    resource_type: str
+    name: str
+    props: Mapping[str, Any]
+    """Outputs in a stack policy, inputs in a resource policy."""
+    opts: SeenOptions
+    provider: SeenProvider | None
+    """None for components."""
+    parent: "SeenResource | None"
+    dependencies: "Sequence[SeenResource]"
+    property_dependencies: "Mapping[str, Sequence[SeenResource]]"
 
 
 @dataclass
@@ -110,19 +77,16 @@ class Pack:
     """Full config key to its text, as the engine passes them."""
     preview: bool
     _inputs: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    _judged: tuple[Graph, tuple[Verdict, ...]] | None = None
+    _judged: tuple[Graph, tuple[RuleResult, ...]] | None = None
 
     def remember(self, urn: str, inputs: Mapping[str, Any]) -> None:
         """Keep the inputs of a resource that is about to be registered."""
         self._inputs[urn] = plain(inputs)
         self._judged = None
 
-    def broken(self, rule: Rule, resources: Iterable[SeenResource]) -> tuple[Finding, ...]:
-        """Return the findings against a rule that no waiver covers.
-
-        Raises:
-            NotSeen: when no visible value breaks the rule, and an invisible one may.
-        """
+    def broken(self, rule: Rule, resources: Iterable[SeenResource]) -> tuple[Judgement, ...]:
+        """Return the findings against a rule that no waiver covers. Raise NotSeen when no visible value breaks the
+        rule, and an invisible one may."""
         graph, verdicts = self._judge(resources)
         verdict = next(each for each in verdicts if each.id == rule.id)
         # Of a waived rule, too: where nothing broke it for certain, its waiver may be stale.
@@ -161,7 +125,7 @@ class Pack:
         untold = frozenset({RETAIN_ON_DELETE, SECRETS})
         return Graph(self.project, self.stack, kept, outputs=outputs, config=decode(own), untold=untold)
 
-    def _judge(self, resources: Iterable[SeenResource]) -> tuple[Graph, tuple[Verdict, ...]]:
+    def _judge(self, resources: Iterable[SeenResource]) -> tuple[Graph, tuple[RuleResult, ...]]:
         """Return the graph and the verdicts, computed once: the SDK calls each policy with the resources read anew."""
         if self._judged is None:
             graph = self.graph(resources)

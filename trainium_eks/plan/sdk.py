@@ -8,7 +8,7 @@ They may move in any release; ``tests/unit/plan/recording/test_sdk.py`` says whi
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -74,11 +74,7 @@ class Callbacks(_callbacks._CallbackServicer):
 
     def run(self, token: str, request: Message) -> bytes:
         """Call a transform on the program's loop, from another thread; return its answer as the SDK would send it.
-
-        Raises:
-            Exception: any exception of the program's function.
-            CancelledError: when the program has ended.
-        """
+        Raise the exception of the program's function, and CancelledError when the program has ended."""
 
         async def call() -> bytes:
             answer = await self._callbacks[token](request.SerializeToString())
@@ -156,9 +152,9 @@ def config() -> dict[str, str]:
     return dict(_config.CONFIG.get())
 
 
-def run(program: Callable[[], Awaitable[None] | None]) -> Coroutine[Any, Any, None]:
+def run(program: Callable[[], object]) -> Coroutine[Any, Any, None]:
     """Return the coroutine that runs a program inside a stack, and waits for its registrations."""
-    return run_in_stack(program)
+    return run_in_stack(program)  # type: ignore[arg-type]  # a program may return anything
 
 
 # --- what a program is waiting for --------------------------------------------------------------------------------

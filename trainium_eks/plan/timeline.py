@@ -77,11 +77,7 @@ class Timeline:
 
 
 def model(graph: Graph) -> Timeline:
-    """Return the modelled ``up`` of a recorded program, with no limit on parallel operations.
-
-    Raises:
-        ValueError: when the graph's edges form a circle (edges of a recorded program cannot).
-    """
+    """Return the modelled ``up`` of a recorded program, with no limit on parallel operations."""
     ordered = order(graph)
     start, previous = _schedule(graph, ordered)
     steps = {

@@ -61,12 +61,7 @@ def _last_day(waiver: object) -> datetime.date | None:
 
 def stale(graph: Graph, status: Mapping[str, str], not_judged: Iterable[str]) -> tuple[str, ...]:
     """Return one line for each stale waiver of the environment: it excuses nothing, or its last day is no good.
-
-    Args:
-        graph: the recorded program.
-        status: rule id to the rule's result: ``pass``, ``fail``, ``waived``, ``n/a``.
-        not_judged: ids of the rules that no plan can check.
-    """
+    ``status`` has each rule's result, ``not_judged`` the rules that no plan can check."""
     own = sorted(of(graph).items())
     useless = {rule: why for rule, _ in own if (why := _useless(rule, status, not_judged))}
     if useless:

@@ -8,11 +8,10 @@ and keeps no state. Without it the HyperNodes stay as they are.
 
 import argparse
 import contextlib
-import http.client
+import http
 import json
 import os
 import signal
-import ssl
 import sys
 import threading
 import time
@@ -23,9 +22,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from trainium_eks.topology.api import MERGE, NODES, REQUEST_SECONDS, ApiStatusError, Connection, Failures, Object
 from trainium_eks.topology.tree import API_VERSION, Change, changes, hypernodes
 
-NODES = "/api/v1/nodes"
 HYPERNODES = f"/apis/{API_VERSION}/hypernodes"
 
 SETTLE_SECONDS = 0.5
@@ -35,93 +34,17 @@ LOOK_SECONDS = 30.0
 
 _PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0)
 """Seconds before the next try after one failure, two in a row, and so on."""
-REQUEST_SECONDS = 30.0
 WATCH_SECONDS = 240
 """After which the API server ends a watch. A connection that is silent for longer is lost."""
-_PAGE = 500
 # A Node has some 20 KB, most of it the names of images; its metadata are enough.
 _METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
-
-Object = Mapping[str, Any]
-
-
-class ApiStatusError(Exception):
-    """An answer of the API server that is no success."""
-
-    def __init__(self, status: int, message: str) -> None:
-        self.status = status
-        super().__init__(f"{status} {message}")
-
-
-Failures = (OSError, http.client.HTTPException, ValueError, ApiStatusError)
-"""What a request may end with: no connection, no HTTP, no JSON, no success."""
-
-
-class Connection:
-    """A connection to the API server, as the pod's service account. For one thread.
-
-    Args:
-        account: directory with the files ``token`` and ``ca.crt``.
-        seconds: how long an answer, or the next line of a watch, may take.
-    """
-
-    def __init__(self, host: str, port: int, account: Path, seconds: float) -> None:
-        tls = ssl.create_default_context(cafile=str(account / "ca.crt"))
-        self._http = http.client.HTTPSConnection(host, port, timeout=seconds, context=tls)
-        self._token = account / "token"
-
-    def send(
-        self, method: str, path: str, body: Object | None = None, *, accept: str = "", content: str = ""
-    ) -> http.client.HTTPResponse:
-        """Send a request and return the answer, which is still to be read.
-
-        Raises:
-            one of :data:`Failures`. The next request opens a new connection.
-        """
-        # The kubelet renews the token.
-        headers = {"Authorization": f"Bearer {self._token.read_text(encoding='utf-8')}"}
-        headers |= {"Accept": accept or "application/json", "Content-Type": content or "application/json"}
-        try:
-            self._http.request(method, path, None if body is None else json.dumps(body), headers)
-            answer = self._http.getresponse()
-            if answer.status >= http.HTTPStatus.BAD_REQUEST:
-                raise ApiStatusError(answer.status, f"{method} {path}: {answer.read().decode(errors='replace')[:400]}")
-        except Failures:
-            self.close()
-            raise
-        return answer
-
-    def items(self, path: str, accept: str = "", labels: str = "") -> tuple[list[Object], str]:
-        """Return all objects at a path, or those that a selector of labels takes, and the version of the list.
-
-        Raises:
-            one of :data:`Failures`.
-        """
-        found: list[Object] = []
-        after = ""
-        while True:
-            given = {"continue": after, "labelSelector": labels}
-            query = urllib.parse.urlencode({"limit": _PAGE} | {key: value for key, value in given.items() if value})
-            with self.send("GET", f"{path}?{query}", accept=accept) as answer:
-                page = json.load(answer)
-            found += page["items"]
-            after = page["metadata"].get("continue", "")
-            if not after:
-                return found, page["metadata"]["resourceVersion"]
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._http.close()
 
 
 class Nodes(threading.Thread):
     """The facts of the cluster's nodes that a controller works by, as the API server tells of them.
 
-    Args:
-        connection: this thread's own.
-        facts: returns the facts of a node; empty for a node that does not matter.
-        changed: set when a node comes, goes or gets other facts.
-        whole: whether ``facts`` needs more of a node than its metadata.
+    ``facts`` returns the facts of a node, or nothing for a node that does not matter; with ``whole`` it gets more of a
+    node than its metadata. ``changed`` is set when a node comes, goes or gets other facts.
     """
 
     def __init__(
@@ -157,11 +80,7 @@ class Nodes(threading.Thread):
                 pause(failures, f"nodes: {error or type(error).__name__}")
 
     def follow(self) -> None:
-        """List the nodes where that has not been done, and take changes in until the server ends the watch.
-
-        Raises:
-            one of :data:`Failures`.
-        """
+        """List the nodes where that has not been done, and take changes in until the server ends the watch."""
         if not self._version:
             found, self._version = self._connection.items(NODES, self._accept.format("List"))
             listed = {each["metadata"]["name"]: self._facts(each) for each in found}
@@ -202,10 +121,8 @@ def switches(layers: Sequence[str]) -> Callable[[Object], Mapping[str, str]]:
 class Controller:
     """Keeps the HyperNodes of a cluster.
 
-    Args:
-        connect: opens a connection, given the limit of an answer in seconds.
-        layers: node labels, the widest layer first.
-        ready: file that is written once the HyperNodes are as they should be.
+    ``connect`` opens a connection, given the limit of an answer in seconds. ``layers`` are node labels, the widest
+    layer first. The file ``ready`` is written once the HyperNodes are as they should be.
     """
 
     def __init__(self, connect: Callable[[float], Connection], layers: Sequence[str], ready: Path) -> None:
@@ -221,14 +138,8 @@ class Controller:
         rounds(self._changed, lambda: self.keep(self._nodes.found), "HyperNodes", LOOK_SECONDS, SETTLE_SECONDS)
 
     def keep(self, nodes: Mapping[str, Mapping[str, str]] | None) -> None:
-        """Make the HyperNodes as they should be.
-
-        Args:
-            nodes: node to its labels; None where they are not known yet, and nothing is done.
-
-        Raises:
-            one of :data:`Failures`: earlier changes of the round stay.
-        """
+        """Make the HyperNodes of these nodes, each with its labels, as they should be; do nothing where they are not
+        known yet. With one of :data:`Failures` earlier changes of the round stay."""
         if nodes is None:
             return
         # The time between two rounds is long enough for the API server to end an unused connection.
@@ -250,14 +161,10 @@ class Controller:
 
 
 def _make(connection: Connection, change: Change) -> ApiStatusError | None:
-    """Send one change. Return a refusal of this change alone, which keeps no other from being made.
-
-    Raises:
-        one of :data:`Failures`: no answer, or an error of the API server.
-    """
+    """Send one change. Return a refusal of this change alone, which keeps no other from being made."""
     path = HYPERNODES if change.verb == "create" else f"{HYPERNODES}/{change.name}"
     method = {"create": "POST", "update": "PATCH", "delete": "DELETE"}[change.verb]
-    content = "application/merge-patch+json" if change.verb == "update" else ""
+    content = MERGE if change.verb == "update" else ""
     try:
         connection.send(method, path, change.body or None, content=content).read()
     except ApiStatusError as error:
@@ -272,15 +179,8 @@ def _make(connection: Connection, change: Change) -> ApiStatusError | None:
 def rounds(
     changed: threading.Event, work: Callable[[], None], name: str, look_seconds: float, settle_seconds: float = 0.0
 ) -> None:
-    """Do the work after each change, and again after each failure, for ever.
-
-    Args:
-        changed: set by a change.
-        work: one round; raises one of :data:`Failures`.
-        name: of the work, for the log.
-        look_seconds: longest time between two rounds.
-        settle_seconds: time between a change and its round.
-    """
+    """Do the work ``settle_seconds`` after each change, at least every ``look_seconds``, and again after each of
+    :data:`Failures`, for ever."""
     failures = 0
     while True:
         changed.wait(look_seconds)

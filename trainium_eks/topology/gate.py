@@ -25,18 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.topology.controller import (
-    NODES,
-    REQUEST_SECONDS,
-    WATCH_SECONDS,
-    ApiStatusError,
-    Connection,
-    Nodes,
-    Object,
-    connector,
-    rounds,
-    say,
-)
+from trainium_eks.topology.api import MERGE, NODES, REQUEST_SECONDS, ApiStatusError, Connection, Object
+from trainium_eks.topology.controller import WATCH_SECONDS, Nodes, connector, rounds, say
 
 PASSED = "node-restriction.kubernetes.io/fabric-passed"
 """Label with the boot on which the test passed. Kubelets may not set labels of this prefix (NodeRestriction)."""
@@ -93,13 +83,8 @@ def facts(settings: Mapping[str, Any]) -> Callable[[Object], Mapping[str, Any]]:
 
 
 def judge(tested: Mapping[str, str], places: Mapping[str, str], reports: Sequence[Mapping[str, Any]]) -> Verdict:
-    """Return the verdict of a test.
-
-    Args:
-        tested: node to boot, as the test began with them.
-        places: pod to its node.
-        reports: of the test's ranks: one, or one of each rank that found no backend.
-    """
+    """Return the verdict of a test of these nodes, by the places of its pods (pod to node) and the reports of its
+    ranks: one, or one of each rank that found no backend."""
     failed: dict[str, str] = {}
     said = []
     for report in reports:
@@ -121,10 +106,8 @@ def judge(tested: Mapping[str, str], places: Mapping[str, str], reports: Sequenc
 class Gate:
     """Keeps the gate of a cluster's nodes.
 
-    Args:
-        connect: opens a connection, given the limit of an answer in seconds.
-        settings: see the module.
-        ready: file that is written once every node's taint is as it must be.
+    ``connect`` opens a connection, given the limit of an answer in seconds. The module describes ``settings``. The file
+    ``ready`` is written once every node's taint is as it must be.
     """
 
     def __init__(self, connect: Callable[[float], Connection], settings: Mapping[str, Any], ready: Path) -> None:
@@ -146,14 +129,8 @@ class Gate:
             self.keep(self._nodes.found)
 
     def keep(self, nodes: Mapping[str, Mapping[str, Any]] | None) -> None:
-        """Close and open nodes, take the results of tests in, and start tests.
-
-        Args:
-            nodes: node to its facts; None where they are not known yet, and nothing is done.
-
-        Raises:
-            one of :data:`~trainium_eks.topology.controller.Failures`: earlier changes of the round stay.
-        """
+        """Close and open nodes, take the results of tests in, and start tests; do nothing where the nodes' facts are
+        not known yet. With one of :data:`~trainium_eks.topology.api.Failures` earlier changes of the round stay."""
         if nodes is None:
             return
         nodes = dict(nodes)
@@ -226,10 +203,8 @@ class Gate:
     ) -> None:
         """Change a node, and its taint with it, in one request that a change by another in between refuses.
 
-        Args:
-            name: of the node.
-            change: returns the change of the node as it is now; None for a node that is no longer the tested one.
-            result: of a test: whether it passed, the finding, and the test's name.
+        ``change`` returns the change of the node as it is now, or None for a node that is no longer the tested one.
+        ``result`` of a test is whether it passed, the finding, and the test's name.
         """
         path = f"{NODES}/{name}"
         try:
@@ -244,7 +219,7 @@ class Gate:
             taints = [each for each in node["spec"].get("taints") or () if each["key"] != taint["key"]]
             body.setdefault("metadata", {})["resourceVersion"] = node["metadata"]["resourceVersion"]
             body.setdefault("spec", {})["taints"] = taints if may_open else [*taints, taint]
-            self._api.send("PATCH", path, body, content="application/merge-patch+json").read()
+            self._api.send("PATCH", path, body, content=MERGE).read()
             if result is not None:
                 self._show(path, *result)
         except ApiStatusError as error:
@@ -330,13 +305,8 @@ class Gate:
 
 
 def job_of(settings: Mapping[str, Any], pool: str, boots: Mapping[str, str]) -> dict[str, Any]:
-    """Return the Job that tests nodes of a pool: a pod for each, that all meet in torchrun.
-
-    Args:
-        settings: see the module.
-        pool: of the nodes.
-        boots: node to its present boot.
-    """
+    """Return the Job that tests nodes of a pool (``boots``: each with its present boot): a pod for each, that all meet
+    in torchrun."""
     digest = hashlib.sha256(json.dumps([pool, *sorted(boots.items())]).encode()).hexdigest()[:10]
     name = f"fabric-{digest}"
     template = copy.deepcopy(settings["pools"][pool]["template"])

@@ -41,11 +41,7 @@ def hypernodes(nodes: Mapping[str, Mapping[str, str]], layers: Sequence[str]) ->
     """Return the HyperNodes for these nodes, by name.
 
     A node that lacks the label of a layer is in the HyperNodes of the narrower layers alone. Without the narrowest
-    label a node is in no HyperNode.
-
-    Args:
-        nodes: name of each node to its labels.
-        layers: the labels in which nodes say their switches, the widest layer first.
+    label a node is in no HyperNode. ``layers`` are the labels in which nodes say their switches, the widest first.
     """
     made: dict[str, Object] = {}
     members: dict[str, set[str]] = {}
@@ -65,10 +61,6 @@ def changes(wanted: Mapping[str, Object], existing: Mapping[str, Object]) -> lis
 
     A HyperNode is created before its parent and deleted after it, so that Volcano's scheduler never sees one part of
     the tree contradict another.
-
-    Args:
-        wanted: the result of :func:`hypernodes`.
-        existing: all HyperNodes of the cluster by name, at least with ``metadata.labels`` and ``spec``.
     """
     found = []
     for name, each in sorted(wanted.items(), key=lambda item: (item[1]["spec"]["tier"], item[0])):

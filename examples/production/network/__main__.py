@@ -85,7 +85,7 @@ runner = aws.ec2.Instance(
     subnet_id=network.accelerator_subnet_id,
     vpc_security_group_ids=[group.id],
     iam_instance_profile=aws.iam.InstanceProfile("training-runner", role=role.name, opts=own).name,
-    tags={"Name": "training-runner", "trainium-eks/tunnel": "true"},
+    tags={"Name": "training-runner"},
     opts=pulumi.ResourceOptions.merge(own, pulumi.ResourceOptions(depends_on=[*attached, *network.egress])),
 )
 

@@ -5,6 +5,5 @@ packages ``aws``, ``eks`` and ``kubernetes`` are served here on loopback; their 
 come from (:mod:`trainium_eks.plan.resource_types.simulation`), and the things that exist are kept in one file. So
 preview, update, replacement, refresh and destroy are the engine's own, and only the clouds are made up.
 
-``python -m engine.simulated_aws --state FILE`` serves until it is stopped; :func:`~engine.simulated_aws.server.serving`
-does the same inside a program.
+:func:`~engine.simulated_aws.server.serving` serves them while a test needs them.
 """

@@ -115,16 +115,8 @@ def checked(
     before: Mapping[str, Any] | None = None,
     seed: bytes = b"",
 ) -> Checked:
-    """Return a resource's inputs with the provider's defaults filled in.
-
-    Args:
-        type_: type token.
-        name: logical name.
-        inputs: as the program gave them.
-        provider: the inputs of the resource's provider.
-        before: the checked inputs so far; None for a new resource. It keeps a name that was made up.
-        seed: source of the random part of a name; the engine sends one for each URN.
-    """
+    """Return a resource's inputs with the provider's defaults filled in. The checked inputs so far (``before``) keep
+    a name that was made up; ``seed`` is the source of a new name's random part."""
     row = registry.find(type_)
     if row is None or type_.startswith("pulumi:"):
         return Checked(inputs)

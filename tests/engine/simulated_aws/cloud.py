@@ -16,7 +16,7 @@ from trainium_eks.plan.resource_types import registry
 from trainium_eks.plan.resource_types.default_tags import TAGS_ALL
 from trainium_eks.plan.resource_types.differences import differences
 from trainium_eks.plan.resource_types.rows import ec2, eks
-from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION, Simulation, known
+from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION, Simulation
 
 _FORGOTTEN = ("certificateAuthority", "endpoint")
 """Outputs that are unknown in the preview of a cluster's update with ``forgetful``: see :class:`Cloud`."""
@@ -78,20 +78,12 @@ class ResourceRequest:
 
 
 class Cloud:
-    """The cloud that the served packages share.
-
-    Args:
-        inventory: the things that exist.
-        failing: a type token; the first creation of that type fails, once in the life of the inventory.
-        forgetful: whether the endpoint and certificate are unknown in a preview of a cluster's update, as reported
-            in pulumi-eks#352. AWS's provider keeps both; a program must not depend on it.
-
-    Raises:
-        SimulationError: when ``failing`` is not a simulated type.
-    """
+    """The cloud that the served packages share. The first creation of the type ``failing`` fails, once in the life
+    of the inventory. When ``forgetful``, the endpoint and certificate are unknown in a preview of a cluster's
+    update, as reported in pulumi-eks#352; AWS's provider keeps both, and a program must not depend on it."""
 
     def __init__(self, inventory: Inventory, *, failing: str = "", forgetful: bool = False) -> None:
-        if failing and (not known(failing) or failing.startswith("pulumi:")):
+        if failing and (registry.find(failing) is None or failing.startswith("pulumi:")):
             raise SimulationError(
                 f"there is no simulated resource type {failing!r} that could fail; give a type token such as "
                 f"{eks.NODE_GROUP.token} or kubernetes:core/v1:Namespace"
@@ -113,12 +105,7 @@ class Cloud:
         return _encoded({**inputs, **preview_state(computed, inputs)}, asked)
 
     def create(self, account: Account, asked: ResourceRequest) -> tuple[str, struct_pb2.Struct]:
-        """Create a thing; return its id and outputs.
-
-        Raises:
-            CloudError: when the thing exists already, or its type is the failing one.
-            SimulationError: when its type or inputs are not known.
-        """
+        """Create a thing; return its id and outputs."""
         made_as = self._inventory.next_name(asked.urn)
         identity, computed = _answer(account, asked, made_as)
         if asked.type == self._failing and self._inventory.fails_first(asked.type):
@@ -144,11 +131,7 @@ class Cloud:
         self, account: Account, asked: ResourceRequest, id_: str, before: Mapping[str, Any]
     ) -> struct_pb2.Struct:
         """Return the outputs of an update that a preview knows: a computed value that comes from an unknown input is
-        unknown too, the others stay.
-
-        Raises:
-            CloudError: when the thing does not exist.
-        """
+        unknown too, the others stay."""
         thing = self._existing(account, asked, id_)
         outputs = {**asked.plain, **_settled(self._updated(account, asked, thing, before, preview=True))}
         if self._forgetful and asked.type == eks.CLUSTER.token:
@@ -158,29 +141,14 @@ class Cloud:
     def update(
         self, account: Account, asked: ResourceRequest, id_: str, before: Mapping[str, Any]
     ) -> struct_pb2.Struct:
-        """Update a thing; return its outputs.
-
-        Args:
-            account: the provider's account.
-            asked: the request, with the new inputs.
-            id_: id of the thing.
-            before: the inputs so far.
-
-        Raises:
-            CloudError: when the thing does not exist.
-            SimulationError: when an input is not known.
-        """
+        """Update a thing; return its outputs."""
         thing = self._existing(account, asked, id_)
         outputs = _encoded({**asked.plain, **self._updated(account, asked, thing, before, preview=False)}, asked)
         self._inventory.put(_thing(thing, asked, outputs))
         return outputs
 
     def delete(self, account: Account, type_: str, id_: str) -> None:
-        """Delete a thing; a cluster with every object in it. Deleting a missing thing is no error.
-
-        Raises:
-            CloudError: when the thing is protected, or an existing thing still needs it.
-        """
+        """Delete a thing; a cluster with every object in it. Deleting a missing thing is no error."""
         thing = self._inventory.find(type_, id_, _cluster(account, type_))
         if thing is None:
             return

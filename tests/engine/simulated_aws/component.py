@@ -13,7 +13,7 @@ from pulumi.runtime.proto import provider_pb2, resource_pb2, resource_pb2_grpc
 
 from trainium_eks.plan import sdk
 from trainium_eks.plan.backend import SimulationError
-from trainium_eks.plan.graph import STACK_TYPE, UNKNOWN, Options, Resource
+from trainium_eks.plan.graph import UNKNOWN, Options, Resource
 from trainium_eks.plan.recording import eks_cluster, wire
 
 _KUSTOMIZATION = "kubernetes:kustomize/v2:Directory"
@@ -27,12 +27,7 @@ class ChildFailed(Exception):  # noqa: N818 (an event)
 
 
 def construct(request: provider_pb2.ConstructRequest) -> provider_pb2.ConstructResponse:
-    """Register the component and its children with the engine's resource monitor.
-
-    Raises:
-        SimulationError: when the children of the component, or of its options, are not known.
-        ChildFailed: when a child could not be created.
-    """
+    """Register the component and its children with the engine's resource monitor."""
     inputs = wire.decode(request.inputs, mask=False)
     beyond = eks_cluster.beyond(inputs) if request.type == eks_cluster.TYPE else "its own provider builds it"
     if beyond and request.type != _KUSTOMIZATION:
@@ -68,13 +63,13 @@ class _Construction:
         )
         inputs = wire.decode(request.inputs, mask=False)
         provider = request.providers.get("aws", "")
-        made = eks_cluster.construct(component, inputs, provider, _make_urn, self._create)
+        made = eks_cluster.construct(component, inputs, provider, self._create)
         return self._finished(urn, made.properties, made.cluster_urn)
 
     def _create(self, child: Resource) -> tuple[str, Mapping[str, Any]]:
         answer = self._register(_child(child, self._secret_in(child.inputs)))
         state = wire.decode(answer.object, mask=False)
-        if self._request.dryRun and child.custom:
+        if self._request.dryRun:
             state = {**dict.fromkeys(_READ_LATER, UNKNOWN), **state}
         return answer.urn, {**state, "id": answer.id or UNKNOWN}
 
@@ -146,10 +141,3 @@ def _child(child: Resource, secret: frozenset[str]) -> resource_pb2.RegisterReso
     for name, urns in child.property_dependencies.items():
         found.propertyDependencies[name].urns.extend(urns)
     return found
-
-
-def _make_urn(parent: str, type_: str, name: str) -> str:
-    """Return a child's URN as the engine makes it: with the types of all parents, the stack left out."""
-    stack, project, above = parent.split("::")[:3]
-    qualified = type_ if above == STACK_TYPE else f"{above}${type_}"
-    return f"{stack}::{project}::{qualified}::{name}"

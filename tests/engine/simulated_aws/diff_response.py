@@ -20,12 +20,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
 
 
 def answer(resource: Resource, before: Mapping[str, Any]) -> provider_pb2.DiffResponse:
-    """Return the changes as the engine takes them, each with its property.
-
-    Args:
-        resource: the resource with its new checked inputs.
-        before: its checked inputs so far.
-    """
+    """Return the changes as the engine takes them, each with its property."""
     tags_all = before.get(TAGS_ALL), resource.inputs.get(TAGS_ALL)
     before = read_back(resource.type, _given(before))
     found = differences(replace(resource, inputs=_given(resource.inputs)), before, tags_all=tags_all)

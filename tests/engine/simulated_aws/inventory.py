@@ -43,16 +43,11 @@ class Thing:
 
 
 class Inventory:
-    """The things that exist, safe to use from many threads.
+    """The things that exist, safe to use from many threads. InventoryError when the file cannot be read or written, is
+    not an inventory, or is in use.
 
-    The file is written whole and moved into place at every change, so a reader always finds a complete state. Only
-    one process may use it: it is locked for as long as the inventory is open.
-
-    Args:
-        path: the file; made with its directory when missing. Readable by its owner alone.
-
-    Raises:
-        InventoryError: when it cannot be read or written, is not an inventory, or is in use.
+    The file is written whole and moved into place at every change, so a reader always finds a complete state. Only one
+    process may use it: it is locked for as long as the inventory is open.
     """
 
     def __init__(self, path: Path) -> None:
@@ -101,12 +96,7 @@ class Inventory:
             return f"{urn}#{made + 1}" if made else urn
 
     def add(self, thing: Thing) -> None:
-        """Add a new thing.
-
-        Raises:
-            AlreadyExists: when a thing of this type, cluster and id exists.
-            InventoryError: when the file cannot be written; nothing is added then.
-        """
+        """Add a new thing."""
         with self._lock:
             key = _key(thing)
             if key in self._things:
@@ -115,31 +105,19 @@ class Inventory:
             self._commit({**self._things, key: thing}, made, self._failed)
 
     def put(self, thing: Thing) -> None:
-        """Replace the inputs and outputs of an existing thing.
-
-        Raises:
-            InventoryError: when the file cannot be written.
-        """
+        """Replace the inputs and outputs of an existing thing."""
         with self._lock:
             self._commit({**self._things, _key(thing): thing}, self._made, self._failed)
 
     def remove(self, *things: Thing) -> None:
-        """Remove things, all in one write. Removing a missing thing is no error.
-
-        Raises:
-            InventoryError: when the file cannot be written.
-        """
+        """Remove things, all in one write. Removing a missing thing is no error."""
         with self._lock:
             gone = {_key(thing) for thing in things}
             left = {key: thing for key, thing in self._things.items() if key not in gone}
             self._commit(left, self._made, self._failed)
 
     def fails_first(self, type_: str) -> bool:
-        """Return True at the first call for this type, and never again, in any process.
-
-        Raises:
-            InventoryError: when the file cannot be written.
-        """
+        """Return True at the first call for this type, and never again, in any process."""
         with self._lock:
             if type_ in self._failed:
                 return False

@@ -19,8 +19,7 @@ from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 from trainium_eks.plan.backend import SimulationError
 from trainium_eks.plan.graph import Options, Resource
 from trainium_eks.plan.recording import wire
-from trainium_eks.plan.resource_types import sdk_inputs
-from trainium_eks.plan.resource_types.simulation import known
+from trainium_eks.plan.resource_types import registry, sdk_inputs
 
 # The engine adds these to a provider's inputs for itself.
 _ENGINES_OWN = frozenset({"version", "pluginDownloadURL", "pluginChecksums", "__internal"})
@@ -29,13 +28,8 @@ _ENGINES_OWN = frozenset({"version", "pluginDownloadURL", "pluginChecksums", "__
 class Provider(provider_pb2_grpc.ResourceProviderServicer):
     """Simulated provider of one package (``aws``, ``eks`` or ``kubernetes``) for every engine that attaches.
 
-    Each provider resource of a program has a separate connection, which tells the requests of two providers of one
+        Each provider resource of a program has a separate connection, which tells the requests of two providers of one
     package apart.
-
-    Args:
-        package: name of the package.
-        version: version of the package's SDK, which defines the accepted inputs.
-        cloud: the cloud that the packages share.
     """
 
     def __init__(self, package: str, version: str, cloud: Cloud) -> None:
@@ -207,7 +201,7 @@ def _settings(inputs: struct_pb2.Struct) -> dict[str, Any]:
 
 def _faults(type_: str, inputs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield path and reason of each input that the type does not take; an empty path for an unknown type."""
-    if not known(type_):
+    if registry.find(type_) is None:
         yield "", f"there is no simulated answer for the resource type {type_}"
     for fault in sdk_inputs.faults(type_, inputs):
         path, _, reason = fault.partition(": ")

@@ -18,35 +18,18 @@ from trainium_eks.plan import sdk
 PACKAGES = ("aws", "eks", "kubernetes")
 """Packages that are served, each on a separate port."""
 
-FAILURE = "TRN_SIMULATED_FAILURE"
-"""Environment variable: a type token; the first creation of that type fails."""
-
 # Each operation of an engine holds a thread, a component that is being built one more.
 _THREADS = 64
 
 _GRACE_SECONDS = 2.0
 
 
-class CannotServe(Exception):  # noqa: N818 (an event)
-    """Failure to serve because no port is free."""
-
-
 @contextmanager
 def serving(state: Path, *, failing: str = "", forgetful: bool = False) -> Iterator[Mapping[str, str]]:
-    """Serve the simulated clouds while the context lasts.
+    """Serve the simulated clouds while the context lasts, and yield the environment by which a Pulumi CLI finds them.
 
-    Args:
-        state: the inventory's file; made when missing. Later contexts continue from it.
-        failing: see :class:`~engine.simulated_aws.cloud.Cloud`.
-        forgetful: see :class:`~engine.simulated_aws.cloud.Cloud`.
-
-    Yields:
-        The environment by which a Pulumi CLI finds the providers: ``PULUMI_DEBUG_PROVIDERS``.
-
-    Raises:
-        InventoryError: when the file cannot be used.
-        SimulationError: when ``failing`` is not a simulated type.
-        CannotServe: when no port is free.
+    The inventory's file is made when it is missing; later contexts continue from it. ``failing`` and ``forgetful`` are
+    those of :class:`~engine.simulated_aws.cloud.Cloud`.
     """
     # Their import tells the SDK which types there are, and so which inputs are taken.
     for package in PACKAGES:
@@ -64,10 +47,7 @@ def _served(package: str, cloud: Cloud) -> Iterator[int]:
     executor = futures.ThreadPoolExecutor(_THREADS, thread_name_prefix=package)
     server = grpc.server(executor, options=sdk.CHANNEL_OPTIONS)
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(Provider(package, version, cloud), server)
-    try:
-        port = server.add_insecure_port("127.0.0.1:0")
-    except RuntimeError as error:
-        raise CannotServe(f"no port on 127.0.0.1 is free: {error}") from None
+    port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
         yield port

@@ -16,6 +16,7 @@ from trainium_eks.aws.account import Account, NotChecked
 from trainium_eks.aws.sessions import Aws, AwsError, GroupSize, NotAllowed
 from trainium_eks.operate.cleanup import orphans
 from trainium_eks.operate.cleanup.marks import Marks
+from trainium_eks.operate.finding import Status
 
 REGION = "us-west-2"
 REPOSITORY = f"123456789012.dkr.ecr.{REGION}.amazonaws.com/trn/training"
@@ -190,8 +191,8 @@ def test_a_proxys_page_is_no_answer(
 def test_nothing_is_called_clean_behind_a_proxy(proxy: Callable[[int, bytes], None]) -> None:
     proxy(200, b"<html>Log in</html>")
     found = orphans.look(Account(REGION), Marks(stack="dev"), None)
-    assert not found.found
-    assert {what for what, _ in orphans.SEARCHES} <= {each.what for each in found.unseen}
+    assert {each.status for each in found.findings} == {Status.NOT_CHECKED}
+    assert {what for what, _ in orphans.SEARCHES} <= {each.subject for each in found.findings}
 
 
 def test_without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,7 +149,6 @@ def test_nothing_is_deployed_for_the_sake_of_a_local_cloud(project: Path, monkey
 
 
 WITHOUT_ANYTHING: dict[str, int] = {
-    "local images list": 0,
     "upgrade": 1,  # the stack's config is not one of ours
 }
 """Exit codes without tools, credentials and local cloud; all others cannot begin, and exit with 2."""

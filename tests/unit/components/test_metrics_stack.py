@@ -9,6 +9,8 @@ from kubernetes_schemas import schema_faults
 from components._args import ArgumentError
 from components.metrics_stack import MetricsStack
 from trainium_eks.model.catalogue import versions
+from trainium_eks.model.catalogue.instance_entries import with_entries
+from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.observe.dashboards import dashboards
 from trainium_eks.observe.series import scraping
 from trainium_eks.plan.graph import Graph, Resource
@@ -120,14 +122,20 @@ def every(rules: Resource) -> list[dict[str, Any]]:
 
 
 def test_rules_and_alerts_are_this_prometheus_and_wait_for_their_definition(record: Record) -> None:
-    graph = built(record, instance_types=["trn1.32xlarge"], thresholds={"idle_minutes": 45})
+    own = with_entries(CATALOGUE, {"trn1.32xlarge": {"hourlyUsd": 12.5}})
+    kinds = ["trn1.32xlarge", "p5.48xlarge"]
+    graph = built(record, instance_types=kinds, catalogue=own, thresholds={"idle_minutes": 45})
     rules = {each.inputs["metadata"]["name"]: each for each in graph.of_type(RULES)}
     assert set(rules) == {"trn-recording", "trn-alerts"}
     for each in rules.values():
         assert each.inputs["metadata"]["labels"] == {"release": "kube-prometheus-stack"}
         assert releases(graph)["kube-prometheus-stack"].urn in each.dependencies
     prices = [rule for rule in every(rules["trn-recording"]) if rule["record"] == "trn:instance_usd_per_hour"]
-    assert [rule["labels"] for rule in prices] == [{"instance_type": "trn1.32xlarge"}]
+    listed = CATALOGUE["p5.48xlarge"].hourly_usd
+    assert {rule["labels"]["instance_type"]: rule["expr"] for rule in prices} == {
+        "trn1.32xlarge": "vector(12.5)",
+        "p5.48xlarge": f"vector({listed:g})",
+    }
     found = {rule["alert"]: rule for rule in every(rules["trn-alerts"])}
     assert "[45m]" in found["AcceleratorsIdle"]["expr"]
     assert found["AcceleratorsIdle"]["annotations"]["next"].endswith("--stack test")

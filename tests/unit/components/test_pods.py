@@ -4,20 +4,23 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from components import _hypernodes, idle_guard
+from components import _fabric_gate, _hypernodes, idle_guard
 from components._pods import Program
 
 
-@pytest.mark.parametrize("program", [_hypernodes.PROGRAM, idle_guard.PROGRAM], ids=lambda each: each.folder)
-def test_every_module_can_be_imported_with_the_standard_library_alone(program: Program, tmp_path: Path) -> None:
-    place = tmp_path.joinpath("trainium_eks", *program.folder.split("."))
-    place.mkdir(parents=True)
-    for name, text in program.sources().items():
-        (place / name).write_text(text)
-    imports = "; ".join(f"import trainium_eks.{program.folder}.{module}" for module in program.modules)
+@pytest.mark.parametrize("home", [_fabric_gate, _hypernodes, idle_guard])
+def test_every_module_can_be_imported_with_the_standard_library_alone(home: ModuleType, tmp_path: Path) -> None:
+    program: Program = home.PROGRAM
+    items, sources = program.volume("code").config_map.items, program.sources()  # type: ignore[union-attr]
+    for item in items:  # type: ignore[union-attr]
+        file = tmp_path / item.path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(sources[item.key])
+    imports = "; ".join(f"import trainium_eks.{module}" for module in program.modules)
     # -S: without the packages of this environment, the library itself among them.
     command = [sys.executable, "-S", "-c", imports]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}

@@ -1,7 +1,6 @@
 """Files and answers that somebody damaged: each reader says so in a sentence that names them, or does without."""
 
 import json
-import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,6 @@ from trainium_workloads.stage import destination, web
 from trainium_workloads.stage.files import StageError
 from typer.testing import CliRunner
 
-from policy.scan import waivers
-from trainium_eks.aws import price_list
 from trainium_eks.aws.account import NotChecked
 from trainium_eks.aws.sessions import AwsError
 from trainium_eks.cli.app import app
@@ -49,7 +46,7 @@ from trainium_eks.plan.resource_types import access
 pytestmark = pytest.mark.slow
 
 SAID = (Failure, ClusterError, AwsError, ReportError, StateError, ProjectError, assumptions.AssumptionsError)
-SAID += (waivers.BadWaivers, StageError, NotChecked)
+SAID += (StageError, NotChecked)
 """Errors whose text is a sentence for people."""
 
 KUBECONFIG = {
@@ -83,10 +80,6 @@ PREVIEW = {"config": {"p:a": "b"}, "steps": [STEP], "changeSummary": {"same": 1}
 HOLDING = {"urn": "u", "kind": "Object", "reference": {"kind": "Pod"}}
 POOL = {"pool": {"inputs": {"instanceTypes": ["m7i.4xlarge"]}}, "drivers": []}
 IMAGE = {"name": "torch", "tag": "0123456789ab", "hasTorch": True, "sizeBytes": 1, "made": 1.5, "requirements": ""}
-PRICE = {
-    "terms": {"OnDemand": {"t": {"priceDimensions": {"d": {"unit": "Hrs", "pricePerUnit": {"USD": "21.5"}}}}}},
-    "publicationDate": "2026-07-20",
-}
 ALERT = {"labels": {"alertname": "A", "severity": "critical"}, "state": "firing", "activeAt": "2026-11-22T05:33:00Z"}
 MARK = {"files": {"a": {"bytes": 1, "sha256": "0"}}, "compilations": [{"options": {}, "command": [], "time": ""}]}
 
@@ -161,7 +154,6 @@ FILES: Mapping[str, tuple[Any, Callable[[Path], object]]] = {
     "stack's config": ({"config": {"p:a": "b", "p:c": [1]}}, _project),
     "stack's config that is edited": ({"config": {"p:a": "b"}}, _edit),
     "state": (STATE, _state),
-    "waivers": ([{"checks": ["C"], "resources": ["r"], "reason": "because"}], waivers.read),
     "report of a local cloud": (REPORT, LocalReport.load),
     "report that up reads": (REPORT, lambda file: deployment.Report.load(_paths(file, "report")).minor),
     "ledger": ({"hold": HOLDING}, ledger.Ledger.open),
@@ -180,7 +172,6 @@ ANSWERS: Mapping[str, tuple[Any, Callable[[Any], object]]] = {
         {"message": "m", "reason": "Invalid", "details": {"causes": [{"field": "f", "reason": "r", "message": "m"}]}},
         lambda body: str(ApiError.of(422, as_text(body))),
     ),
-    "price list of AWS": (PRICE, lambda entry: _price(as_text(entry))),
     "policy": (
         {"Statement": [{"Effect": "Allow", "Action": ["s3:*"], "Resource": "*"}]},
         lambda document: access._statements(as_text(document)),
@@ -212,11 +203,6 @@ def _or_value_error(read: Callable[[], object]) -> object:
         return read()
     except ValueError as error:
         raise Failure(2, str(error)) from None
-
-
-def _price(text: str) -> object:
-    account = types.SimpleNamespace(partition="aws", region="us-west-2", call=lambda *_, **__: {"PriceList": [text]})
-    return price_list.on_demand(account, "trn1.32xlarge")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", FILES)

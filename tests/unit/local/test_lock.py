@@ -52,12 +52,6 @@ def test_the_directory_is_made_for_its_owner_only(paths):
         assert stat.S_IMODE(paths.lock.stat().st_mode) == 0o600
 
 
-def test_it_can_be_taken_again_after_it_was_let_go(paths):
-    for _ in range(2):
-        with locked(paths, "up", wait_seconds=0):
-            pass
-
-
 def test_who_holds_it_is_said(paths):
     with other_holder(paths) as holder, pytest.raises(ClusterError) as failure, locked(paths, "down", wait_seconds=0.1):
         pass
@@ -121,12 +115,6 @@ def test_a_lock_on_a_file_that_was_removed_meanwhile_is_none(paths, monkeypatch)
     ):
         pass
     assert removed
-
-
-def test_its_holder_may_remove_the_directory(paths):
-    with locked(paths, "down"):
-        shutil.rmtree(paths.root)
-    assert not paths.root.exists()
 
 
 def test_a_directory_that_cannot_be_made_is_said_with_path_and_reason(tmp_path):

@@ -8,7 +8,8 @@ import typer
 from typer.core import TyperGroup
 
 from trainium_eks.cli.app import app
-from trainium_eks.observe.alerts import alerts, runbook
+from trainium_eks.observe import rules
+from trainium_eks.observe.alerts import runbook
 from trainium_eks.observe.faults import catalogue
 from trainium_eks.observe.faults.catalogue import BY_NAME, FAULTS
 from trainium_eks.observe.faults.fault import Fault, Speaker
@@ -36,7 +37,7 @@ def test_an_entry_can_be_found_and_says_everything(fault: Fault) -> None:
 
 
 def test_alerts_of_the_catalogue_exist() -> None:
-    assert {fault.alert for fault in FAULTS} - {""} <= {*alerts.names()}
+    assert {fault.alert for fault in FAULTS} - {""} <= rules.severities().keys()
 
 
 def test_a_name_without_a_value_stands_in_capitals_and_words_as_the_catalogue_has_them() -> None:

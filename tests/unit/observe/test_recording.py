@@ -1,89 +1,66 @@
 """What the recording rules compute, by a real promtool, from series as exporters give them."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import promtool
 import pytest
 from fleet_series import between, constant, cores, gang, node, pod, training
-from promtool import PRICES, Question, Trial
+from promtool import PRICES, Sample, Series
 
-from trainium_eks.model.catalogue.instance_entries import with_entries
-from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.observe.series import recording
+from trainium_eks.observe import rules
 
 TWO_NODES = {**node("n1"), **node("n2")}
-CAPACITY = 'kube_node_status_capacity{node="n1",resource="aws_amazon_com_neuron",unit="integer"}'
+RESEARCH = '{{namespace="research", job_name="{}", queue="test", resource="aws_amazon_com_neuron"}}'
 GROUP = '{node_group="ng1", instance_type="trn1.32xlarge"}'
 
-TRIALS = [
-    Trial(
-        "a node's labels say its group, type and zone",
+TRIALS: Mapping[str, tuple[Series, list[Sample]]] = {
+    "a node's labels say its group, type and zone": (
         TWO_NODES,
         [
-            Question(
-                "trn:node_info{node='n1'}",
+            (
                 "1m",
-                {
-                    'trn:node_info{node="n1", node_group="ng1", instance_type="trn1.32xlarge", zone="usw2-az4"}': 1,
-                },
+                "trn:node_info{node='n1'}",
+                {'{node="n1", node_group="ng1", instance_type="trn1.32xlarge", zone="usw2-az4"}': 1},
             )
         ],
     ),
-    Trial(
-        "a node of Karpenter is of its pool, and in the zone that its name says",
+    "a node of Karpenter is of its pool, and in the zone that its name says": (
         {
             'kube_node_labels{node="k1",label_karpenter_sh_nodepool="cpu",label_topology_kubernetes_io_zone="us-west-2a",'
             'label_node_kubernetes_io_instance_type="m7i.xlarge"}': constant(1)
         },
-        [
-            Question(
-                "trn:node_info",
-                "1m",
-                {'trn:node_info{node="k1", node_group="cpu", instance_type="m7i.xlarge", zone="us-west-2a"}': 1},
-            )
-        ],
+        [("1m", "trn:node_info", {'{node="k1", node_group="cpu", instance_type="m7i.xlarge", zone="us-west-2a"}': 1})],
     ),
-    Trial(
-        "two copies of kube-state-metrics make no second node",
+    "two copies of kube-state-metrics make no second node": (
         {**TWO_NODES, **{key.replace("{", '{instance="b",', 1): values for key, values in node("n1").items()}},
-        [
-            Question("trn:devices:total", "1m", {f"trn:devices:total{GROUP}": 32}),
-            Question("trn:usd_per_hour", "1m", {'trn:usd_per_hour{node_group="ng1"}': 43}),
-        ],
+        [("1m", "trn:devices:total", {GROUP: 32}), ("1m", "trn:usd_per_hour", {'{node_group="ng1"}': 43})],
     ),
-    Trial(
-        "devices in all, requested, and what the others cost",
+    "devices in all, requested, and what the others cost": (
         {**TWO_NODES, **pod("a-0", "n1")},
         [
-            Question("trn:devices:total", "1m", {f"trn:devices:total{GROUP}": 32}),
-            Question("trn:devices:requested", "1m", {f"trn:devices:requested{GROUP}": 16}),
-            Question("trn:usd_per_hour", "1m", {'trn:usd_per_hour{node_group="ng1"}': 43}),
-            Question("trn:idle_usd_per_hour", "1m", {'trn:idle_usd_per_hour{node_group="ng1"}': 21.5}),
+            ("1m", "trn:devices:total", {GROUP: 32}),
+            ("1m", "trn:devices:requested", {GROUP: 16}),
+            ("1m", "trn:usd_per_hour", {'{node_group="ng1"}': 43}),
+            ("1m", "trn:idle_usd_per_hour", {'{node_group="ng1"}': 21.5}),
         ],
     ),
-    Trial(
-        "a node of which a quarter is requested idles by three quarters",
+    "a node of which a quarter is requested idles by three quarters": (
         {**node("n1"), **pod("a-0", "n1", devices=4)},
-        [Question("trn:idle_usd_per_hour", "1m", {'trn:idle_usd_per_hour{node_group="ng1"}': 16.125})],
+        [("1m", "trn:idle_usd_per_hour", {'{node_group="ng1"}': 16.125})],
     ),
-    Trial(
-        "a pod that has ended holds nothing",
+    "a pod that has ended holds nothing": (
         {**node("n1"), **pod("a-0", "n1", phase=between(10, 900, 0, before=1))},
-        [
-            Question("trn:devices:requested", "9m", {f"trn:devices:requested{GROUP}": 16}),
-            Question("trn:devices:requested", "11m", {f"trn:devices:requested{GROUP}": 0}),
-        ],
+        [("9m", "trn:devices:requested", {GROUP: 16}), ("11m", "trn:devices:requested", {GROUP: 0})],
     ),
-    Trial(
-        "a node whose device plugin has gone is idle as a whole",
+    "a node whose device plugin has gone is idle as a whole": (
         {
             **node("n1"),
             'kube_node_status_capacity{node="n1",resource="aws_amazon_com_neuron",unit="integer"}': "0x2000",
         },
-        [Question("trn:idle_usd_per_hour", "1m", {'trn:idle_usd_per_hour{node_group="ng1"}': 21.5})],
+        [("1m", "trn:idle_usd_per_hour", {'{node_group="ng1"}': 21.5})],
     ),
-    Trial(
-        "free are ready, open nodes without work",
+    "free are ready, open nodes without work": (
         {
             **TWO_NODES,
             **node("n3", ready="0x2000"),
@@ -91,31 +68,24 @@ TRIALS = [
             **node("n4"),
             'kube_node_spec_unschedulable{node="n4"}': constant(1),
         },
-        [Question("trn:devices:free", "1m", {'trn:devices:free{resource="aws_amazon_com_neuron"}': 16})],
+        [("1m", "trn:devices:free", {'{resource="aws_amazon_com_neuron"}': 16})],
     ),
-    Trial(
-        "cores that no process holds count as idle, and a core of two runtimes counts once",
+    "cores that no process holds count as idle, and a core of two runtimes counts once": (
         {
             **TWO_NODES,
             **cores("n1", {core: constant(0.5) for core in range(32)}),
             'neuroncore_utilization_ratio{node="n1",neuroncore="0",runtime_tag="13"}': constant(0.1),
         },
         [
-            Question(
-                "trn:cores:busy_ratio",
-                "1m",
-                {'trn:cores:busy_ratio{node="n1"}': 0.5, 'trn:cores:busy_ratio{node="n2"}': 0},
-            ),
-            Question("trn:devices:busy_ratio", "1m", {f"trn:devices:busy_ratio{GROUP}": 0.25}),
+            ("1m", "trn:cores:busy_ratio", {'{node="n1"}': 0.5, '{node="n2"}': 0}),
+            ("1m", "trn:devices:busy_ratio", {GROUP: 0.25}),
         ],
     ),
-    Trial(
-        "a node whose monitor does not answer is not called idle",
+    "a node whose monitor does not answer is not called idle": (
         {**node("n1"), 'neuron_hardware_info{node="n1"}': "_x2000"},
-        [Question("trn:cores:busy_ratio", "1m", {}), Question("trn:devices:busy_ratio", "1m", {})],
+        [("1m", "trn:cores:busy_ratio", {}), ("1m", "trn:devices:busy_ratio", {})],
     ),
-    Trial(
-        "GPUs are as busy as DCGM says",
+    "GPUs are as busy as DCGM says": (
         {
             **node("g1", group="gpu", kind="p5.48xlarge"),
             'DCGM_FI_DEV_GPU_UTIL{node="g1",gpu="0"}': constant(100),
@@ -123,12 +93,11 @@ TRIALS = [
             'DCGM_FI_DEV_GPU_UTIL{node="g1",gpu="1"}': constant(50),
         },
         [
-            Question("trn:cores:busy_ratio", "1m", {'trn:cores:busy_ratio{node="g1"}': 0.75}),
-            Question("trn:usd_per_hour", "1m", {'trn:usd_per_hour{node_group="gpu"}': 55.04}),
+            ("1m", "trn:cores:busy_ratio", {'{node="g1"}': 0.75}),
+            ("1m", "trn:usd_per_hour", {'{node_group="gpu"}': 55.04}),
         ],
     ),
-    Trial(
-        "a training's pods by what each controller calls its job, and nobody else's",
+    "a training's pods by what each controller calls its job, and nobody else's": (
         {
             **{
                 f'kube_pod_info{{namespace="research",pod="{name}",uid="u-{name}",node="n1"}}': constant(1)
@@ -145,30 +114,24 @@ TRIALS = [
             },
         },
         [
-            Question(
-                "trn:training:pods",
+            (
                 "1m",
+                "trn:training:pods",
                 {
-                    f'trn:training:pods{{namespace="research", pod="{job}-0", node="n1", job_name="{job}"{queue}}}': 1
+                    f'{{namespace="research", pod="{job}-0", node="n1", job_name="{job}"{queue}}}': 1
                     for job, queue in {"a": ', queue="test"', "b": "", "c": ""}.items()
                 },
             )
         ],
     ),
-    Trial(
-        "a gang waits from when it was made until it runs",
+    "a gang waits from when it was made until it runs": (
         gang("a", {"Pending": between(30, 900, 0, before=1), "Running": between(30, 900, before=0)}, created=10),
         [
-            Question(
-                "trn:gang_wait_seconds",
-                "25m",
-                {'trn:gang_wait_seconds{namespace="research", job_name="a", queue="test"}': 900},
-            ),
-            Question("trn:gang_wait_seconds", "35m", {}),
+            ("25m", "trn:gang_wait_seconds", {'{namespace="research", job_name="a", queue="test"}': 900}),
+            ("35m", "trn:gang_wait_seconds", {}),
         ],
     ),
-    Trial(
-        "a gang's devices by its pods, where Volcano does not say them",
+    "a gang's devices by its pods, where Volcano does not say them": (
         {
             **{
                 series: values
@@ -182,46 +145,20 @@ TRIALS = [
             **gang("b", {"Pending": constant(1)}, devices=48),
         },
         [
-            Question(
-                "trn:gang:devices",
-                "1m",
-                {
-                    f'trn:gang:devices{{namespace="research", job_name="{job}", queue="test", '
-                    'resource="aws_amazon_com_neuron"}': devices
-                    for job, devices in {"a": 32, "b": 48}.items()
-                },
-            )
+            ("1m", "trn:gang:devices", {RESEARCH.format("a"): 32, RESEARCH.format("b"): 48}),
         ],
     ),
-    Trial(
-        "a gang that was restarted waits since it last ran",
-        gang(
-            "a",
-            {
-                "Running": "0x20 1x99 0x2000",
-                "Inqueue": "0x120 1x2000",
-            },
-        ),
-        [
-            Question(
-                "trn:gang_wait_seconds",
-                "70m",
-                {'trn:gang_wait_seconds{namespace="research", job_name="a", queue="test"}': 600},
-            )
-        ],
+    "a gang that was restarted waits since it last ran": (
+        gang("a", {"Running": "0x20 1x99 0x2000", "Inqueue": "0x120 1x2000"}),
+        [("70m", "trn:gang_wait_seconds", {'{namespace="research", job_name="a", queue="test"}': 600})],
     ),
-    Trial(
-        "goodput: ten of a hundred minutes without steps",
+    "goodput: ten of a hundred minutes without steps": (
         training(
-            "a",
-            started_timestamp_seconds="0x200",
-            step="0x20 1+1x179",
-            productive_seconds_total="0x20 30+30x179",
+            "a", started_timestamp_seconds="0x200", step="0x20 1+1x179", productive_seconds_total="0x20 30+30x179"
         ),
-        [Question("round(trn:goodput:ratio, 0.01)", "100m", {'{namespace="research", job_name="a"}': 0.9})],
+        [("100m", "round(trn:goodput:ratio, 0.01)", {'{namespace="research", job_name="a"}': 0.9})],
     ),
-    Trial(
-        "goodput: a restart makes half of the steps again",
+    "goodput: a restart makes half of the steps again": (
         {
             **training("a", started_timestamp_seconds="0x400", step="0+1x400", productive_seconds_total="0+30x400"),
             **training(
@@ -233,51 +170,39 @@ TRIALS = [
             ),
         },
         # The minute in which the new pod comes is not seen.
-        [Question("round(trn:goodput:ratio, 0.05)", "400m", {'{namespace="research", job_name="a"}': 0.75})],
+        [("400m", "round(trn:goodput:ratio, 0.05)", {'{namespace="research", job_name="a"}': 0.75})],
     ),
-    Trial(
-        "an ended training has no goodput any more",
+    "an ended training has no goodput any more": (
         {
             **training("a", started_timestamp_seconds="0x99", step="0+1x99", productive_seconds_total="0+30x99"),
             **gang("a", {"Running": between(50, 900, 0, before=1), "Completed": between(50, 900, before=0)}),
         },
         [
-            Question("round(trn:goodput:ratio, 0.01)", "49m", {'{namespace="research", job_name="a"}': 1}),
-            Question("trn:goodput:ratio", "60m", {}),
+            ("49m", "round(trn:goodput:ratio, 0.01)", {'{namespace="research", job_name="a"}': 1}),
+            ("60m", "trn:goodput:ratio", {}),
         ],
     ),
-    Trial(
-        "CloudWatch's series of a file system by its id",
+    "CloudWatch's series of a file system by its id": (
         {
             'aws_fsx_free_data_storage_capacity_sum{dimension_FileSystemId="fs-1",name="arn"}': constant(1e12),
             'aws_fsx_age_of_oldest_queued_message_maximum{dimension_FileSystemId="fs-1",name="arn"}': constant(120),
         },
         [
-            Question("trn:file_system:free_bytes", "1m", {'trn:file_system:free_bytes{file_system_id="fs-1"}': 1e12}),
-            Question(
-                "trn:file_system:export_age_seconds",
-                "1m",
-                {'trn:file_system:export_age_seconds{file_system_id="fs-1"}': 120},
-            ),
+            ("1m", "trn:file_system:free_bytes", {'{file_system_id="fs-1"}': 1e12}),
+            ("1m", "trn:file_system:export_age_seconds", {'{file_system_id="fs-1"}': 120}),
         ],
     ),
-]
+}
 
 
-@pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.name)
-def test_the_rules_compute(trial: Trial, tool: Path, tmp_path: Path) -> None:
-    promtool.check(tool, tmp_path, recording.groups(PRICES), trial)
+@pytest.mark.parametrize("trial", TRIALS)
+def test_the_rules_compute(trial: str, tool: Path, tmp_path: Path) -> None:
+    promtool.check(tool, tmp_path, rules.recording(PRICES), *TRIALS[trial])
 
 
 def test_every_recorded_name_is_explained() -> None:
-    recorded = [rule["record"] for group in recording.groups(PRICES) for rule in group["rules"]]
-    assert {*recorded} == {*recording.ABOUT}
+    recorded = [rule["record"] for group in rules.recording(PRICES) for rule in group["rules"]]
+    assert {*recorded} == rules.meanings().keys()
     assert {name: recorded.count(name) for name in recorded if recorded.count(name) > 1} == {
         "trn:instance_usd_per_hour": len(PRICES)
     }
-
-
-def test_prices_are_the_catalogues_and_the_configs_own() -> None:
-    catalogue = with_entries(CATALOGUE, {"trn1.32xlarge": {"hourlyUsd": 12.5}})
-    priced = recording.prices(catalogue, ["trn1.32xlarge", "p5.48xlarge", "trn1.32xlarge"])
-    assert priced == {"trn1.32xlarge": 12.5, "p5.48xlarge": CATALOGUE["p5.48xlarge"].hourly_usd}

@@ -55,6 +55,8 @@ def test_wheel_holds_components_charts_and_type_marker(wheel: Path) -> None:
         "trainium_eks/charts/torchx-etcd/Chart.yaml",
         "trainium_eks/local/control_plane/kwok_stages.yaml",
         "trainium_eks/docs/alerts.md",
+        "trainium_eks/observe/rules/alerts.yaml",
+        "trainium_eks/observe/rules/recording.yaml",
         "trainium_eks/local/toolchain/go.mod",
         "trainium_eks/local/toolchain/go.sum",
         "trainium_eks/local/toolchain/volcano/go.mod",

@@ -22,7 +22,7 @@ def test_a_group_that_is_served_is_named_with_its_bounds() -> None:
     assert found is not None
     assert [(each.pool, each.minimum, each.maximum, each.by) for each in found.pools] == [
         ("base", 0, 4, "Cluster Autoscaler"),
-        ("small", 0, 2, "Karpenter"),
+        ("karpenter", 0, 2, "Karpenter"),
         ("trn1n", 0, 1, "Karpenter"),
     ]
     assert "base: 0 to 4 × trn1.32xlarge, by Cluster Autoscaler" in shown(found)
@@ -30,7 +30,7 @@ def test_a_group_that_is_served_is_named_with_its_bounds() -> None:
 
 def test_nothing_is_said_where_nothing_grows() -> None:
     program = environment()
-    program.drop("cluster-autoscaler", "pool-small", "pool-trn1n")
+    program.drop("autoscaler-release", "karpenter-karpenter", "karpenter-trn1n")
     assert autoscaling.read(program.graph()) is None
     assert autoscaling.read(Graph("p", "s", (), {})) is None
 

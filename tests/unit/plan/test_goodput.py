@@ -34,11 +34,6 @@ def test_each_accelerator_group_is_a_gang_of_its_desired_and_its_largest_size() 
     assert two.rate.is_assumed
 
 
-def test_a_group_that_rests_at_zero_counts_at_its_largest() -> None:
-    graph = changed(environment(), "trn1", scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 3})
-    assert [gang.nodes for gang in _expected(graph).gangs] == [3]
-
-
 def test_a_checkpoint_takes_as_long_as_the_file_system_needs() -> None:
     graph = changed(_with({"checkpointGigabytes": 50}), "lustre", storageCapacity=2048, perUnitStorageThroughput=500)
     found = _expected(graph)
@@ -52,12 +47,6 @@ def test_the_configured_rate_is_used() -> None:
     assert calm.to_json()["failuresAssumed"] is False
     often = _expected(_with({"failuresPerNodeYear": "365.25"})).gangs[0]
     assert often.expected.run.seconds_between_faults == 43_200
-
-
-def test_a_useful_hour_costs_more_than_an_hour() -> None:
-    gang = _expected(environment()).gangs[0]
-    assert gang.hourly_usd == pytest.approx(43.0, abs=0.1)
-    assert gang.usd_per_useful_hour == gang.hourly_usd / gang.expected.useful_fraction
 
 
 def test_a_price_that_is_not_known_is_not_made_up() -> None:

@@ -14,7 +14,7 @@ from rule_programs import Program, environment
 
 from trainium_eks.plan.graph import UNKNOWN, Graph
 from trainium_eks.plan.policy_pack import NotSeen, plain
-from trainium_eks.plan.rules import RULES, Finding, judge
+from trainium_eks.plan.rules import RULES, Judgement, judge
 from trainium_eks.plan.rules._facts import ASSOCIATION
 
 RULE = {rule.id: rule for rule in RULES}
@@ -24,7 +24,7 @@ def plain_config(_config: Config) -> None:
     """The repository's own."""
 
 
-def broken(graph: Graph, *, preview: bool = False) -> Iterator[tuple[str, Finding]]:
+def broken(graph: Graph, *, preview: bool = False) -> Iterator[tuple[str, Judgement]]:
     """Each rule that the pack finds broken, with what breaks it. What it cannot judge is left out."""
     made, resources = pack(graph, preview=preview), shown(graph)
     for rule in RULES:
@@ -58,7 +58,7 @@ def test_a_fault_breaks_the_policy_of_its_rule_and_no_other(fault: Fault) -> Non
 
 def waived(expires: str) -> Program:
     program = environment()
-    program.put("flow-logs", "retentionInDays", 30)
+    program.put("LogGroup flow-logs", "retentionInDays", 30)
     program.config["waivers"] = {"R08": {"reason": "shipped elsewhere", "expires": expires}}
     return program
 
@@ -115,7 +115,7 @@ def test_whether_a_waiver_of_what_a_preview_cannot_know_is_stale_is_said_to_be_o
 def test_what_a_preview_knows_is_reported() -> None:
     program = environment()
     program.put("key-policy", "policy", UNKNOWN)
-    put("key", "enableKeyRotation", False)(program)
+    put("key-key", "enableKeyRotation", False)(program)
     graph = program.graph()
     [finding] = pack(graph, preview=True).broken(RULE["R11"], shown(graph))
     assert "enableKeyRotation" in finding.message

@@ -7,19 +7,20 @@ from typing import Any
 
 import grpc
 import pytest
-from engine.client import STACK, Clouds, refusal, urn
+from engine.client import STACK, Clouds, urn
 from google.protobuf import empty_pb2
 from pulumi.runtime import rpc
 from pulumi.runtime.proto import provider_pb2, resource_pb2, resource_pb2_grpc
 
 from trainium_eks.plan.backend import Registration
-from trainium_eks.plan.graph import UNKNOWN, Graph, Options
+from trainium_eks.plan.graph import Graph, Options
 from trainium_eks.plan.recording import wire
 from trainium_eks.plan.resource_types.simulation import Simulation
 
 CLUSTER = "eks:index:Cluster"
 INPUTS: Mapping[str, Any] = {
     "name": "training",
+    "serviceRole": "role",
     "authenticationMode": "API",
     "skipDefaultNodeGroup": True,
     "skipDefaultSecurityGroups": True,
@@ -118,6 +119,7 @@ def test_the_cluster_has_the_children_that_a_plan_has(
         eks.Cluster(
             "it",
             name="training",
+            service_role="role",
             authentication_mode=eks.AuthenticationMode.API,
             skip_default_node_group=True,
             skip_default_security_groups=True,
@@ -150,19 +152,6 @@ def test_the_component_comes_first_with_the_options_it_was_given(construct: Cons
     assert all(request.protect for request in monitor.requests if request.custom)
 
 
-def test_an_option_that_was_not_given_is_not_made_up(construct: Construct, monitor: Monitor) -> None:
-    construct()
-    assert not any(request.HasField("protect") for request in monitor.requests)
-    assert not any(request.HasField("retainOnDelete") for request in monitor.requests)
-
-
-def test_children_in_aws_are_made_by_the_given_provider(construct: Construct, monitor: Monitor) -> None:
-    construct()
-    assert monitor.of("aws:eks/cluster:Cluster").provider == PROVIDER
-    assert monitor.of("pulumi:providers:kubernetes").provider == ""
-    assert list(monitor.of("aws:eks/cluster:Cluster").propertyDependencies["vpcConfig"].urns) == ["urn:subnet"]
-
-
 def test_its_outputs_come_from_the_cluster(construct: Construct, monitor: Monitor) -> None:
     answer = construct()
     outputs = wire.decode(answer.state, mask=False)
@@ -174,42 +163,9 @@ def test_its_outputs_come_from_the_cluster(construct: Construct, monitor: Monito
     assert set(answer.stateDependencies["kubeconfig"].urns) == {cluster["urn"].string_value}
 
 
-def test_a_preview_knows_no_more_than_the_engine_tells(construct: Construct, monitor: Monitor) -> None:
-    monitor.silent = True
-    outputs = wire.decode(construct(dryRun=True).state, mask=False)
-    assert outputs["kubeconfigJson"] == UNKNOWN
-    assert outputs["core"]["endpoint"] == UNKNOWN
-
-
 def test_what_came_in_as_a_secret_goes_on_as_one(construct: Construct, monitor: Monitor) -> None:
     answer = construct({**INPUTS, "name": "hidden-name"}, secret=frozenset({"name"}))
     assert "name" in wire.secret_keys(monitor.of("aws:eks/cluster:Cluster").object)
     assert "kubeconfig" in wire.secret_keys(monitor.of("pulumi:providers:kubernetes").object)
     assert {"kubeconfig", "kubeconfigJson"} <= wire.secret_keys(answer.state)
     assert "endpoint" not in wire.secret_keys(answer.state)
-
-
-def test_options_whose_children_are_not_known_are_refused(construct: Construct) -> None:
-    with pytest.raises(grpc.RpcError) as error:
-        construct({**INPUTS, "fargate": True})
-    assert "fargate must be left out" in refusal(error)
-
-
-def test_another_component_is_refused(construct: Construct, monitor: Monitor) -> None:
-    with pytest.raises(grpc.RpcError) as error:
-        construct(type="kubernetes:helm.sh/v4:Chart")
-    assert "helm.v3.Release" in refusal(error)
-    assert monitor.requests == []
-
-
-def test_a_child_that_fails_is_named(construct: Construct, monitor: Monitor) -> None:
-    monitor.refused = "aws:eks/cluster:Cluster"
-    with pytest.raises(grpc.RpcError) as error:
-        construct()
-    assert "aws:eks/cluster:Cluster it-eksCluster" in refusal(error)
-
-
-def test_a_kustomization_has_no_children(construct: Construct, monitor: Monitor) -> None:
-    answer = construct({"directory": "x"}, type="kubernetes:kustomize/v2:Directory")
-    assert [request.type for request in monitor.requests] == ["kubernetes:kustomize/v2:Directory"]
-    assert wire.decode(answer.state, mask=False) == {"resources": []}

@@ -1,6 +1,5 @@
 """The provider protocol, over a real channel."""
 
-import importlib.metadata
 import json
 import re
 from pathlib import Path
@@ -8,7 +7,6 @@ from pathlib import Path
 import grpc
 import pytest
 from engine.client import Clouds, InvalidInputs, Serve, refusal, urn
-from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime import rpc
 from pulumi.runtime.proto import provider_pb2
 
@@ -40,56 +38,6 @@ def config_map(name: str, **data: str) -> dict[str, object]:
 
 
 # --- the provider itself ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("package", ["aws", "eks", "kubernetes"])
-def test_each_package_has_its_sdks_version(clouds: Clouds, package: str) -> None:
-    stub = clouds.attach(package).stub
-    assert stub.GetPluginInfo(empty_pb2.Empty()).version == importlib.metadata.version(f"pulumi-{package}")
-    assert stub.Handshake(provider_pb2.ProviderHandshakeRequest()).accept_secrets
-
-
-def test_a_resource_is_refused_before_its_provider_is_configured(clouds: Clouds) -> None:
-    with pytest.raises(grpc.RpcError) as error:
-        clouds.attach("aws").create(VPC, {"cidrBlock": "10.0.0.0/16"})
-    assert "not configured" in refusal(error)
-
-
-def test_a_cli_that_does_not_name_its_providers_is_told_which_does(clouds: Clouds) -> None:
-    with pytest.raises(grpc.RpcError) as error:
-        clouds.attach("aws").stub.Configure(provider_pb2.ConfigureRequest(args=struct_pb2.Struct()))
-    assert "3.231" in refusal(error)
-
-
-def test_two_providers_of_a_package_are_told_apart(clouds: Clouds) -> None:
-    west, east = clouds.provider(region="us-west-2"), clouds.provider(region="us-east-1")
-    assert ":us-east-1:" in east.made(VPC, {"cidrBlock": "10.0.0.0/16"}, "east")[1]["arn"]
-    assert ":us-west-2:" in west.made(VPC, {"cidrBlock": "10.0.0.0/16"}, "west")[1]["arn"]
-
-
-def test_default_tags_are_on_everything(clouds: Clouds) -> None:
-    aws = clouds.provider(region="us-west-2", defaultTags=json.dumps({"tags": {"Owner": "me"}}))
-    _, outputs = aws.made(VPC, {"cidrBlock": "10.0.0.0/16", "tags": {"Name": "x"}})
-    assert outputs["tagsAll"] == {"Owner": "me", "Name": "x"}
-
-
-def test_a_provider_refuses_settings_that_it_does_not_have(clouds: Clouds) -> None:
-    request = provider_pb2.CheckRequest(
-        urn=urn("pulumi:providers:aws", "main"), news=wire.encode({"regoin": "us-west-2", "version": "7.0.0"})
-    )
-    (failure,) = clouds.attach("aws").stub.CheckConfig(request).failures
-    assert failure.property == "regoin"
-    assert "'region'" in failure.reason
-
-
-@pytest.mark.parametrize("method", ["Invoke", "Call"])
-def test_look_ups_are_refused_by_name(clouds: Clouds, method: str) -> None:
-    stub = clouds.attach("aws").stub
-    request = provider_pb2.InvokeRequest if method == "Invoke" else provider_pb2.CallRequest
-    with pytest.raises(grpc.RpcError) as error:
-        getattr(stub, method)(request(tok="aws:ec2/getAmi:getAmi"))
-    assert error.value.code() == grpc.StatusCode.UNIMPLEMENTED
-    assert "aws:ec2/getAmi:getAmi" in refusal(error)
 
 
 # --- check --------------------------------------------------------------------------------------------------------
@@ -126,20 +74,6 @@ def test_a_made_up_name_stays_until_the_thing_is_replaced(clouds: Clouds) -> Non
     assert object_["metadata"]["name"].startswith("it-")
 
 
-def test_a_name_that_the_provider_would_refuse_is_refused(clouds: Clouds) -> None:
-    with pytest.raises(InvalidInputs) as error:
-        clouds.provider().check(GROUP, {"nodeGroupName": "n" * 64})
-    assert error.value.args[0][0][0] == "nodeGroupName"
-
-
-def test_a_secret_input_stays_one(clouds: Clouds) -> None:
-    request = provider_pb2.CheckRequest(
-        urn=urn("aws:iam/role:Role", "it"),
-        news=wire.encode({"assumeRolePolicy": "{}", "tags": {"a": "b"}}, secret=frozenset({"tags"})),
-    )
-    assert wire.secret_keys(clouds.provider().stub.Check(request).inputs) == {"tags"}
-
-
 def test_an_input_that_the_type_does_not_take_is_named(clouds: Clouds) -> None:
     with pytest.raises(InvalidInputs) as error:
         clouds.provider().check(GROUP, {"scalingConfig": {"desiredsize": 1}})
@@ -148,18 +82,7 @@ def test_an_input_that_the_type_does_not_take_is_named(clouds: Clouds) -> None:
     assert "desiredSize" in reason
 
 
-def test_a_type_without_answers_is_refused(clouds: Clouds) -> None:
-    with pytest.raises(InvalidInputs, match="aws:ivs/channel:Channel"):
-        clouds.provider().check("aws:ivs/channel:Channel", {"name": "x"})
-
-
 # --- diff ---------------------------------------------------------------------------------------------------------
-
-
-def test_the_same_inputs_do_not_differ(clouds: Clouds) -> None:
-    answer = clouds.provider().diff(VPC, {"cidrBlock": "10.0.0.0/16"}, {"cidrBlock": "10.0.0.0/16"})
-    assert answer.changes == provider_pb2.DiffResponse.DIFF_NONE
-    assert not answer.detailedDiff
 
 
 def test_each_changed_property_is_named(clouds: Clouds) -> None:
@@ -183,17 +106,6 @@ def test_what_cannot_change_in_place_replaces(clouds: Clouds) -> None:
     assert answer.detailedDiff["version"].kind == PROPERTY.DELETE
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "changes"),
-    [(1, True, True), (0, False, True), (1, 1.0, False), (None, "absent", False), ("absent", None, False)],
-)
-def test_values_differ_as_the_plans_comparison_says(
-    clouds: Clouds, before: object, after: object, changes: bool
-) -> None:
-    given = [{"enableDnsSupport": value} if value != "absent" else {} for value in (before, after)]
-    assert bool(clouds.provider().diff(VPC, *given).diffs) is changes
-
-
 def test_a_changed_default_tag_changes_what_takes_tags(clouds: Clouds) -> None:
     before = clouds.provider(region="us-west-2", defaultTags=json.dumps({"tags": {"Owner": "me", "Team": "a"}}))
     after = clouds.provider(region="us-west-2", defaultTags=json.dumps({"tags": {"Owner": "you", "Team": "a"}}))
@@ -206,17 +118,6 @@ def test_a_changed_default_tag_changes_what_takes_tags(clouds: Clouds) -> None:
     assert sorted(both.detailedDiff) == ["tags.Team", "tagsAll.Owner"]
     alias = {"name": "alias/a"}
     assert "tagsAll" not in after.check("aws:kms/alias:Alias", alias)
-
-
-def test_what_becomes_unknown_may_replace(clouds: Clouds) -> None:
-    assert list(clouds.provider().diff(SUBNET, {"vpcId": "vpc-1"}, {"vpcId": UNKNOWN}).replaces) == ["vpcId"]
-
-
-def test_a_file_system_grows_in_place_and_does_not_shrink(clouds: Clouds) -> None:
-    aws, file_system = clouds.provider(), "aws:fsx/lustreFileSystem:LustreFileSystem"
-    small, large = ({"deploymentType": "PERSISTENT_2", "storageCapacity": size} for size in (1200, 2400))
-    assert not aws.diff(file_system, small, large).replaces
-    assert aws.diff(file_system, large, small).replaces
 
 
 def test_a_name_that_the_program_gave_is_freed_before_it_is_used_again(clouds: Clouds) -> None:
@@ -236,17 +137,6 @@ def test_an_object_with_a_name_is_freed_before_it_is_made_again(clouds: Clouds) 
     assert not kubernetes.diff(CONFIG_MAP, config_map("a"), config_map("b")).deleteBeforeReplace
 
 
-def test_another_kubeconfig_of_the_same_cluster_replaces_no_provider(clouds: Clouds) -> None:
-    kubernetes, type_ = clouds.attach("kubernetes"), "pulumi:providers:kubernetes"
-    before = {"kubeconfig": "one", "clusterIdentifier": "arn"}
-    for after in ("two", UNKNOWN):
-        answer = kubernetes.diff(type_, before, {**before, "kubeconfig": after})
-        assert answer.changes == provider_pb2.DiffResponse.DIFF_SOME
-        assert not answer.replaces
-        assert kubernetes.diff(type_, {"kubeconfig": "one"}, {"kubeconfig": after}).replaces
-    assert kubernetes.diff(type_, before, {**before, "clusterIdentifier": "other"}).replaces
-
-
 # --- create -------------------------------------------------------------------------------------------------------
 
 
@@ -257,14 +147,6 @@ def test_a_preview_makes_nothing_and_knows_the_inputs(clouds: Clouds, state: Pat
     assert outputs["cidrBlock"] == "10.0.0.0/16"
     assert outputs["arn"] == UNKNOWN
     assert json.loads(state.read_text())["things"] == []
-
-
-def test_what_is_made_is_in_the_inventory(clouds: Clouds, state: Path) -> None:
-    identity, outputs = clouds.provider().made(VPC, {"cidrBlock": "10.0.0.0/16"})
-    (thing,) = json.loads(state.read_text())["things"]
-    assert (thing["type"], thing["id"], thing["urn"]) == (VPC, identity, urn(VPC, "it"))
-    assert thing["outputs"] == outputs
-    assert outputs["arn"].endswith(identity)
 
 
 def test_what_is_made_again_has_another_id(clouds: Clouds) -> None:
@@ -286,22 +168,6 @@ def test_a_name_that_is_taken_is_refused(clouds: Clouds, state: Path) -> None:
     assert len(json.loads(state.read_text())["things"]) == 1
 
 
-def test_two_clusters_may_have_objects_of_one_name(clouds: Clouds) -> None:
-    one = clouds.provider("kubernetes", kubeconfig=kubeconfig("https://one"))
-    other = clouds.provider("kubernetes", kubeconfig=kubeconfig("https://other"))
-    one.made(CONFIG_MAP, config_map("a"), "one")
-    other.made(CONFIG_MAP, config_map("a"), "other")
-    with pytest.raises(grpc.RpcError, match="already exists"):
-        other.made(CONFIG_MAP, config_map("a"), "again")
-
-
-def test_a_wrong_input_is_refused_by_name(clouds: Clouds) -> None:
-    with pytest.raises(grpc.RpcError) as error:
-        clouds.provider().made(VPC, {"cidr": "10.0.0.0/16"})
-    assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-    assert "cidrBlock" in refusal(error)
-
-
 def test_a_secret_stays_one_and_is_not_written_down(clouds: Clouds, state: Path) -> None:
     inputs = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"key": "hunter2-long"}}
     kubernetes = clouds.provider("kubernetes")
@@ -320,19 +186,6 @@ def test_a_secret_stays_one_and_is_not_written_down(clouds: Clouds, state: Path)
 
 
 # --- read, update, delete -----------------------------------------------------------------------------------------
-
-
-def test_a_refresh_finds_what_was_made(clouds: Clouds) -> None:
-    aws = clouds.provider()
-    identity, outputs = aws.made(VPC, {"cidrBlock": "10.0.0.0/16"})
-    found = aws.read(VPC, identity)
-    assert found.id == identity
-    assert wire.decode(found.properties, mask=False) == outputs
-    assert wire.decode(found.inputs, mask=False) == {"cidrBlock": "10.0.0.0/16"}
-
-
-def test_a_refresh_finds_what_is_gone(clouds: Clouds) -> None:
-    assert clouds.provider().read(VPC, "vpc-gone").id == ""
 
 
 def test_an_update_keeps_what_was_computed(clouds: Clouds, state: Path) -> None:
@@ -395,19 +248,6 @@ def test_a_new_version_becomes_the_default_only_where_that_is_asked_for(clouds: 
     identity, _ = aws.made(TEMPLATE, {"ebsOptimized": "true"})
     updated = aws.update(TEMPLATE, identity, {"ebsOptimized": "true"}, {"ebsOptimized": "false"})
     assert (updated["latestVersion"], updated["defaultVersion"]) == (2, 1)
-
-
-def test_what_is_gone_cannot_be_updated(clouds: Clouds) -> None:
-    with pytest.raises(grpc.RpcError, match="vpc-gone does not exist"):
-        clouds.provider().update(VPC, "vpc-gone", {"cidrBlock": "10.0.0.0/16"}, {"cidrBlock": "10.0.0.0/16"})
-
-
-def test_what_is_deleted_is_gone_and_may_be_deleted_again(clouds: Clouds, state: Path) -> None:
-    aws = clouds.provider()
-    identity, _ = aws.made(VPC, {"cidrBlock": "10.0.0.0/16"})
-    aws.delete(VPC, identity)
-    assert json.loads(state.read_text())["things"] == []
-    aws.delete(VPC, identity)
 
 
 def test_what_is_still_used_cannot_be_deleted(clouds: Clouds) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS as LAYERS
 from trainium_eks.topology import controller
-from trainium_eks.topology.controller import HYPERNODES, NODES, ApiStatusError, Connection, Controller, Nodes, switches
+from trainium_eks.topology.api import NODES, ApiStatusError, Connection
+from trainium_eks.topology.controller import HYPERNODES, Controller, Nodes, switches
 from trainium_eks.topology.tree import hypernodes
 
 TWO = {"n0": dict.fromkeys(LAYERS, "nn-1"), "n1": dict.fromkeys(LAYERS, "nn-2")}

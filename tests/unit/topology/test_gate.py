@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from trainium_eks.topology import gate
-from trainium_eks.topology.controller import ApiStatusError, Connection
+from trainium_eks.topology.api import ApiStatusError, Connection
 from trainium_eks.topology.gate import PASSED, Gate, Verdict, judge
 
 KEY = "trainium-eks/fabric-untested"

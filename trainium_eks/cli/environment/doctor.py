@@ -124,23 +124,24 @@ def _page(cluster: ClusterOptions, name: str) -> bool:
     from trainium_eks.cli.environment.doctor_alerts import SCHEMA_VERSION
     from trainium_eks.cli.shared import output
     from trainium_eks.client.failure import WRONG_USAGE, Failure, as_typed
-    from trainium_eks.model.alerts import AlertSettings
     from trainium_eks.model.validation.problems import nearest
-    from trainium_eks.observe.alerts import alerts, runbook
+    from trainium_eks.observe import rules
+    from trainium_eks.observe.alerts import runbook
     from trainium_eks.observe.faults import catalogue
 
-    alert = next((each for each in alerts.alerts(AlertSettings()) if each.name.lower() == name.lower()), None)
+    severities = rules.severities()
+    alert = next((each for each in severities if each.lower() == name.lower()), "")
     fault = catalogue.BY_NAME.get(name)
-    if alert is None and fault is None:
+    if not alert and fault is None:
         if not name.islower():
-            near = nearest(name, [*alerts.names(), *catalogue.BY_NAME])
+            near = nearest(name, [*severities, *catalogue.BY_NAME])
             meant = f"did you mean {near}?" if near else "`trn doctor --list` lists them"
             raise Failure(WRONG_USAGE, f"there is no alert, fault or job {name!r}: {meant}")
         return False
-    text = runbook.page(alert.name) if alert is not None else f"# {name}\n\n{catalogue.BY_NAME[name].page()}"
+    text = runbook.page(alert) if alert else f"# {name}\n\n{catalogue.BY_NAME[name].page()}"
     text = text.replace("STACK", cluster.stack) if cluster.stack else text
     if cluster.as_json:
-        page = {"name": alert.name if alert else name, "severity": alert.severity if alert else "", "text": text}
+        page = {"name": alert or name, "severity": severities.get(alert, ""), "text": text}
         output.write_json({"schemaVersion": SCHEMA_VERSION, "alert" if alert else "fault": page})
     else:
         output.write(as_typed(text))
@@ -154,11 +155,11 @@ def _list(cluster: ClusterOptions) -> None:
     from trainium_eks.cli.shared import output
     from trainium_eks.cli.shared.console import show_sections
     from trainium_eks.client.failure import as_typed
-    from trainium_eks.model.alerts import AlertSettings
-    from trainium_eks.observe.alerts import alerts, runbook
+    from trainium_eks.observe import rules
+    from trainium_eks.observe.alerts import runbook
     from trainium_eks.observe.faults import catalogue
 
-    found = [(each.name, each.severity, runbook.about(each.name)) for each in alerts.alerts(AlertSettings())]
+    found = [(name, severity, runbook.about(name)) for name, severity in rules.severities().items()]
     faults = [(each.name, each.symptom) for each in catalogue.FAULTS]
     if cluster.as_json:
         listed = [{"name": name, "severity": severity, "about": about} for name, severity, about in found]

@@ -1,50 +1,66 @@
 """``trn image mirror``: copies of foreign images in the stack's repository."""
 
-from dataclasses import dataclass
+from typing import Annotated
 
-from trainium_eks.cli.images.image import log_in, opened_engine, outputs_of, report, repository_of
+import typer
+
+from trainium_eks.cli.images.options import InCluster
+from trainium_eks.cli.shared.command import App
+from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.jobs.images import images
-from trainium_eks.jobs.images.engines import EngineError, Runner
-from trainium_eks.model.catalogue.training_images import reference_problems
+
+app = App()
 
 
-@dataclass(frozen=True)
-class MirrorOptions:
-    """The options of one call."""
+@app.command(example="trn image mirror public.ecr.aws/docker/library/busybox:1.37.0")
+@with_cluster_options
+def mirror(
+    source: Annotated[str, typer.Argument(help="An image with its registry: public.ecr.aws/neuron/…:<tag>.")],
+    tag: Annotated[
+        str | None, typer.Option("--tag", help="In the repository; default: mirror-<what it is called>.")
+    ] = None,
+    engine: Annotated[
+        str | None, typer.Option("--engine", help="skopeo, crane, docker, podman or finch; default: skopeo or crane.")
+    ] = None,
+    in_cluster: InCluster = False,
+    *,
+    cluster: ClusterOptions,
+) -> None:
+    """Copy somebody's image into the stack's repository, as for clusters without a way out.
 
-    cluster: ClusterOptions
-    source: str
-    tag: str | None = None
-    engine: str | None = None
-    """None for skopeo or crane, the first that is here."""
-    in_cluster: bool = False
+    By skopeo or crane: all platforms, with their digests.
+    Layers in the repository are not copied again, so an interrupted copy continues where it stopped.
 
+    Exit code: 0; 1 when it cannot be copied; 2 for wrong usage.
+    """
+    from trainium_eks.cli.images import building
+    from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+    from trainium_eks.jobs.images import images
+    from trainium_eks.jobs.images.engines import EngineError
+    from trainium_eks.model.catalogue.training_images import reference_problems
 
-def mirror(options: MirrorOptions, runner: Runner | None = None) -> int:
-    """Copy the image; return the exit code."""
-    repository = repository_of(outputs_of(options.cluster))
-    found = reference_problems(options.source, "SOURCE")
-    problem = images.tag_problem(options.tag) if options.tag is not None else None
+    repository = building.repository_of(building.outputs_of(cluster))
+    found = reference_problems(source, "SOURCE")
+    problem = images.tag_problem(tag) if tag is not None else None
     if problem:
         found.append(problem)
     if found:
         raise Failure(WRONG_USAGE, "the image cannot be copied", found, spell=str)
-    tag = options.tag or images.mirror_tag(options.source)
+    tag = tag or images.mirror_tag(source)
     reference = f"{repository.url}:{tag}"
     digest = repository.digest(tag)
     if digest:
-        return report(options.cluster, reference, "is there already", digest)
-    if options.in_cluster:
-        from trainium_eks.cli.images import cluster_builds
+        building.report(cluster, reference, "is there already", digest)
+        return
+    if in_cluster:
+        from trainium_eks.cli.images import in_cluster as jobs
 
-        cluster_builds.mirror(options.cluster, repository, options.source, reference)
+        jobs.mirror(cluster, repository, source, reference)
     else:
-        with opened_engine(options.engine, runner, copies=True) as engine:
-            log_in(engine, repository)
+        with building.opened_engine(engine, copies=True) as copier:
+            building.log_in(copier, repository)
             try:
-                engine.copy(options.source, reference)
+                copier.copy(source, reference)
             except EngineError as error:
-                raise Failure(FAILED, f"{options.source} is not copied: {error}") from None
-    return report(options.cluster, reference, "copied", repository.digest(tag))
+                raise Failure(FAILED, f"{source} is not copied: {error}") from None
+    building.report(cluster, reference, "copied", repository.digest(tag))

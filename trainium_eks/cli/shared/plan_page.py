@@ -19,7 +19,7 @@ from trainium_eks.plan.cost import ComponentCost, Cost
 from trainium_eks.plan.goodput import Gang, Training
 from trainium_eks.plan.graph import STACK_TYPE, Graph, Resource
 from trainium_eks.plan.resource_types import registry
-from trainium_eks.plan.rules import Verdict
+from trainium_eks.plan.rules import RuleResult
 from trainium_eks.plan.timeline import BAR
 
 if TYPE_CHECKING:
@@ -306,7 +306,7 @@ _SEVERITIES = {"high": 0, "medium": 1, "low": 2}
 def _rules(plan: Plan) -> Lines:
     """Yield failed rules with their faults, then waived rules, then rules that lack data, then the others by id."""
 
-    def having(status: str) -> list[Verdict]:
+    def having(status: str) -> list[RuleResult]:
         return [verdict for verdict in plan.verdicts if verdict.status == status]
 
     failed = sorted(having("fail"), key=lambda verdict: (_SEVERITIES[verdict.severity], verdict.id))
@@ -326,7 +326,7 @@ def _rules(plan: Plan) -> Lines:
     yield from (f"✗ {WORDS.said(line)}\n" for line in plan.stale_waivers)
 
 
-def _faults(verdict: Verdict) -> Lines:
+def _faults(verdict: RuleResult) -> Lines:
     faults = verdict.failures
     shown = faults if len(faults) <= MOST_FAULTS else faults[: MOST_FAULTS - 1]
     yield from (f"{_name(finding.urn)}: {WORDS.said(finding.message)}" for finding in shown)

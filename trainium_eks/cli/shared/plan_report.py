@@ -15,7 +15,7 @@ from trainium_eks.plan.autoscaling import Autoscaling
 from trainium_eks.plan.cost import Cost
 from trainium_eks.plan.goodput import Training
 from trainium_eks.plan.graph import Graph
-from trainium_eks.plan.rules import Verdict
+from trainium_eks.plan.rules import RuleResult
 from trainium_eks.plan.rules._endpoint import Endpoint, endpoints
 from trainium_eks.plan.rules._view import View
 from trainium_eks.plan.timeline import Timeline
@@ -31,7 +31,7 @@ class Plan:
     graph: Graph
     cost: Cost
     timeline: Timeline
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[RuleResult, ...]
     training: Training | None = None
     """Expected goodput of gangs; None where it has no accelerator nodes, or nothing to save on."""
     autoscaling: Autoscaling | None = None

@@ -31,12 +31,7 @@ class StackFile:
         return None if path is None else cls(path.name, project.name, _entry(root, "config"))
 
     def setting(self, path: str, value: Value) -> str:
-        """Return the line that sets a value: ``Pulumi.dev.yaml line 12: maxSize: 4``.
-
-        Args:
-            path: path of the value in Python's spelling: ``node_groups[0].max_size``.
-            value: new value.
-        """
+        """Return the line that sets a value: ``Pulumi.dev.yaml line 12: maxSize: 4``."""
         first, *rest = steps_of(config_path(path))
         steps: list[Step] = [f"{self.project}:{first}", *rest]
         node, known = self.config, 0

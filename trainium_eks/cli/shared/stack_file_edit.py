@@ -22,15 +22,9 @@ class NotEditable(ValueError):  # noqa: N818 - reads as what it is where it is c
 
 
 def put(text: str, path: Sequence[Step], value: Plain) -> str:
-    """Return the file's text with one value set.
+    """Return the file's text with the value at a path of keys and list indices set; missing keys are added.
 
-    Args:
-        text: YAML, one document with a mapping.
-        path: keys, and indices of lists, from the root to the value; missing keys are added.
-        value: plain.
-
-    Raises:
-        NotEditable: a key on the way holds no mapping, or the edit would change more than the value.
+    Raises :class:`NotEditable` where a key on the way holds no mapping, or the edit would change more than the value.
     """
     try:
         root = yaml.compose(text)
@@ -51,11 +45,7 @@ def put(text: str, path: Sequence[Step], value: Plain) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a file's text in one step and keep its mode; after a crash the file has the old text or the new.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Replace a file's text in one step and keep its mode; after a crash the file has the old text or the new."""
     new = path.with_name(f".{path.name}.new")
     new.write_text(text, encoding="utf-8")
     shutil.copymode(path, new)

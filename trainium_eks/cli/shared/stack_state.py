@@ -12,16 +12,9 @@ STDIN = Path("-")
 
 
 def load(stack: str, given: Path | None, project: Path | None, otherwise: str) -> StackState:
-    """Return the state of a stack.
+    """Return the state of a stack: of a file of ``pulumi stack export``, of :data:`STDIN`, or asked of Pulumi for None.
 
-    Args:
-        stack: name of the stack.
-        given: file of ``pulumi stack export``, :data:`STDIN`, or None to ask Pulumi.
-        project: directory in which Pulumi is asked.
-        otherwise: hint for the message when Pulumi does not answer.
-
-    Raises:
-        Failure: it cannot be read.
+    ``otherwise`` is a hint for the message when Pulumi does not answer.
     """
     try:
         if given == STDIN:
@@ -43,11 +36,7 @@ def load(stack: str, given: Path | None, project: Path | None, otherwise: str) -
 
 
 def region(state: StackState | None, given: str | None, project: Path | None, stack: str) -> str:
-    """Return the region: the given one, else the region of the state, of the config or of AWS' environment variables.
-
-    Raises:
-        Failure: no region is known.
-    """
+    """Return the region: the given one, else that of the state, of the config or of AWS' environment variables."""
     found = given or (state.region if state else "") or _of_config(project, stack)
     found = found or os.environ.get("AWS_REGION", "") or os.environ.get("AWS_DEFAULT_REGION", "")
     if not found:

@@ -46,26 +46,35 @@ def _options(
 _PARAMETERS = inspect.signature(_options).parameters
 
 
-def with_cluster_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the options of its parameter ``cluster``, last in its help, and with an option for each
-    field of a parameter that is a dataclass."""
-    own: list[inspect.Parameter] = []
-    classes: dict[str, type] = {}
-    for each in inspect.signature(command).parameters.values():
-        if isinstance(each.annotation, type) and is_dataclass(each.annotation) and each.name != "cluster":
-            classes[each.name] = each.annotation
-            own += map(_parameter, fields(each.annotation))
-        elif each.name != "cluster":
-            own.append(each)
+def cluster_options_without(*left_out: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that gives a command the options of its parameter ``cluster``, last in its help, but for some
+    that it has no use for, and an option for each field of a parameter that is a dataclass."""
+    shared = [each for name, each in _PARAMETERS.items() if name not in left_out]
 
-    @functools.wraps(command)
-    def with_options(**given: Any) -> None:
-        cluster = _options(**{name: given.pop(name) for name in _PARAMETERS})
-        made = {name: _made(kind, given) for name, kind in classes.items()}
-        command(**made, **given, cluster=cluster)
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        own: list[inspect.Parameter] = []
+        classes: dict[str, type] = {}
+        for each in inspect.signature(command).parameters.values():
+            if isinstance(each.annotation, type) and is_dataclass(each.annotation) and each.name != "cluster":
+                classes[each.name] = each.annotation
+                own += map(_parameter, fields(each.annotation))
+            elif each.name != "cluster":
+                own.append(each)
 
-    with_options.__signature__ = inspect.Signature([*own, *_PARAMETERS.values()])  # type: ignore[attr-defined]
-    return with_options
+        @functools.wraps(command)
+        def with_options(**given: Any) -> None:
+            cluster = _options(**{each.name: given.pop(each.name) for each in shared})
+            made = {name: _made(kind, given) for name, kind in classes.items()}
+            command(**made, **given, cluster=cluster)
+
+        with_options.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+        return with_options
+
+    return decorated
+
+
+with_cluster_options = cluster_options_without()
+"""Decorator that gives a command all options of its parameter ``cluster``, last in its help."""
 
 
 def _made(kind: Any, given: dict[str, Any]) -> Any:

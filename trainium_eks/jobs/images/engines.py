@@ -1,6 +1,7 @@
 """Programs of this machine for container images. Their output goes to stderr as it comes.
 
-docker, podman and buildah are engines: they build, pull and push. skopeo and crane copy from registry to registry.
+docker, podman and finch are engines: they build, pull and push by one command line. skopeo and crane copy from
+registry to registry.
 """
 
 import re
@@ -11,18 +12,25 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from trainium_eks.jobs.images.images import DOCKERFILE, PLATFORM
 from trainium_eks.kube.errors import ClusterError, MissingError
 
-ENGINES = ("docker", "podman", "buildah")
+ENGINES = ("docker", "podman", "finch")
 COPIERS = ("skopeo", "crane")
 """Names, like :data:`ENGINES` in the order of the search."""
 
+_WITH_OPTIONS = ("podman", "skopeo")
+"""Programs with options for the file of our login, and for registries without TLS."""
+
 _PROBES = {"skopeo": "--version", "crane": "version"}
 """Subcommands that show whether a program works; ``info`` of the others asks their service, too."""
+_REMEDIES = {
+    "docker": " (start Docker Desktop, or `sudo systemctl start docker`)",
+    "podman": " (on macOS and Windows: `podman machine start`)",
+    "finch": " (on macOS and Windows: `finch vm start`)",
+}
 _RETRIES = 5
 _LAST_LINES = 2
 
@@ -35,45 +43,27 @@ class NoEngine(EngineError, MissingError):  # noqa: N818 - reads as what it is w
     """No program for the task is on this machine, or none of them works."""
 
 
-class Runner(Protocol):
-    """Protocol of a program's runner."""
+def run(argv: Sequence[str], *, stdin: str = "") -> None:
+    """Run a program and show its output; on a terminal the program has it to itself, for its bars."""
+    given = subprocess.PIPE if stdin else subprocess.DEVNULL
+    if sys.stderr.isatty():
+        process = subprocess.Popen(argv, stdin=given, stdout=sys.stderr, stderr=sys.stderr, text=True)
+        process.communicate(stdin or None)
+        said = ""
+    else:
+        process = subprocess.Popen(argv, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        said = _shown(process, stdin)
+    if process.returncode:
+        shown = " ".join(argv[:3])
+        raise EngineError(f"{shown} ended with code {process.returncode}" + (f":\n{said}" if said else ""))
 
-    def run(self, argv: Sequence[str], *, stdin: str = "") -> None:
-        """Run a program and show its output.
 
-        Raises:
-            EngineError: it ended with another code than 0.
-        """
-        ...
-
-    def ask(self, argv: Sequence[str]) -> tuple[int, str]:
-        """Run a program silently, and return its exit code and all its output."""
-        ...
-
-
-class Programs:
-    """Runner of programs of this machine."""
-
-    def run(self, argv: Sequence[str], *, stdin: str = "") -> None:
-        """Run as :meth:`Runner.run`. On a terminal the program has it to itself, for its bars."""
-        given = subprocess.PIPE if stdin else subprocess.DEVNULL
-        if sys.stderr.isatty():
-            process = subprocess.Popen(argv, stdin=given, stdout=sys.stderr, stderr=sys.stderr, text=True)
-            process.communicate(stdin or None)
-            said = ""
-        else:
-            process = subprocess.Popen(argv, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            said = _shown(process, stdin)
-        if process.returncode:
-            shown = " ".join(argv[:3])
-            raise EngineError(f"{shown} ended with code {process.returncode}" + (f":\n{said}" if said else ""))
-
-    def ask(self, argv: Sequence[str]) -> tuple[int, str]:
-        """Run as :meth:`Runner.ask`."""
-        done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-        )
-        return done.returncode, done.stdout.strip()
+def ask(argv: Sequence[str]) -> tuple[int, str]:
+    """Run a program silently, and return its exit code and all its output."""
+    done = subprocess.run(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    return done.returncode, done.stdout.strip()
 
 
 @dataclass(frozen=True)
@@ -81,17 +71,12 @@ class Engine:
     """One of :data:`ENGINES` or :data:`COPIERS`, with its commands."""
 
     name: str
-    runner: Runner
     auth_file: Path | None = None
-    """File in which podman, buildah and skopeo keep our login meanwhile; docker and crane keep logins in their own
-    stores, often the system's."""
+    """File in which podman and skopeo keep our login meanwhile; the others keep logins in their own stores, often the
+    system's."""
 
     def build(self, reference: str, directory: Path, arguments: Mapping[str, str]) -> None:
-        """Build the image of a directory's Dockerfile.
-
-        Raises:
-            EngineError: the base cannot be had, or a step fails.
-        """
+        """Build the image of a directory's Dockerfile."""
         base = arguments.get("BASE", "")
         if base:
             try:
@@ -103,103 +88,69 @@ class Engine:
                 ) from None
         given = (part for name, value in arguments.items() for part in ("--build-arg", f"{name}={value}"))
         file = str(directory / DOCKERFILE)
-        self.runner.run(
-            [
-                self.name,
-                "build",
-                "--platform",
-                PLATFORM,
-                *self._transport(base),
-                *given,
-                "--file",
-                file,
-                "--tag",
-                reference,
-                str(directory),
-            ]
-        )
+        options = ["--platform", PLATFORM, *self._transport(base), *given, "--file", file, "--tag", reference]
+        run([self.name, "build", *options, str(directory)])
 
     def has(self, reference: str) -> bool:
         """Return whether the engine holds an image."""
-        kind = ["inspect", "--type", "image"] if self.name == "buildah" else ["image", "inspect"]
-        return self.runner.ask([self.name, *kind, reference])[0] == 0
+        return ask([self.name, "image", "inspect", reference])[0] == 0
 
     def pull(self, reference: str) -> None:
         """Pull an image from its registry."""
-        self.runner.run([self.name, "pull", "--platform", PLATFORM, *self._transport(reference), reference])
-
-    def tag(self, reference: str, other: str) -> None:
-        """Give an image another name."""
-        self.runner.run([self.name, "tag", reference, other])
+        run([self.name, "pull", "--platform", PLATFORM, *self._transport(reference), reference])
 
     def push(self, reference: str) -> None:
         """Push an image to its registry."""
-        self.runner.run([self.name, "push", *self._transport(reference), *self._logins(), reference])
+        run([self.name, "push", *self._transport(reference), *self._logins(), reference])
 
     def copy(self, source: str, target: str) -> None:
         """Copy an image from registry to registry.
 
         skopeo and crane copy all platforms byte for byte, compare every digest, leave out the layers that are there,
         and try again where a registry breaks off. An engine brings the image of :data:`PLATFORM` alone.
-
-        Raises:
-            EngineError: the source is not there, a registry refuses, or a digest is wrong.
         """
         if self.name == "skopeo":
-            self.runner.run(skopeo_copy(source, target, self.auth_file if self._logins() else None))
+            run(skopeo_copy(source, target, self.auth_file if self._logins() else None))
         elif self.name == "crane":
-            self.runner.run([self.name, "copy", source, target])
+            run([self.name, "copy", source, target])
         else:
             self.pull(source)
-            self.tag(source, target)
+            run([self.name, "tag", source, target])
             self.push(target)
 
     def login(self, registry: str, user: str, password: str) -> None:
-        """Log in. The password is written to the engine's input: arguments can be read by everybody on a machine.
-
-        Raises:
-            EngineError: the registry refuses.
-        """
+        """Log in. The password is written to the engine's input: arguments can be read by everybody on a machine."""
         given = ("--username", user, "--password-stdin", *self._transport(registry), *self._logins(login=True))
         group = ["auth"] if self.name == "crane" else []
-        self.runner.run([self.name, *group, "login", *given, registry], stdin=password)
+        run([self.name, *group, "login", *given, registry], stdin=password)
 
     def _logins(self, *, login: bool = False) -> list[str]:
         """Return the options for our login, which is for the stack's registry alone; pulls use the user's own
         logins."""
-        if self.name in ("docker", "crane") or self.auth_file is None or not (login or self.auth_file.exists()):
+        if self.name not in _WITH_OPTIONS or self.auth_file is None or not (login or self.auth_file.exists()):
             return []
         return ["--authfile", str(self.auth_file)]
 
     def _transport(self, reference: str) -> list[str]:
-        if self.name in ("docker", "crane") or not _is_loopback(reference):
+        if self.name not in _WITH_OPTIONS or not _is_loopback(reference):
             return []
-        # docker and crane trust loopback registries without TLS, too.
+        # The others trust loopback registries without TLS, too.
         return ["--tls-verify=false"]
 
 
-def find(asked: str | None, runner: Runner, auth_file: Path | None = None, among: Sequence[str] = ENGINES) -> Engine:
-    """Return the program with the given name, else the first that is here and works.
-
-    Args:
-        asked: one of :data:`ENGINES` or :data:`COPIERS`; None for the first of ``among``.
-        runner: runs it.
-        auth_file: see :class:`Engine`.
-        among: the programs for the task.
-
-    Raises:
-        NoEngine: there is none, or its service does not run.
-    """
+def find(asked: str | None, auth_file: Path | None = None, among: Sequence[str] = ENGINES) -> Engine:
+    """Return the program with the given name, else the first of ``among`` that is here and works."""
     here = [name for name in ([asked] if asked else among) if shutil.which(name)]
     if not here:
         what = f"{asked} is not on PATH" if asked else f"none of {', '.join(among)} is on PATH"
         raise NoEngine(f"{what}: install one, or use the cluster with --in-cluster, which needs none")
     why = []
     for name in here:
-        code, said = runner.ask([name, _PROBES.get(name, "info")])
+        code, said = ask([name, _PROBES.get(name, "info")])
         if code == 0:
-            return Engine(name, runner, auth_file)
-        why.append(f"{name} is here, but does not work: {_last(said)}{_remedy(name)}")
+            return Engine(name, auth_file)
+        last = said.rpartition("\n")[2].strip() or "it says nothing"
+        why.append(f"{name} is here, but does not work: {last}{_REMEDIES.get(name, '')}")
     others = "" if asked else "; or use the cluster with --in-cluster"
     raise NoEngine("\n".join(why) + others)
 
@@ -207,11 +158,8 @@ def find(asked: str | None, runner: Runner, auth_file: Path | None = None, among
 def skopeo_copy(source: str, target: str, auth_file: Path | None) -> list[str]:
     """Return the command line of skopeo that copies an image for all platforms, with its digest.
 
-    Args:
-        source: ``<registry>/<repository>:<tag>`` or ``@sha256:<digest>``; of both the digest counts.
-        target: ``<registry>/<repository>:<tag>``.
-        auth_file: docker's ``config.json`` with the login of the target's registry; None for the user's own logins,
-            by which the source is read in any case.
+    The target's registry is logged in to by ``auth_file`` (docker's ``config.json``), the source's by the user's own
+    logins in any case.
     """
     # skopeo refuses a reference with both. Signatures that lie beside a registry, as Red Hat's, could not be copied.
     source = re.sub(r":[^:/@]+@", "@", source)
@@ -225,19 +173,6 @@ def skopeo_copy(source: str, target: str, auth_file: Path | None) -> list[str]:
 def _is_loopback(reference: str) -> bool:
     host = urlsplit(f"//{reference.partition('/')[0]}").hostname or ""
     return host in ("localhost", "127.0.0.1", "::1")
-
-
-def _remedy(name: str) -> str:
-    remedies = {
-        "docker": " (start Docker Desktop, or `sudo systemctl start docker`)",
-        "podman": " (on macOS and Windows: `podman machine start`)",
-    }
-    return remedies.get(name, "")
-
-
-def _last(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "it says nothing"
 
 
 def _shown(process: "subprocess.Popen[str]", stdin: str) -> str:

@@ -54,14 +54,9 @@ buildah push --authfile {_LOGIN}/{_CONFIG} "$reference"
 def build_objects(
     namespace: NamespaceOutput, name: str, reference: str, made_of: Context, login: Login
 ) -> tuple[Json, tuple[Json, ...]]:
-    """Return the Job that builds and pushes an image, and the objects that it needs.
+    """Return the Job that builds and pushes an image, and the objects that it needs; all have the same name.
 
-    Args:
-        namespace: the team's.
-        name: of all objects.
-        reference: the image.
-        made_of: the builder's input; its archive has at most :data:`MOST_CONTEXT_BYTES`.
-        login: to the image's registry.
+    The context's archive has at most :data:`MOST_CONTEXT_BYTES`.
     """
     arguments = [part for key, value in made_of.arguments.items() for part in ("--build-arg", f"{key}={value}")]
     config_map = _object(namespace, name, "ConfigMap")
@@ -99,15 +94,7 @@ def build_objects(
 def mirror_objects(
     namespace: NamespaceOutput, name: str, source: str, reference: str, login: Login
 ) -> tuple[Json, tuple[Json, ...]]:
-    """Return the Job that copies an image for all its platforms, and the objects that the Job needs.
-
-    Args:
-        namespace: the team's.
-        name: of all objects.
-        source: the image that is copied.
-        reference: the copy's name.
-        login: to the registry of ``reference``.
-    """
+    """Return the Job that copies an image for all its platforms, and the objects that the Job needs."""
     container = {
         "name": CONTAINER,
         "image": IMAGES["skopeo"],

@@ -81,10 +81,8 @@ class Context:
 def request_for(outputs: StackOutputs, target: str | None, base: str | None) -> ImageRequest | Problem:
     """Return the request for a stack's image, or the problem that prevents one.
 
-    Args:
-        outputs: of the stack.
-        target: its purpose; None for the first node group's kind of training.
-        base: instead of the config's and the table's.
+    Without a target it is for the first node group's kind of training; a base comes before the config's and the
+    table's.
     """
     groups = outputs.node_groups
     chosen = target or (training_images.target_of(groups[0].instance_type) if groups else "cpu")
@@ -114,15 +112,7 @@ def context(
 ) -> Context:
     """Return all files and arguments that the image is made of.
 
-    Args:
-        request: for the image.
-        workloads: the directory with our Dockerfile and ``trainium_workloads``.
-        requirements: text of a requirements file instead of ours.
-        dockerfile: text of a Dockerfile instead of ours; it is given the same arguments and files.
-        own_files: a directory with further files for the build.
-
-    Raises:
-        NotInside: a link leads out of the directory, or something in it is no regular file.
+    Texts of a requirements file or a Dockerfile stand in place of ours, and a directory adds further files.
     """
     base = BASES[request.target]
     files = dict(_files(own_files)) if own_files is not None else {}
@@ -158,8 +148,7 @@ def tag_problem(text: str) -> Problem | None:
 def mirror_tag(source: str) -> str:
     """Return the tag of a copy: the source's name, in the letters of a tag, at most 128 of them.
 
-    Args:
-        source: ``public.ecr.aws/neuron/x:1.0``; with a digest alone, its first digits stand for the tag.
+    With a digest alone, its first digits stand for the tag.
     """
     name, _, digest = source.partition("@")
     words = name.rpartition("/")[2].replace(":", "-")

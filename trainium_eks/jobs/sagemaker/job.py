@@ -12,10 +12,9 @@ from trainium_eks.jobs.submit import planning, refusals, saving
 from trainium_eks.jobs.submit.requests import JobRequest
 from trainium_eks.model.catalogue.backends import backend_of
 from trainium_eks.model.catalogue.instances import InstanceType, near
-from trainium_eks.model.catalogue.sagemaker_hosting import ECR_IMAGE
+from trainium_eks.model.catalogue.sagemaker_hosting import ECR_IMAGE, PREFIX
 from trainium_eks.model.config.sagemaker import LONGEST_NAME
 from trainium_eks.model.outputs import NamespaceOutput, SageMakerOutput, SharedVolumeOutput, StackOutputs
-from trainium_eks.model.sizing.training_cost import SAGEMAKER_PREFIX
 from trainium_eks.model.validation.problems import Problem
 
 CODE_CHANNEL = "code"
@@ -91,7 +90,7 @@ def plan(
         each.sagemaker_name: each for each in planning.catalogue(outputs).values() if each.sagemaker_name is not None
     }
     wanted = request.instance_type or (outputs.node_groups[0].instance_type if outputs.node_groups else "")
-    name = wanted if wanted.startswith(SAGEMAKER_PREFIX) else f"{SAGEMAKER_PREFIX}{wanted}"
+    name = wanted if wanted.startswith(PREFIX) else f"{PREFIX}{wanted}"
     if name not in types:
         reason = "SageMaker trains on no such type"
         good = near(name, types)

@@ -96,11 +96,7 @@ class Agent:
         return Isolation.PLAIN
 
     def _network(self) -> int:
-        """Return the process that holds the pods' network; start it when there is none.
-
-        Raises:
-            OSError: the process cannot be started.
-        """
+        """Return the process that holds the pods' network; start it when there is none."""
         for each in processes.running(self._paths):
             if each.name == NETWORK:
                 return each.pid

@@ -35,9 +35,7 @@ class KeptLine:
 def keep(directory: PodDirectory, kept: Path) -> None:
     """Move a pod's logs aside. A log that cannot be moved is lost with the pod's directory.
 
-    Args:
-        directory: directory of a pod without running processes.
-        kept: directory of the stack's kept logs, on the same file system.
+    Nothing of the pod runs any more.
     """
     plan = read(directory.plan)
     if plan is None:
@@ -74,11 +72,8 @@ def pods(kept: Path, namespace: str) -> list[str]:
 def lines(kept: Path, namespace: str, pod: str, since: str) -> Iterator[KeptLine]:
     """Yield the log lines that pods of a name wrote since a time, in the order of time.
 
-    Args:
-        kept: directory of the stack's kept logs.
-        namespace: namespace of the pods.
-        pod: name of the pods. The lines of a pod's successor of the same name come after its own.
-        since: RFC 3339, as :func:`~.output.timestamp` writes it.
+    ``since`` is RFC 3339, as :func:`~.output.timestamp` writes it. The lines of a pod's successor of the same name come
+    after its own.
     """
     for each in sorted((kept / namespace / pod).glob("*"), key=lambda place: place.stat().st_mtime):
         containers = (_of_container(container, pod, since) for container in sorted(each.glob("*")))

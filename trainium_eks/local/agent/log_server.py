@@ -109,8 +109,7 @@ class LogServer:
 def asked(query: Mapping[str, list[str]], now: float) -> LogFilter:
     """Return the log filter for the parameters of a request.
 
-    Raises:
-        ValueError: a parameter cannot be parsed.
+    A :class:`ValueError` names a parameter that cannot be parsed.
     """
     given = {name: values[0] for name, values in query.items() if values and values[0]}
     since = ""

@@ -17,12 +17,7 @@ _HOST_NAMES = Path("/etc/resolv.conf")
 
 
 def prepare(place: PodDirectory, made: Planned) -> None:
-    """Write the files and directories that the containers of a pod use, except its hosts file and its plan.
-
-    Raises:
-        OSError: a file cannot be written.
-        Unmet: a ``subPath`` leads out of its volume.
-    """
+    """Write the files and directories that the containers of a pod use, except its hosts file and its plan."""
     place.path.mkdir(parents=True, exist_ok=True, mode=0o700)
     place.stop.unlink(missing_ok=True)
     for each in made.plan.all_containers:

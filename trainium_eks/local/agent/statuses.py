@@ -18,13 +18,8 @@ def status(
 ) -> dict[str, Any]:
     """Return a pod's complete status.
 
-    Args:
-        pod: the API server's object; conditions keep their times while they stay the same.
-        state: state written by the shim; None before there is one.
-        host_ip: address of the node.
-        address: address of the pod; empty before it has one.
-        image_ids: image ids by the name that containers use.
-        unmet: the missing object that the pod waits for, if any.
+    Conditions of the pod keep their times while they stay the same. The state is the shim's, None before there is one;
+    the image ids are by the name that containers use.
     """
     spec, before = pod["spec"], pod.get("status") or {}
     told = (state or {}).get("containers") or {}

@@ -16,11 +16,7 @@ async def rounds(
 ) -> AsyncGenerator[tuple[list[dict[str, Any]], AsyncGenerator[bytes, None]], None]:
     """Yield the existing objects and their events, again and again: a watch ends when the API server does.
 
-    Args:
-        client: client of the API server.
-        path: path of the kind.
-        query: parameters of the list and of the watch.
-        whole: whether the list of objects is complete; only its first object otherwise.
+    Without ``whole`` only the first object of the list is there.
     """
     while True:
         try:

@@ -41,13 +41,7 @@ class Worker:
     """The worker of one pod."""
 
     def __init__(self, pod: dict[str, Any], around: Surroundings, shim: Process | None) -> None:
-        """Make the worker of a pod that is bound to a node.
-
-        Args:
-            pod: the API server's object.
-            around: the agent.
-            shim: the pod's shim, if it runs already.
-        """
+        """Make the worker of a pod that is bound to a node."""
         self.pod = pod
         self._around = around
         self._shim = shim

@@ -62,15 +62,7 @@ class ControlPlane:
         service_range: str = SERVICE_RANGE,
         ready_within_seconds: float = READY_WITHIN_SECONDS,
     ) -> None:
-        """Make the control plane for a stack's files.
-
-        Args:
-            paths: the stack's files.
-            binaries: etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok.
-            kubernetes_minor: minor version that the API server must report, ``1.35``.
-            service_range: addresses of services, ``172.20.0.0/16``.
-            ready_within_seconds: time limit of a start.
-        """
+        """Make the control plane for a stack's files."""
         self._paths = paths
         self._binaries = binaries
         self._kubernetes_minor = kubernetes_minor
@@ -86,14 +78,7 @@ class ControlPlane:
     def start(self, progress: Callable[[str], None] = lambda _line: None) -> Started:
         """Start the processes that do not run, and wait until the API server serves and pods can be made.
 
-        Args:
-            progress: called with one line for each step.
-
-        Raises:
-            ClusterError: the state cannot be written; EKS would refuse the step from the version that ran last; a
-                process ends at its start (its name, its exit code, the end of its log); the API server has another
-                minor version than the stack; or the time limit has passed. The new processes are ended again, and the
-                replaced ones are started again.
+        After a failure the new processes are ended again, and the replaced ones are started again.
         """
         self._check_service_range()
         check_step(self._paths, self._kubernetes_minor)
@@ -109,11 +94,7 @@ class ControlPlane:
             raise LocalCloudError(f"{error}\n{former._come_back(progress)}") from error
 
     def get(self, path: str) -> dict[str, Any]:
-        """Return the API server's answer to a path.
-
-        Raises:
-            ClusterError: it does not answer, or with an error.
-        """
+        """Return the API server's answer to a path."""
         return api_server(self._paths, Settings.load(self._paths).ports["kube-apiserver"]).get(path)
 
     def stop(self) -> list[str]:
@@ -207,10 +188,6 @@ class ControlPlane:
 
 
 def check_step(paths: Paths, kubernetes_minor: str) -> None:
-    """Check that the stack's cluster may move to a minor version (``1.35``) by the rules of EKS; any may be the first.
-
-    Raises:
-        ClusterError: the step skips a minor version, or goes back.
-    """
+    """Check that the stack's cluster may move to a minor version by the rules of EKS; any may be the first."""
     if refusal := step_refusal(Settings.load(paths).kubernetes, kubernetes_minor):
         raise LocalCloudError(f"{refusal}. `trn local down` removes this stack, and the next `up` makes it anew.")

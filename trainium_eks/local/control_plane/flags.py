@@ -32,14 +32,7 @@ PORTS = ("etcd", "etcd-peer", "kube-apiserver", kubelet.PORT)
 def commands(
     paths: Paths, binaries: Mapping[str, Path], ports: Mapping[str, int], service_range: str
 ) -> dict[str, list[str]]:
-    """Return the command line of each process, in the order in which they are started.
-
-    Args:
-        paths: the stack's files.
-        binaries: the programs, by their names.
-        ports: port of each of :data:`PORTS`.
-        service_range: addresses of services, ``172.20.0.0/16``.
-    """
+    """Return the command line of each process, in the order in which they are started."""
     server = f"https://{HOST}:{ports['kube-apiserver']}"
     arguments = {
         "etcd": _etcd(paths, ports),

@@ -33,20 +33,12 @@ class Loopback:
             return False
 
     def get(self, path: str) -> dict[str, Any]:
-        """Return the answer to a path.
-
-        Raises:
-            ClusterError: it does not answer, or with an error.
-        """
+        """Return the answer to a path."""
         answer: dict[str, Any] = json.loads(self._successful("GET", path))
         return answer
 
     def delete(self, path: str) -> None:
-        """Delete the object or the whole collection at a path.
-
-        Raises:
-            ClusterError: it does not answer, or with an error.
-        """
+        """Delete the object or the whole collection at a path."""
         self._successful("DELETE", path)
 
     def _successful(self, method: str, path: str) -> bytes:

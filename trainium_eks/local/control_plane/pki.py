@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from trainium_eks.local.control_plane import kubelet
-from trainium_eks.local.control_plane.processes import unwritable
+from trainium_eks.local.control_plane.processes import writing
 from trainium_eks.local.network import network
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.kubeconfig import document
@@ -280,7 +280,5 @@ def _write(file: Path, content: bytes) -> None:
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
     """Raise ClusterError where a file below the path cannot be written."""
-    try:
+    with writing(path):
         yield
-    except OSError as error:
-        raise unwritable(error, path) from error

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.control_plane.flags import HOST, PORTS, SERVICE_RANGE
-from trainium_eks.local.control_plane.processes import unwritable
+from trainium_eks.local.control_plane.processes import writing
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.validation.parsing import parse_json
 
@@ -68,13 +68,9 @@ class Settings:
         return Settings(ports, service_range, kubernetes, complete is True)
 
     def save(self, paths: Paths) -> None:
-        """Save the settings as a whole or not at all.
-
-        Raises:
-            ClusterError: the file cannot be written.
-        """
+        """Save the settings as a whole or not at all."""
         part = paths.settings.with_suffix(".part")
-        try:
+        with writing(paths.settings):
             document = {
                 "ports": dict(self.ports),
                 "serviceRange": self.service_range,
@@ -83,8 +79,6 @@ class Settings:
             }
             part.write_text(json.dumps(document, indent=2) + "\n")
             part.replace(paths.settings)
-        except OSError as error:
-            raise unwritable(error, paths.settings) from error
 
     def completed(self, kubernetes: str) -> "Settings":
         """Return these settings after a complete start with an API server of that minor version."""
@@ -93,11 +87,7 @@ class Settings:
     def settled(self, is_ours: Callable[[str, int], bool]) -> tuple["Settings", list[MovedPort]]:
         """Return these settings with a usable port for each of :data:`PORTS`.
 
-        Args:
-            is_ours: whether a process of this stack has the port.
-
-        Returns:
-            The settings, and the replaced ports.
+        Return the replaced ports, too; ``is_ours`` says whether a process of this stack has a port.
         """
         ports: dict[str, int] = {}
         moved = []
@@ -144,11 +134,7 @@ def _becomes_free(port: int) -> bool:
 
 
 def free_port(avoided: set[int]) -> int:
-    """Return a free port that is not in the set to avoid.
-
-    Raises:
-        ClusterError: no free port is found.
-    """
+    """Return a free port that is not in the set to avoid."""
     # Random, so that two stacks that start at the same moment do not choose the same port.
     chance = random.SystemRandom()
     for _ in range(_TRIES):

@@ -9,13 +9,12 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.paths import Paths
 
@@ -69,25 +68,16 @@ def start(
 ) -> Running:
     """Start a process that outlives this one; it writes to ``<logs>/<name>.log``.
 
-    Args:
-        paths: the stack's files.
-        name: one of :data:`NAMES`, and the name of the program's file.
-        command: program (absolute) and arguments, of which at least one names a file in the stack's directory.
-        environment: added to the few variables that a daemon takes from this process's environment.
-
-    Raises:
-        ClusterError: the program cannot be executed or the log cannot be written.
-        ValueError: the command line does not identify the process as the stack's.
+    The command has an absolute program, and names a file in the stack's directory, by which the process is found again.
+    The environment is added to the few variables that a daemon takes from this process's.
     """
     line = [str(part) for part in command]
     if not _belongs(line, name, paths.root):
         raise ValueError(f"{line[0]} could not be found again as {name} of {paths.root}")
     given = {key: os.environ[key] for key in _ENVIRONMENT if key in os.environ} | dict(environment or {})
-    try:
+    with writing(paths.logs):
         paths.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
         log = os.open(log_file(paths, name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    except OSError as error:
-        raise unwritable(error, paths.logs) from error
     try:
         if os.fstat(log).st_size > LOG_LIMIT_BYTES:
             os.ftruncate(log, 0)
@@ -139,16 +129,7 @@ def running(paths: Paths) -> list[Running]:
 def stop(paths: Paths, names: Collection[str] | None = None, timeout_seconds: float = 10) -> list[str]:
     """End processes of the stack: ask each, wait, then kill the rest.
 
-    Args:
-        paths: the stack's files; they need not exist any more.
-        names: programs to end, in this order; all of :data:`NAMES` by default.
-        timeout_seconds: how long each may take to end by itself.
-
-    Returns:
-        The names of the ended programs.
-
-    Raises:
-        ClusterError: a process does not even end when it is killed.
+    The programs end in the given order, by default all of :data:`NAMES`. Return the names of the ended ones.
     """
     stopped = []
     for name in names if names is not None else NAMES:
@@ -176,11 +157,7 @@ def stop_these(processes: Iterable[Running], timeout_seconds: float = 10) -> Non
 
 
 def restart(paths: Paths, name: str) -> None:
-    """Restart a running process with the same command; do nothing where none runs.
-
-    Raises:
-        ClusterError: it does not end or cannot be executed.
-    """
+    """Restart a running process with the same command; do nothing where none runs."""
     for each in running(paths):
         if each.name == name:
             stop_these([each])
@@ -226,26 +203,24 @@ def last_lines(paths: Paths, name: str, count: int = 12, *, since_bytes: int = 0
 
 
 def trim_logs(paths: Paths) -> None:
-    """Truncate logs that are larger than :data:`LOG_LIMIT_BYTES`; their processes keep writing.
-
-    Raises:
-        ClusterError: a log cannot be truncated.
-    """
+    """Truncate logs that are larger than :data:`LOG_LIMIT_BYTES`; their processes keep writing."""
     for name in NAMES:
         if log_size(paths, name) > LOG_LIMIT_BYTES:
-            try:
+            with writing(log_file(paths, name)):
                 os.truncate(log_file(paths, name), 0)
-            except OSError as error:
-                raise unwritable(error, log_file(paths, name)) from error
 
 
-def unwritable(error: OSError, path: Path) -> ClusterError:
-    """Return the error for a state of the stack that cannot be written."""
-    where = error.filename if isinstance(error.filename, str) else path
-    return LocalCloudError(
-        f"The local cloud's state cannot be written: {where}: {error.strerror or error}. "
-        "Free space, or make that path writable, and run the command again."
-    )
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise a ClusterError in place of an OSError of the stack's state, such as for a full disk."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename if isinstance(error.filename, str) else path
+        raise LocalCloudError(
+            f"The local cloud's state cannot be written: {where}: {error.strerror or error}. "
+            "Free space, or make that path writable, and run the command again."
+        ) from error
 
 
 def _found(paths: Paths) -> list[tuple[Running, psutil.Process]]:

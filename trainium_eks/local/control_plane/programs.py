@@ -31,11 +31,7 @@ def program(paths: Paths, name: str) -> str:
 
 
 def link(paths: Paths) -> None:
-    """Make the links, or replace them for another interpreter.
-
-    Raises:
-        OSError: the directory cannot be written.
-    """
+    """Make the links, or replace them for another interpreter."""
     interpreter = os.path.realpath(sys.executable)
     (paths.pods / "bin").mkdir(parents=True, exist_ok=True, mode=0o700)
     for name in NAMES:
@@ -50,14 +46,7 @@ def link(paths: Paths) -> None:
 
 
 def agent_command(paths: Paths, server: str, listen: str, isolation: str) -> list[str]:
-    """Return the agent's command line.
-
-    Args:
-        paths: the stack's files.
-        server: host and port of the API server.
-        listen: host and port at which the agent listens.
-        isolation: isolation of pods: ``auto``, ``net``, ``ns`` or ``plain``.
-    """
+    """Return the agent's command line."""
     return [
         program(paths, AGENT),
         "-s",

@@ -19,12 +19,7 @@ _ROLE_BINDINGS = "/apis/rbac.authorization.k8s.io/v1/rolebindings"
 def kubeconfig(paths: Paths, namespace: str) -> Path:
     """Return the file of a kubeconfig for a team's researcher, with the team's namespace in its context.
 
-    Args:
-        paths: the stack's files; its API server runs.
-        namespace: namespace of the team.
-
-    Raises:
-        ClusterError: no group has a role in the namespace, or the API server does not answer.
+    Without a group that has a role in the namespace there is none.
     """
     plane = ControlPlane(paths, {})
     teams = _groups(plane.get(_ROLE_BINDINGS))

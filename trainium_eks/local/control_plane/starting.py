@@ -11,7 +11,7 @@ from trainium_eks.local.control_plane import kubelet, pki, processes, programs
 from trainium_eks.local.control_plane.flags import HOST, commands
 from trainium_eks.local.control_plane.loopback import Loopback
 from trainium_eks.local.control_plane.ports import MovedPort, Settings, is_answered, is_free
-from trainium_eks.local.control_plane.processes import Running, unwritable
+from trainium_eks.local.control_plane.processes import Running, writing
 from trainium_eks.local.paths import Paths
 
 _LOOK_SECONDS = 0.05
@@ -38,15 +38,7 @@ class PortTakenError(LocalCloudError):
 
 
 class Attempt:
-    """One attempt to start.
-
-    Args:
-        paths: the stack's files.
-        binaries: each of :data:`~trainium_eks.local.control_plane.flags.PROGRAMS`.
-        service_range: addresses of services, ``172.20.0.0/16``.
-        deadline: when to give up waiting, by ``time.monotonic()``.
-        progress: called with one line for each step.
-    """
+    """One attempt to start."""
 
     def __init__(
         self,
@@ -69,12 +61,8 @@ class Attempt:
     def run(self, moved: list[MovedPort]) -> None:
         """Start the processes that do not run, and wait until the API server serves and pods can be made.
 
-        Args:
-            moved: gets the ports that other programs had taken.
-
-        Raises:
-            PortTakenError: another program has just taken a port; the next attempt chooses another port.
-            LocalCloudError: a process ends at its start, the time limit has passed, or the state cannot be written.
+        ``moved`` gets the ports that other programs had taken. After a :class:`PortTakenError` the next attempt chooses
+        another port.
         """
         self._prepare_directory()
         if pki.ensure(self._paths, self._service_range):
@@ -123,12 +111,10 @@ class Attempt:
             processes.stop(self._paths, [programs.NETWORK])
 
     def _prepare_directory(self) -> None:
-        try:
+        with writing(self._paths.root):
             self._paths.root.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._paths.root.chmod(0o700)
             programs.link(self._paths)
-        except OSError as error:
-            raise unwritable(error, self._paths.root) from error
         processes.trim_logs(self._paths)
 
     def _settle_ports(self, moved: list[MovedPort]) -> Settings:
@@ -157,11 +143,9 @@ class Attempt:
         return set(kept), sorted(wrong, key=lambda each: processes.NAMES.index(each.name))
 
     def _remove_data(self) -> None:
-        try:
+        with writing(self._paths.etcd):
             if self._paths.etcd.exists():
                 shutil.rmtree(self._paths.etcd)
-        except OSError as error:
-            raise unwritable(error, self._paths.etcd) from error
 
     def _spawn(self, name: str, command: list[str]) -> None:
         self._log_sizes[name] = processes.log_size(self._paths, name)

@@ -24,7 +24,7 @@ from filelock import FileLock
 
 from trainium_eks.fetched import cache
 from trainium_eks.local.changes import LocalCloudError
-from trainium_eks.local.images.installing import Progress, Recipe, adds_to, environment, install, take_over, unwritable
+from trainium_eks.local.images.installing import Progress, Recipe, adds_to, environment, install, take_over, writing
 from trainium_eks.local.images.installing import workloads as workloads
 from trainium_eks.model.catalogue.versions import IMAGES
 from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
@@ -92,8 +92,7 @@ def with_local_image(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
 def find(name: str) -> LocalImage | None:
     """Return an image that can be used now; None when it has to be made first.
 
-    Args:
-        name: ``local/torch`` (the newest of that name), ``local/torch:<tag>``, or the same without ``local/``.
+    The name is ``local/torch`` (the newest of that name), ``local/torch:<tag>``, or the same without ``local/``.
     """
     name, _, tag = name.removeprefix(PREFIX).partition(":")
     found = [each for each in all_images() if each.name == name and tag in ("", each.tag)]
@@ -121,11 +120,7 @@ def how_to_make(reference: str) -> str:
 
 
 def ensure(image: LocalImage) -> LocalImage:
-    """Make ``local/python``'s environment where it is missing; other images exist when they are found.
-
-    Raises:
-        ClusterError: the cache cannot be written.
-    """
+    """Make ``local/python``'s environment where it is missing; other images exist when they are found."""
     if image.name == PYTHON and not (image.programs / "python").exists():
         with _lock(image.path):
             if not (image.programs / "python").exists():
@@ -138,13 +133,7 @@ def make(recipe: Recipe, progress: Progress = lambda _line: None) -> LocalImage:
 
     Killed at any moment, it leaves nothing that would be found as an image.
 
-    Args:
-        recipe: the image's name and requirements.
-        progress: called with one line for each step.
-
-    Raises:
-        NotOffered: no index has the recipe's first requirement.
-        ClusterError: the name is not allowed, pip fails (its last lines), or the cache cannot be written.
+    A :class:`NotOffered` says that no index has the recipe's first requirement.
     """
     _check_name(recipe.name)
     tag = digest(recipe.requirements)
@@ -176,8 +165,7 @@ def make(recipe: Recipe, progress: Progress = lambda _line: None) -> LocalImage:
 def remove(name: str) -> tuple[LocalImage, ...]:
     """Remove images from the cache: all of a name, or with ``:<tag>`` a single one.
 
-    Raises:
-        ClusterError: there is none, it is ``local/python``, or a process runs in it.
+    Neither ``local/python`` is removed nor an image in which a process runs.
     """
     name, _, tag = name.removeprefix(PREFIX).partition(":")
     if name == PYTHON:
@@ -235,10 +223,8 @@ def _check_name(name: str) -> None:
 
 
 def _lock(place: Path) -> FileLock:
-    try:
+    with writing(place.parent):
         place.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise unwritable(error, place.parent) from error
     return FileLock(place.with_suffix(".lock"), fallback_to_soft=False)
 
 
@@ -269,11 +255,9 @@ def _write(record: Path, image: LocalImage) -> None:
         "requirements": image.requirements,
     }
     part = record.with_suffix(".part")
-    try:
+    with writing(record):
         part.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
         part.replace(record)
-    except OSError as error:
-        raise unwritable(error, record) from error
 
 
 def _size(place: Path) -> int:

@@ -1,17 +1,17 @@
 """The making of a local image: a virtual environment, and its packages installed by pip."""
 
+import contextlib
 import os
 import platform
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.changes import LocalCloudError
 
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
@@ -44,11 +44,7 @@ class Recipe:
 
 
 def known_recipe(name: str) -> Recipe:
-    """Return the recipe of an image that comes with the library: ``torch``, or ``stage`` for copies of data.
-
-    Raises:
-        ClusterError: the library has no recipe of that name.
-    """
+    """Return the recipe of an image that comes with the library: ``torch``, or ``stage`` for copies of data."""
     if name == "stage":
         file = workloads() / "trainium_workloads" / "stage" / "requirements.txt"
         return Recipe(name, file.read_text(encoding="utf-8"), size="20 MB to download and 70 MB on disk, half a minute")
@@ -73,18 +69,12 @@ def workloads() -> Path:
 
 
 def environment(place: Path) -> None:
-    """Make a virtual environment without a package, not even pip.
-
-    Raises:
-        ClusterError: it cannot be written.
-    """
+    """Make a virtual environment without a package, not even pip."""
     # The interpreter itself, not the link to it in a stack's directory by which the pods' agent runs.
     interpreter = os.path.realpath(sys.executable)
     command = [interpreter, "-I", "-m", "venv", "--without-pip", "--clear", str(place)]
-    try:
+    with writing(place):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise unwritable(error, place) from error
     if done.returncode:
         raise LocalCloudError(f"{place} cannot be made: {done.stderr.strip() or done.stdout.strip()}")
 
@@ -98,9 +88,6 @@ def take_over(older: Path, place: Path) -> None:
     """Put an image's packages into a new environment of the same interpreter, by hard links.
 
     The images stay independent: pip and Python never write into a file, they put another in its place.
-
-    Raises:
-        OSError: the file system has no hard links, or is full.
     """
     for source in older.glob("lib*/python*/site-packages"):
         if source.parents[1].is_symlink():
@@ -121,9 +108,7 @@ def take_over(older: Path, place: Path) -> None:
 def install(recipe: Recipe, place: Path, progress: Progress) -> None:
     """Install the recipe's requirements; packages already in the environment stay.
 
-    Raises:
-        NotOffered: no index has its first requirement.
-        ClusterError: pip is missing or fails; its last lines.
+    A :class:`NotOffered` says that no index has the first requirement.
     """
     if find_spec("pip") is None:
         raise LocalCloudError(f"making an image needs pip in the environment of trn: {sys.executable} -m ensurepip")
@@ -183,6 +168,10 @@ def _names(requirements: str) -> set[str]:
     return {match[0].lower() for line in requirements.splitlines() if (match := _NAME.match(line.strip()))}
 
 
-def unwritable(error: OSError, place: Path) -> ClusterError:
-    """Return the error for a cache that cannot be written."""
-    return LocalCloudError(f"{error.filename or place} cannot be written: {error.strerror or error}")
+@contextlib.contextmanager
+def writing(place: Path) -> Iterator[None]:
+    """Raise a ClusterError in place of an OSError of the cache."""
+    try:
+        yield
+    except OSError as error:
+        raise LocalCloudError(f"{error.filename or place} cannot be written: {error.strerror or error}") from error

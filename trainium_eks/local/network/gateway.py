@@ -38,10 +38,7 @@ class Gateway:
     def __init__(self, network_pid: int, api_server: tuple[str, int], holder_of: Callable[[str], int]) -> None:
         """Make a gateway that does not listen yet.
 
-        Args:
-            network_pid: the process that holds the pods' network.
-            api_server: address of the API server on this machine.
-            holder_of: returns a process in the network of the pod with an address; 0 for none.
+        ``holder_of`` returns a process in the network of the pod with an address; 0 for none.
         """
         self._network_pid = network_pid
         self._api_server = api_server
@@ -49,11 +46,7 @@ class Gateway:
         self._servers: list[asyncio.Server] = []
 
     async def serve(self) -> None:
-        """Begin to listen.
-
-        Raises:
-            OSError: the network is gone, or its ports are taken.
-        """
+        """Begin to listen."""
         proxy, api = await opened_in(self._network_pid, _listening)
         self._servers = [
             await asyncio.start_server(self._proxied, sock=proxy, limit=_HEAD_LIMIT),
@@ -106,8 +99,7 @@ class Gateway:
 def asked(head: bytes) -> tuple[str, int, bytes]:
     """Return host and port of a request to a proxy, and the first bytes to send there: none for ``CONNECT``.
 
-    Raises:
-        ValueError: it is no request to a proxy.
+    A :class:`ValueError` says that it is no request to a proxy.
     """
     line, _, rest = head.partition(b"\r\n")
     method, target, version = line.decode("latin-1").split(" ")
@@ -125,11 +117,7 @@ def asked(head: bytes) -> tuple[str, int, bytes]:
 
 
 async def opened_in(pid: int, opened: Callable[[], Sequence[socket.socket]]) -> list[socket.socket]:
-    """Return sockets that are opened in another process's network namespace.
-
-    Raises:
-        OSError: they cannot be opened.
-    """
+    """Return sockets that are opened in another process's network namespace."""
     ours, theirs = socket.socketpair()
     child = os.fork()
     if child == 0:

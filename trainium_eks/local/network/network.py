@@ -26,12 +26,7 @@ _BRIDGE = "pods"
 
 
 def free_address(taken: Collection[str], last: str = GATEWAY) -> str:
-    """Return the next address that no pod has, in a ring: other pods may still send to a pod that has just gone.
-
-    Args:
-        taken: addresses of pods.
-        last: the address that was given last.
-    """
+    """Return the next address that no pod has, in a ring: other pods may still send to a pod that has just gone."""
     used = {*taken, GATEWAY}
     hosts = RANGE.num_addresses - 2
     after = int(ipaddress.ip_address(last)) - int(RANGE[0])
@@ -60,13 +55,7 @@ def hold() -> None:
 
 
 def plug(pod: int, network: int, address: str) -> None:
-    """Connect a pod to the network; called outside both.
-
-    Args:
-        pod: a process in the pod's network namespace.
-        network: the process that holds the network.
-        address: the pod's address.
-    """
+    """Connect a pod to the network; called outside both."""
     # A name of at most 15 characters that no other pod's link has.
     name = f"p{address.partition('.')[2].replace('.', '-')}"
     link = [f"link add {name} type veth peer name eth0 netns {pod}", f"link set {name} master {_BRIDGE} up"]
@@ -78,11 +67,8 @@ def plug(pod: int, network: int, address: str) -> None:
 def _in(pid: int, lines: Sequence[str], *, replacing: str = "") -> None:
     """Run commands in the network of a process.
 
-    Args:
-        pid: the process.
-        lines: commands of ``ip``.
-        replacing: link that is deleted first, if it exists: the kernel keeps the network of a deleted pod, and with it
-            its link, for up to two minutes while it waits for a peer's last packet.
+    The link ``replacing`` is deleted first, if it exists: the kernel keeps the network of a deleted pod, and with it
+    its link, for up to two minutes while it waits for a peer's last packet.
     """
     child = os.fork()
     if child == 0:

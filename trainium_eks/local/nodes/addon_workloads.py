@@ -39,14 +39,7 @@ class AddonWorkloads:
     def apply(self, addon: str, version: str, region: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Applied:
         """Make the workloads of an add-on, and wait until they run.
 
-        Args:
-            addon: ``coredns``, a key of ``addon_records.ADDONS``. An unknown add-on is reported as not installed.
-            version: ``v1.14.3-eksbuild.3``; empty for the newest.
-            region: region of the images' registry.
-            timeout_seconds: limit for each object.
-
-        Raises:
-            ClusterError: refused, or not running in time, with the reason of the wait.
+        An unknown add-on is reported as not installed; an empty version is the newest.
         """
         made = manifests(addon, version, region)
         if not made:
@@ -68,13 +61,7 @@ class AddonWorkloads:
 
 
 def manifests(addon: str, version: str, region: str) -> list[dict[str, Any]]:
-    """Return the stand-ins for an add-on, in the order to make them; empty for an unknown add-on.
-
-    Args:
-        addon: a key of ``addon_records.ADDONS``.
-        version: version of the add-on; becomes the images' tag.
-        region: region of the images' registry.
-    """
+    """Return the stand-ins for an add-on, in the order to make them; empty for an unknown add-on."""
     record = addons.known(addon)
     accounts = sorted({each.pod.service_account for each in record.workloads} - {"default"})
     made = [_object("v1", "ServiceAccount", name) for name in accounts]

@@ -25,14 +25,7 @@ def apply(api: Api, pool: NodePool, nodes: Sequence[Mapping[str, Any]], drivers:
 
     It is not deleted with its node: a node that a person deletes comes back without a kubelet that would make it.
 
-    Args:
-        api: the API server.
-        pool: the nodes' group.
-        nodes: the API server's node objects.
-        drivers: names of the CSI drivers that run on every node.
-
-    Returns:
-        The number of CSINodes created or replaced.
+    Return the number of CSINodes created or replaced.
     """
     found = api.list(_API_VERSION, _KIND, labels=f"{SIMULATED_POOL_LABEL}={pool.key}")
     live = {each["metadata"]["name"]: each for each in found}
@@ -53,13 +46,7 @@ def apply(api: Api, pool: NodePool, nodes: Sequence[Mapping[str, Any]], drivers:
 
 
 def manifest(pool: NodePool, name: str, drivers: Sequence[str]) -> dict[str, Any]:
-    """Return the CSINode of a node.
-
-    Args:
-        pool: the node's group.
-        name: the node's.
-        drivers: names of the CSI drivers on it.
-    """
+    """Return the CSINode of a node."""
     return {
         "apiVersion": _API_VERSION,
         "kind": _KIND,

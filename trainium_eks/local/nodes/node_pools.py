@@ -102,11 +102,7 @@ class NodePool:
 
 
 def pool_key(computed: Mapping[str, Any]) -> str:
-    """Return the key of a group's pool: its name in EKS, shortened where the simulation's is longer than EKS takes.
-
-    Args:
-        computed: the simulation's answer for the ``aws:eks/nodeGroup:NodeGroup``.
-    """
+    """Return the key of a group's pool: its name in EKS, shortened where the simulation's is longer than EKS takes."""
     name = str(computed["nodeGroupName"])
     return name if len(name) <= _LABEL_LENGTH else f"{name[: _LABEL_LENGTH - 9]}-{_digest([name])}"
 
@@ -123,18 +119,9 @@ def pool_of(
 ) -> NodePool:
     """Return the pool of an ``aws:eks/nodeGroup:NodeGroup``.
 
-    Args:
-        inputs: inputs of the group.
-        computed: the simulation's answer for it.
-        zones: subnet id to zone id. Subnets that are not in it (the stack neither made nor adopted them) are assumed
-            to be in the zones of the region that offer the type, in turn.
-        region: region of the group.
-        catalogue: properties of the instance types.
-        template: inputs of the group's launch template: type of a Capacity Block's nodes, disks, user data.
-        keep_size: see :class:`NodePool`. Only for an existing group: a new one starts with its desired size.
-
-    Raises:
-        ClusterError: a type that the catalogue lacks, or none given.
+    Subnets without a zone (the stack neither made nor adopted them) are assumed to be in the zones of the region that
+    offer the type, in turn. The template has the launch template's inputs: the type of a Capacity Block's nodes, disks,
+    user data. ``keep_size`` is only for an existing group: a new one starts with its desired size.
     """
     template = template or {}
     key = pool_key(computed)
@@ -176,9 +163,7 @@ def manifests(pool: NodePool) -> list[dict[str, Any]]:
 def manifest(pool: NodePool, number: int) -> dict[str, Any]:
     """Return one node.
 
-    Args:
-        pool: the group.
-        number: number of the node in the group, from 1.
+    The numbers begin with 1.
     """
     zone_id = pool.zone_ids[(number - 1) % len(pool.zone_ids)]
     zone = zone_name(pool.region, zone_id)

@@ -22,11 +22,7 @@ from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
 def record(paths: Paths, key: str, facts: Mapping[str, Any], drivers: Sequence[str]) -> None:
     """Record the settings of a pool's nodes.
 
-    Args:
-        paths: the stack's files.
-        key: key of the pool.
-        facts: arguments of :func:`pool_of` but the catalogue, as plain data.
-        drivers: names of the CSI drivers that run on every node.
+    The facts are the arguments of :func:`pool_of` but the catalogue, as plain data.
     """
     paths.pools.mkdir(exist_ok=True, mode=0o700)
     file = paths.pools / f"{key}.json"
@@ -38,18 +34,7 @@ def record(paths: Paths, key: str, facts: Mapping[str, Any], drivers: Sequence[s
 def resize(
     paths: Paths, eks_name: str, nodes: int, catalogue: Catalogue, waiting: Callable[[str], None] = lambda _: None
 ) -> None:
-    """Give a group another number of nodes, and wait until they are Ready.
-
-    Args:
-        paths: the stack's files.
-        eks_name: the group's name in EKS.
-        nodes: new size, within the group's limits.
-        catalogue: properties of the instance types.
-        waiting: called with a line about each wait that takes longer than a moment.
-
-    Raises:
-        ClusterError: no ``up`` made this group, another command is changing the stack, or nodes are not Ready in time.
-    """
+    """Give a group another number of nodes, and wait until they are Ready."""
     file = paths.pools / f"{pool_key({'nodeGroupName': eks_name})}.json"
     try:
         known = parse_json(file.read_text(encoding="utf-8"))

@@ -15,13 +15,6 @@ def with_nodes(nodes: int, project: str) -> Callable[[StackSettings], StackSetti
 
     Nodes beyond EKS' limit for one group go to further groups of the same kind (``<name>-2``, …), as they would on AWS.
     All else follows from the config, as always: queues grow with the pool, the address budget must hold.
-
-    Args:
-        nodes: 0 or more.
-        project: name of the Pulumi project that the ``nodeGroups`` belong to.
-
-    Raises:
-        ClusterError: from the returned function, for a stack without node groups.
     """
     key = f"{project}:nodeGroups"
 

@@ -20,12 +20,7 @@ _QUIET_SECONDS = 2.0
 def settle(get: Callable[[str], Mapping[str, Any]], progress: Callable[[str], None]) -> tuple[str, ...]:
     """Wait until the pods of all DaemonSets run, or there is no more progress.
 
-    Args:
-        get: returns the API server's answer to a path.
-        progress: called with the reason of a wait that takes longer than a moment.
-
-    Returns:
-        The DaemonSets that do not run, a line each; usually none.
+    Return the DaemonSets that do not run, a line each; usually none.
     """
     begun = moved = time.monotonic()
     before: list[str] = []

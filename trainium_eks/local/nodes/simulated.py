@@ -29,13 +29,7 @@ nodes and a controller takes off."""
 
 
 class Nodes:
-    """The nodes of all groups. Safe to use from many threads, each with another group.
-
-    Args:
-        api: the API server.
-        waiting: called with a line about each wait that takes longer than a moment.
-        drivers: names of the CSI drivers that run on every node.
-    """
+    """The nodes of all groups. Safe to use from many threads, each with another group."""
 
     def __init__(self, api: Api, waiting: Callable[[str], None] = lambda _: None, drivers: Sequence[str] = ()) -> None:
         self._api = api
@@ -47,9 +41,6 @@ class Nodes:
 
         New nodes come before old ones go. The nodes with the highest numbers are the surplus. Pods of a deleted node
         are deleted by Kubernetes within a minute.
-
-        Raises:
-            ClusterError: nodes are refused, with the API server's message; or not Ready in time.
         """
         live = {node["metadata"]["name"]: node for node in self._list(pool.key)}
         wanted = {each["metadata"]["name"]: each for each in _wanted(pool, live)}
@@ -70,11 +61,7 @@ class Nodes:
         return Applied(Change.UPDATED if live else Change.CREATED, notes=notes)
 
     def delete(self, key: str) -> None:
-        """Delete all nodes of a group; no error when there are none.
-
-        Args:
-            key: key of the pool.
-        """
+        """Delete all nodes of a group; no error when there are none."""
         for api_version, kind in (("v1", "Node"), ("storage.k8s.io/v1", "CSINode")):
             self._api.delete_all(api_version, kind, labels=f"{SIMULATED_POOL_LABEL}={key}")
 

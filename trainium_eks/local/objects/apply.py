@@ -43,10 +43,8 @@ _OLD_ONES_FAULT = ("already allocated", "exceeded quota")
 class Objects:
     """The objects of a stack. Safe to use from many threads.
 
-    Args:
-        api: the API server.
-        waiting: called with a line about each wait that takes longer than a moment; from any thread.
-        stopping: when set, waits are given up (another resource failed, or the user interrupted).
+    ``waiting`` is called from any thread; waits are given up when ``stopping`` is set (another resource failed, or the
+    user interrupted).
     """
 
     def __init__(self, api: Api, waiting: Callable[[str], None], stopping: threading.Event | None = None) -> None:
@@ -64,19 +62,9 @@ class Objects:
     ) -> Applied:
         """Apply a manifest, and wait until the object is ready.
 
-        Args:
-            manifest: with ``apiVersion``, ``kind`` and ``metadata.name``. Its annotations ``pulumi.com/skipAwait`` and
-                ``pulumi.com/timeoutSeconds`` are honoured.
-            timeout_seconds: limit for all steps together.
-            wait: whether readiness is awaited.
-            make_room: called before the object is deleted because it has to be replaced.
-
-        Returns:
-            The change, by the fields that the library owns before and after, and the live object.
-
-        Raises:
-            ClusterError: refused, with the API server's message; failed; or not ready in time, with the reason of the
-                wait.
+        The annotations ``pulumi.com/skipAwait`` and ``pulumi.com/timeoutSeconds`` are honoured. ``make_room`` is called
+        before the object is deleted because it has to be replaced. Return the change, by the fields that the library
+        owns before and after, and the live object.
         """
         try:
             wanted = _normalised(manifest)
@@ -98,19 +86,11 @@ class Objects:
         return Applied(change, _without_managed_fields(live))
 
     def await_counts(self, *, timeout_seconds: float) -> None:
-        """Wait until the quotas of all namespaces count the custom kinds that they limit.
-
-        Raises:
-            ClusterError: Kubernetes does not count them in time; until it does, it refuses their objects.
-        """
+        """Wait until the quotas of all namespaces count the custom kinds that they limit."""
         self._await_counts(None, _Patience(timeout_seconds, self._stopping, self._waiting))
 
     def delete(self, reference: ObjectReference, *, timeout_seconds: float) -> None:
-        """Delete an object with its dependents, and wait until it is gone. An absent object is no error.
-
-        Raises:
-            ClusterError: refused, with the API server's message; or not gone in time, with its holders.
-        """
+        """Delete an object with its dependents, and wait until it is gone. An absent object is no error."""
         patience = _Patience(timeout_seconds, self._stopping, self._waiting)
         try:
             before = self._api.get(reference)

@@ -55,9 +55,7 @@ class Related:
 def readiness(object_: Object, related: Related | None = None) -> Readiness:
     """Return whether an object is ready.
 
-    Args:
-        object_: the API server's object, ``status`` included.
-        related: the objects that :func:`relates_to` asks for.
+    ``related`` are the objects that :func:`relates_to` asks for.
     """
     metadata = object_.get("metadata") or {}
     if (metadata.get("annotations") or {}).get(SKIP_AWAIT) == "true":
@@ -79,11 +77,7 @@ def relates_to(object_: Object) -> str:
 
 
 def timeout_seconds(object_: Object, default: float) -> float:
-    """Return how long to wait for an object: its annotation, or the default.
-
-    Raises:
-        ValueError: the annotation is no positive number.
-    """
+    """Return how long to wait for an object: its annotation, or the default."""
     value = ((object_.get("metadata") or {}).get("annotations") or {}).get(TIMEOUT_SECONDS)
     if value is None:
         return default

@@ -36,15 +36,8 @@ def definitions(chart: str) -> list[dict[str, Any]]:
 def apply(api: Api, objects: Objects, chart: str, release: str, *, timeout_seconds: float) -> list[str]:
     """Apply a chart's placeholders where no definition of that name exists.
 
-    Args:
-        api: the local API server.
-        objects: applies them there.
-        chart: the chart's name.
-        release: ``<namespace>.<name>`` of the release that would bring the chart.
-        timeout_seconds: how long a definition may take until it is served.
-
-    Returns:
-        Names of the definitions that were made or changed.
+    ``release`` is ``<namespace>.<name>`` of the release that would bring the chart. Return the names of the definitions
+    that were made or changed.
     """
     changed = []
     for definition in definitions(chart):
@@ -62,14 +55,7 @@ def apply(api: Api, objects: Objects, chart: str, release: str, *, timeout_secon
 def remove(api: Api, objects: Objects, release: str, *, timeout_seconds: float) -> list[str]:
     """Remove the placeholders of a release, and with them every object of their kinds.
 
-    Args:
-        api: the local API server.
-        objects: deletes them there.
-        release: ``<namespace>.<name>`` of the release.
-        timeout_seconds: how long each may take to go.
-
-    Returns:
-        Names of the definitions that were removed.
+    Return the names of the definitions that were removed.
     """
     found = api.list(_API_VERSION, _KIND, labels=f"{LABEL}=true,{RELEASE_LABEL}={release}")
     names = [item["metadata"]["name"] for item in found]

@@ -24,8 +24,7 @@ from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.releases import volcano_chart
 from trainium_eks.local.releases.helm_cli import HelmCli, HelmError, HelmTimedOut
 from trainium_eks.local.releases.release_inputs import REPOSITORY_FLAGS, ReleaseInputs
-from trainium_eks.local.toolchain import VOLCANO_VARIABLE, go_command, store
-from trainium_eks.local.toolchain.supply import is_offline
+from trainium_eks.local.toolchain import VOLCANO, go_command, is_off, store
 from trainium_eks.model.catalogue.versions import CHARTS
 
 VARIABLE = "TRN_CHARTS"
@@ -67,13 +66,7 @@ class Missing:
 
 
 class Charts:
-    """A finder of charts. Safe to use from many threads; failures of a repository's host are remembered.
-
-    Args:
-        helm: pulls them.
-        project: directory to which paths of local charts are relative.
-        environment: the caller's variables, for ``TRN_CHARTS`` and the cache's place.
-    """
+    """A finder of charts. Safe to use from many threads; failures of a repository's host are remembered."""
 
     def __init__(self, helm: HelmCli, project: Path, environment: Mapping[str, str] = os.environ) -> None:
         self._helm = helm
@@ -87,9 +80,8 @@ class Charts:
     def find(self, wanted: ReleaseInputs) -> FoundChart | Missing:
         """Return the chart of a release.
 
-        Raises:
-            ClusterError: the program names a chart that does not exist: no such directory, no repository, or a
-                repository that answers and does not have it.
+        It is an error that the chart does not exist (no such directory, no repository, or a repository that answers and
+        does not have it), and none that its repository cannot be reached.
         """
         is_oci = wanted.chart.startswith("oci://")
         if not wanted.repository.get("repo") and not is_oci:
@@ -133,7 +125,7 @@ class Charts:
 
     def _pulled(self, wanted: ReleaseInputs, name: str) -> FoundChart | Missing:
         source = wanted.repository.get("repo") or wanted.chart
-        if is_offline(self._environment):
+        if go_command.is_offline(self._environment):
             return _unreachable(source, name, wanted.version, "not asked, TRN_OFFLINE is set")
         host = self._host(urlsplit(source).netloc)
         with host.lock:
@@ -180,7 +172,7 @@ class Charts:
             known.chart,
             known.version,
         )
-        if not is_it or self._environment.get(VOLCANO_VARIABLE, "").lower() == "off":
+        if not is_it or is_off(VOLCANO, self._environment):
             return missing
         place = self._place(wanted, known.chart)
         part = place.with_suffix(f".{os.getpid()}.part")
@@ -189,9 +181,9 @@ class Charts:
             place.parent.mkdir(parents=True, exist_ok=True)
             part.write_bytes(content)
             part.replace(place)
-        except go_command.GoFailed as error:
+        except go_command.GoError as error:
             return Missing(missing.name, f"{missing.reason}; nor in Go's modules: {str(error).splitlines()[0]}")
-        except (store.Unwritable, OSError) as error:
+        except (store.UnwritableError, OSError) as error:
             raise _uncachable(place.parent, error) from error
         return _read(place, "Volcano's Go module")
 
@@ -233,11 +225,7 @@ def _is_chart(directory: Path) -> bool:
 
 
 def _read(path: Path, origin: str) -> FoundChart:
-    """Return name, version and digest of the chart in a directory or package.
-
-    Raises:
-        ClusterError: it is no chart.
-    """
+    """Return name, version and digest of the chart in a directory or package."""
     try:
         if path.is_dir():
             text, digest = (path / "Chart.yaml").read_bytes(), _directory_digest(path)

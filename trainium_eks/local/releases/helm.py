@@ -57,15 +57,8 @@ class _Mark:
 class Releases:
     """The Helm releases of a stack. Safe to use from many threads, a release from one at a time.
 
-    Args:
-        paths: the stack's files.
-        helm: the program, 3.18 or newer.
-        api: the stack's API server.
-        project: directory that local charts' paths are relative to.
-        environment: the caller's variables: ``TRN_CHARTS``, ``TRN_CACHE``, proxies.
-        volcano: Volcano's programs, which run in the place of its chart's pods.
-        waiting: called with a line about each wait that takes longer than a moment; from any thread.
-        stopping: when set, waits are given up.
+    Volcano's programs run in the place of its chart's pods. ``waiting`` is called from any thread; waits are given up
+    when ``stopping`` is set.
     """
 
     def __init__(
@@ -93,16 +86,6 @@ class Releases:
 
         A missing chart is no failure: an existing release stays unchanged; otherwise definitions stand in for the
         chart's kinds that the stack itself creates.
-
-        Args:
-            inputs: inputs of Pulumi's ``kubernetes:helm.sh/v3:Release``, with its ``name``.
-            timeout_seconds: the longest that Helm may wait for hooks, and for objects.
-
-        Returns:
-            The change; ``status`` among the outputs; ``not_installed`` for a missing chart.
-
-        Raises:
-            ClusterError: an unsupported input, a chart that does not exist, or Helm's message with the pods that wait.
         """
         release = wanted(inputs, timeout_seconds=timeout_seconds)
         self._helm.end_left_behind(release.name, release.namespace)
@@ -136,11 +119,7 @@ class Releases:
         return Applied(change, outputs, _about(release, notes))
 
     def delete(self, name: str, namespace: str) -> None:
-        """Uninstall a release, and remove the stand-ins for its chart. An absent release is no error.
-
-        Raises:
-            ClusterError: Helm fails, with its message.
-        """
+        """Uninstall a release, and remove the stand-ins for its chart. An absent release is no error."""
         self._helm.end_left_behind(name, namespace)
         status = self._helm.status(name, namespace)
         if status is not None:
@@ -288,11 +267,7 @@ class _Pods:
         self._told: list[str] = []
 
     def look(self) -> None:
-        """Read the pods, and report new reasons. With ``atomic`` the pods are gone when Helm reports a failure.
-
-        Raises:
-            HelmError: all is being stopped.
-        """
+        """Read the pods, and report new reasons. With ``atomic`` the pods are gone when Helm reports a failure."""
         if self._stopping.is_set():
             raise HelmError("given up, because everything was stopped")
         try:

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 from trainium_eks.local.changes import LocalCloudError
-from trainium_eks.local.control_plane.processes import unwritable
+from trainium_eks.local.control_plane.processes import writing
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.validation.parsing import parse_json
 
@@ -57,20 +57,15 @@ class ReleaseStatus:
 class HelmCli:
     """A runner of ``helm`` commands. Safe to use from many threads.
 
-    Args:
-        binary: the program.
-        paths: the stack's files; ``<root>/helm`` holds Helm's caches and settings.
-        environment: the caller's variables; its ``HELM_*`` and ``KUBECONFIG`` are left out.
+    ``HELM_*`` and ``KUBECONFIG`` of the caller are left out; ``<root>/helm`` holds Helm's caches and settings.
     """
 
     def __init__(self, binary: Path, paths: Paths, environment: Mapping[str, str] = os.environ) -> None:
         self._binary = binary
         self._kubeconfig = paths.kubeconfig
         home = paths.root / "helm"
-        try:
+        with writing(home):
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError as error:
-            raise unwritable(error, home) from error
         kept = {key: value for key, value in environment.items() if not key.startswith("HELM_")}
         self._environment = {
             **kept,
@@ -117,16 +112,8 @@ class HelmCli:
     ) -> None:
         """Install a chart, or upgrade its release.
 
-        Args:
-            name: name of the release.
-            namespace: namespace of the release.
-            chart: directory or package.
-            values: plain data.
-            description: description of the revision; Helm replaces it when the operation fails.
-            flags: further flags.
-            post_renderer: program and arguments through which the manifest goes.
-            timeout_seconds: limit for each of Helm's waits.
-            look: called every :data:`LOOK_SECONDS` while Helm runs; an exception from it ends Helm.
+        Helm replaces the description when the operation fails. ``look`` is called every :data:`LOOK_SECONDS` while Helm
+        runs; an exception from it ends Helm.
         """
         program, *arguments = post_renderer
         self._on_cluster(
@@ -168,12 +155,7 @@ class HelmCli:
     def pull(
         self, reference: str, version: str, destination: Path, *, flags: Sequence[str], timeout_seconds: float
     ) -> None:
-        """Fetch a chart's package into a directory.
-
-        Raises:
-            HelmTimedOut: it took longer than that.
-            HelmError: the repository cannot be reached or does not have it.
-        """
+        """Fetch a chart's package into a directory."""
         self._run(
             ["pull", reference, "--version", version, "--destination", str(destination), *flags],
             timeout_seconds=timeout_seconds,

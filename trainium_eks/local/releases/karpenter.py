@@ -16,14 +16,13 @@ from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.flags import HOST
 from trainium_eks.local.control_plane.loopback import is_healthy
 from trainium_eks.local.control_plane.ports import free_port
-from trainium_eks.local.control_plane.processes import Running, unwritable
+from trainium_eks.local.control_plane.processes import Running, writing
 from trainium_eks.local.nodes.node_pools import adopted_zones
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import parts
 from trainium_eks.local.releases.karpenter_types import instance_types
 from trainium_eks.local.releases.parts import PartOfStack, Provided
-from trainium_eks.local.toolchain import sources
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.plan.graph import Graph
@@ -36,13 +35,6 @@ NAME = "karpenter"
 AWS_GROUP, AWS_KIND = "karpenter.k8s.aws", "EC2NodeClass"
 KWOK_GROUP, KWOK_KIND = "karpenter.kwok.sh", "KWOKNodeClass"
 
-_DEFINITIONS = (
-    "pkg/apis/crds/autoscaling.x-k8s.io_capacitybuffers.yaml",
-    "pkg/apis/crds/karpenter.sh_nodeclaims.yaml",
-    "pkg/apis/crds/karpenter.sh_nodeoverlays.yaml",
-    "pkg/apis/crds/karpenter.sh_nodepools.yaml",
-    "kwok/apis/crds/karpenter.kwok.sh_kwoknodeclasses.yaml",
-)
 _CLAIM = ("karpenter.sh/v1", "NodeClaim")
 _OURS = {"trainium-eks/local": NAME}
 _TYPES_FLAG = "instance-types-file-path"
@@ -81,7 +73,7 @@ def offered(graph: Graph) -> list[dict[str, Any]]:
 class Karpenter(PartOfStack):
     """The Karpenter of a stack."""
 
-    part = toolchain.SCALER
+    part = toolchain.KARPENTER
 
     @staticmethod
     def is_wanted(graph: Graph) -> bool:
@@ -89,10 +81,14 @@ class Karpenter(PartOfStack):
         releases = graph.of_type("kubernetes:helm.sh/v3:Release")
         return any(str(each.inputs.get("chart")).rpartition("/")[2] == NAME for each in releases)
 
-    @staticmethod
-    def manifests(environment: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
-        """Return the definitions of Karpenter's objects and of its kwok provider's objects."""
-        return parts.read_manifests(sources.karpenter_source, _DEFINITIONS, environment)
+    # The definitions of Karpenter's objects and of its kwok provider's.
+    manifests = (
+        "pkg/apis/crds/autoscaling.x-k8s.io_capacitybuffers.yaml",
+        "pkg/apis/crds/karpenter.sh_nodeclaims.yaml",
+        "pkg/apis/crds/karpenter.sh_nodeoverlays.yaml",
+        "pkg/apis/crds/karpenter.sh_nodepools.yaml",
+        "kwok/apis/crds/karpenter.kwok.sh_kwoknodeclasses.yaml",
+    )
 
     def run(self, found: Provided) -> str:
         """Start Karpenter; see :meth:`.PartOfStack.run`."""
@@ -105,7 +101,7 @@ class Karpenter(PartOfStack):
         before = self._kept(found.program)
         health = parts.port(before, "health-probe-port") if before else free_port(set())
         process = before or self._start(found.program, health)
-        parts.await_ready(self._paths, process, lambda: _not_ready(health), self._waiting)
+        parts.await_ready(self._paths, NAME, [process], lambda: _not_ready(health), self._waiting)
         return f"Karpenter runs for real{'' if before else ' (started)'}: it makes simulated nodes, and takes them away"
 
     def remove(self) -> None:
@@ -143,13 +139,11 @@ class Karpenter(PartOfStack):
     def _write(self, types: list[dict[str, Any]]) -> bool:
         """Write the instance types, and return whether the file has changed."""
         text = json.dumps(types, indent=1)
-        try:
+        with writing(self._types):
             if self._types.exists() and self._types.read_text(encoding="utf-8") == text:
                 return False
             self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._types.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise unwritable(error, self._types) from error
         return True
 
     def _start(self, program: Path, health: int) -> Running:

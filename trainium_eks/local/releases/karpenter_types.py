@@ -30,10 +30,7 @@ _NAME = re.compile(r"(?P<family>(?P<category>[a-z]+)(?P<generation>\d+)[a-z0-9-]
 def instance_types(catalogue: Catalogue, region: str, zone_ids: Collection[str]) -> list[dict[str, Any]]:
     """Return the content of the file for ``--instance-types-file-path``.
 
-    Args:
-        catalogue: the types.
-        region: region of the stack.
-        zone_ids: zones of the stack's subnets, ``usw2-az4``; all zones of the region when empty.
+    Without zones of the stack's subnets, all zones of the region are meant.
     """
     found = (_instance_type(catalogue, each, region, zone_ids) for each in catalogue.values())
     return [each for each in found if each["offerings"]]

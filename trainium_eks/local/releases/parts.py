@@ -4,7 +4,7 @@ import re
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,8 +19,7 @@ from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.processes import Running
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.toolchain import go_command, store
-from trainium_eks.local.toolchain.supply import is_offline
+from trainium_eks.local.toolchain import go_command, sources, store
 from trainium_eks.plan.graph import Graph
 
 READY_SECONDS = 300.0
@@ -28,9 +27,6 @@ READY_SECONDS = 300.0
 
 _LOOK_SECONDS = 0.2
 _QUIET_SECONDS = 2.0
-
-Source = Callable[[Path, Mapping[str, str]], Path]
-"""Returns the directory of a module's source: :func:`~trainium_eks.local.toolchain.sources.operator_source`."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +40,13 @@ class Provided:
 
 
 class PartOfStack(ABC):
-    """A part in a stack with a running control plane. One thread at a time.
+    """A part in a stack with a running control plane. One thread at a time."""
 
-    Args:
-        graph: the resources of the stack's program.
-        paths: the stack's files.
-        waiting: called with a line about each wait that takes longer than a moment.
-    """
+    part: ClassVar[toolchain.Bundle]
+    """The part's program in the toolchain, with the name of its process."""
 
-    part: ClassVar[toolchain.Part]
-    """The part's entry in the toolchain, with the name of its process."""
+    manifests: ClassVar[tuple[str, ...]]
+    """Files of its module, of one YAML document each, that are applied here."""
 
     def __init__(self, graph: Graph, paths: Paths, waiting: Callable[[str], None]) -> None:
         self._graph = graph
@@ -61,31 +54,16 @@ class PartOfStack(ABC):
         self._waiting = waiting
         self._api = Api.connect(paths.kubeconfig)
         self._objects = Objects(self._api, waiting)
-        self._home = paths.root / self.part.tool
+        self._home = paths.root / self.part.name
 
     @staticmethod
     @abstractmethod
     def is_wanted(graph: Graph) -> bool:
         """Return whether a stack installs the part."""
 
-    @staticmethod
-    @abstractmethod
-    def manifests(environment: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
-        """Return the manifests of its module that are applied here; see :func:`read_manifests`."""
-
     @abstractmethod
     def run(self, found: Provided) -> str:
-        """Start the part, or restart it for another program, and wait until it answers.
-
-        Args:
-            found: its program, or the reason why it is missing.
-
-        Returns:
-            The note for the user.
-
-        Raises:
-            ClusterError: it ends or does not answer in time, with the end of its log.
-        """
+        """Start the part, or restart it for another program, wait for its answer, and return the note for the user."""
 
     @abstractmethod
     def remove(self) -> None:
@@ -93,86 +71,45 @@ class PartOfStack(ABC):
 
     def _kept(self, program: Path) -> Running | None:
         """Return the process that stays; end a process of another program."""
-        before = running(self._paths, self.part.tool)
+        before = running(self._paths, self.part.name)
         if before is None or is_current(before, program):
             return before
-        processes.stop(self._paths, [self.part.tool])
+        processes.stop(self._paths, [self.part.name])
         return None
 
     @classmethod
-    def provided(
-        cls, graph: Graph, paths: Paths, progress: Callable[[str], None], environment: Mapping[str, str]
-    ) -> Provided:
-        """Return the program and manifests for a stack that installs the part; see :func:`provided`."""
+    def provided(cls, graph: Graph, progress: Callable[[str], None], environment: Mapping[str, str]) -> Provided:
+        """Return the program and manifests for a stack that installs the part."""
         if not cls.is_wanted(graph):
             return Provided()
-        return provided(cls.part, cls.manifests, paths, progress, environment)
+        if toolchain.is_off(cls.part, environment):
+            return Provided(missing=f"{cls.part.switch} is off")
+        try:
+            [program] = toolchain.provide(
+                cls.part, progress=progress, environment=environment, patience_seconds=toolchain.PATIENCE_SECONDS
+            ).values()
+            return Provided(program.path, cls._read_manifests(environment))
+        except toolchain.UnavailableError as error:
+            return Provided(missing=f"{cls.part.name} could not be found or built ({error.last})")
+        except (go_command.GoError, store.UnwritableError) as error:
+            return Provided(missing=f"its definitions cannot be had: {str(error).splitlines()[0]}")
+
+    @classmethod
+    def _read_manifests(cls, environment: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
+        directory = Path(tempfile.gettempdir())
+        with store.writing(directory), tempfile.TemporaryDirectory(prefix="trn-part-") as scratch:
+            base = sources.source(cls.part, Path(scratch), environment)
+            return tuple(yaml.safe_load((base / file).read_text(encoding="utf-8")) for file in cls.manifests)
 
     @classmethod
     def settle(cls, graph: Graph, paths: Paths, found: Provided, phase: Callable[[str], None]) -> list[str]:
-        """Bring the part in line with the stack's program: it runs, or is gone.
-
-        Returns:
-            The notes for the user.
-        """
+        """Bring the part in line with the stack's program (it runs, or is gone), and return the notes for the user."""
         if cls.is_wanted(graph):
-            phase(f"Starting {cls.part.tool}")
+            phase(f"Starting {cls.part.name}")
             return [cls(graph, paths, phase).run(found)]
-        if running(paths, cls.part.tool):
+        if running(paths, cls.part.name):
             cls(graph, paths, phase).remove()
         return []
-
-
-def provided(
-    part: toolchain.Part,
-    manifests: Callable[[Mapping[str, str]], tuple[Mapping[str, Any], ...]],
-    paths: Paths,
-    progress: Callable[[str], None],
-    environment: Mapping[str, str],
-) -> Provided:
-    """Return the program on PATH, the running one of this stack, or a new one from the toolchain.
-
-    Args:
-        part: the part.
-        manifests: reads its manifests, given the environment.
-        paths: the stack's files.
-        progress: called when it takes time.
-        environment: the caller's variables.
-    """
-    if environment.get(part.variable, "").lower() == "off":
-        return Provided(missing=f"{part.variable} is off")
-    before = running(paths, part.tool)
-    try:
-        found = toolchain.provide_part(
-            part,
-            progress=progress,
-            environment=environment,
-            running=Path(before.command[0]) if before else None,
-            patience_seconds=toolchain.PATIENCE_SECONDS,
-        )
-        return Provided(found.path, manifests(environment))
-    except toolchain.Unavailable as error:
-        return Provided(missing=f"{part.tool} could not be found or built ({error.last})")
-    except (go_command.GoFailed, store.Unwritable) as error:
-        return Provided(missing=f"its definitions cannot be had: {str(error).splitlines()[0]}")
-
-
-def read_manifests(
-    source: Source, files: tuple[str, ...], environment: Mapping[str, str]
-) -> tuple[Mapping[str, Any], ...]:
-    """Return files of the Go module that a part is built from, one YAML document each.
-
-    Raises:
-        go_command.GoFailed: Go or the module is missing.
-        store.Unwritable: there is no room for scratch files.
-    """
-    ours = go_command.go_environment(environment, is_offline(environment))
-    try:
-        with tempfile.TemporaryDirectory(prefix="trn-part-") as scratch:
-            base = source(Path(scratch), ours)
-            return tuple(yaml.safe_load((base / file).read_text(encoding="utf-8")) for file in files)
-    except OSError as error:
-        raise store.unwritable(Path(tempfile.gettempdir()), error) from error
 
 
 def running(paths: Paths, name: str) -> Running | None:
@@ -192,27 +129,22 @@ def port(process: Running, flag: str) -> int:
     return int(found[1])
 
 
-def await_ready(paths: Paths, process: Running, not_ready: Callable[[], str], waiting: Callable[[str], None]) -> None:
-    """Wait until a started process answers.
+def await_ready(
+    paths: Paths, title: str, started: Sequence[Running], not_ready: Callable[[], str], waiting: Callable[[str], None]
+) -> None:
+    """Wait until started processes answer: until there is no reason to wait, which is told after a moment.
 
-    Args:
-        paths: the stack's files.
-        process: the process.
-        not_ready: returns the reason to wait; empty when the process answers.
-        waiting: called once with this reason, when it takes longer than a moment.
-
-    Raises:
-        ClusterError: it ends or does not answer in time, with the end of its log.
+    The error has the end of the logs: a process ends, or they do not answer in time.
     """
-    name = process.name
     begun = time.monotonic()
     told = False
     while waits_for := not_ready():
-        if processes.exit_code(process) is not None or not psutil.pid_exists(process.pid):
-            raise LocalCloudError(f"{name} has ended:\n{processes.last_lines(paths, name)}")
+        for each in started:
+            if processes.exit_code(each) is not None or not psutil.pid_exists(each.pid):
+                raise LocalCloudError(f"{each.name} has ended:\n{processes.last_lines(paths, each.name)}")
         if time.monotonic() - begun > READY_SECONDS:
-            log = processes.last_lines(paths, name)
-            raise LocalCloudError(f"{name} does not answer after {READY_SECONDS:.0f} s: {waits_for}\n{log}")
+            logs = "\n".join(f"{each.name}:\n{processes.last_lines(paths, each.name)}" for each in started)
+            raise LocalCloudError(f"{title} does not answer after {READY_SECONDS:.0f} s: {waits_for}\n{logs}")
         if not told and time.monotonic() - begun > _QUIET_SECONDS:
             waiting(waits_for)
             told = True

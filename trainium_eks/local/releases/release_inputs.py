@@ -85,12 +85,7 @@ class ReleaseInputs:
 def wanted(inputs: Mapping[str, Any], *, timeout_seconds: float) -> ReleaseInputs:
     """Parse a release's inputs.
 
-    Args:
-        inputs: the program's inputs, with the ``name`` that Pulumi makes up where it gives none.
-        timeout_seconds: the longest that Helm may wait, even with a longer ``timeout``.
-
-    Raises:
-        ClusterError: an input is unsupported or missing; with its name.
+    Helm never waits longer than ``timeout_seconds``, even with a longer ``timeout``.
     """
     given = {key: value for key, value in inputs.items() if value is not None and key not in _WITHOUT_MEANING}
     name, namespace = str(given.get("name", "")), str(given.get("namespace") or "default")

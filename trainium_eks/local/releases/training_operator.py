@@ -17,10 +17,9 @@ from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.flags import HOST
 from trainium_eks.local.control_plane.loopback import is_healthy
 from trainium_eks.local.control_plane.ports import free_port
-from trainium_eks.local.control_plane.processes import Running, unwritable
+from trainium_eks.local.control_plane.processes import Running, writing
 from trainium_eks.local.releases import parts
 from trainium_eks.local.releases.parts import PartOfStack, Provided
-from trainium_eks.local.toolchain import sources
 from trainium_eks.model.config import namespaces
 from trainium_eks.plan.graph import Graph
 
@@ -36,19 +35,15 @@ _CERTIFICATES = Path("k8s-webhook-server", "serving-certs")
 class TrainingOperator(PartOfStack):
     """The operator of a stack."""
 
-    part = toolchain.OPERATOR
+    part = toolchain.TRAINING_OPERATOR
 
     @staticmethod
     def is_wanted(graph: Graph) -> bool:
         """Return whether a stack installs the operator."""
         return any(each.name.endswith(f"-{NAME}") for each in graph.of_type("kubernetes:kustomize/v2:Directory"))
 
-    @staticmethod
-    def manifests(environment: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
-        """Return the definition of PyTorchJobs, and the webhooks from upstream."""
-        base = "manifests/base"
-        files = (f"{base}/crds/kubeflow.org_{_RESOURCE}.yaml", f"{base}/webhook/manifests.yaml")
-        return parts.read_manifests(sources.operator_source, files, environment)
+    # The definition of PyTorchJobs, and the webhooks from upstream.
+    manifests = (f"manifests/base/crds/kubeflow.org_{_RESOURCE}.yaml", "manifests/base/webhook/manifests.yaml")
 
     def run(self, found: Provided) -> str:
         """Start the operator; see :meth:`.PartOfStack.run`."""
@@ -61,7 +56,7 @@ class TrainingOperator(PartOfStack):
         for manifest in _objects(found.manifests, webhook):
             self._objects.apply(manifest, timeout_seconds=parts.READY_SECONDS)
         process = before or self._start(found.program, webhook, health)
-        parts.await_ready(self._paths, process, lambda: self._not_ready(health), self._waiting)
+        parts.await_ready(self._paths, NAME, [process], lambda: self._not_ready(health), self._waiting)
         return f"The Training Operator runs for real{'' if before else ' (started)'}: PyTorchJobs go through Volcano"
 
     def remove(self) -> None:
@@ -86,10 +81,8 @@ class TrainingOperator(PartOfStack):
             f"--health-probe-bind-address={HOST}:{health}",
             "--metrics-bind-address=0",
         ]
-        try:
+        with writing(self._home):
             (self._home / _CERTIFICATES).mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError as error:
-            raise unwritable(error, self._home) from error
         environment = {"MY_POD_NAMESPACE": namespaces.TRAINING_OPERATOR, "TMPDIR": str(self._home)}
         return processes.start(self._paths, NAME, [program, *arguments], environment)
 
@@ -114,7 +107,7 @@ class TrainingOperator(PartOfStack):
         if not {"tls.crt", "tls.key"} <= data.keys():
             return False
         directory = self._home / _CERTIFICATES
-        try:
+        with writing(directory):
             # The certificate last: the operator looks for it.
             for name in ("tls.key", "tls.crt"):
                 content, file = base64.b64decode(data[name]), directory / name
@@ -123,8 +116,6 @@ class TrainingOperator(PartOfStack):
                     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as sink:
                         sink.write(content)
                     part.replace(file)
-        except OSError as error:
-            raise unwritable(error, directory) from error
         return True
 
 

@@ -2,14 +2,12 @@
 
 The chart's pods are simulated, so gangs are not scheduled and queues are not checked, unless ``vc-scheduler``,
 ``vc-controller-manager`` and ``vc-webhook-manager`` are available
-(:func:`trainium_eks.local.toolchain.provide_volcano`). Then they run here, each with its container's arguments from the
-chart, and with the files of its volumes; only addresses, certificates and leader election are this machine's. Once
-started they stay, also when an ``up`` in another shell does not find them on its PATH.
+(:data:`trainium_eks.local.toolchain.VOLCANO`). Then they run here, each with its container's arguments from the
+chart, and with the files of its volumes; only addresses, certificates and leader election are this machine's.
 """
 
 import hashlib
 import json
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -24,9 +22,9 @@ from trainium_eks.local.control_plane import pki, processes
 from trainium_eks.local.control_plane.flags import HOST
 from trainium_eks.local.control_plane.loopback import is_healthy
 from trainium_eks.local.control_plane.ports import free_port, is_free
-from trainium_eks.local.control_plane.processes import Running, unwritable
+from trainium_eks.local.control_plane.processes import Running, writing
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.releases.parts import READY_SECONDS
+from trainium_eks.local.releases.parts import await_ready
 from trainium_eks.local.releases.webhooks import Answering, documents, head, parsed
 from trainium_eks.model.sizing.queues import QUEUE_API
 from trainium_eks.model.validation.parsing import parse_json
@@ -96,41 +94,24 @@ class Programs:
     """Why the programs are missing, in a few words."""
 
     @staticmethod
-    def provided(paths: Paths, progress: Callable[[str], None], environment: Mapping[str, str]) -> "Programs":
-        """Return the programs on PATH, the running ones of this stack, or new ones from the toolchain.
-
-        Args:
-            paths: the stack's files.
-            progress: called when it takes time.
-            environment: the caller's variables.
-        """
-        if environment.get(toolchain.VOLCANO_VARIABLE, "").lower() == "off":
-            return Programs(missing=f"{toolchain.VOLCANO_VARIABLE} is off")
-        # A shell's PATH is no setting of the stack: processes that another shell has started keep their programs.
-        running = {each.name: Path(each.command[0]) for each in processes.running(paths) if each.name in DEPLOYMENTS}
+    def provided(progress: Callable[[str], None], environment: Mapping[str, str]) -> "Programs":
+        """Return the programs from the toolchain."""
+        if toolchain.is_off(toolchain.VOLCANO, environment):
+            return Programs(missing=f"{toolchain.VOLCANO.switch} is off")
         try:
-            binaries = toolchain.provide_volcano(
+            binaries = toolchain.provide(
+                toolchain.VOLCANO,
                 progress=progress,
                 environment=environment,
-                running=running,
                 patience_seconds=toolchain.PATIENCE_SECONDS,
             )
-        except toolchain.Unavailable as error:
-            names = ", ".join(error.reasons)
-            helps = "`python -m trainium_eks.local.toolchain` says what would help"
-            return Programs(missing=f"{names} could not be found, downloaded or built ({error.last}); {helps}")
+        except toolchain.UnavailableError as error:
+            return Programs(missing=error.summary)
         return Programs({name: binary.path for name, binary in binaries.items()})
 
 
 class Volcano:
-    """Volcano's processes of a stack. One thread at a time.
-
-    Args:
-        paths: the stack's files.
-        api: the stack's API server.
-        programs: the programs to run.
-        waiting: called with a line about each wait that takes longer than a moment.
-    """
+    """Volcano's processes of a stack. One thread at a time."""
 
     def __init__(self, paths: Paths, api: Api, programs: Programs, waiting: Callable[[str], None]) -> None:
         self._paths = paths
@@ -145,12 +126,7 @@ class Volcano:
         return bool(self._programs)
 
     def answering(self, release: str, namespace: str) -> Answering:
-        """Return the address that answers for the release's webhooks; empty without programs.
-
-        Args:
-            release: name of the release of Volcano's chart.
-            namespace: its namespace.
-        """
+        """Return the address that answers for the release's webhooks; empty without programs."""
         if not self.is_here:
             return {}
         url = f"https://{HOST}:{self._ports()['webhook']}"
@@ -162,15 +138,7 @@ class Volcano:
 
         Without all the programs it ends the running ones.
 
-        Args:
-            release: name of the release of Volcano's chart.
-            manifest: the release's objects.
-
-        Returns:
-            The notes for the user.
-
-        Raises:
-            ClusterError: a process ends or does not answer in time, with the end of its log.
+        Return the notes for the user.
         """
         if not self.is_here:
             self.stop()
@@ -181,7 +149,8 @@ class Volcano:
         processes.stop(self._paths, [name for name in before if name not in wanted])
         now = {name: self._started(process, before.get(name), ports) for name, process in wanted.items()}
         started = [name for name, each in now.items() if before.get(name) is not each]
-        self._await(now, ports, bool(started))
+        waiting = self._waiting if started else lambda _: None
+        await_ready(self._paths, "Volcano", [*now.values()], lambda: self._not_ready(now, ports), waiting)
         if started:
             # It looks for new kinds when it starts, otherwise each 30 s, and the quotas that follow would wait for that
             # (`trainium_eks.local.objects.counts`). In EKS a minute passes before the quotas are made.
@@ -204,12 +173,10 @@ class Volcano:
             if _fingerprint(before) == fingerprint:
                 return before
             processes.stop(self._paths, [process.name])
-        try:
+        with writing(self._paths.volcano):
             for file, content in process.files.items():
                 file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 file.write_text(content)
-        except OSError as error:
-            raise unwritable(error, self._paths.volcano) from error
         environment = {
             **process.environment,
             # Its socket for changes of the log level; by default it is the same for all stacks.
@@ -240,21 +207,6 @@ class Volcano:
         ]
 
     # --- Waiting --------------------------------------------------------------------------------------------------
-
-    def _await(self, running: Mapping[str, Running], ports: Mapping[str, int], is_new: bool) -> None:
-        deadline = time.monotonic() + READY_SECONDS
-        told = time.monotonic() + 2.0
-        while (waits_for := self._not_ready(running, ports)) and time.monotonic() < deadline:
-            for name, each in running.items():
-                if processes.exit_code(each) is not None:
-                    raise LocalCloudError(f"{name} has ended:\n{processes.last_lines(self._paths, name)}")
-            if is_new and time.monotonic() > told:
-                self._waiting(waits_for)
-                told = deadline
-            time.sleep(0.2)
-        if waits_for:
-            logs = "\n".join(f"{name}:\n{processes.last_lines(self._paths, name, 5)}" for name in running)
-            raise LocalCloudError(f"Volcano does not answer after {READY_SECONDS:.0f} s: {waits_for}\n{logs}")
 
     def _not_ready(self, running: Mapping[str, Running], ports: Mapping[str, int]) -> str:
         """Return the reason to wait; empty when all processes answer."""
@@ -294,28 +246,17 @@ class Volcano:
             ports[name] = port if kept else free_port({*before.values(), *ports.values()})
         if ports != before:
             part = file.with_suffix(".part")
-            try:
+            with writing(file):
                 file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 part.write_text(json.dumps(ports, indent=2) + "\n")
                 part.replace(file)
-            except OSError as error:
-                raise unwritable(error, file) from error
         return ports
 
 
 def described(release: str, manifest: str, directory: Path) -> dict[str, Process]:
     """Return each of Volcano's programs with its settings in the chart.
 
-    Args:
-        release: name of the release.
-        manifest: the release's objects.
-        directory: directory for the files of ConfigMaps.
-
-    Returns:
-        A process for each program with a Deployment in the release, in the order to start them.
-
-    Raises:
-        ClusterError: a container asks for a file that its ConfigMap does not have.
+    The processes are in the order to start them. A container may not ask for a file that its ConfigMap does not have.
     """
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for document in documents(manifest):

@@ -7,36 +7,23 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from trainium_eks.local.toolchain import go_command, store
-from trainium_eks.local.toolchain.supply import is_offline
-from trainium_eks.local.toolchain.tools import VOLCANO
+from trainium_eks.local.toolchain import VOLCANO, go_command, sources, store
 
-_MODULE = "volcano.sh/volcano"
 _DIRECTORY = PurePosixPath("installer/helm/chart/volcano")
 
 
 def package(environment: Mapping[str, str]) -> bytes:
-    """Return the chart of version :data:`~trainium_eks.local.toolchain.tools.VOLCANO`, packed as by ``helm package``.
+    """Return the chart of the programs' version, packed as by ``helm package``.
 
     The same bytes every time, for a release is known by its chart's digest.
-
-    Args:
-        environment: the user's variables: ``PATH``, Go's variables, ``TRN_OFFLINE``.
-
-    Raises:
-        go_command.GoFailed: Go or the module is missing.
-        store.Unwritable: there is no room for scratch files.
     """
-    ours = go_command.go_environment(environment, is_offline(environment))
-    try:
+    with store.writing(Path(tempfile.gettempdir())):
         with tempfile.TemporaryDirectory(prefix="trn-chart-") as scratch:
-            directory = go_command.source(_MODULE, f"v{VOLCANO}", Path(scratch), ours) / _DIRECTORY
+            directory = sources.source(VOLCANO, Path(scratch), environment) / _DIRECTORY
         files = sorted(_files(directory))
         if not files:
-            raise go_command.GoFailed(f"{_MODULE} {VOLCANO} has no chart in {_DIRECTORY}")
+            raise go_command.GoError(f"the module of {VOLCANO.versions} has no chart in {_DIRECTORY}")
         return _packed(files)
-    except OSError as error:
-        raise store.unwritable(Path(tempfile.gettempdir()), error) from error
 
 
 def _files(chart: Path) -> Iterator[tuple[PurePosixPath, Path]]:

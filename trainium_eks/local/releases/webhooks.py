@@ -37,12 +37,7 @@ def main() -> None:
 
 
 def rewritten(manifest: str, answering: Answering) -> str:
-    """Return the manifest without the webhooks and APIServices that no process answers.
-
-    Args:
-        manifest: a chart's rendered objects, many YAML documents.
-        answering: the Services behind which a real process is.
-    """
+    """Return the manifest without the webhooks and APIServices that no process answers."""
     kept, dropped = [], []
     for document in documents(manifest):
         if _CONCERNED.search(document) is None:

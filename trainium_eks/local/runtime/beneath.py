@@ -21,17 +21,9 @@ _REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 def opened(root: str | Path, path: str, flags: int = _PATH, *, links_in_root: bool = False) -> int:
     """Open a path in a directory.
 
-    Args:
-        root: the directory. Links on the way to it are followed.
-        path: from there, with or without a leading slash.
-        flags: of ``open(2)``; by default for a descriptor that only stands for the file.
-        links_in_root: take absolute links as from the root, as in a container; otherwise they lead out.
-
-    Returns:
-        A descriptor, which the caller closes.
-
-    Raises:
-        OSError: there is no such path (``ENOENT``), or a link on it leads out of the directory (``EXDEV``).
+    Links on the way to the root are followed. ``links_in_root`` takes absolute links as from the root, as in a
+    container; otherwise they lead out. Return a descriptor, which the caller closes. An :class:`OSError` says that
+    there is no such path (``ENOENT``), or that a link on it leads out of the directory (``EXDEV``).
     """
     directory = os.open(root, _PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -46,14 +38,7 @@ def opened(root: str | Path, path: str, flags: int = _PATH, *, links_in_root: bo
 def made(root: str | Path, path: str, *, is_file: bool = False, links_in_root: bool = False) -> int:
     """Open a path in a directory as :func:`opened`, and make each part of it that is missing.
 
-    Args:
-        root: the directory.
-        path: from there.
-        is_file: make an empty file in the last place, not a directory.
-        links_in_root: see :func:`opened`.
-
-    Raises:
-        OSError: see :func:`opened`; ``ENOENT`` where a link on the path leads to nothing.
+    ``is_file`` makes an empty file in the last place. ``ENOENT`` says, too, that a link on the path leads to nothing.
     """
     parts = _parts(path)
     found = opened(root, ".")

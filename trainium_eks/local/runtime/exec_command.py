@@ -42,14 +42,7 @@ class RunningContainer:
 def find(paths: Paths, pod: str, namespace: str | None, container: str | None) -> RunningContainer:
     """Return a running container.
 
-    Args:
-        paths: the stack's files.
-        pod: its name, also with ``pod/`` before it.
-        namespace: its namespace; needed where pods of that name run in several.
-        container: its name; the pod's first without it.
-
-    Raises:
-        ClusterError: no such pod runs here, or no such container.
+    Without a name it is the pod's first container; the namespace is needed where pods of that name run in several.
     """
     name = pod.removeprefix("pod/").removeprefix("pods/")
     running = list(_running(paths))

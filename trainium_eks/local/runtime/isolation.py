@@ -69,24 +69,14 @@ class Chosen:
 
 
 def candidates(asked: str) -> tuple[Isolation, ...]:
-    """Return the kinds to try, the best first.
-
-    Args:
-        asked: a kind, or ``auto``.
-    """
+    """Return the kinds to try, the best first."""
     if asked in {each.value for each in Isolation}:
         return (Isolation(asked),)
     return tuple(Isolation) if linux.AVAILABLE else (Isolation.PLAIN,)
 
 
 def attempt(isolation: Isolation, network_pid: int, environment: Mapping[str, str]) -> str:
-    """Return why a kind does not work; empty when it does. By a pod that ends at once.
-
-    Args:
-        isolation: the kind.
-        network_pid: the process that holds the network.
-        environment: environment of the Python process.
-    """
+    """Return why a kind does not work; empty when it does. By a pod that ends at once."""
     if isolation is Isolation.PLAIN:
         return ""
     command = [sys.executable, "-S", "-s", "-m", __name__, isolation.value, str(network_pid)]

@@ -139,10 +139,7 @@ class Lifecycle:
     def __init__(self, plan: PodPlan, now: float, before: Mapping[str, Any] | None = None) -> None:
         """Begin the lifecycle of a pod.
 
-        Args:
-            plan: the pod.
-            now: the time.
-            before: :meth:`to_json` of a shim that was lost with all its processes; its restarts still count.
+        ``before`` is :meth:`to_json` of a shim that was lost with all its processes; its restarts still count.
         """
         self._plan = plan
         self._init = [_Status(each) for each in plan.init]
@@ -269,11 +266,8 @@ class Lifecycle:
     def stop(self, now: float, grace_seconds: float, reason: str = "", message: str = "") -> None:
         """End the pod; a second call with a shorter time ends it sooner.
 
-        Args:
-            now: the time.
-            grace_seconds: between SIGTERM and SIGKILL, the preStop hook included.
-            reason: reason in the pod's status; empty for a deleted pod.
-            message: the reason in words.
+        The grace period is between SIGTERM and SIGKILL, the preStop hook included. The reason is empty for a deleted
+        pod.
         """
         if self._stop_at is None:
             self._stop_at, self.reason, self.message = now, reason, message

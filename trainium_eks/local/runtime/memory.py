@@ -33,12 +33,7 @@ class Watch:
         return self._next
 
     def too_much(self, pids: Mapping[str, int], now: float) -> dict[str, tuple[str, str]]:
-        """Return the containers above their limits, with reason and message.
-
-        Args:
-            pids: each running container's first process.
-            now: the time.
-        """
+        """Return the containers above their limits, with reason and message."""
         found = {}
         share = 0.0
         for name, pid in pids.items():

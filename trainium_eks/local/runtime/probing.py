@@ -15,15 +15,8 @@ from trainium_eks.local.spec.plan import Action, Container, Isolation, PodPlan
 def begin(container: Container, action: Action, pid: int, plan: PodPlan, timeout_seconds: float) -> tuple[int, int]:
     """Start the action of a probe or hook.
 
-    Args:
-        container: the container of the probe or hook.
-        action: the action.
-        pid: the container's first process.
-        plan: the pod.
-        timeout_seconds: limit for connections; a command is ended by the process that waits for it.
-
-    Returns:
-        The process to wait for, which ends with 0 on success, and a descriptor to read its output from.
+    Return the process to wait for, which ends with 0 on success, and a descriptor to read its output from. A command is
+    ended by the process that waits for it.
     """
     said, saying = os.pipe()
     child = os.fork()

@@ -38,8 +38,7 @@ class Layout:
 def layout(mounts: Iterable[Mount]) -> Layout:
     """Return the root's layout for these mounts.
 
-    Args:
-        mounts: mounts of a container; parents of a target may be symbolic links of the machine (``/var/run``).
+    Parents of a target may be symbolic links of the machine (``/var/run``).
     """
     wanted: dict[str, Mount] = {}
     for each in mounts:
@@ -80,14 +79,7 @@ def _can_be_covered(target: str, source: str) -> bool:
 
 
 def build(root: Path, wanted: Layout, shared_memory: Path, *, read_only: bool = False) -> None:
-    """Build the root and change to it, in the container's mount and process namespaces.
-
-    Args:
-        root: an empty directory.
-        wanted: the layout.
-        shared_memory: the pod's ``/dev/shm``.
-        read_only: whether the container may not write into the root either.
-    """
+    """Build the root and change to it, in the container's mount and process namespaces."""
     linux.mount("tmpfs", str(root), "tmpfs", f"size={_ROOT_SIZE},mode=755")
     composed = set(wanted.composed)
     targets = {each.target for each in wanted.mounts}
@@ -111,8 +103,7 @@ def build(root: Path, wanted: Layout, shared_memory: Path, *, read_only: bool = 
 def pinned(mount: Mount) -> Mount:
     """Return the mount with its source opened, so that a pod can no longer exchange the source.
 
-    Raises:
-        OSError: the path in the volume leads out of the volume.
+    An :class:`OSError` says that the path in the volume leads out of the volume.
     """
     if not mount.below:
         return mount

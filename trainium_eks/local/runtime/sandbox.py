@@ -50,11 +50,7 @@ class Sandbox:
     """The sandbox that a pod's containers share: host name, IPC, memory volumes and network."""
 
     def __init__(self, plan: PodPlan, directory: PodDirectory) -> None:
-        """Make the sandbox.
-
-        Raises:
-            OSError: the machine does not allow it.
-        """
+        """Make the sandbox."""
         self._plan = plan
         self._directory = directory
         self._holder = 0
@@ -72,11 +68,7 @@ class Sandbox:
         return self._holder
 
     def start(self, container: Container) -> Started:
-        """Start a container.
-
-        Raises:
-            StartError: its command cannot be executed, or its files cannot be put in place.
-        """
+        """Start a container."""
         place = self._directory.container(container.name)
         for each in (place, self._directory.scratch(container.name), self._directory.root(container.name)):
             each.mkdir(parents=True, exist_ok=True)
@@ -181,14 +173,8 @@ class Sandbox:
 def execute(argv: Sequence[str], environment: Mapping[str, str], directory: str, output: int = -1) -> None:
     """Become a container's command. Does not return.
 
-    Args:
-        argv: program, looked for in the environment's ``PATH``, and arguments.
-        environment: the complete environment.
-        directory: directory to start in.
-        output: descriptor for its standard output and standard error; this process's own when negative.
-
-    Raises:
-        OSError: it cannot be executed.
+    The program is looked for in the ``PATH`` of the environment, which is complete. A negative output is this process's
+    own.
     """
     if output >= 0:
         nothing = os.open(os.devnull, os.O_RDONLY)
@@ -213,15 +199,7 @@ def execute(argv: Sequence[str], environment: Mapping[str, str], directory: str,
 
 
 def enter(pid: int, isolation: Isolation) -> None:
-    """Enter a container's namespaces. Processes started from then on are among the container's.
-
-    Args:
-        pid: the container's first process.
-        isolation: the pod's.
-
-    Raises:
-        OSError: the container is gone.
-    """
+    """Enter a container's namespaces. Processes started from then on are among the container's."""
     if isolation is Isolation.PLAIN:
         return
     net = Namespaces.NET if isolation is Isolation.NET else Namespaces(0)

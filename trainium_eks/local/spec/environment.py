@@ -30,11 +30,7 @@ def expanded(text: str, variables: Mapping[str, str]) -> str:
 
 
 def variables(pod: Body, container: Body, known: Known) -> dict[str, str]:
-    """Return a container's variables: services', then ``envFrom``, then ``env``, a later one over an earlier.
-
-    Raises:
-        Unmet: a ConfigMap, Secret or key is missing.
-    """
+    """Return a container's variables: services', then ``envFrom``, then ``env``, a later one over an earlier."""
     made: dict[str, str] = {}
     if pod["spec"].get("enableServiceLinks", True):
         made |= service_variables(known.services, pod["metadata"]["namespace"])
@@ -65,11 +61,7 @@ def service_variables(services: Sequence[Body], namespace: str) -> dict[str, str
 
 
 def field_value(path: str, pod: Body, known: Known) -> str:
-    """Return the value of a ``fieldRef``.
-
-    Raises:
-        Unmet: it is no field that Kubernetes knows.
-    """
+    """Return the value of a ``fieldRef``."""
     metadata, spec, status = pod["metadata"], pod["spec"], known.node.get("status") or {}
     if found := _SUBSCRIPT.fullmatch(path):
         return str((metadata.get(found[1]) or {}).get(found[2], ""))
@@ -110,11 +102,7 @@ def resource_value(reference: Body, pod: Body, container: Body, known: Known) ->
 
 
 def command(container: Body, made: Mapping[str, str]) -> tuple[str, ...]:
-    """Return a container's command and arguments.
-
-    Raises:
-        Unmet: both are empty; local images have no default command.
-    """
+    """Return a container's command and arguments."""
     argv = tuple(expanded(each, made) for each in (*(container.get("command") or ()), *(container.get("args") or ())))
     if not argv:
         why = "no command specified: local images have none of their own, set `command`"

@@ -26,13 +26,7 @@ class Host:
 
 
 def text(own: Host, pods: Iterable[Host], services: Sequence[Body]) -> str:
-    """Return the hosts file of a pod.
-
-    Args:
-        own: the pod.
-        pods: all pods that run here, the pod itself among them.
-        services: services of all namespaces.
-    """
+    """Return the hosts file of a pod."""
     lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost", f"{own.address} {' '.join(_own_names(own))}"]
     found = sorted(pods, key=lambda each: (each.namespace, each.hostname))
     for each in found:

@@ -46,11 +46,7 @@ def is_ours(pod: Body) -> bool:
 
 
 def planned(pod: Body, known: Known) -> Planned:
-    """Return the plan for a pod's shim.
-
-    Raises:
-        Unmet: an object that the pod asks for is missing.
-    """
+    """Return the plan for a pod's shim."""
     spec, metadata = pod["spec"], pod["metadata"]
     found = volumes.volumes(pod, known)
     policy = RestartPolicy(spec.get("restartPolicy") or "Always")

@@ -83,25 +83,12 @@ def references(pod: Body) -> References:
 
 
 def volumes(pod: Body, known: Known) -> dict[str, Volume]:
-    """Return the pod's volumes by their names.
-
-    Raises:
-        Unmet: a volume names a missing object, or is of a kind that this machine does not have.
-    """
+    """Return the pod's volumes by their names."""
     return {each["name"]: _volume(each, pod, known) for each in pod["spec"].get("volumes") or ()}
 
 
 def mounts(container: Body, found: Mapping[str, Volume], variables: Mapping[str, str]) -> tuple[Mount, ...]:
-    """Return a container's mounts of the volumes.
-
-    Args:
-        container: container of the pod.
-        found: the pod's volumes.
-        variables: the container's variables, for ``subPathExpr``.
-
-    Raises:
-        Unmet: a ``subPath`` leads out of its volume.
-    """
+    """Return a container's mounts of the volumes."""
     made = []
     for each in container.get("volumeMounts") or ():
         volume = found[each["name"]]

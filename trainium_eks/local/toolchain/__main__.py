@@ -3,20 +3,24 @@
 import argparse
 import re
 import sys
-import threading
 import time
 
 from trainium_eks.local.toolchain import (
-    OPERATOR,
-    SCALER,
-    Binary,
-    Unavailable,
+    KARPENTER,
+    PROMETHEUS,
+    TRAINING_OPERATOR,
+    VOLCANO,
+    UnavailableError,
+    kubernetes,
     provide,
-    provide_part,
-    provide_prometheus,
-    provide_volcano,
 )
 from trainium_eks.model.catalogue.versions import KUBERNETES
+
+_OPTIONS = {
+    "--training-operator": (TRAINING_OPERATOR, "Kubeflow's Training Operator, which only stacks with GPU nodes run"),
+    "--prometheus": (PROMETHEUS, "Prometheus and promtool, which the tests of dashboards run"),
+    "--karpenter": (KARPENTER, "Karpenter, which only stacks with it run"),
+}
 
 
 def main() -> int:
@@ -32,32 +36,27 @@ def main() -> int:
         dest="attempt",
         help="show only progress, and exit with 0 even if something is missing",
     )
-    parser.add_argument(
-        "--training-operator",
-        action="store_true",
-        help="also Kubeflow's Training Operator, which only stacks with GPU nodes run",
-    )
-    parser.add_argument(
-        "--prometheus", action="store_true", help="also Prometheus and promtool, which the tests of dashboards run"
-    )
-    parser.add_argument("--karpenter", action="store_true", help="also Karpenter, which only stacks with it run")
+    for option, (bundle, words) in _OPTIONS.items():
+        parser.add_argument(
+            option, dest="besides", action="append_const", const=bundle, default=[], help=f"also {words}"
+        )
     asked = parser.parse_args()
     minor = asked.kubernetes
     if not re.fullmatch(r"1\.\d+", minor):
         parser.error(f"{minor!r} is not a minor version of Kubernetes such as {KUBERNETES}")
     began = time.monotonic()
+    why_no_volcano = ""
     try:
-        binaries, why_no_volcano = _provided(minor)
-        for part, wanted in ((OPERATOR, asked.training_operator), (SCALER, asked.karpenter)):
-            if wanted:
-                binaries.append(provide_part(part, progress=_say))
-        if asked.prometheus:
-            binaries += provide_prometheus(progress=_say).values()
-    except Unavailable as error:
-        if asked.attempt:
-            return 0
-        sys.stderr.write(f"{error}\n")
-        return 1
+        binaries = [*provide(*kubernetes(minor), progress=_say).values()]
+        try:
+            binaries += provide(VOLCANO, progress=_say).values()
+        except UnavailableError as error:
+            why_no_volcano = str(error)
+        binaries += provide(*asked.besides, progress=_say).values()
+    except UnavailableError as error:
+        if not asked.attempt:
+            sys.stderr.write(f"{error}\n")
+        return 0 if asked.attempt else 1
     if asked.attempt:
         return 0
     rows = [("NAME", "VERSION", "ORIGIN", "PATH")]
@@ -71,35 +70,6 @@ def main() -> int:
     besides = "; without Volcano, jobs are validated but not scheduled" if why_no_volcano else ""
     sys.stderr.write(f"Kubernetes {minor}: everything is there after {time.monotonic() - began:.1f} s{besides}\n")
     return 0
-
-
-def _provided(minor: str) -> tuple[list[Binary], str]:
-    """Return all available tools, and why Volcano is missing. Downloads run side by side; Kubernetes is compiled first.
-
-    Raises:
-        Unavailable: a tool is missing that the local cloud cannot do without.
-    """
-    kubernetes = threading.Event()
-    volcano: list[Binary] = []
-    reasons: list[str] = []
-
-    def provide_beside() -> None:
-        try:
-            volcano.extend(provide_volcano(progress=_say, before_building=lambda: _await(kubernetes)).values())
-        except Unavailable as error:
-            reasons.append(str(error))
-
-    # A daemon: the process does not wait for it when this thread is interrupted or fails.
-    beside = threading.Thread(target=provide_beside, daemon=True)
-    beside.start()
-    binaries = list(provide(minor, progress=_say).values())
-    kubernetes.set()
-    beside.join()
-    return [*binaries, *volcano], "".join(reasons)
-
-
-def _await(event: threading.Event) -> None:
-    event.wait()
 
 
 def _say(message: str) -> None:

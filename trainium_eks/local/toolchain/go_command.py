@@ -9,18 +9,6 @@ from pathlib import Path
 
 from trainium_eks.local.toolchain import store
 
-VOLCANO_MODULE = Path(__file__).parent / "volcano"
-"""Volcano's ``go.mod`` and ``go.sum``, and the checksums of the modules with sources to read (``sources.sum``)."""
-
-OPERATOR_MODULE = Path(__file__).parent / "training_operator"
-"""The same files for Kubeflow's Training Operator."""
-
-PROMETHEUS_MODULE = Path(__file__).parent / "prometheus"
-"""Prometheus' ``go.mod`` and ``go.sum``."""
-
-KARPENTER_MODULE = Path(__file__).parent / "karpenter"
-"""Karpenter's ``go.mod``, ``go.sum`` and ``sources.sum``."""
-
 _SHOWN_LINES = 12
 
 _HINTS = (
@@ -36,11 +24,16 @@ _HINTS = (
 )
 
 
-class GoFailed(Exception):  # noqa: N818 - reads as what it is where it is raised
+class GoError(Exception):
     """The error of a Go that is missing or too old, cannot get the modules, or fails; the message says why."""
 
 
-def go_environment(environment: Mapping[str, str], offline: bool) -> dict[str, str]:
+def is_offline(environment: Mapping[str, str]) -> bool:
+    """Return whether no server may be asked for anything."""
+    return environment.get("TRN_OFFLINE", "") not in ("", "0")
+
+
+def go_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the user's environment without the variables that would build for another platform or workspace.
 
     ``GOFLAGS``, ``GOPROXY``, ``GOSUMDB``, ``GOCACHE`` and the like stay the user's. An older Go may fetch the version
@@ -50,53 +43,33 @@ def go_environment(environment: Mapping[str, str], offline: bool) -> dict[str, s
     ours = {name: value for name, value in environment.items() if name not in left_out}
     ours |= {"CGO_ENABLED": "0", "GO111MODULE": "on", "GOWORK": "off"}
     ours.setdefault("GOTOOLCHAIN", "auto")
-    if offline:
+    if is_offline(environment):
         ours["GOPROXY"] = "off"
     return ours
 
 
 def found(environment: Mapping[str, str]) -> str:
-    """Return the ``go`` on PATH.
-
-    Raises:
-        GoFailed: there is none.
-    """
+    """Return the ``go`` on PATH."""
     go = shutil.which("go", path=environment.get("PATH", ""))
     if go is None:
-        raise GoFailed("go is not on PATH")
+        raise GoError("go is not on PATH")
     return go
 
 
-def source(
-    module: str, version: str, scratch: Path, environment: Mapping[str, str], sums: Path = VOLCANO_MODULE
-) -> Path:
-    """Return the directory with a module's source, which Go fetches if need be and checks against ``sources.sum``.
-
-    Args:
-        module: ``volcano.sh/apis``.
-        version: with the ``v``.
-        scratch: an existing directory; gets one more in it.
-        environment: from :func:`go_environment`.
-        sums: directory of ``sources.sum``.
-
-    Raises:
-        GoFailed: Go cannot get it.
-        store.Unwritable: the scratch directory cannot be written.
-    """
+def source(module: str, version: str, sums: Path, scratch: Path, environment: Mapping[str, str]) -> Path:
+    """Return the directory with a module's source, which Go fetches if need be and checks against ``sources.sum``."""
     go = found(environment)
     place = scratch / f"source-of-{module.replace('/', '-')}"
-    try:
+    with store.writing(scratch):
         place.mkdir()
-        (place / "go.mod").write_text(f"module source\n\ngo 1.21\n\nrequire {module} {version}\n")
+        (place / "go.mod").write_text(f"module source\n\ngo 1.21\n\nrequire {module} v{version}\n")
         shutil.copyfile(sums / "sources.sum", place / "go.sum")
-    except OSError as error:
-        raise store.unwritable(scratch, error) from error
     try:
         done = subprocess.run(
             [go, "mod", "download", "-json", module],
             cwd=place,
             # Not a newer Go, which would be fetched only to unpack a file.
-            env={**environment, "GOTOOLCHAIN": "local"},
+            env={**go_environment(environment), "GOTOOLCHAIN": "local"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -105,28 +78,20 @@ def source(
         )
         told = json.loads(done.stdout) if done.stdout.strip() else {}
     except (OSError, ValueError) as error:
-        raise GoFailed(f"{go} does not say where {module} is: {error}") from None
-    if _is_only_too_new(told) and f"{module} {version} {told['Sum']}" in (place / "go.sum").read_text().splitlines():
-        return _unpacked(Path(told["Zip"]), f"{module}@{version}", place)
+        raise GoError(f"{go} does not say where {module} is: {error}") from None
+    listed = (place / "go.sum").read_text().splitlines()
+    if "requires go >=" in told.get("Error", "") and f"{module} v{version} {told.get('Sum')}" in listed:
+        # Go has the module and its checksum, but does not unpack it because it needs a newer Go.
+        try:
+            with zipfile.ZipFile(told["Zip"]) as files:
+                files.extractall(place)
+        except (OSError, zipfile.BadZipFile) as error:
+            raise GoError(f"{told['Zip']} cannot be unpacked: {error}") from None
+        return place / f"{module}@v{version}"
     if done.returncode or not told.get("Dir"):
         complaints = [*str(told.get("Error", "")).splitlines(), *done.stderr.splitlines()]
-        raise GoFailed(failure("mod download", done.returncode, complaints))
+        raise GoError(failure("mod download", done.returncode, complaints))
     return Path(told["Dir"])
-
-
-def _is_only_too_new(told: Mapping[str, str]) -> bool:
-    """Return whether Go has a module and its checksum, but does not unpack it because it needs a newer Go."""
-    return "requires go >=" in told.get("Error", "") and {"Zip", "Sum"} <= told.keys()
-
-
-def _unpacked(archive: Path, name: str, place: Path) -> Path:
-    """Return the unpacked content of a module's archive, below the archive's top directory."""
-    try:
-        with zipfile.ZipFile(archive) as files:
-            files.extractall(place)
-    except (OSError, zipfile.BadZipFile) as error:
-        raise GoFailed(f"{archive} cannot be unpacked: {error}") from None
-    return place / name
 
 
 def failure(command: str, code: int, complaints: Sequence[str]) -> str:

@@ -11,29 +11,35 @@ from filelock import AcquireReturnProxy, FileLock, Timeout
 
 _LOOK_SECONDS = 0.25
 SCRATCH = ".scratch-"
-"""Prefix of files and directories that are in the making, or were left behind."""
+"""Prefix of directories that are in the making, or were left behind."""
 
 
-class Unwritable(Exception):  # noqa: N818 - reads as what it is where it is raised
-    """The error of a cache that cannot be written; the message says where and why."""
+class UnwritableError(Exception):
+    """The error of a directory that cannot be written; the message says where and why."""
 
 
 @contextlib.contextmanager
-def writing(directory: Path, progress: Callable[[str], None]) -> Iterator[Path]:
+def writing(directory: Path) -> Iterator[None]:
+    """Raise an UnwritableError in place of an OSError, such as for a full disk."""
+    try:
+        yield
+    except OSError as error:
+        raise UnwritableError(f"{directory} cannot be written: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def locked(directory: Path, progress: Callable[[str], None]) -> Iterator[Path]:
     """Lock a directory and yield a scratch directory in it; report a wait for the lock.
 
     The lock ends with its process, even by a kill; files left behind by a killed process are removed.
-
-    Raises:
-        Unwritable: the directory cannot be made or written.
     """
-    with _unwritable(directory):
+    with writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
-        lock = _taken(directory, progress)
+        lock = _acquired(directory, progress)
     with lock:
-        with _unwritable(directory):
+        with writing(directory):
             for left in directory.glob(f"{SCRATCH}*"):
-                _remove(left)
+                shutil.rmtree(left, ignore_errors=True)
             scratch = Path(tempfile.mkdtemp(dir=directory, prefix=SCRATCH))
         try:
             yield scratch
@@ -42,12 +48,8 @@ def writing(directory: Path, progress: Callable[[str], None]) -> Iterator[Path]:
 
 
 def keep(file: Path, destination: Path) -> None:
-    """Move a finished file from the scratch directory to its place, where it appears whole or not at all.
-
-    Raises:
-        Unwritable: that fails.
-    """
-    with _unwritable(destination.parent):
+    """Move a finished file from the scratch directory to its place, where it appears whole or not at all."""
+    with writing(destination.parent):
         destination.parent.mkdir(parents=True, exist_ok=True)
         # Without this a loss of power soon after could leave an empty file under the name.
         with file.open("rb") as written:
@@ -55,27 +57,7 @@ def keep(file: Path, destination: Path) -> None:
         os.replace(file, destination)
 
 
-def unwritable(directory: Path, error: OSError) -> Unwritable:
-    """Return the error for an operation that failed in a directory."""
-    return Unwritable(f"{directory} cannot be written: {error.strerror or error}")
-
-
-@contextlib.contextmanager
-def _unwritable(directory: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise unwritable(directory, error) from error
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _taken(directory: Path, progress: Callable[[str], None]) -> AcquireReturnProxy[FileLock]:
+def _acquired(directory: Path, progress: Callable[[str], None]) -> AcquireReturnProxy[FileLock]:
     def sign(descriptor: int) -> None:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)

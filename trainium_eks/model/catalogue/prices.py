@@ -83,7 +83,7 @@ CLASSIC_LOAD_BALANCER_HOURLY = 0.025
 
 SAGEMAKER_FACTOR = 1.15
 """Price of a training instance in SageMaker over EC2's On-Demand price. Both prices of AWS' benchmark of Trn1 have it
-(:mod:`trainium_eks.model.sizing.training_cost`): 24.725 is 1.15 times 21.50, and 37.69 is 1.15 times 32.77."""
+(docs/sagemaker.md): 24.725 is 1.15 times 21.50, and 37.69 is 1.15 times 32.77."""
 
 KMS_KEY_MONTH = 1.0
 """A customer key; each of its first two rotations adds as much."""

@@ -1,1 +1,1 @@
-"""The alerts, by subject."""
+"""The alerts' pages, and the alerts that fire."""

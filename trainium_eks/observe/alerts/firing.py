@@ -48,8 +48,7 @@ class Firing:
 def read(answer: Mapping[str, Any]) -> list[Firing]:
     """Return all alerts of an answer: firing before pending, critical before others, the oldest first.
 
-    Raises:
-        ValueError: the answer is of another shape.
+    An answer of another shape is a :class:`ValueError`.
     """
     try:
         found = [_one(each) for each in answer["data"]["alerts"]]

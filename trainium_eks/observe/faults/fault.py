@@ -67,13 +67,8 @@ class Fault:
 
 
 def first_in(faults: Iterable[Fault], speaker: Speaker, texts: Iterable[str]) -> tuple[Fault, str] | None:
-    """Return the first fault in the catalogue's order with an expression that finds a text, and the text; None without.
-
-    Args:
-        faults: in order: the more specific come first.
-        speaker: who has written the texts.
-        texts: lines of a log, or messages.
-    """
+    """Return the first fault in the catalogue's order with an expression that finds a text (a line of a log, or a
+    message), and the text; None without. The more specific faults come first."""
     known = [text for text in texts if speaker is not Speaker.PROGRAM or not _MERELY_TELLS.search(text)]
     for fault in faults:
         if pattern := fault.says.get(speaker):

@@ -61,14 +61,8 @@ def steps(
     """Return the actions that are due now.
 
     A node is removed in two looks: the first holds it, the next removes it if it is still idle, so that no pod placed
-    between them is lost.
-
-    Args:
-        now: seconds since the epoch.
-        nodes: of all guarded groups.
-        waiting: groups that a pending gang could use.
-        minimum: group to its fewest nodes, below which EC2 Auto Scaling replaces removed nodes.
-        limits: of the idle time.
+    between them is lost. ``waiting`` are the groups that a pending gang could use. ``minimum`` has each group's fewest
+    nodes, below which EC2 Auto Scaling replaces removed nodes.
     """
     known = list(nodes)
     found: list[Step] = []

@@ -6,20 +6,18 @@ are idle (:data:`SINCE`), and whether pods may come (``spec.unschedulable``). In
 one a line; a container with the AWS CLI ends them, and lowers the Auto Scaling group's size with each.
 """
 
+import http
 import json
 import os
-import ssl
 import sys
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from trainium_eks.observe.idle.decision import Limits, Node, Step, steps
+from trainium_eks.topology.api import MERGE, NODES, ApiStatusError, Connection, Object
 
 GROUP_LABEL = "eks.amazonaws.com/nodegroup"
 """Label of :mod:`trainium_eks.kube.cluster`, which the pod does not have; a test holds the two equal."""
@@ -39,63 +37,12 @@ _WAITING = ("", "Pending", "Inqueue", "Unknown")
 """Phases of a PodGroup that has not all its pods running (yet, or since it lost one)."""
 
 
-class Api:
-    """Client of the cluster's API server, as far as the guard needs it."""
-
-    def __init__(self, server: str, token: str, authority: str) -> None:
-        self._server = server
-        self._token = token
-        self._context = ssl.create_default_context(cafile=authority)
-
-    def items(self, path: str) -> list[dict[str, Any]]:
-        """Return all objects at a path, in pages; none where the cluster does not serve the kind.
-
-        Raises:
-            OSError: the API server refuses, or does not answer.
-        """
-        found: list[dict[str, Any]] = []
-        token = ""
-        while True:
-            query = urllib.parse.urlencode({"limit": 500, **({"continue": token} if token else {})})
-            try:
-                page = self._ask("GET", f"{path}?{query}")
-            except urllib.error.HTTPError as error:
-                if error.code == 404:
-                    return []
-                raise
-            found += page["items"]
-            token = page["metadata"].get("continue", "")
-            if not token:
-                return found
-
-    def patch(self, path: str, change: Mapping[str, Any]) -> None:
-        """Merge a change into an object."""
-        self._ask("PATCH", path, change, "application/merge-patch+json")
-
-    def create(self, path: str, made: Mapping[str, Any]) -> None:
-        """Create an object."""
-        self._ask("POST", path, made, "application/json")
-
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None, kind: str = "") -> dict[str, Any]:
-        request = urllib.request.Request(
-            f"{self._server}{path}",
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {self._token}", **({"Content-Type": kind} if kind else {})},
-        )
-        with urllib.request.urlopen(request, timeout=30, context=self._context) as answer:
-            return dict(json.load(answer))
-
-
-def main(settings: Mapping[str, Any], api: Api, to_remove: Path) -> None:
+def main(settings: Mapping[str, Any], api: Connection, to_remove: Path) -> None:
     """Look at the cluster, and a second time where nodes are due: nodes held since the first look and still idle are
-    removed.
+    removed; the file gets their instances, one a line.
 
-    Args:
-        settings: ``groups`` (EKS name to ``minimum``, ``devices`` and ``removes``, false for warnings alone),
-            ``warnSeconds``, ``removeSeconds`` or null.
-        api: as the guard's service account.
-        to_remove: file for the instances to end, one a line.
+    Settings are ``groups`` (EKS name to ``minimum``, ``devices`` and ``removes``, false for warnings alone),
+    ``warnSeconds``, and ``removeSeconds`` or null.
     """
     due = {step.node.name for step in look(settings, api) if step.action in ("hold", "remove")}
     if not due:
@@ -107,15 +54,15 @@ def main(settings: Mapping[str, Any], api: Api, to_remove: Path) -> None:
     to_remove.write_text("".join(f"{step.node.instance}\n" for step in gone), encoding="utf-8")
 
 
-def look(settings: Mapping[str, Any], api: Api) -> list[Step]:
+def look(settings: Mapping[str, Any], api: Connection) -> list[Step]:
     """Read the cluster once, carry out the actions due on its nodes except for removals, and return all actions."""
     groups = settings["groups"]
-    nodes = [each for each in api.items("/api/v1/nodes") if _group(each) in groups]
-    pods = [each for each in api.items("/api/v1/pods") if not _is_over(each)]
+    nodes = [each for each in api.items(NODES)[0] if _group(each) in groups]
+    pods = [each for each in api.items("/api/v1/pods")[0] if not _is_over(each)]
     found = steps(
         time.time(),
         read(nodes, pods),
-        waiting=waiting(groups, nodes, pods, api.items(_POD_GROUPS)),
+        waiting=waiting(groups, nodes, pods, _pod_groups(api)),
         minimum={name: group["minimum"] if group["removes"] else len(nodes) for name, group in groups.items()},
         limits=Limits(settings["warnSeconds"], settings["removeSeconds"]),
     )
@@ -124,13 +71,17 @@ def look(settings: Mapping[str, Any], api: Api) -> list[Step]:
     return found
 
 
-def read(nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]]) -> list[Node]:
-    """Return the nodes in the decision's terms.
+def _pod_groups(api: Connection) -> list[Object]:
+    try:
+        return api.items(_POD_GROUPS)[0]
+    except ApiStatusError as error:
+        if error.status != http.HTTPStatus.NOT_FOUND:
+            raise
+        return []  # the cluster has no Volcano
 
-    Args:
-        nodes: of guarded groups, as the API server has them.
-        pods: of all namespaces that are not over.
-    """
+
+def read(nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]]) -> list[Node]:
+    """Return nodes of guarded groups in the decision's terms, by the pods of all namespaces that are not over."""
     working = {pod["spec"].get("nodeName") for pod in pods if not _belongs_to_node(pod)}
     found = []
     for node in nodes:
@@ -218,21 +169,21 @@ def _belongs_to_node(pod: Mapping[str, Any]) -> bool:
     return any(owner.get("kind") in ("DaemonSet", "Node") for owner in owners)
 
 
-def _do(api: Api, step: Step) -> None:
+def _do(api: Connection, step: Step) -> None:
     """Carry out an action on the node's object. Removal belongs to another container."""
-    path = f"/api/v1/nodes/{step.node.name}"
-    if step.action == "mark":
-        api.patch(path, _notes({SINCE: _text(time.time())}))
-    elif step.action == "clear":
-        api.patch(path, _notes({SINCE: None, WARNED: None}))
-    elif step.action == "hold":
-        api.patch(path, {**_notes({HELD: "true"}), "spec": {"unschedulable": True}})
-    elif step.action == "release":
-        api.patch(path, {**_notes({HELD: None}), "spec": {"unschedulable": None}})
-    elif step.action == "warn":
+    if step.action == "remove":
+        return
+    if step.action == "warn":
         _say(f"warning: {step.node.name} of {step.node.group} is {_for(step)}")
-        api.create("/api/v1/namespaces/default/events", _event(step))
-        api.patch(path, _notes({WARNED: "true"}))
+        api.send("POST", "/api/v1/namespaces/default/events", _event(step)).read()
+    change: dict[str, Any] = {
+        "mark": _notes({SINCE: _text(time.time())}),
+        "clear": _notes({SINCE: None, WARNED: None}),
+        "warn": _notes({WARNED: "true"}),
+        "hold": {**_notes({HELD: "true"}), "spec": {"unschedulable": True}},
+        "release": {**_notes({HELD: None}), "spec": {"unschedulable": None}},
+    }[step.action]
+    api.send("PATCH", f"{NODES}/{step.node.name}", change, content=MERGE).read()
 
 
 def _say(line: str) -> None:
@@ -270,6 +221,4 @@ def _text(seconds: float) -> str:
 
 if __name__ == "__main__":
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
-    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    token = (ACCOUNT / "token").read_text(encoding="utf-8")
-    main(json.loads(os.environ["SETTINGS"]), Api(server, token, str(ACCOUNT / "ca.crt")), Path(sys.argv[1]))
+    main(json.loads(os.environ["SETTINGS"]), Connection(host, int(port), ACCOUNT), Path(sys.argv[1]))

@@ -1,1 +1,1 @@
-"""Series of metrics: their exporters, their names, and the series recorded from them."""
+"""What Prometheus scrapes: its targets, gangs by kube-state-metrics, and the file system by CloudWatch."""

@@ -30,13 +30,7 @@ waited; 0 when nothing waits."""
 
 
 def exporter_config(region: str, file_system_id: str, *, exports: bool) -> str:
-    """Return YACE's configuration for one file system, as JSON (which is YAML).
-
-    Args:
-        region: AWS region.
-        file_system_id: ``fs-…``.
-        exports: whether it exports to S3 by itself.
-    """
+    """Return YACE's configuration for one file system, as JSON (which is YAML)."""
     identity = {"name": "FileSystemId", "value": file_system_id}
     jobs = [_job("fsx", region, [identity], METRICS)]
     if exports:

@@ -1,10 +1,12 @@
-"""Search for left-over compute: node groups, Auto Scaling groups, instances and clusters, which cost most."""
+"""Search for left-over compute, which costs most: node groups, Auto Scaling groups, instances, clusters, endpoints of
+SageMaker."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from trainium_eks.model.catalogue import prices
+from trainium_eks.model.catalogue import prices, sagemaker_hosting
 from trainium_eks.model.catalogue.instances import CATALOGUE
+from trainium_eks.operate.cleanup import kinds
 from trainium_eks.operate.cleanup.left_over import LeftOver, Where
 from trainium_eks.operate.preflight.tags import cluster_of, tags_of
 
@@ -22,7 +24,7 @@ def search(where: Where) -> list[LeftOver]:
     for name in where.account.pages("eks", "list_clusters", "clusters"):
         if where.marks.is_cluster(name):
             found += _of_cluster(where, name, running)
-    found += _scaling_groups(where)
+    found += kinds.search(where, kinds.SCALING_GROUP)
     found += (_instance(where, each) for each in running)
     return found
 
@@ -43,7 +45,7 @@ def _of_cluster(where: Where, name: str, running: Iterable[Json]) -> Iterator[Le
         f"of the cluster {name}",
         prices.EKS_CLUSTER_HOURLY,
         (*unlock, where.command("eks", "delete-cluster", "--name", name)),
-        frozenset({name}),
+        (name,),
         live=cluster.get("status") in ("ACTIVE", "UPDATING"),
         note="after its node groups; without it Kubernetes no longer removes its volumes and load balancers",
     )
@@ -54,41 +56,18 @@ def _node_group(where: Where, group: Json, running: Iterable[Json]) -> LeftOver:
     types = [
         each["InstanceType"]
         for each in running
-        if _group_of(tags_of(each.get("Tags", ()))) == f"{cluster}:{name}" and each["State"]["Name"] != "stopped"
+        if kinds.group_of(tags_of(each.get("Tags", ()))) == f"{cluster}:{name}" and each["State"]["Name"] != "stopped"
     ]
-    kinds = sorted(set(types)) or list(group.get("instanceTypes", ()))
+    shown = sorted(set(types)) or list(group.get("instanceTypes", ()))
     return LeftOver(
         "node group",
         name,
         f"of the cluster {cluster}",
-        _hourly(types),
+        kinds.on_demand_hourly(types),
         (where.command("eks", "delete-nodegroup", "--cluster-name", cluster, "--nodegroup-name", name),),
-        frozenset({f"{cluster}:{name}", group.get("nodegroupArn", "")}) - {""},
-        note=f"{len(types)} instances of {', '.join(kinds) or 'its launch template'}; {group.get('status', '')}",
+        (f"{cluster}:{name}", group.get("nodegroupArn", "")),
+        note=f"{len(types)} instances of {', '.join(shown) or 'its launch template'}; {group.get('status', '')}",
     )
-
-
-def _scaling_groups(where: Where) -> Iterator[LeftOver]:
-    for group in where.account.pages("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups"):
-        tags, name = tags_of(group.get("Tags", ())), group["AutoScalingGroupName"]
-        why = where.marks.why("", tags)
-        if not why or group.get("Status"):  # a status is only set while it is being deleted
-            continue
-        owner = _group_of(tags)
-        yield LeftOver(
-            "Auto Scaling group",
-            name,
-            why,
-            _hourly(each.get("InstanceType", "") for each in group.get("Instances", ())),
-            (
-                where.command(
-                    "autoscaling", "delete-auto-scaling-group", "--auto-scaling-group-name", name, "--force-delete"
-                ),
-            ),
-            frozenset({name}),
-            goes_with=frozenset({owner} - {""}),
-            note=f"{len(group.get('Instances', ()))} instances; it starts new ones for those that are terminated",
-        )
 
 
 def _instances(where: Where) -> list[Json]:
@@ -110,28 +89,51 @@ def _instance(where: Where, instance: Json) -> LeftOver:
         "instance",
         identity,
         where.marks.why("", tags, instance.get("VpcId", "")),
-        0.0 if stopped else _hourly([instance["InstanceType"]]),
+        0.0 if stopped else kinds.on_demand_hourly([instance["InstanceType"]]),
         (where.command("ec2", "terminate-instances", "--instance-ids", identity),),
-        frozenset({identity}),
+        (identity,),
         # Karpenter's nodes have no node group: the cluster's Karpenter removes them.
-        owners=frozenset({cluster_of(tags)} - {""}) if "karpenter.sh/nodepool" in tags else frozenset(),
-        goes_with=frozenset({_group_of(tags), tags.get("aws:autoscaling:groupName", "")} - {""}),
+        owners=(cluster_of(tags),) if "karpenter.sh/nodepool" in tags else (),
+        goes_with=(kinds.group_of(tags), tags.get("aws:autoscaling:groupName", "")),
         note=f"{instance['InstanceType']}, {instance['State']['Name']}",
     )
 
 
-def _group_of(tags: Mapping[str, str]) -> str:
-    """Return ``cluster:group``, the name of a node group in the state; empty for a resource that no node group made."""
-    group, cluster = tags.get("eks:nodegroup-name", ""), cluster_of(tags)
-    return f"{cluster}:{group}" if group and cluster else ""
-
-
-def _hourly(types: Iterable[str]) -> float | None:
-    """Return the sum of the On-Demand prices, or None where a type has no price."""
-    total = 0.0
-    for each in types:
-        price = CATALOGUE.price(each) if each in CATALOGUE else None
-        if price is None:
-            return None
-        total += price.hourly_usd
-    return total
+def endpoints(where: Where) -> Iterator[LeftOver]:
+    """Yield SageMaker endpoints of ``trn serve``, which are in no state: those whose models run as the stack's
+    researchers do."""
+    if not where.marks.stack:
+        return
+    role = f"{where.marks.prefix}sagemaker-execution"
+    for each in where.account.pages("sagemaker", "list_endpoints", "Endpoints"):
+        name = each["EndpointName"]
+        used = where.account.call("sagemaker", "describe_endpoint", EndpointName=name)["EndpointConfigName"]
+        config = where.account.call("sagemaker", "describe_endpoint_config", EndpointConfigName=used)
+        variants = config["ProductionVariants"]
+        models = tuple(variant["ModelName"] for variant in variants if "ModelName" in variant)
+        found = [where.account.call("sagemaker", "describe_model", ModelName=model) for model in models]
+        roles = [model.get("ExecutionRoleArn", "").rpartition("/")[2] for model in found]
+        # Pulumi ends the role's name with seven digits.
+        if not any(held.startswith(role) for held in roles):
+            continue
+        types = [
+            variant.get("InstanceType", "").removeprefix(sagemaker_hosting.PREFIX)
+            for variant in variants
+            for _ in range(variant.get("InitialInstanceCount", 1))
+        ]
+        hourly = kinds.on_demand_hourly(types, sagemaker_hosting.types(CATALOGUE))
+        yield LeftOver(
+            "SageMaker endpoint",
+            name,
+            f"its models run as {roles[0]}",
+            None if hourly is None else hourly * prices.SAGEMAKER_FACTOR,
+            (
+                where.command("sagemaker", "delete-endpoint", "--endpoint-name", name),
+                where.command("sagemaker", "delete-endpoint-config", "--endpoint-config-name", used),
+                *(where.command("sagemaker", "delete-model", "--model-name", model) for model in models),
+            ),
+            (name, each["EndpointArn"]),
+            # While the state holds the role, the endpoint is a researcher's in use.
+            owners=tuple(roles),
+            note=f"made by `trn serve`; {each['EndpointStatus']}",
+        )

@@ -64,11 +64,7 @@ class Export:
         """Export the changed files, and return when the bucket has every one.
 
         Automatic export stays off afterwards, until the link is deleted: :meth:`resume` gives the commands that switch
-        it on.
-
-        Raises:
-            NotExported: files failed, or the time is over; in the first case automatic export is on again.
-            AwsError: AWS refused; automatic export is on again.
+        it on. When files failed or AWS refused, it is on again before the error is raised; not when the time is over.
         """
         associations = self._associations()
         if not associations:

@@ -1,12 +1,12 @@
-"""Results of a search: leftovers, and the services that could not be searched."""
+"""A resource that a stack left in the account, and the place where the searches look for such resources."""
 
 import shlex
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from trainium_eks.aws.account import Account
 from trainium_eks.model.catalogue import prices
 from trainium_eks.operate.cleanup.marks import Marks
+from trainium_eks.operate.finding import Finding, Status
 
 FREE = 0.0
 """Price of a resource that costs nothing by itself."""
@@ -26,36 +26,36 @@ class LeftOver:
     """USD an hour; None where no price is known."""
     commands: tuple[str, ...]
     """Commands that remove it, in order."""
-    names: frozenset[str] = frozenset()
+    names: tuple[str, ...] = ()
     """Names and ids under which the state may hold it."""
-    owners: frozenset[str] = frozenset()
+    owners: tuple[str, ...] = ()
     """Names of its makers: while the state holds one of them, it is in use."""
-    goes_with: frozenset[str] = frozenset()
+    goes_with: tuple[str, ...] = ()
     """Names of resources that take it along when they are removed."""
     note: str = ""
     """Remark that a reader must know before removing it."""
     live: bool = False
     """Whether it is a cluster in service."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON for tools."""
-        return {
+    def finding(self, *, removable: bool) -> Finding:
+        """Return the leftover as a finding: its price, its mark and its note, with the commands as data."""
+        text = "; ".join(part for part in (self._price(), self.why, self.note) if part)
+        data = {
             "kind": self.kind,
             "name": self.name,
             "why": self.why,
             "hourlyUsd": None if self.hourly_usd is None else round(self.hourly_usd, 4),
-            "commands": list(self.commands),
+            "commands": list(self.commands) if removable else [],
             "note": self.note,
         }
+        return Finding(f"{self.kind}/{self.name}", Status.FAIL, self.name, text, data=data)
 
-
-@dataclass(frozen=True)
-class NotLookedAt:
-    """A search that failed."""
-
-    what: str
-    """``load balancers``."""
-    reason: str
+    def _price(self) -> str:
+        if self.hourly_usd is None:
+            return "price not known"
+        if self.hourly_usd >= 0.01:
+            return f"${self.hourly_usd:,.2f} an hour"
+        return f"${self.hourly_usd * prices.HOURS_PER_MONTH:,.2f} a month" if self.hourly_usd else "free"
 
 
 @dataclass(frozen=True)
@@ -65,36 +65,9 @@ class Where:
     account: Account
     marks: Marks
 
-    def command(self, service: str, operation: str, *arguments: str) -> str:
+    def command(self, service: str, *words: str) -> str:
         """Return a command of the AWS CLI, quoted for a shell."""
-        return shlex.join(["aws", service, operation, *arguments, "--region", self.account.region])
-
-
-@dataclass(frozen=True)
-class Result:
-    """The result of all searches."""
-
-    found: tuple[LeftOver, ...]
-    """Leftovers, the dearest kind first."""
-    unseen: tuple[NotLookedAt, ...]
-    pending: int = 0
-    """Operations that an interrupted update left open."""
-    has_state: bool = field(default=True)
-    """Whether a state was given, by which resources in use are told from leftovers."""
-    empty_state: bool = False
-    """Whether the state holds nothing in AWS: every resource of the stack then looks left over."""
-    live: tuple[str, ...] = ()
-    """Clusters in service that an empty state does not hold. No deletion is proposed then."""
-
-    @property
-    def hourly_usd(self) -> float:
-        """Return the sum of the known prices, in USD an hour."""
-        return sum(each.hourly_usd or 0.0 for each in self.found)
-
-    @property
-    def unknown(self) -> tuple[str, ...]:
-        """Return the kinds without a known price, each once."""
-        return tuple(dict.fromkeys(each.kind for each in self.found if each.hourly_usd is None))
+        return shlex.join(["aws", service, *words, "--region", self.account.region])
 
 
 def monthly(usd: float) -> float:

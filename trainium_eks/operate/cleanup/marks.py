@@ -45,13 +45,7 @@ class Marks:
         return re.fullmatch(rf"trn-{re.escape(self.stack)}-cluster-eks-[0-9a-f]{{7}}", name) is not None
 
     def why(self, name: str, tags: Mapping[str, str], vpc: str = "") -> str:
-        """Return the mark by which a resource is the stack's; empty when it is not.
-
-        Args:
-            name: its own name; empty when only a tag names it.
-            tags: its tags.
-            vpc: the VPC that it is in.
-        """
+        """Return the mark by which a resource with that name, if it has one, is the stack's; empty when it is not."""
         if cluster := cluster_of(tags):
             return f"of the cluster {cluster}" if self.is_cluster(cluster) else ""
         if self.cluster:

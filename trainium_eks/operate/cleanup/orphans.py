@@ -1,85 +1,99 @@
-"""Search for resources of a stack that the account holds and the stack's state does not. Reads AWS and changes
-nothing."""
+"""Resources of a stack that the account holds and the stack's state does not, after the operations that an interrupted
+update left open. Reads AWS and changes nothing."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 
 from trainium_eks.aws.account import Account, NotChecked, RequestError
-from trainium_eks.operate.cleanup import compute, identity, network, sagemaker, storage
-from trainium_eks.operate.cleanup.left_over import LeftOver, NotLookedAt, Result, Where
+from trainium_eks.operate.cleanup import compute, kinds, recovery, services
+from trainium_eks.operate.cleanup.left_over import LeftOver, Where
 from trainium_eks.operate.cleanup.marks import Marks
 from trainium_eks.operate.cleanup.state import StackState
+from trainium_eks.operate.finding import Finding, Report, Status
+from trainium_eks.operate.preflight.tags import tags_of
 
 Search = Callable[[Where], Iterable[LeftOver]]
 
 SEARCHES: tuple[tuple[str, Search], ...] = (
     ("node groups, instances and clusters", compute.search),
-    ("SageMaker endpoints", sagemaker.endpoints),
-    ("file systems", storage.file_systems),
-    ("load balancers", network.load_balancers),
-    ("volumes", storage.volumes),
-    ("backups", storage.backups),
-    *((kind.plural, partial(network.search, kind=kind)) for kind in network.KINDS),
-    ("log groups", storage.log_groups),
-    ("what else has the stack's tags", identity.tagged),
-    ("budgets", identity.budgets),
-    ("key aliases", identity.aliases),
-    ("roles", identity.roles),
-    ("instance profiles", identity.instance_profiles),
+    ("SageMaker endpoints", compute.endpoints),
+    ("file systems", services.file_systems),
+    ("load balancers", services.load_balancers),
+    *((kind.plural, partial(kinds.search, kind=kind)) for kind in kinds.KINDS),
+    ("log groups", services.log_groups),
+    ("what else has the stack's tags", services.tagged),
+    ("budgets", services.budgets),
+    ("roles", services.roles),
+    ("instance profiles", services.instance_profiles),
 )
 """Searches in the order shown: the dearest resources first, and resources held by others last."""
+
+UNSEEN = "not looked at"
+"""Section of the searches that failed."""
 
 AT_A_TIME = 8
 """Searches at the same time. More would be throttled."""
 
 
-def look(account: Account, marks: Marks, state: StackState | None) -> Result:
-    """Search the account, and return the leftovers.
+def look(account: Account, marks: Marks, state: StackState | None) -> Report:
+    """Search the account, and report the open operations, the leftovers and the searches that failed.
 
-    Args:
-        account: with the region of the stack.
-        marks: of the stack, or of a cluster.
-        state: the stack's; None where it is not known, and everything with its marks is listed.
+    Without a state everything with the marks is listed. From a state that holds nothing in AWS, every resource of the
+    stack looks left over: no deletion is proposed then while a cluster of its name is in service.
     """
-    unseen: list[NotLookedAt] = []
+    advice = recovery.advise(account, state) if state else []
+    found, unseen = _search(account, marks)
+    # What is to be imported is no leftover.
+    held = (state.names if state else frozenset()) | {each.id for each in advice if each.id}
+    lost = left_over(found, held)
+    empty = state is not None and state.is_empty
+    live = [each.name for each in lost if empty and each.live]
+    facts = {
+        "subject": marks.stack or marks.cluster,
+        "region": account.region,
+        "comparedWithState": state is not None,
+        "stateIsEmpty": empty,
+        "liveClusters": live,
+        "hourlyUsd": round(sum(each.hourly_usd or 0.0 for each in lost), 4),
+        "unknownPrices": list(dict.fromkeys(each.kind for each in lost if each.hourly_usd is None)),
+        "recovery": recovery.commands(marks.stack, advice),
+    }
+    findings = (*(each.finding() for each in advice), *(each.finding(removable=not live) for each in lost), *unseen)
+    return Report(facts, findings)
+
+
+def _search(account: Account, marks: Marks) -> tuple[list[LeftOver], list[Finding]]:
+    """Run all searches, and return the resources with the marks and a finding for each search that failed."""
+    unseen = []
     if marks.stack:
         try:
-            marks = marks.within(network.own_vpcs(account, marks))
+            vpcs = account.pages("ec2", "describe_vpcs", "Vpcs")
+            # VPCs that the stack only uses have no such tags.
+            marks = marks.within(each["VpcId"] for each in vpcs if marks.why("", tags_of(each.get("Tags", ()))))
         except (NotChecked, RequestError) as error:
-            unseen.append(NotLookedAt("what is in the stack's VPC and has no mark of its own", str(error)))
-    where = Where(account, marks)
+            unseen.append(_unseen("what is in the stack's VPC and has no mark of its own", error))
+
+    def ask(what: str, search: Search) -> list[LeftOver] | Finding:
+        try:
+            return list(search(Where(account, marks)))
+        except (NotChecked, RequestError) as error:
+            return _unseen(what, error)
+
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        answers = [pool.submit(_searched, where, what, search) for what, search in SEARCHES]
-        results = [each.result() for each in answers]
-    unseen += [each for each in results if isinstance(each, NotLookedAt)]
-    found = [each for result in results if not isinstance(result, NotLookedAt) for each in result]
-    lost = left_over(found, state.names if state else frozenset())
-    live = tuple(each.name for each in lost if each.live) if state is not None and state.is_empty else ()
-    if live:
-        lost = [replace(each, commands=()) for each in lost]
-    return Result(
-        tuple(lost),
-        tuple(unseen),
-        len(state.pending) if state else 0,
-        has_state=state is not None,
-        empty_state=state is not None and state.is_empty,
-        live=live,
-    )
+        results = list(pool.map(ask, *zip(*SEARCHES, strict=True)))
+    found = [each for result in results if not isinstance(result, Finding) for each in result]
+    return found, [*unseen, *(each for each in results if isinstance(each, Finding))]
 
 
-def _searched(where: Where, what: str, search: Search) -> list[LeftOver] | NotLookedAt:
-    try:
-        return list(search(where))
-    except (NotChecked, RequestError) as error:
-        return NotLookedAt(what, str(error))
+def _unseen(what: str, error: Exception) -> Finding:
+    return Finding(f"{UNSEEN}/{what}", Status.NOT_CHECKED, what, str(error))
 
 
 def left_over(found: Iterable[LeftOver], in_state: frozenset[str]) -> list[LeftOver]:
     """Return the resources that neither the state nor a resource in the state owns, without those removed along with
     another."""
-    marked = list(found)
-    lost = [each for each in marked if not in_state & (each.names | each.owners | each.goes_with)]
-    names = frozenset(name for each in lost for name in each.names)
-    return [each for each in lost if not names & (each.goes_with - each.names)]
+    held = in_state - {""}
+    lost = [each for each in found if not held & {*each.names, *each.owners, *each.goes_with}]
+    names = {name for each in lost for name in each.names if name}
+    return [each for each in lost if not names & set(each.goes_with) - set(each.names)]

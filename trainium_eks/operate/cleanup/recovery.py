@@ -5,31 +5,23 @@ a resource under creation has to be imported where AWS has it, and cleared where
 """
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
 from trainium_eks.aws.account import Account, NotChecked, RequestError
-from trainium_eks.operate.cleanup import network
+from trainium_eks.operate.cleanup.kinds import KINDS, Kind
 from trainium_eks.operate.cleanup.state import PendingOperation, StackState, StateResource
+from trainium_eks.operate.finding import Finding, Status
 from trainium_eks.operate.preflight.tags import tags_of
 
 Action = Literal["import", "clear", "refresh", "look"]
 """``import`` by the id that was found, ``clear`` an operation for a resource that AWS does not have, ``refresh`` for
 one that a refresh settles alone, ``look`` for one that the user must decide."""
 
-Json = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Found:
-    """A resource that AWS has."""
-
-    id: str
-    """As Pulumi knows it."""
-    status: str = ""
-    """Status of AWS, where the service gives one."""
+OPERATIONS = "operations"
+"""Section of the findings about open operations."""
 
 
 @dataclass(frozen=True)
@@ -42,21 +34,19 @@ class Advice:
     id: str = ""
     """Id to import."""
 
-    @property
-    def urn(self) -> str:
-        """Return the URN of the operation's resource."""
-        return self.operation.resource.urn
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON for tools."""
-        return {
-            "urn": self.urn,
-            "type": self.operation.resource.type,
-            "operation": self.operation.kind,
+    def finding(self) -> Finding:
+        """Return the advice as a finding, which fails where the decision is the user's."""
+        resource, kind = self.operation.resource, self.operation.kind
+        data = {
+            "urn": resource.urn,
+            "type": resource.type,
+            "operation": kind,
             "action": self.action,
-            "id": self.id or None,
-            "reason": self.reason,
+            "importId": self.id or None,
         }
+        status = Status.FAIL if self.action == "look" else Status.WARN
+        text = f"{f'{self.action} {self.id}'.strip()}: interrupted while {kind} ({resource.type}); {self.reason}"
+        return Finding(f"{OPERATIONS}/{resource.urn}", status, resource.name, text, data=data)
 
 
 def advise(account: Account, state: StackState) -> list[Advice]:
@@ -64,19 +54,18 @@ def advise(account: Account, state: StackState) -> list[Advice]:
     return [_advise(account, state, each) for each in state.pending]
 
 
-def commands(stack: str, advice: Iterable[Advice]) -> list[str]:
+def commands(stack: str, advice: Sequence[Advice]) -> list[str]:
     """Return the commands that carry out the advice, in order; none for no advice.
 
     Not ``pulumi refresh --import-pending-creates``: the engine 3.272 took that for a creation that is done with, and
     dropped it without an import.
     """
-    listed = list(advice)
-    if not listed:
+    if not advice:
         return []
-    found = [_import(stack, each) for each in listed if each.action == "import"]
+    found = [_import(stack, each) for each in advice if each.action == "import"]
     # An import leaves the open creation behind, which only clearing removes: of all, so not while one is undecided.
-    undecided = any(each.action == "look" for each in listed)
-    creating = any(each.operation.kind == "creating" for each in listed)
+    undecided = any(each.action == "look" for each in advice)
+    creating = any(each.operation.kind == "creating" for each in advice)
     how = ["--skip-pending-creates" if undecided else "--clear-pending-creates"] if creating else []
     return [*found, shlex.join(["pulumi", "refresh", "--stack", stack, *how])]
 
@@ -103,11 +92,9 @@ def _advise(account: Account, state: StackState, operation: PendingOperation) ->
     if find is None:
         return Advice(operation, "look", "nothing is known of where this type is found: look for it in AWS")
     try:
-        found = [each for each in find(account, resource) if each.id and each.id not in state.names]
-    except NotChecked as error:
-        return Advice(operation, "look", f"not looked at: {error}")
-    except RequestError as error:
-        if not _says_missing(error):
+        found = [each for each in find(account, resource) if each[0] and each[0] not in state.names]
+    except (NotChecked, RequestError) as error:
+        if isinstance(error, NotChecked) or not _says_missing(error):
             return Advice(operation, "look", f"not looked at: {error}")
         found = []
     return _of_found(operation, found)
@@ -118,31 +105,34 @@ _SETTLED = {
     "deleting": "the refresh drops it if it is gone; the next update deletes it otherwise",
 }
 
-
 KEPT = ("aws:kms/key:Key",)
 """Types that outlive a stack and carry the same name in the next."""
+
+
+Found = tuple[str, str]
+"""Id of a resource that AWS has, as Pulumi knows it, and its status at AWS, empty where the service gives none."""
 
 
 def _of_found(operation: PendingOperation, found: list[Found]) -> Advice:
     if not found:
         return Advice(operation, "clear", "AWS does not have it: the next update creates it")
     if len(found) > 1:
-        listed = ", ".join(each.id for each in found)
+        listed = ", ".join(identity for identity, _ in found)
         return Advice(operation, "look", f"several may be it: {listed}; import one, remove the others")
-    [one] = found
+    [(identity, status)] = found
     if operation.resource.type in KEPT:
         return Advice(
             operation,
             "look",
-            f"{one.id} is it, or one that an earlier stack of this name kept on purpose: import it if it was created "
+            f"{identity} is it, or one that an earlier stack of this name kept on purpose: import it if it was created "
             "when the update ran, or if it is to be used again",
         )
     reason = "AWS has it: without the import the next update makes a second one"
-    if one.status in ("CREATING", "pending", "PENDING"):
-        reason = f"AWS has it, and it is {one.status}: wait until it is not before you refresh"
-    elif "FAIL" in one.status.upper():
-        reason = f"AWS has it, and it is {one.status}: import it, then `pulumi up --replace` its URN, or destroy it"
-    return Advice(operation, "import", reason, one.id)
+    if status in ("CREATING", "pending", "PENDING"):
+        reason = f"AWS has it, and it is {status}: wait until it is not before you refresh"
+    elif "FAIL" in status.upper():
+        reason = f"AWS has it, and it is {status}: import it, then `pulumi up --replace` its URN, or destroy it"
+    return Advice(operation, "import", reason, identity)
 
 
 def _in_cluster(resource: StateResource) -> str:
@@ -164,51 +154,49 @@ def _says_missing(error: RequestError) -> bool:
 Finder = Callable[[Account, StateResource], Iterable[Found]]
 
 
-def _text(resource: StateResource, key: str) -> str:
-    """Return an input by which the resource is found.
-
-    Raises:
-        NotChecked: the state does not hold it, or keeps it secret; then nothing may be concluded.
-    """
-    if found := _known(resource, key):
-        return found
-    raise NotChecked(f"the state does not hold its {key}")
-
-
-def _known(resource: StateResource, key: str) -> str:
-    """Return an input; empty where the state does not hold it."""
-    value = resource.inputs.get(key)
+def _known(resource: StateResource, *path: str) -> str:
+    """Return an input; empty where the state does not hold it, or keeps it secret."""
+    value: Any = resource.inputs
+    for step in path:
+        value = value.get(step) if isinstance(value, Mapping) else None
     return value if isinstance(value, str) else ""
 
 
-def _node_group(account: Account, resource: StateResource) -> Iterator[Found]:
-    cluster, name = _text(resource, "clusterName"), _text(resource, "nodeGroupName")
-    answer = account.call("eks", "describe_nodegroup", clusterName=cluster, nodegroupName=name)
-    yield Found(f"{cluster}:{name}", answer["nodegroup"]["status"])
+def _text(resource: StateResource, *path: str) -> str:
+    """Return an input; without it nothing may be concluded, which is a :class:`NotChecked`."""
+    if found := _known(resource, *path):
+        return found
+    raise NotChecked(f"the state does not hold its {'.'.join(path)}")
 
 
-def _cluster(account: Account, resource: StateResource) -> Iterator[Found]:
-    answer = account.call("eks", "describe_cluster", name=_text(resource, "name"))
-    yield Found(answer["cluster"]["name"], answer["cluster"]["status"])
+def _named(service: str, operation: str, key: str, **inputs: str) -> Finder:
+    """Return a finder for a type that AWS answers about by names.
+
+    ``inputs`` has the resource's input for each parameter of the operation; the inputs' values are the id. ``key`` is
+    the field of the answer with a status, or empty.
+    """
+
+    def find(account: Account, resource: StateResource) -> Iterator[Found]:
+        values = {parameter: _text(resource, name) for parameter, name in inputs.items()}
+        asked: dict[str, Any] = {name: [value] if name.endswith("Names") else value for name, value in values.items()}
+        answer = account.call(service, operation, **asked)
+        yield ":".join(values.values()), answer[key]["status"] if key else ""
+
+    return find
 
 
-def _addon(account: Account, resource: StateResource) -> Iterator[Found]:
-    cluster, name = _text(resource, "clusterName"), _text(resource, "addonName")
-    answer = account.call("eks", "describe_addon", clusterName=cluster, addonName=name)
-    yield Found(f"{cluster}:{name}", answer["addon"]["status"])
+def _listed(kind: Kind) -> Finder:
+    """Return a finder for a kind with a list, by its name or its ``Name`` tag."""
 
+    def find(account: Account, resource: StateResource) -> Iterator[Found]:
+        name = _known(resource, "name") if kind.called else ""
+        wanted = name or _text(resource, "tags", "Name")
+        for each in account.pages(kind.service, kind.operation, kind.key):
+            called = each.get(kind.called) if name else tags_of(each.get("Tags", ())).get("Name")
+            if called == wanted and kind.counts(each):
+                yield str(each[kind.id]), str(each.get("State") or each.get("Lifecycle", ""))
 
-def _access_entry(account: Account, resource: StateResource) -> Iterator[Found]:
-    cluster, principal = _text(resource, "clusterName"), _text(resource, "principalArn")
-    account.call("eks", "describe_access_entry", clusterName=cluster, principalArn=principal)
-    yield Found(f"{cluster}:{principal}")
-
-
-def _file_system(account: Account, resource: StateResource) -> Iterator[Found]:
-    name = _name_tag(resource)
-    for each in account.pages("fsx", "describe_file_systems", "FileSystems"):
-        if tags_of(each.get("Tags", ())).get("Name") == name and each["Lifecycle"] != "DELETING":
-            yield Found(each["FileSystemId"], each["Lifecycle"])
+    return find
 
 
 def _association(account: Account, resource: StateResource) -> Iterator[Found]:
@@ -216,11 +204,7 @@ def _association(account: Account, resource: StateResource) -> Iterator[Found]:
     ours = [{"Name": "file-system-id", "Values": [_text(resource, "fileSystemId")]}]
     for each in account.pages("fsx", "describe_data_repository_associations", "Associations", Filters=ours):
         if each.get("FileSystemPath") == path:
-            yield Found(each["AssociationId"], each["Lifecycle"])
-
-
-def _role(account: Account, resource: StateResource) -> Iterator[Found]:
-    yield Found(account.call("iam", "get_role", RoleName=_text(resource, "name"))["Role"]["RoleName"])
+            yield each["AssociationId"], each["Lifecycle"]
 
 
 def _log_group(account: Account, resource: StateResource) -> Iterator[Found]:
@@ -228,65 +212,25 @@ def _log_group(account: Account, resource: StateResource) -> Iterator[Found]:
     start = name or _text(resource, "namePrefix")
     for each in account.pages("logs", "describe_log_groups", "logGroups", logGroupNamePrefix=start):
         if not name or each["logGroupName"] == name:
-            yield Found(each["logGroupName"])
-
-
-def _bucket(account: Account, resource: StateResource) -> Iterator[Found]:
-    name = _text(resource, "bucket")
-    account.call("s3", "head_bucket", Bucket=name)
-    yield Found(name)
-
-
-def _repository(account: Account, resource: StateResource) -> Iterator[Found]:
-    name = _text(resource, "name")
-    account.call("ecr", "describe_repositories", repositoryNames=[name])
-    yield Found(name)
-
-
-def _alias(account: Account, resource: StateResource) -> Iterator[Found]:
-    name = _text(resource, "name")
-    for each in account.pages("kms", "list_aliases", "Aliases"):
-        if each["AliasName"] == name:
-            yield Found(each["AliasName"])
+            yield each["logGroupName"], ""
 
 
 def _key(account: Account, resource: StateResource) -> Iterator[Found]:
-    ours = [{"Key": "Name", "Values": [_name_tag(resource)]}]
-    for each in account.pages(
-        "resourcegroupstaggingapi",
-        "get_resources",
-        "ResourceTagMappingList",
-        TagFilters=ours,
-        ResourceTypeFilters=["kms:key"],
-    ):
-        yield Found(each["ResourceARN"].rpartition("/")[2])
+    ours = {
+        "TagFilters": [{"Key": "Name", "Values": [_text(resource, "tags", "Name")]}],
+        "ResourceTypeFilters": ["kms:key"],
+    }
+    for each in account.pages("resourcegroupstaggingapi", "get_resources", "ResourceTagMappingList", **ours):
+        yield each["ResourceARN"].rpartition("/")[2], ""
 
 
-def _of_ec2(kind: network.Kind) -> Finder:
-    def find(account: Account, resource: StateResource) -> Iterator[Found]:
-        name = _known(resource, "name") if kind.called else ""
-        field, wanted = (kind.called, name) if name else ("", _name_tag(resource))
-        for each in account.pages("ec2", kind.operation, kind.key):
-            called = each.get(field) if field else tags_of(each.get("Tags", ())).get("Name")
-            if called == wanted and kind.counts(each):
-                yield Found(str(each[kind.id]), str(each.get("State", "")))
+FILE_SYSTEM = Kind(
+    "file system", "fsx", "describe_file_systems", "FileSystems", "FileSystemId",
+    ("delete-file-system", "--file-system-id"),
+    counts=lambda each: each["Lifecycle"] != "DELETING",
+)  # fmt: skip
 
-    return find
-
-
-def _name_tag(resource: StateResource) -> str:
-    """Return the name that the program gives by a tag.
-
-    Raises:
-        NotChecked: it gives none.
-    """
-    tags = resource.inputs.get("tags")
-    if isinstance(tags, Mapping) and isinstance(name := tags.get("Name"), str):
-        return name
-    raise NotChecked("the state holds no name and no Name tag of it")
-
-
-_EC2 = {
+_KINDS = {
     "aws:ec2/vpc:Vpc": "VPC",
     "aws:ec2/subnet:Subnet": "subnet",
     "aws:ec2/eip:Eip": "public address",
@@ -297,23 +241,30 @@ _EC2 = {
     "aws:ec2/securityGroup:SecurityGroup": "security group",
     "aws:ec2/launchTemplate:LaunchTemplate": "launch template",
     "aws:ec2/placementGroup:PlacementGroup": "placement group",
+    "aws:kms/alias:Alias": "key alias",
 }
 
 FINDERS: Mapping[str, Finder] = MappingProxyType(
     {
-        "aws:eks/nodeGroup:NodeGroup": _node_group,
-        "aws:eks/cluster:Cluster": _cluster,
-        "aws:eks/addon:Addon": _addon,
-        "aws:eks/accessEntry:AccessEntry": _access_entry,
-        "aws:fsx/lustreFileSystem:LustreFileSystem": _file_system,
+        "aws:eks/cluster:Cluster": _named("eks", "describe_cluster", "cluster", name="name"),
+        "aws:eks/nodeGroup:NodeGroup": _named(
+            "eks", "describe_nodegroup", "nodegroup", clusterName="clusterName", nodegroupName="nodeGroupName"
+        ),
+        "aws:eks/addon:Addon": _named(
+            "eks", "describe_addon", "addon", clusterName="clusterName", addonName="addonName"
+        ),
+        "aws:eks/accessEntry:AccessEntry": _named(
+            "eks", "describe_access_entry", "", clusterName="clusterName", principalArn="principalArn"
+        ),
+        "aws:iam/role:Role": _named("iam", "get_role", "", RoleName="name"),
+        "aws:s3/bucket:Bucket": _named("s3", "head_bucket", "", Bucket="bucket"),
+        "aws:ecr/repository:Repository": _named("ecr", "describe_repositories", "", repositoryNames="name"),
+        "aws:fsx/lustreFileSystem:LustreFileSystem": _listed(FILE_SYSTEM),
         "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation": _association,
-        "aws:iam/role:Role": _role,
         "aws:cloudwatch/logGroup:LogGroup": _log_group,
-        "aws:s3/bucket:Bucket": _bucket,
-        "aws:ecr/repository:Repository": _repository,
-        "aws:kms/alias:Alias": _alias,
         "aws:kms/key:Key": _key,
-        **{type_: _of_ec2(kind) for type_, name in _EC2.items() for kind in network.KINDS if kind.name == name},
+        **{type_: _listed(kind) for type_, name in _KINDS.items() for kind in KINDS if kind.name == name},
     }
 )
-"""Functions that find a resource of unknown id, by type."""
+"""Functions that find a resource of unknown id, by type: by the service's own answer, since the tagging API learns late
+of what was made a moment ago, and an operation must not be cleared before AWS has been asked."""

@@ -61,15 +61,7 @@ class StackState:
 
     @staticmethod
     def parse(text: str, source: str) -> "StackState":
-        """Parse the output of ``pulumi stack export``.
-
-        Args:
-            text: the output.
-            source: its origin, for messages.
-
-        Raises:
-            StateError: the text is not such an output.
-        """
+        """Parse the output of ``pulumi stack export``; ``source`` is its origin, for the :class:`StateError`."""
         try:
             deployment = parse_json(text)["deployment"] or {}
             resources = tuple(_resource(each) for each in deployment.get("resources") or ())
@@ -86,11 +78,7 @@ class StackState:
 
     @staticmethod
     def ask(stack: str, project: Path) -> "StackState":
-        """Export the state with Pulumi.
-
-        Raises:
-            StateError: Pulumi is not on PATH, or refuses.
-        """
+        """Export the state with Pulumi; a :class:`StateError` says that Pulumi is not on PATH, or refuses."""
         command = ["pulumi", "stack", "export", "--stack", stack]
         try:
             done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)

@@ -17,7 +17,7 @@ from trainium_eks.plan.differences import cost_difference, diff
 from trainium_eks.plan.differences.changes import Changes
 from trainium_eks.plan.differences.cost_difference import CostDifference
 from trainium_eks.plan.graph import UNKNOWN, Graph
-from trainium_eks.plan.rules import Verdict
+from trainium_eks.plan.rules import RuleResult
 from trainium_eks.plan.timeline import Timeline
 
 Lane = Literal["offline", "preview"]
@@ -54,12 +54,12 @@ class Side:
         return timeline.model(self.graph)
 
     @cached_property
-    def verdicts(self) -> tuple[Verdict, ...]:
+    def verdicts(self) -> tuple[RuleResult, ...]:
         """Return the verdicts of the rules; none where rules are not applied."""
         return tuple(rules.judge(self.ruled)) if self.ruled is not None else ()
 
     @cached_property
-    def failed(self) -> tuple[Verdict, ...]:
+    def failed(self) -> tuple[RuleResult, ...]:
         """Return the verdicts of rules that are broken and not waived."""
         return tuple(verdict for verdict in self.verdicts if verdict.status == "fail")
 
@@ -69,7 +69,7 @@ class Side:
         return rules.stale_waivers(self.graph, self.verdicts) if self.verdicts else ()
 
     @cached_property
-    def by_id(self) -> Mapping[str, Verdict]:
+    def by_id(self) -> Mapping[str, RuleResult]:
         """Return the verdicts by their rules' ids."""
         return {verdict.id: verdict for verdict in self.verdicts}
 

@@ -13,7 +13,7 @@ from trainium_eks.plan import waivers
 from trainium_eks.plan.differences.changes import ResourceChange
 from trainium_eks.plan.differences.cost_difference import LEAST_USD, CostDifference
 from trainium_eks.plan.graph import UNKNOWN, Resource
-from trainium_eks.plan.rules import Verdict
+from trainium_eks.plan.rules import RuleResult
 
 Lines = list[str]
 
@@ -213,7 +213,7 @@ def policy(review: Review, words: Words, most: int) -> Lines:
     return [*lines, ""] if stale else lines
 
 
-def _broken(compared: Comparison, verdict: Verdict, words: Words) -> Iterator[tuple[str, ...]]:
+def _broken(compared: Comparison, verdict: RuleResult, words: Words) -> Iterator[tuple[str, ...]]:
     earlier = compared.before.by_id.get(verdict.id)
     known = {finding.urn for finding in earlier.failures} if earlier else set()
     built = any(each.custom for each in compared.before.graph.resources)
@@ -225,7 +225,7 @@ def _broken(compared: Comparison, verdict: Verdict, words: Words) -> Iterator[tu
         yield verdict.id, verdict.severity, name, f"{verdict.title}: {words.said(finding.message, 240)}", state
 
 
-def _expiry(compared: Comparison, verdict: Verdict) -> str:
+def _expiry(compared: Comparison, verdict: RuleResult) -> str:
     """Return the last day of a waiver; the library's own waivers have none."""
     waiver = waivers.of(compared.after.graph).get(verdict.id)
     return f" (until {waiver.last_day})" if waiver and waiver.last_day else ""

@@ -39,7 +39,7 @@ def compare(api: Api, state: StackState, local: LocalReport | None) -> Made:
     The comparison takes the right to patch: see :mod:`trainium_eks.kube.drift`.
     """
     if state.pending:
-        return Made(unread={OBJECTS: "an update goes on, or was interrupted: trn recover"})
+        return Made(unread={OBJECTS: "an update goes on, or was interrupted: trn orphans"})
     resources = [each for each in state.resources if each.id and not each.replaced]
     of_type = {type_: [each for each in resources if each.type == type_] for type_ in {each.type for each in resources}}
     wanted: list[_Wanted] = [

@@ -40,11 +40,7 @@ class Assumptions:
 
 
 def of_stack(directory: Path, stack: str) -> Assumptions | None:
-    """Return the answers in the project's own file for a stack, ``answers.<stack>.yaml``; None without one.
-
-    Raises:
-        AssumptionsError: see :func:`load`.
-    """
+    """Return the answers in the project's own file for a stack, ``answers.<stack>.yaml``; None without one."""
     path = directory / f"answers.{stack}.yaml"
     return load(path) if path.is_file() else None
 
@@ -61,9 +57,6 @@ def load(path: Path) -> Assumptions:
           acme/clusters/prod: clusters.json  # a file beside this one, by `pulumi stack output --json`
 
     Names of fields are the provider's, in camelCase.
-
-    Raises:
-        AssumptionsError: when the file cannot be read, or is not of this form.
     """
     try:
         data = parse_yaml(path.read_text(encoding="utf-8-sig"))

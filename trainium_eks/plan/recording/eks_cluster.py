@@ -1,12 +1,11 @@
 """The children of ``pulumi_eks.Cluster``, so that a plan shows them and the component's outputs can be used.
 
 The component is built by another process, which does not run while a program is recorded. Its registrations with the
-options that TrainiumCluster uses were read in its source (pulumi-eks 4.4: ``cluster.ts``, ``servicerole.ts``) and seen
-on a real engine: the cluster, a Kubernetes provider, and a service role unless it is given one. With options that make
-it build more it is a component like any other of another package, with unknown children and outputs.
+options that TrainiumCluster uses were read in its source (pulumi-eks 4.4: ``cluster.ts``) and seen on a real engine:
+the cluster and a Kubernetes provider. With options that make it build more it is a component like any other of another
+package, with unknown children and outputs.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -18,9 +17,6 @@ from trainium_eks.plan.recording.wire import Reference
 
 TYPE = "eks:index:Cluster"
 """Type token of the component."""
-
-Make = Callable[[str, str, str], str]
-"""Parent URN, type and name to URN."""
 
 Create = Callable[[Resource], tuple[str, Mapping[str, Any]]]
 """Function that registers a child (its ``urn`` is made from the rest) and returns its URN and its state with ``id``."""
@@ -54,25 +50,13 @@ _REQUIRED: Mapping[str, object] = {
 }
 
 
-def construct(
-    component: Resource, inputs: Mapping[str, Any], provider: str, make_urn: Make, create: Create
-) -> Constructed:
-    """Register the component's children and return its outputs.
-
-    Args:
-        component: the component as recorded.
-        inputs: its inputs, in clear; :func:`beyond` finds none that makes it build more.
-        provider: URN of the AWS provider it was given, or empty.
-        make_urn: see :data:`Make`.
-        create: see :data:`Create`.
-    """
+def construct(component: Resource, inputs: Mapping[str, Any], provider: str, create: Create) -> Constructed:
+    """Register the component's children and return its outputs. The inputs are in clear, and :func:`beyond` finds
+    none among them that makes it build more; the provider is the URN of the AWS provider that it was given, or
+    empty."""
     inherited = Options(protect=component.options.protect)
     base = Resource(urn="", type="", name="", parent=component.urn, provider=provider, options=inherited)
-    if inputs.get("serviceRole"):
-        role, role_urns = _given_role(component, inputs)
-    else:
-        role, role_urns = _service_role(component, inputs, base, make_urn, create)
-    cluster_urn, cluster = create(_cluster(component, inputs, base, role, role_urns))
+    cluster_urn, cluster = create(_cluster(component, inputs, base))
     kubeconfig = _kubeconfig(cluster)
     kubeconfig_json = UNKNOWN if kubeconfig == UNKNOWN else json.dumps(kubeconfig, separators=(",", ":"))
     create(
@@ -102,72 +86,15 @@ def beyond(inputs: Mapping[str, Any]) -> str:
         options = inputs.get(name)
         if not isinstance(options, Mapping) or options.get("enabled") is not False:
             wrong.append(f"{name} must be {{enabled: false}}")
+    if not inputs.get("serviceRole"):
+        wrong.append("serviceRole must be given")
     if inputs.get("authenticationMode") != "API":
         wrong.append("authenticationMode must be API")
     return "; ".join(wrong)
 
 
-def _given_role(component: Resource, inputs: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """Return the role that the program made itself. It comes as a reference, which is its name here."""
-    name, urns = inputs["serviceRole"], component.property_dependencies.get("serviceRole", ())
-    arn = UNKNOWN if name == UNKNOWN else f"arn:aws:iam::{ACCOUNT}:role/{name}"
-    return {"id": name, "arn": arn}, tuple(sorted(urns))
-
-
-def _service_role(
-    component: Resource, inputs: Mapping[str, Any], base: Resource, make_urn: Make, create: Create
-) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """Register the role that EKS assumes, with its policy: return its state, and the URNs for the cluster to await."""
-    name = f"{component.name}-eksRole"
-    parent = make_urn(component.urn, "eks:index:ServiceRole", name)
-    create(replace(base, type="eks:index:ServiceRole", name=name, custom=False, provider=""))
-    trust = {
-        "Version": "2012-10-17",
-        "Statement": [
-            {
-                "Action": ["sts:AssumeRole", "sts:TagSession"],
-                "Effect": "Allow",
-                "Principal": {"Service": ["eks.amazonaws.com"]},
-            }
-        ],
-    }
-    role_inputs: dict[str, Any] = {
-        "assumeRolePolicy": json.dumps(trust, separators=(",", ":")),
-        "description": "Allows EKS to manage clusters on your behalf.",
-    }
-    if inputs.get("tags"):
-        role_inputs["tags"] = inputs["tags"]
-    role_urn, role = create(
-        replace(base, type="aws:iam/role:Role", name=f"{name}-role", parent=parent, inputs=role_inputs)
-    )
-    # The component names the attachment after this ARN in every partition.
-    policy = "arn:aws:iam::aws:policy/AmazonEKSClusterPolicy"
-    suffix = hashlib.sha1(policy.encode(), usedforsecurity=False).hexdigest()[:8]
-    partition = str(role["arn"]).split(":")[1] if role["arn"] != UNKNOWN else ""
-    attachment_urn, _ = create(
-        replace(
-            base,
-            type="aws:iam/rolePolicyAttachment:RolePolicyAttachment",
-            name=f"{name}-{suffix}",
-            parent=parent,
-            inputs={
-                "policyArn": f"arn:{partition}:iam::aws:policy/AmazonEKSClusterPolicy" if partition else policy,
-                "role": role["id"],
-            },
-            dependencies=(role_urn,),
-            property_dependencies={"role": (role_urn,)},
-        )
-    )
-    return role, tuple(sorted((role_urn, attachment_urn)))
-
-
-def _cluster(
-    component: Resource,
-    inputs: Mapping[str, Any],
-    base: Resource,
-    role: Mapping[str, Any],
-    role_urns: tuple[str, ...],
-) -> Resource:
+def _cluster(component: Resource, inputs: Mapping[str, Any], base: Resource) -> Resource:
+    role = inputs["serviceRole"]  # a reference to the program's own, which is its name here
     given = {
         "name": inputs.get("name"),
         "version": inputs.get("version"),
@@ -187,7 +114,7 @@ def _cluster(
         "endpointPublicAccess": inputs.get("endpointPublicAccess"),
         "publicAccessCidrs": inputs.get("publicAccessCidrs"),
     }
-    came_from = _came_from(component, role_urns)
+    came_from = _came_from(component)
     return replace(
         base,
         type="aws:eks/cluster:Cluster",
@@ -199,11 +126,11 @@ def _cluster(
                 "bootstrapClusterCreatorAdminPermissions": True,
             },
             "bootstrapSelfManagedAddons": inputs.get("bootstrapSelfManagedAddons", True),
-            "roleArn": role["arn"],
+            "roleArn": UNKNOWN if role == UNKNOWN else f"arn:aws:iam::{ACCOUNT}:role/{role}",
             "tags": {"Name": name, **(inputs.get("clusterTags") or {}), **(inputs.get("tags") or {})},
             "vpcConfig": {field: value for field, value in vpc_config.items() if value is not None},
         },
-        dependencies=tuple(sorted({urn for urns in came_from.values() for urn in urns} | set(role_urns))),
+        dependencies=tuple(sorted({urn for urns in came_from.values() for urn in urns})),
         property_dependencies=came_from,
         options=replace(
             base.options,
@@ -223,6 +150,7 @@ def _network(inputs: Mapping[str, Any]) -> dict[str, Any] | None:
 _CARRIED: Mapping[str, tuple[str, ...]] = {
     "encryptionConfig": ("encryptionConfigKeyArn",),
     "name": ("name",),
+    "roleArn": ("serviceRole",),
     "tags": ("clusterTags", "tags"),
     "version": ("version",),
     "vpcConfig": ("privateSubnetIds", "publicAccessCidrs", "publicSubnetIds", "subnetIds"),
@@ -230,13 +158,12 @@ _CARRIED: Mapping[str, tuple[str, ...]] = {
 """Input of the cluster to the component's inputs that it is made from."""
 
 
-def _came_from(component: Resource, role_urns: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+def _came_from(component: Resource) -> dict[str, tuple[str, ...]]:
     found = {
         field: tuple(sorted({urn for name in names for urn in component.property_dependencies.get(name, ())}))
         for field, names in _CARRIED.items()
     }
-    role = tuple(urn for urn in role_urns if "aws:iam/role:Role::" in urn)
-    return {field: urns for field, urns in sorted({**found, "roleArn": role}.items()) if urns}
+    return {field: urns for field, urns in sorted(found.items()) if urns}
 
 
 def _kubeconfig(cluster: Mapping[str, Any]) -> dict[str, Any] | str:

@@ -14,22 +14,14 @@ class UnknownLookup(Exception):  # noqa: N818 (the state met)
 
 
 class Lookups:
-    """Answers for one program.
-
-    Attributes:
-        placeholders: the look-ups that got a placeholder, one line each.
-    """
+    """Answers for one program. ``placeholders`` has the look-ups that got a placeholder, one line each."""
 
     def __init__(self, assumptions: Assumptions) -> None:
         self._assumptions = assumptions
         self.placeholders: set[str] = set()
 
     def function(self, token: str, arguments: Mapping[str, Any], region: str) -> dict[str, Any]:
-        """Return the answer of a function (``aws.ec2.get_vpc``).
-
-        Raises:
-            UnknownLookup: when the function has no answer.
-        """
+        """Return the answer of a function (``aws.ec2.get_vpc``). Raise UnknownLookup when it has none."""
         lookup = Lookup(token, arguments, region)
         given = self._assumptions.of_lookup(token, arguments)
         if given is not None:
@@ -63,11 +55,8 @@ class Lookups:
         return given is not None
 
     def stack_values(self, stack: str) -> Mapping[str, Any]:
-        """Return the outputs of another stack that the program needs as values.
-
-        Raises:
-            UnknownLookup: when the user gave none.
-        """
+        """Return the outputs of another stack that the program needs as values. Raise UnknownLookup when the user
+        gave none."""
         given = self._assumptions.stack_references.get(stack)
         if given is None:
             raise UnknownLookup(

@@ -11,14 +11,13 @@ from urllib.parse import unquote, urlparse
 
 from google.protobuf import empty_pb2, struct_pb2  # type: ignore[import-untyped]
 from google.protobuf.message import Message  # type: ignore[import-untyped]
-from pulumi.runtime.proto import callback_pb2, provider_pb2, resource_pb2
+from pulumi.runtime.proto import callback_pb2, engine_pb2, provider_pb2, resource_pb2
 
 from trainium_eks.plan import sdk
 from trainium_eks.plan.backend import Backend, Registration, SimulationError, UnknownType
 from trainium_eks.plan.graph import SECRET, STACK_TYPE, UNKNOWN, Graph, Resource
 from trainium_eks.plan.recording import eks_cluster, registration, values, wire
 from trainium_eks.plan.recording.assumptions import Assumptions
-from trainium_eks.plan.recording.engine_log import Engine
 from trainium_eks.plan.recording.lookups import Lookups, UnknownLookup
 from trainium_eks.plan.recording.transforms import Run, Transforms
 
@@ -33,6 +32,27 @@ class RecordingError(Exception):
     """A program that cannot be recorded. The message has one line for each fault, with its place."""
 
 
+class Engine:
+    """Collector of the program's warnings and errors."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def Log(self, request: engine_pb2.LogRequest) -> empty_pb2.Empty:  # noqa: N802 (name of the RPC)
+        """Keep a warning or an error of ``pulumi.log`` and ignore other messages."""
+        if request.severity == engine_pb2.WARNING:
+            self.messages.append(request.message)
+        elif request.severity == engine_pb2.ERROR:
+            self.messages.append(f"error: {request.message}")
+        return empty_pb2.Empty()
+
+    def RequirePulumiVersion(  # noqa: N802
+        self, _request: engine_pb2.RequirePulumiVersionRequest
+    ) -> engine_pb2.RequirePulumiVersionResponse:
+        """Accept any required version of the CLI, because no CLI takes part here."""
+        return engine_pb2.RequirePulumiVersionResponse()
+
+
 @dataclass
 class _Entry:
     """A registration under construction."""
@@ -42,13 +62,9 @@ class _Entry:
 
 
 class Monitor(sdk.BaseMonitor):
-    """Recorder of registrations. One instance records one program.
-
-    Attributes:
-        errors: faults of the program, one message each.
-        in_flight: ``<type> <name>`` of the registrations the backend is working on.
-        run_callback: calls the program's transforms; set when the program runs.
-    """
+    """Recorder of registrations. One instance records one program: ``errors`` has its faults, ``in_flight`` the
+    ``<type> <name>`` of the registrations that the backend is working on, and ``run_callback``, set when the program
+    runs, calls its transforms."""
 
     def __init__(
         self,
@@ -345,12 +361,10 @@ class Monitor(sdk.BaseMonitor):
             if changed is not asked:
                 child = registration.resource(changed, child.urn)
             self._add(child, None)
-            if not child.custom:
-                return child.urn, {}
             identity, state = self._create(child, dict(child.inputs))
             return child.urn, {**state, "id": identity or UNKNOWN}
 
-        outputs = eks_cluster.construct(component, inputs, provider, self.make_urn, create)
+        outputs = eks_cluster.construct(component, inputs, provider, create)
         with self._lock:
             self._outputs[component.urn] = {
                 key: wire.decode(wire.encode({key: value}), mask=True)[key] for key, value in outputs.properties.items()

@@ -10,12 +10,8 @@ from trainium_eks.plan import sdk
 
 
 def pending(loop: asyncio.AbstractEventLoop, in_flight: Collection[str]) -> tuple[str, ...]:
-    """Return the registrations and exports that are not done, sorted.
-
-    Args:
-        loop: the program's event loop. It may be running in another thread; then the answer is a best effort.
-        in_flight: registrations that the backend is working on.
-    """
+    """Return the registrations and exports that are not done, sorted; a best effort when the program's event loop
+    runs in another thread. ``in_flight`` has the registrations that the backend is working on."""
     found = {f"{item} (being created)" for item in in_flight}
     for task in asyncio.all_tasks(loop):
         what = sdk.waiting(task)

@@ -56,13 +56,8 @@ class Live:
 
 
 class ProgramFailed(Exception):  # noqa: N818 (an event)
-    """Failure of the program, which raised, or of its process, which died.
-
-    Attributes:
-        message: the error, without traceback.
-        traceback: the program's own frames, innermost last; empty without any.
-        output: the program's output.
-    """
+    """Failure of the program, which raised, or of its process, which died: the error, the program's own frames
+    (innermost last) and the program's output."""
 
     def __init__(self, message: str, traceback: str = "", output: str = "") -> None:
         self.message = message
@@ -73,11 +68,8 @@ class ProgramFailed(Exception):  # noqa: N818 (an event)
 
 
 class ProgramTimedOut(Exception):  # noqa: N818
-    """A program that made no progress for the whole time limit, or computed without end.
-
-    Attributes:
-        pending: the resources it still waited for, or the running line; empty when its process gave no answer.
-    """
+    """A program that made no progress for the whole time limit, or computed without end. ``pending`` has the
+    resources it still waited for, or the running line; it is empty when its process gave no answer."""
 
     def __init__(self, timeout_seconds: float, pending: tuple[str, ...]) -> None:
         self.pending = pending
@@ -96,23 +88,13 @@ def record(
     live: Live | None = None,
     assumptions: Assumptions | None = None,
 ) -> Graph:
-    """Record a project's stack and return its graph.
+    """Record a project's stack and return its graph. A program that is silent for ``timeout_seconds`` is stopped.
+    ``adjust`` changes the stack's settings on their way to the program; ``live`` answers for the providers in place of
+    the simulation; for the others see :func:`~trainium_eks.plan.recording.program.record_program`.
 
-    Args:
-        directory: directory of ``Pulumi.yaml``.
-        stack: name of the stack, which has a file ``Pulumi.<stack>.yaml``.
-        dry_run: as in a first preview; see :func:`~trainium_eks.plan.recording.program.record_program`.
-        timeout_seconds: the program is stopped when nothing has moved in it for this time.
-        python: the interpreter that runs it, with Pulumi's SDKs installed.
-        adjust: changes the stack's settings on their way to the program.
-        live: backend that answers for the providers; the simulation when None.
-        assumptions: answers for look-ups; see :func:`~trainium_eks.plan.recording.program.record_program`.
-
-    Raises:
-        ProjectError: when the project or stack cannot be read.
-        InvalidConfig: when the stack's config is refused, by its declared types or by the program.
-        ProgramFailed: when the program raised or died.
-        ProgramTimedOut: when nothing moves in the program, with the pending resources.
+    Raise ProjectError when the project or stack cannot be read, InvalidConfig when the stack's config is refused by its
+    declared types or by the program, ProgramFailed when the program raised or died, and ProgramTimedOut when nothing
+    moves in it.
     """
     project = load_project(directory)
 

@@ -32,11 +32,8 @@ _THREADS = 32
 
 
 class RecordingTimedOut(Exception):  # noqa: N818 (an event, not an error)
-    """A program that does not finish.
-
-    Attributes:
-        pending: the unfinished registrations, each as ``<type> <name> (waiting for: <inputs>)``.
-    """
+    """A program that does not finish. ``pending`` has the unfinished registrations, each as ``<type> <name> (waiting
+    for: <inputs>)``."""
 
     def __init__(self, timeout_seconds: float, waiting: tuple[str, ...]) -> None:
         self.pending = waiting
@@ -58,30 +55,18 @@ def record_program(
     timeout_seconds: float = 60,
     steps: Steps | None = None,
 ) -> Graph:
-    """Run ``program`` and return the graph of its registrations.
+    """Run ``program``, the work of ``__main__.py``, inside a stack and return the graph of its registrations.
 
-    Args:
-        program: the work of ``__main__.py``; called once, inside a stack.
-        project: Pulumi project.
-        stack: Pulumi stack.
-        config: key to text, as Pulumi stores it. Keys without namespace are the project's; others are given in full
-            (``aws:region``).
-        secret_keys: the keys of ``config`` with secret values, spelled as in ``config``.
-        dry_run: as in a first preview: values that a provider computes are unknown, inputs are known.
-        backend: source of the providers' answers; a simulation when not given.
-        assumptions: answers for look-ups of a foreign program. Other look-ups get a placeholder. When None, a look-up
-            is an error.
-        foreign: whether resource types that are not known here are recorded with their inputs, and components of other
-            packages without their children, with unknown outputs; otherwise they are an error.
-        timeout_seconds: the program is stopped when nothing has moved in it for this time: it waits for a value that
-            never comes. While it moves it may take any time. A program that computes without end cannot be stopped from
-            inside its process; ``record`` can.
-        steps: counter of the program's steps, for a watcher in another thread.
+    Keys of ``config`` without a namespace are the project's; others are given in full (``aws:region``). With
+    ``dry_run``, as in a first preview, values that a provider computes are unknown. ``assumptions`` answer the look-ups
+    of a foreign program, others of which get a placeholder; without them a look-up is an error. With ``foreign``,
+    unknown resource types are recorded with their inputs, and components of other packages without their children and
+    with unknown outputs; otherwise they are an error. The program is stopped when nothing has moved in it for
+    ``timeout_seconds``; only ``record`` can stop a program that computes without end. ``steps`` counts its steps, for a
+    watcher in another thread.
 
-    Raises:
-        RecordingError: for a duplicate URN, a look-up, an unknown input, or what is foreign.
-        RecordingTimedOut: when nothing moves, with the pending registrations.
-        Exception: any exception of the program.
+    Raise RecordingError for a duplicate URN, a look-up, an unknown input or what is foreign, RecordingTimedOut with the
+    pending registrations, and any exception of the program.
     """
     full = {_full_key(key, project): value for key, value in (config or {}).items()}
     secret = {_full_key(key, project) for key in secret_keys}
@@ -110,10 +95,6 @@ def _drive(
 ) -> Mapping[str, str]:
     """Run the program on a separate event loop, which is never the thread's current loop; return the config with the
     values that the program set."""
-
-    def main() -> None:
-        program()
-
     # In this copy of the context alone: the program names its downloads, and fetches nothing.
     fetched.PLANNING.set(True)
     loop = asyncio.new_event_loop()
@@ -125,7 +106,7 @@ def _drive(
     loop.set_task_factory(origins.task)
     callbacks = sdk.enter(monitor, monitor, monitor.engine, loop, config, secret_keys)
     monitor.run_callback = callbacks.run
-    task = loop.create_task(sdk.run(main))
+    task = loop.create_task(sdk.run(program))
     finished = False
     try:
         finished = loop.run_until_complete(_ends(task, Standstill(lambda: steps.count, timeout_seconds)))

@@ -23,13 +23,9 @@ class ProjectError(Exception):
 
 
 class InvalidConfig(Exception):  # noqa: N818 (names the subject of the problems)
-    """A stack's config, or a component's arguments made from it, that is refused.
-
-    Attributes:
-        problems: all problems of the config.
-        settings: the settings that the program would get, when the declared types refused them; else None.
-        component: the component with invalid arguments (``Network net``); empty when the stack's file is invalid.
-    """
+    """A stack's config, or a component's arguments made from it, that is refused. ``settings`` are those that the
+    program would get, when the declared types refused them; ``component`` is the component with invalid arguments
+    (``Network net``), empty when the stack's file is invalid."""
 
     def __init__(
         self, problems: tuple[Problem, ...], settings: "StackSettings | None" = None, component: str = ""
@@ -92,12 +88,8 @@ class Project:
         return _existing(self.stack_directory, f"Pulumi.{name}") if named else None
 
     def stack(self, name: str) -> StackSettings:
-        """Return the config of one stack, defaults included.
-
-        Raises:
-            ProjectError: when the stack does not exist, or its file cannot be read.
-            InvalidConfig: when a value is missing or not of its declared type.
-        """
+        """Return the config of one stack, defaults included. Raise ProjectError when the stack's file cannot be
+        read, and InvalidConfig when a value is missing or not of its declared type."""
         path = self.stack_file(name)
         if path is None:
             there = f"there are {', '.join(self.stacks)}" if self.stacks else "there is none yet"
@@ -113,11 +105,8 @@ class Project:
 
 
 def load_project(directory: Path) -> Project:
-    """Return the project in ``directory``.
-
-    Raises:
-        ProjectError: when the directory has no project, or the project is not a readable Python project.
-    """
+    """Return the project in ``directory``. Raise ProjectError when there is none, or it is not a readable Python
+    project."""
     directory = directory.resolve()
     path = _existing(directory, "Pulumi")
     if path is None:

@@ -23,11 +23,7 @@ ALIVE = "alive"
 
 
 class UnknownProtocol(Exception):  # noqa: N818 (the state met)
-    """A message of a version that this side does not know.
-
-    Attributes:
-        version: the message's version; None when it names none.
-    """
+    """A message of a version that this side does not know; ``version`` is None when it names none."""
 
     def __init__(self, version: object) -> None:
         self.version = version
@@ -71,11 +67,7 @@ class RecordingRequest:
 
     @staticmethod
     def from_json(text: str) -> "RecordingRequest":
-        """Return the request of a JSON text, the inverse of :meth:`to_json`.
-
-        Raises:
-            UnknownProtocol: for a version that this side does not know.
-        """
+        """Return the request of a JSON text, the inverse of :meth:`to_json`."""
         data = _known(json.loads(text))
         live = data.pop("live", None)
         assumptions = data.pop("assumptions", None)
@@ -126,11 +118,7 @@ class Answer:
 
     @staticmethod
     def read(path: Path) -> "Answer":
-        """Return the answer of a file, the inverse of :meth:`write`.
-
-        Raises:
-            UnknownProtocol: when the other side does not know this side's version, or the reverse.
-        """
+        """Return the answer of a file, the inverse of :meth:`write`."""
         data = json.loads(path.read_text())
         if data.get("status") == Status.PROTOCOL:
             raise UnknownProtocol(data.get("protocol"))

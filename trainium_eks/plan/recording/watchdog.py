@@ -21,11 +21,6 @@ class Standstill:
     """Detector of a standstill by repeated looks: the state has not changed in all of the last looks.
 
     Looks are counted and not time: a watcher that gets no turn on the processor does not look meanwhile, either.
-
-    Args:
-        state: returns the watched state; a value that differs after every step.
-        limit_seconds: longest time without a change.
-        every_seconds: time from one look to the next; a tenth of the limit when not given.
     """
 
     def __init__(self, state: Callable[[], object], limit_seconds: float, every_seconds: float | None = None) -> None:

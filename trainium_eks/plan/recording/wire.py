@@ -23,12 +23,8 @@ class Reference:
 
 
 def decode(struct: struct_pb2.Struct, *, mask: bool) -> dict[str, Any]:
-    """Return properties as plain data: whole numbers as int, unknowns as ``[unknown]``, references as ids.
-
-    Args:
-        struct: properties as sent.
-        mask: replace every secret by ``[secret]``; otherwise secrets are in clear.
-    """
+    """Return properties as plain data: whole numbers as int, unknowns as ``[unknown]``, references as ids, and with
+    ``mask`` every secret as ``[secret]``."""
     return {key: _plain(value, mask) for key, value in struct.fields.items()}
 
 
@@ -44,12 +40,8 @@ def secret_texts(struct: struct_pb2.Struct) -> frozenset[str]:
 
 
 def encode(properties: Mapping[str, Any], *, secret: frozenset[str] = frozenset()) -> struct_pb2.Struct:
-    """Return plain data as properties to send.
-
-    Args:
-        properties: plain data; ``[unknown]`` becomes Pulumi's unknown, a :class:`Reference` a resource.
-        secret: the properties to mark as secret.
-    """
+    """Return plain data as properties to send: ``[unknown]`` becomes Pulumi's unknown, a :class:`Reference` a
+    resource, and the properties in ``secret`` are marked as secret."""
     return struct_pb2.Struct(
         fields={
             key: _signed(sdk.SECRET_SIGNATURE, value=_value(value)) if key in secret else _value(value)

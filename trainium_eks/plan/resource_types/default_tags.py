@@ -14,15 +14,8 @@ TAGS_ALL = "tagsAll"
 
 
 def laid_over(inputs: Mapping[str, Any], provider: Mapping[str, Any]) -> Any:
-    """Return ``tagsAll``: the provider's default tags, and the resource's own, which win.
-
-    Args:
-        inputs: the resource's inputs.
-        provider: the inputs of its provider; empty for the default provider.
-
-    Returns:
-        The tags, or ``[unknown]`` when only ``pulumi up`` knows the resource's or the default tags.
-    """
+    """Return ``tagsAll``: the provider's default tags, and the resource's own, which win; ``[unknown]`` when only
+    ``pulumi up`` knows some. The default provider's inputs are empty."""
     own, default = inputs.get("tags") or {}, _default(provider)
     return UNKNOWN if UNKNOWN in (own, default) else {**default, **own}
 

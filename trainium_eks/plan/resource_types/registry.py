@@ -2,22 +2,29 @@
 
 import json
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 
 from trainium_eks.model.catalogue.instances import Catalogue
 from trainium_eks.model.sizing.bill import Line
 from trainium_eks.plan.backend import Answer, Call, UnknownType
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types import rows
-from trainium_eks.plan.resource_types.resource_type import ALWAYS_DELETABLE, COUNTED, NO_DATA, ONE_CALL, ResourceType
+from trainium_eks.plan.resource_types.resource_type import ResourceType
 from trainium_eks.plan.resource_types.rows import kubernetes
 
 MODULES = tuple(import_module(each.name) for each in pkgutil.iter_modules(rows.__path__, f"{rows.__name__}."))
-"""One a service; each has its rows in ``TYPES``."""
+"""One a service."""
 
-ROWS: Mapping[str, ResourceType] = MappingProxyType({row.token: row for module in MODULES for row in module.TYPES})
+
+def rows_of(module: ModuleType) -> Iterator[ResourceType]:
+    """Yield the rows of a module: those with a name of their own, and the others in ``TYPES``."""
+    named = (each for each in vars(module).values() if isinstance(each, ResourceType))
+    yield from (row for row in (*named, *getattr(module, "TYPES", ())) if not row.token.endswith("*"))
+
+
+ROWS: Mapping[str, ResourceType] = MappingProxyType({row.token: row for module in MODULES for row in rows_of(module)})
 """Type token to its row."""
 
 
@@ -50,15 +57,9 @@ def _no_price(_graph: Graph, resource: Resource, _catalogue: Catalogue) -> tuple
 UNKNOWN_TYPE = ResourceType(
     token="*",
     simulated=_no_answer,
-    named_by=(),
     tagged=False,
     replaced_by=(),
-    seconds=ONE_CALL,
     price=_no_price,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
 )
 """A type without a row: it has no simulated answer, its price is unknown, and so is whether a change replaces it
 (:func:`find` returns None, which the display of a change has to state)."""

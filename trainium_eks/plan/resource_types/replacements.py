@@ -34,14 +34,8 @@ def replaced_with(resource: Resource) -> tuple[str, ...]:
 
 
 def replaces(resource: Resource, path: str, before: object, after: object) -> bool:
-    """Return whether changing ``path`` from one value to the other replaces the resource.
-
-    Args:
-        resource: the resource of the new program.
-        path: camelCase, with list indices: ``launchTemplate.id``, ``subnetIds[0]``.
-        before: the value so far; None when it was not set.
-        after: the new value; None when it is removed.
-    """
+    """Return whether changing ``path`` (``launchTemplate.id``, ``subnetIds[0]``) from one value to the other
+    replaces the resource of the new program. A value is None when it was not set, or is removed."""
     for each in registry.of(resource).replaced_by:
         if isinstance(each, When):
             if covers(each.path, path) and each.replaces(resource, before, after):

@@ -1,14 +1,14 @@
 """Facts about one resource type, in one row that all parts of a plan read.
 
-A row is a :class:`ResourceType`. A new type fills each column, with a constant for an empty one (:data:`FREE`,
-:data:`COUNTED`, :data:`NO_DATA`, :data:`ALWAYS_DELETABLE`). A row with a missing column does not type-check and does
-not import. Only the columns about changes (``understood``, ``creation``, ``deletion``) may be left out: then a reviewer
-must look at every change of the type.
+A row is a :class:`ResourceType`. A column that is left out has the value of most types: free, one quick call, no name
+that can be set, only counted, and nothing lost with it. ``tests/unit/plan/resource_types/test_rows.py`` lists the types
+that are free and hold nothing. Without the columns about changes (``understood``, ``creation``, ``deletion``) a
+reviewer must look at every change of the type.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import IntEnum
 from typing import Any, Final, Literal
 
 from trainium_eks.model.catalogue.instances import Catalogue
@@ -21,9 +21,6 @@ REGION: Final = "region"
 
 ONE_CALL: Final = 1.0
 """Seconds of a type that is one quick call, with nothing to wait for."""
-
-NO_TIME: Final = 0.0
-"""Seconds of a type that is made locally: providers."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +52,6 @@ class Concern:
     """Whether the concern applies to this resource of the new program; if not, it explains no change."""
 
 
-class Free(Enum):
-    """The price of a type that costs nothing by itself."""
-
-    FREE = "free"
-
-
-FREE: Final = Free.FREE
-
-
 @dataclass(frozen=True)
 class BilledElsewhere:
     """The price of a type that is billed with other usage, without a separate line."""
@@ -87,10 +75,6 @@ class Shown:
     joined_as: Callable[[Resource], str] | None = None
     """Name of a resource in the one line that all resources of the type share (its own name when empty); None when
     each has a separate line."""
-
-
-COUNTED: Final = None
-"""A type that a plan only counts, in one line with others."""
 
 
 class Worth(IntEnum):
@@ -122,10 +106,6 @@ class Holds:
     it; None for other types."""
 
 
-NO_DATA: Final = None
-"""A type with resources that hold nothing: new ones equal the old ones."""
-
-
 @dataclass(frozen=True)
 class Switch:
     """An input that refuses deletion while it is on."""
@@ -146,9 +126,6 @@ class RefusesDeletion:
     switch: Switch | None = None
 
 
-ALWAYS_DELETABLE: Final = None
-"""A type that its provider deletes even while resources name it, or with users that are always deleted first."""
-
 Brief = str | Callable[[Resource], str] | None
 """Note for the reviewer of a created or deleted resource: empty for nothing to see, None when the row does not say."""
 
@@ -165,20 +142,25 @@ class ResourceType:
     """Type token: ``aws:ec2/vpc:Vpc``."""
     simulated: Answerer
     """Made-up answer of the provider: an id and the computed properties."""
-    named_by: tuple[str, ...]
-    """The inputs that together are the physical name. The last one decides: when a program sets it and keeps it, the
-    old and the new resource cannot exist at once. Empty for types without a name that can be set."""
-    tagged: bool
-    """Whether it takes tags, and so the default tags of its provider."""
     replaced_by: tuple[str | When, ...]
     """The inputs that its provider cannot change in place. camelCase; a path covers every path below it."""
-    seconds: float | Callable[[Resource], float]
+    named_by: tuple[str, ...] = ()
+    """The inputs that together are the physical name. The last one decides: when a program sets it and keeps it, the
+    old and the new resource cannot exist at once. Empty for types without a name that can be set."""
+    tagged: bool = True
+    """Whether it takes tags, and so the default tags of its provider."""
+    seconds: float | Callable[[Resource], float] = ONE_CALL
     """Seconds that a resource takes to create."""
-    price: Priced | BilledElsewhere | Free
-    shown: Shown | None
-    holds: Holds | None
-    refuses_deletion: RefusesDeletion | None
-    local: Local
+    price: Priced | BilledElsewhere | None = None
+    """None for a type that costs nothing by itself."""
+    shown: Shown | None = None
+    """None for a type that a plan only counts, in one line with others."""
+    holds: Holds | None = None
+    """None for a type with resources that hold nothing: new ones equal the old ones."""
+    refuses_deletion: RefusesDeletion | None = None
+    """None for a type that its provider deletes even while resources name it, or with users that are always deleted
+    first."""
+    local: Local = "simulated"
     understood: tuple[str | Concern, ...] = ()
     """The inputs with understood changes: inputs without an effect that a reviewer must see, and concerns. A path
     covers every path below it. Tags and descriptions need no entry."""
@@ -191,9 +173,7 @@ class ResourceType:
 
     def lines(self, graph: Graph, resource: Resource, catalogue: Catalogue) -> Iterable[Line]:
         """Return the lines of this resource's own cost."""
-        if isinstance(self.price, BilledElsewhere | Free):
-            return ()
-        return self.price(graph, resource, catalogue)
+        return self.price(graph, resource, catalogue) if callable(self.price) else ()
 
     def loses_data(self, resource: Resource) -> bool:
         """Return whether data or running work is lost with this resource in its present state."""

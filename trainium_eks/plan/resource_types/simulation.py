@@ -8,23 +8,17 @@ SDK's class does not take: a simulation that accepts anything proves nothing.
 from collections.abc import Mapping
 from typing import Any
 
-from trainium_eks.plan.backend import ACCOUNT, Answer, Backend, Call, Registration, SimulationError
+from trainium_eks.plan.backend import Answer, Call, Registration, SimulationError
 from trainium_eks.plan.resource_types import default_tags, registry, sdk_inputs
 from trainium_eks.plan.resource_types.resource_type import REGION, ResourceType
 from trainium_eks.plan.resource_types.rows import providers
-
-__all__ = ["ACCOUNT", "DEFAULT_REGION", "Backend", "Registration", "Simulation", "SimulationError", "known"]
 
 DEFAULT_REGION = "us-west-2"
 """Region of resources when neither a provider nor the config names one."""
 
 
 class Simulation:
-    """Source of simulated answers for AWS and Kubernetes.
-
-    Args:
-        region: the region of the default AWS provider (the config's ``aws:region``).
-    """
+    """Source of simulated answers for AWS and Kubernetes. ``region`` is that of the default AWS provider."""
 
     def __init__(self, region: str = DEFAULT_REGION) -> None:
         self._region = region
@@ -43,7 +37,7 @@ class Simulation:
 
     def simulates(self, type_: str) -> bool:
         """See :class:`Backend`."""
-        return known(type_)
+        return registry.find(type_) is not None
 
     def _region_of(self, registration: Registration) -> str:
         provider = self._providers.get(registration.provider, {})
@@ -58,8 +52,3 @@ class Simulation:
             provider = self._providers.get(registration.provider, {})
             common["tagsAll"] = default_tags.laid_over(registration.inputs, provider)
         return common
-
-
-def known(type_: str) -> bool:
-    """Return whether the simulation has an answer for a resource type."""
-    return registry.find(type_) is not None

@@ -8,42 +8,27 @@ independent checks: they read the registrations of any program, with objects mad
 (sizes, ports, ranges, versions) are the model's own.
 """
 
+import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Literal
 
 from trainium_eks.plan import waivers
 from trainium_eks.plan.graph import UNKNOWN, Graph
-from trainium_eks.plan.rules import (
-    autoscaling,
-    buckets,
-    budget,
-    cluster,
-    efa,
-    hygiene,
-    isolation,
-    kubernetes,
-    load,
-    network,
-    nodes,
-    observability,
-    reach,
-    scheduling,
-    storage,
-)
 from trainium_eks.plan.rules._read import leaves, show
-from trainium_eks.plan.rules._rule import Finding, Rule, Severity
+from trainium_eks.plan.rules._rule import Judgement, Rule, Severity
 from trainium_eks.plan.rules._view import View
 
 __all__ = [
     "NOT_JUDGED",
     "RULES",
     "STANDING_WAIVERS",
-    "Finding",
+    "Judgement",
     "Rule",
+    "RuleResult",
     "RuleStatus",
     "Severity",
-    "Verdict",
     "judge",
     "may_be_unseen",
     "stale_waivers",
@@ -53,26 +38,12 @@ RuleStatus = Literal["pass", "fail", "waived", "n/a", "unseen"]
 """Result of a rule; ``unseen``: no fault was found, and a part that could be one cannot be seen here."""
 
 _MODULES = (
-    cluster,
-    nodes,
-    efa,
-    network,
-    storage,
-    buckets,
-    kubernetes,
-    isolation,
-    load,
-    scheduling,
-    hygiene,
-    budget,
-    reach,
-    autoscaling,
-    observability,
+    import_module(each.name) for each in pkgutil.iter_modules(__path__, f"{__name__}.") if "._" not in each.name
 )
 
-RULES: tuple[Rule, ...] = tuple(
-    sorted((rule for module in _MODULES for rule in module.RULES), key=lambda rule: rule.id)
-)
+_FOUND = {each for module in _MODULES for each in vars(module).values() if isinstance(each, Rule)}
+
+RULES: tuple[Rule, ...] = tuple(sorted(_FOUND, key=lambda rule: rule.id))
 """Every rule that a plan can check, by id."""
 
 NOT_JUDGED: Mapping[str, str] = {
@@ -89,7 +60,7 @@ STANDING_WAIVERS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RuleResult:
     """Result of one rule for a program."""
 
     id: str
@@ -99,42 +70,37 @@ class Verdict:
     status: RuleStatus
     reason: str
     """Reason of the waiver, or a note that the waiver is stale; empty without a waiver."""
-    findings: tuple[Finding, ...]
+    findings: tuple[Judgement, ...]
 
     @property
-    def failures(self) -> tuple[Finding, ...]:
+    def failures(self) -> tuple[Judgement, ...]:
         """The failed findings; a waived rule keeps them."""
         return tuple(finding for finding in self.findings if finding.ok is False)
 
     @property
-    def unseen(self) -> tuple[Finding, ...]:
+    def unseen(self) -> tuple[Judgement, ...]:
         """The findings beyond the view of this graph."""
         return tuple(finding for finding in self.findings if finding.ok is None)
 
 
-def judge(graph: Graph, accepted: Mapping[str, str] | None = None) -> tuple[Verdict, ...]:
-    """Return every rule's verdict on a program, by id.
-
-    Args:
-        graph: the recorded program, with simulated answers; recorded with ``dry_run``, ids are unknown and rules that
-            follow them fail, or are unseen.
-        accepted: rule id to reason; when None, the environment's own waivers that are valid today. The library's
-            :data:`STANDING_WAIVERS` hold besides.
-    """
+def judge(graph: Graph, accepted: Mapping[str, str] | None = None) -> tuple[RuleResult, ...]:
+    """Return every rule's verdict on a program, by id. In a program recorded with ``dry_run`` ids are unknown, and
+    rules that follow them fail, or are unseen. ``accepted`` (rule id to reason) stands in for the environment's own
+    waivers that are valid today; the library's :data:`STANDING_WAIVERS` hold besides."""
     given = waivers.of(graph)
     own = {id_: each.reason for id_, each in given.items() if each.holds} if accepted is None else dict(accepted)
     view = View(graph)
     return tuple(_verdict(rule, tuple(_seen(rule, graph, rule.check(view))), own) for rule in RULES)
 
 
-def may_be_unseen(rule: Rule, finding: Finding, graph: Graph) -> bool:
+def may_be_unseen(rule: Rule, finding: Judgement, graph: Graph) -> bool:
     """Return whether a fault may exist only because a value is not known."""
     if rule.follows_ids and any(value == UNKNOWN for each in graph.resources for _, value in leaves(each.inputs)):
         return True
     return show(UNKNOWN) in finding.message or UNKNOWN in finding.message
 
 
-def _seen(rule: Rule, graph: Graph, findings: Iterable[Finding]) -> Iterator[Finding]:
+def _seen(rule: Rule, graph: Graph, findings: Iterable[Judgement]) -> Iterator[Judgement]:
     """Yield the findings. In a foreign program a fault may be one of the plan alone: its value is not known, or the
     missing part is in a component without its parts."""
     alone = {each.urn for each in graph.not_simulated}
@@ -144,13 +110,13 @@ def _seen(rule: Rule, graph: Graph, findings: Iterable[Finding]) -> Iterator[Fin
         yield replace(each, ok=None) if each.ok is False and unknown else each
 
 
-def stale_waivers(graph: Graph, verdicts: Iterable[Verdict]) -> tuple[str, ...]:
+def stale_waivers(graph: Graph, verdicts: Iterable[RuleResult]) -> tuple[str, ...]:
     """Return one line for each waiver of the environment's config that fails the plan: it has expired, ends too late,
     or excuses nothing (its rule passes, does not apply, is not checked in a plan, or does not exist)."""
     return waivers.stale(graph, {verdict.id: verdict.status for verdict in verdicts}, NOT_JUDGED)
 
 
-def _verdict(rule: Rule, findings: tuple[Finding, ...], own: Mapping[str, str]) -> Verdict:
+def _verdict(rule: Rule, findings: tuple[Judgement, ...], own: Mapping[str, str]) -> RuleResult:
     waiver = own.get(rule.id) or STANDING_WAIVERS.get(rule.id, "")
     status: RuleStatus
     if not findings:
@@ -161,4 +127,4 @@ def _verdict(rule: Rule, findings: tuple[Finding, ...], own: Mapping[str, str]) 
         status, reason = ("waived", waiver) if waiver else ("fail", "")
     if status in ("n/a", "pass") and rule.id in own:
         reason = f"stale waiver: {own[rule.id]}"
-    return Verdict(rule.id, rule.title, rule.severity, rule.source, status, reason, findings)
+    return RuleResult(rule.id, rule.title, rule.severity, rule.source, status, reason, findings)

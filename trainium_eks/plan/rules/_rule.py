@@ -12,7 +12,7 @@ Severity = Literal["high", "medium", "low"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class Judgement:
     """Result of a rule for one resource."""
 
     urn: str
@@ -33,7 +33,7 @@ class Rule:
     severity: Severity
     source: str
     """Ids of the same requirement elsewhere (Checkov, Trivy, CIS, Security Hub), or the source of the experience."""
-    check: Callable[[View], Iterable[Finding]]
+    check: Callable[[View], Iterable[Judgement]]
     beyond_pack: str = ""
     """Requirements of the rule that a policy pack cannot see, and the reason; empty when a pack sees all of them."""
     follows_ids: bool = False
@@ -47,23 +47,18 @@ class Rule:
 
 def rule(
     id_: str, title: str, severity: Severity, source: str, *, beyond_pack: str = "", follows_ids: bool = False
-) -> Callable[[Callable[[View], Iterator[Finding]]], Rule]:
+) -> Callable[[Callable[[View], Iterator[Judgement]]], Rule]:
     """Return a decorator that makes a :class:`Rule` of a function; the docstring is the rule's explanation."""
 
     return functools.partial(Rule, id_, title, severity, source, beyond_pack=beyond_pack, follows_ids=follows_ids)
 
 
-def unseen(resource: Resource, why: str) -> Finding:
-    """Return the finding for a resource with a deciding part that cannot be seen here.
-
-    Args:
-        resource: the resource.
-        why: the part that cannot be seen, and the reason.
-    """
-    return Finding(resource.urn, None, why)
+def unseen(resource: Resource, why: str) -> Judgement:
+    """Return the finding for a resource with a deciding part that cannot be seen here."""
+    return Judgement(resource.urn, None, why)
 
 
-def judged(resource: Resource, faults: Iterable[str], good: str) -> Iterator[Finding]:
+def judged(resource: Resource, faults: Iterable[str], good: str) -> Iterator[Judgement]:
     """Yield one failing finding for each fault; without faults, a passing finding with the message ``good``."""
-    found = [Finding(resource.urn, False, fault) for fault in faults]
-    yield from found or [Finding(resource.urn, True, good)]
+    found = [Judgement(resource.urn, False, fault) for fault in faults]
+    yield from found or [Judgement(resource.urn, True, good)]

@@ -29,7 +29,7 @@ from trainium_eks.plan.rules._read import (
     text,
     true,
 )
-from trainium_eks.plan.rules._rule import Finding, Rule, judged, rule
+from trainium_eks.plan.rules._rule import Judgement, judged, rule
 from trainium_eks.plan.rules._view import View
 
 SCALING_ACTIONS = (
@@ -51,7 +51,7 @@ TAGGED = re.compile(r"(aws|autoscaling|ec2):(ResourceTag|RequestTag)/.+")
 
 
 @rule("R79", "Let an autoscaler start and end only its own cluster's nodes", "high", "Cluster Autoscaler README, own")
-def autoscaler_rights(view: View) -> Iterator[Finding]:
+def autoscaler_rights(view: View) -> Iterator[Judgement]:
     """An account holds other clusters, and other instances: a statement that may change the size of a group, or run and
     terminate instances, has a condition on a tag, or names its groups."""
     for policy in view.of("aws:iam/rolePolicy:RolePolicy", "aws:iam/policy:Policy"):
@@ -81,7 +81,7 @@ def _unbound(statement: Mapping[str, Json]) -> Iterator[str]:
     "high",
     "autoscaler#597, #2947, Cluster Autoscaler README and FAQ",
 )
-def described_groups(view: View) -> Iterator[Finding]:
+def described_groups(view: View) -> Iterator[Judgement]:
     """Cluster Autoscaler knows an empty group by its tags alone, and of a Neuron node in use only CPU and memory. So
     each accelerator group that it serves is tagged with its devices, EFA interfaces and taints; only empty nodes of it
     go; and it is no larger than the largest gang that a queue lets run, because pods that wait for their queue buy
@@ -132,7 +132,7 @@ def _largest_gang(view: View, group: NodeGroup) -> int | None:
 
 
 @rule("R81", "Let one autoscaler serve a pod", "high", "Karpenter, migrating from Cluster Autoscaler; own")
-def one_autoscaler(view: View) -> Iterator[Finding]:
+def one_autoscaler(view: View) -> Iterator[Judgement]:
     """Two autoscalers that see the same waiting pod both buy a node for it. A NodePool without a taint serves every pod
     without a selector, as does each CPU group that Cluster Autoscaler serves; and a NodePool of an accelerator type
     serves the gangs that request the type, while somebody is about to scale the node group of that type."""
@@ -156,7 +156,7 @@ def one_autoscaler(view: View) -> Iterator[Finding]:
     "high",
     "CKV_AWS_79, CKV_AWS_341, Karpenter best practices, own",
 )
-def karpenter_nodes(view: View) -> Iterator[Finding]:
+def karpenter_nodes(view: View) -> Iterator[Judgement]:
     """Karpenter's nodes have no launch template of the program, so that no other rule sees them. Their metadata service
     answers one hop away and by token; their volumes are encrypted, in production with a customer key; their image is
     pinned; none has a public address. A pool has a limit. Accelerator nodes carry their taint, go only when they are
@@ -179,7 +179,7 @@ def karpenter_nodes(view: View) -> Iterator[Finding]:
     "AmazonEBSCSIDriverEKSClusterScopedPolicy",
     follows_ids=True,
 )
-def attachable_nodes(view: View) -> Iterator[Finding]:
+def attachable_nodes(view: View) -> Iterator[Judgement]:
     """The EBS driver's role attaches a volume only to an instance with a tag of its cluster. EKS tags the nodes of
     managed groups; nodes of an EC2NodeClass have the tags of its `spec.tags`, and without the tag a pod with a claim
     waits for its volume for ever."""
@@ -230,6 +230,3 @@ def _class_faults(view: View, spec: Mapping[str, Json]) -> Iterator[str]:
             yield f"spec.amiSelectorTerms has {show(term)}, wanted a release (al2023@v20260930) or an id"
     if spec.get("associatePublicIPAddress") is not False:
         yield "spec.associatePublicIPAddress is not false, wanted false"
-
-
-RULES: tuple[Rule, ...] = (autoscaler_rights, described_groups, one_autoscaler, karpenter_nodes, attachable_nodes)

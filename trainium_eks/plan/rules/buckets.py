@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.rules._facts import BUCKETS
 from trainium_eks.plan.rules._read import allows, at, differs, items, mapping, principals, show, statements, true
-from trainium_eks.plan.rules._rule import Finding, Rule, judged, rule
+from trainium_eks.plan.rules._rule import Judgement, judged, rule
 from trainium_eks.plan.rules._view import View
 
 PUBLIC_ACCESS_BLOCK = ("aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",)
@@ -23,7 +23,7 @@ SWITCHES = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restric
 
 
 @rule("R46", "Block public access to buckets", "high", "CKV2_AWS_6, AWS-0086, AWS-0087, AWS-0091, AWS-0093")
-def public_access(view: View) -> Iterator[Finding]:
+def public_access(view: View) -> Iterator[Judgement]:
     """All four switches, so that no later ACL or policy opens the bucket; no ACL, and none that can be given."""
     for bucket in view.of(*BUCKETS):
         blocks = view.referring(bucket, "bucket", *PUBLIC_ACCESS_BLOCK)
@@ -37,7 +37,7 @@ def public_access(view: View) -> Iterator[Finding]:
 
 
 @rule("R47", "Encrypt buckets with KMS and a bucket key", "high", "CKV_AWS_19, CKV_AWS_145, AWS-0088, AWS-0132")
-def encryption(view: View) -> Iterator[Finding]:
+def encryption(view: View) -> Iterator[Judgement]:
     """SSE-KMS; with a bucket key, a million small objects do not mean a million calls to KMS."""
     path = "applyServerSideEncryptionByDefault.sseAlgorithm"
     for bucket in view.of(*BUCKETS):
@@ -52,7 +52,7 @@ def encryption(view: View) -> Iterator[Finding]:
 
 
 @rule("R48", "Version buckets and expire old versions", "medium", "CKV_AWS_21, CKV2_AWS_61, AWS-0090")
-def versions_and_lifecycle(view: View) -> Iterator[Finding]:
+def versions_and_lifecycle(view: View) -> Iterator[Judgement]:
     """Versions survive a mistaken delete or an export that overwrites; without a lifecycle, old checkpoints pile up for
     ever."""
     for bucket in view.of(*BUCKETS):
@@ -68,7 +68,7 @@ def versions_and_lifecycle(view: View) -> Iterator[Finding]:
 
 
 @rule("R49", "Allow access over TLS only, and to named principals", "high", "CKV_AWS_70, CKV_AWS_93, own")
-def tls_only(view: View) -> Iterator[Finding]:
+def tls_only(view: View) -> Iterator[Judgement]:
     """The bucket's policy denies requests without TLS and grants nothing to everybody."""
     for bucket in view.of(*BUCKETS):
         policies = view.referring(bucket, "bucket", *POLICY)
@@ -81,7 +81,7 @@ def tls_only(view: View) -> Iterator[Finding]:
 
 
 @rule("R50", "Keep buckets that are not empty", "high", "own")
-def kept(view: View) -> Iterator[Finding]:
+def kept(view: View) -> Iterator[Judgement]:
     """forceDestroy would empty the bucket on `pulumi destroy`; in production Pulumi's protect refuses the step."""
     for bucket in view.of(*BUCKETS):
         faults = ["forceDestroy is true, wanted false"] if true(bucket.inputs.get("forceDestroy")) else []
@@ -103,6 +103,3 @@ def _no_denial(policies: tuple[Resource, ...]) -> str:
         return "no BucketPolicy names it, wanted one that denies aws:SecureTransport false"
     shown = show(policies[0].inputs.get("policy"))
     return f"policy is {shown}, wanted a Deny of aws:SecureTransport false for everybody"
-
-
-RULES: tuple[Rule, ...] = (public_access, encryption, versions_and_lifecycle, tls_only, kept)

@@ -8,12 +8,12 @@ from trainium_eks.plan import cost
 from trainium_eks.plan.cost import Cost
 from trainium_eks.plan.rules._autoscaled import node_pools
 from trainium_eks.plan.rules._read import at, number
-from trainium_eks.plan.rules._rule import Finding, rule
+from trainium_eks.plan.rules._rule import Judgement, rule
 from trainium_eks.plan.rules._view import View
 
 
 @rule("R72", "Stay within the budget", "high", "own")
-def within_budget(view: View) -> Iterator[Finding]:
+def within_budget(view: View) -> Iterator[Judgement]:
     """With every node group at its largest, the environment costs no more an hour and has no more nodes than its
     config's budget says. A price that is not known is not within any budget. Without a budget the rule does not
     apply."""
@@ -24,7 +24,7 @@ def within_budget(view: View) -> Iterator[Finding]:
         yield _nodes(view, nodes)
 
 
-def _money(view: View, budget: float, estimate: Cost) -> Finding:
+def _money(view: View, budget: float, estimate: Cost) -> Judgement:
     most = estimate.maximum_hourly_usd
     if most > budget:
         dearest = max(estimate.by_component, key=lambda each: each.maximum_hourly_usd)
@@ -33,28 +33,25 @@ def _money(view: View, budget: float, estimate: Cost) -> Finding:
             f"budget.hourlyUsd is {budget:g}, and with every group at its largest this costs {most:.2f} USD an hour"
             f" ({dearest.component or 'stack'}: {dearest.maximum_hourly_usd:.2f}): lower a group's maxSize, or {raised}"
         )
-        return Finding(view.stack_urn, False, message)
+        return Judgement(view.stack_urn, False, message)
     if estimate.unknown:
         names = ", ".join(estimate.unknown)
         path = f'instanceTypes["{estimate.unknown[0]}"].hourlyUsd'
         message = f"budget.hourlyUsd is {budget:g}, but no price is known for {names}: set {path}"
-        return Finding(view.stack_urn, False, message)
-    return Finding(view.stack_urn, True, f"{most:.2f} of {budget:g} USD an hour")
+        return Judgement(view.stack_urn, False, message)
+    return Judgement(view.stack_urn, True, f"{most:.2f} of {budget:g} USD an hour")
 
 
-def _nodes(view: View, budget: float) -> Finding:
+def _nodes(view: View, budget: float) -> Judgement:
     sizes = [(number(group.max_size), group.resource.name) for group in view.node_groups]
     sizes += [(pool.maximum, pool.resource.name) for pool in node_pools(view)]
     most = sum(size or 0 for size, _ in sizes)
     if most <= budget:
-        return Finding(view.stack_urn, True, f"{most:g} of {budget:g} nodes")
+        return Judgement(view.stack_urn, True, f"{most:g} of {budget:g} nodes")
     largest, name = max((size or 0, name) for size, name in sizes)
     raised = config_set("budget.nodes", int(most))
     message = (
         f"budget.nodes is {budget:g}, and the groups grow to {most:g} nodes ({name}: {largest:g}):"
         f" lower a group's maxSize, or {raised}"
     )
-    return Finding(view.stack_urn, False, message)
-
-
-RULES = (within_budget,)
+    return Judgement(view.stack_urn, False, message)

@@ -26,7 +26,7 @@ from trainium_eks.plan.rules._read import (
     text,
     true,
 )
-from trainium_eks.plan.rules._rule import Finding, Rule, judged, rule, unseen
+from trainium_eks.plan.rules._rule import Judgement, judged, rule, unseen
 from trainium_eks.plan.rules._view import View
 
 ANYWHERE = ("0.0.0.0/0", "::/0")
@@ -44,7 +44,7 @@ CALLER_CONDITIONS = (
 
 
 @rule("R01", "Log all five control-plane log types", "medium", "CKV_AWS_37, AWS-0038, CIS 2.1.1")
-def control_plane_logs(view: View) -> Iterator[Finding]:
+def control_plane_logs(view: View) -> Iterator[Judgement]:
     """Without audit and authenticator logs no action can be traced to its author later; all five types are on."""
     for plane in view.control_planes:
         path, found = plane.read("enabledClusterLogTypes", "enabledClusterLogTypes")
@@ -54,12 +54,12 @@ def control_plane_logs(view: View) -> Iterator[Finding]:
 
 
 @rule("R02", "Never open the API endpoint to every address", "high", "CKV_AWS_38, AWS-0041, CIS 5.4.1")
-def public_ranges(view: View) -> Iterator[Finding]:
+def public_ranges(view: View) -> Iterator[Judgement]:
     """A public endpoint names the ranges that reach it, no more than a /8 together; EKS opens it to 0.0.0.0/0 when
     nothing is named. Independent of `model/config/cluster.py`, which validates the config."""
     for plane in view.control_planes:
         if not _public(plane):
-            yield Finding(plane.resource.urn, True, "the public endpoint is off")
+            yield Judgement(plane.resource.urn, True, "the public endpoint is off")
         else:
             yield from judged(plane.resource, _open_ranges(plane), "the public endpoint names its ranges")
 
@@ -70,7 +70,7 @@ def public_ranges(view: View) -> Iterator[Finding]:
     "high",
     "CKV_AWS_39, AWS-0040, EKS.1, CT.EKS.PR.1, CIS 5.4.2",
 )
-def production_endpoint(view: View) -> Iterator[Finding]:
+def production_endpoint(view: View) -> Iterator[Judgement]:
     """Production is reached from inside the VPC, or from ranges that its owner has named. Independent of
     `model/config/cluster.py`, which validates the config."""
     if not view.production:
@@ -84,7 +84,7 @@ def production_endpoint(view: View) -> Iterator[Finding]:
 
 
 @rule("R04", "Encrypt Kubernetes secrets with a customer key", "high", "CKV_AWS_58, AWS-0039, CT.EKS.PR.2, CIS 5.3.1")
-def secrets_key(view: View) -> Iterator[Finding]:
+def secrets_key(view: View) -> Iterator[Judgement]:
     """Envelope encryption with a key of this account: without it, a copy of etcd's disk reveals the tokens."""
     for plane in view.control_planes:
         path, key = plane.read("encryptionConfig.provider.keyArn", "encryptionConfigKeyArn")
@@ -96,7 +96,7 @@ def secrets_key(view: View) -> Iterator[Finding]:
 
 
 @rule("R05", "Run a Kubernetes version in standard support", "medium", "CKV_AWS_339, own")
-def standard_support(view: View) -> Iterator[Finding]:
+def standard_support(view: View) -> Iterator[Judgement]:
     """Extended support costs 0.60 USD an hour instead of 0.10, and ends. A version with less than 30 days of standard
     support left is no better: EKS upgrades the control plane by itself when they are over, or the price rises. The rule
     compares today's date with the pinned table of support dates. Independent of `model/config/cluster.py`, which
@@ -115,7 +115,7 @@ def standard_support(view: View) -> Iterator[Finding]:
 
 
 @rule("R06", "Protect the cluster from deletion", "medium", "own")
-def deletion_protection(view: View) -> Iterator[Finding]:
+def deletion_protection(view: View) -> Iterator[Judgement]:
     """EKS refuses the deletion (deletionProtection) and Pulumi refuses the step (protect), so that a preview which
     would replace the cluster fails. Environments that are torn down waive this. Independent of
     `model/config/cluster.py`, which validates the config."""
@@ -128,7 +128,7 @@ def deletion_protection(view: View) -> Iterator[Finding]:
 
 
 @rule("R07", "Make nobody an administrator for having run the first update", "medium", "CIS 4.1.1, CIS 5.5.1")
-def creator(view: View) -> Iterator[Finding]:
+def creator(view: View) -> Iterator[Judgement]:
     """The identity that ran the first `up` stays an administrator of the cluster, unless the cluster says otherwise."""
     for plane in view.control_planes:
         faults = []
@@ -146,7 +146,7 @@ def creator(view: View) -> Iterator[Finding]:
     "CKV_AWS_66, CKV_AWS_338, CKV_AWS_158, AWS-0017",
     follows_ids=True,
 )
-def log_groups(view: View) -> Iterator[Finding]:
+def log_groups(view: View) -> Iterator[Judgement]:
     """If there is no log group, EKS makes one without key or retention; so ours exists before the cluster, under the
     cluster's name. Every log group is kept 365 days or for ever, and has a KMS key; R84 checks the group of container
     logs."""
@@ -177,7 +177,7 @@ def is_of_containers(group: Resource) -> bool:
 
 
 @rule("R09", "Set the support policy explicitly", "low", "own")
-def support_policy(view: View) -> Iterator[Finding]:
+def support_policy(view: View) -> Iterator[Judgement]:
     """Unset means EXTENDED: the day standard support ends, the control plane costs six times as much."""
     for plane in view.control_planes:
         path, found = plane.read("upgradePolicy.supportType", "upgradePolicy.supportType")
@@ -192,7 +192,7 @@ def support_policy(view: View) -> Iterator[Finding]:
     "EKS network requirements",
     follows_ids=True,
 )
-def control_plane_subnets(view: View) -> Iterator[Finding]:
+def control_plane_subnets(view: View) -> Iterator[Judgement]:
     """EKS needs subnets in two zones; a version upgrade needs free addresses there (we ask for 16; AWS' minimum is 6).
     Independent of `model/config/network.py`, which validates the config."""
     for plane in view.control_planes:
@@ -215,7 +215,7 @@ def control_plane_subnets(view: View) -> Iterator[Finding]:
     "medium",
     "CKV_AWS_7, CKV_AWS_33, CKV_AWS_227, CKV2_AWS_64, AWS-0065",
 )
-def keys(view: View) -> Iterator[Finding]:
+def keys(view: View) -> Iterator[Judgement]:
     """A customer key is enabled, rotates, waits seven days or more before it is deleted, and has its own policy with
     named principals (a star counts as named only with a condition on the caller)."""
     for key in view.of("aws:kms/key:Key"):
@@ -229,7 +229,7 @@ def keys(view: View) -> Iterator[Finding]:
     "EKS cluster endpoint, terraform-aws-eks#1863",
     follows_ids=True,
 )
-def reached(view: View) -> Iterator[Finding]:
+def reached(view: View) -> Iterator[Judgement]:
     """Kubernetes objects need the API. With the public endpoint off it is reached from the VPC and from networks tied
     to it: so the network exists before the program, with a machine in it, and the cluster's security group lets in a
     range on port 443. A program that makes the VPC itself stops on its first update. Independent of
@@ -306,19 +306,3 @@ def _key_policy_faults(policy: Json) -> Iterator[str]:
         conditions = {key for test in mapping(each.get("Condition")).values() for key in mapping(test)}
         if allows(each) and star and not conditions.intersection(CALLER_CONDITIONS):
             yield f'policy.Statement[{index}].Principal is "*" without a condition on the caller, wanted names'
-
-
-RULES: tuple[Rule, ...] = (
-    control_plane_logs,
-    public_ranges,
-    production_endpoint,
-    secrets_key,
-    standard_support,
-    deletion_protection,
-    creator,
-    log_groups,
-    support_policy,
-    control_plane_subnets,
-    keys,
-    reached,
-)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from trainium_eks.plan.rules._facts import Interface, NodeGroup, interfaces
 from trainium_eks.plan.rules._read import Json, at, given, items, known, show, text, user_data
-from trainium_eks.plan.rules._rule import Finding, Rule, judged, rule, unseen
+from trainium_eks.plan.rules._rule import Judgement, judged, rule, unseen
 from trainium_eks.plan.rules._view import View
 
 PLACEMENT_GROUP = "aws:ec2/placementGroup:PlacementGroup"
@@ -14,7 +14,7 @@ LOCKABLE_MEMORY = "LimitMEMLOCK=infinity"
 
 
 @rule("R24", "Give each EFA type all its EFA interfaces, laid out by card", "high", "EC2 EfaInfo, EFA user guide")
-def efa_interfaces(view: View) -> Iterator[Finding]:
+def efa_interfaces(view: View) -> Iterator[Judgement]:
     """As many EFA interfaces as the type has, one a card, never `efa-only` as the node's first interface. With fewer,
     collectives fall back to TCP or pods that ask for `vpc.amazonaws.com/efa` stay pending. Independent of
     `model/catalogue/instance_overrides.py`, which validates the config."""
@@ -28,7 +28,7 @@ def efa_interfaces(view: View) -> Iterator[Finding]:
     "high",
     "CKV_AWS_23, CKV_AWS_24, CKV_AWS_25, CKV_AWS_260, CKV_AWS_277, AWS-0099, AWS-0107",
 )
-def efa_security_groups(view: View) -> Iterator[Finding]:
+def efa_security_groups(view: View) -> Iterator[Judgement]:
     """EFA needs a rule for all traffic from the group to itself in both directions; a range instead of the group is not
     enough. Every rule has a description, and none lets in every address. Outbound to anywhere is allowed: nodes pull
     images and call AWS."""
@@ -45,7 +45,7 @@ def efa_security_groups(view: View) -> Iterator[Finding]:
 
 
 @rule("R26", "Keep an EFA group in one subnet", "high", "eksctl efaEnabled validation")
-def one_subnet(view: View) -> Iterator[Finding]:
+def one_subnet(view: View) -> Iterator[Judgement]:
     """EFA traffic does not leave a zone: nodes of a group in two zones cannot reach each other over EFA."""
     for group in view.efa_groups:
         if not _subnets_known(group):
@@ -57,7 +57,7 @@ def one_subnet(view: View) -> Iterator[Finding]:
 
 
 @rule("R27", "Use a placement group only where the capacity allows it", "high", "terraform-aws-eks#3730")
-def placement(view: View) -> Iterator[Finding]:
+def placement(view: View) -> Iterator[Judgement]:
     """A cluster placement group fits plain On-Demand in one subnet. With a reservation that was not made in the group,
     EC2 answers InsufficientInstanceCapacity; a group made by this program cannot be the reservation's. Independent of
     `model/config/node_groups.py`, which validates the config."""
@@ -66,7 +66,7 @@ def placement(view: View) -> Iterator[Finding]:
 
 
 @rule("R28", "Configure a Capacity Block completely or not at all", "high", "EKS capacity-blocks-mng")
-def capacity_blocks(view: View) -> Iterator[Finding]:
+def capacity_blocks(view: View) -> Iterator[Judgement]:
     """EKS refuses half a configuration. It takes all of capacityType, marketType and the reservation in the template,
     the type in the template only, and one subnet in the block's zone. Only AWS knows whether the block is active.
     Independent of `model/config/capacity.py`, which validates the config."""
@@ -81,7 +81,7 @@ def capacity_blocks(view: View) -> Iterator[Finding]:
 
 
 @rule("R29", "Train on Spot only on purpose", "medium", "EKS best practices AI/ML")
-def spot(view: View) -> Iterator[Finding]:
+def spot(view: View) -> Iterator[Judgement]:
     """Spot takes one node with two minutes' notice, and the whole gang with it; a waiver says that it is meant. Types
     without EFA train alone and may use it. Spot and a reservation exclude each other. Independent of
     `model/config/capacity.py`, which validates the config."""
@@ -98,7 +98,7 @@ def spot(view: View) -> Iterator[Finding]:
 
 
 @rule("R69", "Let EFA containers lock memory", "high", "EFA user guide, nvidia-container-toolkit#2037")
-def lockable_memory(view: View) -> Iterator[Finding]:
+def lockable_memory(view: View) -> Iterator[Judgement]:
     """EFA locks every buffer that it sends from. Containers inherit containerd's limit, 8 MiB by default, and
     CAP_IPC_LOCK does not help containers that do not run as root; user data raises the limit before containerd
     starts."""
@@ -214,14 +214,3 @@ def _block_zone(view: View, target: Json) -> str:
     """Return the zone that the config names for a reservation, or empty."""
     capacities = [at(each, "capacity") for each in items(view.graph.config.get("nodeGroups"))]
     return next((text(at(each, "zoneId")) for each in capacities if known(target) and at(each, "id") == target), "")
-
-
-RULES: tuple[Rule, ...] = (
-    efa_interfaces,
-    efa_security_groups,
-    one_subnet,
-    placement,
-    capacity_blocks,
-    spot,
-    lockable_memory,
-)

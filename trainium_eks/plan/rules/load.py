@@ -7,7 +7,7 @@ import yaml
 
 from trainium_eks.plan.rules._objects import NAMESPACE, is_tenant, namespace, object_name, releases
 from trainium_eks.plan.rules._read import Json, at, items, mapping, text
-from trainium_eks.plan.rules._rule import Finding, Rule, judged, rule
+from trainium_eks.plan.rules._rule import Judgement, judged, rule
 from trainium_eks.plan.rules._view import View
 
 QUOTA = "kubernetes:core/v1:ResourceQuota"
@@ -16,7 +16,7 @@ CONFIGURATION = "values.custom.scheduler_config_override"
 
 
 @rule("R89", "Hold jobs back while their namespace's quota is full", "high", "Volcano plugin resourcequota, own")
-def held_back(view: View) -> Iterator[Finding]:
+def held_back(view: View) -> Iterator[Judgement]:
     """Volcano makes the pods of every waiting job, and the API server refuses those beyond the quota again and again,
     unless the scheduler has the action enqueue and the plugin resourcequota. Each team's quota counts Volcano jobs,
     too, which stay in etcd, and all teams share that."""
@@ -53,6 +53,3 @@ def _lacking(found: Json) -> list[str]:
     ]
     lacking = [] if "enqueue" in actions else ["the action enqueue"]
     return lacking if "resourcequota" in plugins else [*lacking, "the plugin resourcequota"]
-
-
-RULES: tuple[Rule, ...] = (held_back,)

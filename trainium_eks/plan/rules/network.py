@@ -11,7 +11,7 @@ from trainium_eks.plan.resource_types.rows.karpenter import NODE_POOL
 from trainium_eks.plan.rules._autoscaled import Supply, supplies
 from trainium_eks.plan.rules._facts import SUBNET, VPC, zone
 from trainium_eks.plan.rules._read import at, differs, given, items, known, mapping, show, text
-from trainium_eks.plan.rules._rule import Finding, Rule, judged, rule, unseen
+from trainium_eks.plan.rules._rule import Judgement, judged, rule, unseen
 from trainium_eks.plan.rules._view import View
 
 ENDPOINT = "aws:ec2/vpcEndpoint:VpcEndpoint"
@@ -23,7 +23,7 @@ Range = ipaddress.IPv4Network
 
 
 @rule("R31", "Keep flow logs of the VPC", "medium", "CKV2_AWS_11, AWS-0178")
-def flow_logs(view: View) -> Iterator[Finding]:
+def flow_logs(view: View) -> Iterator[Judgement]:
     """They show afterwards the source and the target of each accepted and each refused connection."""
     for vpc in view.of(VPC):
         logs = view.referring(vpc, "vpcId", "aws:ec2/flowLog:FlowLog")
@@ -34,7 +34,7 @@ def flow_logs(view: View) -> Iterator[Finding]:
 
 
 @rule("R32", "Empty the default security group", "medium", "CKV2_AWS_12, AWS-0173")
-def default_security_group(view: View) -> Iterator[Finding]:
+def default_security_group(view: View) -> Iterator[Judgement]:
     """An instance started without a group gets the default group; an empty group allows nothing."""
     for vpc in view.of(VPC):
         groups = view.referring(vpc, "vpcId", "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup")
@@ -46,7 +46,7 @@ def default_security_group(view: View) -> Iterator[Finding]:
 
 
 @rule("R33", "Turn on DNS support and host names", "high", "EKS network requirements")
-def dns(view: View) -> Iterator[Finding]:
+def dns(view: View) -> Iterator[Judgement]:
     """Nodes register by their host name; without either setting they never become ready."""
     for vpc in view.of(VPC):
         support = vpc.inputs.get("enableDnsSupport")
@@ -56,7 +56,7 @@ def dns(view: View) -> Iterator[Finding]:
 
 
 @rule("R34", "In production, give each zone its own way out", "medium", "EKS private clusters")
-def ways_out(view: View) -> Iterator[Finding]:
+def ways_out(view: View) -> Iterator[Judgement]:
     """A NAT gateway in every zone with private subnets, or interface endpoints for everything that nodes call; with one
     NAT, its zone's failure cuts off the others. Independent of `model/config/cross.py`, which validates the config."""
     if not view.production:
@@ -77,7 +77,7 @@ def ways_out(view: View) -> Iterator[Finding]:
 
 
 @rule("R35", "Reach S3 by a gateway endpoint", "medium", "own")
-def s3_endpoint(view: View) -> Iterator[Finding]:
+def s3_endpoint(view: View) -> Iterator[Judgement]:
     """Data sets and images then bypass the NAT gateway, which charges by the gigabyte; a gateway endpoint costs
     nothing."""
     for vpc in view.of(VPC):
@@ -94,7 +94,7 @@ def s3_endpoint(view: View) -> Iterator[Finding]:
 
 
 @rule("R36", "Tag subnets with their role", "low", "EKS load balancing")
-def subnet_tags(view: View) -> Iterator[Finding]:
+def subnet_tags(view: View) -> Iterator[Judgement]:
     """Load balancers find their subnets by these tags. Karpenter's discovery tag on a public subnet would start
     nodes there."""
     for subnet in view.of(SUBNET):
@@ -114,7 +114,7 @@ def subnet_tags(view: View) -> Iterator[Finding]:
     "EKS network requirements, EC2 address limits",
     follows_ids=True,
 )
-def address_ranges(view: View) -> Iterator[Finding]:
+def address_ranges(view: View) -> Iterator[Judgement]:
     """The VPC, Kubernetes services and peers do not overlap; subnets lie in the VPC, side by side; and each group's
     subnet holds its nodes at their maximum, by the same numbers that configure the VPC CNI. A subnet of another program
     is not counted when neither this program nor its config states its range. Independent of `model/config/cross.py`,
@@ -135,7 +135,7 @@ def _range(value: object) -> Range | None:
         return None
 
 
-def _vpc_findings(view: View) -> Iterator[Finding]:
+def _vpc_findings(view: View) -> Iterator[Judgement]:
     config = view.graph.config
     existing = mapping(config.get("existingNetwork"))
     peers = [
@@ -148,7 +148,7 @@ def _vpc_findings(view: View) -> Iterator[Finding]:
     for vpc in view.of(VPC):
         own = _range(vpc.inputs.get("cidrBlock"))
         if own is None:
-            yield Finding(
+            yield Judgement(
                 vpc.urn, False, f"cidrBlock is {show(vpc.inputs.get('cidrBlock'))}, wanted a range that can be seen"
             )
             continue
@@ -199,7 +199,7 @@ def _subnet_overlaps(view: View, vpc: Resource, own: Range) -> Iterator[str]:
             yield f"cidrBlock of {other} overlaps that of {name}, wanted ranges apart"
 
 
-def _budget_findings(view: View) -> Iterator[Finding]:
+def _budget_findings(view: View) -> Iterator[Judgement]:
     """Check that each subnet of nodes holds all of its groups' nodes, also nodes that may start in another subnet."""
     holders: dict[str, dict[str, list[Supply]]] = {}
     for supply in supplies(view):
@@ -244,6 +244,3 @@ def _layout(supply: Supply) -> str:
     if types.count("efa") > 1:
         return "efa"
     return "ena" if "interface" in types and "efa-only" in types else "efa-only"
-
-
-RULES: tuple[Rule, ...] = (flow_logs, default_security_group, dns, ways_out, s3_endpoint, subnet_tags, address_ranges)

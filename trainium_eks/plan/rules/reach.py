@@ -27,7 +27,7 @@ from trainium_eks.plan.rules._read import (
     text,
     true,
 )
-from trainium_eks.plan.rules._rule import Finding, Rule, judged, rule
+from trainium_eks.plan.rules._rule import Judgement, judged, rule
 from trainium_eks.plan.rules._view import View
 from trainium_eks.plan.rules.hygiene import AWS_PROVIDER
 
@@ -50,7 +50,7 @@ LEADING_ACTIONS = (
 
 
 @rule("R73", "Grant no AWS right that leads to others", "high", "CKV_AWS_107-111, CKV_AWS_286-290, CIS 5.1.2")
-def aws_rights(view: View) -> Iterator[Finding]:
+def aws_rights(view: View) -> Iterator[Judgement]:
     """No broad policy of AWS' own is attached; no statement allows all actions of a service, or all but some; and a
     right that leads to other roles, keys or secrets names its resources or has a condition. A role is assumed by
     services and by the environment's own accounts."""
@@ -122,7 +122,7 @@ LEADING_RESOURCES: Mapping[str, frozenset[str]] = {
     "high",
     "CIS 4.1.2, CIS 4.1.8-4.1.12, Kubernetes RBAC good practices",
 )
-def kubernetes_rights(view: View) -> Iterator[Finding]:
+def kubernetes_rights(view: View) -> Iterator[Judgement]:
     """No role impersonates, binds or escalates, makes tokens or volumes (a volume may be any directory of a node),
     proxies to kubelets, or changes admission webhooks; no cluster-wide role reads secrets."""
     for role in view.of(*RBAC_ROLES):
@@ -146,7 +146,7 @@ def _leads(granted: Json, *, cluster_wide: bool) -> Iterator[str]:
 
 
 @rule("R75", "Keep images as they were pushed", "medium", "CKV_AWS_51, CKV_AWS_136, CKV_AWS_163, AWS-0030, CIS 5.1.1")
-def repositories(view: View) -> Iterator[Finding]:
+def repositories(view: View) -> Iterator[Judgement]:
     """A repository's tags do not move, images are scanned when they are pushed and encrypted with a customer key, and
     they do not go with the repository."""
     for repository in view.of("aws:ecr/repository:Repository"):
@@ -164,7 +164,7 @@ def repositories(view: View) -> Iterator[Finding]:
 
 
 @rule("R76", "Keep pods off their host", "high", "CKV_K8S_17-19, CKV_K8S_20, CKV_K8S_27, CIS 4.2.2-4.2.5, CIS 4.3.2")
-def pods_apart(view: View) -> Iterator[Finding]:
+def pods_apart(view: View) -> Iterator[Judgement]:
     """Outside namespaces that are privileged for a reason, no pod of the program itself sees its host's network, files
     or processes, or may gain privileges. A namespace that is privileged is no team's and holds a chart or a pod that
     needs it. Where the program itself runs pods, a policy denies traffic, and no policy lets in every address."""
@@ -230,7 +230,7 @@ def _host_faults(maker: PodMaker) -> Iterator[str]:
 
 
 @rule("R77", "Name who has access to the cluster", "high", "CIS 4.1.1, CIS 4.1.7, CIS 5.5.1")
-def access(view: View) -> Iterator[Finding]:
+def access(view: View) -> Iterator[Judgement]:
     """Access entries are the only way in (no aws-auth ConfigMap), each names one principal, and none is in a group of
     Kubernetes' own, such as system:masters."""
     for plane in view.control_planes:
@@ -245,6 +245,3 @@ def access(view: View) -> Iterator[Finding]:
         if "*" in text(entry.inputs.get("principalArn")):
             faults.append(f"principalArn is {show(entry.inputs.get('principalArn'))}, wanted one principal")
         yield from judged(entry, faults, "one named principal")
-
-
-RULES: tuple[Rule, ...] = (aws_rights, kubernetes_rights, repositories, pods_apart, access)

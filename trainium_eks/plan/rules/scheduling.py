@@ -14,7 +14,7 @@ from trainium_eks.plan.rules._autoscaled import Supply, supplies
 from trainium_eks.plan.rules._facts import QUEUE
 from trainium_eks.plan.rules._objects import namespace, object_name, releases, walk
 from trainium_eks.plan.rules._read import Json, at, given, items, known, mapping, number, show, text, true
-from trainium_eks.plan.rules._rule import Finding, Rule, judged, rule
+from trainium_eks.plan.rules._rule import Judgement, judged, rule
 from trainium_eks.plan.rules._view import View
 
 HOLDING = ("overcommit", "proportion", "capacity")
@@ -54,7 +54,7 @@ PLUGINS = {
 
 
 @rule("R58", "Run Volcano twice, with leader election", "high", "Volcano chart defaults (1 copy, no election)")
-def volcano_copies(view: View) -> Iterator[Finding]:
+def volcano_copies(view: View) -> Iterator[Judgement]:
     """A lost scheduler or webhook stops every new job: two copies of each, one leader, and a disruption budget so that
     a drain takes one at a time. The chart leaves kube-system out of its webhooks by itself. Independent of
     `model/sizing/queues.py`, which validates the config."""
@@ -83,7 +83,7 @@ def volcano_copies(view: View) -> Iterator[Finding]:
 
 
 @rule("R59", "Keep guarantee <= deserved <= capability <= pool", "high", "Volcano queue webhook, own")
-def queue_amounts(view: View) -> Iterator[Finding]:
+def queue_amounts(view: View) -> Iterator[Judgement]:
     """Volcano's webhook checks all but the last; a queue that may use more than the node groups and Karpenter's pools
     have at their maximum leaves a job pending for ever. Guarantees of sibling queues must fit together. Independent of
     `model/sizing/queues.py`, which validates the config."""
@@ -101,11 +101,11 @@ def queue_amounts(view: View) -> Iterator[Finding]:
                 message = (
                     f"spec.guarantee of all queues is {amount:g} {resource}, wanted at most {above[resource]:g} of {of}"
                 )
-                yield Finding(view.stack_urn, False, message)
+                yield Judgement(view.stack_urn, False, message)
 
 
 @rule("R60", "Let jobs create pods while a pool has no nodes", "high", "volcano#3910, volcano#2558")
-def scale_from_zero(view: View) -> Iterator[Finding]:
+def scale_from_zero(view: View) -> Iterator[Judgement]:
     """With the enqueue action and a plugin that looks at nodes, a job gets no pods until nodes exist; an autoscaler
     then sees no demand. Judged when an accelerator group has minSize 0, or Karpenter has a pool of accelerators; the
     chart's default configuration is such. Independent of `model/sizing/queues.py`, which validates the config."""
@@ -130,7 +130,7 @@ def scale_from_zero(view: View) -> Iterator[Finding]:
 
 
 @rule("R61", "Keep etcd inside the cluster", "medium", "torchx resources/etcd.yaml")
-def rendezvous(view: View) -> Iterator[Finding]:
+def rendezvous(view: View) -> Iterator[Judgement]:
     """The rendezvous etcd is one pod without a password: a ClusterIP service, and a network policy that names the
     allowed peers. Our chart has both; its values must not undo them."""
     for release in (each for each in releases(view) if "etcd" in text(each.inputs.get("chart"))):
@@ -152,7 +152,7 @@ def rendezvous(view: View) -> Iterator[Finding]:
 
 
 @rule("R62", "Install device plugins on every type of the pool", "high", "aws-do-eks#56, own")
-def plugin_types(view: View) -> Iterator[Finding]:
+def plugin_types(view: View) -> Iterator[Judgement]:
     """Plugin charts list instance types; a type that is missing gets no plugin, and a DaemonSet with DESIRED 0 looks
     healthy. The list holds the pool's types and the plugin tolerates their taints; every family in the pool has its
     plugin. Where the NVIDIA plugin hands out devices as mounts, the nodes' runtime accepts them."""
@@ -164,11 +164,11 @@ def plugin_types(view: View) -> Iterator[Finding]:
         if groups and plugin.device and not found[name]:
             types = ", ".join(sorted({group.type_name for group in groups}))
             for plane in view.control_planes:
-                yield Finding(plane.resource.urn, False, f"no Release of chart {name} for {types}, wanted one")
+                yield Judgement(plane.resource.urn, False, f"no Release of chart {name} for {types}, wanted one")
 
 
 @rule("R63", "Let only one controller repair nodes", "medium", "own")
-def one_recovery(view: View) -> Iterator[Finding]:
+def one_recovery(view: View) -> Iterator[Judgement]:
     """EKS node repair and Neuron's node recovery both replace a broken node; together they fight, and with neither
     a broken device stays in the gang."""
     recovering = [
@@ -191,7 +191,7 @@ def one_recovery(view: View) -> Iterator[Finding]:
 
 
 @rule("R93", "Let Volcano discover no HyperNodes by label", "high", "volcano#5877, own")
-def discovery(view: View) -> Iterator[Finding]:
+def discovery(view: View) -> Iterator[Judgement]:
     """Volcano 1.15 names a HyperNode at random when its cache shows none for the switch, and the cache lags while nodes
     join together: one switch gets two, and no job with a topology is placed any more. VolcanoStack's own controller
     names them after the switch."""
@@ -323,14 +323,3 @@ def _affinity(values: Json) -> tuple[str, Json]:
         if each.get("key") == INSTANCE_TYPE_LABEL:
             return f"{path}.values", each.get("values")
     return "", None
-
-
-RULES: tuple[Rule, ...] = (
-    volcano_copies,
-    queue_amounts,
-    scale_from_zero,
-    rendezvous,
-    plugin_types,
-    one_recovery,
-    discovery,
-)

@@ -8,7 +8,7 @@ from trainium_eks.plan.rules._autoscaled import supplies
 from trainium_eks.plan.rules._facts import ASSOCIATION, BUCKETS, FILE_SYSTEM, SecurityRule
 from trainium_eks.plan.rules._objects import namespace
 from trainium_eks.plan.rules._read import Json, at, differs, given, items, known, missing, number, show, text, true
-from trainium_eks.plan.rules._rule import Finding, Rule, judged, rule, unseen
+from trainium_eks.plan.rules._rule import Judgement, judged, rule, unseen
 from trainium_eks.plan.rules._view import View
 
 EVENTS = ("NEW", "CHANGED", "DELETED")
@@ -24,7 +24,7 @@ THROUGHPUT = {
 
 
 @rule("R38", "Encrypt the file system with a customer key", "high", "CKV_AWS_190")
-def file_system_key(view: View) -> Iterator[Finding]:
+def file_system_key(view: View) -> Iterator[Judgement]:
     """Persistent file systems take a customer key; SCRATCH ones cannot, and FSx encrypts them with its own."""
     for file_system in _persistent(view):
         yield from judged(file_system, missing(file_system.inputs, "kmsKeyId", "a KMS key"), "has a KMS key")
@@ -38,7 +38,7 @@ def file_system_key(view: View) -> Iterator[Finding]:
     beyond_pack="whether the bucket of a link to S3 outlives the stack, because the engine does not tell a pack of"
     " retainOnDelete; a protected bucket is seen",
 )
-def durability(view: View) -> Iterator[Finding]:
+def durability(view: View) -> Iterator[Judgement]:
     """One of two ways, because FSx takes no backups of a file system linked to S3. Backups: a retention above zero and
     a last backup on deletion. S3: automatic import and export of every event, to a bucket that outlives the stack. In
     production the type is PERSISTENT_2 and Pulumi's protect is on. Elsewhere, SCRATCH keeps nothing by choice and is
@@ -66,7 +66,7 @@ def durability(view: View) -> Iterator[Finding]:
 
 
 @rule("R40", "Size the file system as FSx allows", "high", "FSx API")
-def sizes(view: View) -> Iterator[Finding]:
+def sizes(view: View) -> Iterator[Judgement]:
     """FSx refuses any other size, throughput or metadata IOPS after minutes of waiting. Independent of
     `model/config/storage.py`, which validates the config."""
     for file_system in view.of(FILE_SYSTEM):
@@ -74,7 +74,7 @@ def sizes(view: View) -> Iterator[Finding]:
 
 
 @rule("R41", "Put the file system in the accelerators' zone", "medium", "EKS best practices storage", follows_ids=True)
-def same_zone(view: View) -> Iterator[Finding]:
+def same_zone(view: View) -> Iterator[Judgement]:
     """Another zone is slower and costs for every gigabyte. With groups, or Karpenter's pools, in several zones, use one
     of these. Independent of `model/config/cross.py`, which validates the config."""
     subnets = {str(each) for supply in supplies(view) if supply.accelerated for each in supply.subnets}
@@ -101,7 +101,7 @@ def same_zone(view: View) -> Iterator[Finding]:
     "aws-fsx-csi-driver troubleshooting, FSx guide",
     follows_ids=True,
 )
-def lustre_ports(view: View) -> Iterator[Finding]:
+def lustre_ports(view: View) -> Iterator[Judgement]:
     """TCP 988 and 1018-1023, from the file system's group to itself in both directions, and for every client group in
     both directions. FSx refuses to create a file system when its group does not allow the traffic yet, so the rules
     within the group come first."""
@@ -110,7 +110,7 @@ def lustre_ports(view: View) -> Iterator[Finding]:
 
 
 @rule("R43", "Use EFA on Lustre only with everything it needs", "medium", "FSx API, pulumi-aws")
-def lustre_efa(view: View) -> Iterator[Finding]:
+def lustre_efa(view: View) -> Iterator[Judgement]:
     """PERSISTENT_2, a metadata configuration, and a security group that allows all traffic within itself; none of it
     can be changed later. And nodes that use it: user data gives LNet their EFA interfaces, else the mount is over TCP.
     Independent of `model/config/storage.py`, which validates the config."""
@@ -130,7 +130,7 @@ def lustre_efa(view: View) -> Iterator[Finding]:
 
 
 @rule("R44", "Log Lustre's warnings and errors", "low", "own")
-def lustre_logs(view: View) -> Iterator[Finding]:
+def lustre_logs(view: View) -> Iterator[Judgement]:
     """A failing S3 export is seen nowhere else."""
     for file_system in view.of(FILE_SYSTEM):
         yield from judged(
@@ -139,7 +139,7 @@ def lustre_logs(view: View) -> Iterator[Finding]:
 
 
 @rule("R45", "Retain static volumes", "high", "Kubernetes persistent volumes")
-def retained_volumes(view: View) -> Iterator[Finding]:
+def retained_volumes(view: View) -> Iterator[Judgement]:
     """A deleted claim must not delete the file system that other claims share."""
     for volume in view.of(VOLUME):
         faults = differs(volume.inputs, "spec.persistentVolumeReclaimPolicy", "Retain")
@@ -153,7 +153,7 @@ def retained_volumes(view: View) -> Iterator[Finding]:
     "FSx guide, mounting from a specific fileset",
     follows_ids=True,
 )
-def own_directories(view: View) -> Iterator[Finding]:
+def own_directories(view: View) -> Iterator[Judgement]:
     """Pods may run as any user, including root, whom file modes do not stop. So the volume of a namespace in which
     people work mounts that team's own directory, not the root, and no other team's. Where teams share the file system,
     each also has a separate user. Independent of `model/config/namespaces.py`, which validates the config."""
@@ -307,16 +307,3 @@ def _closed(rules: list[SecurityRule]) -> str:
     """Return the Lustre ports that none of the rules opens, for a message; empty when all are open."""
     wanted = (port for first, last in lustre.PORTS for port in range(first, last + 1))
     return ", ".join(str(port) for port in wanted if not any(each.covers(port) for each in rules))
-
-
-RULES: tuple[Rule, ...] = (
-    file_system_key,
-    durability,
-    sizes,
-    same_zone,
-    lustre_ports,
-    lustre_efa,
-    lustre_logs,
-    retained_volumes,
-    own_directories,
-)

@@ -9,8 +9,8 @@ import pytest
 from cluster_snapshots import outputs
 from stub_api import serving
 
-from trainium_eks.cli.environment.change import claims, deploy
-from trainium_eks.cli.environment.change.claims import Claim, Holder, holders, leaving
+from trainium_eks.cli.environment import claims, deploy
+from trainium_eks.cli.environment.claims import Claim, Holder, holders, leaving
 from trainium_eks.client.failure import Failure
 from trainium_eks.model.catalogue import lustre
 from trainium_eks.plan.graph import Graph
@@ -49,11 +49,6 @@ def test_claims_that_are_replaced_or_deleted_are_told_once() -> None:
     assert leaving(preview) == (TEAM, Claim("vision", lustre.CLAIM))
 
 
-def test_a_claim_that_goes_with_its_namespace_is_said_to() -> None:
-    steps = [step("delete", claims.CLAIM, lustre.CLAIM, "training"), step("delete", claims.NAMESPACE, "training")]
-    assert leaving({"steps": steps}) == (Claim("training", lustre.CLAIM, with_namespace=True),)
-
-
 def test_the_claim_of_the_stacks_own_job_is_not_a_teams() -> None:
     claim = step("replace", claims.CLAIM, lustre.CLAIM, "lustre-setup")
     job = step("replace", "kubernetes:batch/v1:Job", "directories", propertyDependencies={"spec": [claim["urn"]]})
@@ -76,15 +71,6 @@ def test_a_pod_holds_its_claim_from_its_node_on_and_finished_too() -> None:
     ]
 
 
-def test_the_refusal_names_claims_pods_and_the_commands_that_free_them() -> None:
-    found = [Holder(TEAM, f"bert-{index}", "Succeeded", "job.batch.volcano.sh/bert") for index in range(7)]
-    text = claims.refusal(found)
-    assert "training/fsx-claim: bert-0 (Succeeded), " in text
-    assert "and 2 more" in text
-    assert "    kubectl -n training delete job.batch.volcano.sh/bert\n" in text
-    assert "--wait-for-pods" in text
-
-
 def test_waiting_ends_with_the_last_pod_and_speaks_when_something_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claims, "PAUSE_SECONDS", 0)
     one, two = (Holder(TEAM, name, "Running", f"pod/{name}") for name in "ab")
@@ -103,14 +89,13 @@ Deploy = Callable[..., list[list[str]]]
 def hand_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deploy:
     """Runs `trn deploy up`; the commands that it hands over to."""
     handed: list[list[str]] = []
-    monkeypatch.setattr(deploy, "complaints", list)
     monkeypatch.setattr(deploy.os, "execvp", lambda _, command: handed.append(command))
     monkeypatch.setattr(claims, "PAUSE_SECONDS", 0.01)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.chdir(tmp_path)
 
     def call(*arguments: str, steps: Sequence[Any], held: bool = True, shown: str | None = None) -> list[list[str]]:
-        exported = {"deployment": {"resources": [{"type": claims.CLAIM}] if held else []}}
+        exported = {"deployment": {"resources": [{"urn": "urn:c", "type": claims.CLAIM, "id": "c"}] if held else []}}
         answers = {"stack export": exported, "preview --json": {"steps": list(steps)}, "stack output": shown}
         for name, answer in answers.items():
             text = answer if isinstance(answer, str) else json.dumps(answer)
@@ -134,12 +119,18 @@ def exported(kubeconfig: Any) -> str:
 def test_up_is_not_started_while_a_finished_pod_holds_a_claim_that_goes(
     hand_over: Deploy, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with serving({"Pod": [pod("bert-0", phase="Succeeded")]}) as api, pytest.raises(SystemExit) as stopped:
+    pods = [pod(f"bert-{index}", phase="Succeeded", ownerReferences=[JOB]) for index in range(7)]
+    with serving({"Pod": pods}) as api, pytest.raises(Failure) as stopped:
         hand_over(steps=REPLACED, shown=exported(api.kubeconfig))
-    said = capsys.readouterr()
     assert stopped.value.code == 1
-    assert "training/fsx-claim: bert-0 (Succeeded)" in said.err
-    assert "  training/fsx-claim\n" in said.out
+    for words in (
+        "training/fsx-claim: bert-0 (Succeeded), ",
+        "and 2 more",
+        "    kubectl -n training delete job.batch.volcano.sh/bert\n",
+        "--wait-for-pods",
+    ):
+        assert words in stopped.value.title
+    assert "  training/fsx-claim\n" in capsys.readouterr().out
 
 
 def test_up_is_started_when_no_pod_holds_them(hand_over: Deploy, tmp_path: Path) -> None:
@@ -181,5 +172,5 @@ def test_a_pulumi_that_fails_is_told_in_its_words(tmp_path: Path, monkeypatch: p
     (tmp_path / "pulumi").write_text("#!/bin/sh\necho 'error: no stack named dev' >&2\nexit 1\n")
     (tmp_path / "pulumi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    with pytest.raises(Failure, match="pulumi stack export: error: no stack named dev"):
+    with pytest.raises(Failure, match="pulumi stack export --stack dev: error: no stack named dev"):
         claims.ahead(tmp_path, "dev", [])

@@ -10,8 +10,7 @@ from cleanup_accounts import state
 from stub_api import serving
 
 from trainium_eks.aws import sessions
-from trainium_eks.cli.environment.change import destroy
-from trainium_eks.cli.environment.change.destroy import Wishes
+from trainium_eks.cli.environment import destroy
 from trainium_eks.client.failure import Failure
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.operate.cleanup import exporting
@@ -111,21 +110,20 @@ def test_an_unreadable_state_stops_only_what_may_hold_unexported_files(
 @pytest.mark.parametrize("minutes", ["0", "-5", "soon", "20000", "nan", ""])
 def test_a_time_that_is_none_is_refused(minutes: str) -> None:
     with pytest.raises(Failure, match="a number of minutes, more than 0 and at most 10080"):
-        Wishes.of([f"--export-minutes={minutes}"])
+        destroy.export_minutes([f"--export-minutes={minutes}"])
 
 
-@pytest.mark.parametrize(("jobs", "arguments", "stops"), [
-    (["training/bert"], [], True), (["training/bert"], ["--yes"], False), ([], [], False), (None, [], False),
+@pytest.mark.parametrize(("jobs", "confirmed", "stops"), [
+    (["training/bert"], False, True), (["training/bert"], True, False), ([], False, False), (None, False, False),
 ])  # fmt: skip
 def test_running_jobs_are_named_and_nobody_agreed_for_a_script(
-    jobs: list[str] | None, arguments: list[str], stops: bool, capsys: pytest.CaptureFixture[str]
+    jobs: list[str] | None, confirmed: bool, stops: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wishes, _ = Wishes.of(arguments)
     if stops:
         with pytest.raises(Failure, match="Nothing was destroyed"):
-            destroy.agree_to_end(jobs, wishes)
+            destroy.agree_to_end(jobs, confirmed=confirmed)
     else:
-        destroy.agree_to_end(jobs, wishes)
+        destroy.agree_to_end(jobs, confirmed=confirmed)
     assert ("1 job has not ended: training/bert" in capsys.readouterr().out) == bool(jobs)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import recorded_scenes
+import typer
 import watched_team
 from cluster_snapshots import NEURON, group, objects, outputs, the, without
 from small_project import Project, Run
@@ -18,14 +19,15 @@ from stub_api import StubApi, answer_http, serving
 from typer.testing import Result
 from watched_team import Call
 
-from trainium_eks.cli.local import local as local_commands
+from trainium_eks.cli.local import up as local_up_command
 from trainium_eks.cli.shared import examine
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import Failure
 from trainium_eks.local.control_plane.control_plane import Started
 from trainium_eks.local.deployment import Result as UpResult
 from trainium_eks.local.paths import Paths
-from trainium_eks.observe.alerts import alerts, runbook
+from trainium_eks.observe import rules
+from trainium_eks.observe.alerts import runbook
 from trainium_eks.observe.faults import catalogue
 from trainium_eks.plan.graph import Graph
 
@@ -92,13 +94,12 @@ def test_all_alerts_with_what_they_mean(trn: Run) -> None:
     shown = trn("doctor", "--list")
     assert shown.exit_code == 0
     names = [line.split()[0] for line in shown.output.splitlines() if line[:1].isalpha()]
-    assert [name for name in names if name in alerts.names()] == alerts.names()
+    assert [name for name in names if name in rules.severities()] == [*rules.severities()]
     assert [name for name in names if name in catalogue.BY_NAME] == [*catalogue.BY_NAME]
     assert "An exporter does not answer Prometheus." in shown.output
     document = json.loads(trn("doctor", "--list", "--json").stdout)
     assert [each["name"] for each in document["faults"]] == [*catalogue.BY_NAME]
-    assert [each["name"] for each in document["alerts"]] == alerts.names()
-    assert {each["severity"] for each in document["alerts"]} == {"critical", "warning"}
+    assert {each["name"]: each["severity"] for each in document["alerts"]} == rules.severities()
 
 
 def test_the_page_of_an_alert(trn: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,8 +352,12 @@ def local_up(
         started = Started("https://127.0.0.1:1", "v1.35.4", (), (), 0.0)
         result = UpResult(graph, outputs, started, {}, {}, (), real_volcano=False, seconds=1.0)
         monkeypatch.setattr("trainium_eks.local.deployment.up", lambda *_: result)
-        monkeypatch.setattr(local_commands, "WELL_WITHIN_SECONDS", 0.0)
-        code = local_commands.up(local_commands.Target("dev", project.path), None)
+        monkeypatch.setattr(local_up_command, "WELL_WITHIN_SECONDS", 0.0)
+        code = 0
+        try:
+            local_up_command.up("dev", None, directory=project.path)
+        except typer.Exit as ended:
+            code = ended.exit_code
         return code, capsys.readouterr().out
 
     assert local.outputs.is_file()

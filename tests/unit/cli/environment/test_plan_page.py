@@ -13,18 +13,18 @@ from typer.testing import Result
 from trainium_eks.cli.shared import plan_page, plan_report
 from trainium_eks.plan import rules
 from trainium_eks.plan.graph import Graph, Options
-from trainium_eks.plan.rules import Finding, Verdict
+from trainium_eks.plan.rules import Judgement, RuleResult
 
 Planned = Callable[..., Result]
 
 
-def _verdict(id_: str, status: str, *messages: str, severity: str = "high", reason: str = "") -> Verdict:
-    findings = tuple(Finding(f"urn::{index}", False, message) for index, message in enumerate(messages))
-    return Verdict(id_, f"Title of {id_}", severity, "", status, reason, findings)  # type: ignore[arg-type]
+def _verdict(id_: str, status: str, *messages: str, severity: str = "high", reason: str = "") -> RuleResult:
+    findings = tuple(Judgement(f"urn::{index}", False, message) for index, message in enumerate(messages))
+    return RuleResult(id_, f"Title of {id_}", severity, "", status, reason, findings)  # type: ignore[arg-type]
 
 
 @pytest.fixture(autouse=True)
-def verdicts(monkeypatch: pytest.MonkeyPatch) -> list[Verdict]:
+def verdicts(monkeypatch: pytest.MonkeyPatch) -> list[RuleResult]:
     """What the rules say; the hand-built program breaks many of them."""
     found = [_verdict("R01", "pass"), _verdict("R02", "n/a")]
     monkeypatch.setattr(rules, "judge", lambda _graph: tuple(found))
@@ -98,7 +98,7 @@ def test_a_loss_blocks_the_plan_until_it_is_accepted(planned: Planned, saved: Pa
     assert planned("--against", saved, "--accept-losses", graph=fewer).exit_code == 0
 
 
-def test_json_tells_the_verdict_and_a_failed_rule(planned: Planned, saved: Path, verdicts: list[Verdict]) -> None:
+def test_json_tells_the_verdict_and_a_failed_rule(planned: Planned, saved: Path, verdicts: list[RuleResult]) -> None:
     verdicts.append(_verdict("R03", "fail", "x"))
     result = planned("--json", "--against", saved)
     data = json.loads(result.stdout)
@@ -232,7 +232,9 @@ def test_a_wrong_edge_is_shown_and_fails(planned: Planned) -> None:
     assert result.stdout.rstrip().endswith("✗ dev is not sound: 1 wrong edge")
 
 
-def test_failed_rules_come_first_by_severity_then_waived_with_reason(planned: Planned, verdicts: list[Verdict]) -> None:
+def test_failed_rules_come_first_by_severity_then_waived_with_reason(
+    planned: Planned, verdicts: list[RuleResult]
+) -> None:
     assert planned().exit_code == 0
     verdicts.append(_verdict("R05", "waived", "x", reason="because of this"))
     assert planned().exit_code == 0, "a waived rule does not fail"

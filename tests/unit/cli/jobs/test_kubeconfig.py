@@ -13,7 +13,7 @@ from cluster_snapshots import outputs
 from command_lines import commands
 from small_project import Run
 
-from trainium_eks.cli.local import local
+from trainium_eks.cli.local import kubectl, target
 from trainium_eks.client import kubeconfig_variable
 from trainium_eks.client.failure import Failure
 from trainium_eks.kube.errors import ClusterError
@@ -222,12 +222,12 @@ def test_kubectl_obeys_the_variable(
     file: str | None, used: str, cloud: Paths, files: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: dict[str, str] = {}
-    monkeypatch.setattr(local, "_kubeconfig", lambda _: cloud.kubeconfig)
-    monkeypatch.setattr(local.Target, "paths", lambda _: cloud)
+    monkeypatch.setattr(target, "kubeconfig_of", lambda *_: cloud.kubeconfig)
+    monkeypatch.setattr(target, "paths_of", lambda *_: cloud)
     program = SimpleNamespace(path="kubectl")
     monkeypatch.setattr(toolchain, "provide", lambda *_, **__: {"kubectl": program})
     monkeypatch.setattr(os, "execve", lambda _program, _words, environment: given.update(environment))
     if file:
         monkeypatch.setenv("KUBECONFIG", str(files[file]))
-    local.kubectl(local.Target("local"), ["get", "nodes"])
+    kubectl.kubectl(["get", "nodes"], "local")
     assert given["KUBECONFIG"] == str(files["variable"] if used == "variable" else cloud.kubeconfig)

@@ -1,14 +1,13 @@
 """Training images: what they are made of, the engines that build them (recorded), ECR (canned), Jobs in the cluster."""
 
 import base64
-import functools
 import json
 import random
 import re
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -19,15 +18,14 @@ import kubernetes_validate
 import pytest
 from botocore.stub import Stubber  # type: ignore[import-untyped]
 from cluster_snapshots import group, outputs
-from exit_codes import exit_code
 from registry_images import PROGRAM, Pushed, digest_of, docker_registry, layer, push
+from typer.testing import CliRunner
 
 from trainium_eks.aws import ecr, sessions
 from trainium_eks.aws.ecr import Login, Repository
-from trainium_eks.cli.images import cluster_builds, mirror
-from trainium_eks.cli.images import image as command
-from trainium_eks.cli.images.image import ImageOptions
-from trainium_eks.cli.images.mirror import MirrorOptions
+from trainium_eks.cli.app import app
+from trainium_eks.cli.images import building, in_cluster
+from trainium_eks.cli.images.options import ImageOptions
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.jobs.data.tree import NotInside
 from trainium_eks.jobs.images import engines, image_jobs, images
@@ -200,6 +198,17 @@ class Recorded:
 
 
 @pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Recorded]:
+    def record(*broken: str, fails: str = "") -> Recorded:
+        made = Recorded(*broken, fails=fails)
+        monkeypatch.setattr(engines, "run", made.run)
+        monkeypatch.setattr(engines, "ask", made.ask)
+        return made
+
+    return record
+
+
+@pytest.fixture
 def on_path(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def only(*names: str) -> None:
         monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if name in names else None)
@@ -207,56 +216,58 @@ def on_path(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return only
 
 
-def test_the_first_engine_that_works_is_taken(on_path: Callable[..., None]) -> None:
-    on_path("docker", "podman", "buildah")
-    assert engines.find(None, Recorded()).name == "docker"
-    assert engines.find(None, Recorded("docker")).name == "podman"
-    assert engines.find("buildah", Recorded()).name == "buildah"
+def test_the_first_engine_that_works_is_taken(on_path: Callable[..., None], recorded: Callable[..., Recorded]) -> None:
+    on_path("docker", "podman", "finch")
+    recorded()
+    assert engines.find(None).name == "docker"
+    assert engines.find("finch").name == "finch"
+    recorded("docker")
+    assert engines.find(None).name == "podman"
 
 
-def test_no_engine_at_all_leads_to_a_build_in_the_cluster(on_path: Callable[..., None]) -> None:
+def test_no_engine_leads_to_a_build_in_the_cluster(
+    on_path: Callable[..., None], recorded: Callable[..., Recorded]
+) -> None:
     on_path()
-    with pytest.raises(EngineError, match=r"none of docker, podman, buildah is on PATH.*--in-cluster"):
-        engines.find(None, Recorded())
+    with pytest.raises(EngineError, match=r"none of docker, podman, finch is on PATH.*--in-cluster"):
+        engines.find(None)
     with pytest.raises(EngineError, match="podman is not on PATH"):
-        engines.find("podman", Recorded())
+        engines.find("podman")
     with pytest.raises(EngineError, match=r"none of skopeo, crane is on PATH.*--in-cluster"):
-        engines.find(None, Recorded(), among=engines.COPIERS)
-
-
-def test_an_engine_that_does_not_run_is_said_with_what_starts_it(on_path: Callable[..., None]) -> None:
+        engines.find(None, among=engines.COPIERS)
     on_path("docker")
+    recorded("docker")
     with pytest.raises(EngineError, match=r"(?s)Cannot connect to the daemon .start Docker Desktop.*--in-cluster"):
-        engines.find(None, Recorded("docker"))
+        engines.find(None)
 
 
 @pytest.mark.parametrize("name", [*engines.ENGINES, *engines.COPIERS])
-def test_a_password_is_never_an_argument(name: str, tmp_path: Path) -> None:
-    runner = Recorded()
-    engines.Engine(name, runner, tmp_path / "auth.json").login("r.example", "AWS", "the-password")
+def test_a_password_is_never_an_argument(name: str, tmp_path: Path, recorded: Callable[..., Recorded]) -> None:
+    runner = recorded()
+    engines.Engine(name, tmp_path / "auth.json").login("r.example", "AWS", "the-password")
     assert runner.inputs == ["the-password"]
     assert not [argument for argv in runner.ran for argument in argv if "the-password" in argument]
 
 
-@pytest.mark.parametrize("name", ["podman", "buildah"])
-def test_our_login_leaves_no_trace_and_hides_no_other(name: str, tmp_path: Path) -> None:
-    runner, file = Recorded(), tmp_path / "auth.json"
-    engine = engines.Engine(name, runner, file)
+@pytest.mark.parametrize(("name", "given"), [("podman", [False, True, True]), ("finch", [False] * 3)])
+def test_podmans_login_leaves_no_trace_and_hides_no_other(
+    name: str, given: list[bool], tmp_path: Path, recorded: Callable[..., Recorded]
+) -> None:
+    runner, file = recorded(), tmp_path / "auth.json"
+    engine = engines.Engine(name, file)
     engine.pull("r.example/base:1")
     engine.login("s.example", "AWS", "p")
     file.write_text("{}")
     engine.push("s.example/x:1")
-    given = ["--authfile" in argv for argv in runner.ran]
-    assert given == [False, True, True]
+    assert ["--authfile" in argv for argv in runner.ran] == given
 
 
 def test_programs_show_what_they_say_and_their_last_words_are_kept(capfd: pytest.CaptureFixture[str]) -> None:
-    programs = engines.Programs()
-    programs.run(["sh", "-c", "echo begins; cat >&2"], stdin="given")
+    engines.run(["sh", "-c", "echo begins; cat >&2"], stdin="given")
     assert "begins\ngiven" in capfd.readouterr().err
     with pytest.raises(EngineError, match=r"(?s)sh -c .* ended with code 3:\ntwo\nthree"):
-        programs.run(["sh", "-c", "for w in one two three; do echo $w; done; exit 3"])
-    assert programs.ask(["sh", "-c", "echo x; exit 4"]) == (4, "x")
+        engines.run(["sh", "-c", "for w in one two three; do echo $w; done; exit 3"])
+    assert engines.ask(["sh", "-c", "echo x; exit 4"]) == (4, "x")
 
 
 # --- ECR --------------------------------------------------------------------------------------------------------------
@@ -318,84 +329,74 @@ def test_a_repository_that_has_gone_is_said(canned: Stubber) -> None:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> ClusterOptions:
+def exported(tmp_path: Path) -> Path:
     file = tmp_path / "exported.json"
     file.write_text(outputs(imageRepository=URL).model_dump_json(by_alias=True))
-    return ClusterOptions("dev", outputs=file)
+    return file
 
 
 @pytest.fixture
-def shown(capsys: pytest.CaptureFixture[str]) -> "Shown":
-    def call(act: Callable[[], int]) -> Answer:
-        code = exit_code(act)
-        said = capsys.readouterr()
-        return code, said.out, said.err
+def trn(exported: Path) -> "Trn":
+    def call(*arguments: str) -> Answer:
+        shown = CliRunner().invoke(app, ["image", *arguments, "--outputs", str(exported)])
+        return shown.exit_code, shown.stdout, shown.stderr
 
     return call
 
 
-Shown = Callable[[Callable[[], int]], Answer]
+Trn = Callable[..., Answer]
 
 
-@pytest.fixture
-def _docker(on_path: Callable[..., None]) -> None:
-    on_path("docker")
+def tag_of(exported: Path, options: ImageOptions | None = None) -> str:
+    return building.plan(options or ImageOptions(), ClusterOptions(outputs=exported)).tag
 
 
-@pytest.mark.usefixtures("_docker")
-def test_an_image_is_built_for_our_nodes_from_a_pulled_base(cluster: ClusterOptions, shown: Shown) -> None:
-    runner = Recorded()
-    code, out, err = shown(lambda: command.build(ImageOptions(cluster), runner))
+def test_an_image_is_built_for_our_nodes_from_a_pulled_base(
+    trn: Trn, on_path: Callable[..., None], recorded: Callable[..., Recorded]
+) -> None:
+    on_path("finch")
+    runner = recorded()
+    code, out, err = trn("build")
     assert code == 0, err
     reference = out.split()[0]
     assert reference.startswith(f"{URL}:trn1-")
-    assert runner.ran[0] == ["docker", "pull", "--platform", "linux/amd64", TRN1]
+    assert runner.ran[0] == ["finch", "pull", "--platform", "linux/amd64", TRN1]
     build = runner.ran[1]
-    assert build[:4] == ["docker", "build", "--platform", "linux/amd64"]
+    assert build[:4] == ["finch", "build", "--platform", "linux/amd64"]
     assert f"BASE={TRN1}" in build
     assert build[build.index("--tag") + 1] == reference
     assert {"Dockerfile", "requirements.txt", "trainium_workloads/stage/__main__.py"} <= set(runner.built)
-    assert shown(lambda: command.build(ImageOptions(cluster), runner))[1] == f"{reference} was built already\n"
+    assert trn("build")[1] == f"{reference} was built already\n"
     assert len(runner.ran) == 2
 
 
-@pytest.mark.usefixtures("_docker")
-def test_push_builds_logs_in_and_pushes(cluster: ClusterOptions, shown: Shown, canned: Stubber) -> None:
-    tag = command.plan(ImageOptions(cluster), command.outputs_of(cluster)).tag
+def test_push_builds_logs_in_and_pushes_and_does_nothing_where_the_repository_has_it(
+    trn: Trn,
+    exported: Path,
+    canned: Stubber,
+    on_path: Callable[..., None],
+    recorded: Callable[..., Recorded],
+) -> None:
+    on_path("docker")
+    tag = tag_of(exported)
     holds(canned, tag)
     lets_in(canned)
     holds(canned, tag, "sha256:1")
-    runner = Recorded()
-    code, out, err = shown(lambda: command.push(ImageOptions(replace(cluster, as_json=True)), runner))
+    runner = recorded()
+    code, out, err = trn("push", "--json")
     assert code == 0, err
-    assert json.loads(out) == {
-        "schemaVersion": 1,
-        "image": f"{URL}:{tag}",
-        "state": "pushed",
-        "digest": "sha256:1",
-    }
+    assert json.loads(out) == {"schemaVersion": 1, "image": f"{URL}:{tag}", "state": "pushed", "digest": "sha256:1"}
     assert runner.commands() == ["pull", "build", "login", "push"]
     assert runner.inputs[2] == "secret-of-twelve-hours"
-
-
-@pytest.mark.usefixtures("_docker")
-def test_push_does_nothing_where_the_repository_has_it(cluster: ClusterOptions, shown: Shown, canned: Stubber) -> None:
-    tag = command.plan(ImageOptions(cluster), command.outputs_of(cluster)).tag
     holds(canned, tag, "sha256:1")
-    runner = Recorded()
-    assert shown(lambda: command.push(ImageOptions(cluster), runner))[:2] == (0, f"{URL}:{tag} is there already\n")
-    assert runner.ran == []
-
-
-@pytest.mark.usefixtures("_docker")
-def test_a_tag_of_ones_own_that_is_taken_is_refused(cluster: ClusterOptions, shown: Shown, canned: Stubber) -> None:
+    assert trn("push")[:2] == (0, f"{URL}:{tag} is there already\n")
     holds(canned, "mine", "sha256:1")
-    code, _, err = shown(lambda: command.push(ImageOptions(cluster, tag="mine"), Recorded()))
+    code, _, err = trn("push", "--tag", "mine")
     assert code == 1
     assert "tags of this repository never move: choose another --tag" in err
+    assert len(runner.ran) == 4
 
 
-@pytest.mark.usefixtures("_docker")
 @pytest.mark.parametrize(
     ("fails", "said"),
     [
@@ -405,11 +406,21 @@ def test_a_tag_of_ones_own_that_is_taken_is_refused(cluster: ClusterOptions, sho
         ("push", "docker push ended with code 125"),
     ],
 )
-def test_what_fails_is_said(cluster: ClusterOptions, shown: Shown, canned: Stubber, fails: str, said: str) -> None:
-    holds(canned, command.plan(ImageOptions(cluster), command.outputs_of(cluster)).tag)
+def test_what_fails_is_said(
+    trn: Trn,
+    exported: Path,
+    canned: Stubber,
+    on_path: Callable[..., None],
+    recorded: Callable[..., Recorded],
+    fails: str,
+    said: str,
+) -> None:
+    on_path("docker")
+    recorded(fails=fails)
+    holds(canned, tag_of(exported))
     if fails in ("login", "push"):
         lets_in(canned)
-    code, _, err = shown(lambda: command.push(ImageOptions(cluster), Recorded(fails=fails)))
+    code, _, err = trn("push")
     assert code == 1
     assert said in err
 
@@ -417,54 +428,56 @@ def test_what_fails_is_said(cluster: ClusterOptions, shown: Shown, canned: Stubb
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"engine": "kaniko"}, "--engine kaniko is none of docker, podman, buildah"),
-        ({"tag": "a b"}, "not a tag"),
-        ({"requirements": Path("/none/r.txt")}, "--requirements /none/r.txt: No such file or directory"),
-        ({"context": Path("/none")}, "--context /none is no directory"),
-        ({"target": "trn2"}, "--base"),
+        (("--engine", "buildah"), "--engine buildah is none of docker, podman, finch"),
+        (("--tag", "a b"), "not a tag"),
+        (("--requirements", "/none/r.txt"), "--requirements /none/r.txt: No such file or directory"),
+        (("--context", "/none"), "--context /none is no directory"),
+        (("--for", "trn2"), "--base"),
     ],
 )
-def test_wrong_usage(cluster: ClusterOptions, shown: Shown, options: Mapping[str, Any], said: str) -> None:
-    code, out, err = shown(lambda: command.build(ImageOptions(cluster, **options), Recorded()))
+def test_wrong_usage(trn: Trn, options: Sequence[str], said: str) -> None:
+    code, out, err = trn("build", *options)
     assert (code, out) == (2, "")
     assert said in err
 
 
-def test_a_stack_without_a_repository_is_said(tmp_path: Path, shown: Shown) -> None:
-    file = tmp_path / "exported.json"
-    file.write_text(outputs().model_dump_json(by_alias=True))
-    code, _, err = shown(lambda: command.build(ImageOptions(ClusterOptions(outputs=file)), Recorded()))
+def test_a_stack_without_a_repository_is_said(trn: Trn, exported: Path) -> None:
+    exported.write_text(outputs().model_dump_json(by_alias=True))
+    code, _, err = trn("build")
     assert code == 2
     assert "the stack has no image repository" in err
 
 
-def test_on_the_local_cloud_images_are_environments(monkeypatch: pytest.MonkeyPatch, shown: Shown) -> None:
+def test_on_the_local_cloud_images_are_environments(trn: Trn, monkeypatch: pytest.MonkeyPatch) -> None:
     from trainium_eks.client.cluster_access import StackAccess
     from trainium_eks.local.paths import Paths
 
     local = StackAccess("local", outputs(), paths=Paths(Path("/none")))
-    monkeypatch.setattr(command, "find_stack", lambda *_: local)
-    for act in (command.build, command.push):
-        code, _, err = shown(functools.partial(act, ImageOptions(ClusterOptions()), Recorded()))
+    monkeypatch.setattr(building, "find_stack", lambda *_: local)
+    for command in ("build", "push"):
+        code, _, err = trn(command)
         assert code == 2
         assert "local images make torch" in err
+
+
+SOURCE = "public.ecr.aws/neuron/x:1.0"
 
 
 @pytest.mark.parametrize(
     ("engine", "commands"),
     [
-        (None, ["login", "copy"]),
-        ("skopeo", ["login", "copy"]),
-        ("crane", ["auth", "copy"]),
-        ("docker", ["login", "pull", "tag", "push"]),
+        ((), ["login", "copy"]),
+        (("--engine", "skopeo"), ["login", "copy"]),
+        (("--engine", "crane"), ["auth", "copy"]),
+        (("--engine", "docker"), ["login", "pull", "tag", "push"]),
     ],
 )
 def test_a_copy_logs_in_first(
-    cluster: ClusterOptions,
-    shown: Shown,
+    trn: Trn,
     canned: Stubber,
     on_path: Callable[..., None],
-    engine: str | None,
+    recorded: Callable[..., Recorded],
+    engine: Sequence[str],
     commands: list[str],
 ) -> None:
     on_path("docker", "crane", "skopeo")
@@ -472,32 +485,32 @@ def test_a_copy_logs_in_first(
     holds(canned, tag)
     lets_in(canned)
     holds(canned, tag, "sha256:1")
-    runner = Recorded()
-    options = MirrorOptions(cluster, "public.ecr.aws/neuron/x:1.0", engine=engine)
-    assert shown(lambda: mirror.mirror(options, runner))[:2] == (0, f"{URL}:{tag} copied\n")
+    runner = recorded()
+    assert trn("mirror", SOURCE, *engine)[:2] == (0, f"{URL}:{tag} copied\n")
     assert runner.commands() == commands
-    assert {argv[0] for argv in runner.ran} == {engine or "skopeo"}
+    assert {argv[0] for argv in runner.ran} == {engine[-1] if engine else "skopeo"}
 
 
 @pytest.mark.parametrize(
     ("engine", "said"),
-    [(None, "none of skopeo, crane is on PATH: install one"), ("kaniko", "is none of skopeo, crane, docker, podman")],
+    [
+        ((), "none of skopeo, crane is on PATH: install one"),
+        (("--engine", "buildah"), "is none of skopeo, crane, docker, podman"),
+    ],
 )
 def test_a_copy_without_a_program_for_it_is_refused(
-    cluster: ClusterOptions, shown: Shown, canned: Stubber, on_path: Callable[..., None], engine: str | None, said: str
+    trn: Trn, canned: Stubber, on_path: Callable[..., None], engine: Sequence[str], said: str
 ) -> None:
     on_path("docker")
     holds(canned, "mirror-x-1.0")
-    code, _, err = shown(
-        lambda: mirror.mirror(MirrorOptions(cluster, "public.ecr.aws/neuron/x:1.0", engine=engine), Recorded())
-    )
+    code, _, err = trn("mirror", SOURCE, *engine)
     assert (code, said in err) == (2, True), err
 
 
-def test_a_copy_reads_its_source_with_the_users_own_logins(tmp_path: Path) -> None:
-    runner, file = Recorded(), tmp_path / "auth.json"
+def test_a_copy_reads_its_source_with_the_users_own_logins(tmp_path: Path, recorded: Callable[..., Recorded]) -> None:
+    runner, file = recorded(), tmp_path / "auth.json"
     for _ in ("before the login", "after it"):
-        engines.Engine("skopeo", runner, file).copy("r.example/x:1", "s.example/x:1")
+        engines.Engine("skopeo", file).copy("r.example/x:1", "s.example/x:1")
         file.write_text("{}")
     assert [[each for each in argv if "auth" in each] for argv in runner.ran] == [[], [f"--dest-authfile={file}"]]
 
@@ -510,8 +523,8 @@ def test_a_digest_counts_before_a_tag() -> None:
 
 
 @pytest.fixture
-def real(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Pushed, MirrorOptions]]:
-    """A real registry's host, an image in it for two platforms, and the options of its copy by a real program."""
+def real(request: pytest.FixtureRequest, tmp_path: Path, exported: Path) -> Iterator[tuple[str, Pushed, str]]:
+    """A real registry's host, an image in it for two platforms, and the name of a real program for copies."""
     missing = [name for name in (PROGRAM, request.param) if shutil.which(name) is None]
     if missing:
         pytest.skip(f"not here: {', '.join(missing)} (`apt-get install docker-registry skopeo` on Debian and Ubuntu)")
@@ -521,31 +534,33 @@ def real(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, 
     with docker_registry(tmp_path) as url:
         push(url, "team/base", pushed)
         host = url.removeprefix("http://")
-        file = tmp_path / "exported.json"
-        file.write_text(outputs(imageRepository=f"{host}/team/training").model_dump_json(by_alias=True))
-        yield host, pushed, MirrorOptions(ClusterOptions(outputs=file), f"{host}/team/base:1.0", engine=request.param)
+        exported.write_text(outputs(imageRepository=f"{host}/team/training").model_dump_json(by_alias=True))
+        yield host, pushed, request.param
 
 
 @pytest.mark.parametrize("real", engines.COPIERS, indirect=True)
-def test_a_copy_has_all_platforms_and_the_digest(real: tuple[str, Pushed, MirrorOptions], shown: Shown) -> None:
-    host, pushed, options = real
+def test_a_copy_has_all_platforms_and_the_digest(real: tuple[str, Pushed, str], trn: Trn) -> None:
+    host, pushed, engine = real
+
+    def mirror(source: str, *more: str) -> Answer:
+        return trn("mirror", f"{host}/team/base:{source}", "--engine", engine, *more)
+
     copies = Repository(f"{host}/team/training")
-    assert shown(lambda: mirror.mirror(options))[:2] == (0, f"{copies.url}:mirror-base-1.0 copied\n")
+    assert mirror("1.0")[:2] == (0, f"{copies.url}:mirror-base-1.0 copied\n")
     assert all(copies.digest(each) == digest_of(pushed.manifests[each][1]) for each in pushed.manifests if ":" in each)
     assert copies.digest("mirror-base-1.0") == digest_of(pushed.manifests["1.0"][1])
-    assert shown(lambda: mirror.mirror(options))[1].endswith("is there already\n")
-    pinned = f"{host}/team/base:1.0@{digest_of(pushed.manifests['1.0'][1])}"
-    assert shown(lambda: mirror.mirror(replace(options, source=pinned, tag="pinned")))[0] == 0
-    code, _, err = shown(lambda: mirror.mirror(replace(options, source=f"{host}/team/base:2.0")))
+    assert mirror("1.0")[1].endswith("is there already\n")
+    assert mirror(f"1.0@{digest_of(pushed.manifests['1.0'][1])}", "--tag", "pinned")[0] == 0
+    code, _, err = mirror("2.0")
     assert code == 1
     assert f"{host}/team/base:2.0 is not copied: " in err
 
 
 @pytest.mark.parametrize("real", engines.COPIERS, indirect=True)
 def test_a_copy_of_wrong_bytes_is_refused(
-    real: tuple[str, Pushed, MirrorOptions], shown: Shown, tmp_path: Path
+    real: tuple[str, Pushed, str], trn: Trn, exported: Path, tmp_path: Path
 ) -> None:
-    _, pushed, options = real
+    host, pushed, engine = real
     blob = max(pushed.blobs, key=lambda digest: len(pushed.blobs[digest])).removeprefix("sha256:")
     file = next(tmp_path.glob(f"files/**/blobs/sha256/*/{blob}/data"))
     file.write_bytes(file.read_bytes()[:-1] + b"x")
@@ -553,9 +568,8 @@ def test_a_copy_of_wrong_bytes_is_refused(
     (tmp_path / "to").mkdir()
     with docker_registry(tmp_path / "to") as to:
         repository = f"{to.removeprefix('http://')}/team/training"
-        outputs_file = tmp_path / "exported.json"
-        outputs_file.write_text(outputs(imageRepository=repository).model_dump_json(by_alias=True))
-        code, _, err = shown(lambda: mirror.mirror(options))
+        exported.write_text(outputs(imageRepository=repository).model_dump_json(by_alias=True))
+        code, _, err = trn("mirror", f"{host}/team/base:1.0", "--engine", engine)
         assert code == 1
         assert re.search(r"(?s)is not copied: .*(Digest did not match|error verifying sha256 checksum)", err)
         assert Repository(repository).digest("mirror-base-1.0") == ""
@@ -616,9 +630,9 @@ def test_the_builds_script_is_given_everything_as_arguments() -> None:
 
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_build_in_the_cluster_is_followed_to_its_end(
-    cluster: ClusterOptions, shown: Shown, canned: Stubber, monkeypatch: pytest.MonkeyPatch, ends: bool
+    trn: Trn, exported: Path, canned: Stubber, monkeypatch: pytest.MonkeyPatch, ends: bool
 ) -> None:
-    tag = command.plan(ImageOptions(cluster), command.outputs_of(cluster)).tag
+    tag = tag_of(exported)
     holds(canned, tag)
     lets_in(canned)
     if ends:
@@ -634,11 +648,11 @@ def test_a_build_in_the_cluster_is_followed_to_its_end(
         def __exit__(self, *_: object) -> None:
             pass
 
-    monkeypatch.setattr(cluster_builds, "open_session", lambda _: Session())
+    monkeypatch.setattr(in_cluster, "open_session", lambda _: Session())
     monkeypatch.setattr(batch_jobs, "submit", lambda _, job, needs: submitted.extend([job, *needs]))
     end = batch_jobs.End(ends, "" if ends else "BackoffLimitExceeded")
     monkeypatch.setattr(batch_jobs, "follow", lambda *_, **__: end)
-    code, out, err = shown(lambda: command.push(ImageOptions(cluster), in_cluster=True))
+    code, out, err = trn("push", "--in-cluster")
     assert [each["kind"] for each in submitted] == ["Job", "ConfigMap", "Secret"]
     if ends:
         assert (code, out) == (0, f"{URL}:{tag} pushed\n"), err
@@ -647,14 +661,11 @@ def test_a_build_in_the_cluster_is_followed_to_its_end(
         assert f"{URL}:{tag} is not there: BackoffLimitExceeded" in err
 
 
-def test_more_than_an_object_holds_is_not_sent(
-    cluster: ClusterOptions, shown: Shown, canned: Stubber, tmp_path: Path
-) -> None:
+def test_more_than_an_object_holds_is_not_sent(trn: Trn, exported: Path, canned: Stubber, tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     (tmp_path / "own/big").write_bytes(random.Random(1).randbytes(800_000))
-    options = ImageOptions(cluster, context=tmp_path / "own")
-    holds(canned, command.plan(options, command.outputs_of(cluster)).tag)
-    code, _, err = shown(lambda: command.push(options, in_cluster=True))
+    holds(canned, tag_of(exported, ImageOptions(context=tmp_path / "own")))
+    code, _, err = trn("push", "--in-cluster", "--context", str(tmp_path / "own"))
     assert code == 2
     assert "give a smaller --context, or build with an engine" in err
 

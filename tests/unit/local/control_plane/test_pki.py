@@ -68,11 +68,6 @@ def test_the_api_servers_own_service_has_the_first_address_of_the_range(paths):
     assert str(names.get_values_for_type(x509.IPAddress)[-1]) == "172.20.0.1"
 
 
-def test_the_administrator_is_in_the_group_of_administrators(paths):
-    subject = read(paths, "admin").subject
-    assert [each.value for each in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)] == ["system:masters"]
-
-
 def test_a_client_certificate_is_none_for_a_server(paths):
     purposes = read(paths, "admin").extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     assert list(purposes) == [ExtendedKeyUsageOID.CLIENT_AUTH]
@@ -165,18 +160,6 @@ def test_a_kill_while_they_are_made_leaves_nothing_half_made(tmp_path):
     assert pki.ensure(paths, RANGE)
     assert not pki.ensure(paths, RANGE)
     assert [file.name for file in paths.root.iterdir()] == ["pki"]
-
-
-def test_a_kubeconfig_holds_everything_it_needs(paths):
-    pki.write_kubeconfigs(paths, SERVER)
-    document = json.loads(paths.kubeconfig.read_text())
-    assert document["current-context"] == "trn-dev"
-    assert document["contexts"] == [{"name": "trn-dev", "context": {"cluster": "trn-dev", "user": "trn-dev"}}]
-    cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
-    assert cluster == {"server": SERVER, "certificate-authority-data": pki.certificate_authority_data(paths)}
-    decoded = base64.b64decode(user["client-certificate-data"])
-    assert decoded == pki.certificate(paths, "admin").read_bytes()
-    assert base64.b64decode(user["client-key-data"]) == pki.key(paths, "admin").read_bytes()
 
 
 def test_a_kubeconfig_follows_the_server(paths):

@@ -287,7 +287,7 @@ def test_the_commands(wheel: Path, tmp_path: Path) -> None:
         ("local/mine", True),
         ("local/python", False),
     ]
-    assert "local/mine" in trn(app, ["local", "images", "list"]).stdout
+    assert "local/mine" in trn(app, ["local", "images"]).stdout
     path = Path(trn(app, ["local", "images", "path", "local/mine"]).stdout.strip())
     assert (path / "bin" / "python").exists()
     assert "trn local images make no" in trn(app, ["local", "images", "path", "no"]).output

@@ -65,25 +65,9 @@ def test_everything_says_that_it_is_simulated(addon: str) -> None:
         assert each["spec"]["template"]["metadata"]["annotations"]["trainium-eks/simulated"] == "true"
 
 
-@pytest.mark.parametrize("addon", ADDONS)
-def test_workloads_find_their_own_pods(addon: str) -> None:
-    for each in of_kind(addon, "DaemonSet", "Deployment"):
-        assert each["spec"]["selector"]["matchLabels"] == each["spec"]["template"]["metadata"]["labels"]
-
-
 def test_no_two_workloads_select_the_same_pods() -> None:
     selectors = [frozenset(workload.pod.labels.items()) for _, workload in WORKLOADS]
     assert not any(one <= other for one in selectors for other in selectors if one is not other)
-
-
-@pytest.mark.parametrize("addon", ADDONS)
-def test_service_accounts_come_before_the_pods_that_run_as_them(addon: str) -> None:
-    made_so_far = {"default"}
-    for each in made(addon):
-        if each["kind"] == "ServiceAccount":
-            made_so_far.add(each["metadata"]["name"])
-        if each["kind"] in ("DaemonSet", "Deployment"):
-            assert each["spec"]["template"]["spec"]["serviceAccountName"] in made_so_far
 
 
 @pytest.mark.parametrize("addon", [addon.name for addon in addon_records.installed() if addon.identity])
@@ -114,14 +98,6 @@ def test_node_agents_that_need_it_are_on_the_host_network() -> None:
     assert on_host == {"aws-node", "kube-proxy", "eks-pod-identity-agent", "eks-node-monitoring-agent"}
 
 
-def test_a_deployment_has_two_pods_that_go_apart() -> None:
-    (coredns,) = of_kind("coredns", "Deployment")
-    assert coredns["spec"]["replicas"] == 2
-    term = coredns["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"]
-    (preferred,) = term["preferredDuringSchedulingIgnoredDuringExecution"]
-    assert preferred["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
-
-
 def test_the_agents_of_a_node_together_leave_room_for_a_job() -> None:
     millicpu = sum(workload.pod.millicpu for _, workload in WORKLOADS if workload.nodes == "all")
     memory_mib = sum(workload.pod.memory_mib for _, workload in WORKLOADS if workload.nodes == "all")
@@ -142,14 +118,6 @@ def test_images_come_from_where_eks_has_them_at_the_add_ons_version() -> None:
     )
     china = made("vpc-cni", "cn-north-1")[-1]["spec"]["template"]["spec"]["containers"][0]["image"]
     assert china.startswith("918309763551.dkr.ecr.cn-north-1.amazonaws.com.cn/amazon-k8s-cni:")
-
-
-def test_drivers_are_registered_as_the_real_ones_are() -> None:
-    (ebs,) = of_kind("aws-ebs-csi-driver", "CSIDriver")
-    (fsx,) = of_kind("aws-fsx-csi-driver", "CSIDriver")
-    assert (ebs["metadata"]["name"], ebs["spec"]["attachRequired"]) == ("ebs.csi.aws.com", True)
-    assert (fsx["metadata"]["name"], fsx["spec"]["attachRequired"]) == ("fsx.csi.aws.com", False)
-    assert "namespace" not in ebs["metadata"]
 
 
 def test_no_api_is_registered_that_nobody_answers() -> None:

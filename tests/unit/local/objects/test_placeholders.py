@@ -45,13 +45,6 @@ def test_all_that_a_monitor_says_is_defined(scrape: Scrape) -> None:
     assert object_faults(manifest) != []
 
 
-def test_the_queue_is_of_the_cluster_and_has_a_status_of_its_own() -> None:
-    (definition,) = definitions("volcano")
-    assert definition["spec"]["scope"] == "Cluster"
-    assert definition["spec"]["versions"][0]["name"] == "v1beta1"
-    assert definition["spec"]["versions"][0]["subresources"] == {"status": {}}
-
-
 def test_all_that_the_stack_says_of_a_queue_is_defined() -> None:
     queue = QueueConfig(
         name="q",

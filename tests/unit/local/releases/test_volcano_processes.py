@@ -1,18 +1,13 @@
 """Volcano's processes, as the chart describes them."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-import toolchain_fakes as fakes
 import yaml
 
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local.control_plane import processes
-from trainium_eks.local.control_plane.processes import Running
-from trainium_eks.local.paths import Paths
-from trainium_eks.local.releases.volcano import DEPLOYMENTS, Programs, described
+from trainium_eks.local.releases.volcano import Programs, described
 
 DIRECTORY = Path("/state/volcano")
 
@@ -91,7 +86,7 @@ def test_a_component_that_the_chart_leaves_out_does_not_run_and_webhooks_start_f
 
 def provided(tmp_path: Path, **environment: str) -> Programs:
     ours = {"PATH": "", "TRN_OFFLINE": "1", "TRN_CACHE": str(tmp_path / "cache"), **environment}
-    return Programs.provided(Paths.of(tmp_path, "s"), lambda _: None, ours)
+    return Programs.provided(lambda _: None, ours)
 
 
 def test_where_none_can_be_had_one_sentence_says_why_and_what_helps(tmp_path: Path) -> None:
@@ -102,14 +97,3 @@ def test_where_none_can_be_had_one_sentence_says_why_and_what_helps(tmp_path: Pa
         "(build: go is not on PATH); `python -m trainium_eks.local.toolchain` says what would help"
     )
     assert provided(tmp_path, TRN_VOLCANO="off").missing == "TRN_VOLCANO is off"
-
-
-def test_what_another_shell_started_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in DEPLOYMENTS:
-        fakes.executable(tmp_path / "bin" / name, fakes.tool_text("Version: v1.15.0"))
-    running = tuple(
-        Running(name=name, pid=os.getpid(), started=0.0, command=(str(tmp_path / "bin" / name),))
-        for name in DEPLOYMENTS
-    )
-    monkeypatch.setattr(processes, "running", lambda _: running)
-    assert provided(tmp_path).paths == {name: tmp_path / "bin" / name for name in DEPLOYMENTS}

@@ -10,12 +10,24 @@ import pytest
 import toolchain_fakes as fakes
 from waiting import SECONDS
 
-from trainium_eks.local.toolchain import TOOLS, Pins, Platform, Unavailable, build, find, provide, tools
+from trainium_eks.local.toolchain import (
+    KARPENTER,
+    PROMETHEUS,
+    TRAINING_OPERATOR,
+    VOLCANO,
+    Bundle,
+    UnavailableError,
+    find,
+    kubernetes,
+    provide,
+    tools,
+)
 from trainium_eks.local.toolchain.throttle import Throttle
 from trainium_eks.model.catalogue import versions
 
-LINUX = Platform("linux", "amd64")
-GO_MOD = Path(tools.__file__).with_name("go.mod")
+[CURRENT] = kubernetes("1.35")
+NAMES = {tool.name for tool in CURRENT.tools}
+MODULE = Path(tools.__file__).parent
 
 
 def offline(path: Path, **more: str) -> dict[str, str]:
@@ -26,46 +38,54 @@ def silent(message: str) -> None:
     pytest.fail(f"nothing was to be said: {message}")
 
 
-def unavailable(environment: dict[str, str], cache: Path, minor: str = "1.35") -> Unavailable:
-    with pytest.raises(Unavailable) as caught:
-        provide(minor, progress=lambda _: None, environment=environment, cache=cache)
+def unavailable(environment: dict[str, str], cache: Path, *bundles: Bundle) -> UnavailableError:
+    with pytest.raises(UnavailableError) as caught:
+        provide(*bundles or [CURRENT], progress=lambda _: None, environment=environment, cache=cache)
     return caught.value
 
 
 def test_tools_on_path_that_fit_are_taken_and_nothing_is_fetched(tmp_path: Path) -> None:
     fakes.tools(tmp_path / "bin")
-    there = provide("1.35", progress=silent, environment=offline(tmp_path / "bin"), cache=tmp_path / "cache")
-    assert tuple(there) == TOOLS
+    there = provide(CURRENT, progress=silent, environment=offline(tmp_path / "bin"), cache=tmp_path / "cache")
+    assert set(there) == NAMES
     assert {binary.origin for binary in there.values()} == {"PATH"}
     assert there["etcd"].version == "3.6.5"
     assert there["helm"].path == tmp_path / "bin" / "helm"
 
 
 def test_path_comes_before_kubebuilder_assets_and_these_before_the_cache(tmp_path: Path) -> None:
-    fakes.tools(tmp_path / "bin", kube_apiserver="", kwok="")
+    fakes.tools(tmp_path / "bin", kube_apiserver="", kwok="", kubectl="Client Version: v1.32.4")
     fakes.tools(tmp_path / "assets", kwok="")
-    fakes.tools(tmp_path / "cache" / "bin" / Pins("1.35", Platform.here()).key)
+    fakes.tools(tmp_path / "cache" / CURRENT.place)
     environment = offline(tmp_path / "bin", KUBEBUILDER_ASSETS=str(tmp_path / "assets"))
-    there = provide("1.35", progress=silent, environment=environment, cache=tmp_path / "cache")
+    there = provide(CURRENT, progress=silent, environment=environment, cache=tmp_path / "cache")
     assert there["etcd"].origin == "PATH"
     assert there["kube-apiserver"].origin == "KUBEBUILDER_ASSETS"
+    assert there["kubectl"].origin == "KUBEBUILDER_ASSETS", "the one on PATH does not fit"
     assert there["kwok"].origin == "cache"
 
 
-def test_tool_whose_version_does_not_fit_is_passed_over(tmp_path: Path) -> None:
-    fakes.tools(tmp_path / "bin", kubectl="Client Version: v1.32.4")
-    fakes.tools(tmp_path / "assets")
-    environment = offline(tmp_path / "bin", KUBEBUILDER_ASSETS=str(tmp_path / "assets"))
-    there = provide("1.35", progress=silent, environment=environment, cache=tmp_path / "cache")
-    assert there["kubectl"].origin == "KUBEBUILDER_ASSETS"
+def test_places_in_the_cache_are_those_of_earlier_releases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that took half an hour to build lie there."""
+    monkeypatch.setattr(tools.Platform, "here", staticmethod(lambda: tools.Platform("linux", "amd64")))
+    control_plane, rest = kubernetes("1.36")
+    assert [tool.name for tool in control_plane.tools] == [*tools.CONTROL_PLANE]
+    assert {tool.name for tool in rest.tools} == NAMES - set(tools.CONTROL_PLANE), "the rest is of every minor version"
+    bundles = [control_plane, rest, VOLCANO, TRAINING_OPERATOR, KARPENTER, PROMETHEUS]
+    assert [str(bundle.place) for bundle in bundles] == [
+        "bin/kubernetes-1.36.3_linux-amd64",
+        "bin/kubernetes-1.35.4_etcd-3.6.5_kwok-0.6.1_helm-3.19.5_linux-amd64",
+        "volcano/volcano-1.15.0_linux-amd64",
+        "training-operator/training-operator-1.9.3_linux-amd64",
+        "karpenter/karpenter-1.15.0_linux-amd64",
+        "prometheus/prometheus-3.13.5_linux-amd64",
+    ]
 
 
 @pytest.mark.parametrize(
     ("tool", "fits", "does_not"),
     [
         ("kube-apiserver", ["1.35.0", "1.35.9"], ["1.34.4", "1.36.0", "2.35.0"]),
-        ("kube-scheduler", ["1.35.4"], ["1.34.4"]),
-        ("kube-controller-manager", ["1.35.4"], ["1.36.0"]),
         ("kubectl", ["1.34.0", "1.35.4", "1.36.3"], ["1.33.9", "1.37.0", "2.35.0"]),
         ("helm", ["3.14.0", "3.19.5"], ["3.13.9", "4.0.0", "2.17.0"]),
         ("etcd", ["3.5.0", "3.6.5"], ["3.4.30", "2.3.8", "4.5.0"]),
@@ -73,169 +93,123 @@ def test_tool_whose_version_does_not_fit_is_passed_over(tmp_path: Path) -> None:
     ],
 )
 def test_versions_that_fit(tool: str, fits: list[str], does_not: list[str]) -> None:
-    pins = Pins("1.35", LINUX)
-    assert [version for version in fits if pins.misfit(tool, version)] == []
-    assert [version for version in does_not if not pins.misfit(tool, version)] == []
+    [found] = [each for each in CURRENT.tools if each.name == tool]
+    assert [version for version in fits if found.misfit(version)] == []
+    assert [version for version in does_not if not found.misfit(version)] == []
 
 
 def test_what_is_missing_is_told_with_each_way_and_why_it_failed(tmp_path: Path) -> None:
     fakes.tools(tmp_path / "bin", kubectl="Client Version: v1.32.4", kwok="")
     error = unavailable(offline(tmp_path / "bin"), tmp_path / "cache")
-    place = tmp_path / "cache" / "bin" / Pins("1.35", Platform.here()).key
-    assert str(error).splitlines() == [
+    *lines, helps = str(error).splitlines()
+    assert lines == [
         "The local cloud needs programs that could not be found, downloaded or built: kubectl, kwok.",
-        f"  PATH: {tmp_path}/bin/kubectl is 1.32.4, must be within one minor version of 1.35 (kubectl)",
+        f"  PATH: {tmp_path}/bin/kubectl is 1.32.4, must be 1.34 or newer, below 1.37 (kubectl)",
         "  PATH: not there (kwok)",
         "  KUBEBUILDER_ASSETS: not set",
-        f"  cache: not in {place}",
+        f"  cache: not in {tmp_path}/cache/{CURRENT.place}",
         "  download: not tried, TRN_OFFLINE is set",
         "  build: go is not on PATH",
-        str(error).splitlines()[-1],
     ]
-    assert "https://go.dev/dl/" in str(error).splitlines()[-1]
-    assert "dl.k8s.io" in str(error)
-
-
-def test_reason_for_a_skipped_test_is_one_line(tmp_path: Path) -> None:
-    summary = unavailable(offline(tmp_path), tmp_path / "cache").summary
-    assert "\n" not in summary
-    assert "7 of 7" in summary
-    assert "go is not on PATH" in summary
-    assert "python -m trainium_eks.local.toolchain" in summary
+    assert "https://go.dev/dl/" in helps
+    assert "dl.k8s.io" in helps
+    assert error.summary == (
+        "kubectl, kwok could not be found, downloaded or built (build: go is not on PATH); "
+        "`python -m trainium_eks.local.toolchain` says what would help"
+    )
 
 
 def test_another_minor_is_not_built_and_that_is_said(tmp_path: Path) -> None:
     fakes.go(tmp_path / "bin")
-    error = unavailable(offline(tmp_path / "bin"), tmp_path / "cache", minor="1.36")
-    assert "build: only Kubernetes 1.34 and 1.35 can be built, not 1.36" in str(error)
-    assert "use Kubernetes 1.34 or 1.35, which can be built from source" in str(error)
+    error = unavailable(offline(tmp_path / "bin"), tmp_path / "cache", *kubernetes("1.36"))
+    assert "build: only Kubernetes 1.35 can be built" in str(error)
+    assert "use Kubernetes 1.35, which can be built from source" in str(error)
     assert fakes.calls(tmp_path / "bin") == []
-
-
-def test_no_version_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="banana"):
-        provide("banana", progress=silent, environment=offline(tmp_path), cache=tmp_path)
+        kubernetes("banana")
 
 
 @pytest.mark.parametrize(
     ("script", "words", "seconds"),
     [
         (
-            "echo broken pipe dream >&2; exit 3",
+            "#!/bin/sh\necho broken pipe dream >&2; exit 3",
             "failed when asked for its version (exit code 3): broken pipe dream",
             SECONDS,
         ),
-        ("echo hello", "does not say its version: 'hello'", SECONDS),
-        ("exec sleep 600", "did not say its version in 0.3 s", 0.3),
+        ("#!/bin/sh\necho hello", "does not say its version: 'hello'", SECONDS),
+        ("#!/bin/sh\nPATH=/bin:/usr/bin exec sleep 600", "did not say its version in 0.3 s", 0.3),
+        ("#!/no/such/interpreter", "cannot be run: No such file or directory", SECONDS),
     ],
 )
 def test_tool_that_does_not_answer_is_passed_over_with_its_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, words: str, seconds: float
 ) -> None:
-    monkeypatch.setattr(find, "_ASK_SECONDS", seconds)
-    fakes.executable(tmp_path / "bin" / "helm", f"#!/bin/sh\nPATH=/bin:/usr/bin\n{script}\n")
+    monkeypatch.setattr("trainium_eks.local.toolchain.finding._ASK_SECONDS", seconds)
+    fakes.executable(tmp_path / "bin" / "helm", f"{script}\n")
     assert f"PATH: {tmp_path}/bin/helm {words} (helm)" in str(unavailable(offline(tmp_path / "bin"), tmp_path / "c"))
 
 
-def test_tool_that_cannot_be_run_is_passed_over(tmp_path: Path) -> None:
-    fakes.executable(tmp_path / "bin" / "helm", "#!/no/such/interpreter\n")
-    error = unavailable(offline(tmp_path / "bin"), tmp_path / "cache")
-    assert f"PATH: {tmp_path}/bin/helm cannot be run: No such file or directory" in str(error)
+@pytest.mark.parametrize("bundle", [VOLCANO, TRAINING_OPERATOR, KARPENTER], ids=lambda bundle: bundle.name)
+def test_what_a_local_cloud_can_do_without_can_be_left_out(tmp_path: Path, bundle: Bundle) -> None:
+    fakes.go(tmp_path / "bin")
+    error = unavailable(offline(tmp_path / "bin", **{bundle.switch: "off"}), tmp_path / "cache", bundle)
+    assert f"{bundle.switch} is off" in str(error)
+    assert fakes.calls(tmp_path / "bin") == []
+    assert bundle.helps[-1] in str(unavailable(offline(tmp_path), tmp_path / "cache", bundle))
 
 
-def test_program_is_asked_for_its_version_once_until_it_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-    answers = iter(["3.14.0", "3.15.0"])
-
-    def answer(tool: str, path: Path, environment: object) -> str:
-        asked.append(tool)
-        return next(answers)
-
-    monkeypatch.setattr(find, "version", answer)
-    program = fakes.executable(tmp_path / "helm", b"\x7fELF one")
-
-    def ask() -> str:
-        known = find.Answers(tmp_path / "versions.json")
-        try:
-            return known.version("helm", program, {})
-        finally:
-            known.save()
-
-    assert [ask(), ask()] == ["3.14.0", "3.14.0"]
-    assert asked == ["helm"]
-    program.write_bytes(b"\x7fELF another")
-    assert ask() == "3.15.0"
+def test_programs_of_volcano_on_path_are_not_taken(tmp_path: Path) -> None:
+    for tool in VOLCANO.tools:
+        fakes.executable(tmp_path / tool.name, fakes.tool_text("Version: v1.15.0"))
+    there, reasons = find(VOLCANO, offline(tmp_path), tmp_path / "cache")
+    assert there == {}
+    assert set(reasons) == {tool.name for tool in VOLCANO.tools}
 
 
-def test_script_is_asked_every_time_because_version_managers_answer_by_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    script = fakes.executable(tmp_path / "helm", "#!/bin/sh\nread version < ./version\necho $version\n")
-    for version in ("3.14.0", "3.15.0"):
-        script.with_name("version").write_text(f"{version}\n")
-        known = find.Answers(tmp_path / "versions.json")
-        assert known.version("helm", script, {}) == version
-        known.save()
+# --- Pins ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"%s": "3.14.0"}', '{"%s": []}'])
-def test_broken_file_of_answers_is_no_answer(tmp_path: Path, content: str) -> None:
-    helm = fakes.executable(tmp_path / "helm", fakes.tool_text("v3.19.5"))
-    file = tmp_path / "versions.json"
-    file.write_text(content.replace("%s", str(helm)))
-    assert find.Answers(file).version("helm", helm, {}) == "3.19.5"
-
-
-def test_key_of_the_cache_changes_with_every_pin_and_platform(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = {Pins("1.35", LINUX).key, Pins("1.36", LINUX).key, Pins("1.35", Platform("linux", "arm64")).key}
-    for pin in ("ETCD", "HELM", "KWOK"):
-        monkeypatch.setattr(tools, pin, "9.9.9")
-        keys.add(Pins("1.35", LINUX).key)
-    assert len(keys) == 6
+# Go's version of Prometheus 3.13.5 is v0.313.5.
+_MAJOR, _MINOR, _PATCH = tools.PROMETHEUS_VERSION.split(".")
 
 
 @pytest.mark.parametrize(
-    ("module", "version"),
+    ("bundle", "module", "version"),
     [
-        ("k8s.io/kubernetes", tools.KUBERNETES_RELEASES[tools.BUILDABLE_MINOR]),
-        ("go.etcd.io/etcd/server/v3", tools.ETCD),
-        ("helm.sh/helm/v3", tools.HELM),
-        ("sigs.k8s.io/kwok", tools.KWOK),
+        (CURRENT, "k8s.io/kubernetes", tools.KUBERNETES_RELEASES[versions.KUBERNETES]),
+        (CURRENT, "go.etcd.io/etcd/server/v3", tools.ETCD),
+        (CURRENT, "helm.sh/helm/v3", tools.HELM),
+        (CURRENT, "sigs.k8s.io/kwok", tools.KWOK),
+        (VOLCANO, "volcano.sh/volcano", versions.CHARTS["volcano"].version),
+        (TRAINING_OPERATOR, "github.com/kubeflow/training-operator", versions.TRAINING_OPERATOR.removeprefix("v")),
+        (KARPENTER, "sigs.k8s.io/karpenter", tools.KARPENTER_VERSION),
+        (PROMETHEUS, "github.com/prometheus/prometheus", f"0.{_MAJOR}{_MINOR:0>2}.{_PATCH}"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_go_mod_pins_the_same_versions(module: str, version: str) -> None:
-    assert re.findall(rf"^\t{re.escape(module)} v(\S+)", GO_MOD.read_text(), re.MULTILINE) == [version]
+def test_go_mod_pins_the_same_versions(bundle: Bundle, module: str, version: str) -> None:
+    assert bundle.module is not None
+    text = (bundle.module / "go.mod").read_text()
+    assert set(re.findall(rf"^(?:\t|require ){re.escape(module)} v([\d.]+)", text, re.MULTILINE)) == {version}
+    if bundle.source:
+        assert (bundle.source, bundle.tools[0].version) == (module, version)
+        sums = (bundle.module / "sources.sum").read_text()
+        assert len(re.findall(rf"^{re.escape(module)} v{re.escape(version)}(?:/go\.mod)? h1:\S+$", sums, re.M)) == 2
 
 
-def test_the_stacks_own_kubernetes_can_be_built() -> None:
-    assert versions.KUBERNETES == tools.BUILDABLE_MINOR
-    assert tools.BUILDABLE_MINORS[-1] == tools.BUILDABLE_MINOR
-
-
-@pytest.mark.parametrize("minor", tools.BUILDABLE_MINORS)
-def test_a_minor_is_built_from_modules_of_its_own_release(minor: str) -> None:
-    go_mod = (build.module_of(Pins(minor, LINUX)) / "go.mod").read_text()
-    release = tools.KUBERNETES_RELEASES[minor]
-    assert re.findall(r"^\tk8s\.io/kubernetes v(\S+)", go_mod, re.MULTILINE) == [release]
-    replaced = set(re.findall(r"^\tk8s\.io/\S+ => k8s\.io/\S+ v(0\.\d\d\S+)", go_mod, re.MULTILINE))
-    assert replaced == {f"0.{release.removeprefix('1.')}"}
-
-
-PROGRAMS = [GO_MOD, *(GO_MOD.parent / each / "go.mod" for each in ("volcano", "karpenter", "training_operator"))]
+PROGRAMS = [MODULE / "go.mod", *(MODULE / each / "go.mod" for each in ("volcano", "karpenter", "training_operator"))]
 
 
 def test_a_module_of_one_source_is_required_in_one_version_so_that_it_is_compiled_once() -> None:
     """Go's cache has the required version in its keys, also of a module that is replaced."""
     required: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-    for file in (*PROGRAMS, GO_MOD.parent / "prometheus" / "go.mod"):
+    for file in (*PROGRAMS, MODULE / "prometheus" / "go.mod"):
         text = file.read_text()
-        sources = dict(re.findall(r"^(?:\t|replace )(\S+) => \S+ (v\S+)$", text, re.MULTILINE))
+        replaced = dict(re.findall(r"^(?:\t|replace )(\S+) => \S+ (v\S+)$", text, re.MULTILINE))
         for module, version in re.findall(r"^(?:\t|require )(\S+) (v\S+)(?: // indirect)?$", text, re.MULTILINE):
-            required[module, sources.get(module, version)].add(version)
-    assert {module: versions for module, versions in required.items() if len(versions) > 1} == {}
+            required[module, replaced.get(module, version)].add(version)
+    assert {module: found for module, found in required.items() if len(found) > 1} == {}
 
 
 @pytest.mark.parametrize("file", PROGRAMS[1:], ids=lambda file: file.parent.name)
@@ -247,11 +221,11 @@ def test_programs_are_built_with_the_libraries_of_kubernetes(file: Path) -> None
         required = dict(re.findall(r"^\t(\S+) (v\S+)(?: // indirect)?$", text, re.MULTILINE))
         return required | dict(re.findall(r"^\t(\S+) => \S+ (v\S+)$", text, re.MULTILINE))
 
-    ours, kubernetes = chosen(file), chosen(GO_MOD)
-    both = set(ours) & set(kubernetes)
+    ours, theirs = chosen(file), chosen(PROGRAMS[0])
+    both = set(ours) & set(theirs)
     assert len(both) > 40
     others = {"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc", "sigs.k8s.io/controller-runtime"}
-    assert {module for module in both if ours[module] != kubernetes[module]} <= others
+    assert {module for module in both if ours[module] != theirs[module]} <= others
 
 
 def test_progress_is_at_most_one_message_an_interval_and_none_that_matters_is_lost() -> None:
@@ -266,35 +240,7 @@ def test_progress_is_at_most_one_message_an_interval_and_none_that_matters_is_lo
     assert said == ["done", "one"]
 
 
-def test_command_shows_what_there_is(tmp_path: Path) -> None:
-    fakes.tools(tmp_path / "bin")
-    done = _command(offline(tmp_path / "bin", TRN_CACHE=str(tmp_path / "cache")))
-    assert done.returncode == 0
-    header, *rows = [line.split() for line in done.stdout.splitlines()]
-    assert header == ["NAME", "VERSION", "ORIGIN", "PATH"]
-    assert ["kwok", "0.6.1", "PATH", str(tmp_path / "bin" / "kwok")] in rows
-    assert len(rows) == len(TOOLS)
-
-
-def test_command_fails_when_something_cannot_be_had(tmp_path: Path) -> None:
-    done = _command(offline(tmp_path, TRN_CACHE=str(tmp_path / "cache")))
-    assert done.returncode == 1
-    assert "could not be found, downloaded or built: etcd" in done.stderr
-    assert done.stdout == ""
-
-
-def test_command_that_only_tries_leaves_the_word_to_others(tmp_path: Path) -> None:
-    done = _command(offline(tmp_path, TRN_CACHE=str(tmp_path / "cache")), "--try")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    fakes.tools(tmp_path / "bin")
-    done = _command(offline(tmp_path / "bin", TRN_CACHE=str(tmp_path / "cache")), "--try")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-def test_command_refuses_what_is_no_minor_version(tmp_path: Path) -> None:
-    done = _command(offline(tmp_path), "--kubernetes", "1.35.4")
-    assert done.returncode == 2
-    assert "'1.35.4' is not a minor version" in done.stderr
+# --- The command --------------------------------------------------------------------------------------------------
 
 
 def _command(environment: dict[str, str], *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -307,3 +253,31 @@ def _command(environment: dict[str, str], *arguments: str) -> "subprocess.Comple
         timeout=SECONDS,
         check=False,
     )
+
+
+def test_command_shows_what_there_is_and_does_without_volcano(tmp_path: Path) -> None:
+    fakes.tools(tmp_path / "bin")
+    environment = offline(tmp_path / "bin", TRN_CACHE=str(tmp_path / "cache"))
+    done = _command(environment)
+    assert done.returncode == 0
+    header, *rows = [line.split() for line in done.stdout.splitlines()]
+    assert header == ["NAME", "VERSION", "ORIGIN", "PATH"]
+    assert ["kwok", "0.6.1", "PATH", str(tmp_path / "bin" / "kwok")] in rows
+    assert {row[0] for row in rows} == NAMES
+    assert "Volcano needs programs that could not be found" in done.stderr
+    assert "jobs are validated but not scheduled" in done.stderr
+    for tool in VOLCANO.tools:
+        fakes.executable(tmp_path / "cache" / VOLCANO.place / tool.name, "")
+    having = _command(environment)
+    assert (having.returncode, "Volcano" in having.stderr) == (0, False)
+    assert re.search(r"^vc-scheduler +1\.15\.0 +cache ", having.stdout, re.MULTILINE)
+
+
+def test_command_fails_when_something_cannot_be_had_and_one_that_only_tries_does_not(tmp_path: Path) -> None:
+    environment = offline(tmp_path, TRN_CACHE=str(tmp_path / "cache"))
+    done = _command(environment)
+    assert done.returncode == 1
+    assert "could not be found, downloaded or built: kube-apiserver" in done.stderr
+    assert done.stdout == ""
+    tried = _command(environment, "--try", "--karpenter", "--prometheus")
+    assert (tried.returncode, tried.stdout, tried.stderr) == (0, "", "")

@@ -1,32 +1,52 @@
 """Building what is missing: once, whole, and with words for each way it can fail."""
 
+import json
 import os
-import resource
+import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import toolchain_fakes as fakes
 from waiting import SECONDS, until
 
-from trainium_eks.local.toolchain import TOOLS, Binary, Pins, Platform, Unavailable, build, go_command, provide, store
+from trainium_eks.local.toolchain import (
+    KARPENTER,
+    PROMETHEUS,
+    TRAINING_OPERATOR,
+    VOLCANO,
+    Bundle,
+    UnavailableError,
+    build,
+    go_command,
+    kubernetes,
+    provide,
+    sources,
+    store,
+)
 from trainium_eks.local.toolchain.throttle import Throttle
-from trainium_eks.local.toolchain.tools import CONTROL_PLANE, KUBERNETES_RELEASES
 
-KEY = Pins("1.35", Platform.here()).key
+[CURRENT] = kubernetes("1.35")
 
 
 def offline(path: Path, **more: str) -> dict[str, str]:
     return {"PATH": str(path), "TRN_OFFLINE": "1", **more}
 
 
-def failure(path: Path, cache: Path, **more: str) -> str:
-    with pytest.raises(Unavailable) as caught:
-        provide("1.35", progress=lambda _: None, environment=offline(path, **more), cache=cache)
+def built(path: Path, cache: Path, bundle: Bundle = CURRENT, **more: str) -> dict[str, str]:
+    """Origin and version by tool."""
+    there = provide(bundle, progress=lambda _: None, environment=offline(path, **more), cache=cache)
+    return {name: f"{binary.origin} {binary.version}" for name, binary in there.items()}
+
+
+def failure(path: Path, cache: Path, bundle: Bundle = CURRENT, **more: str) -> str:
+    with pytest.raises(UnavailableError) as caught:
+        built(path, cache, bundle, **more)
     return str(caught.value)
 
 
@@ -34,76 +54,54 @@ def scratch_of(cache: Path) -> list[Path]:
     return [path for path in (cache / "bin").iterdir() if path.name.startswith(store.SCRATCH)]
 
 
-def test_what_is_missing_is_built_once_and_then_comes_from_the_cache(tmp_path: Path) -> None:
+def build_line(directory: Path) -> str:
+    [line] = [each for each in (directory / "go.calls").read_text().splitlines() if each.startswith("build")]
+    return line
+
+
+@pytest.mark.parametrize("bundle", [CURRENT, VOLCANO, PROMETHEUS], ids=lambda bundle: bundle.name)
+def test_what_is_missing_is_built_once_and_then_comes_from_the_cache(tmp_path: Path, bundle: Bundle) -> None:
     fakes.go(tmp_path / "bin")
     for origin in ("build", "cache"):
-        there = provide(
-            "1.35", progress=lambda _: None, environment=offline(tmp_path / "bin"), cache=tmp_path / "cache"
-        )
-        assert tuple(there) == TOOLS
-        assert {binary.origin for binary in there.values()} == {origin}
-    assert fakes.calls(tmp_path / "bin") == ["env", "list", "build"]
-    assert there["etcd"].path == tmp_path / "cache" / "bin" / KEY / "etcd"
-    assert scratch_of(tmp_path / "cache") == []
-
-
-def test_two_minors_have_a_control_plane_each_and_the_rest_together(tmp_path: Path) -> None:
-    fakes.go(tmp_path / "bin")
-
-    def provided(minor: str) -> Mapping[str, Binary]:
-        environment = offline(tmp_path / "bin")
-        return provide(minor, progress=lambda _: None, environment=environment, cache=tmp_path / "cache")
-
-    newer, older = provided("1.35"), provided("1.34")
-    assert {tool for tool in TOOLS if newer[tool].path != older[tool].path} == set(CONTROL_PLANE)
-    assert {older[tool].version for tool in CONTROL_PLANE} == {KUBERNETES_RELEASES["1.34"]}
-    assert {older[tool].origin for tool in CONTROL_PLANE} == {"build"}
-    line = (tmp_path / "bin" / "go.calls").read_text().splitlines()[-1]
-    assert "-X k8s.io/component-base/version.gitVersion=v1.34." in line
-    assert line.endswith(" ".join(build.PACKAGES[tool] for tool in CONTROL_PLANE))
-    assert {binary.origin for binary in provided("1.34").values()} == {"cache"}
+        assert built(tmp_path / "bin", tmp_path / "cache", bundle) == {
+            tool.name: f"{origin} {tool.version}" for tool in bundle.tools
+        }
+    assert [call for call in fakes.calls(tmp_path / "bin") if call != "mod"] == ["env", "list", "build"]
+    line = build_line(tmp_path / "bin")
+    for flag in ("-mod=readonly", "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false", *bundle.tags):
+        assert f" {flag} " in line
+    assert ("-tags" in line) == (bundle is PROMETHEUS)
+    assert bundle.module is not None
+    for name in ("go.mod", "go.sum"):
+        assert (tmp_path / "bin" / name).read_bytes() == (bundle.module / name).read_bytes()
+    files = {file.name for file in (tmp_path / "cache" / bundle.name).iterdir()}
+    assert files == {".lock", bundle.place.name}, "nothing is left behind"
 
 
 def test_only_what_is_missing_is_built(tmp_path: Path) -> None:
     fakes.tools(tmp_path / "bin", kwok="", etcd="")
     fakes.go(tmp_path / "bin")
-    there = provide("1.35", progress=lambda _: None, environment=offline(tmp_path / "bin"), cache=tmp_path / "cache")
-    assert {name for name, binary in there.items() if binary.origin == "build"} == {"kwok", "etcd"}
-    [line] = [line for line in (tmp_path / "bin" / "go.calls").read_text().splitlines() if line.startswith("build")]
-    assert line.endswith(" go.etcd.io/etcd/server/v3 sigs.k8s.io/kwok/cmd/kwok")
+    there = built(tmp_path / "bin", tmp_path / "cache")
+    assert {name for name, origin in there.items() if origin.startswith("build")} == {"kwok", "etcd"}
+    assert build_line(tmp_path / "bin").endswith(" go.etcd.io/etcd/server/v3 sigs.k8s.io/kwok/cmd/kwok")
 
 
-def test_go_is_told_to_trust_go_sum_only_and_to_say_the_right_versions(tmp_path: Path) -> None:
+def test_go_says_the_right_versions_and_has_the_users_settings(tmp_path: Path) -> None:
     fakes.go(tmp_path / "bin")
-    environment = offline(tmp_path / "bin", GOFLAGS="-p=1", GOOS="plan9", GOWORK="/somewhere/go.work")
-    provide("1.35", progress=lambda _: None, environment=environment, cache=tmp_path / "cache")
-    line = (tmp_path / "bin" / "go.calls").read_text().splitlines()[-1]
+    built(tmp_path / "bin", tmp_path / "cache", GOFLAGS="-p=1", GOOS="plan9", GOWORK="/somewhere/go.work")
+    line = build_line(tmp_path / "bin")
     for flag in (
-        "-mod=readonly",
-        "-trimpath",
-        "-buildvcs=false",
-        "-gcflags=all=-dwarf=false",
         "-X k8s.io/component-base/version.gitVersion=v1.35.4",
         "-X k8s.io/component-base/version.gitMinor=35",
         "-X helm.sh/helm/v3/internal/version.version=v3.19.5",
     ):
         assert f" {flag} " in line
     told = dict(line.partition("=")[::2] for line in (tmp_path / "bin" / "go.environment").read_text().splitlines())
-    assert told["CGO_ENABLED"] == "0"
-    assert told["GOTOOLCHAIN"] == "auto"
-    assert told["GOPROXY"] == "off"
-    assert told["GOFLAGS"] == "-p=1"
-    assert told["GOWORK"] == "off"
+    ours = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "auto", "GOPROXY": "off", "GOFLAGS": "-p=1", "GOWORK": "off"}
+    assert ours.items() <= told.items()
     assert "GOOS" not in told
-    package = Path(build.__file__).parent
-    for name in ("go.mod", "go.sum"):
-        assert (tmp_path / "bin" / name).read_bytes() == (package / name).read_bytes()
-
-
-def test_users_toolchain_and_proxy_are_left_alone() -> None:
-    ours = go_command.go_environment({"GOTOOLCHAIN": "local", "GOPROXY": "https://proxy.example"}, offline=False)
-    assert ours["GOTOOLCHAIN"] == "local"
-    assert ours["GOPROXY"] == "https://proxy.example"
+    kept = {"GOTOOLCHAIN": "local", "GOPROXY": "https://proxy.example"}
+    assert kept.items() <= go_command.go_environment(kept).items()
 
 
 def test_progress_is_in_phases_and_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +110,7 @@ def test_progress_is_in_phases_and_numbers(tmp_path: Path, monkeypatch: pytest.M
     fakes.tools(tmp_path / "bin", kwok="")
     fakes.go(tmp_path / "bin")
     said: list[str] = []
-    provide("1.35", progress=said.append, environment=offline(tmp_path / "bin"), cache=tmp_path / "cache")
+    provide(CURRENT, progress=said.append, environment=offline(tmp_path / "bin"), cache=tmp_path / "cache")
     assert said[0].startswith("building kwok from source with go1.25.1: about 7 minutes on 2 cores, once")
     assert said[3].startswith("building: 3 of at most 2")
     assert said[3].endswith(" modules downloaded")
@@ -130,14 +128,14 @@ def test_progress_is_in_phases_and_numbers(tmp_path: Path, monkeypatch: pytest.M
         ("echo 'go: go.mod requires go >= 1.25.0 (running go 1.22)'; exit 1", "this Go is too old"),
         ("echo 'go: verifying m: checksum mismatch'; exit 1", "do not use that proxy"),
         ("kill -9 $$", "go build was killed by signal 9"),
-        ("exit 0", "go build succeeded but made no etcd, kube-apiserver"),
+        ("exit 0", "go build succeeded but made no kube-apiserver, kube-controller-manager"),
     ],
 )
 def test_failing_build_is_told_in_its_own_words(tmp_path: Path, commands: str, words: str) -> None:
     fakes.go(tmp_path / "bin", build=commands)
     assert words in failure(tmp_path / "bin", tmp_path / "cache")
     assert scratch_of(tmp_path / "cache") == []
-    assert not (tmp_path / "cache" / "bin" / KEY).exists()
+    assert not (tmp_path / "cache" / CURRENT.place).exists()
 
 
 def test_go_that_cannot_fetch_a_newer_one_is_too_old(tmp_path: Path) -> None:
@@ -145,14 +143,6 @@ def test_go_that_cannot_fetch_a_newer_one_is_too_old(tmp_path: Path) -> None:
     message = failure(tmp_path / "bin", tmp_path / "cache", FAKE_GO_VERSION="go1.19.8")
     assert f"build: {tmp_path}/bin/go is go1.19.8; 1.21 or newer is needed" in message
     assert fakes.calls(tmp_path / "bin") == ["env"]
-
-
-def test_built_tool_with_another_version_is_not_kept(tmp_path: Path) -> None:
-    script = fakes.go(tmp_path / "bin")
-    script.write_text(script.read_text().replace("v0.6.1", "v0.6.0"))
-    assert "  build: got kwok 0.6.0 instead of 0.6.1\n" in failure(tmp_path / "bin", tmp_path / "cache")
-    assert not (tmp_path / "cache" / "bin" / KEY / "kwok").exists()
-    assert (tmp_path / "cache" / "bin" / KEY / "helm").exists()
 
 
 def test_two_that_need_the_tools_at_once_build_once_and_the_second_says_that_it_waits(tmp_path: Path) -> None:
@@ -164,7 +154,7 @@ def test_two_that_need_the_tools_at_once_build_once_and_the_second_says_that_it_
     origins: list[str] = []
 
     def need(progress: Callable[[str], None]) -> None:
-        there = provide("1.35", progress=progress, environment=offline(tmp_path / "bin"), cache=tmp_path / "cache")
+        there = provide(CURRENT, progress=progress, environment=offline(tmp_path / "bin"), cache=tmp_path / "cache")
         origins.append(there["kwok"].origin)
 
     def second(line: str) -> None:
@@ -180,9 +170,7 @@ def test_two_that_need_the_tools_at_once_build_once_and_the_second_says_that_it_
         thread.join()
     assert origins == ["build", "cache"]
     assert fakes.calls(tmp_path / "bin").count("build") == 1
-    assert waiting == [
-        f"waiting for process {os.getpid()}, which is providing binaries in {tmp_path / 'cache' / 'bin'}"
-    ]
+    assert waiting == [f"waiting for process {os.getpid()}, which is providing binaries in {tmp_path}/cache/bin"]
 
 
 def test_build_that_was_killed_is_done_again_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -202,9 +190,8 @@ def test_build_that_was_killed_is_done_again_and_leaves_nothing_behind(tmp_path:
     go = int((bin_ / "go.pid").read_text())
     until(lambda: not _runs(go))
     fakes.go(bin_)
-    there = provide("1.35", progress=lambda _: None, environment=offline(bin_), cache=cache)
-    assert there["kwok"].origin == "build"
-    assert there["kwok"].path.read_text() != "half\n"
+    assert built(bin_, cache)["kwok"] == "build 0.6.1"
+    assert (cache / CURRENT.place / "kwok").read_text() != "half\n"
     assert scratch_of(cache) == []
 
 
@@ -220,7 +207,7 @@ def test_interrupt_ends_go(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        provide("1.35", progress=interrupt, environment=offline(bin_), cache=cache)
+        provide(CURRENT, progress=interrupt, environment=offline(bin_), cache=cache)
     assert not (bin_ / "built").exists()
     assert not _runs(int((bin_ / "go.pid").read_text()))
     assert scratch_of(cache) == []
@@ -234,21 +221,83 @@ def test_cache_that_cannot_be_written_is_told_and_nothing_is_built(tmp_path: Pat
     assert fakes.calls(tmp_path / "bin") == []
 
 
-def test_disk_that_fills_up_while_a_tool_is_kept_is_told(tmp_path: Path) -> None:
-    fakes.go(tmp_path / "bin", build='mkdir -p "$here/../cache/bin"; : > "$here/../cache/bin/KEY"'.replace("KEY", KEY))
-    message = failure(tmp_path / "bin", tmp_path / "cache")
-    assert f"cache: {tmp_path}/cache/bin/{KEY} cannot be written: File exists" in message
+# --- Changed sources ----------------------------------------------------------------------------------------------
+
+_CERT = f'package cert\n\nconst (\n{sources._CERTIFICATES_LINE}\tcaName = "ca"\n)\n'
+_OPERATOR = f"package operator\n\nvar a = []string{{\n\t{sources._ADDRESS}, 1),\n\tHealth{sources._ADDRESS}, 2),\n}}\n"
+_SOURCES = {
+    TRAINING_OPERATOR.name: {"pkg/cert/cert.go": _CERT, "cmd/main.go": "", "go.mod": "module x"},
+    KARPENTER.name: {"pkg/operator/operator.go": _OPERATOR, "kwok/main.go": "", "go.mod": "go 9"},
+}
 
 
-def test_file_size_limit_stands_for_a_full_disk(tmp_path: Path) -> None:
+def _go(directory: Path, bundle: Bundle, *, text: str = "", checksum: str = "") -> Path:
+    """A Go that is too old for the module: it has the archive, and does not unpack it."""
+    assert bundle.module is not None
+    module, version = bundle.source, bundle.tools[0].version
+    files = dict(_SOURCES[bundle.name])
+    files[next(iter(files))] = text or files[next(iter(files))]
+    sums = (bundle.module / "sources.sum").read_text().splitlines()
+    sum_ = checksum or next(line.split()[2] for line in sums if line.startswith(f"{module} v{version} "))
+    archive = {"Zip": str(directory / "module.zip"), "Sum": sum_, "Error": "requires go >= 1.99.9 (running 1.26.1)"}
+    script = fakes.go(directory, build=f'cp -r {bundle.name.removeprefix("training-")} "$here/built"')
+    script.write_text(script.read_text().replace("mod)", f"mod) cat {directory}/answer.json; exit 1 ;;\nunpacked)", 1))
+    (directory / "answer.json").write_text(json.dumps(archive))
+    with zipfile.ZipFile(directory / "module.zip", "w") as zipped:
+        for name, content in files.items():
+            zipped.writestr(f"{module}@v{version}/{name}", content)
+    return directory
+
+
+def test_the_training_operator_is_built_to_read_certificates_of_its_own(tmp_path: Path) -> None:
+    path = _go(tmp_path / "bin", TRAINING_OPERATOR)
+    assert built(path, tmp_path / "cache", TRAINING_OPERATOR) == {"training-operator": "build 1.9.3"}
+    text = (path / "built" / "pkg" / "cert" / "cert.go").read_text()
+    assert '"/tmp/k8s-webhook-server/serving-certs"' not in text
+    assert 'var certDir = os.TempDir() + "/k8s-webhook-server/serving-certs"' in text
+    assert built(tmp_path, tmp_path / "cache", TRAINING_OPERATOR) == {"training-operator": "cache 1.9.3"}
+
+
+def test_karpenter_is_built_to_listen_on_this_machine_alone(tmp_path: Path) -> None:
+    path = _go(tmp_path / "bin", KARPENTER)
+    assert built(path, tmp_path / "cache", KARPENTER) == {"karpenter": "build 1.15.0"}
+    text = (path / "built" / "pkg" / "operator" / "operator.go").read_text()
+    assert text.count('BindAddress: fmt.Sprintf("127.0.0.1:%d"') == 2
+    assert sources._ADDRESS not in text
+    assert (path / "built" / "go.mod").read_text() == "module sigs.k8s.io/karpenter\n\ngo 1.26.0\n"
+
+
+@pytest.mark.parametrize("bundle", [TRAINING_OPERATOR, KARPENTER], ids=lambda bundle: bundle.name)
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"checksum": "h1:another"}, "this Go is too old"),
+        ({"text": "package x"}, "is not the file that was to be changed"),
+    ],
+)
+def test_another_source_is_not_changed_blindly(
+    tmp_path: Path, bundle: Bundle, changes: dict[str, str], words: str
+) -> None:
+    assert words in failure(_go(tmp_path / "bin", bundle, **changes), tmp_path / "cache", bundle)
+
+
+def test_volcano_is_built_with_the_name_that_its_published_definitions_lack(tmp_path: Path) -> None:
     fakes.go(tmp_path / "bin")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))  # go.sum is larger
-    try:
-        message = failure(tmp_path / "bin", tmp_path / "cache")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert "cannot be written: File too large; TRN_CACHE names another directory" in message
+    built(tmp_path / "bin", tmp_path / "cache", VOLCANO)
+    assert " -X volcano.sh/volcano/pkg/version.Version=v1.15.0 " in build_line(tmp_path / "bin")
+    apis = tmp_path / "bin" / "apis"
+    added = (apis / "pkg" / "apis" / "scheduling" / "v1beta1" / "added_for_volcano_1_15.go").read_text()
+    assert 'const QueueAllocationGateKey = GroupName + "/queue-allocation-gate"' in added
+    assert (apis / "of_the_module.go").exists()
+
+
+def test_modules_are_checked_before_they_are_read(tmp_path: Path) -> None:
+    """The real Go, offline, in an empty cache of modules: it looks for the pinned version, and finds none."""
+    if shutil.which("go") is None:
+        pytest.skip("go is not on PATH (https://go.dev/dl/)")
+    environment = {**os.environ, "GOMODCACHE": str(tmp_path / "modules"), "TRN_OFFLINE": "1"}
+    with pytest.raises(go_command.GoError, match="TRN_OFFLINE or GOPROXY forbids downloads"):
+        sources.source(VOLCANO, tmp_path, environment)
 
 
 def _runs(pid: int) -> bool:

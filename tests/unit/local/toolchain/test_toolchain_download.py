@@ -1,56 +1,49 @@
 """Downloads: nothing is used whose checksum is not the published one."""
 
-import io
 import json
 import resource
-import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import toolchain_fakes as fakes
 
-from trainium_eks.local.toolchain import TOOLS, Origins, Pins, Platform, Unavailable, download, provide, store
-from trainium_eks.local.toolchain.registry import Notes
+from trainium_eks.local.toolchain import Bundle, UnavailableError, kubernetes, provide
+from trainium_eks.local.toolchain.tools import Platform, Tool
 
-LINUX = Pins("1.35", Platform("linux", "amd64"))
 KUBE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+HELM = "/helm-v3.19.5-linux-amd64.tar.gz"
+ETCD = "/etcd-io/etcd/releases/download/v3.6.5"
 
 
 @pytest.fixture(autouse=True)
 def _linux(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Platform, "here", staticmethod(lambda: LINUX.platform))
+    monkeypatch.setattr(Platform, "here", staticmethod(lambda: Platform("linux", "amd64")))
 
 
 @pytest.fixture
 def server() -> Iterator[fakes.Server]:
+    """A server with all seven tools, as their projects publish them."""
     server = fakes.Server()
+    for name in KUBE:
+        content = fakes.tool_text(fakes.VERSIONS[name])
+        path = f"/release/v1.35.4/bin/linux/amd64/{name}"
+        server.files |= {path: content, f"{path}.sha256": fakes.sha256(content).encode()}
+    etcd = fakes.archive("etcd-v3.6.5-linux-amd64/etcd", fakes.tool_text(fakes.VERSIONS["etcd"]))
+    sums = f"{'0' * 64}  etcd-v3.6.5-darwin-amd64.zip\n{fakes.sha256(etcd)}  etcd-v3.6.5-linux-amd64.tar.gz\n"
+    server.files |= {f"{ETCD}/etcd-v3.6.5-linux-amd64.tar.gz": etcd, f"{ETCD}/SHA256SUMS": sums.encode()}
+    _publish_helm(server, fakes.archive("linux-amd64/helm", fakes.tool_text(fakes.VERSIONS["helm"])))
     yield server
     server.close()
 
 
-def published(server: fakes.Server) -> Origins:
-    """All seven tools, as their projects publish them."""
-    for name in KUBE:
-        content = fakes.tool_text(fakes.VERSIONS[name])
-        path = f"/k/v1.35.4/bin/linux/amd64/{name}"
-        server.files |= {path: content, f"{path}.sha256": fakes.sha256(content).encode()}
-    etcd = fakes.archive("etcd-v3.6.5-linux-amd64/etcd", fakes.tool_text(fakes.VERSIONS["etcd"]))
-    sums = f"{'0' * 64}  etcd-v3.6.5-darwin-amd64.zip\n{fakes.sha256(etcd)}  etcd-v3.6.5-linux-amd64.tar.gz\n"
-    server.files |= {"/e/v3.6.5/etcd-v3.6.5-linux-amd64.tar.gz": etcd, "/e/v3.6.5/SHA256SUMS": sums.encode()}
-    helm = fakes.archive("linux-amd64/helm", fakes.tool_text(fakes.VERSIONS["helm"]))
-    name = "helm-v3.19.5-linux-amd64.tar.gz"
-    server.files |= {f"/h/{name}": helm, f"/h/{name}.sha256sum": f"{fakes.sha256(helm)}  {name}\n".encode()}
-    return Origins(
-        kubernetes=f"{server.url}/k",
-        etcd=f"{server.url}/e",
-        helm=f"{server.url}/h",
-        images=server.url,
-        kwok_image_digest=f"sha256:{_image(server)}",
-    )
+def _publish_helm(server: fakes.Server, content: bytes) -> None:
+    server.files |= {HELM: content, f"{HELM}.sha256sum": f"{fakes.sha256(content)}  {HELM[1:]}\n".encode()}
 
 
 def _image(server: fakes.Server) -> str:
+    """Publish kwok's image; its digest."""
     layer = fakes.archive("usr/local/bin/kwok", fakes.tool_text(fakes.VERSIONS["kwok"]))
     base = {"digest": "sha256:" + "0" * 64}
     manifest = json.dumps({"layers": [base, {"digest": f"sha256:{fakes.sha256(layer)}"}]}).encode()
@@ -60,23 +53,41 @@ def _image(server: fakes.Server) -> str:
     for content in (manifest, index):
         server.files[f"/v2/kwok/kwok/manifests/sha256:{fakes.sha256(content)}"] = content
     server.files[f"/v2/kwok/kwok/blobs/sha256:{fakes.sha256(layer)}"] = layer
-    return fakes.sha256(index)
+    return f"sha256:{fakes.sha256(index)}"
 
 
-def failure(origins: Origins, tmp_path: Path) -> Unavailable:
-    with pytest.raises(Unavailable) as caught:
-        provide("1.35", progress=lambda _: None, environment={"PATH": ""}, cache=tmp_path / "cache", origins=origins)
+def at(server: fakes.Server, **others: str) -> Bundle:
+    """The programs of a local cloud at the server; ``kubernetes="http://…"`` for those of one host elsewhere."""
+    [bundle] = kubernetes("1.35")
+    hosts = {
+        "https://dl.k8s.io": others.get("kubernetes", server.url),
+        "https://github.com": server.url,
+        "https://get.helm.sh": others.get("helm", server.url),
+        "https://registry.k8s.io": server.url,
+    }
+
+    def moved(tool: Tool) -> Tool:
+        values = {"url": tool.url, "checksums": tool.checksums, "image": tool.image}
+        for official, ours in hosts.items():
+            values = {name: value.replace(official, ours) for name, value in values.items()}
+        return replace(tool, reference=_image(server) if tool.image else "", **values)
+
+    return replace(bundle, tools=tuple(moved(tool) for tool in bundle.tools))
+
+
+def failure(bundle: Bundle, tmp_path: Path, said: list[str] | None = None, **environment: str) -> UnavailableError:
+    told = said if said is not None else []
+    with pytest.raises(UnavailableError) as caught:
+        provide(bundle, progress=told.append, environment={"PATH": "", **environment}, cache=tmp_path / "cache")
     return caught.value
 
 
 def test_everything_published_is_downloaded_checked_and_kept(server: fakes.Server, tmp_path: Path) -> None:
-    origins = published(server)
+    bundle = at(server)
     for origin in ("download", "cache"):
-        there = provide(
-            "1.35", progress=lambda _: None, environment={"PATH": ""}, cache=tmp_path / "cache", origins=origins
-        )
+        there = provide(bundle, progress=lambda _: None, environment={"PATH": ""}, cache=tmp_path / "cache")
         assert {binary.origin for binary in there.values()} == {origin}
-    assert tuple(there) == TOOLS
+    assert set(there) == {tool.name for tool in bundle.tools}
     assert len(server.asked) == len(set(server.asked))
     assert there["helm"].path.read_bytes() == fakes.tool_text(fakes.VERSIONS["helm"])
 
@@ -84,9 +95,9 @@ def test_everything_published_is_downloaded_checked_and_kept(server: fakes.Serve
 @pytest.mark.parametrize(
     ("tool", "path"),
     [
-        ("kubectl", "/k/v1.35.4/bin/linux/amd64/kubectl"),
-        ("etcd", "/e/v3.6.5/etcd-v3.6.5-linux-amd64.tar.gz"),
-        ("helm", "/h/helm-v3.19.5-linux-amd64.tar.gz"),
+        ("kubectl", "/release/v1.35.4/bin/linux/amd64/kubectl"),
+        ("etcd", f"{ETCD}/etcd-v3.6.5-linux-amd64.tar.gz"),
+        ("helm", HELM),
         ("kwok", "/v2/kwok/kwok/blobs/"),
         ("kwok", "/v2/kwok/kwok/manifests/"),
     ],
@@ -94,157 +105,96 @@ def test_everything_published_is_downloaded_checked_and_kept(server: fakes.Serve
 def test_what_has_another_checksum_is_told_and_not_used(
     server: fakes.Server, tmp_path: Path, tool: str, path: str
 ) -> None:
-    origins = published(server)
+    bundle = at(server)
     [found, *_] = [name for name in server.files if name.startswith(path) and "sha256sum" not in name[-10:]]
     server.files[found] = fakes.tool_text("another v1.35.4 0.6.1")
     said: list[str] = []
-    with pytest.raises(Unavailable) as caught:
-        provide("1.35", progress=said.append, environment={"PATH": ""}, cache=tmp_path / "cache", origins=origins)
-    [reason] = [line for line in caught.value.reasons[tool] if line.startswith("download")]
+    error = failure(bundle, tmp_path, said)
+    [reason] = [line for line in error.reasons[tool] if line.startswith("download")]
     assert reason.startswith("download: WRONG CHECKSUM: ")
     assert any("WRONG CHECKSUM" in line for line in said)
-    assert set(caught.value.reasons) == {tool}
+    assert set(error.reasons) == {tool}
     assert not list((tmp_path / "cache").rglob(tool))
 
 
-def test_what_cannot_be_downloaded_is_built(server: fakes.Server, tmp_path: Path) -> None:
-    origins = published(server)
-    del server.files["/h/helm-v3.19.5-linux-amd64.tar.gz"]
+def test_what_cannot_be_downloaded_is_built_and_the_others_are_fetched(server: fakes.Server, tmp_path: Path) -> None:
+    del server.files[HELM]
+    assert f"download: {server.url}{HELM}: 404 Not Found" in failure(at(server), tmp_path).reasons["helm"]
     fakes.go(tmp_path / "bin")
-    there = provide(
-        "1.35",
-        progress=lambda _: None,
-        environment={"PATH": str(tmp_path / "bin")},
-        cache=tmp_path / "cache",
-        origins=origins,
-    )
+    environment = {"PATH": str(tmp_path / "bin")}
+    there = provide(at(server), progress=lambda _: None, environment=environment, cache=tmp_path / "another")
     assert there["helm"].origin == "build"
     assert there["kwok"].origin == "download"
 
 
-def test_file_that_is_not_there_is_told_and_the_others_are_fetched(server: fakes.Server, tmp_path: Path) -> None:
-    origins = published(server)
-    del server.files["/k/v1.35.4/bin/linux/amd64/kube-scheduler"]
-    error = failure(origins, tmp_path)
-    assert set(error.reasons) == {"kube-scheduler"}
-    url = f"{server.url}/k/v1.35.4/bin/linux/amd64/kube-scheduler"
-    assert f"download: {url}: 404 Not Found" in error.reasons["kube-scheduler"]
-
-
 def test_file_without_a_published_checksum_is_not_used(server: fakes.Server, tmp_path: Path) -> None:
-    origins = published(server)
-    server.files["/e/v3.6.5/SHA256SUMS"] = b"<html>please log in to this network</html>"
-    error = failure(origins, tmp_path)
-    assert f"{server.url}/e/v3.6.5/SHA256SUMS names no checksum of etcd-v3.6.5-linux-amd64.tar.gz" in str(error)
+    server.files[f"{ETCD}/SHA256SUMS"] = b"<html>please log in to this network</html>"
+    words = f"{server.url}{ETCD}/SHA256SUMS names no checksum of etcd-v3.6.5-linux-amd64.tar.gz"
+    assert words in str(failure(at(server), tmp_path))
 
 
 def test_archive_without_the_tool_is_refused(server: fakes.Server, tmp_path: Path) -> None:
-    origins = published(server)
-    name = "helm-v3.19.5-linux-amd64.tar.gz"
     for content in (fakes.archive("linux-amd64/README", b""), b"no archive"):
-        server.files |= {f"/h/{name}": content, f"/h/{name}.sha256sum": f"{fakes.sha256(content)}  {name}".encode()}
-        assert f"{server.url}/h/{name} has no linux-amd64/helm" in str(failure(origins, tmp_path))
+        _publish_helm(server, content)
+        assert f"{server.url}{HELM} has no linux-amd64/helm" in str(failure(at(server), tmp_path))
 
 
 def test_host_that_does_not_answer_is_asked_once(server: fakes.Server, tmp_path: Path) -> None:
-    published(server)
     with fakes.hanging_up() as (url, connections):
-        error = failure(Origins(url, f"{server.url}/e", f"{server.url}/h", server.url), tmp_path)
+        error = failure(at(server, kubernetes=url), tmp_path)
     assert len(connections) == 1
-    for tool in KUBE:
-        [reason] = [line for line in error.reasons[tool] if line.startswith("download")]
+    assert set(error.reasons) == set(KUBE)
+    for tried in error.reasons.values():
+        [reason] = [line for line in tried if line.startswith("download")]
         assert reason.startswith(f"download: {url.removeprefix('http://')} cannot be reached: ")
-    assert "etcd" not in error.reasons
+    # Nobody listens there any more.
+    refused = failure(at(server, kubernetes=url), tmp_path / "2")
+    assert f"{url.removeprefix('http://')} cannot be reached: Connection refused" in str(refused)
 
 
-def test_unreachable_hosts_are_named(tmp_path: Path) -> None:
-    with fakes.hanging_up() as (url, _):
-        pass  # nobody listens there any more
-    error = failure(Origins(url, url, url, url), tmp_path)
-    assert f"{url.removeprefix('http://')} cannot be reached: Connection refused" in str(error)
-
-
-def test_download_that_breaks_off_is_told(
-    server: fakes.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    origins = published(server)
+def test_download_that_breaks_off_is_told(server: fakes.Server, tmp_path: Path) -> None:
     with fakes.breaking_off() as url:
-        error = failure(Origins(origins.kubernetes, origins.etcd, url, server.url, origins.kwok_image_digest), tmp_path)
+        error = failure(at(server, helm=url), tmp_path)
     assert "broke off after 100 of 5000 bytes" in str(error)
 
 
 def test_offline_asks_nobody(server: fakes.Server, tmp_path: Path) -> None:
-    with pytest.raises(Unavailable, match="not tried, TRN_OFFLINE is set"):
-        provide(
-            "1.35",
-            progress=lambda _: None,
-            environment={"PATH": "", "TRN_OFFLINE": "1"},
-            cache=tmp_path / "cache",
-            origins=published(server),
-        )
+    assert "not tried, TRN_OFFLINE is set" in str(failure(at(server), tmp_path, TRN_OFFLINE="1"))
     assert server.asked == []
 
 
 def test_disk_that_fills_up_is_told_and_nothing_half_is_kept(server: fakes.Server, tmp_path: Path) -> None:
-    origins = published(server)
-    path = "/k/v1.35.4/bin/linux/amd64/kubectl"
-    server.files[path] = b"\0" * 200_000
+    server.files["/release/v1.35.4/bin/linux/amd64/kubectl"] = b"\0" * 200_000
+    bundle = at(server)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
     try:
-        error = failure(origins, tmp_path)
+        error = failure(bundle, tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "cannot be written: File too large; TRN_CACHE names another directory" in str(error)
-    assert [file.name for file in (tmp_path / "cache").rglob("*") if file.is_file()] == [".lock"]
+    assert {file.name for file in (tmp_path / "cache").rglob("*") if file.is_file()} <= {
+        ".lock",
+        f"{bundle.place.name}.refused.json",
+    }
 
 
-def test_mac_has_downloads_of_clients_and_etcd_only() -> None:
-    mac = Pins("1.35", Platform("darwin", "arm64"))
-    found = {tool: download.source(tool, mac, Origins()) for tool in TOOLS}
-    assert {tool for tool, where in found.items() if isinstance(where, str)} == {*KUBE[:3], "kwok"}
-    assert found["kube-apiserver"] == "not published for darwin"
-    assert found["etcd"] == download.File(
-        "https://github.com/etcd-io/etcd/releases/download/v3.6.5/etcd-v3.6.5-darwin-arm64.zip",
-        "https://github.com/etcd-io/etcd/releases/download/v3.6.5/SHA256SUMS",
-        "etcd-v3.6.5-darwin-arm64/etcd",
-    )
-
-
-def test_zip_of_the_mac_is_unpacked(server: fakes.Server, tmp_path: Path) -> None:
-    mac = Pins("1.35", Platform("darwin", "arm64"))
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as files:
-        files.writestr("etcd-v3.6.5-darwin-arm64/etcd", "the tool")
-    name = "etcd-v3.6.5-darwin-arm64.zip"
-    server.files[f"/v3.6.5/{name}"] = data.getvalue()
-    server.files["/v3.6.5/SHA256SUMS"] = f"{fakes.sha256(data.getvalue())}  {name}\n".encode()
-    files, reasons = download.download(
-        ["etcd"], mac, Origins(etcd=server.url), tmp_path, Notes(tmp_path / "n"), lambda _: None
-    )
-    assert files["etcd"].read_text() == "the tool"
-    assert reasons == {}
-
-
-@pytest.mark.parametrize("platform", [Platform("win32", "amd64"), Platform("linux", "riscv64")])
-def test_other_platforms_have_no_downloads(platform: Platform) -> None:
-    for tool in TOOLS:
-        found = download.source(tool, Pins("1.35", platform), Origins())
-        assert found == f"not published for {platform.system}-{platform.architecture}"
+@pytest.mark.parametrize("where", [Platform("darwin", "arm64"), Platform("win32", "amd64"), Platform("linux", "riscv")])
+def test_other_platforms_have_no_downloads(where: Platform) -> None:
+    [bundle] = kubernetes("1.35")
+    assert {tool.unpublished(where) for tool in bundle.tools} == {f"not published for {where}"}
 
 
 def test_kubernetes_without_a_known_release_is_not_downloaded() -> None:
-    pins = Pins("1.33", LINUX.platform)
-    assert download.source("kubectl", pins, Origins()) == "no known release of Kubernetes 1.33"
-    assert isinstance(download.source("etcd", pins, Origins()), download.File)
+    control_plane, rest = kubernetes("1.33")
+    here = Platform("linux", "arm64")
+    assert {tool.unpublished(here) for tool in control_plane.tools} == {"no known release of that Kubernetes"}
+    assert {tool.unpublished(here) for tool in rest.tools} == {""}
 
 
 def test_official_addresses() -> None:
-    def url(tool: str) -> str:
-        found = download.source(tool, LINUX, Origins())
-        assert isinstance(found, download.File)
-        return found.url
-
-    assert url("kube-apiserver") == "https://dl.k8s.io/release/v1.35.4/bin/linux/amd64/kube-apiserver"
-    assert url("helm") == "https://get.helm.sh/helm-v3.19.5-linux-amd64.tar.gz"
-    assert store.SCRATCH.startswith(".")
+    [bundle] = kubernetes("1.35")
+    urls = {tool.name: tool.url.format(system="linux", machine="arm64") for tool in bundle.tools}
+    assert urls["kube-apiserver"] == "https://dl.k8s.io/release/v1.35.4/bin/linux/arm64/kube-apiserver"
+    assert urls["helm"] == "https://get.helm.sh/helm-v3.19.5-linux-arm64.tar.gz"
+    assert urls["etcd"] == ("https://github.com/etcd-io/etcd/releases/download/v3.6.5/etcd-v3.6.5-linux-arm64.tar.gz")

@@ -16,7 +16,7 @@ def since(minutes: float) -> Node:
 
 
 def done(*nodes: Node, waiting: frozenset[str] = frozenset(), minimum: int = 0, limits: Limits = LIMITS) -> list[str]:
-    found = steps(NOW, nodes, waiting=waiting, minimum={"trn1": minimum}, limits=limits)
+    found = steps(NOW, nodes, waiting=waiting, minimum={"trn1": minimum} if minimum else {}, limits=limits)
     return [f"{step.action} {step.node.name}" for step in found]
 
 

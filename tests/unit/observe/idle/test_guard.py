@@ -1,5 +1,7 @@
 """What the guard reads from the cluster's objects, and the order of its two looks."""
 
+import io
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,7 @@ import pytest
 
 from trainium_eks.kube.cluster import GROUP_LABEL
 from trainium_eks.observe.idle import guard
+from trainium_eks.topology.api import ApiStatusError, Connection
 
 GROUPS = {"trn1-a1b2": {"minimum": 0, "removes": True, "devices": ["aws.amazon.com/neuron"]}}
 SETTINGS = {"groups": GROUPS, "warnSeconds": 180, "removeSeconds": 300}
@@ -39,7 +42,7 @@ def pod_group(phase: str, resource: str = "aws.amazon.com/neuron", name: str = "
     return {"metadata": metadata, "spec": {"minResources": {resource: "32"}}, "status": {"phase": phase}}
 
 
-class Cluster(guard.Api):
+class Cluster(Connection):
     """Objects by path; patches are merged in, as the API server does it for what the guard writes."""
 
     def __init__(self, nodes: list[dict[str, Any]], pods: list[dict[str, Any]] | None = None) -> None:
@@ -47,21 +50,24 @@ class Cluster(guard.Api):
         self.events: list[Mapping[str, Any]] = []
         self.looks = 0
 
-    def items(self, path: str) -> list[dict[str, Any]]:
-        self.looks += path == "/api/v1/nodes"
-        return self.objects.get(path, [])
-
-    def patch(self, path: str, change: Mapping[str, Any]) -> None:
+    def send(self, method: str, path: str, body: Any = None, **_: Any) -> Any:
+        path = path.partition("?")[0]
+        if method == "GET":
+            self.looks += path == "/api/v1/nodes"
+            if path not in self.objects:
+                raise ApiStatusError(404, "no Volcano")
+            return io.BytesIO(json.dumps({"items": self.objects[path], "metadata": {"resourceVersion": "7"}}).encode())
+        if method == "POST":
+            assert path == "/api/v1/namespaces/default/events"
+            self.events.append(body)
+            return io.BytesIO()
         (found,) = (each for each in self.objects["/api/v1/nodes"] if path.endswith("/" + each["metadata"]["name"]))
-        for note, text in change["metadata"]["annotations"].items():
+        for note, text in body["metadata"]["annotations"].items():
             found["metadata"]["annotations"].pop(note, None)
             if text is not None:
                 found["metadata"]["annotations"][note] = text
-        found["spec"] |= change.get("spec", {})
-
-    def create(self, path: str, made: Mapping[str, Any]) -> None:
-        assert path == "/api/v1/namespaces/default/events"
-        self.events.append(made)
+        found["spec"] |= body.get("spec", {})
+        return io.BytesIO()
 
 
 def test_the_label_of_a_group_is_the_librarys() -> None:

@@ -1,40 +1,34 @@
 """What a broken stack left in an account of moto's, and what of it is told from what others have."""
 
-from collections.abc import Iterator
+from dataclasses import replace
 
-import pytest
-from cleanup_accounts import CLUSTER, FORGOTTEN, KNOWN, REGION, Left, fill, session, state
-from moto import mock_aws
+from cleanup_accounts import CLUSTER, FORGOTTEN, KNOWN, NODE, REGION, Left, creating, session, state
 
 from trainium_eks.aws.account import READS, Account
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.operate.cleanup import orphans
-from trainium_eks.operate.cleanup.left_over import Result
 from trainium_eks.operate.cleanup.marks import Marks
+from trainium_eks.operate.cleanup.recovery import OPERATIONS
 from trainium_eks.operate.cleanup.state import StackState
+from trainium_eks.operate.finding import Finding, Report
 
-NODE = "trn-dev-cluster-node-0a1b2c3"
 DEV = Marks(stack="dev")
 LOST = state(("aws:s3/bucket:Bucket", "trn-dev-fsx-data-bucket-0a1b2c3", {}))
 """What is left of a state: nothing that the tests look for."""
 TRN1 = CATALOGUE.price("trn1.32xlarge")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def left() -> Iterator[Left]:
-    with pytest.MonkeyPatch.context() as patch, mock_aws():
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patch.setenv(name, "test")
-        yield fill()
-
-
-def look(held: StackState | None, marks: Marks = DEV) -> Result:
+def look(held: StackState | None, marks: Marks = DEV) -> Report:
     return orphans.look(Account(REGION, session()), marks, held)
 
 
-def names(result: Result, kind: str) -> list[str]:
-    return [each.name for each in result.found if each.kind == kind]
+def of_kind(report: Report, kind: str) -> list[Finding]:
+    return [each for each in report.findings if each.section == kind]
+
+
+def names(report: Report, kind: str) -> list[str]:
+    return [each.subject for each in of_kind(report, kind)]
 
 
 def healthy(left: Left) -> StackState:
@@ -50,58 +44,69 @@ def healthy(left: Left) -> StackState:
         ("aws:kms/alias:Alias", "alias/trn-dev-key-alias-0a1b2c3", {}),
         ("aws:iam/role:Role", NODE, {}),
         ("aws:cloudwatch/logGroup:LogGroup", f"/aws/eks/{CLUSTER}/cluster", {}),
-        pending=1,
     )
 
 
 def test_a_node_group_under_a_forgotten_name_is_all_that_is_left_of_a_healthy_stack(left: Left) -> None:
-    result = look(healthy(left))
+    report = look(replace(healthy(left), pending=(creating("aws:route53/zone:Zone", {}),)))
     # moto's interface of a NAT gateway is never in use.
-    [group] = [each for each in result.found if each.kind != "network interface"]
+    [pending, group] = [each for each in report.findings if each.section != "network interface"]
     assert TRN1 is not None
-    assert (group.kind, group.name, group.hourly_usd) == ("node group", FORGOTTEN, 2 * TRN1.hourly_usd)
-    assert group.commands == (
-        f"aws eks delete-nodegroup --cluster-name {CLUSTER} --nodegroup-name {FORGOTTEN} --region {REGION}",
+    assert (group.id, group.data["hourlyUsd"]) == (f"node group/{FORGOTTEN}", round(2 * TRN1.hourly_usd, 4))
+    assert group.data["commands"] == [
+        f"aws eks delete-nodegroup --cluster-name {CLUSTER} --nodegroup-name {FORGOTTEN} --region {REGION}"
+    ]
+    assert "2 instances of trn1.32xlarge" in group.text
+    assert (pending.section, report.facts["recovery"]) == (
+        OPERATIONS,
+        ["pulumi refresh --stack dev --skip-pending-creates"],
     )
-    assert "2 instances of trn1.32xlarge" in group.note
-    assert result.pending == 1
+
+
+def test_a_node_group_that_is_to_be_imported_is_not_left_over(left: Left) -> None:
+    inputs = {"clusterName": CLUSTER, "nodeGroupName": FORGOTTEN}
+    report = look(replace(healthy(left), pending=(creating("aws:eks/nodeGroup:NodeGroup", inputs),)))
+    assert "node group" not in {each.section for each in report.findings}
+    assert report.findings[0].data["importId"] == f"{CLUSTER}:{FORGOTTEN}"
+    assert "pulumi import" in report.facts["recovery"][0]
 
 
 def test_from_an_empty_state_no_live_cluster_is_proposed_for_deletion(left: Left) -> None:
     """An empty state may be another backend's stack, in full service."""
-    result = look(state())
-    assert (result.empty_state, result.live) == (True, (CLUSTER,))
-    assert result.found
-    assert [each.commands for each in result.found if each.commands] == []
-    assert any(each.commands for each in look(None, Marks(cluster=CLUSTER)).found)
+    report = look(state())
+    assert (report.facts["stateIsEmpty"], report.facts["liveClusters"]) == (True, [CLUSTER])
+    assert report.failed
+    assert [each.data["commands"] for each in report.findings if each.data["commands"]] == []
+    assert all(each.data["commands"] for each in look(None, Marks(cluster=CLUSTER)).findings)
 
 
 def test_after_a_destroy_that_broke_off_everything_is_listed_once_and_node_groups_first(left: Left) -> None:
     result = look(LOST)
-    assert [each.name for each in result.found[:3]] == [FORGOTTEN, KNOWN, CLUSTER]
+    assert [each.subject for each in result.findings[:3]] == [FORGOTTEN, KNOWN, CLUSTER]
+    assert [each.id for each in result.findings if not each.data["commands"]] == []
     assert names(result, "instance") == []  # they go with their groups
     assert names(result, "volume") == [left.volume]  # the root volume goes with its instance
     assert names(result, "NAT gateway") == [f"{left.gateway} (trn-dev-network-nat-usw2-az1)"]
     assert names(result, "public address") == [f"{left.address} (trn-dev-network-nat-usw2-az1)"]
     assert names(result, "load balancer") == ["abc"]
     assert names(result, "log group") == [f"/aws/eks/{CLUSTER}/cluster"]
-    assert names(result, "KMS key") == [left.key]
+    assert names(result, "KMS key") == [f"{left.key} (trn-dev-key)"]
     assert names(result, "key alias") == ["alias/trn-dev-key-alias-0a1b2c3"]
     assert names(result, "VPC") == [f"{left.vpc} (trn-dev-network-vpc)"]
     assert [name.split()[0] for name in names(result, "subnet")] == [left.subnet]
 
 
 def test_nothing_of_another_stack_or_program_is_listed(left: Left) -> None:
-    listed = str([each.to_json() for each in look(LOST).found])
+    listed = str(look(LOST).to_json())
     assert "payroll" not in listed
     assert "dev-2" not in listed
     assert "trn-developers" not in listed
 
 
-def test_a_role_is_removed_with_all_that_hangs_on_it() -> None:
-    [role] = [each for each in look(LOST).found if each.kind == "role"]
-    assert role.name == NODE
-    assert [command.split()[2] for command in role.commands] == [
+def test_a_role_is_removed_with_all_that_hangs_on_it(left: Left) -> None:
+    [role] = of_kind(look(LOST), "role")
+    assert role.subject == NODE
+    assert [command.split()[2] for command in role.data["commands"]] == [
         "delete-role-policy",
         "remove-role-from-instance-profile",
         "delete-instance-profile",
@@ -110,15 +115,17 @@ def test_a_role_is_removed_with_all_that_hangs_on_it() -> None:
 
 
 def test_a_claims_volume_has_its_price_and_says_whose_data_goes(left: Left) -> None:
-    [volume] = [each for each in look(LOST).found if each.kind == "volume"]
-    assert volume.hourly_usd == pytest.approx(prices.gp3_monthly_usd(100) / prices.HOURS_PER_MONTH)
-    assert "of the claim training/scratch: its data is lost" in volume.note
+    [volume] = of_kind(look(LOST), "volume")
+    hourly = prices.gp3_monthly_usd(100) / prices.HOURS_PER_MONTH
+    assert volume.data["hourlyUsd"] == round(hourly, 4)
+    assert volume.text.startswith("$0.01 an hour")
+    assert "of the claim training/scratch: its data is lost" in volume.text
 
 
 def test_without_a_state_only_what_is_one_clusters_is_listed(left: Left) -> None:
     result = look(None, Marks(cluster=CLUSTER))
-    assert not result.has_state
-    kinds = {each.kind for each in result.found}
+    assert not result.facts["comparedWithState"]
+    kinds = {each.section for each in result.findings}
     assert {"node group", "EKS cluster", "volume", "load balancer", "log group"} <= kinds
     assert not kinds & {"VPC", "KMS key", "role"}
 

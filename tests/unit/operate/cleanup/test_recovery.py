@@ -1,18 +1,18 @@
 """What to do about the operations of an interrupted update, by what moto and canned answers say AWS has."""
 
-import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from aws_double import AwsDouble, AwsError
-from cleanup_accounts import CLUSTER, FORGOTTEN, REGION, Left, fill, session
-from moto import mock_aws
+from cleanup_accounts import CLUSTER, FORGOTTEN, REGION, Left, session
+from cleanup_accounts import creating as operation
 
 from trainium_eks.aws.account import READS, Account
 from trainium_eks.operate.cleanup.recovery import FINDERS, Advice, advise, commands
-from trainium_eks.operate.cleanup.state import StackState
+from trainium_eks.operate.cleanup.state import PendingOperation, StackState, StateResource
 from trainium_eks.plan.resource_types import registry
 
 NODES = "aws:eks/nodeGroup:NodeGroup"
@@ -22,33 +22,13 @@ LOGS = "aws:cloudwatch/logGroup:LogGroup"
 KEY = "aws:kms/key:Key"
 
 
-@pytest.fixture(scope="module")
-def left() -> Iterator[Left]:
-    with pytest.MonkeyPatch.context() as patch, mock_aws():
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patch.setenv(name, "test")
-        yield fill()
-
-
-def interrupted(*operations: tuple[str, str, Mapping[str, Any]], held: tuple[tuple[str, str], ...] = ()) -> StackState:
-    """A state with open operations, each by kind, type and inputs."""
-    common = {
-        "parent": "urn:pulumi:dev::p::a::component",
-        "provider": "urn:pulumi:dev::p::pulumi:providers:aws::aws::id-1",
-    }
-    pending = [
-        {"type": kind, "resource": {"urn": f"urn:pulumi:dev::p::a${type_}::r{number}", "type": type_, "inputs": inputs}}
-        for number, (kind, type_, inputs) in enumerate(operations)
-    ]
-    for each in pending:
-        each["resource"].update(common)
-    resources = [{"urn": f"urn:{type_}", "type": type_, "id": id_} for type_, id_ in held]
-    document = {"version": 3, "deployment": {"resources": resources, "pending_operations": pending}}
-    return StackState.parse(json.dumps(document), "the test")
+def interrupted(*operations: PendingOperation, held: tuple[tuple[str, str], ...] = ()) -> StackState:
+    resources = tuple(StateResource(f"urn:{type_}", type_, id_) for type_, id_ in held)
+    return StackState(resources, operations)
 
 
 def creating(type_: str, **inputs: Any) -> StackState:
-    return interrupted(("creating", type_, inputs))
+    return interrupted(operation(type_, inputs))
 
 
 def advice(held: StackState, answers: Mapping[str, Any] | None = None) -> Advice:
@@ -95,8 +75,8 @@ def test_what_aws_does_not_have_is_cleared(left: Left, type_: str, inputs: dict[
 
 
 def test_what_the_state_holds_already_is_not_imported_twice(left: Left) -> None:
-    operation = ("creating", VPC, {"tags": {"Name": "trn-dev-network-vpc"}})
-    assert advice(interrupted(operation, held=((VPC, left.vpc),))).action == "clear"
+    made = operation(VPC, {"tags": {"Name": "trn-dev-network-vpc"}})
+    assert advice(interrupted(made, held=((VPC, left.vpc),))).action == "clear"
 
 
 def test_a_key_may_be_one_that_was_kept(left: Left) -> None:
@@ -141,7 +121,7 @@ def test_a_state_that_does_not_hold_the_name_is_never_a_reason_to_clear(left: Le
 
 @pytest.mark.parametrize("kind", ["updating", "deleting", "reading"])
 def test_a_refresh_settles_the_others_alone(kind: str) -> None:
-    assert advice(interrupted((kind, NODES, {})), {}).action == "refresh"
+    assert advice(interrupted(replace(operation(NODES, {}), kind=kind)), {}).action == "refresh"
 
 
 def test_objects_and_releases_are_looked_for_in_the_cluster() -> None:
@@ -152,9 +132,9 @@ def test_objects_and_releases_are_looked_for_in_the_cluster() -> None:
 
 
 def test_the_commands_import_and_clear_only_when_everything_was_looked_at(left: Left) -> None:
-    made = ("creating", NODES, {"clusterName": CLUSTER, "nodeGroupName": FORGOTTEN})
-    missing = ("creating", ROLE, {"name": "trn-dev-none"})
-    unknown = ("creating", "aws:route53/zone:Zone", {})
+    made = operation(NODES, {"clusterName": CLUSTER, "nodeGroupName": FORGOTTEN})
+    missing = operation(ROLE, {"name": "trn-dev-none"})
+    unknown = operation("aws:route53/zone:Zone", {})
     account = Account(REGION, session())
     imported, refresh = commands("dev", advise(account, interrupted(made, missing)))
     assert shlex.split(imported) == [
@@ -168,7 +148,9 @@ def test_the_commands_import_and_clear_only_when_everything_was_looked_at(left: 
         imported,
         "pulumi refresh --stack dev --skip-pending-creates",
     ]
-    assert commands("dev", advise(account, interrupted(("deleting", NODES, {})))) == ["pulumi refresh --stack dev"]
+    assert commands("dev", advise(account, interrupted(replace(made, kind="deleting")))) == [
+        "pulumi refresh --stack dev"
+    ]
     assert commands("dev", []) == []
     assert [each for each in account.asked if not each.partition(":")[2].startswith(READS)] == []
 

@@ -12,9 +12,10 @@ from cleanup_accounts import CLUSTER, own, state
 from trainium_eks.aws.account import READS, Account
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.operate.cleanup import identity, orphans, sagemaker, storage
+from trainium_eks.operate.cleanup import compute, kinds, orphans, services
 from trainium_eks.operate.cleanup.left_over import LeftOver, Where
 from trainium_eks.operate.cleanup.marks import Marks
+from trainium_eks.operate.finding import Status
 from trainium_eks.operate.preflight.tags import cluster_of
 
 DEV = Marks(stack="dev")
@@ -46,7 +47,7 @@ def file_system(links: list[Any], **changes: Any) -> LeftOver:
         "fsx:DescribeFileSystems": {"FileSystems": [{**FILES, **changes}]},
         "fsx:DescribeDataRepositoryAssociations": {"Associations": links},
     }
-    [found] = storage.file_systems(where(answers))
+    [found] = services.file_systems(where(answers))
     return found
 
 
@@ -71,7 +72,8 @@ def test_where_fsx_takes_no_backup_the_command_asks_for_none(links: list[Any], c
 
 
 def test_a_backup_is_the_stacks_business_only_while_its_file_system_is() -> None:
-    [found] = storage.backups(where({"fsx:DescribeBackups": {"Backups": [BACKUP]}}))
+    [kind] = [each for each in kinds.KINDS if each.name == "backup"]
+    [found] = kinds.search(where({"fsx:DescribeBackups": {"Backups": [BACKUP]}}), kind)
     held = state(("aws:fsx/lustreFileSystem:LustreFileSystem", "fs-0123456789abcdef0", {}))
     assert orphans.left_over([found], held.names) == []
     assert orphans.left_over([found], frozenset()) == [found]
@@ -85,8 +87,13 @@ TAGGED = {
     "arn:aws:aps:us-west-2:123456789012:workspace/ws-1": own("trn-dev-metrics"),
     "arn:aws:grafana:us-west-2:123456789012:/workspaces/g-1": own("trn-dev-grafana"),
     "arn:aws:sns:us-west-2:123456789012:trn-dev-new-thing": own("trn-dev-new-thing"),
+    "arn:aws:s3:::trn-dev-fsx-data-bucket-0a1b2c3": own("trn-dev-fsx-data"),
+    "arn:aws:ecr:us-west-2:123456789012:repository/trainium-eks-dev/training": own("training"),
+    "arn:aws:kms:us-west-2:123456789012:key/k-1": own("trn-dev-key"),
+    "arn:aws:kms:us-west-2:123456789012:key/k-going": own("trn-dev-key"),
     # Of another program with the same tags, and of a service whose own list tells what is gone.
     "arn:aws:sqs:us-west-2:123456789012:web": own("web"),
+    "arn:aws:ecr:us-west-2:123456789012:repository/web": own("web"),
     "arn:aws:ec2:us-west-2:123456789012:instance/i-1": own("trn-dev-cluster"),
 }
 
@@ -96,16 +103,30 @@ def test_one_query_finds_tagged_things_of_any_service() -> None:
         "resourcegroupstaggingapi:GetResources": {
             "ResourceTagMappingList": [{"ResourceARN": arn, "Tags": tags} for arn, tags in TAGGED.items()]
         },
+        "kms:DescribeKey": lambda asked: {
+            "KeyMetadata": {
+                "KeyId": asked["KeyId"],
+                "KeyState": "PendingDeletion" if asked["KeyId"] == "k-going" else "Enabled",
+            }
+        },
         "sqs:GetQueueUrl": {"QueueUrl": f"https://sqs.us-west-2.amazonaws.com/123456789012/{QUEUE}"},
         "events:ListTargetsByRule": {"Targets": [{"Id": "t-1", "Arn": next(iter(TAGGED))}]},
     }
-    found = {each.kind: each for each in identity.tagged(where(answers))}
-    assert set(found) == {"queue", "event rule", "metrics workspace", "Grafana workspace", "sns trn-dev-new-thing"}
+    listed = list(services.tagged(where(answers)))
+    found = {each.kind: each for each in listed}
+    assert len(listed) == len(found)
+    assert set(found) == {
+        *("queue", "event rule", "metrics workspace", "Grafana workspace", "sns trn-dev-new-thing"),
+        *("bucket", "image repository", "KMS key"),
+    }
     commands = {kind: [" ".join(line.split()[:3]) for line in each.commands] for kind, each in found.items()}
     assert commands["queue"] == ["aws sqs delete-queue"]
     assert commands["event rule"] == ["aws events remove-targets", "aws events delete-rule"]
     assert "--workspace-id ws-1" in found["metrics workspace"].commands[0]
     assert "--workspace-id g-1" in found["Grafana workspace"].commands[0]
+    assert commands["bucket"] == ["aws s3 rb"]
+    assert "--repository-name trainium-eks-dev/training" in found["image repository"].commands[0]
+    assert commands["KMS key"] == ["aws kms schedule-key-deletion"]
     assert commands["sns trn-dev-new-thing"] == []
     assert "arn:aws:sns" in found["sns trn-dev-new-thing"].note
     # The state knows each by its ARN.
@@ -132,9 +153,9 @@ def test_budgets_and_instance_profiles_are_found_by_their_names() -> None:
             ]
         },
     }  # fmt: skip
-    [budget] = identity.budgets(where(answers))
+    [budget] = services.budgets(where(answers))
     assert budget.commands[0].startswith("aws budgets delete-budget --account-id 123456789012 --budget-name trn-dev-b")
-    [found] = identity.instance_profiles(where(answers))
+    [found] = services.instance_profiles(where(answers))
     assert found.name == names[0]
 
 
@@ -149,8 +170,8 @@ def test_budgets_and_instance_profiles_are_found_by_their_names() -> None:
 )
 def test_what_aws_does_not_answer_is_not_looked_at(error: Any, reason: str) -> None:
     double = AwsDouble({"elasticloadbalancingv2:DescribeLoadBalancers": error, "elbv2:DescribeLoadBalancers": error})
-    result = orphans.look(Account("us-west-2", double.session()), DEV, state())
-    reasons = {each.what: each.reason for each in result.unseen}
+    report = orphans.look(Account("us-west-2", double.session()), DEV, state())
+    reasons = {each.subject: each.text for each in report.of(Status.NOT_CHECKED)}
     assert len(reasons) == len(orphans.SEARCHES) + 1
     assert reason in reasons["load balancers"]
     assert reasons["file systems"] == "the right fsx:DescribeFileSystems is missing"
@@ -217,7 +238,7 @@ def test_endpoints_of_researchers_outlive_the_stack_that_has_their_role() -> Non
             "ExecutionRoleArn": f"arn:aws:iam::123456789012:role/{roles[asked['ModelName'].removesuffix('-zzzzz')]}",
         },
     }
-    [found] = sagemaker.endpoints(where(answers))
+    [found] = compute.endpoints(where(answers))
     assert found.name == "vision-reviews"
     assert [" ".join(line.split()[1:5]) for line in found.commands] == [
         "sagemaker delete-endpoint --endpoint-name vision-reviews",
@@ -229,3 +250,96 @@ def test_endpoints_of_researchers_outlive_the_stack_that_has_their_role() -> Non
     assert found.hourly_usd == pytest.approx(2 * prices.SAGEMAKER_FACTOR * price.hourly_usd)
     assert orphans.left_over([found], state(("aws:iam/role:Role", role, {})).names) == []
     assert orphans.left_over([found], frozenset()) == [found]
+
+
+OWNED = [{"Key": "eks:cluster-name", "Value": CLUSTER}]
+GROUP = {
+    "MinSize": 0,
+    "MaxSize": 1,
+    "DesiredCapacity": 1,
+    "DefaultCooldown": 0,
+    "AvailabilityZones": [],
+    "HealthCheckType": "EC2",
+    "CreatedTime": BACKUP["CreationTime"],
+    "Tags": OWNED,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "listed", "left", "command"),
+    [
+        (
+            kinds.SCALING_GROUP,
+            [{**GROUP, "AutoScalingGroupName": "a"}, {**GROUP, "AutoScalingGroupName": "b", "Status": "Delete"}],
+            "a",
+            "autoscaling delete-auto-scaling-group --force-delete --auto-scaling-group-name a",
+        ),
+        (
+            # In a VPC that the stack only uses an interface has its tags alone.
+            "network interface",
+            [
+                {"NetworkInterfaceId": "eni-1", "Status": "available", "TagSet": OWNED},
+                {"NetworkInterfaceId": "eni-2", "Status": "in-use", "TagSet": OWNED},
+                {"NetworkInterfaceId": "eni-3", "Status": "available", "TagSet": OWNED, "RequesterManaged": True},
+            ],
+            "eni-1",
+            "ec2 delete-network-interface --network-interface-id eni-1",
+        ),
+        (
+            "NAT gateway",
+            [{"NatGatewayId": each, "State": state, "Tags": own("trn-dev-network")} for each, state in
+             (("nat-1", "available"), ("nat-2", "deleted"))],
+            "nat-1 (trn-dev-network)",
+            "ec2 delete-nat-gateway --nat-gateway-id nat-1",
+        ),
+        (
+            "VPC endpoint",
+            [{"VpcEndpointId": each, "State": state, "Tags": own("trn-dev-network")} for each, state in
+             (("vpce-1", "available"), ("vpce-2", "deleted"))],
+            "vpce-1 (trn-dev-network)",
+            "ec2 delete-vpc-endpoints --vpc-endpoint-ids vpce-1",
+        ),
+        (
+            "internet gateway",
+            [{"InternetGatewayId": "igw-1", "Attachments": [{"VpcId": "vpc-1"}], "Tags": own("trn-dev-network")}],
+            "igw-1 (trn-dev-network)",
+            "ec2 detach-internet-gateway --internet-gateway-id igw-1 --vpc-id vpc-1",
+        ),
+        (
+            "route table",
+            [{"RouteTableId": each, "Associations": [{"Main": main}], "Tags": own("trn-dev-network")} for each, main in
+             (("rtb-1", False), ("rtb-2", True))],
+            "rtb-1 (trn-dev-network)",
+            "ec2 delete-route-table --route-table-id rtb-1",
+        ),
+        (
+            "placement group",
+            [{"GroupName": each, "State": state} for each, state in
+             (("trn-dev-cluster-a", "available"), ("trn-dev-cluster-b", "deleted"))],
+            "trn-dev-cluster-a",
+            "ec2 delete-placement-group --group-name trn-dev-cluster-a",
+        ),
+        (
+            "launch template",
+            [{"LaunchTemplateId": "lt-1", "LaunchTemplateName": each} for each in ("trn-dev-cluster-a", "web")],
+            "lt-1 (trn-dev-cluster-a)",
+            "ec2 delete-launch-template --launch-template-id lt-1",
+        ),
+    ],
+)  # fmt: skip
+def test_of_each_kind_what_is_still_there_is_found_with_its_command(
+    kind: kinds.Kind | str, listed: list[Any], left: str, command: str
+) -> None:
+    [row] = [each for each in (*kinds.KINDS, kinds.SCALING_GROUP) if kind in (each, each.name)]
+    operation = "".join(word.title() for word in row.operation.split("_"))
+    [found] = kinds.search(where({f"{row.service}:{operation}": {row.key: listed}}), row)
+    assert found.name == left
+    assert found.commands[0] == f"aws {command} --region us-west-2"
+
+
+def test_a_clusters_own_security_group_goes_with_it() -> None:
+    [kind] = [each for each in kinds.KINDS if each.name == "security group"]
+    named = {"GroupId": "sg-1", "GroupName": f"eks-cluster-sg-{CLUSTER}-1", "Tags": OWNED}
+    other = {"GroupId": "sg-2", "GroupName": "k8s-elb-1", "Tags": OWNED}
+    found = list(kinds.search(where({"ec2:DescribeSecurityGroups": {"SecurityGroups": [named, other]}}), kind))
+    assert [each.goes_with for each in found] == [(CLUSTER,), ()]

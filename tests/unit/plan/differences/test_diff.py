@@ -30,36 +30,6 @@ def test_new_and_gone_resources_are_created_and_deleted() -> None:
     assert _names(_compare(without(environment(), "sts")).deleted) == ["sts"]
 
 
-def test_an_update_names_the_path_and_both_values() -> None:
-    sizes = {"minSize": 0, "desiredSize": 3, "maxSize": 4}
-    change = _of(_compare(changed(environment(), "trn1", scalingConfig=sizes)), "trn1")
-    assert change.kind == "update"
-    [path] = change.paths
-    assert (path.path, path.before, path.after, path.replaces) == ("scalingConfig.desiredSize", 2, 3, False)
-
-
-@pytest.mark.parametrize(
-    ("name", "inputs", "path"),
-    [
-        ("trn1", {"subnetIds": ["other"]}, "subnetIds[0]"),
-        ("trn1", {"amiType": "AL2023_x86_64_NVIDIA"}, "amiType"),
-        ("trn1", {"capacityType": "SPOT"}, "capacityType"),
-        ("trn1", {"launchTemplate": {"id": "other", "version": "1"}}, "launchTemplate.id"),
-        ("trn1", {"instanceTypes": ["trn1.2xlarge"]}, "instanceTypes"),
-        ("lustre", {"deploymentType": "SCRATCH_2"}, "deploymentType"),
-        ("lustre", {"storageCapacity": 1200}, "storageCapacity"),
-        ("control-plane", {"name": "other"}, "name"),
-        ("subnet", {"cidrBlock": "10.0.64.0/18"}, "cidrBlock"),
-        ("queue-test", {"metadata": {"name": "other"}}, "metadata.name"),
-        ("volcano-release", {"namespace": "other"}, "namespace"),
-    ],
-)
-def test_a_replacing_property_replaces(name: str, inputs: dict[str, object], path: str) -> None:
-    change = _of(_compare(changed(environment(), name, **inputs)), name)
-    assert change.kind == "replace"
-    assert [each.path for each in change.paths if each.replaces] == [path]
-
-
 @pytest.mark.parametrize(
     ("name", "inputs"),
     [
@@ -189,12 +159,6 @@ def test_a_template_that_takes_a_replaced_group_rolls_its_nodes() -> None:
     assert _names(changes.rolled) == ["trn1"]
 
 
-def test_an_ignored_input_takes_no_new_id() -> None:
-    before = optioned(environment(), "control-plane", Options(ignore_changes=("vpcConfig",)))
-    changes = _compare(changed(before, "subnet", cidrBlock="10.0.64.0/18"), before=before)
-    assert "control-plane" not in _names(changes.items)
-
-
 def test_a_cluster_that_keeps_its_subnets_whatever_happens_is_not_refused() -> None:
     before = optioned(environment(), "control-plane", Options(ignore_changes=("vpcConfig",)))
     after = changed(changed(before, "vpc", cidrBlock="10.1.0.0/16"), "control-plane", version="1.36")
@@ -286,12 +250,6 @@ def test_a_capacity_block_takes_a_new_template_only_at_rest() -> None:
     assert not _of(_compare(_block(0), before=_block(2)), "trn1").refused, "the size alone"
 
 
-def test_another_types_version_is_its_own() -> None:
-    before = changed(environment(), "volcano-release", version="1.15")
-    change = _of(_compare(changed(environment(), "volcano-release", version="1.14"), before=before), "volcano-release")
-    assert not change.refused
-
-
 def test_a_cluster_cannot_move_to_a_vpc_made_elsewhere() -> None:
     after = changed(without(environment(), "vpc", "subnet"), "control-plane", vpcConfig={"subnetIds": ["subnet-1"]})
     assert _of(_compare(after), "control-plane").refused
@@ -348,12 +306,6 @@ def test_of_two_losses_the_worse_comes_first() -> None:
     assert _names(_compare(Builder().graph(), before=build.graph()).items) == ["zfiles", "volume", "alogs", "around"]
 
 
-def test_a_group_without_nodes_is_no_loss() -> None:
-    resting = changed(environment(), "trn1", scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 4})
-    assert not _of(_compare(changed(resting, "trn1", amiType="x"), before=resting), "trn1").stateful
-    assert _of(_compare(changed(environment(), "trn1", amiType="x")), "trn1").stateful
-
-
 def test_loss_is_judged_by_what_stands_today() -> None:
     """Scaling to zero and replacing in one change still takes the running nodes away."""
     sizes = {"minSize": 0, "desiredSize": 0, "maxSize": 4}
@@ -405,6 +357,12 @@ def test_a_default_tag_changes_every_resource_that_takes_tags() -> None:
         "vpc": ["tagsAll.Owner"],
     }
     assert all(change.tags_only for change in changes.items)
+    both = _of(_compare(_tagged("you", Name="net"), before=_tagged("me")), "vpc")
+    assert [path.path for path in both.paths] == ["tags.Name", "tagsAll.Owner"]
+    assert _names(_compare(_tagged("you", Owner="mine"), before=_tagged("me", Owner="mine")).items) == [
+        "address",
+        "aws",
+    ]
 
 
 @pytest.mark.parametrize("given", ["[unknown]", {"tags": "[unknown]"}])
@@ -431,6 +389,26 @@ def test_other_changes_are_grouped_by_component() -> None:
         changed(changed(environment(), "sts", policy="{}"), "cni", addonVersion="v2"), "nat", tags={"a": "b"}
     )
     assert [change.component for change in _compare(after).items] == ["eks", "net", "net"]
+
+
+def test_an_alias_makes_a_new_name_the_old_resource() -> None:
+    before = environment()
+    old = urn("sts", before)
+    renamed = replace(
+        before,
+        resources=tuple(
+            replace(each, urn=f"{old}-2", name="sts-2", options=Options(aliases=(old,))) if each.urn == old else each
+            for each in before.resources
+        ),
+    )
+    assert not diff.compare(before, renamed).items
+    bare = replace(
+        before,
+        resources=tuple(
+            replace(each, urn=f"{old}-2", name="sts-2") if each.urn == old else each for each in before.resources
+        ),
+    )
+    assert {change.kind for change in diff.compare(before, bare).items} == {"create", "delete"}
 
 
 def test_json_says_the_same() -> None:

@@ -106,11 +106,6 @@ def test_what_the_shell_holds_does_not_reach_the_program(tmp_path: Path, monkeyp
     assert graph.outputs == {"x": "unset"}
 
 
-def test_a_dry_run_leaves_computed_values_unknown(tmp_path: Path) -> None:
-    program = 'import pulumi, pulumi_aws as aws\npulumi.export("id", aws.ec2.Eip("e").id)\n'
-    assert record(project(tmp_path, program), "dev", dry_run=True).outputs == {"id": "[unknown]"}
-
-
 def test_refused_arguments_come_back_as_problems_without_traceback(tmp_path: Path) -> None:
     program = """
         import pulumi
@@ -336,15 +331,6 @@ def test_declared_types_and_the_program_are_heard_together(tmp_path: Path) -> No
     with pytest.raises(InvalidConfig) as caught:
         record(directory, "dev")
     assert [problem.path for problem in caught.value.problems] == ["nodeCount", "zone"]
-
-
-def test_a_declared_type_is_refused_even_when_the_program_does_not_mind(tmp_path: Path) -> None:
-    directory = project(tmp_path, "")
-    (directory / "Pulumi.yaml").write_text("name: demo\nruntime: python\nconfig:\n  nodeCount: {type: integer}\n")
-    (directory / "Pulumi.dev.yaml").write_text("config:\n  demo:nodeCount: many\n")
-    with pytest.raises(InvalidConfig) as caught:
-        record(directory, "dev")
-    assert [problem.path for problem in caught.value.problems] == ["nodeCount"]
 
 
 def test_a_program_whose_caller_is_killed_ends_too(tmp_path: Path) -> None:

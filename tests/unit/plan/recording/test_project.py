@@ -105,11 +105,6 @@ def test_encrypted_values_become_placeholders_and_their_keys_are_secret(tmp_path
     assert found.secret_keys == {"proj:region", "proj:groups"}
 
 
-def test_encryption_settings_of_a_stack_are_no_obstacle(tmp_path: Path) -> None:
-    text = "encryptionsalt: v1:x\nsecretsprovider: awskms://x\nencryptedkey: k\nconfig: {region: r}\n"
-    assert settings(tmp_path, text).config["proj:region"] == "r"
-
-
 def test_every_wrong_type_and_missing_key_is_reported_at_once(tmp_path: Path) -> None:
     text = "config:\n  count: many\n  production: 'yes'\n  zones: [1]\n  groups: text\n"
     assert refused(tmp_path, text) == {
@@ -171,10 +166,6 @@ def test_an_unknown_stack_lists_those_there_are_with_the_nearest(tmp_path: Path)
         project.stack("prdo")
     with pytest.raises(ProjectError, match=r"no stack '\.\./x'"):
         project.stack("../x")
-
-
-def test_an_empty_stack_file_is_a_stack_without_values(tmp_path: Path) -> None:
-    assert settings(tmp_path, "", "name: p\nruntime: python\n").config == {}
 
 
 def test_other_file_endings_and_a_program_elsewhere_are_found(tmp_path: Path) -> None:

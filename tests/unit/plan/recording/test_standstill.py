@@ -18,31 +18,10 @@ def test_it_is_one_when_nothing_has_moved_in_as_many_looks_as_the_limit_has() ->
     assert [standstill.look() for _ in range(4)] == [False, False, True, True]
 
 
-def test_what_moves_between_looks_is_never_one() -> None:
-    steps = Steps()
-    standstill = watched(steps, 3, 1)
-    for _ in range(20):
-        assert not standstill.look()
-        assert not standstill.look()
-        steps.step()
-
-
-def test_the_looks_before_something_moved_do_not_count() -> None:
-    steps = Steps()
-    standstill = watched(steps, 3, 1)
-    assert not any((standstill.look(), standstill.look()))
-    steps.step()
-    assert [standstill.look() for _ in range(4)] == [False, False, False, True]
-
-
 def test_a_limit_is_ten_looks_unless_said_otherwise() -> None:
     standstill = watched(Steps(), 60)
     assert standstill.every_seconds == 6
     assert [standstill.look() for _ in range(10)] == [False] * 9 + [True]
-
-
-def test_a_limit_shorter_than_a_look_is_one_look() -> None:
-    assert watched(Steps(), 0.1, 1).look()
 
 
 def test_a_program_that_moves_may_take_longer_than_the_limit() -> None:

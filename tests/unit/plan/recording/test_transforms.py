@@ -137,6 +137,7 @@ def test_they_reach_what_another_process_builds(record: Record) -> None:
         pulumi.runtime.register_resource_transform(tagging("stack"))
         eks.Cluster(
             "c",
+            service_role="role",
             skip_default_node_group=True,
             skip_default_security_groups=True,
             use_default_vpc_cni=True,

@@ -24,7 +24,7 @@ def status(rule: str, path: str, value: object) -> str:
     program = environment()
     plain = {"efaEnabled": False, "perUnitStorageThroughput": 250, "storageCapacity": 2400, path: value}
     for each, given in plain.items():
-        put("file-system", each, given)(program)
+        put("fsx-file-system", each, given)(program)
     return next(verdict.status for verdict in judge(program.graph()) if verdict.id == rule)
 
 
@@ -60,7 +60,7 @@ def test_steps_with_efa_are_the_same_to_judge_and_rule(throughput: int, off: int
         ("storageCapacity", size),
         ("efaEnabled", True),
     ):
-        put("file-system", path, value)(program)
+        put("fsx-file-system", path, value)(program)
     failed = next(verdict.status for verdict in judge(program.graph()) if verdict.id == "R40") == "fail"
     assert failed == bool(off)
     assert refused(throughput_per_tib=throughput, storage_capacity_gib=size, efa_enabled=True) == failed

@@ -3,8 +3,6 @@
 from trainium_eks.model.catalogue import regions
 from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.resource_types.resource_type import (
-    ALWAYS_DELETABLE,
-    ONE_CALL,
     REGION,
     BilledElsewhere,
     Holds,
@@ -26,17 +24,10 @@ WORKSPACE = ResourceType(
     token="aws:amp/workspace:Workspace",
     simulated=_workspace,
     # An alias is no name: two workspaces may have the same.
-    named_by=(),
-    tagged=True,
     replaced_by=(REGION, "kmsKeyArn"),
-    seconds=ONE_CALL,
     price=BilledElsewhere("samples in Amazon Managed Prometheus"),
     shown=Shown(nothing_more),
     holds=Holds("its metrics", Worth.COPY, when_deleted=lambda _: "DELETED"),
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     understood=("alias",),
     creation="billed by the sample, which the cost leaves out",
 )
-
-TYPES = (WORKSPACE,)

@@ -1,15 +1,7 @@
 """Application Auto Scaling: targets with a number between bounds, and policies that set it."""
 
 from trainium_eks.plan.backend import Answer, Call
-from trainium_eks.plan.resource_types.resource_type import (
-    ALWAYS_DELETABLE,
-    COUNTED,
-    FREE,
-    NO_DATA,
-    ONE_CALL,
-    REGION,
-    ResourceType,
-)
+from trainium_eks.plan.resource_types.resource_type import REGION, ResourceType
 
 _PLACE = (REGION, "resourceId", "scalableDimension", "serviceNamespace")
 
@@ -26,15 +18,7 @@ def _policy(call: Call) -> Answer:
 TARGET = ResourceType(
     token="aws:appautoscaling/target:Target",
     simulated=_target,
-    named_by=(),
-    tagged=True,
     replaced_by=_PLACE,
-    seconds=ONE_CALL,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     creation="",
 )
 
@@ -44,13 +28,5 @@ POLICY = ResourceType(
     named_by=("name",),
     tagged=False,
     replaced_by=(*_PLACE, "name"),
-    seconds=ONE_CALL,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     creation="",
 )
-
-TYPES = (TARGET, POLICY)

@@ -4,15 +4,7 @@ from collections.abc import Mapping
 
 from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.graph import Resource
-from trainium_eks.plan.resource_types.resource_type import (
-    ALWAYS_DELETABLE,
-    COUNTED,
-    FREE,
-    NO_DATA,
-    ONE_CALL,
-    REGION,
-    ResourceType,
-)
+from trainium_eks.plan.resource_types.resource_type import REGION, ResourceType
 
 
 def _tag(call: Call) -> Answer:
@@ -28,18 +20,9 @@ def _gone(tag: Resource) -> str:
 TAG = ResourceType(
     token="aws:autoscaling/tag:Tag",
     simulated=_tag,
-    named_by=(),
     tagged=False,
     replaced_by=(REGION, "autoscalingGroupName", "tag.key"),
-    seconds=ONE_CALL,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     understood=("tag.value",),
     creation="",
     deletion=_gone,
 )
-
-TYPES = (TAG,)

@@ -5,15 +5,7 @@ from typing import Any
 
 from trainium_eks.plan.backend import ACCOUNT, Answer, Call
 from trainium_eks.plan.graph import Graph, Resource
-from trainium_eks.plan.resource_types.resource_type import (
-    ALWAYS_DELETABLE,
-    FREE,
-    NO_DATA,
-    ONE_CALL,
-    Concern,
-    ResourceType,
-    Shown,
-)
+from trainium_eks.plan.resource_types.resource_type import Concern, ResourceType, Shown
 
 
 def _budget(call: Call) -> Answer:
@@ -53,15 +45,9 @@ BUDGET = ResourceType(
     token="aws:budgets/budget:Budget",
     simulated=_budget,
     named_by=("name",),
-    tagged=True,
     replaced_by=("accountId", "name", "namePrefix"),
-    seconds=ONE_CALL,
     # Without actions a budget costs nothing (AWS Budgets pricing).
-    price=FREE,
     shown=Shown(_amount),
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     understood=(
         Concern("limitAmount", _raised, "the mails come later"),
         Concern("notifications", _told_fewer, "fewer people are told, or for fewer reasons"),
@@ -69,5 +55,3 @@ BUDGET = ResourceType(
     creation="",
     deletion="nobody is told what it costs",
 )
-
-TYPES = (BUDGET,)

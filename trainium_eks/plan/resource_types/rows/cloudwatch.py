@@ -6,11 +6,6 @@ from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types import concerns
 from trainium_eks.plan.resource_types.resource_type import (
-    ALWAYS_DELETABLE,
-    COUNTED,
-    FREE,
-    NO_DATA,
-    ONE_CALL,
     REGION,
     BilledElsewhere,
     Concern,
@@ -36,14 +31,10 @@ LOG_GROUP = ResourceType(
     token="aws:cloudwatch/logGroup:LogGroup",
     simulated=_log_group,
     named_by=("name",),
-    tagged=True,
     replaced_by=(REGION, "name", "namePrefix", "logGroupClass"),
-    seconds=ONE_CALL,
     price=BilledElsewhere("logs"),
     shown=Shown(_retention),
     holds=Holds("its logs", Worth.COPY, when_deleted=lambda _: "DELETED"),
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     understood=(Concern("retentionInDays", concerns.sooner, "logs are kept for a shorter time"),),
     creation="",
 )
@@ -62,15 +53,8 @@ def _event_target(call: Call) -> Answer:
 EVENT_TARGET = ResourceType(
     token="aws:cloudwatch/eventTarget:EventTarget",
     simulated=_event_target,
-    named_by=(),
     tagged=False,
     replaced_by=(REGION, "rule", "eventBusName", "targetId"),
-    seconds=ONE_CALL,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     creation="",
 )
 
@@ -78,16 +62,10 @@ EVENT_RULE = ResourceType(
     token="aws:cloudwatch/eventRule:EventRule",
     simulated=_event_rule,
     named_by=("name",),
-    tagged=True,
     replaced_by=(REGION, "name", "namePrefix", "eventBusName"),
-    seconds=ONE_CALL,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
     refuses_deletion=RefusesDeletion(
         "ValidationException: Rule can't be deleted since it has targets.", for_=(EVENT_TARGET.token,)
     ),
-    local="simulated",
     creation="",
 )
 
@@ -101,15 +79,7 @@ ALARM = ResourceType(
     token="aws:cloudwatch/metricAlarm:MetricAlarm",
     simulated=_alarm,
     named_by=("name",),
-    tagged=True,
     replaced_by=(REGION, "name"),
-    seconds=ONE_CALL,
     price=BilledElsewhere("alarms"),
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     creation="",
 )
-
-TYPES = (LOG_GROUP, EVENT_RULE, EVENT_TARGET, ALARM)

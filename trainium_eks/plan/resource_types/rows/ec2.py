@@ -11,11 +11,6 @@ from trainium_eks.plan.backend import ACCOUNT, Answer, Call
 from trainium_eks.plan.graph import UNKNOWN, Graph, Resource
 from trainium_eks.plan.resource_types import access, concerns
 from trainium_eks.plan.resource_types.resource_type import (
-    ALWAYS_DELETABLE,
-    COUNTED,
-    FREE,
-    NO_DATA,
-    ONE_CALL,
     REGION,
     Concern,
     Holds,
@@ -58,29 +53,16 @@ def _security_group_rule(call: Call) -> Answer:
 DEFAULT_SECURITY_GROUP = ResourceType(
     token="aws:ec2/defaultSecurityGroup:DefaultSecurityGroup",
     simulated=_default_security_group,
-    named_by=(),
-    tagged=True,
     replaced_by=(REGION, "vpcId"),
-    seconds=ONE_CALL,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
 )
 
 SECURITY_GROUP = ResourceType(
     token="aws:ec2/securityGroup:SecurityGroup",
     simulated=_security_group,
     named_by=("name",),
-    tagged=True,
     replaced_by=(REGION, "name", "namePrefix", "description", "vpcId"),
     seconds=3,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
     refuses_deletion=RefusesDeletion("DependencyViolation: resource {id} has a dependent object"),
-    local="simulated",
     understood=(Concern("ingress", access.rules_reached_from_outside, "more addresses reach it", new=True),),
     creation="",
 )
@@ -91,15 +73,7 @@ def _rule(token: str, understood: tuple[Concern, ...]) -> ResourceType:
     return ResourceType(
         token=token,
         simulated=_security_group_rule,
-        named_by=(),
-        tagged=True,
         replaced_by=(REGION, "securityGroupId"),
-        seconds=ONE_CALL,
-        price=FREE,
-        shown=COUNTED,
-        holds=NO_DATA,
-        refuses_deletion=ALWAYS_DELETABLE,
-        local="simulated",
         understood=understood,
         creation="",
     )
@@ -140,14 +114,8 @@ LAUNCH_TEMPLATE = ResourceType(
     token="aws:ec2/launchTemplate:LaunchTemplate",
     simulated=_launch_template,
     named_by=("name",),
-    tagged=True,
     replaced_by=(REGION, "name", "namePrefix"),
     seconds=3,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     # A new version rolls the nodes of its group, which is reported with the group.
     understood=(
         "blockDeviceMappings",
@@ -163,14 +131,8 @@ PLACEMENT_GROUP = ResourceType(
     token="aws:ec2/placementGroup:PlacementGroup",
     simulated=_placement_group,
     named_by=("name",),
-    tagged=True,
     replaced_by=(REGION, "name", "strategy", "partitionCount", "spreadLevel"),
-    seconds=ONE_CALL,
-    price=FREE,
     shown=Shown(nothing_more),
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     creation="",
 )
 
@@ -240,8 +202,6 @@ def _is_replaced_on_change(instance: Resource, _before: object, _after: object) 
 INSTANCE = ResourceType(
     token="aws:ec2/instance:Instance",
     simulated=_instance,
-    named_by=(),
-    tagged=True,
     # hashicorp/terraform-provider-aws, internal/service/ec2/ec2_instance.go; a new version of the launch template too.
     replaced_by=(
         REGION,
@@ -278,16 +238,4 @@ INSTANCE = ResourceType(
     price=_instance_price,
     shown=Shown(_instance_facts),
     holds=Holds("its root volume and what runs on it", Worth.WORK),
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
-)
-
-TYPES = (
-    DEFAULT_SECURITY_GROUP,
-    SECURITY_GROUP,
-    INGRESS_RULE,
-    EGRESS_RULE,
-    LAUNCH_TEMPLATE,
-    PLACEMENT_GROUP,
-    INSTANCE,
 )

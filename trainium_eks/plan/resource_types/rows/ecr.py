@@ -9,11 +9,6 @@ from trainium_eks.plan.backend import ACCOUNT, Answer, Call
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types import access, concerns
 from trainium_eks.plan.resource_types.resource_type import (
-    ALWAYS_DELETABLE,
-    COUNTED,
-    FREE,
-    NO_DATA,
-    ONE_CALL,
     REGION,
     BilledElsewhere,
     Concern,
@@ -49,14 +44,10 @@ REPOSITORY = ResourceType(
     token="aws:ecr/repository:Repository",
     simulated=_repository,
     named_by=("name",),
-    tagged=True,
     replaced_by=(REGION, "name", "encryptionConfigurations"),
-    seconds=ONE_CALL,
     price=BilledElsewhere("stored images, objects and backups"),
     shown=Shown(_repository_facts),
     holds=Holds("its images", Worth.COPY, when_deleted=_repository_deleted),
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     understood=(
         Concern("forceDelete", concerns.switched_on, "may be deleted with the images in it"),
         Concern("imageTagMutability", concerns.no_longer("IMMUTABLE"), "a tag may become another image"),
@@ -89,15 +80,8 @@ def _kept(policy: Any) -> dict[str, int]:
 LIFECYCLE_POLICY = ResourceType(
     token="aws:ecr/lifecyclePolicy:LifecyclePolicy",
     simulated=_part,
-    named_by=(),
     tagged=False,
     replaced_by=(REGION, "repository", "policy"),
-    seconds=ONE_CALL,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     understood=(Concern("policy", _expires_more, "images are deleted", loses=True),),
     creation="",
 )
@@ -105,17 +89,8 @@ LIFECYCLE_POLICY = ResourceType(
 REPOSITORY_POLICY = ResourceType(
     token="aws:ecr/repositoryPolicy:RepositoryPolicy",
     simulated=_part,
-    named_by=(),
     tagged=False,
     replaced_by=(REGION, "repository"),
-    seconds=ONE_CALL,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     understood=access.POLICY,
     creation="",
 )
-
-TYPES = (REPOSITORY, LIFECYCLE_POLICY, REPOSITORY_POLICY)

@@ -13,11 +13,6 @@ from trainium_eks.plan.backend import TIME, Answer, Call
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types import access, concerns
 from trainium_eks.plan.resource_types.resource_type import (
-    ALWAYS_DELETABLE,
-    COUNTED,
-    FREE,
-    NO_DATA,
-    ONE_CALL,
     REGION,
     Concern,
     Holds,
@@ -89,7 +84,6 @@ CLUSTER = ResourceType(
     token="aws:eks/cluster:Cluster",
     simulated=_cluster,
     named_by=("name",),
-    tagged=True,
     replaced_by=(
         REGION,
         "name",
@@ -114,7 +108,6 @@ CLUSTER = ResourceType(
             "InvalidRequestException: Cluster deletion protection is enabled. Disable it before you delete the cluster",
         ),
     ),
-    local="simulated",
     understood=(
         Concern("deletionProtection", concerns.switched_off, "deletion protection is taken off"),
         Concern("enabledClusterLogTypes", concerns.fewer, "fewer logs of the control plane"),
@@ -240,7 +233,6 @@ NODE_GROUP = ResourceType(
     token="aws:eks/nodeGroup:NodeGroup",
     simulated=_node_group,
     named_by=("nodeGroupName",),
-    tagged=True,
     replaced_by=(
         REGION,
         "amiType",
@@ -260,7 +252,6 @@ NODE_GROUP = ResourceType(
     price=_group_price,
     shown=Shown(_group_facts),
     holds=Holds("what runs on its nodes", Worth.WORK, while_=_has_nodes),
-    refuses_deletion=ALWAYS_DELETABLE,
     local="nodes",
     understood=(
         # Told with what is lost, where the group has nodes.
@@ -303,14 +294,9 @@ def _addon_facts(_graph: Graph, addon: Resource) -> Iterable[str]:
 ADDON = ResourceType(
     token="aws:eks/addon:Addon",
     simulated=_addon,
-    named_by=(),
-    tagged=True,
     replaced_by=(REGION, "clusterName", "addonName"),
     seconds=_addon_seconds,
-    price=FREE,
     shown=Shown(_addon_facts, joined_as=_addon_name),
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
     local="addon",
     understood=(
         Concern("addonVersion", concerns.changed, "another version of the add-on"),
@@ -348,15 +334,7 @@ def _pod_identity_association(call: Call) -> Answer:
 ACCESS_ENTRY = ResourceType(
     token="aws:eks/accessEntry:AccessEntry",
     simulated=_access_entry,
-    named_by=(),
-    tagged=True,
     replaced_by=(REGION, "clusterName", "principalArn", "type"),
-    seconds=ONE_CALL,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     understood=(
         Concern("principalArn", concerns.changed, "a principal gets into the cluster", new=True),
         Concern("kubernetesGroups", access.lists_more, "a principal gets more groups, and their rights"),
@@ -367,15 +345,8 @@ ACCESS_ENTRY = ResourceType(
 ACCESS_POLICY_ASSOCIATION = ResourceType(
     token="aws:eks/accessPolicyAssociation:AccessPolicyAssociation",
     simulated=_access_policy_association,
-    named_by=(),
     tagged=False,
     replaced_by=(REGION, "clusterName", "principalArn", "policyArn", "accessScope"),
-    seconds=ONE_CALL,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     understood=(
         Concern("principalArn", concerns.changed, "a principal gets rights in the cluster", new=True),
         Concern("policyArn", concerns.changed, "a principal gets other rights in the cluster"),
@@ -386,15 +357,7 @@ ACCESS_POLICY_ASSOCIATION = ResourceType(
 POD_IDENTITY_ASSOCIATION = ResourceType(
     token="aws:eks/podIdentityAssociation:PodIdentityAssociation",
     simulated=_pod_identity_association,
-    named_by=(),
-    tagged=True,
     replaced_by=(REGION, "clusterName", "namespace", "serviceAccount"),
-    seconds=ONE_CALL,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     understood=(
         Concern("serviceAccount", concerns.changed, "pods get the rights of a role", new=True),
         Concern("namespace", concerns.changed, "other pods get the rights of a role"),
@@ -402,5 +365,3 @@ POD_IDENTITY_ASSOCIATION = ResourceType(
     ),
     creation="",
 )
-
-TYPES = (CLUSTER, NODE_GROUP, ADDON, ACCESS_ENTRY, ACCESS_POLICY_ASSOCIATION, POD_IDENTITY_ASSOCIATION)

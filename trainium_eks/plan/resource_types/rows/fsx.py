@@ -10,9 +10,6 @@ from trainium_eks.plan.backend import ACCOUNT, Answer, Call
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types import concerns
 from trainium_eks.plan.resource_types.resource_type import (
-    ALWAYS_DELETABLE,
-    FREE,
-    NO_DATA,
     REGION,
     Concern,
     Holds,
@@ -93,8 +90,6 @@ PAUSES = "FSx exchanges its servers: the files are out of reach for minutes"
 FILE_SYSTEM = ResourceType(
     token="aws:fsx/lustreFileSystem:LustreFileSystem",
     simulated=_file_system,
-    named_by=(),
-    tagged=True,
     replaced_by=(
         REGION,
         "backupId",
@@ -117,8 +112,6 @@ FILE_SYSTEM = ResourceType(
     price=_price,
     shown=Shown(_file_system_facts),
     holds=Holds("its files", Worth.DATA, when_deleted=_file_system_deleted),
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     understood=(
         "finalBackupTags",
         # FSx for Lustre user guide, managing storage capacity, throughput and metadata performance.
@@ -135,17 +128,9 @@ FILE_SYSTEM = ResourceType(
 ASSOCIATION = ResourceType(
     token="aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation",
     simulated=_association,
-    named_by=(),
-    tagged=True,
     replaced_by=(REGION, "dataRepositoryPath", "fileSystemId", "fileSystemPath"),
     seconds=420,
-    price=FREE,
     shown=Shown(_association_facts),
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     creation="files and objects follow each other, deletions too",
     deletion="new files are no longer exported to the bucket",
 )
-
-TYPES = (FILE_SYSTEM, ASSOCIATION)

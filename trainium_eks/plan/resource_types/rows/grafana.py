@@ -3,7 +3,6 @@
 from trainium_eks.model.catalogue import regions
 from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.resource_types.resource_type import (
-    ALWAYS_DELETABLE,
     REGION,
     BilledElsewhere,
     Holds,
@@ -31,16 +30,10 @@ WORKSPACE = ResourceType(
     token="aws:grafana/workspace:Workspace",
     simulated=_workspace,
     # Two workspaces may have the same name.
-    named_by=(),
-    tagged=True,
     replaced_by=(REGION,),
     seconds=WORKSPACE_SECONDS,
     price=BilledElsewhere("users of Amazon Managed Grafana"),
     shown=Shown(nothing_more),
     holds=Holds("dashboards that people made there", Worth.COPY, when_deleted=lambda _: "DELETED"),
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     creation="people log in from outside, and each is billed",
 )
-
-TYPES = (WORKSPACE,)

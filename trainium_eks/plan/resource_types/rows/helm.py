@@ -10,7 +10,7 @@ from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types import concerns
 from trainium_eks.plan.resource_types.paths import value_at
-from trainium_eks.plan.resource_types.resource_type import ALWAYS_DELETABLE, NO_DATA, Concern, ResourceType, Shown
+from trainium_eks.plan.resource_types.resource_type import Concern, ResourceType, Shown
 
 RELEASE_SECONDS = 37.0
 """Median of published logs of charts with one workload."""
@@ -121,12 +121,8 @@ RELEASE = ResourceType(
     seconds=_seconds,
     price=_claims,
     shown=Shown(_facts),
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
     local="release",
     understood=UNDERSTOOD,
     creation="new software in the cluster",
     deletion="what it runs goes; a chart's own definitions may go, with every object of theirs",
 )
-
-TYPES = (RELEASE,)

@@ -2,16 +2,7 @@
 
 from trainium_eks.plan.backend import TIME, Answer, Call
 from trainium_eks.plan.resource_types import access, concerns
-from trainium_eks.plan.resource_types.resource_type import (
-    ALWAYS_DELETABLE,
-    COUNTED,
-    FREE,
-    NO_DATA,
-    ONE_CALL,
-    Concern,
-    RefusesDeletion,
-    ResourceType,
-)
+from trainium_eks.plan.resource_types.resource_type import Concern, RefusesDeletion, ResourceType
 
 
 def _role(call: Call) -> Answer:
@@ -49,14 +40,9 @@ ROLE = ResourceType(
     token="aws:iam/role:Role",
     simulated=_role,
     named_by=("name",),
-    tagged=True,
     replaced_by=("name", "namePrefix", "path"),
     seconds=2,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
     refuses_deletion=RefusesDeletion("DeleteConflict: Cannot delete entity, must detach all policies first."),
-    local="simulated",
     understood=(
         Concern("assumeRolePolicy", access.allows_more, "more principals may assume it", new=True),
         Concern("assumeRolePolicy", access.denies_less, "denies less"),
@@ -69,14 +55,7 @@ POLICY = ResourceType(
     token="aws:iam/policy:Policy",
     simulated=_policy,
     named_by=("name",),
-    tagged=True,
     replaced_by=("name", "namePrefix", "path", "description"),
-    seconds=ONE_CALL,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     understood=access.POLICY,
     creation="",
 )
@@ -87,12 +66,6 @@ ROLE_POLICY = ResourceType(
     named_by=("name",),
     tagged=False,
     replaced_by=("name", "namePrefix", "role"),
-    seconds=ONE_CALL,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     understood=access.POLICY,
     creation="",
 )
@@ -100,15 +73,8 @@ ROLE_POLICY = ResourceType(
 ROLE_POLICY_ATTACHMENT = ResourceType(
     token="aws:iam/rolePolicyAttachment:RolePolicyAttachment",
     simulated=_role_policy_attachment,
-    named_by=(),
     tagged=False,
     replaced_by=("role", "policyArn"),
-    seconds=ONE_CALL,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     understood=(
         Concern("policyArn", concerns.changed, "a policy is attached to a role", new=True),
         Concern("role", concerns.changed, "a policy is attached to another role"),
@@ -120,15 +86,7 @@ INSTANCE_PROFILE = ResourceType(
     token="aws:iam/instanceProfile:InstanceProfile",
     simulated=_instance_profile,
     named_by=("name",),
-    tagged=True,
     replaced_by=("name", "namePrefix", "path"),
     seconds=2,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     creation="",
 )
-
-TYPES = (ROLE, POLICY, ROLE_POLICY, ROLE_POLICY_ATTACHMENT, INSTANCE_PROFILE)

@@ -9,8 +9,8 @@ from trainium_eks.model.sizing.bill import Line
 from trainium_eks.model.validation.formats import SMALLEST_ROOT_GIB
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types import concerns
-from trainium_eks.plan.resource_types.resource_type import COUNTED, FREE, NO_DATA, Concern, Holds, Shown, Worth, whole
-from trainium_eks.plan.resource_types.rows.kubernetes import cluster_wide_kind
+from trainium_eks.plan.resource_types.resource_type import Concern, Holds, Shown, Worth, whole
+from trainium_eks.plan.resource_types.rows.kubernetes import kind
 
 
 def instance_types(pool: Resource) -> tuple[str, ...]:
@@ -65,17 +65,16 @@ def _facts(_graph: Graph, pool: Resource) -> Iterable[str]:
 
 DRIFTS = "Karpenter replaces the nodes that drift from it, in their turn"
 
-NODE_CLASS = cluster_wide_kind(
+NODE_CLASS = kind(
     "karpenter.k8s.aws/v1:EC2NodeClass",
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
+    namespaced=False,
     understood=(Concern("spec", concerns.changed, DRIFTS),),
     creation="",
 )
 
-NODE_POOL = cluster_wide_kind(
+NODE_POOL = kind(
     "karpenter.sh/v1:NodePool",
+    namespaced=False,
     price=_price,
     shown=Shown(_facts),
     holds=Holds("what runs on its nodes", Worth.WORK),
@@ -86,5 +85,3 @@ NODE_POOL = cluster_wide_kind(
     ),
     creation="starts nodes by itself",
 )
-
-TYPES = (NODE_CLASS, NODE_POOL)

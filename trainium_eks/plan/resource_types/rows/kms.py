@@ -6,20 +6,7 @@ from trainium_eks.model.sizing import bill
 from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.resource_types import access, concerns
-from trainium_eks.plan.resource_types.resource_type import (
-    ALWAYS_DELETABLE,
-    COUNTED,
-    FREE,
-    NO_DATA,
-    ONE_CALL,
-    REGION,
-    Concern,
-    Holds,
-    ResourceType,
-    Shown,
-    Worth,
-    guards,
-)
+from trainium_eks.plan.resource_types.resource_type import REGION, Concern, Holds, ResourceType, Shown, Worth, guards
 
 
 def _key(call: Call) -> Answer:
@@ -48,15 +35,11 @@ def _key_deleted(key: Resource) -> str:
 KEY = ResourceType(
     token="aws:kms/key:Key",
     simulated=_key,
-    named_by=(),
-    tagged=True,
     replaced_by=(REGION, "customerMasterKeySpec", "customKeyStoreId", "keyUsage", "multiRegion", "xksKeyId"),
     seconds=20,
     price=lambda _graph, _key, _catalogue: (bill.encryption_keys(1),),
     shown=Shown(guards),
     holds=Holds("the means to read what it encrypts", Worth.DATA, when_deleted=_key_deleted),
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     understood=(
         Concern("deletionWindowInDays", concerns.less, "less time to take a deletion back"),
         Concern("enableKeyRotation", concerns.switched_off, "the key is no longer rotated"),
@@ -71,29 +54,14 @@ ALIAS = ResourceType(
     named_by=("name",),
     tagged=False,
     replaced_by=(REGION, "name", "namePrefix"),
-    seconds=ONE_CALL,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     creation="",
 )
 
 KEY_POLICY = ResourceType(
     token="aws:kms/keyPolicy:KeyPolicy",
     simulated=_key_policy,
-    named_by=(),
     tagged=False,
     replaced_by=(REGION, "keyId"),
-    seconds=ONE_CALL,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     understood=access.POLICY,
     creation="",
 )
-
-TYPES = (KEY, ALIAS, KEY_POLICY)

@@ -16,15 +16,10 @@ from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types import access, concerns
 from trainium_eks.plan.resource_types.paths import value_at
 from trainium_eks.plan.resource_types.resource_type import (
-    ALWAYS_DELETABLE,
-    COUNTED,
-    FREE,
-    NO_DATA,
     ONE_CALL,
     BilledElsewhere,
     Brief,
     Concern,
-    Free,
     Holds,
     Priced,
     ResourceType,
@@ -170,22 +165,21 @@ def _balancer(_graph: Graph, service: Resource, _catalogue: Catalogue) -> Iterat
 # --- the rows -----------------------------------------------------------------------------------------------------
 
 
-def _row(
-    kind: str,
-    *,
+def kind(
+    token: str,
+    *replaced_by: str,
     namespaced: bool,
-    replaced_by: tuple[str, ...],
-    price: Priced | BilledElsewhere | Free,
-    shown: Shown | None,
-    holds: Holds | None,
-    seconds: float,
+    seconds: float = ONE_CALL,
+    price: Priced | BilledElsewhere | None = None,
+    shown: Shown | None = None,
+    holds: Holds | None = None,
     understood: tuple[str | Concern, ...] = (),
     creation: Brief = None,
     deletion: Brief = None,
 ) -> ResourceType:
     """Return the row of a kind. Its API server refuses no deletion: finalizers make it wait, which no plan foresees."""
     return ResourceType(
-        token=f"{PREFIX}{kind}",
+        token=f"{PREFIX}{token}",
         simulated=_namespaced if namespaced else _cluster_wide,
         named_by=_NAME,
         tagged=False,
@@ -194,7 +188,6 @@ def _row(
         price=price,
         shown=shown,
         holds=holds,
-        refuses_deletion=ALWAYS_DELETABLE,
         local="object",
         understood=understood,
         creation=creation,
@@ -202,62 +195,16 @@ def _row(
     )
 
 
-def _setting(
-    kind: str,
-    *replaced_by: str,
-    namespaced: bool,
-    understood: tuple[str | Concern, ...] = (),
-    creation: Brief = None,
-    deletion: Brief = None,
+def _workload(
+    token: str, *replaced_by: str, seconds: float = ONE_CALL, understood: tuple[str | Concern, ...] = ()
 ) -> ResourceType:
-    """Return the row of a kind that runs nothing, stores nothing, and that a plan only counts."""
-    return _row(
-        kind,
-        namespaced=namespaced,
-        replaced_by=replaced_by,
-        price=FREE,
-        shown=COUNTED,
-        holds=NO_DATA,
-        seconds=ONE_CALL,
-        understood=understood,
-        creation=creation,
-        deletion=deletion,
-    )
-
-
-def cluster_wide_kind(
-    kind: str,
-    *,
-    price: Priced | BilledElsewhere | Free,
-    shown: Shown | None,
-    holds: Holds | None,
-    understood: tuple[str | Concern, ...] = (),
-    creation: Brief = None,
-) -> ResourceType:
-    """Return the row of a chart's kind, outside namespaces, that its API server changes in place."""
-    return _row(
-        kind,
-        namespaced=False,
-        replaced_by=(),
-        price=price,
-        shown=shown,
-        holds=holds,
-        seconds=ONE_CALL,
-        understood=understood,
-        creation=creation,
-    )
-
-
-def _workload(kind: str, *replaced_by: str, seconds: float, understood: tuple[str | Concern, ...] = ()) -> ResourceType:
     """Return the row of a kind that runs pods."""
-    return _row(
-        kind,
+    return kind(
+        token,
+        *replaced_by,
         namespaced=True,
-        replaced_by=replaced_by,
-        price=ITS_NODES,
-        shown=COUNTED,
-        holds=NO_DATA,
         seconds=seconds,
+        price=ITS_NODES,
         understood=understood,
         creation="something new runs in the cluster",
     )
@@ -273,14 +220,10 @@ def _lower(before: Any, after: Any) -> bool:
     return new < old
 
 
-NAMESPACE = _row(
+NAMESPACE = kind(
     "core/v1:Namespace",
     namespaced=False,
-    replaced_by=(),
-    price=FREE,
     shown=Shown(_named),
-    holds=NO_DATA,
-    seconds=ONE_CALL,
     understood=(
         f"{_ENFORCED}/audit",
         f"{_ENFORCED}/warn",
@@ -315,14 +258,13 @@ _VOLUME_SOURCES = (
     "vsphereVolume",
 )
 
-PERSISTENT_VOLUME = _row(
+PERSISTENT_VOLUME = kind(
     "core/v1:PersistentVolume",
+    *(f"spec.{source}" for source in _VOLUME_SOURCES),
     namespaced=False,
-    replaced_by=tuple(f"spec.{source}" for source in _VOLUME_SOURCES),
     price=BilledElsewhere("file systems and volumes"),
     shown=Shown(_size),
     holds=Holds("its tie to the files", Worth.TIE),
-    seconds=ONE_CALL,
     understood=(
         "spec.capacity",
         Concern(
@@ -334,27 +276,24 @@ PERSISTENT_VOLUME = _row(
     creation="",
 )
 
-PERSISTENT_VOLUME_CLAIM = _row(
+PERSISTENT_VOLUME_CLAIM = kind(
     "core/v1:PersistentVolumeClaim",
-    namespaced=True,
     # Not `spec.resources`: a claim grows in place.
-    replaced_by=("spec.accessModes", "spec.selector", "spec.storageClassName", "spec.volumeName"),
+    *("spec.accessModes", "spec.selector", "spec.storageClassName", "spec.volumeName"),
+    namespaced=True,
     price=BilledElsewhere("volumes that workloads claim"),
     shown=Shown(_named),
     holds=Holds("its tie to the files", Worth.TIE),
-    seconds=ONE_CALL,
     understood=("spec.resources",),
     creation="",
 )
 
-STORAGE_CLASS = _row(
+STORAGE_CLASS = kind(
     "storage.k8s.io/v1:StorageClass",
+    "parameters",
+    "provisioner",
     namespaced=False,
-    replaced_by=("parameters", "provisioner"),
-    price=FREE,
     shown=Shown(nothing_more),
-    holds=NO_DATA,
-    seconds=ONE_CALL,
 )
 
 
@@ -368,14 +307,11 @@ def _service_made(service: Resource) -> str:
     return "" if kind == "ClusterIP" else "reached from outside the cluster"
 
 
-SERVICE = _row(
+SERVICE = kind(
     "core/v1:Service",
+    "spec.clusterIP",
     namespaced=True,
-    replaced_by=("spec.clusterIP",),
     price=_balancer,
-    shown=COUNTED,
-    holds=NO_DATA,
-    seconds=ONE_CALL,
     understood=(Concern("spec.loadBalancerSourceRanges", _more_sources, "more addresses reach it"),),
     creation=_service_made,
 )
@@ -388,14 +324,10 @@ def _reclaims(graph: Graph, _queue: Resource) -> bool:
     return any("reclaim" in helm.scheduler_actions(each) for each in graph.of_type(helm.RELEASE.token))
 
 
-QUEUE = _row(
+QUEUE = kind(
     "scheduling.volcano.sh/v1beta1:Queue",
     namespaced=False,
-    replaced_by=(),
-    price=FREE,
     shown=Shown(_amounts),
-    holds=NO_DATA,
-    seconds=ONE_CALL,
     understood=(
         # Shares decide which waiting job is next, and with `reclaim` which running one ends.
         *(
@@ -448,35 +380,24 @@ OTHER_KIND = ResourceType(
     named_by=_NAME,
     tagged=False,
     replaced_by=_NAME,
-    seconds=ONE_CALL,
     price=ITS_NODES,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
     local="object",
 )
 """Every kind without its own row: custom kinds, which any chart may bring. An API server changes them in place or
 refuses to, and pulumi-kubernetes replaces them by name and namespace alone."""
 
-DEFINITION = _row(
+DEFINITION = kind(
     "apiextensions.k8s.io/v1:CustomResourceDefinition",
     namespaced=False,
-    replaced_by=(),
-    price=FREE,
-    shown=COUNTED,
     holds=Holds("every object of its kind", Worth.WORK),
-    seconds=ONE_CALL,
     creation="",
 )
 
-UNSEEN_DIRECTORY = _row(
+UNSEEN_DIRECTORY = kind(
     "kustomize/v2:Directory",
     namespaced=False,
-    replaced_by=(),
     price=ITS_NODES,
-    shown=COUNTED,
     holds=Holds("the objects of its manifests; with definitions among them every object of their kinds", Worth.WORK),
-    seconds=ONE_CALL,
     creation="objects that no plan shows: read the manifests",
 )
 """Manifests that the provider reads while it runs: a plan sees the directory and none of its objects."""
@@ -494,16 +415,9 @@ def _bound(words: str) -> tuple[Concern, ...]:
 
 
 TYPES = (
-    NAMESPACE,
-    PERSISTENT_VOLUME,
-    PERSISTENT_VOLUME_CLAIM,
-    STORAGE_CLASS,
-    SERVICE,
-    QUEUE,
-    JOB,
-    _workload("batch/v1:CronJob", seconds=ONE_CALL),
-    _workload("apps/v1:DaemonSet", "spec.selector", seconds=ONE_CALL),
-    _workload("apps/v1:Deployment", "spec.selector", seconds=ONE_CALL, understood=_COPIES),
+    _workload("batch/v1:CronJob"),
+    _workload("apps/v1:DaemonSet", "spec.selector"),
+    _workload("apps/v1:Deployment", "spec.selector", understood=_COPIES),
     _workload(
         "apps/v1:StatefulSet",
         "spec.podManagementPolicy",
@@ -511,24 +425,21 @@ TYPES = (
         "spec.selector",
         "spec.serviceName",
         "spec.volumeClaimTemplates",
-        seconds=ONE_CALL,
         understood=_COPIES,
     ),
-    DEFINITION,
-    UNSEEN_DIRECTORY,
     *(
-        _setting(
-            f"admissionregistration.k8s.io/v1:{kind}",
+        kind(
+            f"admissionregistration.k8s.io/v1:{each}",
             namespaced=False,
             understood=(Concern("spec", concerns.changed, "what is let in or refused is another"),),
             creation="may refuse what was let in",
             deletion="what it refused is let in",
         )
-        for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+        for each in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
     ),
-    _setting("core/v1:ConfigMap", "data", "binaryData", namespaced=True, creation=""),
-    _setting("core/v1:LimitRange", namespaced=True, creation="pods get limits that they had not"),
-    _setting(
+    kind("core/v1:ConfigMap", "data", "binaryData", namespaced=True, creation=""),
+    kind("core/v1:LimitRange", namespaced=True, creation="pods get limits that they had not"),
+    kind(
         "core/v1:ResourceQuota",
         "spec.scopes",
         namespaced=True,
@@ -539,40 +450,40 @@ TYPES = (
         creation="pods beyond it are refused",
         deletion="the namespace's limit",
     ),
-    _setting("core/v1:Secret", "type", "stringData", "data", namespaced=True, creation=""),
-    _setting(
+    kind("core/v1:Secret", "type", "stringData", "data", namespaced=True, creation=""),
+    kind(
         "core/v1:ServiceAccount",
         namespaced=True,
         understood=(Concern("automountServiceAccountToken", concerns.no_longer_false, "its pods get an API token"),),
         creation="",
     ),
-    _setting("monitoring.coreos.com/v1:PodMonitor", namespaced=True, creation=""),
-    _setting(
+    kind("monitoring.coreos.com/v1:PodMonitor", namespaced=True, creation=""),
+    kind(
         "monitoring.coreos.com/v1:PrometheusRule",
         namespaced=True,
         understood=(Concern("spec", concerns.changed, "what fires an alert is another"),),
         creation="",
         deletion="its alerts",
     ),
-    _setting("monitoring.coreos.com/v1:ServiceMonitor", namespaced=True, creation=""),
-    _setting(
+    kind("monitoring.coreos.com/v1:ServiceMonitor", namespaced=True, creation=""),
+    kind(
         "networking.k8s.io/v1:NetworkPolicy",
         namespaced=True,
         understood=(Concern("spec", concerns.changed, "who may talk to whom is another"),),
         creation="pods may be cut off from others",
         deletion="what it kept apart can talk",
     ),
-    _setting("policy/v1:PodDisruptionBudget", namespaced=True, creation=""),
-    _setting("rbac.authorization.k8s.io/v1:ClusterRole", namespaced=False, understood=_RIGHTS, creation=""),
-    _setting(
+    kind("policy/v1:PodDisruptionBudget", namespaced=True, creation=""),
+    kind("rbac.authorization.k8s.io/v1:ClusterRole", namespaced=False, understood=_RIGHTS, creation=""),
+    kind(
         "rbac.authorization.k8s.io/v1:ClusterRoleBinding",
         "roleRef",
         namespaced=False,
         understood=_bound("rights in the whole cluster"),
         creation="",
     ),
-    _setting("rbac.authorization.k8s.io/v1:Role", namespaced=True, understood=_RIGHTS, creation=""),
-    _setting(
+    kind("rbac.authorization.k8s.io/v1:Role", namespaced=True, understood=_RIGHTS, creation=""),
+    kind(
         "rbac.authorization.k8s.io/v1:RoleBinding",
         "roleRef",
         namespaced=True,
@@ -580,5 +491,5 @@ TYPES = (
         creation="",
     ),
     # The provider does not know that its value cannot change: the API server refuses an update of it.
-    _setting("scheduling.k8s.io/v1:PriorityClass", namespaced=False),
+    kind("scheduling.k8s.io/v1:PriorityClass", namespaced=False),
 )

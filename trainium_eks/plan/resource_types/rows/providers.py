@@ -7,17 +7,7 @@ from typing import Any
 from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.resource_types import access
-from trainium_eks.plan.resource_types.resource_type import (
-    ALWAYS_DELETABLE,
-    COUNTED,
-    FREE,
-    NO_DATA,
-    NO_TIME,
-    REGION,
-    Concern,
-    ResourceType,
-    When,
-)
+from trainium_eks.plan.resource_types.resource_type import REGION, Concern, ResourceType, When
 
 
 def _provider(call: Call) -> Answer:
@@ -39,15 +29,9 @@ def _row(token: str, replaced_by: tuple[str | When, ...], understood: tuple[str 
     return ResourceType(
         token=token,
         simulated=_provider,
-        named_by=(),
         tagged=False,
         replaced_by=replaced_by,
-        seconds=NO_TIME,
-        price=FREE,
-        shown=COUNTED,
-        holds=NO_DATA,
-        refuses_deletion=ALWAYS_DELETABLE,
-        local="simulated",
+        seconds=0,
         understood=understood,
         creation="",
     )
@@ -61,5 +45,3 @@ AWS = _row(
 )
 EKS = _row("pulumi:providers:eks", ())
 KUBERNETES = _row("pulumi:providers:kubernetes", ("clusterIdentifier", When("kubeconfig", _may_be_another_cluster)))
-
-TYPES = (AWS, EKS, KUBERNETES)

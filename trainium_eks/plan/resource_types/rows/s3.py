@@ -5,11 +5,6 @@ from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.resource_types import access, concerns
 from trainium_eks.plan.resource_types.resource_type import (
-    ALWAYS_DELETABLE,
-    COUNTED,
-    FREE,
-    NO_DATA,
-    ONE_CALL,
     REGION,
     BilledElsewhere,
     Brief,
@@ -47,14 +42,10 @@ BUCKET = ResourceType(
     token="aws:s3/bucket:Bucket",
     simulated=_bucket,
     named_by=("bucket",),
-    tagged=True,
     replaced_by=(REGION, "bucket", "bucketPrefix", "objectLockEnabled"),
-    seconds=ONE_CALL,
     price=BilledElsewhere("stored images, objects and backups"),
     shown=Shown(guards),
     holds=Holds("its objects", Worth.DATA, when_deleted=_bucket_deleted),
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     understood=(Concern("forceDestroy", concerns.switched_on, "may be deleted with the objects in it"),),
     creation="",
 )
@@ -71,15 +62,8 @@ def _setting(
     return ResourceType(
         token=token,
         simulated=_setting_of_bucket,
-        named_by=(),
         tagged=False,
         replaced_by=(REGION, "bucket", *replaced_by),
-        seconds=ONE_CALL,
-        price=FREE,
-        shown=COUNTED,
-        holds=NO_DATA,
-        refuses_deletion=ALWAYS_DELETABLE,
-        local="simulated",
         understood=understood,
         creation=creation,
         deletion=deletion,
@@ -89,7 +73,6 @@ def _setting(
 _OWNER = "expectedBucketOwner"
 
 TYPES = (
-    BUCKET,
     _setting("aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration", _OWNER, creation="objects expire"),
     _setting("aws:s3/bucketOwnershipControls:BucketOwnershipControls"),
     _setting("aws:s3/bucketPolicy:BucketPolicy", understood=access.POLICY, deletion="the bucket's own policy"),

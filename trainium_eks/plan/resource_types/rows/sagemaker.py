@@ -8,11 +8,6 @@ from trainium_eks.model.sizing.bill import Line
 from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types.resource_type import (
-    ALWAYS_DELETABLE,
-    COUNTED,
-    FREE,
-    NO_DATA,
-    ONE_CALL,
     REGION,
     Holds,
     RefusesDeletion,
@@ -54,17 +49,10 @@ MODEL = ResourceType(
     token="aws:sagemaker/model:Model",
     simulated=lambda call: _named("model", call),
     named_by=("name",),
-    tagged=True,
     replaced_by=(
         REGION, "name", "containers", "enableNetworkIsolation", "executionRoleArn", "inferenceExecutionConfig",
         "primaryContainer", "vpcConfig",
     ),
-    seconds=ONE_CALL,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     creation="",
 )  # fmt: skip
 
@@ -72,20 +60,15 @@ CONFIGURATION = ResourceType(
     token="aws:sagemaker/endpointConfiguration:EndpointConfiguration",
     simulated=lambda call: _named("endpoint-config", call),
     named_by=("name",),
-    tagged=True,
     replaced_by=(
         REGION, "name", "namePrefix", "asyncInferenceConfig", "dataCaptureConfig", "executionRoleArn", "kmsKeyArn",
         "productionVariants", "shadowProductionVariants",
     ),
-    seconds=ONE_CALL,
     price=_variant_lines,
-    shown=COUNTED,
-    holds=NO_DATA,
     refuses_deletion=RefusesDeletion(
         "ValidationException: Cannot delete an endpoint configuration in use by {id}.",
         for_=("aws:sagemaker/endpoint:Endpoint",),
     ),
-    local="simulated",
     creation="",
 )  # fmt: skip
 
@@ -93,15 +76,9 @@ ENDPOINT = ResourceType(
     token="aws:sagemaker/endpoint:Endpoint",
     simulated=lambda call: _named("endpoint", call),
     named_by=("name",),
-    tagged=True,
     replaced_by=(REGION, "name"),
     seconds=600,
-    price=FREE,
     shown=Shown(nothing_more),
     holds=Holds("the answers of its model", Worth.WORK),
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     creation="",
 )
-
-TYPES = (MODEL, CONFIGURATION, ENDPOINT)

@@ -2,15 +2,7 @@
 
 from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.resource_types import access
-from trainium_eks.plan.resource_types.resource_type import (
-    ALWAYS_DELETABLE,
-    COUNTED,
-    FREE,
-    NO_DATA,
-    ONE_CALL,
-    REGION,
-    ResourceType,
-)
+from trainium_eks.plan.resource_types.resource_type import REGION, ResourceType
 
 
 def _queue(call: Call) -> Answer:
@@ -27,31 +19,16 @@ QUEUE = ResourceType(
     token="aws:sqs/queue:Queue",
     simulated=_queue,
     named_by=("name",),
-    tagged=True,
     replaced_by=(REGION, "name", "namePrefix", "fifoQueue"),
     seconds=25,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     creation="",
 )
 
 QUEUE_POLICY = ResourceType(
     token="aws:sqs/queuePolicy:QueuePolicy",
     simulated=_queue_policy,
-    named_by=(),
     tagged=False,
     replaced_by=(REGION, "queueUrl"),
-    seconds=ONE_CALL,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     understood=access.POLICY,
     creation="",
 )
-
-TYPES = (QUEUE, QUEUE_POLICY)

@@ -9,11 +9,6 @@ from trainium_eks.plan.backend import ACCOUNT, Answer, Answerer, Call
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types import access, concerns
 from trainium_eks.plan.resource_types.resource_type import (
-    ALWAYS_DELETABLE,
-    COUNTED,
-    FREE,
-    NO_DATA,
-    ONE_CALL,
     REGION,
     BilledElsewhere,
     Concern,
@@ -67,15 +62,11 @@ def _vpc_facts(_graph: Graph, vpc: Resource) -> Iterable[str]:
 VPC = ResourceType(
     token="aws:ec2/vpc:Vpc",
     simulated=_vpc,
-    named_by=(),
-    tagged=True,
     replaced_by=(REGION, "cidrBlock", "instanceTenancy", "ipv4IpamPoolId", "ipv4NetmaskLength"),
     seconds=12,
-    price=FREE,
     shown=Shown(_vpc_facts),
     holds=Holds("everything in it", Worth.GROUND),
     refuses_deletion=RefusesDeletion("DependencyViolation: The vpc '{id}' has dependencies and cannot be deleted."),
-    local="simulated",
     creation="",
 )
 
@@ -106,8 +97,6 @@ def zones_of(graph: Graph, resource: Resource) -> str:
 SUBNET = ResourceType(
     token="aws:ec2/subnet:Subnet",
     simulated=_subnet,
-    named_by=(),
-    tagged=True,
     replaced_by=(
         REGION,
         "vpcId",
@@ -118,11 +107,9 @@ SUBNET = ResourceType(
         "outpostArn",
     ),
     seconds=12,
-    price=FREE,
     shown=Shown(_subnet_facts),
     holds=Holds("everything in it", Worth.GROUND),
     refuses_deletion=RefusesDeletion("DependencyViolation: The subnet '{id}' has dependencies and cannot be deleted."),
-    local="simulated",
     understood=(Concern("mapPublicIpOnLaunch", concerns.switched_on, "instances get public addresses"),),
     creation="",
 )
@@ -130,15 +117,7 @@ SUBNET = ResourceType(
 INTERNET_GATEWAY = ResourceType(
     token="aws:ec2/internetGateway:InternetGateway",
     simulated=_identified("igw", "internet-gateway"),
-    named_by=(),
-    tagged=True,
     replaced_by=(REGION,),
-    seconds=ONE_CALL,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
 )
 
 
@@ -156,15 +135,8 @@ def _eip(call: Call) -> Answer:
 EIP = ResourceType(
     token="aws:ec2/eip:Eip",
     simulated=_eip,
-    named_by=(),
-    tagged=True,
     replaced_by=(REGION, "domain", "publicIpv4Pool", "address", "networkBorderGroup"),
-    seconds=ONE_CALL,
     price=_each(bill.public_addresses),
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     creation="",
 )
 
@@ -180,37 +152,23 @@ def _nat_gateway(call: Call) -> Answer:
 NAT_GATEWAY = ResourceType(
     token="aws:ec2/natGateway:NatGateway",
     simulated=_nat_gateway,
-    named_by=(),
-    tagged=True,
     replaced_by=(REGION, "subnetId", "allocationId", "connectivityType", "privateIp", "vpcId"),
     seconds=106,
     price=_each(bill.nat_gateways),
     shown=Shown(nothing_more),
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     creation="traffic leaves from another address",
 )
 
 ROUTE_TABLE = ResourceType(
     token="aws:ec2/routeTable:RouteTable",
     simulated=_identified("rtb", "route-table"),
-    named_by=(),
-    tagged=True,
     replaced_by=(REGION, "vpcId"),
-    seconds=ONE_CALL,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     creation="",
 )
 
 ROUTE = ResourceType(
     token="aws:ec2/route:Route",
     simulated=_identified("r"),
-    named_by=(),
     tagged=False,
     replaced_by=(
         REGION,
@@ -219,34 +177,19 @@ ROUTE = ResourceType(
         "destinationIpv6CidrBlock",
         "destinationPrefixListId",
     ),
-    seconds=ONE_CALL,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
 )
 
 ROUTE_TABLE_ASSOCIATION = ResourceType(
     token="aws:ec2/routeTableAssociation:RouteTableAssociation",
     simulated=_identified("rtbassoc"),
-    named_by=(),
     tagged=False,
     replaced_by=(REGION, "subnetId", "gatewayId"),
-    seconds=ONE_CALL,
-    price=FREE,
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     creation="",
 )
 
 FLOW_LOG = ResourceType(
     token="aws:ec2/flowLog:FlowLog",
     simulated=_identified("fl", "vpc-flow-log"),
-    named_by=(),
-    tagged=True,
     replaced_by=(
         REGION,
         "vpcId",
@@ -260,12 +203,7 @@ FLOW_LOG = ResourceType(
         "trafficType",
         "destinationOptions",
     ),
-    seconds=ONE_CALL,
     price=BilledElsewhere("logs"),
-    shown=COUNTED,
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     creation="",
     deletion="the network's flow logs",
 )
@@ -307,28 +245,10 @@ def _endpoint_facts(_graph: Graph, endpoint: Resource) -> Iterable[str]:
 VPC_ENDPOINT = ResourceType(
     token="aws:ec2/vpcEndpoint:VpcEndpoint",
     simulated=_vpc_endpoint,
-    named_by=(),
-    tagged=True,
     replaced_by=(REGION, "vpcId", "serviceName", "serviceRegion", "vpcEndpointType"),
     seconds=_endpoint_seconds,
     price=_endpoint_price,
     shown=Shown(_endpoint_facts),
-    holds=NO_DATA,
-    refuses_deletion=ALWAYS_DELETABLE,
-    local="simulated",
     understood=access.POLICY,
     creation="",
-)
-
-TYPES = (
-    VPC,
-    SUBNET,
-    INTERNET_GATEWAY,
-    EIP,
-    NAT_GATEWAY,
-    ROUTE_TABLE,
-    ROUTE,
-    ROUTE_TABLE_ASSOCIATION,
-    FLOW_LOG,
-    VPC_ENDPOINT,
 )

@@ -1,0 +1,145 @@
+"""`trn orphans`: where it gets the state from, its text, its JSON and its exit codes."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cleanup_accounts import creating
+from typer.testing import CliRunner, Result
+
+from trainium_eks.aws.account import Account, Caller
+from trainium_eks.cli.app import app
+from trainium_eks.cli.environment.orphans import shell_lines
+from trainium_eks.operate.cleanup import orphans
+from trainium_eks.operate.cleanup.left_over import LeftOver
+from trainium_eks.operate.cleanup.recovery import Advice
+from trainium_eks.operate.finding import Finding
+
+DELETE = "aws eks delete-nodegroup --cluster-name c --nodegroup-name g --region us-west-2"
+GROUP = LeftOver("node group", "g", "of the cluster c", 43.0, (DELETE,), note="2 instances")
+BUCKET = LeftOver("bucket", "b", "tagged Environment=dev", None, ("aws s3 rb s3://b",))
+DENIED = orphans._unseen("volumes", Exception("the right ec2:DescribeVolumes is missing"))
+CREATING = creating("aws:eks/nodeGroup:NodeGroup", {"clusterName": "c", "nodeGroupName": "workers-1"})
+IMPORT = Advice(CREATING, "import", "AWS has it", "c:workers-1")
+LOOK = Advice(CREATING, "look", "several may be it")
+STATE = {
+    "urn": "urn:p",
+    "type": "pulumi:providers:aws",
+    "id": "x",
+    "inputs": {"region": "eu-west-1"},
+}
+TEXT = json.dumps({"version": 3, "deployment": {"resources": [STATE]}})
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """The command in an empty directory without pulumi, with results of its searches."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(Account, "caller", lambda _: Caller("111122223333", "arn:aws:iam::111122223333:user/me"))
+
+    def invoke(
+        *options: str,
+        found: tuple[LeftOver, ...] = (),
+        unseen: tuple[Finding, ...] = (),
+        advice: tuple[Advice, ...] = (),
+        text: str = TEXT,
+    ) -> Result:
+        monkeypatch.setattr(orphans, "_search", lambda *_: (list(found), list(unseen)))
+        monkeypatch.setattr(orphans.recovery, "advise", lambda *_: list(advice))
+        return CliRunner().invoke(app, ["orphans", *options], input=text)
+
+    return invoke
+
+
+@pytest.mark.parametrize(
+    ("results", "code"),
+    [
+        ({}, 0),
+        ({"found": (GROUP,)}, 1),
+        ({"unseen": (DENIED,)}, 1),
+        ({"advice": (IMPORT,)}, 0),
+        ({"advice": (LOOK,)}, 1),
+    ],
+)
+def test_only_a_clean_account_that_was_wholly_looked_at_is_no_exit_code(
+    run: Run, results: dict[str, Any], code: int
+) -> None:
+    assert run("--state", "-", **results).exit_code == code
+
+
+def test_the_state_comes_from_standard_input_and_names_the_region(run: Run) -> None:
+    shown = run("--state", "-", "--no-color", found=(GROUP, BUCKET), unseen=(DENIED,)).output
+    assert "dev · eu-west-1" in shown
+    assert (
+        "node group\n  ✗  g  $43.00 an hour; of the cluster c; 2 instances\n\n"
+        "  aws eks delete-nodegroup --cluster-name c --nodegroup-name g \\\n    --region us-west-2\n\n"
+    ) in shown
+    assert "the right ec2:DescribeVolumes is missing" in shown
+    assert "2 things are left: about $43.00 an hour (us-east-1's list prices), and bucket" in shown
+
+
+def test_open_operations_come_first_with_the_commands_that_settle_them(run: Run) -> None:
+    shown = run("--state", "-", "--no-color", advice=(IMPORT,), found=(GROUP,)).output
+    assert shown.index("pulumi cancel --stack dev") < shown.index("import c:workers-1:") < shown.index("node group")
+    assert shown.index("pulumi import aws:eks/nodeGroup:NodeGroup r0 c:workers-1 ") < shown.index("delete-nodegroup")
+    assert "  pulumi refresh --stack dev --clear-pending-creates\n" in shown
+    assert "1 of 2 are left to you" in run("--state", "-", "--no-color", advice=(IMPORT, LOOK)).output
+
+
+def test_an_empty_state_is_said_first_and_no_command_is_shown(run: Run) -> None:
+    cluster = LeftOver("EKS cluster", "c", "of the cluster c", 0.1, (DELETE,), live=True)
+    shown = run("--state", "-", "--region", "us-west-2", found=(cluster, GROUP)).output
+    text = " ".join(shown.split())
+    assert text.index("The state of dev is empty") < text.index("c is in service") < text.index("node group")
+    assert "trn orphans --cluster c --region us-west-2" in text
+    assert "delete-nodegroup" not in text
+
+
+def test_a_cluster_needs_no_state(run: Run) -> None:
+    shown = run("--cluster", "c", "--region", "us-west-2").output
+    assert "c · us-west-2" in shown
+    assert "There is no state to compare with" in shown
+    assert "Nothing is left" in shown
+
+
+def test_without_pulumi_it_says_what_to_do_instead(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
+    result = run()
+    assert result.exit_code == 2
+    for words in ("pulumi, which knows the stack's state, is not on PATH", "--state state.json", "--cluster NAME"):
+        assert words in result.stderr
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"deployment": {"resources": [{}]}}', "{}"])
+def test_another_file_than_a_state_is_said(run: Run, text: str) -> None:
+    result = run("--state", "-", "--json", text=text)
+    assert result.exit_code == 2
+    assert "does not hold what `pulumi stack export` prints" in json.loads(result.output)["problems"][0]["reason"]
+
+
+def test_no_region_is_wrong_usage(run: Run) -> None:
+    result = run("--cluster", "c")
+    assert result.exit_code == 2
+    assert "name it with --region" in result.stderr
+
+
+def test_the_json_is_one_document(run: Run) -> None:
+    data = json.loads(run("--state", "-", "--json", advice=(IMPORT,), found=(GROUP,), unseen=(DENIED,)).output)
+    assert (data["schemaVersion"], data["failed"], data["hourlyUsd"]) == (2, True, 43.0)
+    operation, group, volumes = data["findings"]
+    assert (operation["action"], operation["importId"]) == ("import", "c:workers-1")
+    assert operation["urn"] == CREATING.resource.urn
+    assert (group["id"], group["kind"], group["commands"]) == ("node group/g", "node group", [DELETE])
+    assert (volumes["status"], volumes["subject"]) == ("not checked", "volumes")
+    assert data["recovery"][-1] == "pulumi refresh --stack dev --clear-pending-creates"
+
+
+def test_a_long_command_is_broken_where_a_shell_goes_on() -> None:
+    whole = f"{DELETE} --one {'x' * 40} --two y"
+    lines = shell_lines(whole)
+    assert lines[0].endswith(" \\")
+    assert " ".join(line.removesuffix("\\").strip() for line in lines) == whole

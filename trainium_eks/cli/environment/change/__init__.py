@@ -1,1 +1,0 @@
-"""``trn deploy``, ``trn upgrade`` and ``trn scale``."""

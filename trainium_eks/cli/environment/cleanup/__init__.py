@@ -1,1 +1,0 @@
-"""``trn orphans`` and ``trn recover``."""

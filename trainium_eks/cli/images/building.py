@@ -1,0 +1,136 @@
+"""What the commands of ``trn image`` share: the image's contents, the building engine, the repository."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainium_eks.aws.ecr import Repository
+from trainium_eks.cli.images.options import ImageOptions
+from trainium_eks.cli.shared.output import write, write_json
+from trainium_eks.client.cluster_access import find_stack
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import WRONG_USAGE, Failure
+from trainium_eks.jobs.data.tree import NotInside
+from trainium_eks.jobs.images import engines, images
+from trainium_eks.jobs.images.engines import Engine
+from trainium_eks.jobs.images.images import Context, ImageRequest
+from trainium_eks.model.outputs import StackOutputs
+from trainium_eks.model.validation.problems import Problem
+
+SCHEMA_VERSION = 1
+"""Version of the documents of ``--json``."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """An image that can be built."""
+
+    request: ImageRequest
+    made_of: Context
+    repository: Repository
+    tag: str
+
+    @property
+    def reference(self) -> str:
+        """Return repository and tag."""
+        return f"{self.repository.url}:{self.tag}"
+
+
+def plan(options: ImageOptions, cluster: ClusterOptions) -> Planned:
+    """Return the image to build, with its repository and tag."""
+    from trainium_eks.local.images.images import workloads
+
+    outputs = outputs_of(cluster)
+    request = images.request_for(outputs, options.target, options.base)
+    if isinstance(request, Problem):
+        raise Failure(WRONG_USAGE, "which image to build cannot be said", [request], spell=str)
+    problem = images.tag_problem(options.tag) if options.tag is not None else None
+    if problem:
+        raise Failure(WRONG_USAGE, "the image cannot be called so", [problem], spell=str)
+    if options.context is not None and not options.context.is_dir():
+        raise Failure(WRONG_USAGE, f"--context {options.context} is no directory")
+    texts = {"requirements": _text(options.requirements, "--requirements"), "dockerfile": _text(options.file, "--file")}
+    try:
+        made_of = images.context(request, workloads(), **texts, own_files=options.context)
+    except (NotInside, OSError) as refused:
+        raise Failure(WRONG_USAGE, f"--context {options.context}: {refused}") from None
+    return Planned(request, made_of, repository_of(outputs), options.tag or images.tag(request, made_of))
+
+
+def outputs_of(cluster: ClusterOptions) -> StackOutputs:
+    """Return the stack's outputs; a :class:`Failure` for a local cloud, which has no container images."""
+    source = find_stack(cluster.stack, cluster.outputs, cluster.directory)
+    if source.paths is not None:
+        raise Failure(
+            WRONG_USAGE,
+            "on the local cloud images are environments of this machine, without an engine or a registry:\n"
+            "  trn local images make torch                         plain PyTorch\n"
+            "  trn local images make NAME --requirements FILE      your own packages",
+        )
+    return source.outputs
+
+
+def repository_of(outputs: StackOutputs) -> Repository:
+    """Return the stack's repository; a :class:`Failure` where it has none."""
+    if not outputs.image_repository:
+        raise Failure(
+            WRONG_USAGE,
+            "the stack has no image repository: take `imageRepository: null` out of its config, and update it",
+        )
+    return Repository(outputs.image_repository)
+
+
+@contextmanager
+def opened_engine(asked: str | None, *, copies: bool = False) -> Iterator[Engine]:
+    """Yield the engine with that name, or the first that works, with a temporary file for logins.
+
+    For a copy between registries, skopeo and crane come first.
+    """
+    known = (*engines.COPIERS, *engines.ENGINES) if copies else engines.ENGINES
+    if asked is not None and asked not in known:
+        raise Failure(WRONG_USAGE, f"--engine {asked} is none of {', '.join(known)}")
+    among = engines.COPIERS if copies else engines.ENGINES
+    with tempfile.TemporaryDirectory(prefix="trn-login-") as directory:
+        yield engines.find(asked, Path(directory, "auth.json"), among)
+
+
+def log_in(engine: Engine, repository: Repository) -> None:
+    """Log the engine in to the stack's registry, where that is ECR."""
+    login = repository.login()
+    if login is not None:
+        engine.login(login.registry, login.user, login.password)
+
+
+def build(engine: Engine, planned: Planned) -> bool:
+    """Build an image that the engine does not hold; return whether it was built."""
+    if engine.has(planned.reference):
+        return False
+    sys.stderr.write(f"Building {planned.reference} from {planned.request.base} with {engine.name}\n")
+    with tempfile.TemporaryDirectory(prefix="trn-image-") as directory:
+        # Readable for the user that runs the engine.
+        os.chmod(directory, 0o755)
+        planned.made_of.write(Path(directory))
+        engine.build(planned.reference, Path(directory), planned.made_of.arguments)
+    return True
+
+
+def report(cluster: ClusterOptions, reference: str, did: str, digest: str = "") -> None:
+    """Print the result."""
+    if cluster.as_json:
+        data = {"schemaVersion": SCHEMA_VERSION, "image": reference, "state": did, "digest": digest}
+        write_json(data)
+    else:
+        write(f"{reference} {did}\n")
+
+
+def _text(file: Path | None, option: str) -> str | None:
+    if file is None:
+        return None
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise Failure(WRONG_USAGE, f"{option} {file}: {error.strerror}") from None

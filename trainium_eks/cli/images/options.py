@@ -1,0 +1,40 @@
+"""Options of ``trn image build`` and ``push``, and of ``mirror``."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainium_eks.jobs.objects.options import Option
+
+InCluster = Annotated[
+    bool, typer.Option("--in-cluster", help="Do it in a Job on the CPU pool, without an engine on this machine.")
+]
+
+
+@dataclass(frozen=True)
+class ImageOptions:
+    """The description of an image, and the engine that builds it."""
+
+    target: Annotated[
+        str | None,
+        Option("--for", metavar="TARGET", about="trn1, trn2, jax, cuda or cpu; default: the first group's."),
+    ] = None
+    base: Annotated[
+        str | None, Option("--base", metavar="IMAGE", about="Start from this image, pinned by its tag.")
+    ] = None
+    requirements: Annotated[
+        Path | None, Option("--requirements", metavar="FILE", about="Python packages instead of ours, for pip.")
+    ] = None
+    file: Annotated[
+        Path | None,
+        Option("--file", metavar="DOCKERFILE", about="Your own; it is given BASE and our files, too."),
+    ] = None
+    context: Annotated[
+        Path | None, Option("--context", metavar="DIR", about="A directory whose files the Dockerfile may copy.")
+    ] = None
+    tag: Annotated[str | None, Option("--tag", about="Instead of the one that follows from the content.")] = None
+    engine: Annotated[
+        str | None, Option("--engine", about="docker, podman or finch; default: the first that works.")
+    ] = None

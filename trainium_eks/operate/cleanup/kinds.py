@@ -1,0 +1,224 @@
+"""Kinds of resources that a service lists whole, each with its tags: the network, volumes, backups, aliases of keys.
+
+One table and one search for all. Services' own lists, not the tagging API: that one goes on naming resources which were
+deleted, and names none that carries no tag but is in the stack's VPC.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainium_eks.model.catalogue import prices
+from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
+from trainium_eks.operate.cleanup.left_over import FREE, LeftOver, Where, monthly
+from trainium_eks.operate.preflight.tags import cluster_of, tags_of
+
+Json = Mapping[str, Any]
+Tags = Mapping[str, str]
+
+CLAIM = ("kubernetes.io/created-for/pvc/namespace", "kubernetes.io/created-for/pvc/name")
+"""Tags in which the CSI driver notes the claim that a volume was made for."""
+
+GIB = 1024**3
+
+
+def _cluster(_: Json, tags: Tags) -> tuple[str, ...]:
+    return (cluster_of(tags),)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of resource, with its list and the command that removes one."""
+
+    name: str
+    service: str
+    operation: str
+    key: str
+    """Key of the list in the answer."""
+    id: str
+    """Field of the id."""
+    remove: tuple[str, ...]
+    """Operation of the AWS CLI with its options; the id follows."""
+    hourly: Callable[[Json], float | None] = lambda _: FREE
+    counts: Callable[[Json], bool] = lambda _: True
+    """Whether an entry can be a leftover."""
+    called: str = ""
+    """Field of the name; empty for none."""
+    note: Callable[[Json, Tags], str] = lambda *_: ""
+    owners: Callable[[Json, Tags], tuple[str, ...]] = _cluster
+    """Names of its makers, which use it while the state holds them."""
+    goes_with: Callable[[Json, Tags], tuple[str, ...]] = lambda *_: ()
+    """Names of resources that take it along."""
+
+    @property
+    def plural(self) -> str:
+        """Return the plural of the name (``public addresses``)."""
+        return f"{self.name}es" if self.name.endswith("s") else f"{self.name}s"
+
+
+def group_of(tags: Tags) -> str:
+    """Return ``cluster:group``, the name of a node group in the state; empty for a resource that no node group made."""
+    group, cluster = tags.get("eks:nodegroup-name", ""), cluster_of(tags)
+    return f"{cluster}:{group}" if group and cluster else ""
+
+
+def on_demand_hourly(types: Iterable[str], catalogue: Catalogue = CATALOGUE) -> float | None:
+    """Return the sum of the On-Demand prices, or None where a type has no price."""
+    found = [catalogue.price(each) if each in catalogue else None for each in types]
+    known = [price.hourly_usd for price in found if price is not None]
+    return sum(known) if len(known) == len(found) else None
+
+
+def _said(note: str) -> Callable[[Json, Tags], str]:
+    return lambda *_: note
+
+
+def _claim(tags: Tags) -> str:
+    return "/".join(tags[key] for key in CLAIM if key in tags)
+
+
+def _volume_hourly(volume: Json) -> float | None:
+    if volume.get("VolumeType") != "gp3":
+        return None
+    throughput, iops = volume.get("Throughput", prices.GP3_FREE_MIBPS), volume.get("Iops", prices.GP3_FREE_IOPS)
+    return monthly(prices.gp3_monthly_usd(volume["Size"], throughput, iops))
+
+
+def _instances(volume: Json, tags: Tags) -> tuple[str, ...]:
+    """Return the instances that take a volume along: the volume of a claim stays, a root volume does not."""
+    return () if _claim(tags) else tuple(each.get("InstanceId", "") for each in volume.get("Attachments", ()))
+
+
+def _volume_note(volume: Json, tags: Tags) -> str:
+    claim = _claim(tags)
+    return f"{volume['Size']} GiB" + (f", of the claim {claim}: its data is lost with it" if claim else "")
+
+
+def _source(backup: Json) -> str:
+    return str((backup.get("FileSystem") or {}).get("FileSystemId", ""))
+
+
+SCALING_GROUP = Kind(
+    "Auto Scaling group", "autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups", "AutoScalingGroupName",
+    ("delete-auto-scaling-group", "--force-delete", "--auto-scaling-group-name"),
+    hourly=lambda each: on_demand_hourly(one.get("InstanceType", "") for one in each.get("Instances", ())),
+    counts=lambda each: not each.get("Status"),  # only set while it is being deleted
+    note=lambda each, _: f"{len(each.get('Instances', ()))} instances; it starts new ones for those that end",
+    owners=lambda *_: (),
+    goes_with=lambda _, tags: (group_of(tags),),
+)  # fmt: skip
+
+KINDS = (
+    Kind(
+        "volume", "ec2", "describe_volumes", "Volumes", "VolumeId", ("delete-volume", "--volume-id"),
+        hourly=_volume_hourly,
+        counts=lambda each: each["State"] not in ("deleting", "deleted"),
+        note=_volume_note,
+        owners=lambda _, tags: (cluster_of(tags),) if _claim(tags) else (),
+        goes_with=_instances,
+    ),
+    Kind(
+        "backup", "fsx", "describe_backups", "Backups", "BackupId", ("delete-backup", "--backup-id"),
+        hourly=lambda each: monthly(each["SizeInBytes"] / GIB * prices.FSX_BACKUP_GIB_MONTH)
+        if "SizeInBytes" in each else None,
+        counts=lambda each: each.get("Lifecycle") != "DELETED",
+        note=lambda each, _: f"kept on purpose: perhaps the last copy of {_source(each) or 'a file system'}; "
+        f"${prices.FSX_BACKUP_GIB_MONTH:.2f} a month for each GiB",
+        owners=lambda each, _: (_source(each),),
+    ),
+    Kind(
+        "NAT gateway", "ec2", "describe_nat_gateways", "NatGateways", "NatGatewayId",
+        ("delete-nat-gateway", "--nat-gateway-id"),
+        hourly=lambda _: prices.NAT_GATEWAY_HOURLY,
+        counts=lambda each: each["State"] in ("pending", "available"),
+    ),
+    Kind(
+        "VPC endpoint", "ec2", "describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId",
+        ("delete-vpc-endpoints", "--vpc-endpoint-ids"),
+        hourly=lambda each: len(each.get("SubnetIds", ())) * prices.INTERFACE_ENDPOINT_HOURLY
+        if each.get("VpcEndpointType") == "Interface" else FREE,
+        counts=lambda each: each.get("State", "").lower() not in ("deleting", "deleted"),
+    ),
+    Kind(
+        "public address", "ec2", "describe_addresses", "Addresses", "AllocationId",
+        ("release-address", "--allocation-id"),
+        hourly=lambda _: prices.PUBLIC_IPV4_HOURLY,
+        note=_said("after the NAT gateway that uses it"),
+    ),
+    Kind(
+        "network interface", "ec2", "describe_network_interfaces", "NetworkInterfaces", "NetworkInterfaceId",
+        ("delete-network-interface", "--network-interface-id"),
+        # An interface in use goes with its user; only AWS can remove its own interfaces.
+        counts=lambda each: each["Status"] == "available" and not each.get("RequesterManaged"),
+        note=_said("holds up its subnet and its security groups"),
+    ),
+    Kind(
+        "security group", "ec2", "describe_security_groups", "SecurityGroups", "GroupId",
+        ("delete-security-group", "--group-id"),
+        counts=lambda each: each["GroupName"] != "default",
+        called="GroupName",
+        # A cluster removes its own.
+        goes_with=lambda each, tags: (cluster_of(tags),) if each["GroupName"].startswith("eks-cluster-sg-") else (),
+    ),
+    Kind(
+        "launch template", "ec2", "describe_launch_templates", "LaunchTemplates", "LaunchTemplateId",
+        ("delete-launch-template", "--launch-template-id"),
+        called="LaunchTemplateName",
+    ),
+    Kind(
+        "placement group", "ec2", "describe_placement_groups", "PlacementGroups", "GroupName",
+        ("delete-placement-group", "--group-name"),
+        counts=lambda each: each.get("State") in ("pending", "available"),
+        called="GroupName",
+    ),
+    Kind(
+        "internet gateway", "ec2", "describe_internet_gateways", "InternetGateways", "InternetGatewayId",
+        ("delete-internet-gateway", "--internet-gateway-id"),
+    ),
+    Kind("subnet", "ec2", "describe_subnets", "Subnets", "SubnetId", ("delete-subnet", "--subnet-id")),
+    Kind(
+        "route table", "ec2", "describe_route_tables", "RouteTables", "RouteTableId",
+        ("delete-route-table", "--route-table-id"),
+        counts=lambda each: not any(one.get("Main") for one in each.get("Associations", ())),
+        note=_said("after its subnets"),
+    ),
+    Kind(
+        "VPC", "ec2", "describe_vpcs", "Vpcs", "VpcId", ("delete-vpc", "--vpc-id"),
+        note=_said("last: after all that is in it"),
+    ),
+    Kind(
+        "key alias", "kms", "list_aliases", "Aliases", "AliasName", ("delete-alias", "--alias-name"),
+        called="AliasName",
+    ),
+)  # fmt: skip
+"""Kinds in the order in which they can be removed."""
+
+
+def search(where: Where, kind: Kind) -> Iterator[LeftOver]:
+    """Yield leftovers of one kind."""
+    for each in where.account.pages(kind.service, kind.operation, kind.key):
+        # Network interfaces have a TagSet; an automatic backup may have no tags but its file system's.
+        own = each.get("Tags") or each.get("TagSet") or (each.get("FileSystem") or {}).get("Tags", ())
+        tags, identity = tags_of(own), str(each.get(kind.id, ""))
+        called = str(each.get(kind.called, ""))
+        vpc = "" if kind.name == "VPC" else each.get("VpcId", "")
+        why = where.marks.why(called, tags, vpc)
+        if not why or not identity or not kind.counts(each):
+            continue
+        shown = called or tags.get("Name", "")
+        detached = (
+            where.command("ec2", "detach-internet-gateway", kind.remove[1], identity, "--vpc-id", one["VpcId"])
+            for one in each.get("Attachments", ())
+            if kind.name == "internet gateway"
+        )
+        yield LeftOver(
+            kind.name,
+            f"{identity} ({shown})" if shown and shown != identity else identity,
+            why,
+            kind.hourly(each),
+            (*detached, where.command(kind.service, *kind.remove, identity)),
+            (identity, called),
+            kind.owners(each, tags),
+            kind.goes_with(each, tags),
+            kind.note(each, tags),
+        )
