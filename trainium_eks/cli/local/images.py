@@ -25,7 +25,7 @@ def show(
         return
     from rich.table import Table
 
-    from trainium_eks.cli.environment.plan import render
+    from trainium_eks.cli.shared.console import show_sections
     from trainium_eks.cli.shared.output import write_json
     from trainium_eks.local.images import images
     from trainium_eks.plan.graph import SCHEMA_VERSION
@@ -40,7 +40,7 @@ def show(
     for each in found:
         made = datetime.fromtimestamp(each.made).strftime("%Y-%m-%d %H:%M") if each.made else "always there"
         table.add_row(f"{images.PREFIX}{each.name}", each.tag, _size(each), made, "yes" if each.has_torch else "no")
-    render.show_sections([table])
+    show_sections([table])
 
 
 @app.command(example="trn local images make torch")
