@@ -192,7 +192,7 @@ def test_a_refusal_of_the_api_server_is_said(stage: Stage, api: Api, team: str) 
 
 def _is_refused(api: Api) -> bool:
     try:
-        api.create(_any_job(), "--dry-run")
+        api.create(_any_job(), dry_run=True)
     except ApiError as error:
         return "exceeded quota" in error.message
     return False
