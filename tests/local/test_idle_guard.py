@@ -112,7 +112,9 @@ def test_an_idle_node_is_warned_of_held_and_named_for_removal(
     found = read(api, node)
     assert found["spec"]["unschedulable"] is True
     assert {guard.SINCE, guard.WARNED, guard.HELD} <= set(found["metadata"]["annotations"])
-    events = [each for each in api.list("v1", "Event", namespace="default") if each["involvedObject"].get("name") == node]
+    events = [
+        each for each in api.list("v1", "Event", namespace="default") if each["involvedObject"].get("name") == node
+    ]
     said = [each["reason"] for each in events if each["source"].get("component") == "idle-guard"]
     assert said == ["IdleAccelerator"]
 
