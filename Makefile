@@ -48,6 +48,7 @@ slow: $(VENV)/.dev $(VENV)/.torchx $(VENV)/.torchx-nightly
 
 mutants-sample: $(VENV)/.dev
 	@$(BIN)/python tests/mutate.py --sample 100 $(ARGS)
+	@$(BIN)/python tests/automatic_mutants.py sample
 
 # Provide the local cloud's programs, once on a machine: those of every stack, and with those that the tests run besides.
 # An `up` builds Karpenter or the Training Operator for a stack that has it.

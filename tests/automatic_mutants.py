@@ -2,6 +2,7 @@
 
 ``python tests/automatic_mutants.py measure jobs`` draws mutants of a room, tries each with tests that run its line, and
 writes the result to a file. ``… again FILE`` tries the same mutants anew: what was noticed must be noticed still.
+``… sample`` tries another room for each commit, and fails when less is noticed than ``mutants/automatic.toml`` has.
 ``… needless FILE`` lists the test functions without which the same lines run and the same mutants are noticed.
 A room is a package of the library, ``components`` or ``trainium_eks/NAME``; its tests are those of ``tests/unit/NAME``
 unless ``--tests`` names more directories.
@@ -10,19 +11,22 @@ unless ``--tests`` names more directories.
 import argparse
 import ast
 import json
-import random
 import re
 import sys
 import tempfile
+import tomllib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 
 from forked_pytest import Run
-from mutate import ROOT, Trees, trees
+from mutate import LISTS, ROOT, Trees, commit, trees
 
 COUNT = 200
+SAMPLE = 40
+"""Mutants of one room that `make mutants-sample` tries."""
 SEED = 32
 MOST_TESTS = 30
 """Test functions tried for one mutant: those of the tests that run its line which run the fewest lines in all."""
@@ -215,7 +219,8 @@ def measure(
     width = _widths(run.lines)
     if changes is None:
         drawn = [each for file in sorted(run.lines) for each in changes_of(file)]
-        changes = random.Random(seed).sample(drawn, min(count, len(drawn)))
+        # By digest: the draw stays as it is where other code changes.
+        changes = sorted(drawn, key=lambda change: sha256(f"{seed} {change.key}".encode()).digest())[:count]
     noticers = {}
     with ThreadPoolExecutor(copies.count) as pool:
         tried = pool.map(lambda change: _try(change, copies, _tests(change, run, width), run.seconds or {}), changes)
@@ -293,11 +298,21 @@ def _again(before: Measured, copies: Trees) -> int:
     return 1 if missed else 0
 
 
+def _sample(copies: Trees) -> int:
+    """Try mutants of one room; return 1 when its tests notice too few."""
+    rates = tomllib.loads((LISTS / "automatic.toml").read_text(encoding="utf-8"))
+    room = sorted(rates)[int(commit()[:8], 16) % len(rates)]
+    found = measure(room, rates[room]["tests"], copies, count=SAMPLE, seed=SEED)
+    held = found.noticed >= rates[room]["share"] * len(found.noticers)
+    print(f"{'ok  ' if held else 'LOW '} automatic mutants of {room}: {found.noticed} of {len(found.noticers)} noticed")
+    return 0 if held else 1
+
+
 def main() -> int:
     """Run one of the commands."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("command", choices=("measure", "again", "needless"))
-    parser.add_argument("subjects", nargs="+", help="rooms to measure, files of measured rooms otherwise")
+    parser.add_argument("command", choices=("measure", "again", "needless", "sample"))
+    parser.add_argument("subjects", nargs="*", help="rooms to measure, files of measured rooms otherwise")
     parser.add_argument("--tests", nargs="*", help="directories of tests (default: tests/unit/ROOM)")
     parser.add_argument("--count", type=int, default=COUNT)
     parser.add_argument("--seed", type=int, default=SEED)
@@ -310,6 +325,8 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="trn-mutants-") as directory:
         copies = trees(Path(directory), options.workers)
+        if options.command == "sample":
+            return _sample(copies)
         code = 0
         for subject in options.subjects:
             if options.command == "again":

@@ -71,7 +71,7 @@ def main() -> int:
     lists = {name: everything[name] for name in options.lists or known}
     share = SHARE
     if options.sample:
-        seed = options.seed or _commit()
+        seed = options.seed or commit()
         drawn = random.Random(seed).sample([each for mutants in lists.values() for each in mutants], options.sample)
         lists, share = {f"a sample drawn by --seed {seed}": tuple(drawn)}, SHARE_OF_A_SAMPLE
     with tempfile.TemporaryDirectory(prefix="trn-mutants-") as directory:
@@ -101,7 +101,8 @@ def faults_of_lists(lists: Mapping[str, tuple["Mutant", ...]]) -> Iterator[str]:
             seen.add(key)
 
 
-def _commit() -> str:
+def commit() -> str:
+    """Return the present commit."""
     return subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.strip()
