@@ -237,7 +237,6 @@ COMMANDS = {
     "jobs --outputs {file}": OUTPUTS,
     "comment --stack prod --before {file} --after {file}": PLAN,
     "comment --stack dev --preview {file}": PREVIEW,
-    "recover --stack dev --state {file} --region us-west-2": {**STATE, "deployment": {"resources": []}},
     "kubeconfig --outputs {file}": OUTPUTS,
 }
 
