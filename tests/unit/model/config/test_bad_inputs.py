@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 import yaml
-from unit.model.config.test_config import FIELDS
+from unit.model.config.test_config import FIELDS, shapes
 
+from trainium_eks.model.config.schema import ConfigKind, kind_of
 from trainium_eks.model.config.stack_config import load, validate
+from trainium_eks.model.validation import limits
 from trainium_eks.model.validation.config_model import ConfigModelError
 from trainium_eks.model.validation.problems import Problem, Severity, config_path, describe, refused, shown
 
@@ -199,6 +201,33 @@ def problems_in_code() -> dict[tuple[str, int], str]:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Problem":
                 found[source.name, node.lineno] = ast.get_source_segment(text, node) or ""
     return found
+
+
+ANY_VALUE_IS_GOOD = {
+    "cluster.addons.snapshot-controller.settings": "the add-on's own",
+    "nodeGroups[0].capacity.placementGroup": "a group's name is whatever EC2 took",
+    "neuronAddons.neuronValues": "the chart's own",
+    "gpuAddons.nvidiaValues": "the chart's own",
+    "observability.metrics.values": "the chart's own",
+}
+
+
+def test_every_key_that_can_hold_a_wrong_value_is_tried_with_one() -> None:
+    told = {place_of_any(config_path(case.path)) for case in CASES if case.severity is not Severity.WARN}
+    for (place, _), (path, spec, name, _) in FIELDS.items():
+        annotation = spec.model_fields[name].annotation
+        words = "Literal" in str(annotation) or kind_of(annotation) is ConfigKind.BOOLEAN or path[-1] == "type"
+        if words or any(shapes(annotation)) or place in ANY_VALUE_IS_GOOD or place.startswith("existingNetwork.p"):
+            continue
+        if limits.declared(spec)[name][0]:
+            continue  # test_limits.py
+        here = place_of_any(place)
+        assert any(each == here or each.startswith((f"{here}[", f"{here}.")) for each in told), place
+
+
+def place_of_any(place: str) -> str:
+    """A place of any entry of a list, add-on or waiver."""
+    return re.sub(r"\[\d+\]", "[]", re.sub(r"(addons|waivers)\.[\w-]+", r"\1", place))
 
 
 def test_one_answer_names_every_fault_of_the_whole_stack() -> None:

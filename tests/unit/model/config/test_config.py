@@ -15,7 +15,7 @@ from trainium_eks.model.config.stack_config import StackConfig, load, validate
 from trainium_eks.model.validation import limits
 from trainium_eks.model.validation.config_model import ConfigModel, ConfigModelError
 from trainium_eks.model.validation.limits import Bounds, Choices, Length
-from trainium_eks.model.validation.problems import Severity, config_path, describe
+from trainium_eks.model.validation.problems import Severity, config_path
 
 GROUP: dict[str, Any] = {
     "name": "train",
@@ -476,136 +476,6 @@ def test_entries_of_lists_and_mappings_are_named_with_their_place() -> None:
     assert "waivers.R06" in faults(put(FULL, ("waivers",), {"R06": ["no"]}))
     entry = faults(put(FULL, ("queues", 0, "capability"), {"aws.amazon.com/neuron": "many"}))
     assert 'queues[0].capability["aws.amazon.com/neuron"]' in entry
-
-
-BAD: list[tuple[str, Any]] = [
-    ("region", "us-moon-9"),
-    ("permissionsBoundary", "trn-boundary"),
-    ("keptKeyArn", "alias/trn-dev-key"),
-    ("owner", "  "),
-    ("costCenter", "a?b"),
-    ("allowedAccountIds", ["1234"]),
-    ("tags", {"aws:x": "y"}),
-    ("network.cidrBlock", "10.0.0.0/8"),
-    ("network.zoneIds", ["usw2-az4", "usw2-az4"]),
-    ("network.interfaceEndpoints", ["com.amazonaws.us-west-2.sts"]),
-    ("network.peerCidrBlocks", ["10.2.0.1/16"]),
-    ("existingNetwork.vpcId", "vpc-1"),
-    ("existingNetwork.cidrBlock", "10.64.0.0/8"),
-    ("existingNetwork.privateSubnets", [SUBNETS[0], {**SUBNETS[1], "zoneId": "usw2-az4"}]),
-    ("existingNetwork.publicSubnets", [SUBNETS[0]]),
-    ("existingNetwork.peerCidrBlocks", ["10.2.0.1/16"]),
-    ("cluster.kubernetesVersion", "1.99"),
-    ("cluster.endpoint.publicAccessCidrs", ["10.0.0.0/8"]),
-    ("cluster.adminPrincipals", ["arn:aws:sts::111122223333:assumed-role/Admin/me"]),
-    ("cluster.serviceCidrBlock", "10.1.4.0/22"),
-    ("cluster.logRetentionDays", 2),
-    ("cluster.systemNodes.instanceType", "trn1.32xlarge"),
-    ("cluster.systemNodes.minSize", 9),
-    ("cluster.systemNodes.maxSize", 0),
-    ("cluster.systemNodes.desiredSize", 0),
-    ("cluster.cpuNodes.instanceType", "m6x.xlarge"),
-    ("cluster.cpuNodes.minSize", -1),
-    ("cluster.cpuNodes.maxSize", 451),
-    ("cluster.cpuNodes.desiredSize", 9),
-    ("cluster.addons.snapshot-controller.version", "latest"),
-    ("cluster.addons.snapshot-controller.identity.serviceAccount", "No Name"),
-    ("cluster.addons.snapshot-controller.identity.namespace", "No Name"),
-    ("cluster.addons.snapshot-controller.identity.policies", {"snapshots": "snapshots"}),
-    ("nodeGroups[0].name", "Train"),
-    ("nodeGroups[0].instanceType", "trn1.33xlarge"),
-    ("nodeGroups[0].minSize", 5),
-    ("nodeGroups[0].maxSize", 451),
-    ("nodeGroups[0].desiredSize", 5),
-    ("nodeGroups[0].zoneId", "us-west-2d"),
-    ("nodeGroups[0].placementGroup", ""),
-    ("nodeGroups[0].labels", {"kubernetes.io/role": "x"}),
-    ("nodeGroups[0].releaseVersion", "latest"),
-    ("nodeGroups[0].kubernetesVersion", "1.36"),
-    ("nodeGroups[0].capacity.id", "cr-1"),
-    ("nodeGroups[0].capacity.zoneId", "use1-az1"),
-    ("instanceTypes", {"trn3.48xlarge": {"like": "trn9.48xlarge"}}),
-    ("fileSystem.storageCapacityGib", 5000),
-    ("sageMaker.bucket", "My_Bucket"),
-    ("sageMaker.bucketKeyArn", "alias/data"),
-    ("sageMaker.prefix", "runs/"),
-    ("sageMaker.servingTypes", ["ml.trn2.3xlarge"]),
-    ("sageMakerEndpoints[0].name", "Reviews"),
-    ("sageMakerEndpoints[0].model", "s3://x/model.tar.gz"),
-    ("sageMakerEndpoints[0].image", "python"),
-    ("sageMakerEndpoints[0].instanceType", "inf2.xlarge"),
-    ("fileSystem.durability.bucket", "My_Bucket"),
-    ("fileSystem.durability.bucketKeyArn", "alias/data"),
-    ("fileSystem.durability.prefix", "/set"),
-    ("fileSystem.durability.fileSystemPath", "data"),
-    ("fileSystem.zoneId", "usw2-az3"),
-    ("volcano.replicas", 0),
-    ("queues[0].name", "root"),
-    ("queues[0].capability", {"aws.amazon.com/neuron": 97}),
-    ("queues[0].deserved", {"aws.amazon.com/neuron": 65}),
-    ("queues[0].guarantee", {"aws.amazon.com/neuron": 33}),
-    ("queues[0].parent", "nobody"),
-    ("namespaces[0].name", "kube-system"),
-    ("namespaces[0].queues", ["nobody"]),
-    ("namespaces[0].principals", ["researchers"]),
-    ("namespaces[0].resourceQuota", {"pods": "many"}),
-    ("volcano.imageRegistry", "https://docker.io"),
-    ("namespaces[0].dataBucket", "no"),
-    ("namespaces[0].dataBucketKeyArn", "alias/data"),
-    ("namespaces[0].priorityClasses", ["system-node-critical"]),
-    ("observability.metrics.alerts.topicArn", "oncall"),
-    ("observability.metrics.alerts.topicKeyArn", "alias/oncall"),
-    ("observability.metrics.thresholds.hardwareXids", []),
-    ("observability.metrics.thresholds.runbookUrl", "docs/alerts.md"),
-    ("imageRepository.name", "a//b"),
-    ("imageRepository.keptImages", 0),
-    ("imageRepository.baseImages", {"trn2": "torchneuron"}),
-    ("waivers", {"R99": {"reason": "x", "expires": "2027-03-31"}}),
-    ("waivers.R06.reason", " "),
-    ("waivers.R06.expires", "soon"),
-    ("autoscaling.clusterAutoscaler.acceleratorGroups", ["nobody"]),
-    ("autoscaling.karpenter.instanceTypes", ["trn1.32xlarge"]),
-    ("autoscaling.karpenter.acceleratorPools[0].name", "Single"),
-    ("autoscaling.karpenter.acceleratorPools[0].instanceType", "m6i.xlarge"),
-    ("autoscaling.karpenter.acceleratorPools[0].zoneId", "usw2-az9"),
-    ("autoscaling.karpenter.acceleratorPools[0].capacityReservationIds", ["cr-1"]),
-    ("budget.hourlyUsd", 0),
-    ("fabricGate.images", {"trn2": "torchneuron"}),
-    ("budget.alert.emails", ["nobody"]),
-]
-
-ANY_VALUE_IS_GOOD = {
-    "cluster.addons.snapshot-controller.settings": "the add-on's own",
-    "nodeGroups[0].capacity.placementGroup": "a group's name is whatever EC2 took",
-    "neuronAddons.neuronValues": "the chart's own",
-    "gpuAddons.nvidiaValues": "the chart's own",
-    "observability.metrics.values": "the chart's own",
-}
-
-
-@pytest.mark.parametrize(("place", "value"), BAD, ids=[place for place, _ in BAD])
-def test_a_key_of_the_wrong_value_is_named_with_what_to_do(place: str, value: Any) -> None:
-    path, _, _, data = next(each for (where, _), each in FIELDS.items() if where == place)
-    if place == "fileSystem.metadataIops":
-        data = put(data, ("fileSystem", "efaEnabled"), False)
-    before, found = validate(load(text(data))), validate(load(text(put(data, path, value))))
-    told = [each for each in found if each not in before and config_path(each.path).startswith(place)]
-    assert told, describe(found)
-    assert any(problem.severity is not Severity.WARN for problem in told)
-    assert "fix: " in describe(told, config_path) or "allowed: " in describe(told, config_path)
-
-
-def test_every_key_that_can_hold_a_wrong_value_is_tried_with_one() -> None:
-    tried = {place for place, _ in BAD}
-    for (place, _), (path, spec, name, _) in FIELDS.items():
-        annotation = spec.model_fields[name].annotation
-        words = "Literal" in str(annotation) or kind_of(annotation) is ConfigKind.BOOLEAN or tagged(path)
-        section = list(shapes(annotation))
-        if limits.declared(spec)[name][0]:
-            continue  # test_limits.py
-        if words or section or place in ANY_VALUE_IS_GOOD or place.startswith("existingNetwork.p"):
-            continue
-        assert place in tried
 
 
 def test_text_that_is_broken_json_says_where_it_breaks() -> None:
