@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from unit.model.config.test_config import text
 
+from trainium_eks.model.catalogue import lustre
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.config import cluster, cross, storage
@@ -202,14 +203,48 @@ def test_names_that_s3_keeps_for_itself(name: str) -> None:
     assert paths(formats.bucket("bucket", name)) == ["bucket"]
 
 
+@pytest.mark.parametrize(
+    ("size", "good"),
+    [(-5, 1200), (1199, 1200), (1201, 1200), (1800, 2400), (3600, 4800), (4801, 4800), (100_000, 100_800)],
+)
+def test_sizes_are_1200_and_multiples_of_2400_and_others_get_the_nearest(size: int, good: int) -> None:
+    (told,) = storage.validate(read(FileSystemConfig, {"storage_capacity_gib": size}), production=False)
+    assert (told.path, told.good) == ("storage_capacity_gib", good)
+    assert of_files(storage_capacity_gib=good) == []
+
+
 @pytest.mark.parametrize(("throughput", "step"), [(125, 38_400), (250, 19_200), (500, 9_600), (1000, 4_800)])
-def test_steps_of_sizes_with_efa(throughput: int, step: int) -> None:
+def test_with_efa_sizes_are_multiples_of_the_throughputs_step(throughput: int, step: int) -> None:
     def told(size: int) -> list[str]:
         return of_files(efa_enabled=True, throughput_per_tib=throughput, storage_capacity_gib=size)
 
     assert [told(step), told(2 * step)] == [[], []]
-    assert [told(1200), told(step // 2), told(step + 2400)] == [["storage_capacity_gib"]] * 3
+    assert [told(1200), told(step // 2), told(step - 1), told(step + 2400)] == [["storage_capacity_gib"]] * 4
 
 
 def test_one_zone_is_told_once_and_nothing_is_judged_by_it() -> None:
     assert paths(of_stack(network={"zoneIds": ["usw2-az1"]})) == ["network.zone_ids"]
+
+
+def test_ports_are_those_of_the_fsx_guide() -> None:
+    assert lustre.PORTS == ((988, 988), (1018, 1023))
+
+
+@pytest.mark.parametrize(
+    ("directory", "mounted"), [("/", "m"), ("", "m"), ("/team", "m/team"), ("/linked/team/", "m/linked/team")]
+)
+def test_a_fileset_is_the_mount_name_and_a_directory(directory: str, mounted: str) -> None:
+    assert lustre.fileset("m", directory) == mounted
+
+
+@pytest.mark.parametrize(("root", "found"), [("/", "/team"), ("/linked", "/linked/team"), ("/a/b/", "/a/b/team")])
+def test_a_teams_directory_lies_in_the_root(root: str, found: str) -> None:
+    assert lustre.team_directory(root, "team") == found
+
+
+@pytest.mark.parametrize(
+    ("gib", "kind", "per_tib", "megabytes"),
+    [(1200, "PERSISTENT_2", 250, 293), (9600, "PERSISTENT_2", 1000, 9375), (2400, "SCRATCH_2", 250, 234)],
+)
+def test_a_file_system_writes_what_its_disks_take(gib: int, kind: str, per_tib: int, megabytes: float) -> None:
+    assert lustre.write_megabytes_per_second(gib, kind, per_tib) == pytest.approx(megabytes, abs=0.5)
