@@ -12,11 +12,10 @@ import moto
 import pytest
 
 from components._launch_template import interfaces
-from trainium_eks.model.catalogue import instance_data, regions, sagemaker_hosting
+from trainium_eks.model.catalogue import instance_data, sagemaker_hosting
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import (
     CATALOGUE,
-    Catalogue,
     CatalogueError,
     InstanceType,
     Taint,
@@ -53,22 +52,24 @@ def enum(service: str, shape: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_vcpus_and_memory_are_those_of_ec2(name: str) -> None:
+def test_facts_are_those_of_ec2(name: str) -> None:
     kind, facts = CATALOGUE[name], EC2[name]
     assert kind.name == name
     assert kind.vcpus == facts["VCpuInfo"]["DefaultVCpus"]
     assert kind.memory_gib * 1024 == facts["MemoryInfo"]["SizeInMiB"]
     assert facts["ProcessorInfo"]["SupportedArchitectures"] == ["x86_64"], "the AMI types are all x86_64"
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_network_cards_and_addresses_are_those_of_ec2(name: str) -> None:
-    kind, network = CATALOGUE[name], EC2[name]["NetworkInfo"]
+    network = facts["NetworkInfo"]
     assert kind.network_cards == network["MaximumNetworkCards"]
     assert kind.ipv4_per_interface == network["Ipv4AddressesPerInterface"]
     assert kind.interfaces_per_card == network["NetworkCards"][0]["MaximumNetworkInterfaces"]
     assert kind.efa_interfaces == network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)
     assert kind.has_efa == network["EfaSupported"]
+    disks = facts.get("InstanceStorageInfo", {}).get("Disks") or [{"Count": 0, "SizeInGB": 0}]
+    assert [(kind.local_disks, kind.local_disk_gb)] == [(disk["Count"], disk["SizeInGB"]) for disk in disks]
+    assert kind.usage == set(facts["SupportedUsageClasses"])
+    assert {region: set(zones) for region, zones in kind.zones.items()} == OFFERINGS[name]
+    for region in kind.zones:
+        assert CATALOGUE.offered(name, region) == tuple(sorted(OFFERINGS[name][region]))
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if CATALOGUE[name].family != "cpu"])
@@ -79,38 +80,16 @@ def test_karpenter_can_count_the_devices_that_ec2_describes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if CATALOGUE[name].has_efa])
-def test_the_layout_of_ec2s_guide_fits_each_card(name: str) -> None:
-    """A plain interface first, ``efa-only`` beside it and as device 0 of the other cards."""
-    cards = {card["NetworkCardIndex"]: card for card in EC2[name]["NetworkInfo"]["NetworkCards"]}
-    for index, count in Counter(each.card for each in interfaces(CATALOGUE[name], "ena")).items():
-        assert count <= cards[index]["MaximumNetworkInterfaces"]
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if CATALOGUE[name].has_efa])
 def test_the_interface_layout_fits_what_ec2_takes_on_each_card(name: str) -> None:
+    """A plain interface first, ``efa-only`` beside it and as device 0 of the other cards."""
     kind = CATALOGUE[name]
-    cards = {card["NetworkCardIndex"]: set(card["InterfaceTypes"]) for card in EC2[name]["NetworkInfo"]["NetworkCards"]}
+    cards = {card["NetworkCardIndex"]: card for card in EC2[name]["NetworkInfo"]["NetworkCards"]}
+    for index, count in Counter(each.card for each in interfaces(kind, "ena")).items():
+        assert count <= cards[index]["MaximumNetworkInterfaces"]
     with_efa = range(kind.first_efa_card, kind.first_efa_card + kind.efa_interfaces)
-    assert all("efa-only" in cards[index] for index in with_efa)
-    assert ("efa" in cards[0]) == (kind.first_efa_card == 0)
-    assert kind.interface_layout == ("efa-only" if "efa" in cards[0] else "ena")
-
-
-def test_p6_b300_is_the_only_type_without_efa_on_card_0() -> None:
-    assert [name for name in NAMES if CATALOGUE[name].first_efa_card] == ["p6-b300.48xlarge"]
-    assert CATALOGUE["p6-b300.48xlarge"].interface_layout == "ena"
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_local_disks_are_those_of_ec2(name: str) -> None:
-    kind = CATALOGUE[name]
-    disks = EC2[name].get("InstanceStorageInfo", {}).get("Disks") or [{"Count": 0, "SizeInGB": 0}]
-    assert [(kind.local_disks, kind.local_disk_gb)] == [(disk["Count"], disk["SizeInGB"]) for disk in disks]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_usage_classes_are_those_of_ec2(name: str) -> None:
-    assert CATALOGUE[name].usage == set(EC2[name]["SupportedUsageClasses"])
+    assert all("efa-only" in cards[index]["InterfaceTypes"] for index in with_efa)
+    assert ("efa" in cards[0]["InterfaceTypes"]) == (kind.first_efa_card == 0)
+    assert kind.interface_layout == ("efa-only" if "efa" in cards[0]["InterfaceTypes"] else "ena")
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if CATALOGUE[name].family == "neuron"])
@@ -123,19 +102,13 @@ def test_neuron_devices_and_cores_are_those_of_ec2(name: str) -> None:
     [device] = EC2[name]["NeuronInfo"]["NeuronDevices"]
     assert (kind.accelerator, kind.accelerators) == (device["Name"], device["Count"])
     assert kind.neuron_cores == device["Count"] * device["CoreInfo"]["Count"]
+    assert kind.logical_neuron_cores * (2 if kind.accelerator == "Trainium2" else 1) == kind.neuron_cores
     each = device["MemoryInfo"]["SizeInMiB"] // 1024
     documented, reported = TRAINIUM2_CHIP_MEMORY_GIB
     if kind.accelerator == "Trainium2":
         assert each == reported, "EC2 changed its number: see whether it now agrees with the documentation"
         each = documented
     assert kind.accelerator_memory_gib == kind.accelerators * each
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if CATALOGUE[name].family == "neuron"])
-def test_two_physical_cores_make_one_logical_core_on_trainium2_alone(name: str) -> None:
-    kind = CATALOGUE[name]
-    joined = 2 if kind.accelerator == "Trainium2" else 1
-    assert kind.logical_neuron_cores * joined == kind.neuron_cores
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if CATALOGUE[name].family == "nvidia"])
@@ -145,19 +118,6 @@ def test_gpus_are_those_of_ec2(name: str) -> None:
     assert kind.accelerators == gpus["Count"]
     assert kind.accelerator.split("-")[0] == gpus["Name"]
     assert kind.accelerator_memory_gib == EC2[name]["GpuInfo"]["TotalGpuMemoryInMiB"] // 1024
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_zones_are_those_that_ec2_offers_the_type_in(name: str) -> None:
-    kind = CATALOGUE[name]
-    assert {region: set(zones) for region, zones in kind.zones.items()} == OFFERINGS[name]
-    for region in kind.zones:
-        assert CATALOGUE.offered(name, region) == tuple(sorted(OFFERINGS[name][region]))
-
-
-def test_a_type_is_offered_nowhere_in_a_region_without_it() -> None:
-    assert CATALOGUE.offered("trn1.32xlarge", "eu-west-1") == ()
-    assert CATALOGUE.offered("trn1.32xlarge", "no-such-1") == ()
 
 
 def test_every_trainium_and_inferentia2_type_of_ec2_is_in_the_catalogue() -> None:
@@ -200,11 +160,6 @@ def test_gpu_types_for_models_alone_are_as_ec2_describes_them() -> None:
         assert (kind.accelerators, kind.vcpus) == (gpu["Count"], found["VCpuInfo"]["DefaultVCpus"])
         assert kind.memory_gib * 1024 == found["MemoryInfo"]["SizeInMiB"]
         assert (kind.local_disks, kind.local_disk_gb) == (disks["Count"], disks["SizeInGB"])
-
-
-def test_instance_type_names_are_names_of_ec2() -> None:
-    known = enum("ec2", "InstanceType")
-    assert set(NAMES) <= known
 
 
 @pytest.mark.parametrize(
@@ -370,15 +325,8 @@ def test_zones_are_laid_over_the_known_ones_by_region() -> None:
     assert "us-east-1" not in zones
     assert zones["eu-west-1"] == ("euw1-az1",)
     assert zones["us-east-2"] == ("use2-az3",)
-
-
-def test_a_given_allocatable_is_believed() -> None:
-    assert extended("trn1.32xlarge", allocatableMillicpu=127000).allocatable_millicpu == 127000
-
-
-def test_whole_numbers_may_come_as_floats_from_other_languages() -> None:
-    kind = extended("trn1.32xlarge", vcpus=128.0)
-    assert isinstance(kind.vcpus, int)
+    assert extended("trn1.32xlarge", allocatableMillicpu=127000).allocatable_millicpu == 127000, "given, not derived"
+    assert CATALOGUE.offered("trn1.32xlarge", "eu-west-1") == CATALOGUE.offered("trn1.32xlarge", "no-such-1") == ()
 
 
 @pytest.mark.parametrize(
@@ -420,17 +368,11 @@ def test_each_fault_of_an_entry_is_named_with_its_field(entry: dict[str, Any], f
     assert set(faults("trn1.32xlarge", entry)) == {field}
 
 
-def test_cores_on_a_gpu_type_are_refused() -> None:
-    assert "neuron_cores" in faults("p4d.24xlarge", {"neuronCores": 2})
-
-
 @pytest.mark.parametrize("entry", [None, 3, "trn1", ["vcpus"]])
-def test_an_entry_that_is_no_object_is_refused(entry: object) -> None:
+def test_an_entry_that_is_none_is_refused(entry: object) -> None:
     assert set(faults("trn1.32xlarge", entry)) == {"trn1.32xlarge"}
-
-
-def test_a_name_that_is_none_is_refused() -> None:
     assert set(faults("Trn3", WHOLE)) == {"Trn3"}
+    assert "neuron_cores" in faults("p4d.24xlarge", {"neuronCores": 2})
 
 
 def test_all_faults_of_all_entries_come_together() -> None:
@@ -438,15 +380,3 @@ def test_all_faults_of_all_entries_come_together() -> None:
         with_entries(CATALOGUE, {"trn1.32xlarge": {"vcpus": 0, "memoryGib": "x"}, "trn2.48xlarge": {"nope": 1}})
     paths = [problem.path for problem in caught.value.problems]
     assert paths == ["trn1.32xlarge.vcpus", "trn1.32xlarge.memory_gib", "trn2.48xlarge.nope"]
-
-
-def test_no_entries_make_an_equal_catalogue() -> None:
-    again = with_entries(CATALOGUE, {})
-    assert isinstance(again, Catalogue)
-    assert dict(again) == dict(CATALOGUE)
-
-
-def test_every_zone_of_the_catalogue_is_one_of_its_region() -> None:
-    for kind in CATALOGUE.values():
-        for region, zones in kind.zones.items():
-            assert all(regions.zone_belongs(zone, region) for zone in zones)

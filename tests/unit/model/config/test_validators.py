@@ -422,47 +422,30 @@ class TestNodes:
 
 
 class TestFormats:
-    @pytest.mark.parametrize("key", ["-team", "a b", "Example.com/team", "a" * 64, ""])
+    @pytest.mark.parametrize("key", ["-team", "Example.com/team", "a" * 64, ""])
     def test_a_labels_name_is_one_that_kubernetes_takes(self, key: str) -> None:
         assert [each.reason for each in formats.labels("labels", {key: "x"})] == [
             "it is not the name of a Kubernetes label"
         ]
 
     @pytest.mark.parametrize(
-        ("value", "sound"),
+        ("key", "value", "sound"),
         [
-            ("", False),
-            ("a", True),
-            ("a.b_c-d", True),
-            ("-a", False),
-            ("a b", False),
-            ("a" * 63, True),
-            ("a" * 64, False),
+            ("example.com/team", "", False),
+            ("example.com/team", "a.b_c-d", True),
+            ("example.com/team", "-a", False),
+            ("example.com/team", "a" * 63, True),
+            ("example.com/team", "a" * 64, False),
+            ("example.com/".ljust(63, "a"), "x", True),
+            ("example.com/".ljust(64, "a"), "x", False),
+            ("node.kubernetes.io/team", "x", False),
+            ("k8s.io/team", "x", False),
+            ("topology.k8s.aws/team", "x", False),
+            ("amazonaws.com/team", "x", True),
         ],
     )
-    def test_a_labels_value_is_one_that_eks_takes(self, value: str, sound: bool) -> None:
-        assert (formats.labels("labels", {"example.com/team": value}) == []) == sound
-
-    @pytest.mark.parametrize(("length", "sound"), [(63, True), (64, False)])
-    def test_a_labels_key_has_63_characters_with_its_prefix(self, length: int, sound: bool) -> None:
-        key = "example.com/".ljust(length, "a")
-        assert (formats.labels("labels", {key: "x"}) == []) == sound
-
-    @pytest.mark.parametrize(
-        ("prefix", "sound"),
-        [
-            ("kubernetes.io", False),
-            ("node.kubernetes.io", False),
-            ("node-role.kubernetes.io", False),
-            ("k8s.io", False),
-            ("eks.amazonaws.com", False),
-            ("topology.k8s.aws", False),
-            ("amazonaws.com", True),
-            ("example.com", True),
-        ],
-    )
-    def test_prefixes_of_kubernetes_and_eks_are_kept_for_them(self, prefix: str, sound: bool) -> None:
-        assert (formats.labels("labels", {f"{prefix}/team": "x"}) == []) == sound
+    def test_a_label_is_one_that_eks_takes(self, key: str, value: str, sound: bool) -> None:
+        assert (formats.labels("labels", {key: value}) == []) == sound
 
 
 ODD = st.one_of(

@@ -36,27 +36,19 @@ def test_a_tag_takes_every_letter_and_the_space(value: str) -> None:
     assert formats.tags("tags", {"Team": value}) == []
 
 
+def test_tags_have_lengths_and_room_for_the_stacks_own() -> None:
+    for key, value, taken in ((128, 256, True), (129, 1, False), (1, 257, False)):
+        assert (formats.tags("", {"k" * key: "v" * value}) == []) == taken
+    for count, taken in ((40, True), (41, False)):
+        assert (formats.tags("", {f"k{index}": "v" for index in range(count)}) == []) == taken
+
+
 def test_what_tags_take_is_within_iams_own_class() -> None:
     pattern = botocore.session.get_session().get_service_model("iam").shape_for("tagValueType").metadata["pattern"]
     assert pattern == r"[\p{L}\p{Z}\p{N}_.:/=+\-@]*"
     # Of \p{Z}, only the plain space; Python has no \p{L}, so its \w is taken, which is letters, numbers and _.
     allowed = [chr(code) for code in range(128) if formats.tags("", {"k": chr(code)}) == []]
     assert "".join(allowed) == " +-./0123456789:=@ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
-
-
-@pytest.mark.parametrize(("length", "taken"), [(128, True), (129, False)])
-def test_a_tags_key_is_at_most_128_long(length: int, taken: bool) -> None:
-    assert (formats.tags("", {"k" * length: "v"}) == []) == taken
-
-
-@pytest.mark.parametrize(("length", "taken"), [(256, True), (257, False)])
-def test_a_tags_value_is_at_most_256_long(length: int, taken: bool) -> None:
-    assert (formats.tags("", {"k": "v" * length}) == []) == taken
-
-
-@pytest.mark.parametrize(("count", "taken"), [(40, True), (41, False)])
-def test_the_stack_keeps_room_for_its_own_tags(count: int, taken: bool) -> None:
-    assert (formats.tags("", {f"k{index}": "v" for index in range(count)}) == []) == taken
 
 
 @pytest.mark.parametrize("field", ["owner", "costCenter"])
@@ -93,18 +85,6 @@ def test_what_fsx_takes_as_a_path_is_judged_no_more_widely() -> None:
         for escaped in refused_by_fsx:
             mark = escaped.encode().decode("unicode_escape")
             assert formats.one_line("path", f"a{mark}b"), escaped
-
-
-@pytest.mark.parametrize(
-    "arn",
-    [
-        f"{ARN}:role/aws-service-role/eks.amazonaws.com/AWSServiceRoleForAmazonEKS",
-        f"{ARN}:role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling_x",
-    ],
-)
-def test_a_service_linked_role_administers_nothing(arn: str) -> None:
-    (told,) = formats.principal("admin_principals[0]", arn)
-    assert "service-linked" in told.reason
 
 
 @pytest.mark.parametrize(
