@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import re
 from pathlib import Path
 
 import botocore
@@ -17,12 +16,6 @@ from trainium_eks.model.config.stack_config import load, validate
 ZONE_IDS = Path(moto.__file__).parent / "ec2" / "resources" / "instance_type_offerings" / "availability-zone-id"
 SESSION = botocore.session.get_session()
 PARTITIONS = ("aws", "aws-cn", "aws-us-gov")
-
-
-@pytest.mark.parametrize("partition", PARTITIONS)
-def test_each_region_is_in_the_partition_that_botocore_puts_it_in(partition: str) -> None:
-    for region in SESSION.get_available_regions("eks", partition_name=partition):
-        assert regions.partition(region) == partition
 
 
 def test_every_region_with_eks_is_known() -> None:
@@ -87,11 +80,6 @@ def test_regions_of_other_partitions_are_taken_with_their_zones(region: str, zon
     assert config_of(region, f"{zone}-az1", f"{zone}-az2") == []
 
 
-def test_zone_prefixes_are_unique() -> None:
-    prefixes = [region.zone_prefix for region in regions.REGIONS.values()]
-    assert len(set(prefixes)) == len(prefixes)
-
-
 @pytest.mark.parametrize("zone", ["us-west-2d", "usw2", "usw2-lax1-az1", "usw2-az", "", "usw2-az4 "])
 def test_what_is_no_zone_id_belongs_nowhere(zone: str) -> None:
     assert regions.zone_belongs(zone, "us-west-2") is False
@@ -120,11 +108,6 @@ def test_no_default_zone_refuses_a_control_plane() -> None:
     assert {"use1-az3", "usw1-az2", "cac1-az3"} == regions.CONTROL_PLANE_REFUSED_ZONES
 
 
-def test_a_region_without_default_zones_has_none() -> None:
-    assert regions.default_zones("eu-west-1") == ()
-    assert regions.default_zones("xx-new-1") == ()
-
-
 @pytest.mark.parametrize(
     ("region", "registry"),
     [
@@ -138,10 +121,3 @@ def test_a_region_without_default_zones_has_none() -> None:
 )
 def test_the_efa_plugins_image_comes_from_the_regions_own_registry(region: str, registry: str) -> None:
     assert regions.eks_image_registry(region) == registry
-
-
-def test_registries_look_like_registries() -> None:
-    for region in regions.REGIONS:
-        pattern = rf"\d{{12}}\.dkr\.ecr\.{region}\.{re.escape(regions.dns_suffix(region))}"
-        assert re.fullmatch(pattern, regions.eks_image_registry(region))
-        assert regions.dns_suffix(region) == ("amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com")

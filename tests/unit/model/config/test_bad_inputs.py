@@ -22,7 +22,6 @@ from trainium_eks.model.validation.problems import Problem, Severity, config_pat
 
 ROOT = Path(__file__).resolve().parents[4]
 ROWS: list[dict[str, Any]] = yaml.safe_load((ROOT / "tests" / "bad_inputs.yaml").read_text())["rows"]
-STAGES = ("constructor", "design", "check")
 
 SOUND: dict[str, Any] = {
     "region": "us-west-2",
@@ -143,11 +142,7 @@ def test_what_can_be_acknowledged_builds_once_its_rule_is_waived(case: Case) -> 
 
 def test_the_table_has_every_row_once() -> None:
     assert [row["row"] for row in ROWS] == list(range(1, len(ROWS) + 1))
-
-
-def test_most_rows_are_told_before_anything_is_asked_of_aws() -> None:
-    assert sum(row["stage"] == "constructor" for row in ROWS) >= 35
-    assert {row["stage"] for row in ROWS} == set(STAGES)
+    assert {row["stage"] for row in ROWS} == {"constructor", "design", "check"}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row["row"]))

@@ -49,12 +49,6 @@ def test_only_required_keys_have_no_default_because_the_cli_asks_every_stack_for
     assert required == {"region", "owner"}
 
 
-def test_defaults_fit_their_declared_type() -> None:
-    for key, declaration in BLOCK.items():
-        if "default" in declaration:
-            assert fits(declaration["type"], declaration.get("items"), declaration["default"]), key
-
-
 def test_the_defaults_of_the_cli_are_those_of_the_model() -> None:
     """The CLI hands every default over as if the stack had set it."""
     values = {"region": "us-west-2", "owner": "me"}
@@ -62,12 +56,6 @@ def test_the_defaults_of_the_cli_are_those_of_the_model() -> None:
     text = {key: value if isinstance(value, str) else json.dumps(value) for key, value in given.items()}
     assert load(values | text) == load(values)
     assert validate(load(values | text)) == validate(load(values))
-
-
-def test_account_ids_may_be_numbers_because_the_cli_makes_them_so() -> None:
-    declaration = BLOCK["allowedAccountIds"]
-    for ids in ([111122223333], ["012345678901"]):
-        assert fits(declaration["type"], declaration["items"], ids)
 
 
 @pytest.mark.parametrize("environment", ["dev", "prod", "gpu"])
@@ -82,14 +70,6 @@ def test_the_environments_of_the_repository_fit_the_declared_types(environment: 
 def cells(table: str) -> Iterator[list[str]]:
     for line in table.splitlines()[2:]:
         yield [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-
-
-def test_the_table_has_each_key_nested_ones_included_with_a_description() -> None:
-    lines = list(cells(schema.markdown()))
-    assert all(len(line) == 4 and all(line) for line in lines)
-    names = [line[0] for line in lines]
-    assert {"`region`", "`nodeGroups[].maxSize`", "`cluster.endpoint.publicAccessCidrs`"} <= set(names)
-    assert names.index("`network`") < names.index("`network.zoneIds`") < names.index("`cluster`")
 
 
 @pytest.mark.parametrize(

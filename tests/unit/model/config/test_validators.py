@@ -84,10 +84,6 @@ class TestNodeGroups:
     def test_spot_without_a_gang_needs_no_acknowledgement(self) -> None:
         assert not [each for each in group(instance_type="trn1.2xlarge", capacity={"type": "spot"}) if each.rule]
 
-    @pytest.mark.parametrize("layout", ["efa-only", "ena", "efa", "catalogue"])
-    def test_trn1_takes_every_layout(self, layout: str) -> None:
-        assert group(interface_layout=layout) == []
-
     @pytest.mark.parametrize(
         ("version", "sound"),
         [("v1.18.5-eksbuild.1", True), ("v1.18.4-eksbuild.9", False), ("v1.9.5-eksbuild.1", False)],
@@ -101,10 +97,6 @@ class TestNodeGroups:
 
 
 class TestNetworks:
-    @pytest.mark.parametrize("region", ["us-west-2", "us-east-1", "us-east-2"])
-    def test_a_network_works_from_defaults_where_trainium_is(self, region: str) -> None:
-        assert network.validate(NetworkConfig(), region=region) == []
-
     def test_peers_leave_a_range_of_the_same_size(self) -> None:
         found = network.validate(of(NetworkConfig, peer_cidr_blocks=["10.0.0.0/15", "10.2.0.0/16"]), region="us-west-2")
         assert [(each.path, each.good) for each in found] == [("cidr_block", "10.3.0.0/16")]
@@ -290,15 +282,6 @@ class TestQueues:
         tree = [QueueConfig(name="a"), QueueConfig(name="b", parent="a"), QueueConfig(name="c", parent="root")]
         assert queues.leaves(tree) == ("b", "c")
 
-    def test_the_pool_is_each_group_at_its_largest(self) -> None:
-        groups = [
-            NodeGroupConfig(name="a", instance_type="trn1.32xlarge", max_size=4),
-            NodeGroupConfig(name="b", instance_type="trn1n.32xlarge", max_size=2),
-            NodeGroupConfig(name="c", instance_type="p4d.24xlarge", max_size=1),
-            NodeGroupConfig(name="d", instance_type="unknown.large", max_size=9),
-        ]
-        assert queues.pool(groups, CATALOGUE) == {NEURON: 96, EFA: 68, "nvidia.com/gpu": 8}
-
     def test_a_child_alone_stays_within_what_its_parent_is_guaranteed(self) -> None:
         found = queue_problems(
             {"name": "parent", "guarantee": {NEURON: 16}},
@@ -374,11 +357,6 @@ class TestFormatsAreTheServicesOwn:
         for length, sound in ((1, False), (2, True), (256, True), (257, False)):
             assert (repository.validate(ImageRepositoryConfig(name="a" * length)) == []) == sound
         assert (shape["min"], shape["max"]) == (2, 256)
-
-    def test_role_names(self, session: botocore.session.Session) -> None:
-        assert (
-            session.get_service_model("iam").shape_for("roleNameType").metadata["max"] == formats.IAM_ROLE_NAME_LENGTH
-        )
 
     def test_retention(self, session: botocore.session.Session) -> None:
         text = session.get_service_model("logs").shape_for("Days").documentation.split("Possible values are:")[1]

@@ -122,6 +122,7 @@ def test_without_faults_only_checkpoints_cost_time() -> None:
     assert goodput.best_seconds(run) == math.inf
     assert goodput.expect(run).interval_seconds == goodput.MOST_INTERVAL_SECONDS
     assert goodput.useful_fraction(run, 1800) == 0.9
+    assert goodput.Goodput(ModelRun(math.inf, 0, 0, 0), 60, 0.8).usd_per_useful_hour(40) == 50
 
 
 def test_a_small_gang_saves_as_often_as_is_cheap() -> None:
@@ -133,24 +134,12 @@ def test_a_small_gang_saves_as_often_as_is_cheap() -> None:
     assert found.useful_fraction > 0.989
 
 
-def test_a_checkpoint_that_costs_nothing_is_taken_each_minute() -> None:
-    run = ModelRun(DAY, 0, 0, 0)
-    assert goodput.best_seconds(run) == 0
-    assert goodput.expect(run).interval_seconds == 60
-    assert goodput.useful_fraction(run, 60) == pytest.approx(1 - 30 / DAY, abs=1e-6)
-
-
 def test_a_checkpoint_longer_than_the_time_between_faults_gets_nearly_nothing_done() -> None:
     run = ModelRun(HOUR, 10 * HOUR, 0, 0)
     assert goodput.best_seconds(run) == pytest.approx(HOUR, rel=1e-4)
     assert goodput.useful_fraction(run, HOUR) < 1e-4
     assert goodput.useful_fraction(ModelRun(1, 1e6, 0, 0), 60) == 0
     assert goodput.expect(ModelRun(1, 1e6, 0, 0)).usd_per_useful_hour(10) == math.inf
-
-
-def test_a_useful_hour_costs_what_the_others_cost_as_well() -> None:
-    found = goodput.Goodput(ModelRun(math.inf, 0, 0, 0), 60, 0.8)
-    assert found.usd_per_useful_hour(40) == 50
 
 
 def test_all_that_cannot_be_is_told_at_once() -> None:

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 import pydantic
 import pytest
 
-from trainium_eks.model.config.node_groups import NodeGroupConfig
 from trainium_eks.model.validation.config_model import (
     ConfigModel,
     ConfigModelError,
@@ -44,11 +43,6 @@ from trainium_eks.model.validation.problems import (
 )
 def test_paths_are_spelled_as_the_config_file_has_them_and_keys_as_they_are(path: str, spelled: str) -> None:
     assert config_path(path) == spelled
-
-
-def test_every_field_is_spelled_as_its_model_spells_it() -> None:
-    for name, field in NodeGroupConfig.model_fields.items():
-        assert config_path(name) == field.alias
 
 
 def test_paths_are_joined() -> None:
