@@ -8,10 +8,10 @@ import botocore
 import botocore.session
 import moto
 import pytest
+from unit.model.config.test_bad_inputs import SOUND, judged, laid_over
 
 from trainium_eks.model.catalogue import regions
 from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.model.config.stack_config import load, validate
 
 ZONE_IDS = Path(moto.__file__).parent / "ec2" / "resources" / "instance_type_offerings" / "availability-zone-id"
 SESSION = botocore.session.get_session()
@@ -57,16 +57,8 @@ def test_what_has_not_the_name_of_a_region_is_no_new_one(region: str) -> None:
 
 
 def config_of(region: str, *zones: str) -> list[tuple[str, str]]:
-    data = {
-        "region": region,
-        "owner": "me",
-        "allowedAccountIds": json.dumps(["111122223333"]),
-        "cluster": json.dumps({"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}}),
-        "network": json.dumps({"zoneIds": zones}),
-    }
-    return [
-        (each.path, each.severity.value) for each in validate(load(data)) if not each.path.startswith("node_groups")
-    ]
+    found = judged(laid_over(SOUND, {"region": region, "network": {"zoneIds": zones}}))
+    return [(each.path, each.severity.value) for each in found if not each.path.startswith("node_groups")]
 
 
 @pytest.mark.parametrize("region", ["us-iso-east-1", "us-isob-east-1", "eu-isoe-west-1", "eusc-de-east-1", "us-west-9"])

@@ -3,15 +3,13 @@
 from typing import Any
 
 import pytest
-from unit.model.config.test_config import text
+from unit.model.config.test_bad_inputs import SOUND, judged, laid_over
 
 from trainium_eks.model.catalogue import lustre
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.config import cluster, cross, storage
 from trainium_eks.model.config.cluster import ClusterConfig
-from trainium_eks.model.config.stack_config import load
-from trainium_eks.model.config.stack_config import validate as stack_problems
 from trainium_eks.model.config.storage import FileSystemConfig
 from trainium_eks.model.sizing import queues
 from trainium_eks.model.sizing.queues import QueueConfig, VolcanoConfig
@@ -163,21 +161,15 @@ def test_queues_are_five_levels_deep(levels: int, taken: bool) -> None:
     assert (of_queues(*chain) == []) == taken
 
 
-def of_stack(**data: Any) -> tuple[Problem, ...]:
-    sound = {
-        "region": "us-west-2",
-        "owner": "me",
-        "allowedAccountIds": ["111122223333"],
-        "cluster": {"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}},
-    }
-    return stack_problems(load(text({**sound, **data})))
+def of_stack(**data: Any) -> list[str]:
+    return paths(judged(laid_over(SOUND, data)))
 
 
 @pytest.mark.parametrize(("count", "warned"), [(28, False), (29, True)])
 def test_node_groups_with_those_for_cpus(count: int, warned: bool) -> None:
     groups = [{"name": f"g{index}", "instanceType": "trn1.2xlarge"} for index in range(count)]
     assert cross.MOST_NODE_GROUPS == 30
-    assert ("node_groups" in paths(of_stack(nodeGroups=groups))) == warned
+    assert ("node_groups" in of_stack(nodeGroups=groups)) == warned
 
 
 @pytest.mark.parametrize(("count", "taken"), [(63, True), (64, False)])
@@ -223,7 +215,7 @@ def test_with_efa_sizes_are_multiples_of_the_throughputs_step(throughput: int, s
 
 
 def test_one_zone_is_told_once_and_nothing_is_judged_by_it() -> None:
-    assert paths(of_stack(network={"zoneIds": ["usw2-az1"]})) == ["network.zone_ids"]
+    assert of_stack(network={"zoneIds": ["usw2-az1"]}) == ["network.zone_ids"]
 
 
 def test_ports_are_those_of_the_fsx_guide() -> None:

@@ -9,6 +9,7 @@ import botocore.session
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from unit.model.config.test_bad_inputs import SOUND, judged, laid_over
 from unit.model.config.test_config import EVERY, VARIANTS, put, text
 
 from trainium_eks.model.catalogue import versions
@@ -51,13 +52,7 @@ def file_system(production: bool = False, **data: Any) -> list[Problem]:
 
 
 def stack(**data: Any) -> tuple[Problem, ...]:
-    sound = {
-        "region": "us-west-2",
-        "owner": "me",
-        "allowedAccountIds": ["111122223333"],
-        "cluster": {"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}},
-    }
-    return stack_problems(load(text({**sound, **data})))
+    return judged(laid_over(SOUND, data))
 
 
 def queue_problems(*data: Mapping[str, Any], pool: Mapping[str, int] = POOL) -> list[Problem]:

@@ -5,13 +5,11 @@ from typing import Any
 
 import botocore.session
 import pytest
-from unit.model.config.test_config import text
+from unit.model.config.test_bad_inputs import SOUND, judged
 
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.config import node_groups, storage
 from trainium_eks.model.config.node_groups import NodeGroupConfig
-from trainium_eks.model.config.stack_config import load
-from trainium_eks.model.config.stack_config import validate as stack_problems
 from trainium_eks.model.config.storage import FileSystemConfig
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import read
@@ -53,12 +51,7 @@ def test_what_tags_take_is_within_iams_own_class() -> None:
 
 @pytest.mark.parametrize("field", ["owner", "costCenter"])
 def test_an_owner_of_two_lines_is_refused_and_shown_on_one(field: str) -> None:
-    data: dict[str, Any] = {
-        "region": "us-west-2",
-        "owner": "me",
-        "cluster": {"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}},
-    }
-    found = refused(stack_problems(load(text({**data, field: "ml\nplatform"}))), {"R67": "a test"})
+    found = refused(judged({**SOUND, field: "ml\nplatform"}), {})
     assert [config_path(each.path) for each in found] == [field]
     assert r"= 'ml\nplatform':" in describe(found, config_path)
 

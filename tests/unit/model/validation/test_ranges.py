@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 from hand_built import Builder
-from unit.model.config.test_config import VARIANTS, text
+from unit.model.config.test_bad_inputs import SOUND, judged
+from unit.model.config.test_config import VARIANTS
 
 from trainium_eks.model.config import cluster, network
 from trainium_eks.model.config.cluster import ClusterConfig
 from trainium_eks.model.config.network import ExistingNetworkConfig, NetworkConfig
-from trainium_eks.model.config.stack_config import load
-from trainium_eks.model.config.stack_config import validate as stack_problems
 from trainium_eks.model.validation import ranges
 from trainium_eks.model.validation.config_model import read
 from trainium_eks.model.validation.problems import Problem, Severity, refused
@@ -116,14 +115,7 @@ def test_a_further_range_of_an_adopted_vpc_overlaps_no_peer() -> None:
 
 def test_a_further_range_of_an_adopted_vpc_overlaps_no_service() -> None:
     def told(second: str) -> list[str]:
-        data = {
-            "region": "us-west-2",
-            "owner": "me",
-            "allowedAccountIds": ["111122223333"],
-            "cluster": {"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}},
-            "existingNetwork": adopted(second),
-        }
-        return [each.path for each in refused(stack_problems(load(text(data))), {})]
+        return [each.path for each in refused(judged({**SOUND, "existingNetwork": adopted(second)}), {})]
 
     assert told("172.20.128.0/17") == ["cluster.service_cidr_block"]
     assert told("172.21.0.0/17") == []

@@ -3,32 +3,19 @@
 from typing import Any
 
 import pytest
-from unit.model.config.test_config import put, text
+from unit.model.config.test_bad_inputs import SOUND, judged
+from unit.model.config.test_config import put
 
-from trainium_eks.model.config.stack_config import load
-from trainium_eks.model.config.stack_config import validate as stack_problems
-from trainium_eks.model.validation.config_model import ConfigModelError
 from trainium_eks.model.validation.problems import Problem, config_path, describe
 from trainium_eks.model.validation.unseen import UNSEEN
 from trainium_eks.plan.graph import SECRET
-
-SOUND: dict[str, Any] = {
-    "region": "us-west-2",
-    "owner": "me",
-    "allowedAccountIds": ["111122223333"],
-    "cluster": {"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}},
-}
 
 
 def told(path: tuple[str | int, ...], value: object = UNSEEN, **beside: Any) -> tuple[Problem, ...]:
     data: dict[str, Any] = {**SOUND, **beside}
     if len(path) > 1:
         data = {str(path[0]): {}, **data}
-    data = put(data, path, value)
-    try:
-        return stack_problems(load(text(data)))
-    except ConfigModelError as error:
-        return error.problems
+    return judged(put(data, path, value))
 
 
 def test_the_recorder_puts_the_same_word_in_its_place() -> None:
