@@ -1,5 +1,6 @@
 """Each limit of a judge, on both sides: the last value that is taken and the first that is not."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -8,14 +9,15 @@ from unit.model.config.test_bad_inputs import SOUND, judged, laid_over
 from trainium_eks.model.catalogue import lustre
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.model.config import cluster, cross, storage
+from trainium_eks.model.config import cluster, cross, stack_config, storage
 from trainium_eks.model.config.cluster import ClusterConfig
+from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.config.storage import FileSystemConfig
 from trainium_eks.model.sizing import queues
 from trainium_eks.model.sizing.queues import QueueConfig, VolcanoConfig
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import read
-from trainium_eks.model.validation.problems import Problem, Severity
+from trainium_eks.model.validation.problems import Problem, Severity, refused
 
 NEURON = "aws.amazon.com/neuron"
 
@@ -240,3 +242,30 @@ def test_a_teams_directory_lies_in_the_root(root: str, found: str) -> None:
 )
 def test_a_file_system_writes_what_its_disks_take(gib: int, kind: str, per_tib: int, megabytes: float) -> None:
     assert lustre.write_megabytes_per_second(gib, kind, per_tib) == pytest.approx(megabytes, abs=0.5)
+
+
+def problems(users: Sequence[int | None], **changes: Any) -> list[Problem]:
+    teams = [
+        {"name": f"team{index}", "queues": ("test",), **({} if user is None else {"training_user_id": user})}
+        for index, user in enumerate(users)
+    ]
+    stack = StackConfig.model_validate({"region": "us-west-2", "owner": "ml", "namespaces": teams, **changes})
+    return [each for each in stack_config.validate(stack) if each.path.endswith("training_user_id")]
+
+
+def test_two_teams_of_one_user_are_told_apart_or_accepted_with_a_reason() -> None:
+    (found,) = problems([None, None])
+    assert (found.path, found.value, found.good) == ("namespaces[1].training_user_id", 1000, 1001)
+    assert (found.severity, found.rule) == (Severity.ACKNOWLEDGE, "R68")
+    assert "team0" in found.reason
+    assert refused([found], {}) == (found,)
+    assert refused([found], {"R68": "one image, one user"}) == ()
+
+
+def test_each_is_given_a_number_that_nobody_has() -> None:
+    assert [each.good for each in problems([1000, 1001, 1000, 1000])] == [1002, 1003]
+
+
+def test_users_of_their_own_and_no_file_system_are_well() -> None:
+    assert problems([1000, 1001]) == []
+    assert problems([None, None], file_system=None) == []

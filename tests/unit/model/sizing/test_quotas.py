@@ -1,11 +1,13 @@
 """Quotas: what a real API server takes, and what a team gets that says nothing."""
 
+from decimal import Decimal
+
 import pytest
 from quota_cases import REFUSED, TAKEN, USELESS
 
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.sizing import quotas
-from trainium_eks.model.sizing.quantities import quantity
+from trainium_eks.model.sizing.quantities import quantity, shown
 
 
 @pytest.mark.parametrize(("name", "amount"), TAKEN.items())
@@ -80,3 +82,40 @@ def test_room_is_that_of_all_nodes() -> None:
 def test_a_storage_class_without_claims_is_closed(most: str, closed: tuple[str, ...]) -> None:
     hard = {"pods": "0", "fsx.storageclass.storage.k8s.io/persistentvolumeclaims": most}
     assert quotas.closed_storage_classes(hard) == closed
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        (16, 16),
+        ("-1", -1),
+        ("+2", 2),
+        ("500m", "0.5"),
+        ("1.", 1),
+        (".5", "0.5"),
+        ("100n", "0.0000001"),
+        ("2u", "0.000002"),
+        ("1k", 1000),
+        ("3M", 3 * 10**6),
+        ("1E", 10**18),
+        ("1Ki", 1024),
+        ("1.5Ti", 3 * 2**39),
+        ("1E3", 1000),
+        ("5e-1", "0.5"),
+    ],
+)
+def test_a_quantity_is_a_number(text: str | int, number: int | str) -> None:
+    assert quantity(text) == Decimal(number)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Gi", "1 Gi", "1GB", "1K", "1ki", "1Kie3", "1e", "1.2.3", "x", "٣", None, True, 1.5]
+)
+def test_what_is_none_is_none(text: object) -> None:
+    assert quantity(text) is None
+
+
+@pytest.mark.parametrize(("number", "text"), [("16", "16"), ("1E+3", "1000"), ("0.5", "500m"), ("127.915", "127915m")])
+def test_a_number_is_shown_as_a_quantity(number: str, text: str) -> None:
+    assert shown(Decimal(number)) == text
+    assert quantity(text) == Decimal(number)
