@@ -195,24 +195,19 @@ def test_hugepages_are_taken_from_the_memory_of_gpu_nodes_with_efa_and_of_no_oth
     assert reserving == {name for name in NAMES if CATALOGUE[name].family == "nvidia" and CATALOGUE[name].has_efa}
 
 
-def test_device_resources_are_whole_devices_and_efa_interfaces() -> None:
-    assert CATALOGUE.device_resources("trn1n.32xlarge") == {"aws.amazon.com/neuron": 16, "vpc.amazonaws.com/efa": 16}
-    assert CATALOGUE.device_resources("trn1.2xlarge") == {"aws.amazon.com/neuron": 1}
-    assert CATALOGUE.device_resources("p5.48xlarge") == {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 32}
-    assert CATALOGUE.device_resources("m6i.xlarge") == {}
-
-
-def test_the_taint_key_is_the_resource_name_and_cpu_nodes_have_none() -> None:
-    assert CATALOGUE.taints("trn1.32xlarge") == (Taint("aws.amazon.com/neuron", "true", "NoSchedule"),)
-    assert CATALOGUE.taints("p4d.24xlarge")[0].key == CATALOGUE["p4d.24xlarge"].device_resource
-    assert CATALOGUE.taints("m6i.xlarge") == ()
-
-
-def test_node_labels_say_which_devices_are_there() -> None:
-    neuron, efa = "aws.amazon.com/neuron.present", "vpc.amazonaws.com/efa.present"
-    assert CATALOGUE.node_labels("trn1.32xlarge") == {neuron: "true", efa: "true"}
-    assert CATALOGUE.node_labels("trn1.2xlarge") == {neuron: "true"}
-    assert CATALOGUE.node_labels("m6i.xlarge") == {}
+@pytest.mark.parametrize(
+    ("name", "devices"),
+    [
+        ("trn1n.32xlarge", {"aws.amazon.com/neuron": 16, "vpc.amazonaws.com/efa": 16}),
+        ("trn1.2xlarge", {"aws.amazon.com/neuron": 1}),
+        ("p5.48xlarge", {"nvidia.com/gpu": 8, "vpc.amazonaws.com/efa": 32}),
+        ("m6i.xlarge", {}),
+    ],
+)
+def test_a_node_has_resources_labels_and_a_taint_of_its_devices(name: str, devices: dict[str, int]) -> None:
+    assert CATALOGUE.device_resources(name) == devices
+    assert CATALOGUE.node_labels(name) == {f"{each}.present": "true" for each in devices}
+    assert CATALOGUE.taints(name) == tuple(Taint(each, "true", "NoSchedule") for each in [*devices][:1])
 
 
 def test_a_price_has_its_day_and_region_and_an_unknown_one_is_none() -> None:
