@@ -93,6 +93,12 @@ def test_judge_and_rule_call_the_same_ranges_too_wide(texts: list[str], wide: bo
     assert failing(*texts) & {"R02", "R03"} == ({"R02", "R03"} if wide else set())
 
 
+def test_every_address_is_a_place_of_its_own_and_can_be_waived() -> None:
+    found = endpoint("0.0.0.0/0")
+    assert [(each.path, each.rule) for each in found] == [("endpoint.public_access_cidrs[0]", "R02")]
+    assert refused(found, {"R02": "a demonstration"}) == ()
+
+
 def adopted(second: str, **section: Any) -> dict[str, Any]:
     """A network whose second private subnet lies in a further range of the VPC."""
     existing = VARIANTS[("existingNetwork",)]
