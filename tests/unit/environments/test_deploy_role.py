@@ -32,9 +32,8 @@ from full_environments import DATA_BUCKET, DATA_KEY, TOPIC_KEY
 from golden import ENVIRONMENTS, ROOT
 from iam_evaluation import IamRequest, allowed, altered, managed, matching
 
-from trainium_eks.operate.preflight.deploy_actions import Ask, Tags
+from trainium_eks.operate.preflight.deploy_actions import NEEDS, Ask, Tags
 from trainium_eks.operate.preflight.deploy_rights import requests
-from trainium_eks.operate.preflight.deploy_table import NEEDS
 from trainium_eks.plan.graph import Graph
 
 pytestmark = pytest.mark.slow

@@ -1,24 +1,28 @@
-"""Parts of the rows of :mod:`trainium_eks.operate.preflight.deploy_table`: actions on one kind of thing."""
+"""The AWS actions of each resource type, read from ``deploy_actions.yaml``, which says what its entries mean."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import yaml
 
 
 class Tags(Enum):
     """The tags that AWS shows IAM with a request."""
 
-    NONE = "none"
+    NONE = "named"
     """No tag decides: names do, or nothing does."""
-    REQUEST = "request"
+    REQUEST = "makes"
     """Tags that a new resource gets."""
-    RESOURCE = "resource"
+    RESOURCE = "has"
     """Tags that the resource has."""
 
 
 @dataclass(frozen=True)
 class Ask:
-    """Actions that one type of resource takes on one kind of thing: a part of a row."""
+    """Actions that one type of resource takes on one kind of thing."""
 
     actions: tuple[str, ...]
     resource: str
@@ -29,29 +33,44 @@ class Ask:
     of: str = ""
     """Input with the id of the thing, or several: a parent of the resource. The word ``parent`` stands for its id and
     ``end`` for the id's last part. A parent that the program does not make has no tags that are known. Empty for the
-    resource itself."""
+    resource itself; ``key`` for the program's KMS keys."""
 
 
-def reads(*actions: str) -> tuple[Ask, ...]:
-    """Return actions that AWS knows on no single resource."""
-    return (Ask(actions, "*"),)
+def _asks(entry: Mapping[str, Any]) -> Iterator[Ask]:
+    actions = tuple(entry.get("actions", ()))
+    match entry:
+        case {"reads": reads}:
+            yield Ask(tuple(reads), "*")
+        case {"ec2": kind, "of": of}:
+            yield Ask(actions, _ec2(f"{kind}/{{parent}}"), Tags.RESOURCE, of=of)
+        case {"ec2": kind, "create": create}:
+            arn = _ec2(f"{kind}/{{id}}")
+            yield Ask((f"ec2:{create}",), arn, Tags.REQUEST)
+            yield Ask(("ec2:CreateTags",), arn, Tags.REQUEST, {"ec2:CreateAction": create})
+            yield Ask(("ec2:CreateTags", "ec2:DeleteTags", *actions), arn, Tags.RESOURCE)
+        case {"passes": role, "to": service}:
+            yield Ask(("iam:PassRole",), role, context={"iam:PassedToService": service})
+            yield Ask(("iam:GetRole",), role)
+        case {"linked": service}:
+            role = f"arn:{{partition}}:iam::{{account}}:role/aws-service-role/{service}/AWSServiceRole"
+            yield Ask(("iam:CreateServiceLinkedRole",), role, context={"iam:AWSServiceName": service})
+            yield Ask(("iam:GetRole",), role)
+        case {"encrypts": more}:
+            yield Ask(("kms:CreateGrant", "kms:DescribeKey", *more), "{parent}", Tags.RESOURCE, of="key")
+        case _:
+            tags = next(each for each in Tags if each.value in entry)
+            yield Ask(actions, entry[tags.value], tags, entry.get("context", {}), entry.get("of", ""))
 
 
-def named(resource: str, *actions: str, **context: str) -> tuple[Ask, ...]:
-    """Return actions on something that its name tells from others'. Condition keys are given with ``__`` for ``:`` and
-    ``___`` for ``/``."""
-    return (Ask(actions, resource, Tags.NONE, _keys(context)),)
+def _ec2(path: str) -> str:
+    return f"arn:{{partition}}:ec2:{{region}}:{{account}}:{path}"
 
 
-def makes(resource: str, *actions: str, **context: str) -> tuple[Ask, ...]:
-    """Return actions that make a resource, with its tags in the request."""
-    return (Ask(actions, resource, Tags.REQUEST, _keys(context)),)
+def _read() -> dict[str, tuple[Ask, ...]]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    rows = yaml.load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"), Loader=loader)
+    return {type_: tuple(ask for entry in entries for ask in _asks(entry)) for type_, entries in rows.items()}
 
 
-def has(resource: str, *actions: str, of: str = "", **context: str) -> tuple[Ask, ...]:
-    """Return actions on an existing resource, or on the parent that an input names."""
-    return (Ask(actions, resource, Tags.RESOURCE, _keys(context), of),)
-
-
-def _keys(context: Mapping[str, str]) -> dict[str, str]:
-    return {key.replace("___", "/").replace("__", ":"): value for key, value in context.items()}
+NEEDS: Mapping[str, tuple[Ask, ...]] = _read()
+"""Resource type to its actions; a type of another service has no action known here."""

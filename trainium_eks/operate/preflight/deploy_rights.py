@@ -1,6 +1,6 @@
 """The AWS requests of the deployment of a recorded program, as IAM sees them.
 
-Every row of :data:`~trainium_eks.operate.preflight.deploy_table.NEEDS` is filled with the names, ids and tags of the
+Every row of :data:`~trainium_eks.operate.preflight.deploy_actions.NEEDS` is filled with the names, ids and tags of the
 program's resources: an ``up`` from nothing, a change of each resource, and a ``destroy``.
 """
 
@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from string import Formatter
 from typing import Any
 
-from trainium_eks.operate.preflight.deploy_actions import Ask, Tags
-from trainium_eks.operate.preflight.deploy_table import NEEDS
+from trainium_eks.operate.preflight.deploy_actions import NEEDS, Ask, Tags
 from trainium_eks.plan.backend import ACCOUNT
 from trainium_eks.plan.graph import Graph, Resource
 
