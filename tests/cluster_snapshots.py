@@ -133,7 +133,7 @@ def objects() -> Objects:
     }
     made["CSINode"] = csi_nodes(made["Node"])
     running: list[chart_workloads.Workload] = [each for addon in addon_records.installed() for each in addon.workloads]
-    running += [chart_workloads.HYPERNODES, *(each for chart in charts for each in chart_workloads.CHARTS[chart])]
+    running += [chart_workloads.HYPERNODES, *(each for chart in charts for each in chart_workloads.charts()[chart])]
     for each in running:
         count = 0 if each.kind == "DaemonSet" and each.nodes == "none" else pods[each.nodes]
         made.setdefault(each.kind, []).append(workload(each, count))

@@ -3,10 +3,6 @@
 Versions come from public clusters of October 2026 (where a comment says so, of August), with the certainty of each
 beside it. Before a deployment query EKS: ``aws eks describe-addon-versions --kubernetes-version 1.35``. Newer builds
 exist; EKS offers older builds for a while, not for ever.
-
-Workloads are named as the add-ons' charts name them (amazon-vpc-cni-k8s, aws-ebs-csi-driver 1.46, aws-fsx-csi-driver
-1.10, eks-node-monitoring-agent 1.7, eks-pod-identity-agent; and the list of a public 1.36 cluster). Their pods'
-requests come from those charts and EKS, and are approximate.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from trainium_eks.model.catalogue import lustre
-from trainium_eks.model.catalogue.chart_workloads import EBS_DRIVER, SYSTEM_NAMESPACE, Where, Workload
+from trainium_eks.model.catalogue.chart_workloads import EBS_DRIVER, SYSTEM_NAMESPACE, Workload, table
 from trainium_eks.model.catalogue.instances import Catalogue
 from trainium_eks.model.policies import addon_policies
 from trainium_eks.model.policies.addon_policies import Statement
@@ -47,7 +43,7 @@ class Pod:
     controllers."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AddonWorkload(Workload):
     """A DaemonSet or Deployment of an add-on, with its pods."""
 
@@ -91,7 +87,6 @@ class Addon:
     names it."""
     seconds: float = 45
     """Median time to ACTIVE in published logs; without a log, the time of the slowest kind, a CSI driver."""
-    workloads: tuple[AddonWorkload, ...] = ()
     settings: Callable[[str, Catalogue], Mapping[str, Any]] | None = None
     """Its configuration values, from the region and the catalogue. EKS refuses a key that the add-on's schema lacks."""
     least_version: tuple[int, ...] = ()
@@ -103,6 +98,17 @@ class Addon:
     def version(self, kubernetes_version: str) -> str:
         """Return the build for a Kubernetes minor version; empty when none is pinned."""
         return self.versions.get(kubernetes_version, self.versions.get(EVERY_KUBERNETES, ""))
+
+    @property
+    def workloads(self) -> tuple[AddonWorkload, ...]:
+        """Return its workloads, as ``workloads.yaml`` has them."""
+        return tuple(_workload(each) for each in table()["addons"].get(self.name, ()))
+
+
+def _workload(row: Mapping[str, Any]) -> AddonWorkload:
+    name, tolerated = row["name"], "everything" if row["kind"] == "DaemonSet" else "critical"
+    pod = Pod(**{"container": name, "service_account": name, "tolerates": tolerated, **row["pod"]})
+    return AddonWorkload(**{**row, "namespace": SYSTEM_NAMESPACE, "pod": pod})
 
 
 def _cni_settings(_region: str, _catalogue: Catalogue) -> Mapping[str, Any]:
@@ -138,24 +144,6 @@ def _monitoring_settings(_region: str, catalogue: Catalogue) -> Mapping[str, Any
     return {"dcgmAgent": {"tolerations": tolerations}}
 
 
-def _daemon(
-    name: str, remedy: str, image: str, labels: Mapping[str, str], nodes: Where = "all", **pod: Any
-) -> AddonWorkload:
-    """Return a DaemonSet; its container and its service account have its name where nothing else is said."""
-    made = Pod(
-        **{"container": name, "service_account": name, "tolerates": "everything", **pod}, image=image, labels=labels
-    )
-    return AddonWorkload("DaemonSet", SYSTEM_NAMESPACE, name, nodes, remedy, made)
-
-
-def _controller(name: str, remedy: str, image: str, labels: Mapping[str, str], **pod: Any) -> AddonWorkload:
-    """Return a Deployment, its names as those of a DaemonSet."""
-    made = Pod(
-        **{"container": name, "service_account": name, "tolerates": "critical", **pod}, image=image, labels=labels
-    )
-    return AddonWorkload("Deployment", SYSTEM_NAMESPACE, name, "none", remedy, made)
-
-
 VPC_CNI = Addon(
     name="vpc-cni",
     versions={EVERY_KUBERNETES: "v1.23.2-eksbuild.1"},
@@ -163,16 +151,6 @@ VPC_CNI = Addon(
     seconds=50,
     settings=_cni_settings,
     identity=Identity("aws-node", managed_policy="AmazonEKS_CNI_Policy"),
-    workloads=(
-        _daemon(
-            "aws-node",
-            "nodes stay NotReady without it: check its Pod Identity association and that subnets have free addresses",
-            "{registry}/amazon-k8s-cni",
-            {"k8s-app": "aws-node"},
-            millicpu=50,
-            host_network=True,
-        ),
-    ),
 )
 
 KUBE_PROXY = Addon(
@@ -184,16 +162,6 @@ KUBE_PROXY = Addon(
     },
     phase="before nodes",
     seconds=25,
-    workloads=(
-        _daemon(
-            "kube-proxy",
-            "check that its version is not newer than the nodes' Kubernetes (`aws eks describe-addon`)",
-            "{registry}/eks/kube-proxy",
-            {"k8s-app": "kube-proxy"},
-            millicpu=100,
-            host_network=True,
-        ),
-    ),
 )
 
 POD_IDENTITY_AGENT = Addon(
@@ -201,15 +169,6 @@ POD_IDENTITY_AGENT = Addon(
     versions={EVERY_KUBERNETES: "v1.4.0-eksbuild.3"},
     phase="before nodes",
     seconds=24,
-    workloads=(
-        _daemon(
-            "eks-pod-identity-agent",
-            "without it no pod gets its role: check the node role's eks-auth:AssumeRoleForPodIdentity",
-            "{registry}/eks/eks-pod-identity-agent",
-            {"app.kubernetes.io/name": "eks-pod-identity-agent"},
-            host_network=True,
-        ),
-    ),
 )
 
 COREDNS = Addon(
@@ -218,16 +177,6 @@ COREDNS = Addon(
     versions={"1.34": "v1.13.2-eksbuild.11", "1.35": "v1.14.6-eksbuild.4", "1.36": "v1.14.7-eksbuild.11"},
     phase="after nodes",
     seconds=35,
-    workloads=(
-        _controller(
-            "coredns",
-            "needs a Ready node without an accelerator's taint: check the system node group",
-            "{registry}/eks/coredns",
-            {"eks.amazonaws.com/component": "coredns", "k8s-app": "kube-dns"},
-            millicpu=100,
-            memory_mib=70,
-        ),
-    ),
 )
 
 EBS_CSI_DRIVER = Addon(
@@ -245,29 +194,6 @@ EBS_CSI_DRIVER = Addon(
     ),
     least_version=(1, 58, 0),
     driver=CsiDriver(EBS_DRIVER, {"attachRequired": True, "podInfoOnMount": False, "fsGroupPolicy": "File"}),
-    workloads=(
-        _controller(
-            "ebs-csi-controller",
-            "check the system nodes, and the Pod Identity association of ebs-csi-controller-sa",
-            "public.ecr.aws/ebs-csi-driver/aws-ebs-csi-driver",
-            {"app": "ebs-csi-controller", "app.kubernetes.io/name": "aws-ebs-csi-driver"},
-            container="ebs-plugin",
-            service_account="ebs-csi-controller-sa",
-            millicpu=60,
-            memory_mib=240,
-        ),
-        _daemon(
-            "ebs-csi-node",
-            "pods with EBS volumes cannot start on that node: `kubectl -n kube-system describe pod -l "
-            "app=ebs-csi-node`",
-            "public.ecr.aws/ebs-csi-driver/aws-ebs-csi-driver",
-            {"app": "ebs-csi-node", "app.kubernetes.io/name": "aws-ebs-csi-driver"},
-            container="ebs-plugin",
-            service_account="ebs-csi-node-sa",
-            millicpu=30,
-            memory_mib=120,
-        ),
-    ),
 )
 
 FSX_CSI_DRIVER = Addon(
@@ -285,29 +211,6 @@ FSX_CSI_DRIVER = Addon(
         lustre.DRIVER,
         {"attachRequired": False, "podInfoOnMount": False, "fsGroupPolicy": "ReadWriteOnceWithFSType"},
     ),
-    workloads=(
-        _controller(
-            "fsx-csi-controller",
-            "check the system nodes, and the Pod Identity association of fsx-csi-controller-sa",
-            "public.ecr.aws/fsx-csi-driver/aws-fsx-csi-driver",
-            {"app": "fsx-csi-controller", "app.kubernetes.io/name": "aws-fsx-csi-driver"},
-            container="fsx-plugin",
-            service_account="fsx-csi-controller-sa",
-            millicpu=40,
-            memory_mib=136,
-        ),
-        _daemon(
-            "fsx-csi-node",
-            "pods with the shared file system cannot start on that node: `kubectl -n kube-system describe pod -l "
-            "app=fsx-csi-node`",
-            "public.ecr.aws/fsx-csi-driver/aws-fsx-csi-driver",
-            {"app": "fsx-csi-node", "app.kubernetes.io/name": "aws-fsx-csi-driver"},
-            container="fsx-plugin",
-            service_account="fsx-csi-node-sa",
-            millicpu=30,
-            memory_mib=104,
-        ),
-    ),
 )
 
 METRICS_SERVER = Addon(
@@ -315,17 +218,6 @@ METRICS_SERVER = Addon(
     # EKS' default for 1.36; public clusters on 1.35 had it, too.
     versions={EVERY_KUBERNETES: "v0.9.0-eksbuild.11"},
     phase="after nodes",
-    workloads=(
-        _controller(
-            "metrics-server",
-            "`kubectl top` and autoscaling by load fail without it: check the system nodes",
-            "{registry}/eks/metrics-server",
-            {"app.kubernetes.io/name": "metrics-server"},
-            millicpu=100,
-            memory_mib=200,
-            tolerates="nothing",
-        ),
-    ),
 )
 
 NODE_MONITORING_AGENT = Addon(
@@ -335,28 +227,6 @@ NODE_MONITORING_AGENT = Addon(
     phase="after nodes",
     settings=_monitoring_settings,
     least_version=(1, 3, 0),
-    workloads=(
-        _daemon(
-            "eks-node-monitoring-agent",
-            "without it EKS repairs no faulty accelerator node: `aws eks describe-addon` says why it is degraded",
-            "{registry}/eks/eks-node-monitoring-agent",
-            {"app.kubernetes.io/name": "eks-node-monitoring-agent"},
-            millicpu=10,
-            memory_mib=30,
-            host_network=True,
-        ),
-        _daemon(
-            "dcgm-server",
-            "without it the node monitoring agent reports the node's GPUs as broken: the add-on's configuration must "
-            "tolerate the nodes' taints (dcgmAgent.tolerations)",
-            "{registry}/eks/eks-node-monitoring-agent",
-            {"k8s-app": "dcgm-server"},
-            nodes="nvidia",
-            container="eks-node-monitoring-agent-dcgm",
-            service_account="default",
-            tolerates="accelerator",
-        ),
-    ),
 )
 
 CLOUDWATCH_OBSERVABILITY = Addon(

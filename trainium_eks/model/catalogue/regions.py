@@ -1,8 +1,10 @@
 """Regions: partition, zone ids, default zones, and the registry of EKS' images."""
 
+import csv
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 ZONE_ID = re.compile(r"(?P<prefix>[a-z]{3,6}[0-9])-az[0-9]{1,2}")
@@ -21,54 +23,22 @@ class Region:
     """Zones to build in when none are named, the accelerator zone first; empty where Trainium is not established."""
 
 
+_COMMON_IMAGE_ACCOUNT = "602401143452"
+
+
+def _regions() -> dict[str, Region]:
+    with Path(__file__).with_suffix(".csv").open(encoding="utf-8", newline="") as table:
+        return {
+            row["name"]: Region(row["zone_prefix"], row["image_account"], tuple(row["default_zones"].split()))
+            for row in csv.DictReader(table)
+        }
+
+
 # The first default zone offers trn1.32xlarge and trn1n.32xlarge; neither refuses a control plane. The pairs come
 # from data-on-eks' main.tf for us-west-2, us-east-1 and us-east-2. Image accounts: the EKS user guide's list of add-on
 # image registries, held against eksctl's map of accounts. One account serves most regions, so a hard-coded
 # account goes unnoticed until image pulls fail in a region with another account.
-_COMMON_IMAGE_ACCOUNT = "602401143452"
-
-REGIONS: Mapping[str, Region] = MappingProxyType(
-    {
-        "af-south-1": Region("afs1", "877085696533"),
-        "ap-east-1": Region("ape1", "800184023465"),
-        "ap-east-2": Region("ape2", "533267051163"),
-        "ap-northeast-1": Region("apne1", _COMMON_IMAGE_ACCOUNT),
-        "ap-northeast-2": Region("apne2", _COMMON_IMAGE_ACCOUNT),
-        "ap-northeast-3": Region("apne3", _COMMON_IMAGE_ACCOUNT),
-        "ap-south-1": Region("aps1", _COMMON_IMAGE_ACCOUNT),
-        "ap-south-2": Region("aps2", "900889452093"),
-        "ap-southeast-1": Region("apse1", _COMMON_IMAGE_ACCOUNT),
-        "ap-southeast-2": Region("apse2", _COMMON_IMAGE_ACCOUNT),
-        "ap-southeast-3": Region("apse3", "296578399912"),
-        "ap-southeast-4": Region("apse4", "491585149902"),
-        "ap-southeast-5": Region("apse5", "151610086707"),
-        "ap-southeast-6": Region("apse6", "333609536671"),
-        "ap-southeast-7": Region("apse7", "121268973566"),
-        "ca-central-1": Region("cac1", _COMMON_IMAGE_ACCOUNT),
-        "ca-west-1": Region("caw1", "761377655185"),
-        "cn-north-1": Region("cnn1", "918309763551"),
-        "cn-northwest-1": Region("cnnw1", "961992271922"),
-        "eu-central-1": Region("euc1", _COMMON_IMAGE_ACCOUNT),
-        "eu-central-2": Region("euc2", "900612956339"),
-        "eu-north-1": Region("eun1", _COMMON_IMAGE_ACCOUNT),
-        "eu-south-1": Region("eus1", "590381155156"),
-        "eu-south-2": Region("eus2", "455263428931"),
-        "eu-west-1": Region("euw1", _COMMON_IMAGE_ACCOUNT),
-        "eu-west-2": Region("euw2", _COMMON_IMAGE_ACCOUNT),
-        "eu-west-3": Region("euw3", _COMMON_IMAGE_ACCOUNT),
-        "il-central-1": Region("ilc1", "066635153087"),
-        "me-central-1": Region("mec1", "759879836304"),
-        "me-south-1": Region("mes1", "558608220178"),
-        "mx-central-1": Region("mxc1", "730335286997"),
-        "sa-east-1": Region("sae1", _COMMON_IMAGE_ACCOUNT),
-        "us-east-1": Region("use1", _COMMON_IMAGE_ACCOUNT, ("use1-az6", "use1-az5")),
-        "us-east-2": Region("use2", _COMMON_IMAGE_ACCOUNT, ("use2-az3", "use2-az1")),
-        "us-gov-east-1": Region("usge1", "151742754352"),
-        "us-gov-west-1": Region("usgw1", "013241004608"),
-        "us-west-1": Region("usw1", _COMMON_IMAGE_ACCOUNT),
-        "us-west-2": Region("usw2", _COMMON_IMAGE_ACCOUNT, ("usw2-az4", "usw2-az1")),
-    }
-)
+REGIONS: Mapping[str, Region] = MappingProxyType(_regions())
 """Known regions. Another region may still be right: AWS opens new ones."""
 
 CONTROL_PLANE_REFUSED_ZONES: frozenset[str] = frozenset({"use1-az3", "usw1-az2", "cac1-az3"})

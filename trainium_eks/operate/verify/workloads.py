@@ -86,7 +86,7 @@ def processes(examined: Examined) -> Iterator[Finding]:
 def volcano(examined: Examined) -> Iterator[Finding]:
     """Check Volcano's three processes, and the controller that keeps its HyperNodes."""
     local = examined.local
-    for workload in model.CHARTS[scheduling.VOLCANO]:
+    for workload in model.charts()[scheduling.VOLCANO]:
         id_, program = f"volcano/{workload.name}", PROCESSES[workload.name]
         if local is None or scheduling.without_volcano(local):
             yield _judge(examined, scheduling.VOLCANO, workload, _status_of(scheduling.VOLCANO, workload), id_=id_)
@@ -109,12 +109,12 @@ def volcano(examined: Examined) -> Iterator[Finding]:
 
 
 def _of_chart(examined: Examined, chart: str) -> Iterator[Finding]:
-    for workload in model.CHARTS[chart]:
+    for workload in model.charts()[chart]:
         yield _judge(examined, chart, workload, _status_of(chart, workload))
 
 
 def _of_optional(examined: Examined, chart: str) -> Iterator[Finding]:
-    for workload in model.CHARTS[chart]:
+    for workload in model.charts()[chart]:
         there = examined.cluster.find("Namespace", workload.namespace) is not None
         if there or (examined.local is not None and examined.local.missing(chart)):
             yield _judge(examined, chart, workload, _status_of(chart, workload))

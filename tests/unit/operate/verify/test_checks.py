@@ -436,9 +436,9 @@ def _gpu(made: Objects) -> None:
     made["Node"] += [accelerated(f"p4d{number}", group("gpu", GPU, 4, 2)) for number in range(2)]
     made["CSINode"] = csi_nodes(made["Node"])
     made["Namespace"] += [named("dcgm-exporter")]
-    made["StatefulSet"] = [workload(chart_workloads.CHARTS["torchx-etcd"][0], 1)]
+    made["StatefulSet"] = [workload(chart_workloads.charts()["torchx-etcd"][0], 1)]
     made["DaemonSet"] += [
-        workload(chart_workloads.CHARTS[chart][0], 2) for chart in ("nvidia-device-plugin", "dcgm-exporter")
+        workload(chart_workloads.charts()[chart][0], 2) for chart in ("nvidia-device-plugin", "dcgm-exporter")
     ]
     the(made, "DaemonSet", "dcgm-server")["status"] |= {"desiredNumberScheduled": 2, "numberReady": 2}
 
