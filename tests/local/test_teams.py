@@ -13,7 +13,6 @@ from components.training_namespace import TrainingNamespace
 from components.volcano_stack import VolcanoStack
 from trainium_eks.kube.api import Api, ApiError
 from trainium_eks.local.objects.apply import Objects
-from trainium_eks.model.policies.admission import MOST_TASK_CONTAINERS
 from trainium_eks.plan.graph import Graph
 
 TEAM, OTHER = "vision", "speech"
@@ -444,6 +443,10 @@ def test_all_that_torchx_asks_is_allowed(
     other = {**asked, "namespace": OTHER}
     review["spec"] = {**review["spec"], "resourceAttributes": other}  # type: ignore[dict-item]
     assert administrator.request("POST", path, review)["status"]["allowed"] is False
+
+
+MOST_TASK_CONTAINERS = 128
+"""Most tasks of a Volcano job, times the containers of one of its pods (admission.yaml)."""
 
 
 def test_the_largest_gangs_are_judged_within_the_servers_limits(researcher: Api) -> None:

@@ -12,7 +12,6 @@ from kubernetes_schemas import schema_faults
 from components import ArgumentError, TrainingNamespace
 from components.training_namespace import data_policy
 from trainium_eks.model.policies import admission, researchers
-from trainium_eks.model.policies.admission_workloads import WORKLOADS
 from trainium_eks.model.sizing import priorities, quotas
 from trainium_eks.plan.graph import Graph, Resource
 
@@ -390,7 +389,12 @@ def test_admission_sees_all_that_makes_pods_claims_or_commands(record: Record) -
         ("scheduling.volcano.sh", "v1beta1", "podgroups"),
         ("flow.volcano.sh", "v1alpha1", "jobflows"),
         ("*", "*", "*/scale"),
-        *((match.group, match.version, match.resource) for each in WORKLOADS for match in each.matches),
+        *(
+            tuple(each.values())
+            for row in admission.table()["policies"].values()
+            if "templates" in row
+            for each in row["matches"]
+        ),
         *((match.group, match.version, match.resource) for match in researchers.written()),
     }
     assert kinds == {each[:3] for each in matched}

@@ -1,6 +1,6 @@
 """The rights of a team's researchers in the cluster, by the verbs of Kubernetes' RBAC."""
 
-from trainium_eks.model.policies.admission_terms import Match
+from trainium_eks.model.policies.admission import Match
 
 READ = ("get", "list", "watch")
 WRITE = (*READ, "create", "update", "patch", "delete")

@@ -9,8 +9,7 @@ from trainium_eks.jobs.objects.job import REFUSED
 from trainium_eks.jobs.watch import endings
 from trainium_eks.jobs.watch.endings import Exit
 from trainium_eks.kube.cluster import Object, condition, name_of, namespace_of
-from trainium_eks.model.policies.admission import GROUP_ANNOTATION, SCHEDULER
-from trainium_eks.model.policies.admission_pods import ACCELERATOR_PREFIXES
+from trainium_eks.model.policies.admission import ACCELERATOR_PREFIXES, GROUP_ANNOTATION, SCHEDULER
 from trainium_eks.observe.faults.catalogue import in_log, in_message
 from trainium_eks.observe.faults.fault import Speaker
 from trainium_eks.operate.doctor.cluster_recognizers import PATIENCE

@@ -14,7 +14,6 @@ import pytest
 from trainium_eks.model.catalogue.instances import FABRIC_UNTESTED
 from trainium_eks.model.policies import admission, researchers
 from trainium_eks.model.policies.admission import Limits
-from trainium_eks.model.policies.admission_workloads import PODS, WORKLOADS
 from trainium_eks.model.sizing import quotas
 from trainium_eks.model.sizing.quantities import quantity
 
@@ -382,19 +381,20 @@ def made_by(name: str, pods: int, template: Json | None = None) -> Json:
     return {"kind": "Job", "spec": specs[name]}
 
 
-EVERY_WORKLOAD = pytest.mark.parametrize("name", [each.name for each in WORKLOADS])
+KINDS = {name: row for name, row in admission.table()["policies"].items() if "templates" in row}
+EVERY_WORKLOAD = pytest.mark.parametrize("name", [name for name in KINDS if name != "pods"])
 PODLESS = {("", "configmaps"), ("", "secrets"), ("", "services"), ("bus.volcano.sh", "commands")}
 
 
 def test_every_kind_that_researchers_write_is_bounded_and_counted() -> None:
-    judged = {(match.group, match.resource) for each in (PODS, *WORKLOADS) for match in each.matches}
+    judged = {(match.group, match.resource) for name in KINDS for match in POLICIES[name].matches}
     hard = quotas.hard({}, {}, {})
     for match in researchers.written():
         kind = (match.group, match.resource)
         assert kind in judged | PODLESS, f"{kind}: no policy judges its templates and its number of pods"
         name = f"count/{match.resource}.{match.group}" if match.group else match.resource
         assert name in hard, f"{kind}: no quota counts its objects"
-    assert {policy.name for policy in WORKLOADS if not policy.counts} == set()
+    assert {name for name, row in KINDS.items() if "counts" not in row} == {"pods"}
 
 
 @EVERY_WORKLOAD
