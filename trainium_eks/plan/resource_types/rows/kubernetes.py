@@ -7,10 +7,12 @@ by more.
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from trainium_eks.model.catalogue.instances import Catalogue
 from trainium_eks.model.sizing.bill import Line
+from trainium_eks.model.validation.parsing import parse_yaml
 from trainium_eks.plan.backend import TIME, Answer, Call, SimulationError
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types import access, concerns
@@ -75,63 +77,12 @@ def _object(call: Call, namespace: str) -> Answer:
     return identity, {"metadata": metadata}
 
 
-BUILT_IN_GROUPS = frozenset(
-    {
-        "admissionregistration.k8s.io",
-        "apiextensions.k8s.io",
-        "apiregistration.k8s.io",
-        "apps",
-        "auditregistration.k8s.io",
-        "autoscaling",
-        "batch",
-        "certificates.k8s.io",
-        "coordination.k8s.io",
-        "core",
-        "discovery.k8s.io",
-        "events.k8s.io",
-        "extensions",
-        "flowcontrol.apiserver.k8s.io",
-        "lifecycle.k8s.io",
-        "networking.k8s.io",
-        "node.k8s.io",
-        "policy",
-        "rbac.authorization.k8s.io",
-        "resource.k8s.io",
-        "scheduling.k8s.io",
-        "settings.k8s.io",
-        "storage.k8s.io",
-        "storagemigration.k8s.io",
-    }
-)
+_LISTS = parse_yaml(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+
+BUILT_IN_GROUPS = frozenset(_LISTS["builtInGroups"])
 """API groups of Kubernetes' built-in kinds."""
 
-CLUSTER_WIDE = frozenset(
-    {
-        "APIService",
-        "CertificateSigningRequest",
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "CSIDriver",
-        "CSINode",
-        "CustomResourceDefinition",
-        "DeviceClass",
-        "FlowSchema",
-        "IngressClass",
-        "MutatingWebhookConfiguration",
-        "Namespace",
-        "Node",
-        "PersistentVolume",
-        "PriorityClass",
-        "PriorityLevelConfiguration",
-        "ResourceSlice",
-        "RuntimeClass",
-        "StorageClass",
-        "ValidatingAdmissionPolicy",
-        "ValidatingAdmissionPolicyBinding",
-        "ValidatingWebhookConfiguration",
-        "VolumeAttachment",
-    }
-)
+CLUSTER_WIDE = frozenset(_LISTS["clusterWide"])
 """Built-in kinds that live outside namespaces (``kubectl api-resources --namespaced=false``)."""
 
 
@@ -233,34 +184,9 @@ NAMESPACE = kind(
     deletion="everything in it goes, what runs too",
 )
 
-_VOLUME_SOURCES = (
-    "awsElasticBlockStore",
-    "azureDisk",
-    "azureFile",
-    "cephfs",
-    "cinder",
-    "csi",
-    "fc",
-    "flexVolume",
-    "flocker",
-    "gcePersistentDisk",
-    "glusterfs",
-    "hostPath",
-    "iscsi",
-    "local",
-    "nfs",
-    "photonPersistentDisk",
-    "portworxVolume",
-    "quobyte",
-    "rbd",
-    "scaleIO",
-    "storageos",
-    "vsphereVolume",
-)
-
 PERSISTENT_VOLUME = kind(
     "core/v1:PersistentVolume",
-    *(f"spec.{source}" for source in _VOLUME_SOURCES),
+    *(f"spec.{source}" for source in _LISTS["volumeSources"]),
     namespaced=False,
     price=BilledElsewhere("file systems and volumes"),
     shown=Shown(_size),
