@@ -56,7 +56,7 @@ _NETWORK_SECONDS = 10.0
 
 
 class Agent:
-    """The agent of a stack; workers see it as :class:`trainium_eks.local.agent.agent_context.Surroundings`."""
+    """The agent of a stack."""
 
     def __init__(self, paths: Paths, client: ApiClient, server: tuple[str, int], asked: str) -> None:
         self.client = client

@@ -11,12 +11,11 @@ import logging
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from trainium_eks.kube.async_client import ApiStatusError, Unreachable
 from trainium_eks.local.agent import statuses
-from trainium_eks.local.agent.agent_context import Surroundings
 from trainium_eks.local.agent.pod_files import prepare, put, read, write
 from trainium_eks.local.agent.pod_processes import Process
 from trainium_eks.local.images import images
@@ -27,6 +26,9 @@ from trainium_eks.local.spec.known import Body, Known, Unmet
 from trainium_eks.local.spec.plan import Isolation, PodDirectory, RestartPolicy
 from trainium_eks.local.spec.planning import Planned, hostname, planned
 from trainium_eks.local.spec.volumes import File, TokenRequest
+
+if TYPE_CHECKING:
+    from trainium_eks.local.agent.agent import Agent
 
 _LOG = logging.getLogger("pods")
 _UNMET_SECONDS = 3.0
@@ -40,7 +42,7 @@ _TOKEN_RENEWED_AFTER = 0.8
 class Worker:
     """The worker of one pod."""
 
-    def __init__(self, pod: dict[str, Any], around: Surroundings, shim: Process | None) -> None:
+    def __init__(self, pod: dict[str, Any], around: "Agent", shim: Process | None) -> None:
         """Make the worker of a pod that is bound to a node."""
         self.pod = pod
         self._around = around
