@@ -11,6 +11,7 @@ from components import _efa_plugin, gpu_addons, neuron_addons, volcano_stack
 from components._charts import CHARTS_DIRECTORY
 from trainium_eks.model.catalogue import addon_records, chart_workloads, versions
 from trainium_eks.model.catalogue.chart_workloads import Workload
+from trainium_eks.model.config import namespaces
 from trainium_eks.model.config.storage import FileSystemConfig
 
 SUPPORTED = versions.KUBERNETES_STANDARD_SUPPORT
@@ -95,18 +96,18 @@ def test_the_lustre_version_is_one_that_fsx_takes_and_the_config_promises() -> N
 
 
 OF_ADDONS = tuple(workload for addon in addon_records.installed() for workload in addon.workloads)
-EVERYTHING = (*OF_ADDONS, *chain(*chart_workloads.CHARTS.values()))
+EVERYTHING = (*OF_ADDONS, *chain(*chart_workloads.charts().values()))
 
 
 def of_chart(chart: str) -> Workload:
-    (workload,) = chart_workloads.CHARTS[chart]
+    (workload,) = chart_workloads.charts()[chart]
     return workload
 
 
 def test_every_add_on_and_every_chart_is_in_it() -> None:
     assert all(addon.workloads for addon in addon_records.installed())
     ours = {directory.name.removesuffix("-volcano") for directory in CHARTS_DIRECTORY.iterdir() if directory.is_dir()}
-    assert set(chart_workloads.CHARTS) == set(versions.CHARTS) | ours
+    assert set(chart_workloads.charts()) == set(versions.CHARTS) | ours
 
 
 def test_nothing_is_in_it_twice() -> None:
@@ -115,8 +116,9 @@ def test_nothing_is_in_it_twice() -> None:
 
 
 def test_namespaces_and_names_are_those_that_the_components_install() -> None:
+    assert {workload.namespace for workload in EVERYTHING} <= {chart_workloads.SYSTEM_NAMESPACE, *namespaces.STACK}
     assert {workload.namespace for workload in OF_ADDONS} == {chart_workloads.SYSTEM_NAMESPACE}
-    assert {workload.namespace for workload in chart_workloads.CHARTS["volcano"]} == {volcano_stack.NAMESPACE}
+    assert {workload.namespace for workload in chart_workloads.charts()["volcano"]} == {volcano_stack.NAMESPACE}
     assert of_chart("torchx-etcd").namespace == volcano_stack.ETCD_NAMESPACE
     assert volcano_stack.ETCD_ENDPOINT.startswith(f"{of_chart('torchx-etcd').name}.")
     assert of_chart("neuron-monitor").namespace == neuron_addons.MONITOR_NAMESPACE
