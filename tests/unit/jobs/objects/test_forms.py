@@ -50,32 +50,23 @@ def test_its_pods_are_those_of_the_volcano_job(form: Form) -> None:
     assert variables <= {each["name"] for each in container["env"]}
 
 
-@pytest.mark.parametrize("form", KUBEFLOW)
-def test_it_goes_by_its_queue_as_a_whole(form: Form) -> None:
-    made = forms.objects(_job(form, priority="training-high"))
-    if form == "pytorchjob":
-        policy = made[0]["spec"]["runPolicy"]["schedulingPolicy"]
-        assert policy == {"minAvailable": 2, "queue": "test", "priorityClass": "training-high"}
-    else:
-        spec = made[0]["spec"]
-        assert spec["podGroupPolicy"] == {"volcano": {}}
-        assert spec["template"]["metadata"]["annotations"] == {"scheduling.volcano.sh/queue-name": "test"}
-
-
-def test_trainer_keeps_the_nodes_near_each_other() -> None:
-    made = forms.objects(_job("trainjob", topology=Topology("hard", 2)))
+def test_it_goes_by_its_queue_as_a_whole_and_its_nodes_are_near_each_other() -> None:
+    policy = forms.objects(_job("pytorchjob", priority="training-high"))[0]["spec"]["runPolicy"]["schedulingPolicy"]
+    assert policy == {"minAvailable": 2, "queue": "test", "priorityClass": "training-high"}
+    spec = forms.objects(_job("trainjob", topology=Topology("hard", 2)))[0]["spec"]
     topology = {"mode": "hard", "highestTierAllowed": 2}
-    assert made[0]["spec"]["podGroupPolicy"] == {"volcano": {"networkTopology": topology}}
+    assert spec["podGroupPolicy"] == {"volcano": {"networkTopology": topology}}
+    assert spec["template"]["metadata"]["annotations"] == {"scheduling.volcano.sh/queue-name": "test"}
+    assert forms.objects(_job("trainjob"))[0]["spec"]["podGroupPolicy"] == {"volcano": {}}
 
 
 def test_jobset_restarts_the_gang_and_counts() -> None:
-    [nodes] = forms.objects(_job("trainjob", retries=3))[0]["spec"]["template"]["spec"]["replicatedJobs"]
+    spec = forms.objects(_job("trainjob", retries=3))[0]["spec"]["template"]["spec"]
+    [nodes] = spec["replicatedJobs"]
     assert nodes["template"]["spec"]["backoffLimit"] == 0
     [rule] = nodes["template"]["spec"]["podFailurePolicy"]["rules"]
     assert rule["onExitCodes"]["values"] == [78]
-    made = forms.objects(_job("trainjob", retries=3))[0]["spec"]["template"]["spec"]["failurePolicy"]
-    assert made["maxRestarts"] == 2
-    assert made["rules"][0]["action"] == "FailJobSet"
+    assert (spec["failurePolicy"]["maxRestarts"], spec["failurePolicy"]["rules"][0]["action"]) == (2, "FailJobSet")
 
 
 @pytest.mark.parametrize("form", forms.KINDS)
@@ -89,25 +80,20 @@ def test_every_form_is_watched(form: Form) -> None:
     assert made["metadata"]["annotations"]["trainium-eks/launcher"] == "torchrun"
 
 
-@pytest.mark.parametrize("label", [identity.REPLICA_INDEX_LABEL, identity.COMPLETION_INDEX_LABEL])
-def test_node_ranks_of_their_pods(label: str) -> None:
-    assert identity.node_rank({"metadata": {"name": "any", "labels": {label: "11"}}}) == 11
-
-
 @pytest.mark.parametrize(
     ("status", "state", "ended"),
     [
         ({}, "Submitted", False),
         ({"conditions": [], "jobsStatus": [{"name": "node", "ready": 0, "active": 1}]}, "Pending", False),
         ({"jobsStatus": [{"name": "node", "ready": 1, "active": 1}]}, "Running", False),
-        ({"conditions": [{"type": "Suspended", "status": "True", "lastTransitionTime": "-"}]}, "Pending", False),
-        ({"conditions": [{"type": "Complete", "status": "True"}], "jobsStatus": [{"succeeded": 1}]}, "Completed", True),
-        ({"conditions": [{"type": "Failed", "status": "True"}]}, "Failed", True),
+        ({"conditions": [{"type": "Suspended"}]}, "Pending", False),
+        ({"conditions": [{"type": "Complete"}], "jobsStatus": [{"succeeded": 1}]}, "Completed", True),
+        ({"conditions": [{"type": "Failed"}]}, "Failed", True),
     ],
 )
 def test_states_of_a_trainjob(status: dict[str, Any], state: str, ended: bool) -> None:
     for each in status.get("conditions") or ():
-        each["lastTransitionTime"] = "2026-11-21T10:01:00Z"
+        each |= {"status": "True", "lastTransitionTime": "2026-11-21T10:01:00Z"}
     made = forms.objects(_job("trainjob"))[-1] | {"status": status}
     made["metadata"]["creationTimestamp"] = "2026-11-21T10:00:00Z"
     seen = of(made)
@@ -167,9 +153,48 @@ def test_other_endings_are_no_faults(tmp_path: Path, code: int) -> None:
     assert not (tmp_path / "output").exists()
 
 
-def test_without_a_volume_nothing_is_counted() -> None:
-    assert _run(_job("pytorchjob", program=Program(module="m"), claim="", retries=1), 0, 1).returncode == 138
+def test_where_nothing_is_counted() -> None:
+    without_volume = _job("pytorchjob", program=Program(module="m"), claim="", retries=1)
+    assert _run(without_volume, 0, 1).returncode == 138
+    assert _run(_job("trainjob", program=Program(module="m")), 0, 3).returncode == 3, "JobSet gets the code as it is"
 
 
-def test_jobset_gets_the_exit_codes_as_they_are() -> None:
-    assert _run(_job("trainjob", program=Program(module="m")), 0, 3).returncode == 3
+# --- Which pod is which -----------------------------------------------------------------------------------------------
+
+
+def _pod(name: str, **labels: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "labels": labels}, "spec": {"hostname": name}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "rank"),
+    [
+        # In TorchX's shape each task has one pod, so Volcano's own number is 0 on all of them.
+        (_pod("bert-trainer-3-0", **{identity.REPLICA_LABEL: "3", identity.TASK_INDEX_LABEL: "0"}), 3),
+        (_pod("bert-trainer-12", **{identity.TASK_INDEX_LABEL: "12"}), 12),
+        (_pod("any", **{identity.REPLICA_INDEX_LABEL: "11"}), 11),
+        (_pod("any", **{identity.COMPLETION_INDEX_LABEL: "11"}), 11),
+        (_pod("bert-trainer-3-0"), 3),
+        ({"metadata": {"name": "bert-trainer-10"}}, 10),
+    ],
+)
+def test_node_rank_of_each_form(pod: dict[str, Any], rank: int) -> None:
+    assert identity.node_rank(pod) == rank
+
+
+@pytest.mark.parametrize("name", ["toolbox", "bert-trainer-x", "trainer-1"])
+def test_a_pod_of_no_job_has_no_node_rank(name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        identity.node_rank(_pod(name))
+
+
+@pytest.mark.parametrize("shape", ["bert-trainer-{}-0", "bert-trainer-{}"])
+def test_ranks_follow_the_host_names_under_torchrun_and_the_node_ranks_without_it(shape: str) -> None:
+    pods = [_pod(shape.format(node)) for node in (10, 2, 1, 0, 11)]
+
+    def order(found: list[Any]) -> list[int]:
+        return [identity.node_rank(pod) for pod in found]
+
+    assert order(identity.by_process_rank(pods)) == [0, 1, 10, 11, 2]
+    assert order(identity.by_process_rank(pods, "gang")) == [0, 1, 2, 10, 11]
+    assert order(identity.by_node_rank(pods)) == [0, 1, 2, 10, 11]

@@ -3,9 +3,11 @@
 import inspect
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -140,21 +142,11 @@ def test_the_printed_command_works_from_anywhere(version: str, tmp_path: Path) -
 def test_the_component_needs_no_other_package() -> None:
     """Neither Pulumi nor pydantic is where TorchX is."""
     check = (
-        "import sys; from trainium_eks.jobs.objects import torchx_app; "
+        f"import sys; sys.path.append({str(ROOT)!r}); from trainium_eks.jobs.objects import torchx_app; "
         "print(*{name.partition('.')[0] for name in sys.modules} & {'pulumi', 'pydantic', 'yaml', 'kubernetes'})"
     )
-    result = subprocess.run(
-        [
-            shutil.which("python3") or "python3",
-            "-I",
-            "-S",
-            "-c",
-            f"import sys; sys.path.append({str(ROOT)!r}); {check}",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [shutil.which("python3") or "python3", "-I", "-S", "-c", check]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (result.stdout.strip(), result.stderr) == ("", "")
 
 
@@ -163,3 +155,36 @@ def test_the_component_starts_no_launcher() -> None:
     given = dict.fromkeys(names, "") | {"instance_type": "trn1.32xlarge", "script": "/opt/launch.sh"}
     with pytest.raises(ValueError, match=r"launch\.sh: it is a script of a shell.*trn starts the ranks itself"):
         torchx_app.application(**given)  # type: ignore[arg-type]
+
+
+# --- Without any cluster: TorchX's local_cwd scheduler ----------------------------------------------------------------
+
+
+@needs_torchx
+@pytest.mark.parametrize("version", PYTHONS)
+def test_two_nodes_agree_on_the_sum(version: str, tmp_path: Path) -> None:
+    """With the launcher that needs no torch, which this machine may not have."""
+    options = {
+        "image": str(tmp_path),
+        "module": "trainium_workloads.gradient_sum",
+        "script_args": f"--steps 3 --step-seconds 0 --output {tmp_path / 'output'}",
+        "nnodes": "2",
+        "nproc_per_node": "1",
+        "backend": "cpu",
+        "launcher": "gang",
+        "claim": "",
+    }
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    program, settings = str(Path(PYTHONS[version]).parent / "torchx"), f"log_dir={tmp_path / 'logs'}"
+    command = [program, "run", "--wait", "-s", "local_cwd", "-cfg", settings, f"{COMPONENT}:trainium_ddp", *words]
+    python = tmp_path / "bin" / "python3"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+    path = os.pathsep.join([str(python.parent), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "workloads"), "LOGLEVEL": "INFO"}
+    environment.pop("VC_TRAINER_0_HOSTS", None)
+    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    said = "\n".join(file.read_text() for file in (tmp_path / "logs").rglob("*.log") if file.is_file())
+    assert result.returncode == 0, f"{result.stderr}\n{said}"
+    agreed = re.findall(r"rank \d: the gradients' sum is 3; 2 of 2 ranks agree", result.stderr + result.stdout + said)
+    assert len(agreed) >= 2
