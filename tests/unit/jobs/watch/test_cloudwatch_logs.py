@@ -60,9 +60,10 @@ def _read(prefix: str = "training/", since: datetime = BEGIN) -> list[tuple[str,
     return [(pod, line.text) for pod, line in CloudWatchLogs(REGION, GROUP).lines(prefix, since)]
 
 
-def test_lines_of_several_pods_come_in_the_order_of_time(logs: Any) -> None:
-    _put(logs, "bert-trainer-0-0", (1, shipped("one\n", "bert-trainer-0-0")), (3, "three, as it stands"))
-    _put(logs, "bert-trainer-1-0", (2, shipped("two", "bert-trainer-1-0")), (4, '{"step": 4, "log": "mine"}'))
+def test_lines_of_several_pods_come_in_the_order_of_time_and_only_what_is_asked_for_is_read(logs: Any) -> None:
+    _put(logs, "bert-trainer-0-0", (1, shipped("one\n", "bert-trainer-0-0")), (13, "three, as it stands"))
+    _put(logs, "bert-trainer-0-0", (3, "of another team"), namespace="other")
+    _put(logs, "bert-trainer-1-0", (2, shipped("two", "bert-trainer-1-0")), (14, '{"step": 4, "log": "mine"}'))
     assert _read() == [
         ("bert-trainer-0-0", "one"),
         ("bert-trainer-1-0", "two"),
@@ -70,13 +71,8 @@ def test_lines_of_several_pods_come_in_the_order_of_time(logs: Any) -> None:
         # What a training prints may look like what a log shipper makes of it.
         ("bert-trainer-1-0", '{"step": 4, "log": "mine"}'),
     ]
-
-
-def test_only_what_is_asked_for_is_read(logs: Any) -> None:
-    _put(logs, "bert-trainer-0-0", (1, "early"), (10, "late"))
-    _put(logs, "bert-trainer-0-0", (11, "of another team"), namespace="other")
-    _put(logs, "bert-trainer-1-0", (12, "of another node"))
-    assert _read("training/bert-trainer-0-0/", BEGIN + timedelta(seconds=5)) == [("bert-trainer-0-0", "late")]
+    late = _read("training/bert-trainer-0-0/", BEGIN + timedelta(seconds=5))
+    assert late == [("bert-trainer-0-0", "three, as it stands")]
 
 
 @pytest.mark.parametrize(
@@ -103,10 +99,8 @@ def test_all_pages_are_read_empty_ones_too(monkeypatch: pytest.MonkeyPatch, logs
         assert operation == "FilterLogEvents"
         asked.append(given)
         at = int(given.get("nextToken", 0))
-        events = [
-            {"logStreamName": "training/p/c", "timestamp": _at(at), "message": each, "eventId": each}
-            for each in pages[at]
-        ]
+        about = {"logStreamName": "training/p/c", "timestamp": _at(at)}
+        events = [{**about, "message": each, "eventId": each} for each in pages[at]]
         return {"events": events, **({"nextToken": str(at + 1)} if at + 1 < len(pages) else {})}
 
     monkeypatch.setattr("botocore.client.BaseClient._make_api_call", answer)
@@ -116,22 +110,6 @@ def test_all_pages_are_read_empty_ones_too(monkeypatch: pytest.MonkeyPatch, logs
     assert all(wanted.items() <= each.items() for each in asked)
 
 
-def _refusing(times: int, code: str, message: str = "no") -> Callable[..., Any]:
-    """Answers so many requests with an error."""
-    left = [times]
-
-    def answer(request: Any, **_: Any) -> AWSResponse | None:
-        if not left[0]:
-            return None
-        left[0] -= 1
-        body = json.dumps({"__type": code, "message": message}).encode()
-        made = AWSResponse(request.url, 400, {"Content-Type": "application/x-amz-json-1.1"}, None)
-        made._content = body
-        return made
-
-    return answer
-
-
 @pytest.fixture
 def refuse(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Makes requests fail before they are sent, and waits for no time between them."""
@@ -139,9 +117,18 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     whole = sessions.client
 
     def refuse(times: int, code: str, message: str = "no") -> None:
+        left = iter(range(times))
+
+        def answer(request: Any, **_: Any) -> AWSResponse | None:
+            if next(left, None) is None:
+                return None
+            made = AWSResponse(request.url, 400, {"Content-Type": "application/x-amz-json-1.1"}, None)
+            made._content = json.dumps({"__type": code, "message": message}).encode()
+            return made
+
         def client(service: str, region: str, attempts: int | None = None) -> Any:
             made = whole(service, region, attempts)
-            made.meta.events.register_first("before-send.cloudwatch-logs", _refusing(times, code, message))
+            made.meta.events.register_first("before-send.cloudwatch-logs", answer)
             return made
 
         monkeypatch.setattr(cloudwatch_logs, "client", client)
@@ -158,11 +145,7 @@ def test_it_asks_again_where_too_much_is_asked(logs: Any, refuse: Callable[..., 
 @pytest.mark.parametrize(
     ("code", "message", "fix"),
     [
-        (
-            "AccessDeniedException",
-            "not authorized",
-            f"needs logs:FilterLogEvents on arn:aws*:logs:*:*:log-group:{GROUP}:*",
-        ),
+        ("AccessDeniedException", "not authorized", f"logs:FilterLogEvents on arn:aws*:logs:*:*:log-group:{GROUP}:*"),
         ("ExpiredTokenException", "the token has expired", "log in again (aws sso login)"),
         ("ThrottlingException", "Rate exceeded", "again in a minute"),
         ("InvalidParameterException", "what", "cannot read the log group"),

@@ -52,11 +52,7 @@ def test_who_reads_all_pods_sees_each_idle_node() -> None:
     assert found.since == at(READY), "b has done nothing since it came"
     price = CATALOGUE.find("trn1.32xlarge").hourly_usd
     assert price is not None
-    assert found.idle_hourly_usd == 2 * price
-    assert found.hourly_usd == 3 * price
-
-
-def test_idleness_begins_when_the_last_pod_ends() -> None:
+    assert (found.idle_hourly_usd, found.hourly_usd) == (2 * price, 3 * price)
     assert use([node("c")], pods=[pod("c", ended=LATER)]).since == at(LATER)
 
 

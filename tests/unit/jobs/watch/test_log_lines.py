@@ -16,9 +16,6 @@ def test_the_time_of_a_line_compares_as_text() -> None:
 @pytest.mark.parametrize("text", ["", "no time", "2026-11-22 05:00:00 x"])
 def test_a_line_without_a_time_is_taken_as_it_is(text: str) -> None:
     assert parse(text) == LogLine("", text)
-
-
-def test_an_empty_line_has_a_time() -> None:
     assert parse("2026-11-22T05:00:00.5Z ").text == ""
 
 
@@ -41,12 +38,9 @@ def test_durations(text: str, found: int | None) -> None:
     assert seconds(text) == found
 
 
-def test_pods_are_named_as_volcano_names_them() -> None:
+def test_the_place_of_a_pod_is_that_of_its_ranks() -> None:
     assert pod_names(of("running", "alpha").job) == ["alpha-trainer-0-0", "alpha-trainer-1-0"]
     assert pod_names(of("capacity_partly", "alpha").job) == ["alpha-trainer-0", "alpha-trainer-1"]
-
-
-def test_the_place_of_a_pod_is_that_of_its_ranks() -> None:
     task = {"name": "trainer", "replicas": 12, "template": {"spec": {}}}
     job = {"metadata": {"name": "a"}, "spec": {"tasks": [task]}}
     assert pod_names(job, "gang")[:3] == ["a-trainer-0", "a-trainer-1", "a-trainer-2"]

@@ -54,7 +54,6 @@ def test_the_useful_share_is_of_the_time_since_the_gang_first_ran() -> None:
 def test_a_better_interval_follows_from_what_a_checkpoint_takes() -> None:
     found = _measured(checkpoint_step=290, checkpoint_seconds=20.0)
     assert found is not None
-    assert (found.save_seconds, found.interval_seconds, found.better_seconds) == (20, 14400, 1980)
     assert found.to_json() == {
         "usefulFraction": 0.75,
         "saveSeconds": 20.0,

@@ -21,29 +21,20 @@ def container(**rest: Any) -> dict[str, Any]:
 
 
 def job(*replicas: int, **rest: Any) -> dict[str, Any]:
+    labels, note = {"app.kubernetes.io/instance": "alpha"}, {"trainium-eks/world-size": "64", "other/annotation": "x"}
     tasks = [
         {
             "name": f"trainer-{at}" if len(replicas) > 1 else "trainer",
             "replicas": count,
-            "template": {
-                "metadata": {"labels": {"app.kubernetes.io/instance": "alpha"}},
-                "spec": {"containers": [container(**rest)]},
-            },
+            "template": {"metadata": {"labels": {**labels}}, "spec": {"containers": [container(**rest)]}},
         }
         for at, count in enumerate(replicas)
     ]
-    metadata = {
-        "name": "alpha",
-        "namespace": "training",
-        "uid": "u",
-        "resourceVersion": "7",
-        "labels": {"trainium-eks/kind": "train", "app.kubernetes.io/instance": "alpha"},
-        "annotations": {"trainium-eks/world-size": "64", "other/annotation": "x"},
-    }
+    metadata = {"name": "alpha", "namespace": "training", "uid": "u", "resourceVersion": "7", "annotations": note}
     return {
         "apiVersion": "batch.volcano.sh/v1alpha1",
         "kind": "Job",
-        "metadata": metadata,
+        "metadata": {**metadata, "labels": {"trainium-eks/kind": "train", **labels}},
         "spec": {"queue": "test", "maxRetry": 20, "tasks": tasks},
         "status": {"state": {"phase": "Running"}},
     }
@@ -54,8 +45,9 @@ def env(made: dict[str, Any], task: int) -> dict[str, str]:
     return {each["name"]: each["value"] for each in found}
 
 
-def test_it_is_the_same_gang_under_another_name() -> None:
-    made = profiled(job(1, 1), 0, 10)
+def test_it_is_the_same_gang_under_another_name_and_writes_nothing_where_the_job_writes() -> None:
+    source = job(1, 1)
+    made = profiled(source, 0, 10)
     assert made["metadata"] == {
         "name": "alpha-profile",
         "namespace": "training",
@@ -63,29 +55,27 @@ def test_it_is_the_same_gang_under_another_name() -> None:
         "annotations": {"trainium-eks/world-size": "64", "trainium-eks/profile-of": "alpha"},
     }
     assert "status" not in made
-    assert made["spec"]["queue"] == "test"
-    assert made["spec"]["maxRetry"] == 1
+    assert (made["spec"]["queue"], made["spec"]["maxRetry"]) == ("test", 1)
     template = made["spec"]["tasks"][0]["template"]
     assert template["metadata"]["labels"] == {"app.kubernetes.io/instance": "alpha-profile"}
     assert env(made, 0)["TRN_JOB"] == "alpha-profile"
-
-
-def test_it_writes_nothing_where_the_job_writes() -> None:
-    source = job(1, 1)
-    made = profiled(source, 0, 10)
     assert OUTPUT not in str(made)
     assert env(made, 1)["TRN_OUTPUT_DIR"] == "/data/profiles/alpha/output"
-    assert OUTPUT in str(source)
+    assert source == job(1, 1)
 
 
 def test_in_torchxs_shape_the_nodes_own_task_is_profiled() -> None:
     made = profiled(job(1, 1), 1, 10)
     assert "NEURON_RT_INSPECT_ENABLE" not in env(made, 0)
-    found = env(made, 1)
-    assert found["NEURON_RT_INSPECT_ENABLE"] == "1"
-    assert found["NEURON_RT_INSPECT_DEVICE_PROFILE"] == "1"
-    assert found["NEURON_RT_INSPECT_DEVICE_PROFILE_NUM_WARMUP"] == "5"
-    assert found["NEURON_RT_INSPECT_OUTPUT_DIR"] == "/data/profiles/alpha"
+    prefix = "NEURON_RT_INSPECT_"
+    assert {name.removeprefix(prefix): value for name, value in env(made, 1).items() if prefix in name} == {
+        "ENABLE": "1",
+        "DEVICE_PROFILE": "1",
+        "DEVICE_PROFILE_NUM_WARMUP": "5",
+        "OUTPUT_DIR": "/data/profiles/alpha",
+    }
+    own_entry_point = profiled(job(4, command=None), 2, 10)
+    assert env(own_entry_point, 0)["NEURON_RT_INSPECT_ENABLE"] == "1"
 
 
 def test_in_one_task_the_container_knows_which_node_it_is() -> None:
@@ -94,11 +84,6 @@ def test_in_one_task_the_container_knows_which_node_it_is() -> None:
     assert command[2].startswith('if [ "$VC_TASK_INDEX" = 2 ]; then export NEURON_RT_INSPECT_ENABLE=1 ')
     assert command[2].endswith('; fi; exec "$@"')
     assert command[3:6] == ["trn-profile", "bash", "-c"]
-
-
-def test_an_images_own_entry_point_is_profiled_on_every_node() -> None:
-    made = profiled(job(4, command=None), 2, 10)
-    assert env(made, 0)["NEURON_RT_INSPECT_ENABLE"] == "1"
 
 
 @pytest.mark.parametrize(
@@ -118,6 +103,4 @@ def test_what_cannot_be_profiled_is_refused(
 ) -> None:
     found = problems(source, claim, is_running=running)
     assert len(found) == len(reasons)
-    for problem, reason in zip(found, reasons, strict=True):
-        assert reason in problem.reason
-        assert problem.fix
+    assert all(reason in problem.reason and problem.fix for problem, reason in zip(found, reasons, strict=True))
