@@ -14,6 +14,7 @@ import kubernetes_validate
 import pip
 import pytest
 from rich.console import Console
+from trainium_workloads.stage import __main__ as copier
 from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
@@ -51,6 +52,11 @@ def pod_of(job: Json) -> Json:
     return found
 
 
+def container_of(job: Json) -> Json:
+    (found,) = pod_of(job)["containers"]
+    return found  # type: ignore[no-any-return]
+
+
 # --- Objects ----------------------------------------------------------------------------------------------------------
 
 
@@ -64,26 +70,26 @@ def test_the_objects_are_valid() -> None:
 
 def test_the_job_runs_on_the_cpu_pool_as_the_teams_user_with_no_right_it_does_not_need() -> None:
     _, job = objects()
-    pod = pod_of(job)
+    pod, container = pod_of(job), container_of(job)
     assert pod["nodeSelector"] == {"trainium-eks/pool": "cpu"}
     assert pod["securityContext"]["runAsUser"] == pod["securityContext"]["runAsGroup"] == 2001
     assert pod["serviceAccountName"] == "training"
     assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "fsx-claim"}
-    (container,) = pod["containers"]
-    assert container["securityContext"]["readOnlyRootFilesystem"] is True
     assert container["args"] == ["s3://bucket/set/", "--to", "data/set", "--root", "/data"]
     assert container["image"].startswith("public.ecr.aws/docker/library/python:3.")
-
-
-def test_a_team_whose_user_is_not_known_has_the_default_one() -> None:
-    team = TEAM.model_copy(update={"training_user_id": None})
-    _, job = staging.objects(REQUEST, team, "n", region="r", code={})
+    # The libraries write where a read-only image lets them.
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    env = {each["name"]: each["value"] for each in container["env"]}
+    (scratch,) = [each["mountPath"] for each in container["volumeMounts"] if each["name"] == "scratch"]
+    assert {"name": "scratch", "emptyDir": {"sizeLimit": "2Gi"}} in pod["volumes"]
+    assert env["HOME"] == env["TMPDIR"] == scratch
+    assert env["TRN_STAGE_PACKAGES"].startswith(f"{scratch}/")
+    unknown_user = TEAM.model_copy(update={"training_user_id": None})
+    _, job = staging.objects(REQUEST, unknown_user, "n", region="r", code={})
     assert pod_of(job)["securityContext"]["runAsUser"] == 1000
 
 
 def test_a_copy_that_cannot_succeed_ends_the_job_and_one_that_may_is_tried_again() -> None:
-    from trainium_workloads.stage import __main__ as copier
-
     _, job = objects()
     fail, ignore = job["spec"]["podFailurePolicy"]["rules"]
     assert copier.FAILED in fail["onExitCodes"]["values"]
@@ -92,10 +98,8 @@ def test_a_copy_that_cannot_succeed_ends_the_job_and_one_that_may_is_tried_again
 
 
 def test_the_arguments_are_the_copiers() -> None:
-    from trainium_workloads.stage.__main__ import _parser
-
     request = StageRequest("https://h/l", "x", True, True, ("*.x", "z"), ("y",), True, 4)
-    asked = _parser().parse_args(request.arguments)
+    asked = copier._parser().parse_args(request.arguments)
     assert (asked.source, asked.to, str(asked.root)) == ("https://h/l", "x", "/data")
     assert (asked.list, asked.extract, asked.replace, asked.workers) == (True, True, True, 4)
     assert (asked.include, asked.exclude) == (["*.x", "z"], ["y"])
@@ -108,23 +112,18 @@ def test_the_code_in_the_config_map_is_all_that_the_copier_imports(tmp_path: Pat
         path = tmp_path / item["path"]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(config_map["data"][item["key"]])
-    (container,) = pod_of(job)["containers"]
-    program = [
-        sys.executable,
-        "-I",
-        "-c",
-        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); sys.argv = ['x', '-h']; ",
-    ]
-    program[-1] += f"import runpy; runpy.run_module({container['command'][-1]!r}, run_name='__main__')"
-    shown = subprocess.run(program, capture_output=True, text=True, check=False)
+    program = (
+        f"import runpy, sys; sys.path.insert(0, {str(tmp_path)!r}); sys.argv = ['x', '-h']; "
+        f"runpy.run_module({container_of(job)['command'][-1]!r}, run_name='__main__')"
+    )
+    shown = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stderr
     assert len(json.dumps(config_map)) < 500_000  # an object holds a megabyte
 
 
 def test_endpoint_and_token_go_to_the_kind_of_source_that_they_are_for() -> None:
     def env(request: StageRequest) -> dict[str, Json]:
-        (container,) = pod_of(objects(request)[1])["containers"]
-        return {each["name"]: each for each in container["env"]}
+        return {each["name"]: each for each in container_of(objects(request)[1])["env"]}
 
     hub = env(StageRequest("hf://datasets/a/b", "x", endpoint="https://m", token_secret="s"))
     assert hub["HF_ENDPOINT"]["value"] == "https://m"
@@ -133,29 +132,17 @@ def test_endpoint_and_token_go_to_the_kind_of_source_that_they_are_for() -> None
     assert "HF_TOKEN" not in env(REQUEST)
 
 
-def test_the_libraries_write_where_a_read_only_image_lets_them() -> None:
-    pod = pod_of(objects()[1])
-    (container,) = pod["containers"]
-    env = {each["name"]: each["value"] for each in container["env"]}
-    (scratch,) = [each["mountPath"] for each in container["volumeMounts"] if each["name"] == "scratch"]
-    assert {"name": "scratch", "emptyDir": {"sizeLimit": "2Gi"}} in pod["volumes"]
-    assert env["HOME"] == env["TMPDIR"] == scratch
-    assert env["TRN_STAGE_PACKAGES"].startswith(f"{scratch}/")
-
-
 # --- The image --------------------------------------------------------------------------------------------------------
 
 
-def session(is_local: bool) -> Any:
-    return SimpleNamespace(is_local=is_local)
+def image(request: StageRequest = REQUEST, *, is_local: bool, make: bool = True) -> str:
+    session: Any = SimpleNamespace(is_local=is_local)
+    return command._with_image(request, session, make=make).image
 
 
 def test_on_aws_a_named_image_comes_before_the_public_one() -> None:
-    def image(request: StageRequest) -> str:
-        return command._with_image(request, session(False), make=True).image
-
-    assert image(replace(REQUEST, image="mine")) == "mine"
-    assert image(REQUEST) == ""
+    assert image(replace(REQUEST, image="mine"), is_local=False) == "mine"
+    assert image(is_local=False) == ""
 
 
 def test_on_the_local_cloud_it_is_local_torch_with_the_packages_or_else_local_stage_made_once(
@@ -164,24 +151,21 @@ def test_on_the_local_cloud_it_is_local_torch_with_the_packages_or_else_local_st
     there: dict[str, LocalImage] = {}
     recipe = known_recipe("stage")
     tag = images.digest(recipe.requirements)
-    monkeypatch.setattr(images, "find", there.get)
 
     def make(recipe: Recipe, progress: Any) -> LocalImage:
         progress("Making it")
         there[f"stage:{tag}"] = LocalImage("stage", tag, Path("/x"), False, requirements=recipe.requirements)
         return there[f"stage:{tag}"]
 
-    def image(*, make: bool = True) -> str:
-        return command._with_image(REQUEST, session(True), make=make).image
-
+    monkeypatch.setattr(images, "find", there.get)
     monkeypatch.setattr(images, "make", make)
-    assert image(make=False) == "local/stage"
-    assert [image(), image()] == [f"local/stage:{tag}"] * 2
+    assert image(is_local=True, make=False) == "local/stage"
+    assert [image(is_local=True) for _ in range(2)] == [f"local/stage:{tag}"] * 2
     assert capsys.readouterr().err == "Making it\n"
     there["torch"] = LocalImage("torch", "old", Path("/x"), True, requirements="torch==2.9.1\n")
-    assert image() == f"local/stage:{tag}"
+    assert image(is_local=True) == f"local/stage:{tag}"
     there["torch"] = LocalImage("torch", "new", Path("/x"), True, requirements=f"torch==2.9.1\n{recipe.requirements}")
-    assert image() == "local/torch:new"
+    assert image(is_local=True) == "local/torch:new"
 
 
 def test_an_image_that_cannot_be_made_is_said_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +175,7 @@ def test_an_image_that_cannot_be_made_is_said_with_the_way_out(monkeypatch: pyte
     monkeypatch.setattr(images, "find", lambda _: None)
     monkeypatch.setattr(images, "make", make)
     with pytest.raises(Failure, match=r"(?s)pip ended with 1.*set PIP_INDEX_URL"):
-        command._with_image(REQUEST, session(True), make=True)
+        image(is_local=True)
 
 
 def test_packages_that_no_image_has_are_installed_at_the_start_or_missed_with_a_reason(tmp_path: Path) -> None:
@@ -222,16 +206,16 @@ def test_the_jobs_name_leaves_room_for_its_pods(to: str) -> None:
 
 def test_what_decides_the_content_decides_the_digest() -> None:
     same = StageRequest("s3://bucket/set/", "data/set", replace=True, workers=3, image="other")
+    others = (replace(REQUEST, source="s3://bucket/set"), replace(REQUEST, extract=True))
     assert same.digest == REQUEST.digest
-    for other in (
-        StageRequest("s3://bucket/set", "data/set"),
-        StageRequest("s3://bucket/set/", "data/set", extract=True),
-    ):
-        assert other.digest != REQUEST.digest
+    assert REQUEST.digest not in {each.digest for each in others}
 
 
-def test_every_preset_can_be_staged() -> None:
-    for preset in PRESETS.values():
+def test_every_preset_is_listed_without_a_stack_and_can_be_staged() -> None:
+    shown = CliRunner().invoke(app, ["stage", "--list"])
+    assert shown.exit_code == 0
+    for name, preset in PRESETS.items():
+        assert name in shown.output
         request = StageRequest(preset.source, preset.to, extract=preset.extract, include=preset.include)
         assert staging.problems(request, TEAM, is_local=False) == []
     assert len({preset.to for preset in PRESETS.values()}) == len(PRESETS)
@@ -256,29 +240,29 @@ def test_a_source_that_the_cluster_cannot_reach_is_refused(source: str, said: st
 
 
 @pytest.mark.parametrize(
-    "source", ["http://minio:9000/x", "http://m.vision.svc/x", "https://host.example/x", "s3://b/k"]
+    ("source", "is_local"),
+    [
+        *((each, False) for each in ("http://minio:9000/x", "http://m.vision.svc/x", "https://host.example/x")),
+        ("http://127.0.0.1:1/x", True),
+    ],
 )
-def test_a_source_that_it_reaches_is_not(source: str) -> None:
-    assert staging.problems(StageRequest(source, "x"), TEAM, is_local=False) == []
+def test_a_source_that_it_reaches_is_not(source: str, is_local: bool) -> None:
+    assert staging.problems(StageRequest(source, "x"), TEAM, is_local=is_local) == []
 
 
-def test_on_the_local_cloud_files_of_this_machine_are_sources() -> None:
-    here = Path(__file__).parent
-    assert staging.problems(StageRequest(here.as_uri(), "x"), TEAM, is_local=True) == []
-    assert staging.problems(StageRequest("http://127.0.0.1:1/x", "x"), TEAM, is_local=True) == []
-    (problem,) = staging.problems(StageRequest(f"{here.as_uri()}/none", "x"), TEAM, is_local=True)
-    assert "no such file" in problem.reason
-    (problem,) = staging.problems(StageRequest("file:///proc/version", "x"), TEAM, is_local=True)
-    assert "in whose place a pod has something else" in problem.reason
-
-
-def test_the_pod_is_told_which_path_of_the_machine_it_may_read(tmp_path: Path) -> None:
+def test_on_the_local_cloud_files_of_this_machine_are_sources_whose_path_the_pod_is_told(tmp_path: Path) -> None:
     place = tmp_path / "my data"
     place.mkdir()
     request = StageRequest(place.as_uri(), "x")
     assert staging.problems(request, TEAM, is_local=True) == []
     _, job = staging.objects(request, TEAM, "n", region="r", code={})
     assert job["spec"]["template"]["metadata"]["annotations"] == {MACHINE_PATH: str(place)}
+    for missing, said in (
+        (f"{place.as_uri()}/none", "no such file"),
+        ("file:///proc/version", "in whose place a pod has something else"),
+    ):
+        (problem,) = staging.problems(StageRequest(missing, "x"), TEAM, is_local=True)
+        assert said in problem.reason
 
 
 @pytest.mark.parametrize(
@@ -288,30 +272,25 @@ def test_the_pod_is_told_which_path_of_the_machine_it_may_read(tmp_path: Path) -
 def test_a_destination_outside_the_volume_is_refused_with_one_inside(to: str, good: str) -> None:
     (problem,) = staging.problems(StageRequest("s3://b/k", to), TEAM, is_local=False)
     assert (problem.path, problem.good) == ("--to", good)
-    (problem,) = staging.problems(StageRequest("s3://b/k", "a/.stage-x"), TEAM, is_local=False)
-    assert "the copier's own" in problem.reason
 
 
-def test_without_a_volume_there_is_nowhere_to_stage_to() -> None:
-    (problem,) = staging.problems(REQUEST, TEAM.model_copy(update={"claim": ""}), is_local=False)
-    assert "has no shared volume" in problem.reason
-
-
-def test_the_hubs_secret_is_named_not_given() -> None:
-    request = StageRequest("hf://datasets/a/b", "x", token_secret="hf_AbCd")
-    (problem,) = staging.problems(request, TEAM, is_local=False)
-    assert problem.path == "--hf-secret"
+@pytest.mark.parametrize(
+    ("request_", "team", "path", "said"),
+    [
+        (StageRequest("s3://b/k", "a/.stage-x"), TEAM, "--to", "the copier's own"),
+        (REQUEST, TEAM.model_copy(update={"claim": ""}), "--to", "has no shared volume"),
+        (StageRequest("hf://datasets/a/b", "x", token_secret="hf_AbCd"), TEAM, "--hf-secret", "hf_AbCd"),
+    ],
+    ids=["the copier's name", "no volume", "a token for a secret's name"],
+)
+def test_what_else_cannot_be_staged(request_: StageRequest, team: NamespaceOutput, path: str, said: str) -> None:
+    (problem,) = staging.problems(request_, team, is_local=False)
+    assert (problem.path, said in str(problem)) == (path, True)
 
 
 def test_a_name_that_is_no_preset_is_said_with_the_nearest() -> None:
     with pytest.raises(Failure, match="did you mean wikicorpus-bert-128"):
         command._as_url("wikicorpus-bert128", is_local=False)
-
-
-def test_the_list_of_presets_needs_no_stack() -> None:
-    shown = CliRunner().invoke(app, ["stage", "--list"])
-    assert shown.exit_code == 0
-    assert all(name in shown.output for name in PRESETS)
 
 
 # --- Following --------------------------------------------------------------------------------------------------------
@@ -399,7 +378,7 @@ def test_a_job_is_followed_from_pod_to_pod_to_its_end() -> None:
     assert api.logs == ["1", "2"]
 
 
-def test_a_log_that_breaks_off_is_read_again() -> None:
+def test_a_log_that_breaks_off_is_read_again_but_a_refusal_is_not_waited_for() -> None:
     running = {"pods": {"1": {"phase": "Running"}}}
     end, lines, _, _ = follow(
         {**running, "log": ["a", ClusterError("reset")]},
@@ -408,17 +387,14 @@ def test_a_log_that_breaks_off_is_read_again() -> None:
         {"pods": {"1": {"phase": "Succeeded"}}, "job": finished("Complete")},
     )
     assert (end.succeeded, lines) == (True, ["a", "b"])
+    with pytest.raises(ApiError, match="forbidden"):
+        follow({**running, "log": [ApiError.of(403, '{"message": "forbidden"}')]})
 
 
 def test_a_job_that_fails_or_goes_says_why() -> None:
     failed = finished("Failed", "PodFailurePolicy", "exit code 1")
     assert follow({"pods": {}, "job": failed})[0] == batch_jobs.End(False, "PodFailurePolicy: exit code 1")
     assert follow({"job": None})[0] == batch_jobs.End(False, "the Job was deleted")
-
-
-def test_a_refusal_is_not_waited_for() -> None:
-    with pytest.raises(ApiError, match="forbidden"):
-        follow({"pods": {"1": {"phase": "Running"}}, "log": [ApiError.of(403, '{"message": "forbidden"}')]})
 
 
 class Recorder:
@@ -486,8 +462,4 @@ def test_progress_is_shown_in_words_where_there_is_no_terminal() -> None:
         "Traceback (most recent call last):",
     ]
     assert shown.last["message"] == "a.bin came with wrong bytes"
-
-
-@pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (3.2e13, "32.0 TB")])
-def test_amounts(count: float, text: str) -> None:
-    assert amount(count) == text
+    assert [amount(each) for each in (0, 999, 1000, 3.2e13)] == ["0 B", "999 B", "1.0 kB", "32.0 TB"]

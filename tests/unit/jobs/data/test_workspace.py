@@ -15,49 +15,44 @@ from trainium_eks.jobs.data.workspace import LARGEST_BYTES, Workspace, pack
 from trainium_eks.model.validation.problems import Problem
 
 
-def _files(workspace: Workspace | Problem) -> dict[str, str]:
-    assert isinstance(workspace, Workspace)
-    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(workspace.archive))) as tar:
-        return {each.name: f"{each.mode:o} {tar.extractfile(each).read().decode()}" for each in tar}  # type: ignore[union-attr]
+def _packed(script: str, directory: Path | None) -> tuple[Workspace, dict[str, str]]:
+    """The workspace, and each file's mode and text."""
+    packed = pack(script, directory)
+    assert isinstance(packed, Workspace)
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(packed.archive))) as tar:
+        return packed, {each.name: f"{each.mode:o} {tar.extractfile(each).read().decode()}" for each in tar}  # type: ignore[union-attr]
+
+
+def _refused(script: str, directory: Path | None) -> Problem:
+    problem = pack(script, directory)
+    assert isinstance(problem, Problem)
+    return problem
 
 
 @pytest.fixture
 def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A researcher's directory."""
-    for name in (
-        "train.py",
-        "model/layers.py",
-        "model/__init__.py",
-        ".git/config",
-        ".venv/bin/x",
-        "a/__pycache__/b.pyc",
-    ):
+    files = "train.py model/layers.py model/__init__.py .git/config .venv/bin/x a/__pycache__/b.pyc run.sh"
+    for name in files.split():
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"# {name}")
-    (tmp_path / "run.sh").write_text("echo")
     (tmp_path / "run.sh").chmod(0o755)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_a_script_travels_alone(code: Path) -> None:
-    packed = pack("model/layers.py", None)
-    assert _files(packed) == {"layers.py": "644 # model/layers.py"}
-    assert isinstance(packed, Workspace)
-    assert packed.script == "layers.py"
-
-
-def test_a_directory_travels_without_what_is_not_code(code: Path) -> None:
-    packed = pack("model/layers.py", code)
-    assert _files(packed) == {
+def test_a_script_travels_alone_and_a_directory_without_what_is_not_code(code: Path) -> None:
+    packed, files = _packed("model/layers.py", None)
+    assert (packed.script, files) == ("layers.py", {"layers.py": "644 # model/layers.py"})
+    packed, files = _packed("model/layers.py", code)
+    assert (packed.script, packed.files) == ("model/layers.py", 4)
+    assert files == {
         "model/__init__.py": "644 # model/__init__.py",
         "model/layers.py": "644 # model/layers.py",
-        "run.sh": "755 echo",
+        "run.sh": "755 # run.sh",
         "train.py": "644 # train.py",
     }
-    assert isinstance(packed, Workspace)
-    assert (packed.script, packed.files) == ("model/layers.py", 4)
 
 
 def test_the_same_files_are_the_same_archive(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,27 +63,16 @@ def test_the_same_files_are_the_same_archive(code: Path, monkeypatch: pytest.Mon
 
 
 def test_a_missing_script_names_the_nearest(code: Path) -> None:
-    problem = pack("trian.py", None)
-    assert isinstance(problem, Problem)
+    problem = _refused("trian.py", None)
     assert (problem.path, problem.good) == ("--script", "train.py")
-    inside = pack("model/layer.py", code)
-    assert isinstance(inside, Problem)
-    assert inside.good == "model/layers.py"
-    nowhere = pack("no/where.py", code)
-    assert isinstance(nowhere, Problem)
-    assert nowhere.good is None
-
-
-def test_a_missing_directory(code: Path) -> None:
-    problem = pack("train.py", code / "none")
-    assert isinstance(problem, Problem)
-    assert problem.path == "--workspace"
+    assert _refused("model/layer.py", code).good == "model/layers.py"
+    assert _refused("no/where.py", code).good is None
+    assert _refused("train.py", code / "none").path == "--workspace"
 
 
 def test_what_does_not_fit_names_the_largest(code: Path) -> None:
     (code / "weights.bin").write_bytes(random.Random(0).randbytes(LARGEST_BYTES + 1))
-    problem = pack("train.py", code)
-    assert isinstance(problem, Problem)
+    problem = _refused("train.py", code)
     assert "at most 700 KiB" in problem.reason
     assert "largest: weights.bin" in problem.fix
 
@@ -101,7 +85,7 @@ def test_a_link_stands_for_what_it_leads_to_in_the_directory(code: Path) -> None
         "layers/layers.py": "644 # model/layers.py",
         "deps/bin/x": "644 # .venv/bin/x",
     }
-    assert expected.items() <= _files(pack("first.py", code)).items()
+    assert expected.items() <= _packed("first.py", code)[1].items()
 
 
 @pytest.mark.parametrize(
@@ -117,8 +101,7 @@ def test_a_link_stands_for_what_it_leads_to_in_the_directory(code: Path) -> None
 )
 def test_nothing_from_outside_travels(code: Path, make: Callable[[Path], None], reason: str) -> None:
     make(code / "model" / "x")
-    problem = pack("train.py", code)
-    assert isinstance(problem, Problem)
+    problem = _refused("train.py", code)
     assert problem.path == "--workspace"
     assert re.match(reason, problem.reason)
     assert "take" in problem.fix
@@ -139,14 +122,13 @@ def test_nothing_from_outside_travels(code: Path, make: Callable[[Path], None], 
         ("../x.py", "1", "not among the files"),
         ("model", None, "is a directory: name the file in it"),
     ],
-)  # fmt: skip
+)
 def test_what_python_does_not_run_is_refused_before_anything_is_made(
     code: Path, name: str, content: str | None, said: str
 ) -> None:
     if content is not None:
         (code / name).write_text(content)
-    problem = pack(name, code)
-    assert isinstance(problem, Problem)
+    problem = _refused(name, code)
     assert problem.path == "--script"
     assert re.search(said, f"{problem.reason}; {problem.fix}")
 
