@@ -279,7 +279,12 @@ def test_a_destination_outside_the_volume_is_refused_with_one_inside(to: str, go
     [
         (StageRequest("s3://b/k", "a/.stage-x"), TEAM, "--to", "the copier's own"),
         (REQUEST, TEAM.model_copy(update={"claim": ""}), "--to", "has no shared volume"),
-        (StageRequest("hf://datasets/a/b", "x", token_secret="hf_AbCd"), TEAM, "--hf-secret", "hf_AbCd"),
+        (
+            StageRequest("hf://datasets/a/b", "x", token_secret="hf_AbCd"),
+            TEAM,
+            "--hf-secret",
+            "not the name of a Secret",
+        ),
     ],
     ids=["the copier's name", "no volume", "a token for a secret's name"],
 )

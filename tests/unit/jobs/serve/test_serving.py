@@ -42,6 +42,10 @@ def pod_of(manifest: Json) -> Json:
     return found
 
 
+def deployment_of(place: ServingNodes = CPU, **changes: Any) -> Json:
+    return serving.objects(served(place, **changes), TEAM)[0]
+
+
 def container_of(manifest: Json) -> Json:
     (found,) = pod_of(manifest)["containers"]
     return found  # type: ignore[no-any-return]
@@ -83,64 +87,53 @@ def test_each_type_computes_as_its_image_can() -> None:
 def test_it_is_ready_when_the_model_answers_and_judged_well_from_then_on() -> None:
     deployment, service = serving.objects(served(), TEAM)
     container = container_of(deployment)
-    assert container["readinessProbe"]["httpGet"] == container["startupProbe"]["httpGet"]
-    assert container["readinessProbe"]["httpGet"]["path"] == "/health" == container["livenessProbe"]["httpGet"]["path"]
+    probes = [container[f"{each}Probe"]["httpGet"] for each in ("readiness", "startup", "liveness")]
+    assert probes[0] == probes[1]
+    assert probes[0]["path"] == probes[2]["path"] == "/health"
     # A pod that ends goes on until all nodes know of it, and has time left for its last answers.
     assert container["lifecycle"] == {"preStop": {"httpGet": {"path": "/drain", "port": 8080}}}
     seconds = int(container["args"][container["args"].index("--linger") + 1])
     assert 0 < seconds <= pod_of(deployment)["terminationGracePeriodSeconds"] - 35
-    vllm = container_of(serving.objects(served(engine="vllm"), TEAM)[0])
-    assert vllm["lifecycle"] == {"preStop": {"sleep": {"seconds": seconds}}}
+    assert container_of(deployment_of(engine="vllm"))["lifecycle"] == {"preStop": {"sleep": {"seconds": seconds}}}
     (port,) = service["spec"]["ports"]
     assert port["port"] == port["targetPort"] == container["ports"][0]["containerPort"]
     assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
     assert service["spec"]["selector"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
-    assert service["spec"]["type"] == "ClusterIP"
-    assert deployment["spec"]["replicas"] == 2
-    neuron = container_of(serving.objects(served(PLACES["inferentia"]), TEAM)[0])
-    for each, seconds in ((container, 600), (neuron, 3600)):
-        probe = each["startupProbe"]
-        assert probe["failureThreshold"] * probe["periodSeconds"] == seconds
+    assert (service["spec"]["type"], deployment["spec"]["replicas"]) == ("ClusterIP", 2)
+
+
+@pytest.mark.parametrize(("name", "seconds", "surge", "unavailable"), [("cpu", 600, 1, 0), ("inferentia", 3600, 0, 1)])
+def test_there_is_no_gap_where_nodes_can_be_spared_and_no_more_devices_than_before(
+    name: str, seconds: int, surge: int, unavailable: int
+) -> None:
+    deployment = deployment_of(PLACES[name])
+    rolling = deployment["spec"]["strategy"]["rollingUpdate"]
+    assert rolling == {"maxSurge": surge, "maxUnavailable": unavailable}
+    probe = container_of(deployment)["startupProbe"]
+    assert probe["failureThreshold"] * probe["periodSeconds"] == seconds
 
 
 def test_pods_are_the_teams_own_and_may_do_no_more_than_they_need() -> None:
-    deployment, _ = serving.objects(served(), TEAM)
-    pod = pod_of(deployment)
+    pod = pod_of(deployment_of())
     assert pod["nodeSelector"] == {"trainium-eks/pool": "cpu"}
     assert pod["securityContext"]["runAsUser"] == 2001
     assert pod["automountServiceAccountToken"] is False
     assert "schedulerName" not in pod
     # A served model is read; on an accelerator graphs are kept, and a batch writes its output.
-    read_only = [
-        container_of(each)["volumeMounts"][0].get("readOnly", False)
-        for each in (
-            deployment,
-            serving.objects(served(PLACES["inferentia"]), TEAM)[0],
-            serving.job(batch(), TEAM),
-        )
-    ]
-    assert read_only == [True, False, False]
+    made = (deployment_of(), deployment_of(PLACES["inferentia"]), serving.job(batch(), TEAM))
+    assert [container_of(each)["volumeMounts"][0].get("readOnly", False) for each in made] == [True, False, False]
 
 
 @pytest.mark.parametrize("name", ["inferentia", "gpu", "local devices"])
 def test_devices_go_through_the_queue(name: str) -> None:
     place = PLACES[name]
-    for each in (serving.objects(served(place), TEAM)[0], serving.job(batch(place), TEAM)):
+    for each in (deployment_of(place), serving.job(batch(place), TEAM)):
         assert pod_of(each)["schedulerName"] == "volcano"
         annotations = each["spec"]["template"]["metadata"]["annotations"]
         assert annotations == {"scheduling.volcano.sh/queue-name": "eyes"}
         resources = container_of(each)["resources"]
         assert resources["requests"][place.resource] == resources["limits"][place.resource] == "1"
         assert pod_of(each)["nodeSelector"] == {"eks.amazonaws.com/nodegroup": "inf-eks"}
-
-
-def test_there_is_no_gap_where_nodes_can_be_spared_and_no_more_devices_than_before() -> None:
-    def rolling(place: ServingNodes) -> Json:
-        found: Json = serving.objects(served(place), TEAM)[0]["spec"]["strategy"]["rollingUpdate"]
-        return found
-
-    assert rolling(CPU) == {"maxSurge": 1, "maxUnavailable": 0}
-    assert rolling(PLACES["inferentia"]) == {"maxSurge": 0, "maxUnavailable": 1}
 
 
 def test_a_batch_that_would_end_the_same_way_is_not_tried_again() -> None:
@@ -158,22 +151,22 @@ def test_the_programs_know_their_arguments(name: str) -> None:
     """Without PyTorch their parsers cannot run here: their sources must name each option."""
     package = workloads() / "trainium_workloads" / "serving"
     known = "".join((package / f"{each}.py").read_text() for each in ("server", "batch", "served_model"))
-    place = PLACES[name]
-    for each in (serving.objects(served(place), TEAM)[0], serving.job(batch(place, field="f", replace=True), TEAM)):
+    for each in (deployment_of(PLACES[name]), serving.job(batch(PLACES[name], field="f", replace=True), TEAM)):
         module = container_of(each)["command"][-1].rpartition(".")[2]
         assert (package / f"{module}.py").is_file()
-        for option in (word for word in container_of(each)["args"] if word.startswith("--")):
-            assert f'"{option}"' in known
+        assert all(f'"{word}"' in known for word in container_of(each)["args"] if word.startswith("--"))
 
 
 def test_each_engine_is_its_own_program() -> None:
-    auto = container_of(serving.objects(served(), TEAM)[0])
+    auto = container_of(deployment_of())
     assert auto["command"] == ["python3", "-m", "trainium_workloads.serving.server"]
-    assert auto["args"][:5] == ["/data/output/x/model", "--backend", "cpu", "--threads", "2"]
-    assert auto["args"][5:] == ["--name", "serve-x", "--port", "8080", "--linger", "5"]
-    named = container_of(serving.objects(served(engine="transformers"), TEAM)[0])
+    assert auto["args"] == [
+        *("/data/output/x/model", "--backend", "cpu", "--threads", "2"),
+        *("--name", "serve-x", "--port", "8080", "--linger", "5"),
+    ]
+    named = container_of(deployment_of(engine="transformers"))
     assert named["args"] == [*auto["args"], "--engine", "transformers"]
-    copies = container_of(serving.objects(served(PLACES["inferentia"]), TEAM)[0])["args"]
+    copies = container_of(deployment_of(PLACES["inferentia"]))["args"]
     assert copies[copies.index("--copies") + 1] == "2"
 
 
@@ -183,7 +176,7 @@ def test_each_engine_is_its_own_program() -> None:
 def test_vllm_has_its_own_image_and_shares_a_model_among_its_devices(
     devices: int, memory: str, parallel: list[str]
 ) -> None:
-    deployment, _ = serving.objects(served(on("p4d.24xlarge", devices), engine="vllm"), TEAM)
+    deployment = deployment_of(on("p4d.24xlarge", devices), engine="vllm")
     container = container_of(deployment)
     assert container["command"] == ["vllm", "serve"]
     named = ["--served-model-name", "serve-x", "--port", "8080"]
@@ -211,18 +204,10 @@ def test_the_digest_changes_with_what_the_pods_are() -> None:
 # --- Refusals ---------------------------------------------------------------------------------------------------------
 
 
-def problems(place: ServingNodes = CPU, **changes: Any) -> list[str]:
+def problems(place: ServingNodes = CPU, *, team: NamespaceOutput = TEAM, **changes: Any) -> list[str]:
     given = {"name": "serve-x", "queue": "eyes", "instance": None, "devices": None, "may_create": True, **changes}
-    team = given.pop("team", TEAM)
-    found = serving_refusals.problems(
-        team, given.pop("name"), given.pop("queue"), place, given.pop("instance"), what="deployments", **given
-    )
-    return [str(each) for each in found]
-
-
-def test_what_can_run_is_not_refused() -> None:
-    assert problems() == []
-    assert problems(PLACES["inferentia"], instance=CATALOGUE["inf2.xlarge"], devices=1) == []
+    places = [given.pop(each) for each in ("name", "queue")] + [place, given.pop("instance")]
+    return [str(each) for each in serving_refusals.problems(team, *places, what="deployments", **given)]
 
 
 @pytest.mark.parametrize(
@@ -240,6 +225,7 @@ def test_what_can_run_is_not_refused() -> None:
 def test_what_cannot_run_is_refused_with_what_mends_it(changes: Json, words: str) -> None:
     (said,) = problems(**changes)
     assert words in said
+    assert problems() == problems(PLACES["inferentia"], instance=CATALOGUE["inf2.xlarge"], devices=1) == []
 
 
 @pytest.mark.parametrize(
@@ -288,6 +274,6 @@ def test_the_format_of_a_file_is_in_its_name() -> None:
 
 
 def test_a_jobs_model_is_where_the_job_wrote_it() -> None:
-    assert serving_refusals.model_of("x", "") == "output/x/model"
-    assert serving_refusals.model_of("x", "/data/runs/7") == "runs/7/model"
-    assert serving_refusals.model_of("/data/models/bert", "") == "models/bert"
+    asked = (("x", ""), ("x", "/data/runs/7"), ("/data/models/bert", ""))
+    models = ["output/x/model", "runs/7/model", "models/bert"]
+    assert [serving_refusals.model_of(*each) for each in asked] == models

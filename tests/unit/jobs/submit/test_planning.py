@@ -34,9 +34,14 @@ NAMESPACE = {
     "claim": "fsx-claim",
     "trainingUserId": 1007,
 }
-STACK = outputs(
-    nodeGroups=GROUPS,
-    namespaces=[NAMESPACE],
+
+
+def _stack(groups: list[dict[str, Any]], **more: Any) -> StackOutputs:
+    return outputs(nodeGroups=groups, namespaces=[NAMESPACE], **more)
+
+
+STACK = _stack(
+    GROUPS,
     queues={"test": {NEURON: 32, EFA: 32}, "wide": {NEURON: 64}, "theirs": {NEURON: 64}},
     queueNames=["test", "wide", "theirs"],
 )
@@ -46,8 +51,8 @@ def _plan(request: JobRequest = REQUEST, facts: Facts = FACTS, stack: StackOutpu
     return planning.plan(request, stack, stack.namespaces[0], facts)
 
 
-def _job(facts: Facts = FACTS, **changes: Any) -> TrainingJob:
-    made = _plan(replace(REQUEST, **changes), facts)
+def _job(facts: Facts = FACTS, stack: StackOutputs = STACK, **changes: Any) -> TrainingJob:
+    made = _plan(replace(REQUEST, **changes), facts, stack)
     assert made.job is not None, made.problems
     return made.job
 
@@ -60,6 +65,15 @@ def _refused(facts: Facts = FACTS, stack: StackOutputs = STACK, **changes: Any) 
     return problem
 
 
+def _warned(facts: Facts = FACTS, **changes: Any) -> Problem | None:
+    """The one warning of a request that leads to a job, if it has any."""
+    made = _plan(replace(REQUEST, **changes), facts)
+    assert made.job is not None
+    assert all(each.severity is Severity.WARN for each in made.problems)
+    [warning] = made.problems or [None]
+    return warning
+
+
 # --- What comes from the stack ----------------------------------------------------------------------------------------
 
 
@@ -68,13 +82,8 @@ def test_everything_comes_from_the_stack() -> None:
     assert (job.name, job.app, job.namespace, job.queue) == ("train-x7k2f", "train", "training", "test")
     assert (job.nodes, job.ranks_per_node, job.world_size) == (2, 32, 64)
     assert (job.service_account, job.claim, job.user_id, job.image) == ("trainer", "fsx-claim", 1007, IMAGE)
-    assert (job.instance.name, job.backend, job.rendezvous, job.launcher) == (
-        "trn1.32xlarge",
-        "xla",
-        "c10d",
-        "torchrun",
-    )
-    assert (job.retries, job.grace_seconds) == (50, 300)
+    assert (job.instance.name, job.backend) == ("trn1.32xlarge", "xla")
+    assert (job.rendezvous, job.launcher, job.retries, job.grace_seconds) == ("c10d", "torchrun", 50, 300)
 
 
 def test_a_local_stack_gets_a_small_world_on_the_cpu() -> None:
@@ -92,36 +101,24 @@ def test_a_local_stack_gets_a_small_world_on_the_cpu() -> None:
     ],
 )
 def test_groups_by_name_and_by_type(changes: dict[str, str], instance_type: str, nodes: int, ranks: int) -> None:
-    wide = replace(REQUEST, queue="wide", **changes)
-    job = _plan(wide, stack=StackOutputs.parse({**STACK.model_dump(by_alias=True), "queues": {"wide": {}}})).job
-    assert job is not None
+    job = _job(stack=_stack(GROUPS, queues={"wide": {}}), queue="wide", **changes)
     assert (job.instance.name, job.nodes, job.ranks_per_node) == (instance_type, nodes, ranks)
 
 
 def test_a_group_of_one_node_trains_on_one() -> None:
-    stack = outputs(nodeGroups=[{**GROUPS[0], "maxSize": 1}], namespaces=[NAMESPACE])
-    made = _plan(stack=stack)
-    assert made.job is not None
-    assert made.job.nodes == 1
+    assert _job(stack=_stack([{**GROUPS[0], "maxSize": 1}])).nodes == 1
 
 
 def test_a_type_of_the_config_is_in_the_catalogue() -> None:
-    stack = outputs(
-        nodeGroups=[{**GROUPS[0], "instanceType": "trn9.big"}],
-        namespaces=[NAMESPACE],
-        instanceTypes={"trn9.big": {"like": "trn1.32xlarge"}},
-    )
-    made = _plan(stack=stack)
-    assert made.job is not None
-    assert made.job.instance.name == "trn9.big"
+    types = {"trn9.big": {"like": "trn1.32xlarge"}}
+    job = _job(stack=_stack([{**GROUPS[0], "instanceType": "trn9.big"}], instanceTypes=types))
+    assert job.instance.name == "trn9.big"
 
 
 def test_etcd_on_request_at_the_stacks_endpoint() -> None:
-    stack = outputs(nodeGroups=GROUPS, namespaces=[NAMESPACE], rendezvous="etcd-server.torchx-etcd:2379")
-    assert _plan(stack=stack).job.rendezvous == "c10d"  # type: ignore[union-attr]
-    asked = _plan(replace(REQUEST, rendezvous="etcd"), stack=stack)
-    assert asked.job is not None
-    assert asked.job.rendezvous == "etcd-server.torchx-etcd:2379"
+    stack = _stack(GROUPS, rendezvous="etcd-server.torchx-etcd:2379")
+    assert _job(stack=stack).rendezvous == "c10d"
+    assert _job(stack=stack, rendezvous="etcd").rendezvous == "etcd-server.torchx-etcd:2379"
 
 
 def test_a_training_can_be_scraped_and_a_compilation_has_nothing_to_tell() -> None:
@@ -182,16 +179,15 @@ def test_torchtitan_gets_its_config_its_folder_and_a_rank_for_each_device(
 
 def test_torchtitan_without_a_volume_saves_nothing() -> None:
     stack = outputs(nodeGroups=GROUPS, namespaces=[{**NAMESPACE, "claim": ""}])
-    made = _plan(replace(REQUEST, **_titan(titan="qwen3_8b")), stack=stack)
-    assert made.job is not None
-    assert made.job.program.arguments[4:] == ASSETS
+    assert _job(stack=stack, **_titan(titan="qwen3_8b")).program.arguments[4:] == ASSETS
 
 
 def test_torchtitan_without_a_tokenizer_on_the_volume_is_warned_of() -> None:
-    plain = _plan(replace(REQUEST, **_titan(titan="qwen3_8b", program=Program(module=TITAN_MODULE))))
-    assert [(each.path, each.severity) for each in plain.problems] == [("--titan", Severity.WARN)]
+    warning = _warned(**_titan(titan="qwen3_8b", program=Program(module=TITAN_MODULE)))
+    assert warning is not None
+    assert warning.path == "--titan"
     joined = Program(module=TITAN_MODULE, arguments=("--hf-assets-path=/data/models/x",))
-    assert _plan(replace(REQUEST, **_titan(titan="qwen3_8b", program=joined))).problems == ()
+    assert _warned(**_titan(titan="qwen3_8b", program=joined)) is None
 
 
 @pytest.mark.parametrize(
@@ -223,13 +219,10 @@ def test_combinations_that_torchtitan_cannot_run(changes: dict[str, Any], path: 
 # --- What is refused, each with what mends it -------------------------------------------------------------------------
 
 
-def test_an_unknown_queue() -> None:
+def test_an_unknown_queue_and_another_teams() -> None:
     problem = _refused(queue="tset")
     assert (problem.path, problem.reason, problem.good) == ("--queue", "no queue has this name", "test")
     assert problem.allowed == ("test", "wide")
-
-
-def test_another_teams_queue() -> None:
     assert "may not use this queue" in _refused(queue="theirs").reason
 
 
@@ -243,7 +236,7 @@ def test_a_queue_that_cannot_hold_the_gang() -> None:
 
 
 def test_more_nodes_than_the_group_has() -> None:
-    problem = _refused(nodes=9, queue="wide", stack=outputs(nodeGroups=GROUPS, namespaces=[NAMESPACE], queues={}))
+    problem = _refused(nodes=9, queue="wide", stack=_stack(GROUPS, queues={}))
     assert (problem.reason, problem.good) == ("ng1 has at most 4 nodes", 4)
     assert "`maxSize` of ng1" in problem.fix
 
@@ -251,8 +244,7 @@ def test_more_nodes_than_the_group_has() -> None:
 @pytest.mark.parametrize(("ranks", "good"), [(3, 2), (16, 8), (31, 32), (64, 32), (0, 1)])
 def test_ranks_that_do_not_fit_the_cores(ranks: int, good: int) -> None:
     problem = _refused(ranks_per_node=ranks)
-    assert problem.path == "--ranks-per-node"
-    assert problem.good == good
+    assert (problem.path, problem.good) == ("--ranks-per-node", good)
 
 
 def test_more_ranks_than_gpus() -> None:
@@ -261,22 +253,17 @@ def test_more_ranks_than_gpus() -> None:
 
 
 def test_part_of_a_node_in_a_gang_is_warned_of() -> None:
-    made = _plan(replace(REQUEST, ranks_per_node=8))
-    assert made.job is not None
-    [warning] = made.problems
-    assert warning.severity is Severity.WARN
+    warning = _warned(ranks_per_node=8)
+    assert warning is not None
     assert warning.good == 32
-    assert _plan(replace(REQUEST, ranks_per_node=8, nodes=1)).problems == ()
+    assert _warned(ranks_per_node=8, nodes=1) is None
 
 
-def test_trn1_2xlarge_trains_alone() -> None:
+def test_types_that_do_not_train_together_or_at_all() -> None:
     problem = _refused(group="small", nodes=2)
     assert problem.reason == "trn1.2xlarge has no EFA, without which its nodes cannot train together"
     assert problem.good == 1
     assert "trn1.32xlarge" in problem.fix
-
-
-def test_inferentia_does_not_train() -> None:
     assert "for inference" in _refused(group="inf", nodes=1).reason
 
 
@@ -286,6 +273,7 @@ def test_inferentia_does_not_train() -> None:
         ({"group": "gn1"}, "--group", "ng1"),
         ({"instance_type": "trn2.48xl"}, "--instance-type", "trn2.48xlarge"),
         ({"group": "ng1", "instance_type": "trn2.48xlarge"}, "--instance-type", "trn1.32xlarge"),
+        ({"group": "gpu", "precompile": True}, "--precompile", None),
         ({"priority": "training-hi"}, "--priority", "training-high"),
         ({"precision": "bf61"}, "--precision", "bf16"),
         ({"precision": "fp8", "backend": "neuron"}, "--precision", "bf16"),
@@ -312,22 +300,20 @@ def test_settings_that_cannot_be(changes: dict[str, Any], path: str, good: objec
 
 
 def test_names_that_are_taken() -> None:
-    facts = replace(FACTS, jobs={"bert": "Running"})
-    problem = _refused(facts, name="bert")
-    assert problem.reason == "there is a job of this name (Running)"
-    assert problem.good == "bert-x7k2f"
+    problem = _refused(replace(FACTS, jobs={"bert": "Running"}), name="bert")
+    assert (problem.reason, problem.good) == ("there is a job of this name (Running)", "bert-x7k2f")
     assert "trn cancel bert" in problem.fix
 
 
-def test_a_namespace_without_rights() -> None:
+def test_what_the_cluster_and_whoever_looked_for_the_image_say() -> None:
     problem = _refused(replace(FACTS, may_submit=False))
     assert "may not submit Volcano jobs in the namespace training" in problem.reason
     assert "principals" in problem.fix
-
-
-def test_a_missing_image_is_said_by_whoever_looked() -> None:
     missing = Problem("--image", "there is no such image on this machine", "make it")
     assert _refused(replace(FACTS, image_missing=missing)) is missing
+    bringing = replace(FACTS, staging={"bert/train": "stage-bert"})
+    assert _refused(bringing, data=("bert/train",)).reason == "stage-bert is still bringing it"
+    assert _refused(replace(FACTS, is_local=True), backend="xla").good == "cpu"
 
 
 def test_a_compile_cache_in_use() -> None:
@@ -338,11 +324,6 @@ def test_a_compile_cache_in_use() -> None:
         assert problem.reason == f"the job bert-compile is filling the compile cache {key}"
         assert "trn status bert-compile" in problem.fix
     assert _job(facts, cache_set="other").cache is not None
-
-
-def test_data_that_is_on_its_way() -> None:
-    problem = _refused(replace(FACTS, staging={"bert/train": "stage-bert"}), data=("bert/train",))
-    assert problem.reason == "stage-bert is still bringing it"
 
 
 def test_no_volume_no_data_and_no_compile_cache() -> None:
@@ -356,30 +337,20 @@ def test_one_thing_is_run(program: Program) -> None:
     assert "one script or module" in _refused(program=program).reason
 
 
-def test_nothing_is_compiled_for_cuda() -> None:
-    assert _refused(group="gpu", precompile=True).path == "--precompile"
-
-
-def test_accelerators_are_not_on_this_machine() -> None:
-    local = replace(FACTS, is_local=True)
-    assert _refused(local, backend="xla").good == "cpu"
-
-
 def test_a_topology_that_volcano_does_not_know_yet_is_warned_of() -> None:
-    made = _plan(replace(REQUEST, topology="hard"), replace(FACTS, network_layers=0))
-    assert made.job is not None
-    assert [each.path for each in made.problems] == ["--topology"]
+    warning = _warned(replace(FACTS, network_layers=0), topology="hard")
+    assert warning is not None
+    assert warning.path == "--topology"
 
 
 def test_a_tier_is_one_of_the_networks_layers() -> None:
     three = replace(FACTS, network_layers=3)
     assert _refused(three, topology="hard", tier=9).good == 3
-    assert _plan(replace(REQUEST, topology="hard", tier=3), three).problems == ()
+    assert _warned(three, topology="hard", tier=3) is None
 
 
 def test_a_stack_without_groups() -> None:
-    made = _plan(stack=outputs(nodeGroups=[], namespaces=[NAMESPACE]))
-    assert "no node group" in made.problems[0].reason
+    assert "no node group" in _plan(stack=_stack([])).problems[0].reason
 
 
 def test_all_at_once() -> None:
@@ -420,16 +391,8 @@ def test_a_cache_by_all_that_graphs_depend_on() -> None:
 def test_a_trial_of_few_steps_compiles_what_the_training_needs() -> None:
     trial = ("--batch_size", "16", "--grad_accum_usteps", "32", "--steps_this_run", "10", "--fused")
     training = ("--batch_size=16", "--grad-accum-usteps", "32", "--output_dir", "/data/output", "--fused")
-    assert (
-        graph_options(trial)
-        == graph_options(training)
-        == {
-            "batch_size": "16",
-            "grad_accum_usteps": "32",
-            "fused": "",
-        }
-    )
-    assert graph_options(("--batch_size", "8")) != graph_options(("--batch_size", "16"))
+    needed = {"batch_size": "16", "grad_accum_usteps": "32", "fused": ""}
+    assert graph_options(trial) == graph_options(training) == needed
     assert graph_options(("large", "--layers", "2", "4")) == {"0": "large", "layers": "2 4"}
 
 
