@@ -8,44 +8,64 @@ import pytest
 import yaml
 from recorded_scenes import GROUPS, Change, Snapshot, of
 
-from trainium_eks.jobs.explain.reason import Cause
+from trainium_eks.jobs.explain.reason import Cause, Reason
 from trainium_eks.jobs.explain.why_pending import why, why_ended
 
 RECORDED = yaml.safe_load((Path(__file__).parent / "waiting.yaml").read_text())
 
 
+def waits(name: str, job: str, change: Change | None = None, **rest: Any) -> Reason:
+    reason = why(of(name, job, change, **rest))
+    assert reason is not None
+    return reason
+
+
 @pytest.mark.parametrize("row", RECORDED, ids=[row["scene"] for row in RECORDED])
 def test_what_volcano_leaves_unsaid_is_said(row: Mapping[str, str]) -> None:
-    reason = why(of(row["scene"], row["job"]))
-    assert reason is not None
+    reason = waits(row["scene"], row["job"])
     assert reason.to_json() == {key: row[key] for key in ("cause", "sentence", "fix", "fault")}
 
 
 @pytest.mark.parametrize(
     ("name", "job"),
     [
-        ("running", "alpha"),
-        ("queue_full", "alpha"),
-        ("restarted", "run"),
-        ("completed", "run"),
-        ("failed", "run"),
-        ("aborted", "run"),
-        ("topology_fragmented", "one"),
+        *(("running", "alpha"), ("queue_full", "alpha"), ("topology_fragmented", "one")),
+        *((each, "run") for each in ("restarted", "completed", "failed", "aborted")),
     ],
 )
 def test_a_job_that_runs_or_has_ended_waits_for_nothing(name: str, job: str) -> None:
     assert why(of(name, job)) is None
 
 
+UNREAD = {"Node": None, "Queue": None, "HyperNode": None, "PersistentVolumeClaim": None}
+
+
+def only(prefix: str) -> Change:
+    """Other teams' pods are not seen."""
+
+    def change(found: Snapshot) -> None:
+        found["Pod"] = [pod for pod in found["Pod"] if pod["metadata"]["name"].startswith(prefix)]
+
+    return change
+
+
+def of_group(message: str) -> Change:
+    def change(found: Snapshot) -> None:
+        for group in found["PodGroup"]:
+            group["status"]["conditions"] = [{"type": "Unschedulable", "message": message}]
+
+    return change
+
+
+RELEASING = of_group("2/1 tasks in gang unschedulable: pod group is not ready, 1 Releasing, 2 minAvailable")
+SMALL_GROUPS = tuple(group.model_copy(update={"max_size": 4}) for group in GROUPS)
+
+
 # --- What a researcher does not see -----------------------------------------------------------------------------------
 
 
 def test_other_teams_share_of_a_queue_is_what_its_own_jobs_do_not_explain() -> None:
-    def without_alpha(found: Snapshot) -> None:
-        found["Pod"] = [pod for pod in found["Pod"] if pod["metadata"]["name"].startswith("beta")]
-
-    reason = why(of("queue_full", "beta", without_alpha))
-    assert reason is not None
+    reason = waits("queue_full", "beta", only("beta"))
     assert reason.sentence.endswith("32 are in use by other teams' jobs (32), and it needs 16")
     assert reason.fix == "wait for other teams' jobs"
 
@@ -56,8 +76,7 @@ def test_pods_of_the_team_that_are_being_ended_are_no_other_teams() -> None:
             if pod["metadata"]["name"].startswith("alpha"):
                 pod["metadata"]["deletionTimestamp"] = found["now"]
 
-    reason = why(of("queue_full", "beta", alpha_ends))
-    assert reason is not None
+    reason = waits("queue_full", "beta", alpha_ends)
     assert reason.cause is Cause.ENDING
     assert reason.sentence.endswith("in use by pods of alpha that are being ended (32), and it needs 16")
 
@@ -65,52 +84,32 @@ def test_pods_of_the_team_that_are_being_ended_are_no_other_teams() -> None:
 def test_volcanos_counts_are_in_one_order() -> None:
     def saying(*counts: str) -> Change:
         def change(found: Snapshot) -> None:
-            found |= {"Node": None, "Queue": None, "HyperNode": None, "PersistentVolumeClaim": None, "Event": []}
+            found |= {**UNREAD, "Event": []}
             for pod in found["Pod"]:
                 pod["status"]["conditions"] = []
-            words = f"3/3 tasks in gang unschedulable: pod group is not ready, {', '.join(counts)}; Pending: 1 Lost"
-            found["PodGroup"][-1]["status"]["conditions"] = [{"type": "Unschedulable", "message": words}]
+            ready = f"pod group is not ready, {', '.join(counts)}; Pending: 1 Lost"
+            of_group(f"3/3 tasks in gang unschedulable: {ready}")(found)
 
         return change
 
-    one, other = (
-        why(of("no_nodes", "zeta", saying(*each))) for each in (("2 Pending", "1 Bound"), ("1 Bound", "2 Pending"))
-    )
-    assert one is not None
+    one = waits("no_nodes", "zeta", saying("2 Pending", "1 Bound"))
     assert "1 Bound, 2 Pending; Pending: 1 Lost" in one.sentence
-    assert one == other
+    assert one == waits("no_nodes", "zeta", saying("1 Bound", "2 Pending"))
 
 
 def test_nodes_that_look_free_may_be_held_by_other_teams() -> None:
-    def without_alpha(found: Snapshot) -> None:
-        found["Pod"] = [pod for pod in found["Pod"] if pod["metadata"]["name"].startswith("delta")]
-
-    reason = why(of("capacity_partly", "delta", without_alpha))
-    assert reason is not None
+    reason = waits("capacity_partly", "delta", only("delta"))
     assert reason.cause is Cause.CAPACITY
-    assert (
-        reason.sentence
-        == "it needs 3 nodes of trn1.32xlarge to itself, and other teams' jobs hold 32 aws.amazon.com/neuron"
-    )
+    held = "other teams' jobs hold 32 aws.amazon.com/neuron"
+    assert reason.sentence == f"it needs 3 nodes of trn1.32xlarge to itself, and {held}"
     assert reason.fix == "wait for them, or trn scale ng1 5"
 
 
 def test_what_may_not_be_read_is_left_to_volcanos_own_words() -> None:
-    def unread(found: Snapshot) -> None:
-        found |= {"Node": None, "Queue": None, "HyperNode": None, "PersistentVolumeClaim": None}
-
-    reason = why(of("no_nodes", "zeta", unread))
-    assert reason is not None
+    reason = waits("no_nodes", "zeta", lambda found: found.update(UNREAD))
     assert reason.cause is Cause.UNKNOWN
     assert reason.sentence.startswith("Volcano says: 0/7 nodes are unavailable: 3 Insufficient aws.amazon.com/neuron")
-
-
-def test_who_may_not_read_nodes_is_not_told_that_there_is_room() -> None:
-    def unread(found: Snapshot) -> None:
-        found["Node"] = None
-
-    reason = why(of("kept_back_behind", "chi", unread))
-    assert reason is not None
+    reason = waits("kept_back_behind", "chi", lambda found: found.update(Node=None))
     assert reason.sentence.startswith("Volcano says: resource in cluster is overused: overused cpu, overused memory")
 
 
@@ -121,8 +120,7 @@ def test_a_job_that_is_kept_back_has_been_looked_at() -> None:
         [job] = found["Job"]
         found["now"] = job["metadata"]["creationTimestamp"]
 
-    reason = why(of("kept_back_by_queue", "upsilon", at_once))
-    assert reason is not None
+    reason = waits("kept_back_by_queue", "upsilon", at_once)
     assert reason.cause is Cause.QUEUE
 
 
@@ -134,20 +132,15 @@ def test_a_job_that_can_never_be_placed_is_not_told_to_wait() -> None:
         queue = next(each for each in found["Queue"] if each["metadata"]["name"] == "test")
         queue["spec"]["capability"]["aws.amazon.com/neuron"] = 128
 
-    reason = why(of("queue_full", "beta", seven_nodes))
-    assert reason is not None
+    reason = waits("queue_full", "beta", seven_nodes)
     assert reason.sentence == "it needs 7 nodes of trn1.32xlarge, and ng1 can have 6 at most: it is never placed"
     assert reason.fix == "ask for at most 6 nodes, or have `maxSize` of ng1 raised"
 
 
 def test_a_group_at_its_most_is_not_told_to_grow() -> None:
-    groups = tuple(group.model_copy(update={"max_size": 4}) for group in GROUPS)
-    reason = why(of("capacity_never", "epsilon", groups=groups))
-    assert reason is not None
-    assert reason.fix == "ask for at most 4 nodes, or have `maxSize` of ng1 raised"
-    reason = why(of("capacity_partly", "delta", groups=groups))
-    assert reason is not None
-    assert reason.fix == "wait for alpha"
+    never = waits("capacity_never", "epsilon", groups=SMALL_GROUPS)
+    assert never.fix == "ask for at most 4 nodes, or have `maxSize` of ng1 raised"
+    assert waits("capacity_partly", "delta", groups=SMALL_GROUPS).fix == "wait for alpha"
 
 
 def test_a_group_that_can_grow_to_the_gang_but_not_beyond_busy_nodes_grows_and_waits() -> None:
@@ -155,16 +148,13 @@ def test_a_group_that_can_grow_to_the_gang_but_not_beyond_busy_nodes_grows_and_w
         held = {pod["spec"].get("nodeName") for pod in found["Pod"]}
         found["Node"] = [node for node in found["Node"] if node["metadata"]["name"] in held]
 
-    groups = tuple(group.model_copy(update={"max_size": 4}) for group in GROUPS)
-    reason = why(of("capacity_partly", "delta", two_nodes, groups=groups))
-    assert reason is not None
+    reason = waits("capacity_partly", "delta", two_nodes, groups=SMALL_GROUPS)
     assert reason.sentence == "it needs 3 nodes of trn1.32xlarge, and 2 are there"
     assert reason.fix == "trn scale ng1 4, and wait for alpha"
 
 
 def test_a_type_that_no_group_has_is_said() -> None:
-    reason = why(of("no_nodes", "zeta", groups=GROUPS[:1]))
-    assert reason is not None
+    reason = waits("no_nodes", "zeta", groups=GROUPS[:1])
     assert reason.fix.startswith("no node group of the stack has trn1n.32xlarge")
 
 
@@ -206,8 +196,7 @@ def held_by_quota(requested: str, used: str, limited: str) -> Change:
 def test_a_job_that_is_held_back_for_the_quota_says_what_it_lacks(
     amounts: Sequence[str], sentence: str, fix: str
 ) -> None:
-    reason = why(of("kept_back_by_queue", "upsilon", held_by_quota(*amounts)))
-    assert reason is not None
+    reason = waits("kept_back_by_queue", "upsilon", held_by_quota(*amounts))
     assert reason.to_json() == {"cause": "quota", "sentence": sentence, "fix": fix, "fault": reason.fault}
     assert reason.fault in ("quota-full", "quota-too-small")
 
@@ -244,45 +233,34 @@ def later(found: Snapshot) -> None:
     ],
 )
 def test_a_volcano_that_hangs_is_told_from_one_that_has_not_looked_yet(name: str, sentence: str, log: str) -> None:
-    fresh = why(of(name, "rho"))
-    assert fresh is not None
-    assert fresh.cause is Cause.STARTING
-    reason = why(of(name, "rho", later))
-    assert reason is not None
+    assert waits(name, "rho").cause is Cause.STARTING
+    reason = waits(name, "rho", later)
     assert reason.cause is Cause.VOLCANO
     assert reason.sentence.startswith(sentence)
     assert log in reason.fix
-    local = why(of(name, "rho", later, is_local=True))
-    assert local is not None
-    assert "trn local logs vc-" in local.fix
+    assert "trn local logs vc-" in waits(name, "rho", later, is_local=True).fix
 
 
 def test_a_machine_without_volcano_says_so() -> None:
-    reason = why(of("controllers_down", "rho", unscheduled="vc-scheduler is not on PATH"))
-    assert reason is not None
+    missing = "vc-scheduler is not on PATH"
+    reason = waits("controllers_down", "rho", unscheduled=missing)
     assert reason.cause is Cause.VOLCANO
-    assert (
-        reason.sentence == "Volcano does not run here: vc-scheduler is not on PATH; jobs are checked but not scheduled"
-    )
+    assert reason.sentence == f"Volcano does not run here: {missing}; jobs are checked but not scheduled"
 
 
 def test_pods_of_before_that_are_being_ended_are_waited_for() -> None:
     def releasing(found: Snapshot) -> None:
-        for group in found["PodGroup"]:
-            message = "2/1 tasks in gang unschedulable: pod group is not ready, 1 Releasing, 2 minAvailable"
-            group["status"]["conditions"] = [{"type": "Unschedulable", "message": message}]
+        RELEASING(found)
         found["Pod"] = found["Pod"][:1]
 
-    reason = why(of("running", "alpha", releasing))
-    assert reason is not None
+    reason = waits("running", "alpha", releasing)
     assert (reason.cause, reason.fix) == (Cause.ENDING, "")
 
     def leaving(found: Snapshot) -> None:
         found["Pod"] = found["Pod"][:1]
         found["Pod"][0]["metadata"]["deletionTimestamp"] = found["now"]
 
-    reason = why(of("running", "alpha", leaving))
-    assert reason is not None
+    reason = waits("running", "alpha", leaving)
     assert reason.sentence == "1 of its pods is being ended, and made anew after that"
 
 
@@ -375,8 +353,7 @@ NO_ROUTE = (
 def test_a_pod_that_has_a_node_waits_for_what_its_kubelet_says(
     change: Change, cause: Cause, sentence: str, fix: str
 ) -> None:
-    reason = why(of("running", "alpha", change))
-    assert reason is not None
+    reason = waits("running", "alpha", change)
     assert (reason.cause, reason.sentence, reason.fix) == (cause, sentence, fix)
 
 
@@ -393,20 +370,9 @@ def events(reason: str, message: str) -> Callable[[Snapshot], None]:
 
 def test_a_volume_that_does_not_mount_is_told_by_the_kubelets_events() -> None:
     words = 'MountVolume.SetUp failed for volume "fsx": rpc error: code = DeadlineExceeded'
-    reason = why(of("running", "alpha", events("FailedMount", words)))
-    assert reason is not None
+    reason = waits("running", "alpha", events("FailedMount", words))
     assert reason.cause is Cause.VOLUME
     assert reason.sentence == f"a volume of alpha-trainer-0-0 does not mount: {words}"
-
-
-def test_a_warning_from_before_the_image_was_pulled_is_over() -> None:
-    def both(found: Snapshot) -> None:
-        events("FailedMount", "failed to sync configmap cache: timed out")(found)
-        events("Pulling", "Pulling image")(found)
-
-    reason = why(of("running", "alpha", both))
-    assert reason is not None
-    assert reason.sentence == "all its pods have nodes; 1 of 2 pull the image"
 
 
 LOST = 'MountVolume.SetUp failed for volume "files" : configmap "files" not found'
@@ -419,13 +385,10 @@ def test_new_pods_that_wait_for_a_deleted_configmap_are_not_pods_of_before(phase
 
     def restarted(found: Snapshot) -> None:
         said(found)
+        RELEASING(found)
         found["Job"][0]["status"]["state"]["phase"] = phase
-        for group in found["PodGroup"]:
-            message = "2/1 tasks in gang unschedulable: pod group is not ready, 1 Releasing, 2 minAvailable"
-            group["status"]["conditions"] = [{"type": "Unschedulable", "message": message}]
 
-    reason = why(of("running", "alpha", restarted))
-    assert reason is not None
+    reason = waits("running", "alpha", restarted)
     assert (reason.cause, reason.fault) == (Cause.VOLUME, "config-missing")
 
 
@@ -437,8 +400,7 @@ def test_pods_of_a_restart_that_are_refused_are_not_only_awaited() -> None:
         found["Event"] = [event | {"reason": "FailedCreate", "message": said, "lastTimestamp": found["now"]}]
         found["Pod"] = []
 
-    reason = why(of("running", "alpha", restarting))
-    assert reason is not None
+    reason = waits("running", "alpha", restarting)
     assert reason.fault == "quota-full"
 
 
@@ -447,41 +409,36 @@ def test_a_pod_that_has_had_a_node_for_long_is_overdue() -> None:
         pods_wait("ContainerCreating", "")(found)
         later(found)
 
-    reason = why(of("running", "alpha", late))
-    assert reason is not None
+    reason = waits("running", "alpha", late)
     assert reason.fault == "container-not-made"
     assert "and does not run; no event says why" in reason.sentence
 
 
-def test_pulling_is_progress() -> None:
-    reason = why(of("running", "alpha", events("Pulling", 'Pulling image "busybox"')))
-    assert reason is not None
-    assert (reason.cause, reason.sentence) == (Cause.STARTING, "all its pods have nodes; 1 of 2 pull the image")
+def test_pulling_is_progress_and_a_warning_from_before_is_over() -> None:
+    def both(found: Snapshot) -> None:
+        events("FailedMount", "failed to sync configmap cache: timed out")(found)
+        events("Pulling", "Pulling image")(found)
+
+    for change in (both, events("Pulling", 'Pulling image "busybox"')):
+        reason = waits("running", "alpha", change)
+        assert (reason.cause, reason.sentence) == (Cause.STARTING, "all its pods have nodes; 1 of 2 pull the image")
 
 
 def test_a_claim_that_is_not_bound_holds_the_job() -> None:
-    def unbound(found: Snapshot) -> None:
-        found["PersistentVolumeClaim"] = [{"metadata": {"name": "nowhere"}, "status": {"phase": "Pending"}}]
-
-    reason = why(of("claim_missing", "iota", unbound))
-    assert reason is not None
+    pending = {"metadata": {"name": "nowhere"}, "status": {"phase": "Pending"}}
+    reason = waits("claim_missing", "iota", lambda found: found.update(PersistentVolumeClaim=[pending]))
     assert (reason.cause, reason.sentence) == (Cause.VOLUME, "its claim nowhere is Pending, not Bound")
 
 
-def not_ready(found: Snapshot) -> None:
-    for node in found["Node"][:2]:
-        node["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
-        node["spec"]["taints"] = [{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}]
-
-
 def test_nodes_that_do_not_answer_are_told_from_nodes_that_are_not_there() -> None:
-    def three(found: Snapshot) -> None:
-        not_ready(found)
+    def not_ready(found: Snapshot) -> None:
+        for node in found["Node"][:2]:
+            node["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+            node["spec"]["taints"] = [{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}]
         found["Node"] = found["Node"][:3]
-        found["Pod"] = [pod for pod in found["Pod"] if pod["metadata"]["name"].startswith("delta")]
+        only("delta")(found)
 
-    reason = why(of("capacity_partly", "delta", three))
-    assert reason is not None
+    reason = waits("capacity_partly", "delta", not_ready)
     assert reason.cause is Cause.NODE
     assert reason.sentence == "it needs 3 nodes of trn1.32xlarge, and 2 of the 3 are not ready (trn-1 and trn-2)"
 
@@ -491,8 +448,7 @@ def test_closed_nodes_open_by_the_fabric_test_and_not_by_hand() -> None:
         for node in found["Node"]:
             node["spec"]["taints"] = [{"key": "trainium-eks/fabric-untested", "effect": "NoSchedule"}]
 
-    reason = why(of("taint", "rho", closed))
-    assert reason is not None
+    reason = waits("taint", "rho", closed)
     assert reason.cause is Cause.TAINT
     assert reason.fix == (
         "they open when the fabric test has passed: kubectl -n fabric-gate logs deployment/fabric-gate"
@@ -500,8 +456,7 @@ def test_closed_nodes_open_by_the_fabric_test_and_not_by_hand() -> None:
 
 
 def test_a_pod_on_a_node_that_is_gone_waits_for_kubernetes_to_give_it_up() -> None:
-    reason = why(of("node_deleted", "lost", pods_wait("ContainerCreating", "")))
-    assert reason is not None
+    reason = waits("node_deleted", "lost", pods_wait("ContainerCreating", ""))
     assert reason.cause is Cause.NODE
     assert reason.sentence == "its node trn-1 is gone"
     assert "kubectl delete pod lost-trainer-" in reason.fix
