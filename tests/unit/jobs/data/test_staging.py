@@ -105,22 +105,6 @@ def test_the_arguments_are_the_copiers() -> None:
     assert (asked.include, asked.exclude) == (["*.x", "z"], ["y"])
 
 
-def test_the_code_in_the_config_map_is_all_that_the_copier_imports(tmp_path: Path) -> None:
-    config_map, job = objects()
-    (volume,) = [each for each in pod_of(job)["volumes"] if each["name"] == "code"]
-    for item in volume["configMap"]["items"]:
-        path = tmp_path / item["path"]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(config_map["data"][item["key"]])
-    program = (
-        f"import runpy, sys; sys.path.insert(0, {str(tmp_path)!r}); sys.argv = ['x', '-h']; "
-        f"runpy.run_module({container_of(job)['command'][-1]!r}, run_name='__main__')"
-    )
-    shown = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=False)
-    assert shown.returncode == 0, shown.stderr
-    assert len(json.dumps(config_map)) < 500_000  # an object holds a megabyte
-
-
 def test_endpoint_and_token_go_to_the_kind_of_source_that_they_are_for() -> None:
     def env(request: StageRequest) -> dict[str, Json]:
         return {each["name"]: each for each in container_of(objects(request)[1])["env"]}

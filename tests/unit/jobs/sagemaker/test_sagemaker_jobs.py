@@ -12,6 +12,7 @@ from typing import Any
 
 import boto3  # type: ignore[import-untyped]
 import pytest
+from aws_double import AwsError as Refused
 from cluster_snapshots import outputs as stack_outputs
 from sagemaker_answers import BEGUN, IMAGE, JOB, WHERE, Doubled, check, summary, training
 from trainium_workloads.text_classification import sagemaker
@@ -57,17 +58,11 @@ def test_the_request_is_one_that_botocore_s_model_takes(options: dict[str, Any])
 def test_a_job_is_isolated_in_the_private_subnets_under_the_stack_s_role_and_key() -> None:
     request = training_request(made())
     assert request["EnableNetworkIsolation"] is True
-    assert request["VpcConfig"] == {
-        "SecurityGroupIds": ["sg-0a1b2c3d"],
-        "Subnets": ["subnet-0a1b2c3d", "subnet-1a2b3c4d"],
-    }
+    assert request["VpcConfig"] == {"SecurityGroupIds": ["sg-0a1b2c3d"], "Subnets": [*WHERE.subnet_ids]}
     assert (request["RoleArn"], request["OutputDataConfig"]["KmsKeyId"]) == (WHERE.role_arn, WHERE.kms_key_arn)
     assert request["AlgorithmSpecification"]["TrainingImage"] == IMAGE
-    assert request["ResourceConfig"] == {
-        "InstanceType": "ml.trn1.32xlarge",
-        "InstanceCount": 1,
-        "VolumeSizeInGB": 500,
-    }
+    resources = {"InstanceType": "ml.trn1.32xlarge", "InstanceCount": 1, "VolumeSizeInGB": 500}
+    assert request["ResourceConfig"] == resources
     assert request["RetryStrategy"] == {"MaximumRetryAttempts": 3}
     assert training_request(made(keep_alive=900))["ResourceConfig"]["KeepAlivePeriodInSeconds"] == 900
 
@@ -284,20 +279,15 @@ def test_a_job_of_another_team_or_stack_is_not_ours(cloud: SageMakerJobs) -> Non
         ("Completed", "Completed", "Completed"),
     ],
 )
-def test_states_are_in_the_words_of_all_jobs(doubled: Doubled, status: str, second: str, state: str) -> None:
-    jobs, _ = doubled(DescribeTrainingJob=training(status, second))
-    found = jobs.find(JOB)
-    assert found is not None
-    assert found.state == state
-    assert (found.ended is None) == (status in ("InProgress", "Stopping"))
+def test_states_are_in_the_words_of_all_jobs(status: str, second: str, state: str) -> None:
+    found = watched(training(status, second))
+    assert (found.state, found.ended is None) == (state, status in ("InProgress", "Stopping"))
 
 
-def test_an_ended_job_counts_its_billable_time_and_restarts(doubled: Doubled) -> None:
+def test_an_ended_job_counts_its_billable_time_and_restarts() -> None:
     steps = [{"Status": each, "StartTime": BEGUN} for each in ("Training", "Interrupted", "Restarting", "Training")]
     more = {"BillableTimeInSeconds": 6033, "TrainingEndTime": BEGUN, "SecondaryStatusTransitions": steps}
-    jobs, _ = doubled(DescribeTrainingJob=training("Completed", "Completed", **more))
-    found = jobs.find(JOB)
-    assert found is not None
+    found = watched(training("Completed", "Completed", **more))
     assert (found.seconds(datetime.now(UTC)), found.restarts, found.ended) == (6033, 1, BEGUN)
 
 
@@ -326,7 +316,5 @@ def test_lines_come_with_their_node_and_none_of_a_job_with_a_longer_name(doubled
 
 
 def test_no_log_group_yet_is_no_log_and_no_error(doubled: Doubled) -> None:
-    from aws_double import AwsError as Answer
-
-    jobs, _ = doubled(FilterLogEvents=Answer("ResourceNotFoundException", "no group"))
+    jobs, _ = doubled(FilterLogEvents=Refused("ResourceNotFoundException", "no group"))
     assert [*jobs.lines(watched(training("InProgress", "Training")), None)] == []
