@@ -13,6 +13,7 @@ from typing import Any
 import kubernetes_validate
 import pip
 import pytest
+from remembering_api import RememberingApi
 from rich.console import Console
 from trainium_workloads.stage import __main__ as copier
 from typer.testing import CliRunner
@@ -25,7 +26,7 @@ from trainium_eks.jobs.data import staging
 from trainium_eks.jobs.data.presets import PRESETS
 from trainium_eks.jobs.data.staging import StageRequest
 from trainium_eks.jobs.objects import batch_jobs
-from trainium_eks.kube.api import ApiError, Kind, ObjectReference
+from trainium_eks.kube.api import ApiError, ObjectReference
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.images import images
 from trainium_eks.local.images.images import LocalImage, workloads
@@ -386,34 +387,13 @@ def test_a_job_that_fails_or_goes_says_why() -> None:
     assert follow({"job": None})[0] == batch_jobs.End(False, "the Job was deleted")
 
 
-class Recorder:
-    """An API server that notes what it is told."""
+class Refusing(RememberingApi):
+    """An API server that refuses ConfigMaps."""
 
-    def __init__(self, refuses: str = "") -> None:
-        self.refuses = refuses
-        self.done: list[str] = []
-
-    def create(self, manifest: Json) -> Json:
-        if manifest["kind"] == self.refuses:
+    def create(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> Json:
+        if manifest["kind"] == "ConfigMap":
             raise ApiError.of(403, '{"message": "exceeded quota"}')
-        owners = [owner["uid"] for owner in manifest["metadata"].get("ownerReferences", [])]
-        suspended = manifest.get("spec", {}).get("suspend")
-        self.done.append(f"create {manifest['kind']} {owners if owners else suspended}")
-        return {**manifest, "metadata": {**manifest["metadata"], "uid": "u"}}
-
-    def reference(self, manifest: Json) -> ObjectReference:
-        metadata = manifest["metadata"]
-        return ObjectReference(manifest["apiVersion"], manifest["kind"], metadata["namespace"], metadata["name"])
-
-    def kind(self, api_version: str, kind: str) -> Kind:
-        return Kind(api_version, kind, f"{kind.lower()}s", True)
-
-    def request(self, method: str, path: str, body: Json, *, content_type: str) -> None:
-        assert content_type == "application/merge-patch+json"
-        self.done.append(f"{method} {path.rpartition('/')[2]} {body}")
-
-    def delete(self, reference: ObjectReference, *, propagation: str) -> None:
-        self.done.append(f"delete {reference.kind} {propagation}")
+        return super().create(manifest, dry_run=dry_run)
 
 
 def test_a_job_that_was_never_started_is_told_from_one_that_is_being_started() -> None:
@@ -426,13 +406,15 @@ def test_a_job_that_was_never_started_is_told_from_one_that_is_being_started() -
 
 def test_the_code_goes_with_its_job_and_a_refused_job_leaves_none() -> None:
     config_map, job = objects()
-    api = Recorder()
+    api = RememberingApi()
     batch_jobs.submit(api, job, (config_map,))  # type: ignore[arg-type]
-    assert api.done == ["create Job True", "create ConfigMap ['u']", "PATCH stage-set-1 {'spec': {'suspend': False}}"]
-    api = Recorder("ConfigMap")
+    made, code = api.objects
+    assert (made["kind"], made["spec"]["suspend"], api.patches) == ("Job", True, [{"spec": {"suspend": False}}])
+    assert (code["kind"], code["metadata"]["ownerReferences"][0]["uid"]) == ("ConfigMap", "u")
+    api = Refusing()
     with pytest.raises(ApiError, match="exceeded quota"):
         batch_jobs.submit(api, job, (config_map,))  # type: ignore[arg-type]
-    assert api.done == ["create Job True", "delete Job Background"]
+    assert (api.objects, api.patches) == ([], [])
 
 
 def test_progress_is_shown_in_words_where_there_is_no_terminal() -> None:

@@ -14,13 +14,13 @@ DONE = "2026-11-22T05:10:00Z"
 
 def batch(status: dict[str, Any], **labels: str) -> dict[str, Any]:
     metadata = {"name": "stage-1", "labels": labels, "creationTimestamp": CREATED}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": metadata,
-        "spec": {"backoffLimit": 4},
-        "status": status,
-    }
+    spec = {"backoffLimit": 4}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec, "status": status}
+
+
+def volcano(tasks: list[dict[str, Any]], **metadata: Any) -> WatchedJob:
+    metadata |= {"name": "a", "creationTimestamp": CREATED}
+    return watched.of({"apiVersion": "batch.volcano.sh/v1alpha1", "metadata": metadata, "spec": {"tasks": tasks}})
 
 
 def pytorch(*conditions: str) -> dict[str, Any]:
@@ -80,8 +80,10 @@ def test_a_job_of_kubernetes_is_told_in_the_same_words(status: dict[str, Any], s
     assert not found.is_gang
 
 
-def test_jobs_of_kubernetes_that_are_not_ours_are_left_out() -> None:
-    assert watched.watched([], [batch({})]) == []
+def test_the_newest_comes_first_and_jobs_of_kubernetes_that_are_not_ours_are_left_out() -> None:
+    old, new = (batch({}, **{"trainium-eks/kind": "stage"}) for _ in range(2))
+    new["metadata"] |= {"name": "new", "creationTimestamp": DONE}
+    assert [job.name for job in watched.watched([], [old, batch({}), new])] == ["new", "stage-1"]
 
 
 @pytest.mark.parametrize(
@@ -115,9 +117,7 @@ def test_ranks_are_what_trn_noted_or_the_command_says(
 ) -> None:
     container = {"name": "trainer", "command": command[:1], "args": command[1:]}
     task = {"name": "trainer", "replicas": 2, "template": {"spec": {"containers": [container]}}}
-    metadata = {"name": "a", "annotations": annotations, "creationTimestamp": CREATED}
-    job = {"apiVersion": "batch.volcano.sh/v1alpha1", "metadata": metadata, "spec": {"tasks": [task]}}
-    assert watched.of(job).ranks_per_node == ranks
+    assert volcano([task], annotations=annotations).ranks_per_node == ranks
 
 
 @pytest.mark.parametrize(
@@ -129,16 +129,4 @@ def test_ranks_are_what_trn_noted_or_the_command_says(
     ],
 )
 def test_a_job_says_whose_it_is(labels: dict[str, str], kind: str) -> None:
-    metadata = {"name": "a", "labels": labels, "creationTimestamp": CREATED}
-    job = {"apiVersion": "batch.volcano.sh/v1alpha1", "metadata": metadata, "spec": {"tasks": []}}
-    assert watched.of(job).kind == kind
-
-
-def test_the_newest_comes_first() -> None:
-    def named(name: str, created: str) -> WatchedJob:
-        job = batch({}, **{"trainium-eks/kind": "stage"})
-        job["metadata"] |= {"name": name, "creationTimestamp": created}
-        return watched.of(job)
-
-    found = watched.watched([], [named("old", CREATED).source, named("new", DONE).source])
-    assert [job.name for job in found] == ["new", "old"]
+    assert volcano([], labels=labels).kind == kind

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainium_eks.jobs.objects.job import TITAN_MODULE, Program, TrainingJob
-from trainium_eks.jobs.submit import planning, refusals
+from trainium_eks.jobs.submit import planning
 from trainium_eks.jobs.submit.compile_key import cache_key, compiler_of, graph_options
 from trainium_eks.jobs.submit.requests import Facts, JobRequest, Plan
 from trainium_eks.model.outputs import StackOutputs
@@ -414,7 +414,3 @@ def test_a_key_is_one_directory(model: str, world: int, precision: str, compiler
     key = cache_key(f"m{model}", world, precision, compiler)
     assert "/" not in key
     assert key not in (".", "..")
-
-
-def test_names_fit_hosts() -> None:
-    assert len("a" * refusals.LONGEST_NAME + "-trainer-255-0") == 63
