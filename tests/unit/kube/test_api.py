@@ -15,6 +15,7 @@ import yaml
 from kubernetes.client.exceptions import ApiException
 
 from trainium_eks.kube import api as api_module
+from trainium_eks.kube import pod_logs
 from trainium_eks.kube import requests as requests_module
 from trainium_eks.kube.api import Api, ApiError, Kind, NoSuchKind, ObjectReference, in_parallel
 from trainium_eks.kube.errors import ClusterError
@@ -23,9 +24,9 @@ CONFIG_MAPS = {"resources": [{"name": "configmaps", "kind": "ConfigMap", "namesp
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "ns"}}
 
 
-def refusal(status: int, reason: str = "", message: str = "", **details: Any) -> ApiException:
+def refusal(status: int, reason: str = "", message: str = "") -> ApiException:
     error = ApiException(status=status)
-    error.body = json.dumps({"kind": "Status", "reason": reason, "message": message, "details": details})
+    error.body = json.dumps({"kind": "Status", "reason": reason, "message": message})
     error.headers = {}
     return error
 
@@ -69,11 +70,14 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Api, Played]]:
     return played
 
 
+MODIFIED = refusal(
+    409, "Conflict", 'Operation cannot be fulfilled on resourcequotas "team": the object has been modified'
+)
 PASSING = [
     refusal(429, "TooManyRequests", "storage is (re)initializing"),
     refusal(503, "ServiceUnavailable", "apiserver is shutting down"),
     refusal(500, "InternalError", "etcdserver: leader changed"),
-    refusal(409, "Conflict", 'Operation cannot be fulfilled on resourcequotas "team": the object has been modified'),
+    MODIFIED,
     refusal(500, "", "rpc error: code = Unavailable desc = etcdserver: request timed out"),
     urllib3.exceptions.NewConnectionError(None, "Connection refused"),  # type: ignore[arg-type]
     urllib3.exceptions.ProtocolError("Connection aborted."),
@@ -95,11 +99,22 @@ def test_the_server_says_how_long_it_is_busy(play: Any) -> None:
     assert api_module.time.monotonic() == 7
 
 
-def test_a_quota_that_another_has_written_is_not_written_again(play: Any) -> None:
-    message = 'Operation cannot be fulfilled on resourcequotas "team": the object has been modified'
-    api, client = play(refusal(409, "Conflict", message))
-    with pytest.raises(ApiError, match="modified"):
-        api.request("PUT", "/api/v1/namespaces/team/resourcequotas/team", {})
+@pytest.mark.parametrize(
+    ("method", "error"),
+    [
+        ("PATCH", refusal(500, "", "failed to create typed patch object: .dat: field not declared in schema")),
+        ("PATCH", refusal(500, "InternalError", "etcdserver: mvcc: database space exceeded")),
+        ("PATCH", refusal(422, "Invalid", "ConfigMap is invalid")),
+        ("PATCH", refusal(403, "Forbidden", "denied")),
+        ("PUT", MODIFIED),
+    ],
+    ids=["schema", "space", "invalid", "denied", "a quota that another has written"],
+)
+def test_a_refusal_is_told_at_once(play: Any, method: str, error: ApiException) -> None:
+    api, client = play(error)
+    with pytest.raises(ApiError) as caught:
+        api.request(method, "/api/v1/namespaces/team/resourcequotas/team", {})
+    assert caught.value.message == json.loads(error.body)["message"]
     assert len(client.asked) == 1
 
 
@@ -110,62 +125,46 @@ def test_a_server_that_stays_busy_is_given_up(play: Any) -> None:
     assert 20 < len(client.asked) < 60
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        refusal(500, "", "failed to create typed patch object: .dat: field not declared in schema"),
-        refusal(500, "InternalError", "etcdserver: mvcc: database space exceeded"),
-        refusal(422, "Invalid", "ConfigMap is invalid"),
-        refusal(403, "Forbidden", "denied"),
-    ],
-    ids=["schema", "space", "invalid", "denied"],
-)
-def test_a_refusal_is_told_at_once(play: Any, error: ApiException) -> None:
-    api, client = play(error)
-    with pytest.raises(ApiError) as caught:
-        api.request("PATCH", "/x")
-    assert caught.value.message == json.loads(error.body)["message"]
-    assert len(client.asked) == 1
-
-
 def test_a_local_server_that_is_away_is_named_with_what_to_do(play: Any) -> None:
     refused = urllib3.exceptions.NewConnectionError(None, "[Errno 111] Connection refused")  # type: ignore[arg-type]
     api, client = play(*[refused] * 100)
-    with pytest.raises(ClusterError) as caught:
+    with pytest.raises(ClusterError, match=r"(?s)/stack/kubeconfig.*`trn local up`") as caught:
         api.request("GET", "/version")
-    assert str(caught.value).startswith(
-        "the API server https://127.0.0.1:6443 (/stack/kubeconfig) cannot be reached: [Errno 111] Connection refused\n"
+    first = (
+        "the API server https://127.0.0.1:6443 (/stack/kubeconfig) cannot be reached: [Errno 111] Connection refused"
     )
-    assert "`trn local up`" in str(caught.value)
+    assert str(caught.value).startswith(f"{first}\n")
     assert 3 < len(client.asked) < 20
 
 
 def test_a_cluster_that_is_away_is_not_looked_for_on_this_machine(play: Any) -> None:
     gone = urllib3.exceptions.NameResolutionError("abc.eks.amazonaws.com", None, socket.gaierror("unknown"))  # type: ignore[arg-type]
     api, _ = play(*[gone] * 100, host="https://abc.eks.amazonaws.com")
-    with pytest.raises(ClusterError) as caught:
+    with pytest.raises(ClusterError, match="check that the cluster exists") as caught:
         api.request("GET", "/version")
     assert "trn local up" not in str(caught.value)
-    assert "check that the cluster exists" in str(caught.value)
 
 
-def test_a_tls_error_is_told(play: Any) -> None:
-    wrapped = ApiException(status=0, reason="SSLError\ncertificate verify failed")
-    api, _ = play(wrapped)
-    with pytest.raises(ClusterError, match="cannot be reached: SSLError\ncertificate verify failed"):
-        api.request("GET", "/version")
-
-
-def test_a_request_ends_in_time(play: Any) -> None:
-    api, _ = play(urllib3.exceptions.ReadTimeoutError(None, "/version", "Read timed out."))  # type: ignore[arg-type]
-    with pytest.raises(ClusterError, match=r"did not answer GET /version within 5 s"):
-        api.request("GET", "/version", timeout_seconds=5)
-
-
-def test_a_creation_whose_answer_was_lost_is_not_repeated(play: Any) -> None:
-    api, client = play(urllib3.exceptions.ProtocolError("Connection aborted."))
-    with pytest.raises(ClusterError, match="Connection aborted"):
-        api.request("POST", "/x", {})
+@pytest.mark.parametrize(
+    ("method", "error", "said"),
+    [
+        (
+            *("GET", ApiException(status=0, reason="SSLError\ncertificate verify failed")),
+            "cannot be reached: SSLError\ncertificate verify failed",
+        ),
+        (
+            *("GET", urllib3.exceptions.ReadTimeoutError(None, "/version", "Read timed out.")),  # type: ignore[arg-type]
+            r"did not answer GET /version within 5 s",
+        ),
+        # It may have been made.
+        ("POST", urllib3.exceptions.ProtocolError("Connection aborted."), "Connection aborted"),
+    ],
+    ids=["a TLS error", "a request that ends in time", "a creation whose answer was lost"],
+)
+def test_what_waiting_does_not_mend_is_not_repeated(play: Any, method: str, error: Exception, said: str) -> None:
+    api, client = play(error)
+    with pytest.raises(ClusterError, match=said):
+        api.request(method, "/version", timeout_seconds=5)
     assert len(client.asked) == 1
 
 
@@ -180,7 +179,8 @@ def test_an_answer_that_is_no_json_is_refused(play: Any, monkeypatch: pytest.Mon
 # --- Refusals -----------------------------------------------------------------------------------------------------
 
 
-def invalid(*causes: tuple[str, str], message: str = 'Deployment.apps "a" is invalid: all in one line') -> ApiError:
+def invalid(*causes: tuple[str, str]) -> ApiError:
+    message = 'Deployment.apps "a" is invalid: all in one line'
     shown = [{"field": field, "reason": "FieldValueInvalid", "message": text} for field, text in causes]
     return ApiError.of(422, json.dumps({"reason": "Invalid", "message": message, "details": {"causes": shown}}))
 
@@ -188,10 +188,6 @@ def invalid(*causes: tuple[str, str], message: str = 'Deployment.apps "a" is inv
 def test_the_faults_of_an_invalid_object_are_listed_once_each() -> None:
     error = invalid(("spec.replicas", "too few"), ("spec.selector", "wrong"), ("spec.replicas", "too few"))
     assert str(error) == 'Deployment.apps "a" is invalid:\n  spec.replicas: too few\n  spec.selector: wrong'
-    assert [cause.field for cause in error.causes] == ["spec.replicas", "spec.selector", "spec.replicas"]
-
-
-def test_one_fault_is_on_the_same_line() -> None:
     assert str(invalid(("spec.replicas", "too few"))) == 'Deployment.apps "a" is invalid: spec.replicas: too few'
 
 
@@ -203,24 +199,19 @@ def test_a_value_of_pages_is_cut() -> None:
     assert len(text) < 250
 
 
-def test_a_webhooks_words_are_kept() -> None:
-    body = {
-        "reason": "Forbidden",
-        "message": 'admission webhook "q.volcano.sh" denied the request: weight',
-        "code": 403,
-    }
-    assert str(ApiError.of(403, json.dumps(body))) == body["message"]
-
-
 @pytest.mark.parametrize(
     ("body", "text"),
     [
+        (
+            '{"reason": "Forbidden", "message": "webhook denied the request: weight"}',
+            "webhook denied the request: weight",
+        ),
         ("upstream gone\nmore", "the API server answered HTTP 502: upstream gone"),
         ("", "the API server answered HTTP 502: no explanation"),
         ("{}", "the API server answered HTTP 502 without a message"),
     ],
 )
-def test_an_answer_without_status_is_still_told(body: str, text: str) -> None:
+def test_an_answer_is_told_with_or_without_a_status(body: str, text: str) -> None:
     assert str(ApiError.of(502, body)) == text
 
 
@@ -263,9 +254,6 @@ def test_a_kind_without_definition_is_refused_at_once(play: Any) -> None:
     with pytest.raises(NoSuchKind, match=r"serves no Queue in v1; there it serves ConfigMap"):
         api.kind("v1", "Queue")
     assert len(client.asked) == 2
-
-
-def test_who_may_not_ask_for_definitions_hears_that_the_kind_is_not_served(play: Any) -> None:
     api, _ = play({"resources": []}, refusal(403, "Forbidden", "researcher cannot list customresourcedefinitions"))
     with pytest.raises(NoSuchKind, match=r"serves no PyTorchJob in kubeflow.org/v1"):
         api.kind("kubeflow.org/v1", "PyTorchJob")
@@ -291,21 +279,15 @@ def test_an_apply_that_met_another_write_is_repeated(play: Any) -> None:
         api.apply(pinned)
 
 
-def test_what_exists_is_applied_and_what_is_refused_is_not(play: Any) -> None:
-    api, client = play(
-        CONFIG_MAPS, refusal(409, "AlreadyExists", "it exists"), {"done": True}, refusal(403, "Forbidden", "no")
-    )
+@pytest.mark.parametrize(
+    "answer", [refusal(409, "AlreadyExists", "it exists"), refusal(504, "Timeout", "request did not complete")]
+)
+def test_what_exists_or_may_exist_is_applied_and_what_is_refused_is_not(play: Any, answer: ApiException) -> None:
+    api, client = play(CONFIG_MAPS, answer, {"done": True}, refusal(403, "Forbidden", "no"))
     assert api.create_or_apply(CONFIG_MAP) == {"done": True}
-    assert [method for method, _ in client.asked[1:]] == ["POST", "PATCH"]
     with pytest.raises(ApiError, match="no"):
         api.create_or_apply(CONFIG_MAP)
     assert [method for method, _ in client.asked[1:]] == ["POST", "PATCH", "POST"]
-
-
-def test_what_a_busy_server_may_have_created_all_the_same_is_applied(play: Any) -> None:
-    api, client = play(CONFIG_MAPS, refusal(504, "Timeout", "request did not complete"), {"done": True})
-    assert api.create_or_apply(CONFIG_MAP) == {"done": True}
-    assert [method for method, _ in client.asked[1:]] == ["POST", "PATCH"]
 
 
 def test_a_manifest_without_name_or_kind_is_refused(play: Any) -> None:
@@ -324,11 +306,7 @@ def test_without_a_namespace_an_object_is_in_default(play: Any) -> None:
     reference = api.reference({**CONFIG_MAP, "metadata": {"name": "a"}})
     assert reference == ObjectReference("v1", "ConfigMap", "default", "a")
     assert str(reference) == "ConfigMap default/a"
-
-
-def test_a_reference_survives_the_ledger() -> None:
-    reference = ObjectReference("v1", "Node", "", "n")
-    assert ObjectReference.from_json(json.loads(json.dumps(reference.to_json()))) == reference
+    assert ObjectReference.from_json(json.loads(json.dumps(reference.to_json()))) == reference, "as the ledger keeps it"
 
 
 def test_a_list_that_grew_too_old_starts_again(play: Any) -> None:
@@ -345,11 +323,9 @@ def test_a_list_that_grew_too_old_starts_again(play: Any) -> None:
 def test_what_is_absent_is_nothing_to_get_or_delete(play: Any) -> None:
     gone = refusal(404, "NotFound", "not found")
     api, _ = play(CONFIG_MAPS, gone, gone, CONFIG_MAPS, {"items": []}, CONFIG_MAPS, {"items": []})
-    reference, unknown = ObjectReference("v1", "ConfigMap", "ns", "a"), ObjectReference("v1", "Queue", "", "q")
-    assert api.get(reference) is None
-    assert api.delete(reference) is False
-    assert api.get(unknown) is None
-    assert api.delete(unknown) is False
+    for reference in (ObjectReference("v1", "ConfigMap", "ns", "a"), ObjectReference("v1", "Queue", "", "q")):
+        assert api.get(reference) is None
+        assert api.delete(reference) is False
 
 
 def test_nothing_is_deleted_without_saying_which(play: Any) -> None:
@@ -408,9 +384,8 @@ def test_a_broken_kubeconfig_is_named(tmp_path: Path, text: str) -> None:
 
 
 def test_a_missing_kubeconfig_says_what_makes_it(tmp_path: Path) -> None:
-    with pytest.raises(
-        ClusterError, match=r"there is no kubeconfig .*/none: the local cloud makes it with `trn local up`"
-    ):
+    said = r"there is no kubeconfig .*/none: the local cloud makes it with `trn local up`"
+    with pytest.raises(ClusterError, match=said):
         Api.connect(tmp_path / "none")
 
 
@@ -428,3 +403,37 @@ def test_bulk_work_keeps_the_order_and_ends_with_the_first_error() -> None:
     with pytest.raises(ClusterError, match="no"):
         in_parallel(work, range(10_000), threads=2)
     assert len(begun) < 5_000
+
+
+# --- Logs of pods -----------------------------------------------------------------------------------------------------
+
+
+FAILED = {"state": {"terminated": {"exitCode": 3}}}
+DONE = {"state": {"terminated": {"exitCode": 0}}, "ready": True}
+
+
+@pytest.mark.parametrize(
+    ("phase", "init", "own", "previous", "asked"),
+    [
+        ("Running", [DONE], [{}, {}], False, "a"),
+        ("Failed", [DONE], [DONE, FAILED], False, "b"),
+        ("Failed", [FAILED], [{}, {}], False, "i"),
+        ("Running", [DONE], [FAILED, {}], True, "a"),
+        ("Running", [DONE], [{}, {"lastState": FAILED["state"]}], True, "b"),
+    ],
+)
+def test_the_log_is_that_of_the_container_that_failed(
+    phase: str, init: list[Any], own: list[Any], previous: bool, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def text(*_: object, query: dict[str, str], **__: object) -> str:
+        return query["container"]
+
+    api = Api.__new__(Api)
+    monkeypatch.setattr(api, "text", text)
+    statuses = {
+        "initContainerStatuses": [{"name": "i", **each} for each in init],
+        "containerStatuses": [{"name": name, **each} for name, each in zip("ab", own, strict=True)],
+    }
+    spec = {"containers": [{"name": "a"}, {"name": "b"}]}
+    pod = {"metadata": {"name": "p"}, "spec": spec, "status": {"phase": phase, **statuses}}
+    assert pod_logs.tail(api, "lab", pod, previous=previous) == [asked]
