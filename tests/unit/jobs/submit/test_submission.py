@@ -1,14 +1,111 @@
-"""Submission while the namespace's quota does not count the job's kind yet."""
+"""How often a job is told to save, and how it is submitted."""
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from cluster_snapshots import NEURON, group, outputs
 from training_jobs import job
 
 from trainium_eks.jobs.objects import forms
-from trainium_eks.jobs.submit import submission
+from trainium_eks.jobs.objects.environment import environment
+from trainium_eks.jobs.objects.job import Program
+from trainium_eks.jobs.submit import planning, saving, submission
+from trainium_eks.jobs.submit.requests import Facts, JobRequest, Plan
 from trainium_eks.kube.api import Api, ApiError
+from trainium_eks.model.outputs import StackOutputs
+from trainium_eks.model.sizing.goodput import Goodput
+
+IMAGE = "1.dkr.ecr.us-west-2.amazonaws.com/train:2.9.0-sdk2.30.0-ubuntu24.04"
+FACTS = Facts(is_local=False, image=IMAGE, unique="x7k2f")
+REQUEST = JobRequest(program=Program("train.py"))
+VOLUME = {"fileSystemId": "fs-1", "dnsName": "fs-1.fsx", "mountName": "m", "capacityGib": 1200, "bucket": ""}
+FAST = {**VOLUME, "writeMegabytesPerSecond": 1000}
+NAMESPACE = {"name": "training", "queues": ["test"], "serviceAccount": "trainer", "claim": "fsx-claim"}
+
+
+def _stack(**changes: Any) -> StackOutputs:
+    groups = [{**group("ng1", NEURON, 256, 2), "maxSize": 256}]
+    queues = {"queues": {"test": {}}, "queueNames": ["test"]}
+    return outputs(**{"nodeGroups": groups, "namespaces": [NAMESPACE], **queues, "sharedVolume": FAST, **changes})
+
+
+def _plan(stack: StackOutputs | None = None, **changes: Any) -> Plan:
+    stack = stack or _stack()
+    return planning.plan(replace(REQUEST, **changes), stack, stack.namespaces[0], FACTS)
+
+
+def _saving(stack: StackOutputs | None = None, **changes: Any) -> Goodput:
+    found = _plan(stack, **changes).saving
+    assert found is not None
+    return found
+
+
+def _told(plan: Plan) -> str | None:
+    assert plan.job is not None, plan.problems
+    return environment(plan.job).get(saving.VARIABLE)
+
+
+def test_a_job_is_told_the_interval_of_its_gang() -> None:
+    # Of 256 nodes one fails each day: saving half as often would lose more than it saves.
+    assert [_told(_plan(nodes=nodes)) for nodes in (2, 256)] == ["9960", "4140"]
+    assert _saving(nodes=256).useful_fraction < _saving(nodes=2).useful_fraction
+
+
+def test_the_state_is_what_was_asked_the_examples_or_the_stacks() -> None:
+    stack = _stack(training={"checkpointGigabytes": 7, "failuresPerNodeYear": 0})
+    bert = Program(module="trainium_workloads.bert.pretrain")
+    asked = (_saving(), _saving(state_gb=50), _saving(program=bert), _saving(stack))
+    assert [each.run.checkpoint_seconds for each in asked] == [100, 50, 4, 7]  # GB, at 1 GB/s
+    assert math.isinf(asked[-1].run.seconds_between_faults)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"checkpoint_seconds": 90.5}, "90.5"),
+        ({"checkpoint_seconds": 0.0}, "0"),
+        ({"variables": {saving.VARIABLE: "77"}}, "77"),
+        ({"variables": {saving.VARIABLE: "77"}, "checkpoint_seconds": 90}, "77"),
+        ({"precompile": True}, None),
+        ({"program": Program(module="trainium_workloads.gradient_sum")}, None),
+    ],
+)
+def test_what_was_asked_for_stays_and_a_compilation_saves_nothing(changes: dict[str, Any], told: str | None) -> None:
+    plan = _plan(**changes)
+    assert plan.saving is None
+    assert _told(plan) == told
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [_stack(sharedVolume=None), _stack(sharedVolume=VOLUME), _stack(namespaces=[{**NAMESPACE, "claim": ""}])],
+    ids=["no file system", "a stack of an earlier release", "no claim"],
+)
+def test_nothing_is_proposed_where_nothing_is_known(stack: StackOutputs) -> None:
+    plan = _plan(stack)
+    assert (plan.saving, _told(plan)) == (None, None)
+
+
+def test_what_cannot_be_is_refused_all_at_once() -> None:
+    plan = _plan(checkpoint_seconds=-5.0, state_gb=math.nan, nodes=0)
+    assert plan.job is None
+    assert [(each.path, each.reason) for each in plan.problems] == [
+        ("--nodes", "it must be 1 or more"),
+        ("--checkpoint-seconds", "it must be 0 or more"),
+        ("--state-gb", "it must be 0 or more"),
+    ]
+
+
+def test_the_interval_of_a_job_is_read_back() -> None:
+    told = [{saving.VARIABLE: "90"}, {saving.VARIABLE: "soon"}, {}]
+    assert [saving.interval_seconds(env) for env in told] == [90, None, None]
+
+
+# --- Submission while the namespace's quota does not count the job's kind yet -----------------------------------------
+
 
 NOT_COUNTED = (
     'jobs.batch.volcano.sh "bert" is forbidden: status unknown for quota: team, resources: count/jobs.batch.volcano.sh'
@@ -19,8 +116,7 @@ class CountingApi(Api):
     """An API server that refuses the first objects."""
 
     def __init__(self, refusals: int, message: str = NOT_COUNTED) -> None:
-        self.left = refusals
-        self.message = message
+        self.left, self.message = refusals, message
         self.made: list[tuple[str, bool]] = []
         """Kind, and whether it was only judged."""
 
@@ -32,7 +128,7 @@ class CountingApi(Api):
         return dict(manifest)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock on which only pauses pass."""
     passed = [0.0]
@@ -40,6 +136,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(submission.time, "sleep", lambda seconds: passed.append(passed.pop() + seconds))
 
 
+@pytest.mark.usefixtures("clock")
 def test_a_kind_that_the_quota_does_not_count_yet_is_awaited() -> None:
     wanted, lines = job("trn1.32xlarge"), list[str]()
     api = CountingApi(3)
@@ -52,14 +149,18 @@ def test_a_kind_that_the_quota_does_not_count_yet_is_awaited() -> None:
     assert "count/jobs.batch.volcano.sh" in lines[0]
 
 
-def test_a_quota_that_never_counts_is_named() -> None:
-    api = CountingApi(10_000)
-    with pytest.raises(ApiError, match="kubectl describe resourcequota team"):
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize(
+    ("refusals", "message", "said"),
+    [
+        (10_000, NOT_COUNTED, "kubectl describe resourcequota team"),
+        (1, "exceeded quota: team", "exceeded quota"),
+    ],
+)
+def test_a_quota_that_never_counts_is_named_and_another_refusal_not_awaited(
+    refusals: int, message: str, said: str
+) -> None:
+    api = CountingApi(refusals, message)
+    with pytest.raises(ApiError, match=said):
         submission.validate(api, forms.objects(job("trn1.32xlarge")))
     assert not api.made
-
-
-def test_another_refusal_is_not_awaited() -> None:
-    api = CountingApi(1, "exceeded quota: team")
-    with pytest.raises(ApiError, match="exceeded quota"):
-        submission.validate(api, forms.objects(job("trn1.32xlarge")))
