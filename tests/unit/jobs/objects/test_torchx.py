@@ -1,5 +1,6 @@
 """What TorchX makes of the component is what ``trn`` submits, but for what TorchX cannot say."""
 
+import ast
 import inspect
 import json
 import os
@@ -8,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,9 @@ from training_jobs import job
 
 from trainium_eks.jobs.objects import torchx_app, volcano_job
 from trainium_eks.jobs.objects.job import CompileCache, Program, TrainingJob
+from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.objects.resources import local_share
 from trainium_eks.model.catalogue.instances import CATALOGUE
-
-pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[4]
 COMPONENT = ROOT / "workloads" / "torchx_components.py"
@@ -114,6 +115,7 @@ JOBS = {
 }
 
 
+@pytest.mark.slow
 @needs_torchx
 @pytest.mark.parametrize("version", PYTHONS)
 @pytest.mark.parametrize("name", JOBS)
@@ -123,6 +125,7 @@ def test_torchx_makes_the_same_job(name: str, version: str) -> None:
     assert _torchx(version, wanted) == expected
 
 
+@pytest.mark.slow
 @needs_torchx
 @pytest.mark.parametrize("version", PYTHONS)
 def test_the_printed_command_works_from_anywhere(version: str, tmp_path: Path) -> None:
@@ -139,6 +142,29 @@ def test_the_printed_command_works_from_anywhere(version: str, tmp_path: Path) -
     assert "aws.amazon.com/neuron: '16'" in result.stdout
 
 
+@pytest.mark.parametrize("name", JOBS)
+def test_the_printed_options_and_the_components_defaults_are_the_job(name: str) -> None:
+    """As TorchX reads them, which need not be here."""
+    wanted = JOBS[name]
+    functions = [each for each in ast.parse(COMPONENT.read_text()).body if isinstance(each, ast.FunctionDef)]
+    [component] = [each.args for each in functions if each.name == "trainium_ddp"]
+    defaults = map(ast.literal_eval, component.defaults)
+    given = dict(zip([each.arg for each in component.args][-len(component.defaults) :], defaults, strict=True))
+    words = torchx_app.run_command(wanted, str(COMPONENT))
+    words = words[words.index(f"{COMPONENT}:trainium_ddp") + 1 :]
+    for option, text in zip(words[::2], words[1::2], strict=True):
+        default = given.get(option[2:], "")
+        read = {
+            bool: lambda text: text == "True",
+            dict: lambda text: dict(each.split("=", 1) for each in text.split(",")),
+        }
+        given[option[2:]] = read.get(type(default), type(default))(text)
+    asked = wanted.options
+    kept = TrainOptions(data=asked.data, failed_starts=asked.failed_starts, max_restarts=asked.max_restarts)
+    expected = torchx_app._application(replace(wanted, name=torchx_app._NAME, options=kept))
+    assert torchx_app.application(**given) == expected
+
+
 def test_the_component_needs_no_other_package() -> None:
     """Neither Pulumi nor pydantic is where TorchX is."""
     check = (
@@ -150,16 +176,27 @@ def test_the_component_needs_no_other_package() -> None:
     assert (result.stdout.strip(), result.stderr) == ("", "")
 
 
-def test_the_component_starts_no_launcher() -> None:
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"script": "/opt/launch.sh"}, r"launch\.sh: it is a script of a shell.*trn starts the ranks itself"),
+        ({"script": "t.py", "nproc_per_node": 3}, r"--nproc_per_node 3: a trn1\.32xlarge has 1, 2, 8, 32"),
+        ({"script": "t.py", "precision": "fp61"}, r"--precision fp61: xla has "),
+        ({"script": "t.py", "module": "m"}, "give either --script or --module"),
+        ({"script": "t.py", "instance_type": "trn1.32xl"}, r"--instance_type: .*trn1\.32xlarge"),
+    ],
+)
+def test_the_component_refuses_what_cannot_run(changes: dict[str, Any], said: str) -> None:
     names = inspect.signature(torchx_app.application).parameters
-    given = dict.fromkeys(names, "") | {"instance_type": "trn1.32xlarge", "script": "/opt/launch.sh"}
-    with pytest.raises(ValueError, match=r"launch\.sh: it is a script of a shell.*trn starts the ranks itself"):
-        torchx_app.application(**given)  # type: ignore[arg-type]
+    given = dict.fromkeys(names, "") | {"instance_type": "trn1.32xlarge", **changes}
+    with pytest.raises(ValueError, match=said):
+        torchx_app.application(**given)
 
 
 # --- Without any cluster: TorchX's local_cwd scheduler ----------------------------------------------------------------
 
 
+@pytest.mark.slow
 @needs_torchx
 @pytest.mark.parametrize("version", PYTHONS)
 def test_two_nodes_agree_on_the_sum(version: str, tmp_path: Path) -> None:

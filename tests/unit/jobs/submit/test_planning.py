@@ -286,6 +286,7 @@ def test_types_that_do_not_train_together_or_at_all() -> None:
         ({"grace": 0}, "--grace", 1),
         ({"nodes": 0}, "--nodes", 1),
         ({"topology": "soft", "tier": 0}, "--tier", 1),
+        ({"topology": "hard", "kind": "pytorchjob"}, "--topology", None),
         ({"data": ("/data/bert/",)}, "--data", "bert"),
         ({"data": ("../x",)}, "--data", None),
         ({"ranks_per_node": 10**9, "backend": "cpu"}, "--ranks-per-node", 1),

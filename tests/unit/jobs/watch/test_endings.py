@@ -27,6 +27,7 @@ def test_the_first_to_fail_of_its_own_is_the_cause() -> None:
     # Node 0 is ended by the launcher before node 1, which failed, has been reaped.
     pods = [ended("a-trainer-0", 143, "01"), ended("a-trainer-1", 7, "02"), ended("a-trainer-2", 1, "03")]
     assert failed_first(pods) == ("a-trainer-1", 1, 7)
+    assert [each.to_json()["finished"] for each in exits(pods[:1])] == ["2026-11-22T05:00:01+00:00"]
     assert failed_first(pods[:1]) == ("a-trainer-0", 0, 143)
     assert failed_first([ended("a-trainer-0", 0, "01", "Completed")]) is None
 
