@@ -81,7 +81,8 @@ def test_from_an_empty_state_no_live_cluster_is_proposed_for_deletion(left: Left
 
 
 def test_after_a_destroy_that_broke_off_everything_is_listed_once_and_node_groups_first(left: Left) -> None:
-    result = look(LOST)
+    account = Account(REGION, session())
+    result = orphans.look(account, DEV, LOST)
     assert [each.subject for each in result.findings[:3]] == [FORGOTTEN, KNOWN, CLUSTER]
     assert [each.id for each in result.findings if not each.data["commands"]] == []
     assert names(result, "instance") == []  # they go with their groups
@@ -94,32 +95,19 @@ def test_after_a_destroy_that_broke_off_everything_is_listed_once_and_node_group
     assert names(result, "key alias") == ["alias/trn-dev-key-alias-0a1b2c3"]
     assert names(result, "VPC") == [f"{left.vpc} (trn-dev-network-vpc)"]
     assert [name.split()[0] for name in names(result, "subnet")] == [left.subnet]
-
-
-def test_nothing_of_another_stack_or_program_is_listed(left: Left) -> None:
-    listed = str(look(LOST).to_json())
-    assert "payroll" not in listed
-    assert "dev-2" not in listed
-    assert "trn-developers" not in listed
-
-
-def test_a_role_is_removed_with_all_that_hangs_on_it(left: Left) -> None:
-    [role] = of_kind(look(LOST), "role")
-    assert role.subject == NODE
-    assert [command.split()[2] for command in role.data["commands"]] == [
-        "delete-role-policy",
-        "remove-role-from-instance-profile",
-        "delete-instance-profile",
-        "delete-role",
-    ]
-
-
-def test_a_claims_volume_has_its_price_and_says_whose_data_goes(left: Left) -> None:
-    [volume] = of_kind(look(LOST), "volume")
-    hourly = prices.gp3_monthly_usd(100) / prices.HOURS_PER_MONTH
-    assert volume.data["hourlyUsd"] == round(hourly, 4)
+    listed = str(result.to_json())
+    assert [other for other in ("payroll", "dev-2", "trn-developers") if other in listed] == []
+    [role] = of_kind(result, "role")
+    assert (role.subject, [command.split()[2] for command in role.data["commands"]]) == (
+        NODE,
+        ["delete-role-policy", "remove-role-from-instance-profile", "delete-instance-profile", "delete-role"],
+    )
+    [volume] = of_kind(result, "volume")
+    assert volume.data["hourlyUsd"] == round(prices.gp3_monthly_usd(100) / prices.HOURS_PER_MONTH, 4)
     assert volume.text.startswith("$0.01 an hour")
     assert "of the claim training/scratch: its data is lost" in volume.text
+    assert len(account.asked) > 20
+    assert [each for each in account.asked if not each.partition(":")[2].startswith(READS)] == []
 
 
 def test_without_a_state_only_what_is_one_clusters_is_listed(left: Left) -> None:
@@ -128,10 +116,3 @@ def test_without_a_state_only_what_is_one_clusters_is_listed(left: Left) -> None
     kinds = {each.section for each in result.findings}
     assert {"node group", "EKS cluster", "volume", "load balancer", "log group"} <= kinds
     assert not kinds & {"VPC", "KMS key", "role"}
-
-
-def test_aws_is_only_read(left: Left) -> None:
-    account = Account(REGION, session())
-    orphans.look(account, Marks(stack="dev"), LOST)
-    assert len(account.asked) > 20
-    assert [each for each in account.asked if not each.partition(":")[2].startswith(READS)] == []

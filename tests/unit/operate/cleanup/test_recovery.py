@@ -37,6 +37,9 @@ def advice(held: StackState, answers: Mapping[str, Any] | None = None) -> Advice
     return found
 
 
+NAMED_VPC = {"tags": {"Name": "trn-dev-network-vpc"}}
+
+
 @pytest.mark.parametrize(
     ("type_", "inputs", "identity"),
     [
@@ -45,38 +48,28 @@ def advice(held: StackState, answers: Mapping[str, Any] | None = None) -> Advice
         (ROLE, {"name": "trn-dev-cluster-node-0a1b2c3"}, "trn-dev-cluster-node-0a1b2c3"),
         (LOGS, {"name": f"/aws/eks/{CLUSTER}/cluster"}, f"/aws/eks/{CLUSTER}/cluster"),
         ("aws:kms/alias:Alias", {"name": "alias/trn-dev-key-alias-0a1b2c3"}, "alias/trn-dev-key-alias-0a1b2c3"),
+        (VPC, NAMED_VPC, "vpc-"),
+        (VPC, {"tags": {"Name": "trn-test-network-vpc"}}, ""),
+        (NODES, {"clusterName": CLUSTER, "nodeGroupName": "another"}, ""),
+        (NODES, {"clusterName": "no-cluster", "nodeGroupName": "g"}, ""),
+        (ROLE, {"name": "trn-dev-none"}, ""),
+        ("aws:s3/bucket:Bucket", {"bucket": "trn-dev-none"}, ""),
+        ("aws:ecr/repository:Repository", {"name": "none"}, ""),
+        (LOGS, {"namePrefix": "/aws/fsx/trn-dev-fsx-"}, ""),
     ],
 )
-def test_what_aws_has_is_imported_by_its_id(left: Left, type_: str, inputs: dict[str, Any], identity: str) -> None:
+def test_what_aws_has_is_imported_by_its_id_and_what_it_lacks_is_cleared(
+    left: Left, type_: str, inputs: dict[str, Any], identity: str
+) -> None:
     found = advice(creating(type_, **inputs))
-    assert (found.action, found.id) == ("import", identity)
-    assert "makes a second one" in found.reason
-
-
-def test_what_has_no_name_is_found_by_its_tag(left: Left) -> None:
-    tags = {"Name": "trn-dev-network-vpc"}
-    assert (advice(creating(VPC, tags=tags)).id, advice(creating(VPC, tags=tags)).action) == (left.vpc, "import")
-    assert advice(creating(VPC, tags={"Name": "trn-test-network-vpc"})).action == "clear"
-
-
-@pytest.mark.parametrize(
-    ("type_", "inputs"),
-    [
-        (NODES, {"clusterName": CLUSTER, "nodeGroupName": "another"}),
-        (NODES, {"clusterName": "no-cluster", "nodeGroupName": "g"}),
-        (ROLE, {"name": "trn-dev-none"}),
-        ("aws:s3/bucket:Bucket", {"bucket": "trn-dev-none"}),
-        ("aws:ecr/repository:Repository", {"name": "none"}),
-        (LOGS, {"namePrefix": "/aws/fsx/trn-dev-fsx-"}),
-    ],
-)
-def test_what_aws_does_not_have_is_cleared(left: Left, type_: str, inputs: dict[str, Any]) -> None:
-    assert advice(creating(type_, **inputs)).action == "clear"
+    assert (found.action, found.id) == (
+        ("import", left.vpc if identity == "vpc-" else identity) if identity else ("clear", "")
+    )
+    assert not identity or "makes a second one" in found.reason
 
 
 def test_what_the_state_holds_already_is_not_imported_twice(left: Left) -> None:
-    made = operation(VPC, {"tags": {"Name": "trn-dev-network-vpc"}})
-    assert advice(interrupted(made, held=((VPC, left.vpc),))).action == "clear"
+    assert advice(interrupted(operation(VPC, NAMED_VPC), held=((VPC, left.vpc),))).action == "clear"
 
 
 def test_a_key_may_be_one_that_was_kept(left: Left) -> None:

@@ -1,7 +1,6 @@
-"""Edits of every key of a stack's config, in both directions, and the verdict that plan, comment and preview have on
-them: ``tests/review_edits.yaml``."""
+"""Edits of every key of a stack's config, in both directions, and the verdict that plan and comment have on them:
+``tests/review_edits.yaml``; and comments of real edits, letter by letter, which ``make golden`` rewrites."""
 
-import dataclasses
 import json
 import runpy
 from collections.abc import Iterator, Mapping
@@ -12,30 +11,25 @@ from typing import Any
 
 import pulumi
 import pytest
+import review_cases
 import yaml
-from review_cases import edited
+from review_cases import CASES, Case, edited
 from tables import first_of_each
-from unit.model.config.test_config import FIELDS, another, documented, spelled
 
 from trainium_eks.cli.shared import plan_page, plan_report
 from trainium_eks.model.alerts import AlertSettings
 from trainium_eks.model.config import schema
 from trainium_eks.model.config.stack_config import StackConfig
-from trainium_eks.operate.review import preview, review
-from trainium_eks.operate.review.preview import COMPUTED
+from trainium_eks.operate.review import review
 from trainium_eks.operate.review.review import Outcome, Refusal, Review
-from trainium_eks.plan.differences.changes import Changes
-from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording.program import record_program
-from trainium_eks.plan.resource_types.rows import kubernetes
 
 ROOT = Path(__file__).parents[4]
 TABLE = yaml.safe_load((ROOT / "tests" / "review_edits.yaml").read_text())
+EDITS: list[Mapping[str, Any]] = TABLE["edits"]
 KEYS = {row.path for row in schema.rows(StackConfig)}
 THRESHOLDS = {row.path: row.default for row in schema.rows(AlertSettings)}
-
-UNSEEN_IN_PREVIEWS = ("waivers", "budget.hourlyUsd", "budget.nodes")
-"""Keys that no resource shows: the account does not have the config that it was built with."""
 
 
 def keys(edit: Mapping[str, Any]) -> list[str]:
@@ -51,19 +45,6 @@ def _listed(value: Any) -> list[str]:
 
 def _below(prefix: str) -> Iterator[str]:
     return (key for key in KEYS if key.startswith(prefix))
-
-
-def _derived() -> Iterator[Mapping[str, Any]]:
-    """Yield an edit of each key that the table does not name, with a value that its type allows. It has no verdict of
-    its own: the three must have the same."""
-    named = {key for edit in TABLE["edits"] for key in keys(edit)}
-    for path, spec, name, _ in FIELDS.values():
-        key = documented(spelled(path))
-        if key in KEYS - named:
-            yield {"key": key, "set": {".".join(map(str, path)): another(spec, name)}}
-
-
-EDITS: list[Mapping[str, Any]] = [*TABLE["edits"], *_derived()]
 
 
 def _with_thresholds(edit: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,12 +89,10 @@ def _base(base: str) -> Graph:
     return graph
 
 
-def verdicts(
-    before: Graph, after: Graph | Refusal, monkeypatch: pytest.MonkeyPatch, *, previewed: bool
-) -> tuple[set[Outcome], str]:
-    """Return the verdicts of comment, plan and preview, and all that the comment tells of risks."""
+def verdict(before: Graph, after: Graph | Refusal, monkeypatch: pytest.MonkeyPatch) -> tuple[Outcome, str]:
+    """Return the verdict of comment and plan, and all that the comment tells of risks."""
     if isinstance(after, Refusal):
-        return {Review("trainium-eks", "dev", "offline", "base", refusal=after).outcome}, ""
+        return Review("trainium-eks", "dev", "offline", "base", refusal=after).outcome, ""
     compared = review.of_plans(before, after)
     comment = Review("trainium-eks", "dev", "offline", "base", compared)
     monkeypatch.setattr(review, "of_plans", lambda *_: compared)
@@ -121,143 +100,57 @@ def verdicts(
     plan = plan_report.against(plan_report.Plan(after, side.cost, side.timeline, side.verdicts), "base", before)
     monkeypatch.undo()
     assert plan.review is not None
-    assert f" {plan.review.outcome}: " in plan_page.page(plan).strip().splitlines()[-1]
-    assert plan.failed is (plan.review.outcome is Outcome.BLOCKED)
-    found = {comment.outcome, plan.review.outcome}
-    if previewed:
-        parsed = preview.parse(document(before, after, compared.changes), after.stack)
-        found.add(Review("trainium-eks", "dev", "preview", "it", review.of_preview(parsed, after)).outcome)
-    return found, "\n".join(f"{risk.what} {risk.note} {risk.resource.name} {risk.paths}" for risk in compared.risks)
+    assert plan.review.outcome is comment.outcome
+    assert f" {comment.outcome}: " in plan_page.page(plan).strip().splitlines()[-1]
+    assert plan.failed is (comment.outcome is Outcome.BLOCKED)
+    told = (f"{risk.what} {risk.note} {risk.resource.name} {risk.paths}" for risk in compared.risks)
+    return comment.outcome, "\n".join(told)
 
 
 ONE_A_VERDICT = first_of_each(
     EDITS,
-    lambda edit: (edit.get("there"), edit.get("back")),
+    lambda edit: (edit["there"], edit["back"]),
     lambda edit: f"{'+'.join(keys(edit))[:60]}-{EDITS.index(edit)}",
 )
 
 
 @pytest.mark.parametrize("edit", ONE_A_VERDICT)
-def test_an_edit_has_its_verdict_in_plan_comment_and_preview(
-    edit: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_edit_has_its_verdict_in_plan_and_comment(edit: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     base = edit.get("of", "dev")
-    previewed = not all(key.startswith(UNSEEN_IN_PREVIEWS) for key in keys(edit))
     before = _base(base)
-    if "there" not in edit:
-        bare = recorded(before.stack, edited(_config(base), dict.fromkeys(edit["set"], "unset")))
-        assert isinstance(bare, Graph), bare
-        before = bare
     after = recorded(before.stack, edited(_config(base), _with_thresholds(edit["set"])))
-    found, told = verdicts(before, after, monkeypatch, previewed=previewed)
-    if "there" not in edit:
-        assert len(found) == 1, told
-        return
-    assert found == {Outcome(edit["there"])}, told
+    found, told = verdict(before, after, monkeypatch)
+    assert found is Outcome(edit["there"]), told
     assert [words for words in _listed(edit.get("tells", [])) if words not in told] == []
     if edit["back"] is not None:
         assert isinstance(after, Graph), after
-        found, told = verdicts(after, before, monkeypatch, previewed=previewed)
-        assert found == {Outcome(edit["back"])}, told
+        found, told = verdict(after, before, monkeypatch)
+        assert found is Outcome(edit["back"]), told
         assert [words for words in _listed(edit.get("tells back", [])) if words not in told] == []
 
 
 def test_every_key_of_the_config_is_edited() -> None:
     assert {key for edit in EDITS for key in keys(edit)} == KEYS
-    assert sum(2 if edit["back"] else 1 for edit in TABLE["edits"]) >= 120
+    assert sum(2 if edit["back"] else 1 for edit in EDITS) >= 120
 
 
 def test_several_keys_share_an_edit_only_where_none_can_hide_another() -> None:
-    for edit in TABLE["edits"]:
+    for edit in EDITS:
         leaves = {key for key in keys(edit) if not any(other.startswith((f"{key}.", f"{key}[")) for other in KEYS)}
-        for verdict, tells in ((edit["there"], "tells"), (edit["back"], "tells back")):
-            same = verdict == edit["there"] and "tells" in edit
-            assert len(leaves) < 2 or verdict in ("SAFE", "BLOCKED", None) or tells in edit or same, edit
+        for judged, tells in ((edit["there"], "tells"), (edit["back"], "tells back")):
+            same = judged == edit["there"] and "tells" in edit
+            assert len(leaves) < 2 or judged in ("SAFE", "BLOCKED", None) or tells in edit or same, edit
 
 
-# --- what the engine would print ----------------------------------------------------------------------------------
+@pytest.mark.parametrize("case", first_of_each(CASES, lambda case: case.outcome, lambda case: case.name))
+def test_comment_of_a_real_edit(case: Case) -> None:
+    judged = review_cases.reviewed(case)
+    assert judged.outcome is case.outcome
+    written = review_cases.text(case, judged)
+    assert written == (review_cases.FOLDER / f"{case.name}.md").read_text()
+    assert len(written) < 60_000
 
 
-def document(before: Graph, after: Graph, found: Changes) -> dict[str, Any]:
-    """Return ``pulumi preview --json --show-sames`` of two recorded programs: computed values of new resources are
-    unknown, and so are inputs that hold them."""
-    changes = {change.resource.urn: change for change in found.items}
-    made = [each.resource for each in changes.values() if each.kind in ("create", "replace")]
-    unknown = tuple({text for each in made for text in _computed(each)})
-    steps = []
-    before, after = _with_manifests(before), _with_manifests(after)
-    for urn in sorted({*before.by_urn, *after.by_urn}):
-        change, old, new = changes.get(urn), before.by_urn.get(urn), after.by_urn.get(urn)
-        step: dict[str, Any] = {"urn": urn, "op": change.kind if change else "same"}
-        if not change and (old is None or new is None):
-            step["op"] = "create" if old is None else "delete"
-        if old:
-            step["oldState"] = _state(old, ())
-        if new:
-            step["newState"] = _state(new, unknown, computes=step["op"] not in ("create", "replace"))
-        if change and change.kind in ("update", "replace"):
-            kinds = {path.path: "update-replace" if path.replaces else "update" for path in change.paths}
-            step["detailedDiff"] = {_quoted(path): {"kind": kind} for path, kind in kinds.items()}
-            step["replaceReasons"] = [path for path, kind in kinds.items() if kind != "update"]
-        steps.append(step)
-    config = {f"{after.project}:{key}": json.dumps(value) for key, value in after.config.items()}
-    return {"steps": steps, "config": config, "changeSummary": {}, "diagnostics": []}
-
-
-def _with_manifests(graph: Graph) -> Graph:
-    """Return a program with the objects that the engine finds in a directory: a definition and a workload."""
-    found = []
-    for each in graph.of_type(kubernetes.UNSEEN_DIRECTORY.token):
-        for type_ in ("apiextensions.k8s.io/v1:CustomResourceDefinition", "apps/v1:Deployment"):
-            token = f"{kubernetes.PREFIX}{type_}"
-            found.append(Resource(f"{each.urn}${token}::found", token, "found", parent=each.urn))
-    return dataclasses.replace(graph, resources=(*graph.resources, *found))
-
-
-def _computed(resource: Resource) -> Iterator[str]:
-    known = json.dumps(dict(resource.inputs))
-    for key in ("id", "arn", "latestVersion"):
-        value = str(resource.outputs.get(key, ""))
-        if len(value) >= 8 and value not in known:
-            yield value
-
-
-def _state(resource: Resource, unknown: tuple[str, ...], *, computes: bool = True) -> dict[str, Any]:
-    return {
-        "type": resource.type,
-        "custom": resource.custom,
-        "parent": resource.parent,
-        "inputs": _with_unknowns(dict(resource.inputs), unknown),
-        "outputs": dict(resource.outputs) if computes else {},
-        "dependencies": list(resource.dependencies),
-        "propertyDependencies": {key: list(urns) for key, urns in resource.property_dependencies.items()},
-        "provider": f"{resource.provider}::id" if resource.provider else "",
-        "protect": resource.options.protect,
-        "retainOnDelete": resource.options.retain_on_delete,
-        "ignoreChanges": list(resource.options.ignore_changes),
-        "deletedWith": resource.options.deleted_with,
-    }
-
-
-def _with_unknowns(value: Any, unknown: tuple[str, ...]) -> Any:
-    if isinstance(value, dict):
-        return {key: _with_unknowns(below, unknown) for key, below in value.items()}
-    if isinstance(value, list):
-        return [_with_unknowns(below, unknown) for below in value]
-    return COMPUTED if isinstance(value, str) and any(text in value for text in unknown) else value
-
-
-def _quoted(path: str) -> str:
-    """Return a path as the engine spells it where a key holds dots or slashes itself: labels, tags, quotas."""
-    for above in (
-        "metadata.labels.",
-        "metadata.annotations.",
-        "tags.",
-        "tagsAll.",
-        "labels.",
-        "spec.hard.",
-        "spec.capability.",
-    ):
-        if path.startswith(above):
-            return f'{above[:-1]}["{path.removeprefix(above)}"]'
-    return path
+def test_no_golden_comment_is_left_over() -> None:
+    assert {file.stem for file in review_cases.FOLDER.glob("*.md")} == {case.name for case in CASES}
+    assert len(CASES) >= 30

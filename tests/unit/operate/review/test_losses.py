@@ -98,14 +98,10 @@ def test_exactly_the_replacements_that_lose_something_are_told(token: str) -> No
 
 
 @pytest.mark.parametrize("token", sorted(registry.ROWS))
-def test_exactly_the_deletions_that_lose_something_are_told(token: str) -> None:
+def test_exactly_the_deletions_that_lose_something_are_told_and_nothing_new(token: str) -> None:
     _, judged, text = _reviewed(_graph(_resource(token)), _graph())
     assert ("DELETED; lost with it" in _table(text)) is (token in HOLDS)
     assert judged.outcome is not Outcome.SAFE
-
-
-@pytest.mark.parametrize("token", sorted(HOLDS))
-def test_nothing_new_is_told_as_lost(token: str) -> None:
     _, _, text = _reviewed(_graph(), _graph(_resource(token)))
     assert "lost" not in _table(text)
 
