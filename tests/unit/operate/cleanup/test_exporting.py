@@ -115,11 +115,7 @@ def test_automatic_export_is_switched_off_before_the_task_and_stays_off() -> Non
         f"{FILES} is exported: its bucket has everything.",
     ]
     assert "AutoExportPolicy={Events=[NEW,CHANGED,DELETED]}" in export.resume()
-
-
-def test_the_whole_file_system_is_exported_with_a_report_inside_the_link() -> None:
-    fsx = Fsx()
-    fsx.export().run()
+    # The whole file system, with a report inside the link.
     [asked] = fsx.parameters("CreateDataRepositoryTask")
     assert "Paths" not in asked
     assert asked["Report"]["Path"] == "s3://data/prod/.fsx-export-reports"
@@ -153,7 +149,7 @@ def test_files_that_failed_stop_the_destroy_and_automatic_export_is_on_again(
     assert "is on again" in fsx.said[-1]
 
 
-def test_after_its_time_it_stops_and_says_that_the_export_goes_on() -> None:
+def test_who_stops_waiting_is_told_that_the_export_goes_on_and_how_automatic_export_does() -> None:
     fsx = Fsx("EXECUTING")
     with pytest.raises(NotExported) as stopped:
         fsx.export(minutes=2).run()
@@ -162,27 +158,21 @@ def test_after_its_time_it_stops_and_says_that_the_export_goes_on() -> None:
     assert fsx.events == []  # FSx takes no export task while it is on
     assert 120 <= fsx.now <= 150
 
-
-def test_whoever_stops_waiting_is_told_how_automatic_export_goes_on() -> None:
-    fsx = Fsx("EXECUTING")
-
     def interrupt(_: Json) -> Json:
         raise KeyboardInterrupt
 
+    fsx = Fsx("EXECUTING")
     fsx.double.answers["fsx:CreateDataRepositoryTask"] = interrupt
     with pytest.raises(KeyboardInterrupt):
         fsx.export().run()
     assert "aws fsx update-data-repository-association" in fsx.said[-1]
 
 
-def test_a_link_that_is_broken_stops_the_destroy_before_anything_is_changed() -> None:
+def test_a_broken_link_stops_the_destroy_unchanged_and_after_a_refusal_automatic_export_is_on_again() -> None:
     fsx = Fsx(lifecycle="MISCONFIGURED")
     with pytest.raises(NotExported, match=r"s3://data/prod is MISCONFIGURED: the bucket is gone"):
         fsx.export().run()
     assert fsx.written == []
-
-
-def test_what_aws_refuses_stops_the_destroy_and_automatic_export_is_on_again() -> None:
     fsx = Fsx()
     fsx.double.answers["fsx:CreateDataRepositoryTask"] = AwsError("AccessDeniedException", "not allowed")
     with pytest.raises(Refused, match="cannot export fs-"):

@@ -13,7 +13,7 @@ from trainium_eks.aws.account import READS, Account
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.operate.cleanup import compute, kinds, orphans, services
-from trainium_eks.operate.cleanup.left_over import LeftOver, Where
+from trainium_eks.operate.cleanup.left_over import Where
 from trainium_eks.operate.cleanup.marks import Marks
 from trainium_eks.operate.finding import Status
 from trainium_eks.operate.preflight.tags import cluster_of
@@ -42,33 +42,28 @@ def where(answers: Mapping[str, Any]) -> Where:
     return Where(Account("us-west-2", AwsDouble(answers).session()), DEV)
 
 
-def file_system(links: list[Any], **changes: Any) -> LeftOver:
+@pytest.mark.parametrize(
+    ("links", "changes", "lost"),
+    [
+        ([], {}, ""),
+        ([LINK], {}, "what was not exported to its S3 bucket is lost"),
+        ([], {"LustreConfiguration": {"DeploymentType": "SCRATCH_2"}}, "they are lost with it"),
+    ],
+)
+def test_a_file_system_is_removed_with_a_last_backup_where_fsx_takes_one(
+    links: list[Any], changes: dict[str, Any], lost: str
+) -> None:
     answers = {
         "fsx:DescribeFileSystems": {"FileSystems": [{**FILES, **changes}]},
         "fsx:DescribeDataRepositoryAssociations": {"Associations": links},
     }
     [found] = services.file_systems(where(answers))
-    return found
-
-
-def test_a_file_system_without_a_link_is_removed_with_a_last_backup() -> None:
-    found = file_system([])
-    assert found.commands[0].endswith("--lustre-configuration SkipFinalBackup=false --region us-west-2")
-    month = prices.lustre_monthly_usd(1200, "PERSISTENT_2", 250)
-    assert found.hourly_usd == pytest.approx(month / prices.HOURS_PER_MONTH)
-
-
-@pytest.mark.parametrize(
-    ("links", "changes", "lost"),
-    [
-        ([LINK], {}, "what was not exported to its S3 bucket is lost"),
-        ([], {"LustreConfiguration": {"DeploymentType": "SCRATCH_2"}}, "they are lost with it"),
-    ],
-)
-def test_where_fsx_takes_no_backup_the_command_asks_for_none(links: list[Any], changes: Any, lost: str) -> None:
-    found = file_system(links, **changes)
-    assert "SkipFinalBackup" not in found.commands[0]
+    assert ("--lustre-configuration SkipFinalBackup=false" in found.commands[0]) is (not lost)
+    assert found.commands[0].endswith(" --region us-west-2")
     assert lost in found.note
+    if not changes:
+        month = prices.lustre_monthly_usd(1200, "PERSISTENT_2", 250)
+        assert found.hourly_usd == pytest.approx(month / prices.HOURS_PER_MONTH)
 
 
 def test_a_backup_is_the_stacks_business_only_while_its_file_system_is() -> None:
@@ -196,11 +191,8 @@ def test_what_aws_does_not_answer_is_not_looked_at(error: Any, reason: str) -> N
 )  # fmt: skip
 def test_only_what_carries_the_stacks_own_marks_is_the_stacks(name: str, tags: dict[str, str], why: str) -> None:
     assert DEV.why(name, tags) == why
-
-
-def test_a_subnet_that_a_cluster_only_uses_names_no_cluster() -> None:
-    assert cluster_of({"kubernetes.io/cluster/a": "shared"}) == ""
-    assert cluster_of({"kubernetes.io/cluster/a": "owned"}) == "a"
+    if f"kubernetes.io/cluster/{CLUSTER}" in tags:
+        assert cluster_of(tags) == (CLUSTER if why else ""), "a subnet that a cluster only uses names none"
 
 
 def test_endpoints_of_researchers_outlive_the_stack_that_has_their_role() -> None:
@@ -208,29 +200,28 @@ def test_endpoints_of_researchers_outlive_the_stack_that_has_their_role() -> Non
     moment = {"CreationTime": BACKUP["CreationTime"], "LastModifiedTime": BACKUP["CreationTime"]}
     arn = "arn:aws:sagemaker:us-west-2:123456789012:"
     roles = {"vision-reviews": role, "payroll": "payroll", "next": "trn-dev-2-sagemaker-execution-0a1b2c3"}
-    listed = [
-        {"EndpointName": name, "EndpointArn": f"{arn}endpoint/{name}", "EndpointStatus": "InService", **moment}
-        for name in roles
-    ]
+
+    def endpoint(name: str) -> dict[str, Any]:
+        return {"EndpointName": name, "EndpointArn": f"{arn}{name}", "EndpointStatus": "InService", **moment}
+
+    def of_all(asked: Mapping[str, Any]) -> dict[str, Any]:
+        """An endpoint's configuration and model have its name with an ending."""
+        [name] = asked.values()
+        variant = {"ModelName": name, "InstanceType": "ml.p4d.24xlarge", "InitialInstanceCount": 2}
+        return {
+            "EndpointConfigName": name,
+            "EndpointConfigArn": f"{arn}{name}",
+            "ProductionVariants": [{"VariantName": "all", **variant}],
+            "CreationTime": moment["CreationTime"],
+        }
+
     answers = {
-        "sagemaker:ListEndpoints": {"Endpoints": listed},
+        "sagemaker:ListEndpoints": {"Endpoints": [endpoint(name) for name in roles]},
         "sagemaker:DescribeEndpoint": lambda asked: {
-            **next(each for each in listed if each["EndpointName"] == asked["EndpointName"]),
+            **endpoint(asked["EndpointName"]),
             "EndpointConfigName": f"{asked['EndpointName']}-zzzzz",
         },
-        "sagemaker:DescribeEndpointConfig": lambda asked: {
-            "EndpointConfigName": asked["EndpointConfigName"],
-            "EndpointConfigArn": f"{arn}endpoint-config/{asked['EndpointConfigName']}",
-            "CreationTime": moment["CreationTime"],
-            "ProductionVariants": [
-                {
-                    "VariantName": "all",
-                    "ModelName": asked["EndpointConfigName"],
-                    "InstanceType": "ml.p4d.24xlarge",
-                    "InitialInstanceCount": 2,
-                }
-            ],
-        },
+        "sagemaker:DescribeEndpointConfig": of_all,
         "sagemaker:DescribeModel": lambda asked: {
             "ModelName": asked["ModelName"],
             "ModelArn": f"{arn}model/{asked['ModelName']}",
@@ -320,6 +311,12 @@ GROUP = {
             "ec2 delete-placement-group --group-name trn-dev-cluster-a",
         ),
         (
+            "security group",
+            [{"GroupId": "sg-1", "GroupName": f"eks-cluster-sg-{CLUSTER}-1", "Tags": OWNED}],
+            f"sg-1 (eks-cluster-sg-{CLUSTER}-1)",
+            "ec2 delete-security-group --group-id sg-1",
+        ),
+        (
             "launch template",
             [{"LaunchTemplateId": "lt-1", "LaunchTemplateName": each} for each in ("trn-dev-cluster-a", "web")],
             "lt-1 (trn-dev-cluster-a)",
@@ -335,11 +332,5 @@ def test_of_each_kind_what_is_still_there_is_found_with_its_command(
     [found] = kinds.search(where({f"{row.service}:{operation}": {row.key: listed}}), row)
     assert found.name == left
     assert found.commands[0] == f"aws {command} --region us-west-2"
-
-
-def test_a_clusters_own_security_group_goes_with_it() -> None:
-    [kind] = [each for each in kinds.KINDS if each.name == "security group"]
-    named = {"GroupId": "sg-1", "GroupName": f"eks-cluster-sg-{CLUSTER}-1", "Tags": OWNED}
-    other = {"GroupId": "sg-2", "GroupName": "k8s-elb-1", "Tags": OWNED}
-    found = list(kinds.search(where({"ec2:DescribeSecurityGroups": {"SecurityGroups": [named, other]}}), kind))
-    assert [each.goes_with for each in found] == [(CLUSTER,), ()]
+    # A cluster removes its own group; other kinds stay behind.
+    assert found.goes_with == {"security group": (CLUSTER,), "Auto Scaling group": ("",)}.get(row.name, ())

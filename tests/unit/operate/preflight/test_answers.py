@@ -11,7 +11,6 @@ import pytest
 from aws_double import Answer, AwsDouble, AwsError
 from deploy_needs import PLACE
 from good_account import ACCOUNT, DEPLOYER, GOOD, NOW, ask, ask_one, changed, of
-from iam_evaluation import IamRequest, allowed
 
 from trainium_eks.aws.account import Account
 from trainium_eks.operate.finding import Finding, Status
@@ -337,10 +336,7 @@ def test_rights_are_simulated_for_the_role_with_its_resources_and_conditions(pro
 def test_an_administrator_needs_no_boundary(dev: Graph) -> None:
     asked = needed(dev, replace(PLACE, boundary=""))
     assert len(asked) > 150
-    everything = {"Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}
-    assert [each for each in asked if not allowed(each, [everything])] == []
-    assert not [each for each in asked if "iam:PermissionsBoundary" in each.context]
-    assert all(isinstance(each, IamRequest) and "{" not in each.resource for each in asked)
+    assert not [each for each in asked if "iam:PermissionsBoundary" in each.context or "{" in each.resource]
 
 
 def test_an_ami_release_whose_parameter_is_missing_and_whose_image_is_there(prod: Graph) -> None:
@@ -454,8 +450,7 @@ def test_karpenters_pools_count_at_their_largest_and_its_own_nodes_are_not_other
 
 
 def test_karpenters_types_are_looked_for_in_the_zone_of_their_pool() -> None:
-    nowhere = {"ec2:DescribeInstanceTypeOfferings": {"InstanceTypeOfferings": [{"Location": "usw2-az1"}]}}
-    told = ask_one(full_environments.recorded("dev"), "capacity/inf2.48xlarge", nowhere)
+    told = ask_one(full_environments.recorded("dev"), "capacity/inf2.48xlarge", offered("usw2-az1"))
     assert (told.status, told.text) == (Status.FAIL, "not offered in usw2-az4; offered in usw2-az1")
     assert "autoscaling.karpenter.acceleratorPools[0].zoneId" in told.fix
 

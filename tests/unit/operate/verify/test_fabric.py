@@ -21,9 +21,8 @@ def _report(bandwidth: float = 60.0, findings: tuple[dict[str, Any], ...] = (), 
         {"operation": "all-reduce", "bytes": 8, "gigabytesPerSecond": 0.0001},
         {"operation": "all-reduce", "bytes": 1 << 30, "gigabytesPerSecond": bandwidth},
     ]
-    nodes = [{"name": f"pod-{number}", "storage": {"writeMBs": 90.0, "readMBs": 100.0}} for number in range(2)]
-    for each in nodes:
-        each["storage"]["filesPerSecond"] = 400.0  # type: ignore[index]
+    storage = {"writeMBs": 90.0, "readMBs": 100.0, "filesPerSecond": 400.0}
+    nodes = [{"name": f"pod-{number}", "storage": storage} for number in range(2)]
     base = {"schemaVersion": 1, "time": "2026-11-23T10:00:00Z", "job": "fabric-a", "ok": not findings}
     return {**base, "nodes": nodes, "collectives": collectives, "findings": list(findings), **changes}
 
@@ -36,31 +35,27 @@ def _checks(*findings: dict[str, Any]) -> list[Finding]:
     return fabric.checks(_report(findings=findings), "ng1", {"pod-1": "ip-10-0-0-1"}, is_local=False)
 
 
+def _expected(claim: str, *, is_local: bool, rate: float | None = None) -> dict[str, Any]:
+    data = outputs().model_dump(by_alias=True)
+    data["sharedVolume"]["writeMegabytesPerSecond"] = rate
+    stack = StackOutputs.parse(data)
+    return fabric.expectation(stack.node_groups[0], CATALOGUE["trn1.32xlarge"], stack, claim=claim, is_local=is_local)
+
+
 def test_a_trainium_group_is_expected_to_show_its_hardware_and_reach_its_floor() -> None:
-    stack = outputs()
-    expected = fabric.expectation(
-        stack.node_groups[0], CATALOGUE["trn1.32xlarge"], stack, claim="fsx-claim", is_local=False
-    )
+    expected = _expected("fsx-claim", is_local=False, rate=300.0)
     assert expected["floor"] == {"gigabytes_per_second": 50.0, "latency_seconds": 0.005}
     assert (expected["devices"], expected["deviceTool"], expected["efa"]) == (16, "neuron-ls", 8)
     assert expected["memlock"] is True
-    assert (expected["storage"]["mount"], expected["storage"]["type"]) == ("/data", "lustre")
-
-
-def test_half_of_the_file_systems_rate_is_asked_of_all_nodes_together() -> None:
-    data = outputs().model_dump(by_alias=True)
-    data["sharedVolume"]["writeMegabytesPerSecond"] = 300.0
-    stack = StackOutputs.parse(data)
-    expected = fabric.expectation(
-        stack.node_groups[0], CATALOGUE["trn1.32xlarge"], stack, claim="fsx-claim", is_local=False
-    )
-    assert (expected["storage"]["writeMBs"], expected["storage"]["writeMBsPerNode"]) == (150.0, 100.0)
+    storage = expected["storage"]
+    assert (storage["mount"], storage["type"]) == ("/data", "lustre")
+    # Half of the file system's rate is asked of all nodes together.
+    assert (storage["writeMBs"], storage["writeMBsPerNode"]) == (150.0, 100.0)
+    assert _expected("fsx-claim", is_local=False)["storage"]["writeMBs"] == 0
 
 
 def test_on_the_local_cloud_floors_are_judged_and_hardware_is_not() -> None:
-    stack = outputs()
-    expected = fabric.expectation(stack.node_groups[0], CATALOGUE["trn1.32xlarge"], stack, claim="", is_local=True)
-    assert set(expected) == {"instanceType", "floor"}
+    assert set(_expected("", is_local=True)) == {"instanceType", "floor"}
     (first, *_) = fabric.checks(_report(), "ng1", {}, is_local=True)
     assert first.status is Status.NOT_APPLICABLE
 
@@ -84,14 +79,11 @@ def test_a_report_that_cannot_be_used_is_refused(text: str, says: str) -> None:
         fabric.read_report(text)
 
 
-def test_a_slow_node_is_shown_by_its_name_and_with_a_remedy() -> None:
+def test_findings_of_a_kind_are_one_check_with_the_faulty_nodes_by_name_and_a_remedy() -> None:
     (check,) = _checks(_finding("slow-node", "node 1 (pod-1) is slow: 3 s", 1))
     assert (check.id, check.status) == ("fabric/ng1/slow-node", Status.FAIL)
     assert check.text == "node 1 (ip-10-0-0-1, pod pod-1) is slow: 3 s"
     assert "kubectl drain ip-10-0-0-1 --ignore-daemonsets" in check.fix
-
-
-def test_findings_of_several_nodes_are_one_check_with_a_fault_each() -> None:
     short, fine = "lockable memory: 8192 KiB, must be unlimited for EFA", "lockable memory: unlimited"
     (check,) = _checks(_finding("memlock", short, 0), _finding("memlock", short, 1))
     assert check.text == "2 of 2 failed"

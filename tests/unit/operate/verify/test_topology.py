@@ -22,18 +22,15 @@ def _judged(*added: Any, local: LocalReport | None = None) -> Finding:
 
 
 @pytest.mark.parametrize("local", [None, REAL], ids=["aws", "local"])
-def test_the_younger_of_two_with_the_same_members_is_to_be_deleted(local: LocalReport | None) -> None:
+def test_of_two_with_the_same_members_the_younger_is_to_be_deleted(local: LocalReport | None) -> None:
     assert (_judged(local=local).status, _judged(local=local).text) == (Status.PASS, "3, as the nodes' labels say")
     # Its name comes first, so that it is the time that counts.
     found = _judged(hypernode("tier2-0", 2, "tier1-b", "tier1-a", created=LATER), local=local)
     assert found.status is Status.FAIL
     assert found.details == ("tier2-a and tier2-0 share tier1-a and 1 more",)
     assert found.fix == f"{SURPLUS} tier2-0"
-
-
-def test_of_two_from_the_same_second_the_first_in_the_alphabet_stays() -> None:
-    for name, younger in (("tier2-0", "tier2-a"), ("tier2-b", "tier2-b")):
-        assert _judged(hypernode(name, 2, "tier1-a", "tier1-b")).fix == f"{SURPLUS} {younger}"
+    for name, later in (("tier2-0", "tier2-a"), ("tier2-b", "tier2-b")):  # of one second: by the alphabet
+        assert _judged(hypernode(name, 2, "tier1-a", "tier1-b")).fix == f"{SURPLUS} {later}"
 
 
 def test_what_the_controller_would_make_again_stays() -> None:
