@@ -50,40 +50,30 @@ def test_only_the_owner_can_read_keys(paths):
     assert stat.S_IMODE(paths.pki.stat().st_mode) == 0o700
 
 
-def test_the_api_server_is_trusted_at_each_of_its_addresses(paths):
-    names = read(paths, "kube-apiserver").extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert "kubernetes.default.svc" in names.get_values_for_type(x509.DNSName)
-    assert "localhost" in names.get_values_for_type(x509.DNSName)
+def alternative_names(paths: Paths) -> x509.SubjectAlternativeName:
+    return read(paths, "kube-apiserver").extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+
+
+def test_certificates_are_for_their_names_purposes_and_authorities_and_for_a_year(paths):
+    names = alternative_names(paths)
+    assert {"kubernetes.default.svc", "localhost"} <= set(names.get_values_for_type(x509.DNSName))
     # This machine's loopback, the agent's relay in the pods' network, and the service `kubernetes`.
-    assert [str(each) for each in names.get_values_for_type(x509.IPAddress)] == [
-        "127.0.0.1",
-        "100.127.0.1",
-        "10.100.0.1",
-    ]
-
-
-def test_the_api_servers_own_service_has_the_first_address_of_the_range(paths):
-    assert pki.ensure(paths, "172.20.0.0/16")
-    names = read(paths, "kube-apiserver").extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert str(names.get_values_for_type(x509.IPAddress)[-1]) == "172.20.0.1"
-
-
-def test_a_client_certificate_is_none_for_a_server(paths):
+    addresses = ["127.0.0.1", "100.127.0.1", "10.100.0.1"]
+    assert [str(each) for each in names.get_values_for_type(x509.IPAddress)] == addresses
     purposes = read(paths, "admin").extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     assert list(purposes) == [ExtendedKeyUsageOID.CLIENT_AUTH]
-
-
-def test_a_client_of_the_api_server_is_none_of_etcd(paths):
     etcd = read(paths, "etcd-ca")
     read(paths, "etcd-client").verify_directly_issued_by(etcd)
     with pytest.raises(ValueError, match="issuer"):
         read(paths, "kube-scheduler").verify_directly_issued_by(etcd)
-
-
-def test_certificates_are_valid_for_a_year(paths):
     for name in ("ca", "etcd-ca", "kube-apiserver", "admin"):
         left = read(paths, name).not_valid_after_utc - datetime.now(UTC)
         assert timedelta(days=364) < left <= timedelta(days=365)
+
+
+def test_the_api_servers_own_service_has_the_first_address_of_the_range(paths):
+    assert pki.ensure(paths, "172.20.0.0/16")
+    assert str(alternative_names(paths).get_values_for_type(x509.IPAddress)[-1]) == "172.20.0.1"
 
 
 @pytest.mark.parametrize(
@@ -105,23 +95,18 @@ def test_what_cannot_be_used_is_made_anew(paths, name: str, spoil: Callable[[Pat
     assert not pki.ensure(paths, RANGE)
 
 
-def test_a_key_of_another_certificate_is_noticed(paths):
-    pki.key(paths, "kwok").write_bytes(pki.key(paths, "admin").read_bytes())
-    assert pki.ensure(paths, RANGE)
-
-
-def test_a_certificate_of_a_former_authority_is_noticed(tmp_path, paths):
+def test_a_key_of_another_certificate_and_one_of_another_user_or_authority_are_noticed(tmp_path, paths):
     former = Paths.of(tmp_path, "former")
     pki.ensure(former, RANGE)
-    for file in ("kube-apiserver.crt", "kube-apiserver.key"):
-        (paths.pki / file).write_bytes((former.pki / file).read_bytes())
-    assert pki.ensure(paths, RANGE)
-
-
-def test_a_certificate_of_another_user_is_noticed(paths):
-    for file in ("crt", "key"):
-        (paths.pki / f"kube-scheduler.{file}").write_bytes((paths.pki / f"admin.{file}").read_bytes())
-    assert pki.ensure(paths, RANGE)
+    for source, name, target, endings in (
+        (paths, "admin", "kwok", ["key"]),
+        (paths, "admin", "kube-scheduler", ["crt", "key"]),
+        (former, "kube-apiserver", "kube-apiserver", ["crt", "key"]),
+    ):
+        for ending in endings:
+            (paths.pki / f"{target}.{ending}").write_bytes((source.pki / f"{name}.{ending}").read_bytes())
+        assert pki.ensure(paths, RANGE), (name, target)
+        assert not pki.ensure(paths, RANGE)
 
 
 @pytest.mark.parametrize(("valid_days", "renewed"), [(-1, True), (6, True), (8, False)])
@@ -162,14 +147,6 @@ def test_a_kill_while_they_are_made_leaves_nothing_half_made(tmp_path):
     assert [file.name for file in paths.root.iterdir()] == ["pki"]
 
 
-def test_a_kubeconfig_follows_the_server(paths):
-    pki.write_kubeconfigs(paths, SERVER)
-    pki.write_kubeconfigs(paths, "https://127.0.0.1:9")
-    for name in ("admin", "kube-scheduler", "kwok", "kube-controller-manager"):
-        document = json.loads(pki.kubeconfig(paths, name).read_text())
-        assert document["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:9"
-
-
 def test_a_servers_certificate_is_kept_until_its_hosts_or_authority_change(paths):
     certificate, key, authority = pki.serving_certificate(paths, "webhook", ["127.0.0.1", "webhook.svc"])
     made = certificate.read_bytes()
@@ -203,14 +180,15 @@ def test_a_researchers_kubeconfig_is_of_their_groups_alone_and_kept(paths):
     assert pki.certificate(paths, "researcher-team-a").read_bytes() == decoded
     pki.researcher_kubeconfig(paths, "team-a", ["a:researchers"], SERVER)
     assert pki.certificate(paths, "researcher-team-a").read_bytes() != decoded
-
-
-def test_the_longest_namespace_has_a_researcher(paths):
     assert pki.researcher_kubeconfig(paths, "n" * 63, [f"trainium-eks:{'n' * 63}:researchers"], SERVER).is_file()
 
 
-def test_a_program_acts_as_its_service_account(paths):
-    pki.write_kubeconfigs(paths, SERVER)
+def test_a_kubeconfig_follows_the_server_and_a_program_acts_as_its_service_account(paths):
+    for server in (SERVER, "https://127.0.0.1:9"):
+        pki.write_kubeconfigs(paths, server)
+    for name in ("admin", "kube-scheduler", "kwok", "kube-controller-manager"):
+        document = json.loads(pki.kubeconfig(paths, name).read_text())
+        assert document["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:9"
     file = pki.service_account_kubeconfig(paths, "controllers", "n" * 63, "volcano-controllers")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     made, administrators = json.loads(file.read_text()), json.loads(pki.kubeconfig(paths, "admin").read_text())

@@ -43,13 +43,10 @@ def taken(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         yield port
 
 
-def test_each_listener_has_a_port_of_its_own(settings):
+def test_each_listener_has_a_port_of_its_own_which_is_remembered(paths, settings):
     assert set(settings.ports) == set(PORTS)
     assert len(set(settings.ports.values())) == len(PORTS)
     assert all(20000 <= port < 32768 for port in settings.ports.values())
-
-
-def test_ports_are_remembered(paths, settings):
     settings.save(paths)
     assert Settings.load(paths) == settings
     assert settings.settled(lambda _name, _port: False) == (settings, [])
@@ -74,6 +71,8 @@ def test_a_port_whose_listener_is_just_ending_is_kept(settings, monkeypatch):
 
 
 def test_a_port_that_we_ourselves_have_is_kept(settings, taken):
+    assert is_answered(taken)
+    assert not is_answered(settings.ports["kube-apiserver"])
     assert settings.settled(lambda name, port: (name, port) == ("etcd", taken)) == (settings, [])
 
 
@@ -86,11 +85,6 @@ def test_a_port_of_a_closed_listener_is_free_again(settings):
         client.close()
         assert not is_free(port)
     assert is_free(port)
-
-
-def test_a_listener_answers_and_nobody_does_not(settings, taken):
-    assert is_answered(taken)
-    assert not is_answered(settings.ports["kube-apiserver"])
 
 
 def test_who_asks_whether_somebody_listens_is_in_nobodys_way(settings):
@@ -110,17 +104,13 @@ def test_who_asks_whether_somebody_listens_is_in_nobodys_way(settings):
             asking.kill()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"ports": {"etcd": 1}}', '{"ports": 3, "complete": true}'])
-def test_settings_that_cannot_be_read_are_none(paths, text):
-    paths.settings.write_text(text)
-    assert Settings.load(paths) == Settings()
-
-
-def test_settings_with_impossible_ports_are_none(paths, settings):
-    for port in (0, 70000, "80", None):
-        document = {"ports": {**settings.ports, "etcd": port}, "complete": True}
-        paths.settings.write_text(json.dumps(document))
-        assert Settings.load(paths) == Settings()
+def test_settings_that_cannot_be_read_or_have_impossible_ports_are_none(paths, settings):
+    spoilt = [
+        json.dumps({"ports": {**settings.ports, "etcd": port}, "complete": True}) for port in (0, 70000, "80", None)
+    ]
+    for text in ("", "{", "[]", '{"ports": {"etcd": 1}}', '{"ports": 3, "complete": true}', *spoilt):
+        paths.settings.write_text(text)
+        assert Settings.load(paths) == Settings(), text
 
 
 def test_settings_that_cannot_be_written_are_said(tmp_path, settings):

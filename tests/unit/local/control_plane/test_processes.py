@@ -44,24 +44,13 @@ def ready(paths: Paths, name: str, count: int = 1) -> None:
     until(lambda: processes.last_lines(paths, name, 99).count("ready") >= count)
 
 
-def test_a_started_process_is_found_by_its_command_line(paths, command):
+def test_a_started_process_is_found_by_its_command_line_and_has_a_session_of_its_own(paths, command):
     started = processes.start(paths, "etcd", command("etcd"))
     ready(paths, "etcd")
     (found,) = processes.running(paths)
     assert (found.name, found.pid) == ("etcd", started.pid)
     assert list(found.command) == command("etcd")
-
-
-def test_a_started_process_outlives_the_one_that_started_it_and_its_session(paths, command):
-    code = (
-        "import sys; from pathlib import Path; from trainium_eks.local.control_plane import processes;"
-        "from trainium_eks.local.paths import Paths;"
-        "processes.start(Paths(Path(sys.argv[1])), 'etcd', sys.argv[2:])"
-    )
-    subprocess.run([sys.executable, "-c", code, paths.root, *command("etcd")], check=True)
-    ready(paths, "etcd")
-    (found,) = processes.running(paths)
-    assert os.getsid(found.pid) == found.pid
+    assert os.getsid(found.pid) == found.pid, "it outlives the one that started it"
 
 
 def test_a_started_process_holds_nothing_that_this_one_was_started_with(paths, command):
@@ -119,17 +108,11 @@ def test_processes_end_in_the_order_asked_for(paths, command):
         code = f"import signal\n{end}signal.signal(signal.SIGTERM, end)\n{SLEEP}"
         processes.start(paths, name, command(name, code))
         ready(paths, name)
-    assert processes.stop(paths) == ["kwok", "kube-apiserver", "etcd"]
+    assert processes.stop(paths, ["kwok"]) == ["kwok"]
+    assert {each.name for each in processes.running(paths)} == {"kube-apiserver", "etcd"}, "only what is named ends"
+    assert processes.stop(paths) == ["kube-apiserver", "etcd"]
     assert (paths.root / "order").read_text().split() == ["kwok", "kube-apiserver", "etcd"]
     assert processes.running(paths) == []
-
-
-def test_only_what_is_named_is_ended(paths, command):
-    for name in ("etcd", "kwok"):
-        processes.start(paths, name, command(name))
-        ready(paths, name)
-    assert processes.stop(paths, ["etcd"]) == ["etcd"]
-    assert [each.name for each in processes.running(paths)] == ["kwok"]
 
 
 def test_one_that_does_not_listen_is_killed(paths, command):
@@ -196,18 +179,12 @@ def test_a_log_that_cannot_be_written_is_said_with_path_and_reason(paths, comman
     paths.root.unlink()
 
 
-def test_a_log_is_continued_and_begins_anew_when_it_is_large(paths, command):
+def test_a_log_is_continued_and_begins_anew_when_it_is_large_also_that_of_a_running_process(paths, command):
     for count in (1, 2):
         processes.start(paths, "etcd", command("etcd"))
         ready(paths, "etcd", count)
         processes.stop(paths)
     os.truncate(paths.logs / "etcd.log", processes.LOG_LIMIT_BYTES + 1)
-    processes.start(paths, "etcd", command("etcd"))
-    ready(paths, "etcd")
-    assert processes.log_size(paths, "etcd") == len("ready\n")
-
-
-def test_the_log_of_a_running_process_begins_anew_when_it_is_large(paths, command):
     processes.start(paths, "etcd", command("etcd"))
     ready(paths, "etcd")
     processes.trim_logs(paths)

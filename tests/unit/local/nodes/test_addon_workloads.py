@@ -45,24 +45,16 @@ def tolerates(spec: Mapping[str, Any], taint: Taint) -> bool:
     )
 
 
-def test_every_add_on_makes_what_the_list_says_and_no_other_workload() -> None:
-    for addon in ADDONS:
-        listed = [(each.kind, each.namespace, each.name) for each in addon_records.ADDONS[addon].workloads]
-        objects = of_kind(addon, "DaemonSet", "Deployment", "StatefulSet")
-        assert [(each["kind"], each["metadata"]["namespace"], each["metadata"]["name"]) for each in objects] == listed
-
-
 @pytest.mark.parametrize("addon", ADDONS)
-def test_everything_is_valid_for_kubernetes(addon: str) -> None:
+def test_an_add_on_makes_what_the_list_says_valid_and_simulated(addon: str) -> None:
+    listed = [(each.kind, each.namespace, each.name) for each in addon_records.ADDONS[addon].workloads]
+    workloads = of_kind(addon, "DaemonSet", "Deployment", "StatefulSet")
+    assert [(each["kind"], each["metadata"]["namespace"], each["metadata"]["name"]) for each in workloads] == listed
     assert [fault for each in made(addon) for fault in object_faults(each)] == []
-
-
-@pytest.mark.parametrize("addon", ADDONS)
-def test_everything_says_that_it_is_simulated(addon: str) -> None:
-    for each in made(addon):
+    for each in (*made(addon), *(each["spec"]["template"] for each in workloads)):
         assert each["metadata"]["annotations"]["trainium-eks/simulated"] == "true"
-    for each in of_kind(addon, "DaemonSet", "Deployment"):
-        assert each["spec"]["template"]["metadata"]["annotations"]["trainium-eks/simulated"] == "true"
+    kinds = {each["kind"] for each in made(addon)}
+    assert not kinds & {"APIService", "Service"}, "nobody would answer"
 
 
 def test_no_two_workloads_select_the_same_pods() -> None:
@@ -93,18 +85,11 @@ def test_dcgm_is_for_gpu_nodes_alone() -> None:
     assert {CATALOGUE.find(each).family for each in expression["values"]} == {"nvidia"}
 
 
-def test_node_agents_that_need_it_are_on_the_host_network() -> None:
+def test_pods_have_no_token_and_only_the_room_and_network_that_they_need() -> None:
     on_host = {name for name, spec in pod_specs() if spec.get("hostNetwork")}
     assert on_host == {"aws-node", "kube-proxy", "eks-pod-identity-agent", "eks-node-monitoring-agent"}
-
-
-def test_the_agents_of_a_node_together_leave_room_for_a_job() -> None:
-    millicpu = sum(workload.pod.millicpu for _, workload in WORKLOADS if workload.nodes == "all")
-    memory_mib = sum(workload.pod.memory_mib for _, workload in WORKLOADS if workload.nodes == "all")
-    assert (millicpu, memory_mib) == (220, 254)
-
-
-def test_no_pod_carries_a_token() -> None:
+    agents = [workload.pod for _, workload in WORKLOADS if workload.nodes == "all"]
+    assert (sum(each.millicpu for each in agents), sum(each.memory_mib for each in agents)) == (220, 254)
     assert [name for name, spec in pod_specs() if spec["automountServiceAccountToken"]] == []
 
 
@@ -118,10 +103,6 @@ def test_images_come_from_where_eks_has_them_at_the_add_ons_version() -> None:
     )
     china = made("vpc-cni", "cn-north-1")[-1]["spec"]["template"]["spec"]["containers"][0]["image"]
     assert china.startswith("918309763551.dkr.ecr.cn-north-1.amazonaws.com.cn/amazon-k8s-cni:")
-
-
-def test_no_api_is_registered_that_nobody_answers() -> None:
-    assert not [each for addon in ADDONS for each in made(addon) if each["kind"] in ("APIService", "Service")]
 
 
 class Untouchable:

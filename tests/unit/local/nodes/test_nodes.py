@@ -1,8 +1,10 @@
-"""A node group's nodes: named, labelled, tainted and equipped as EKS would have them."""
+"""A node group's nodes: named, labelled, tainted and equipped as EKS would have them, and as many as asked for."""
 
 import base64
+import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from kubernetes_schemas import object_faults
 
 from trainium_eks.kube.errors import ClusterError
+from trainium_eks.local.nodes.csi_nodes import volumes
 from trainium_eks.local.nodes.node_pools import (
     NODES_A_LEAF,
     NODES_A_SPINE,
@@ -19,9 +22,11 @@ from trainium_eks.local.nodes.node_pools import (
     pool_of,
     zone_name,
 )
+from trainium_eks.local.nodes.scale import with_nodes
 from trainium_eks.model.catalogue.instances import CATALOGUE, Taint
 from trainium_eks.model.catalogue.regions import REGIONS
 from trainium_eks.model.catalogue.versions import AMI_RELEASES
+from trainium_eks.plan.recording.project import StackSettings
 
 INPUTS: Mapping[str, Any] = {
     "instanceTypes": ["trn1.32xlarge"],
@@ -90,13 +95,10 @@ def test_a_node_has_an_address_of_its_own_outside_of_any_vpc() -> None:
     assert all(each in ip_network("100.64.0.0/10") for each in addresses)
 
 
-def test_two_groups_share_no_name() -> None:
-    assert not names(sized(50)) & names(sized(50, name="dev-ng2-nodes-sim-0"))
-
-
 @pytest.mark.parametrize(
     "changed",
     [
+        {"name": "dev-ng2-nodes-sim-0"},
         {"instanceTypes": ["trn1.2xlarge"]},
         {"releaseVersion": "1.35.7-20260901"},
         {"version": "1.36"},
@@ -106,17 +108,13 @@ def test_two_groups_share_no_name() -> None:
     ],
     ids=lambda changed: next(iter(changed)),
 )
-def test_what_nodes_are_launched_from_gives_them_new_names(changed: Mapping[str, Any]) -> None:
+def test_another_group_and_what_nodes_are_launched_from_give_them_new_names(changed: dict[str, Any]) -> None:
     assert not names(manifests(pool())) & names(manifests(pool(**changed)))
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [{"labels": {"a": "b"}}, {"taints": []}, {"scalingConfig": {"minSize": 2, "maxSize": 9, "desiredSize": 2}}],
-    ids=lambda changed: next(iter(changed)),
-)
-def test_what_eks_changes_on_running_nodes_does_not(changed: Mapping[str, Any]) -> None:
-    assert names(manifests(pool())) == names(manifests(pool(**changed)))
+def test_what_eks_changes_on_running_nodes_does_not() -> None:
+    scaling = {"minSize": 2, "maxSize": 9, "desiredSize": 2}
+    assert names(manifests(pool())) == names(manifests(pool(labels={"a": "b"}, taints=[], scalingConfig=scaling)))
 
 
 def test_a_node_has_the_labels_of_kubernetes_eks_and_its_group() -> None:
@@ -180,19 +178,16 @@ def test_names_and_labels_are_valid_in_every_region(region: str) -> None:
             assert LABEL_VALUE.fullmatch(value), (key, value)
 
 
-def test_hugepages_are_those_of_the_user_data() -> None:
-    gpu = {"instanceTypes": ["p5.48xlarge"]}
-    reserved = sized(1, boot=template("echo 'vm.nr_hugepages = 100' > /etc/x"), **gpu)[0]["status"]["allocatable"]
-    none = sized(1, boot=template(), **gpu)[0]["status"]["allocatable"]
+def test_hugepages_and_the_number_of_pods_are_those_of_the_user_data() -> None:
+    def allocatable(boot: str = "") -> dict[str, str]:
+        [node] = sized(1, boot=template(boot), instanceTypes=["p5.48xlarge"])
+        return dict(node["status"]["allocatable"])
+
+    reserved, none = allocatable("echo 'vm.nr_hugepages = 100' > /etc/x"), allocatable()
     assert reserved["hugepages-2Mi"] == "200Mi"
     assert "hugepages-2Mi" not in none
     assert int(none["memory"][:-2]) - int(reserved["memory"][:-2]) == 200
-
-
-def test_the_number_of_pods_is_that_of_the_user_data() -> None:
-    fewer = sized(1, boot=template("kubelet: {flags: [--max-pods=51]}"), instanceTypes=["p5.48xlarge"])
-    assert fewer[0]["status"]["allocatable"]["pods"] == "51"
-    assert sized(1, boot=template(), instanceTypes=["p5.48xlarge"])[0]["status"]["allocatable"]["pods"] == "100"
+    assert (allocatable("kubelet: {flags: [--max-pods=51]}")["pods"], none["pods"]) == ("51", "100")
 
 
 @pytest.mark.parametrize(
@@ -217,20 +212,13 @@ def test_a_capacity_blocks_type_stands_in_the_launch_template() -> None:
     assert manifests(made)[0]["metadata"]["labels"]["eks.amazonaws.com/capacityType"] == "CAPACITY_BLOCK"
 
 
-def test_several_subnets_are_filled_in_turn() -> None:
+def test_several_subnets_are_filled_in_turn_and_one_of_another_stack_is_where_the_type_is_offered() -> None:
     nodes = sized(5, subnetIds=["subnet-d", "subnet-a"])
     zones = [node["metadata"]["labels"]["topology.k8s.aws/zone-id"] for node in nodes]
     assert zones == ["usw2-az4", "usw2-az1", "usw2-az4", "usw2-az1", "usw2-az4"]
-
-
-def test_a_subnet_of_another_stack_is_where_the_type_is_offered() -> None:
     (zone_id,) = pool(subnetIds=["subnet-0a1b2c3d4e5f60711"]).zone_ids
     assert zone_id in CATALOGUE.offered("trn1.32xlarge", "us-west-2")
-
-
-def test_zone_names_follow_the_ids_order() -> None:
     assert zone_name("us-west-2", "usw2-az1") == "us-west-2a"
-    assert zone_name("us-west-2", "usw2-az4") == "us-west-2d"
     assert zone_name("us-west-2", "usw2-lax1-az1") == "us-west-2-usw2-lax1-az1"
 
 
@@ -249,9 +237,7 @@ def test_accelerator_nodes_show_their_place_in_the_network() -> None:
     labels = other["metadata"]["labels"]
     assert labels["topology.k8s.aws/network-node-layer-1"] == layers[0][0]
     assert labels["topology.k8s.aws/network-node-layer-3"] != layers[2][0]
-
-
-def test_cpu_nodes_do_not() -> None:
+    # CPU nodes do not.
     (node,) = sized(1, instanceTypes=["m6i.xlarge"], taints=None)
     assert not [label for label in node["metadata"]["labels"] if "network-node-layer" in label]
     assert node["spec"]["taints"] == []
@@ -272,11 +258,66 @@ def test_a_name_that_eks_would_not_take_is_shortened_and_stays_unique() -> None:
     assert pool_key({"nodeGroupName": "short"}) == "short"
 
 
-def test_an_unknown_type_is_refused_with_the_nearest() -> None:
+def test_a_type_that_is_unknown_or_missing_is_refused() -> None:
     with pytest.raises(ClusterError, match=r"dev-ng1-nodes-sim-0.*did you mean trn1\.32xlarge(.|\n)*instanceTypes"):
         pool(instanceTypes=["trn1.33xlarge"])
-
-
-def test_a_group_without_a_type_is_refused() -> None:
     with pytest.raises(ClusterError, match="has no instance type"):
         pool(instanceTypes=None, boot=template())
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "disks", "expected"),
+    [
+        ("m6i.xlarge", 0, 26),  # one interface and the root volume
+        ("m6i.xlarge", 2, 24),  # each local disk takes a place
+        ("trn1.32xlarge", 4, 15),  # eight interfaces, four disks
+        ("p5.48xlarge", 8, 1),  # more than all places are taken
+    ],
+)
+def test_a_node_takes_the_volumes_for_which_its_type_has_places(instance_type: str, disks: int, expected: int) -> None:
+    assert volumes(replace(CATALOGUE.find(instance_type), local_disks=disks)) == expected
+
+
+# --- `--nodes N` ------------------------------------------------------------------------------------------------------
+
+GROUPS = [
+    {"name": "train", "instanceType": "trn1.32xlarge", "minSize": 2, "maxSize": 4, "desiredSize": 2},
+    {"name": "other", "instanceType": "trn1n.32xlarge", "maxSize": 2},
+]
+
+
+def scaled(nodes: int, groups: list[dict[str, Any]] = GROUPS) -> list[dict[str, Any]]:
+    settings = StackSettings("dev", {"p:nodeGroups": json.dumps(groups), "p:region": "us-west-2"})
+    adjusted = with_nodes(nodes, "p")(settings)
+    assert adjusted.config["p:region"] == "us-west-2"
+    found: list[dict[str, Any]] = json.loads(adjusted.config["p:nodeGroups"])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        (0, [(0, 4, 0)]),
+        (1, [(1, 4, 1)]),
+        (3, [(2, 4, 3)]),
+        (64, [(2, 64, 64)]),
+        (450, [(2, 450, 450)]),
+        # More than EKS allows in a group is spread over groups of the same kind.
+        (1000, [(2, 450, 450), (2, 450, 450), (2, 100, 100)]),
+    ],
+)
+def test_the_first_group_gets_the_nodes_and_the_limits_that_they_need(
+    nodes: int, expected: list[tuple[int, int, int]]
+) -> None:
+    *train, other = scaled(nodes)
+    assert [(each["minSize"], each["maxSize"], each["desiredSize"]) for each in train] == expected
+    assert [each["name"] for each in train] == ["train", "train-2", "train-3"][: len(train)]
+    assert {each["instanceType"] for each in train} == {"trn1.32xlarge"}
+    assert other == GROUPS[1]
+
+
+def test_a_group_without_nodes_has_a_maximum_that_eks_takes_and_a_stack_without_groups_is_told() -> None:
+    (first,) = scaled(0, [{"name": "a", "instanceType": "trn1.32xlarge"}])
+    assert first["maxSize"] == 1
+    with pytest.raises(ClusterError, match=r"Pulumi\.dev\.yaml has none"):
+        scaled(3, [])
