@@ -78,9 +78,19 @@ def test_a_local_chart_is_relative_to_the_project(place: Place) -> None:
     assert again.digest != found.digest
 
 
-def test_a_local_chart_that_is_not_there_is_an_error(place: Place) -> None:
-    with pytest.raises(ClusterError, match=r"there is no chart .*project/charts/none"):
-        place.charts().find(release(chart="./charts/none"))
+@pytest.mark.parametrize(
+    ("release_", "environment", "words"),
+    [
+        (release(chart="./charts/none"), {}, r"there is no chart .*project/charts/none"),
+        (release(), {"TRN_CHARTS": "/nowhere"}, "TRN_CHARTS is /nowhere"),
+        (release(version=""), {}, "name the version of thing"),
+    ],
+)
+def test_what_cannot_be_looked_for_is_an_error(
+    place: Place, release_: ReleaseInputs, environment: dict[str, str], words: str
+) -> None:
+    with pytest.raises(ClusterError, match=words):
+        place.charts(**environment).find(release_)
 
 
 @pytest.mark.parametrize(("wants", "has"), [("1.0.0", "1.0.0"), ("v1.0.0", "1.0.0"), ("1.0.0", "v1.0.0")])
@@ -93,25 +103,19 @@ def test_the_users_directory_comes_first_with_or_without_the_v(place: Place, wan
     assert (found.version, place.pulls) == (has, 0)
 
 
-def test_an_unpacked_chart_in_the_users_directory_is_taken(place: Place) -> None:
-    directory = place.root / "given" / "thing"
-    directory.mkdir(parents=True)
-    (directory / "Chart.yaml").write_text("name: thing\nversion: 1.0.0\n")
-    found = place.charts(TRN_CHARTS=str(place.root / "given")).find(release(chart="oci://example.com/x/thing"))
-    assert isinstance(found, FoundChart)
-    assert found.path == directory
-
-
-def test_another_version_in_the_users_directory_is_not_installed_and_both_are_named(place: Place) -> None:
-    package(place.root / "given" / "thing-0.9.0.tgz", "thing", "0.9.0")
-    found = place.charts(TRN_CHARTS=str(place.root / "given")).find(release())
+def test_of_the_users_directory_an_unpacked_chart_is_taken_and_another_version_is_not_and_both_are_named(
+    place: Place,
+) -> None:
+    given = place.root / "given"
+    package(given / "thing-0.9.0.tgz", "thing", "0.9.0")
+    found = place.charts(TRN_CHARTS=str(given)).find(release())
     assert isinstance(found, Missing)
     assert "TRN_CHARTS has thing 0.9.0, wanted 1.0.0" in found.reason
-
-
-def test_a_users_directory_that_is_none_is_an_error(place: Place) -> None:
-    with pytest.raises(ClusterError, match="TRN_CHARTS is /nowhere"):
-        place.charts(TRN_CHARTS="/nowhere").find(release())
+    (given / "thing").mkdir()
+    (given / "thing" / "Chart.yaml").write_text("name: thing\nversion: 1.0.0\n")
+    found = place.charts(TRN_CHARTS=str(given)).find(release(chart="oci://example.com/x/thing"))
+    assert isinstance(found, FoundChart)
+    assert found.path == given / "thing"
 
 
 def test_a_chart_is_pulled_once_and_kept(place: Place) -> None:
@@ -127,21 +131,16 @@ def test_a_chart_is_pulled_once_and_kept(place: Place) -> None:
     assert not list((place.root / "cache").rglob(".pull-*"))
 
 
-def test_charts_of_the_same_name_from_two_repositories_are_two(place: Place) -> None:
+def test_charts_of_two_repositories_are_two_and_a_broken_package_in_the_cache_is_pulled_anew(place: Place) -> None:
     package(place.root / "served.tgz", "thing", "1.0.0")
     charts = place.charts(f"cp {place.root}/served.tgz $2/thing-1.0.0.tgz")
-    paths = {charts.find(release(repo=repo)).path for repo in (REPOSITORY, "https://other.example.com")}  # type: ignore[union-attr]
-    assert len(paths) == 2
-
-
-def test_a_broken_package_in_the_cache_is_pulled_anew(place: Place) -> None:
-    package(place.root / "served.tgz", "thing", "1.0.0")
-    charts = place.charts(f"cp {place.root}/served.tgz $2/thing-1.0.0.tgz")
-    found = charts.find(release())
+    found, other = (charts.find(release(repo=repo)) for repo in (REPOSITORY, "https://other.example.com"))
     assert isinstance(found, FoundChart)
+    assert isinstance(other, FoundChart)
+    assert found.path != other.path
     found.path.write_bytes(found.path.read_bytes()[:40])
     assert isinstance(charts.find(release()), FoundChart)
-    assert place.pulls == 2
+    assert place.pulls == 3
 
 
 def test_another_chart_than_was_asked_for_is_refused_and_not_kept(place: Place) -> None:
@@ -202,11 +201,6 @@ def test_a_repository_that_does_not_answer_is_given_up(place: Place, monkeypatch
 def test_a_repository_without_that_version_is_a_fault_of_the_program(place: Place, words: str) -> None:
     with pytest.raises(ClusterError, match=r"stable does not have thing 1\.0\.0: .*(?i:not found)"):
         place.charts(f"echo 'Error: {words}' >&2; exit 1").find(release())
-
-
-def test_a_chart_of_a_repository_needs_a_version(place: Place) -> None:
-    with pytest.raises(ClusterError, match="name the version of thing"):
-        place.charts().find(release(version=""))
 
 
 # --- Volcano's chart ----------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Volcano's processes, as the chart describes them."""
+"""Volcano's processes, as the chart describes them, and Kubeflow's Training Operator."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,9 @@ import pytest
 import yaml
 
 from trainium_eks.kube.errors import ClusterError
+from trainium_eks.local.releases.training_operator import TrainingOperator, _objects
 from trainium_eks.local.releases.volcano import Programs, described
+from trainium_eks.plan.graph import Graph, Resource
 
 DIRECTORY = Path("/state/volcano")
 
@@ -33,8 +35,9 @@ def manifest(*deployments: dict[str, Any], **files: str) -> str:
     return yaml.safe_dump_all([config_map, *deployments])
 
 
-def test_a_process_is_told_what_its_container_is_told() -> None:
-    body = deployment("vol-scheduler", ["--kube-api-qps=2000", "-v=3", "--logtostderr"])
+def test_a_process_is_told_what_its_container_is_told_but_for_what_is_this_machines_own() -> None:
+    ours = ["--leader-elect=true", "--port=8443", "--tls-cert-file=/certs/tls.crt", "--enable-healthz=true", "2>&1"]
+    body = deployment("vol-scheduler", ["--kube-api-qps=2000", "-v=3", "--logtostderr", *ours])
     process = described("vol", manifest(body), DIRECTORY)["vc-scheduler"]
     assert process.arguments == ("--kube-api-qps=2000", "-v=3", "--logtostderr")
 
@@ -48,23 +51,13 @@ def test_a_process_acts_as_the_service_account_of_its_deployment(field: str) -> 
     assert process.account == ("elsewhere", "vol-controllers")
 
 
-def test_what_is_this_machines_own_is_left_out() -> None:
-    args = ["--leader-elect=true", "--port=8443", "--tls-cert-file=/certs/tls.crt", "--enable-healthz=true", "2>&1"]
-    process = described("vol", manifest(deployment("vol-admission", args)), DIRECTORY)["vc-webhook-manager"]
-    assert process.arguments == ()
-
-
 def test_a_mounted_file_lies_in_the_stacks_directory() -> None:
     body = deployment("vol-scheduler", ["--scheduler-conf=/conf/s.conf"])
     process = described("vol", manifest(body, s_conf="actions: allocate\n"), DIRECTORY)["vc-scheduler"]
     assert process.arguments == ("--scheduler-conf=/state/volcano/vc-scheduler/s.conf",)
     assert process.files == {DIRECTORY / "vc-scheduler" / "s.conf": "actions: allocate\n"}
-
-
-def test_a_file_that_the_chart_does_not_bring_is_an_error() -> None:
-    body = deployment("vol-scheduler", ["--scheduler-conf=/conf/other.conf"])
-    with pytest.raises(ClusterError, match=r"vc-scheduler: the ConfigMap vol-conf .* has no other\.conf"):
-        described("vol", manifest(body, s_conf=""), DIRECTORY)
+    with pytest.raises(ClusterError, match=r"vc-scheduler: the ConfigMap vol-conf .* has no s\.conf"):
+        described("vol", manifest(body, other_conf=""), DIRECTORY)
 
 
 def test_variables_with_a_value_are_passed_on_and_those_of_the_pod_are_not() -> None:
@@ -97,3 +90,35 @@ def test_where_none_can_be_had_one_sentence_says_why_and_what_helps(tmp_path: Pa
         "(build: go is not on PATH); `python -m trainium_eks.local.toolchain` says what would help"
     )
     assert provided(tmp_path, TRN_VOLCANO="off").missing == "TRN_VOLCANO is off"
+
+
+# --- The Training Operator -----------------------------------------------------------------------------------------
+
+
+def test_the_training_operator_can_be_left_out() -> None:
+    def provided(*resources: Resource) -> str:
+        graph = Graph(project="p", stack="s", resources=resources, outputs={})
+        found = TrainingOperator.provided(graph, lambda _: None, {"TRN_TRAINING_OPERATOR": "off", "PATH": ""})
+        assert found.program is None
+        return found.missing
+
+    assert provided() == ""
+    urn = "urn:pulumi:s::p::kubernetes:kustomize/v2:Directory::x-training-operator"
+    installed = Resource(
+        urn=urn, type="kubernetes:kustomize/v2:Directory", name="x-training-operator", custom=False, inputs={}
+    )
+    assert provided(installed) == "TRN_TRAINING_OPERATOR is off"
+
+
+def test_the_training_operators_webhook_is_asked_on_this_machine() -> None:
+    def webhook(resource: str) -> dict[str, object]:
+        service = {"name": "webhook-service", "namespace": "system", "path": f"/validate-{resource}"}
+        return {"name": resource, "clientConfig": {"service": service}, "rules": [{"resources": [resource]}]}
+
+    webhooks = {"apiVersion": "v1", "kind": "W", "webhooks": [webhook("tfjobs"), webhook("pytorchjobs")]}
+    upstream = ({"kind": "CustomResourceDefinition"}, webhooks)
+    *_, service, configuration = _objects(upstream, 31000)
+    assert service["spec"] == {"type": "ExternalName", "externalName": "localhost"}
+    [only] = configuration["webhooks"]
+    asked = {"name": "training-operator", "namespace": "kubeflow", "path": "/validate-pytorchjobs", "port": 31000}
+    assert only["clientConfig"] == {"service": asked}

@@ -50,23 +50,15 @@ def test_a_webhook_of_a_simulated_pod_is_left_out_and_named(kind: str) -> None:
     assert webhooks.left_out(after) == [f"{kind} conf"]
 
 
-def test_a_webhook_of_a_real_process_is_sent_there() -> None:
-    after = webhooks.rewritten(manifest(configuration("ns/svc")), {"ns/svc": PROCESS})
+def test_a_webhook_of_a_real_process_is_sent_there_and_only_what_nobody_answers_is_left_out() -> None:
+    after = webhooks.rewritten(manifest(configuration("ns/svc", "other/gone")), {"ns/svc": PROCESS})
     (hook,) = objects(after)[1]["webhooks"]
+    assert hook["name"] == "svc.example.com"
     assert hook["clientConfig"] == {"url": "https://127.0.0.1:20001/queues/validate", "caBundle": "Q0E="}
     assert hook["failurePolicy"] == "Fail"
-    assert webhooks.left_out(after) == []
-
-
-def test_only_the_webhooks_that_nobody_answers_are_left_out_of_a_configuration() -> None:
-    after = webhooks.rewritten(manifest(configuration("ns/svc", "other/gone")), {"ns/svc": PROCESS})
-    assert [hook["name"] for hook in objects(after)[1]["webhooks"]] == ["svc.example.com"]
     assert webhooks.left_out(after) == ["ValidatingWebhookConfiguration conf (gone.example.com)"]
-
-
-def test_a_service_of_the_same_name_elsewhere_is_another() -> None:
-    after = webhooks.rewritten(manifest(configuration("elsewhere/svc")), {"ns/svc": PROCESS})
-    assert len(webhooks.left_out(after)) == 1
+    elsewhere = webhooks.rewritten(manifest(configuration("elsewhere/svc")), {"ns/svc": PROCESS})
+    assert len(webhooks.left_out(elsewhere)) == 1, "a service of the same name"
 
 
 def test_a_webhook_outside_the_cluster_stays() -> None:
@@ -79,12 +71,8 @@ def test_a_webhook_outside_the_cluster_stays() -> None:
 
 def test_an_api_service_of_a_simulated_pod_is_left_out_and_a_local_one_stays() -> None:
     def api(name: str, **spec: object) -> dict[str, Any]:
-        return {
-            "apiVersion": "apiregistration.k8s.io/v1",
-            "kind": "APIService",
-            "metadata": {"name": name},
-            "spec": spec,
-        }
+        metadata = {"name": name}
+        return {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": metadata, "spec": spec}
 
     after = webhooks.rewritten(
         manifest(api("v1.a", service={"name": "s", "namespace": "n"}), api("v1.b", group="b")), {}
@@ -93,12 +81,9 @@ def test_an_api_service_of_a_simulated_pod_is_left_out_and_a_local_one_stays() -
     assert webhooks.left_out(after) == ["APIService v1.a"]
 
 
-def test_what_is_no_webhook_is_left_to_the_byte() -> None:
+def test_what_is_no_webhook_is_left_to_the_byte_and_without_a_rest_there_is_no_object() -> None:
     text = manifest()
     assert webhooks.rewritten(text, {}) == text
-
-
-def test_a_chart_of_nothing_but_webhooks_becomes_a_manifest_without_objects() -> None:
     after = webhooks.rewritten(yaml.safe_dump(configuration("ns/svc")), {})
     assert objects(after) == []
     assert webhooks.left_out(after) == ["ValidatingWebhookConfiguration conf"]

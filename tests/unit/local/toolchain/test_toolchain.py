@@ -44,25 +44,21 @@ def unavailable(environment: dict[str, str], cache: Path, *bundles: Bundle) -> U
     return caught.value
 
 
-def test_tools_on_path_that_fit_are_taken_and_nothing_is_fetched(tmp_path: Path) -> None:
-    fakes.tools(tmp_path / "bin")
-    there = provide(CURRENT, progress=silent, environment=offline(tmp_path / "bin"), cache=tmp_path / "cache")
-    assert set(there) == NAMES
-    assert {binary.origin for binary in there.values()} == {"PATH"}
-    assert there["etcd"].version == "3.6.5"
-    assert there["helm"].path == tmp_path / "bin" / "helm"
-
-
-def test_path_comes_before_kubebuilder_assets_and_these_before_the_cache(tmp_path: Path) -> None:
+def test_path_comes_before_kubebuilder_assets_and_these_before_the_cache_and_nothing_is_fetched(tmp_path: Path) -> None:
     fakes.tools(tmp_path / "bin", kube_apiserver="", kwok="", kubectl="Client Version: v1.32.4")
     fakes.tools(tmp_path / "assets", kwok="")
     fakes.tools(tmp_path / "cache" / CURRENT.place)
     environment = offline(tmp_path / "bin", KUBEBUILDER_ASSETS=str(tmp_path / "assets"))
     there = provide(CURRENT, progress=silent, environment=environment, cache=tmp_path / "cache")
-    assert there["etcd"].origin == "PATH"
+    assert set(there) == NAMES
+    assert (there["etcd"].origin, there["etcd"].version, there["etcd"].path) == ("PATH", "3.6.5", tmp_path / "bin/etcd")
     assert there["kube-apiserver"].origin == "KUBEBUILDER_ASSETS"
     assert there["kubectl"].origin == "KUBEBUILDER_ASSETS", "the one on PATH does not fit"
     assert there["kwok"].origin == "cache"
+    for tool in VOLCANO.tools:
+        fakes.executable(tmp_path / "bin" / tool.name, fakes.tool_text("Version: v1.15.0"))
+    there, reasons = find(VOLCANO, offline(tmp_path / "bin"), tmp_path / "cache")
+    assert (there, set(reasons)) == ({}, {tool.name for tool in VOLCANO.tools}), "Volcano's are not taken from PATH"
 
 
 def test_places_in_the_cache_are_those_of_earlier_releases(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,14 +155,6 @@ def test_what_a_local_cloud_can_do_without_can_be_left_out(tmp_path: Path, bundl
     assert bundle.helps[-1] in str(unavailable(offline(tmp_path), tmp_path / "cache", bundle))
 
 
-def test_programs_of_volcano_on_path_are_not_taken(tmp_path: Path) -> None:
-    for tool in VOLCANO.tools:
-        fakes.executable(tmp_path / tool.name, fakes.tool_text("Version: v1.15.0"))
-    there, reasons = find(VOLCANO, offline(tmp_path), tmp_path / "cache")
-    assert there == {}
-    assert set(reasons) == {tool.name for tool in VOLCANO.tools}
-
-
 # --- Pins ---------------------------------------------------------------------------------------------------------
 
 
@@ -198,34 +186,15 @@ def test_go_mod_pins_the_same_versions(bundle: Bundle, module: str, version: str
         assert len(re.findall(rf"^{re.escape(module)} v{re.escape(version)}(?:/go\.mod)? h1:\S+$", sums, re.M)) == 2
 
 
-PROGRAMS = [MODULE / "go.mod", *(MODULE / each / "go.mod" for each in ("volcano", "karpenter", "training_operator"))]
-
-
 def test_a_module_of_one_source_is_required_in_one_version_so_that_it_is_compiled_once() -> None:
     """Go's cache has the required version in its keys, also of a module that is replaced."""
     required: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-    for file in (*PROGRAMS, MODULE / "prometheus" / "go.mod"):
+    for file in MODULE.rglob("go.mod"):
         text = file.read_text()
         replaced = dict(re.findall(r"^(?:\t|replace )(\S+) => \S+ (v\S+)$", text, re.MULTILINE))
         for module, version in re.findall(r"^(?:\t|require )(\S+) (v\S+)(?: // indirect)?$", text, re.MULTILINE):
             required[module, replaced.get(module, version)].add(version)
     assert {module: found for module, found in required.items() if len(found) > 1} == {}
-
-
-@pytest.mark.parametrize("file", PROGRAMS[1:], ids=lambda file: file.parent.name)
-def test_programs_are_built_with_the_libraries_of_kubernetes(file: Path) -> None:
-    """Prometheus is not: it needs newer ones."""
-
-    def chosen(go_mod: Path) -> dict[str, str]:
-        text = go_mod.read_text()
-        required = dict(re.findall(r"^\t(\S+) (v\S+)(?: // indirect)?$", text, re.MULTILINE))
-        return required | dict(re.findall(r"^\t(\S+) => \S+ (v\S+)$", text, re.MULTILINE))
-
-    ours, theirs = chosen(file), chosen(PROGRAMS[0])
-    both = set(ours) & set(theirs)
-    assert len(both) > 40
-    others = {"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc", "sigs.k8s.io/controller-runtime"}
-    assert {module for module in both if ours[module] != theirs[module]} <= others
 
 
 def test_progress_is_at_most_one_message_an_interval_and_none_that_matters_is_lost() -> None:

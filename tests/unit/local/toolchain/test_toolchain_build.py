@@ -249,22 +249,21 @@ def _go(directory: Path, bundle: Bundle, *, text: str = "", checksum: str = "") 
     return directory
 
 
-def test_the_training_operator_is_built_to_read_certificates_of_its_own(tmp_path: Path) -> None:
-    path = _go(tmp_path / "bin", TRAINING_OPERATOR)
-    assert built(path, tmp_path / "cache", TRAINING_OPERATOR) == {"training-operator": "build 1.9.3"}
-    text = (path / "built" / "pkg" / "cert" / "cert.go").read_text()
+def test_the_training_operator_reads_certificates_of_its_own_and_karpenter_listens_on_this_machine_alone(
+    tmp_path: Path,
+) -> None:
+    for bundle, version in ((TRAINING_OPERATOR, "1.9.3"), (KARPENTER, "1.15.0")):
+        path = _go(tmp_path / bundle.name, bundle)
+        assert built(path, tmp_path / "cache", bundle) == {bundle.name: f"build {version}"}
+        assert built(tmp_path, tmp_path / "cache", bundle) == {bundle.name: f"cache {version}"}
+    text = (tmp_path / TRAINING_OPERATOR.name / "built" / "pkg" / "cert" / "cert.go").read_text()
     assert '"/tmp/k8s-webhook-server/serving-certs"' not in text
     assert 'var certDir = os.TempDir() + "/k8s-webhook-server/serving-certs"' in text
-    assert built(tmp_path, tmp_path / "cache", TRAINING_OPERATOR) == {"training-operator": "cache 1.9.3"}
-
-
-def test_karpenter_is_built_to_listen_on_this_machine_alone(tmp_path: Path) -> None:
-    path = _go(tmp_path / "bin", KARPENTER)
-    assert built(path, tmp_path / "cache", KARPENTER) == {"karpenter": "build 1.15.0"}
-    text = (path / "built" / "pkg" / "operator" / "operator.go").read_text()
+    changed = tmp_path / KARPENTER.name / "built"
+    text = (changed / "pkg" / "operator" / "operator.go").read_text()
     assert text.count('BindAddress: fmt.Sprintf("127.0.0.1:%d"') == 2
     assert sources._ADDRESS not in text
-    assert (path / "built" / "go.mod").read_text() == "module sigs.k8s.io/karpenter\n\ngo 1.26.0\n"
+    assert (changed / "go.mod").read_text() == "module sigs.k8s.io/karpenter\n\ngo 1.26.0\n"
 
 
 @pytest.mark.parametrize("bundle", [TRAINING_OPERATOR, KARPENTER], ids=lambda bundle: bundle.name)

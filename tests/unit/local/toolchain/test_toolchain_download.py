@@ -127,16 +127,15 @@ def test_what_cannot_be_downloaded_is_built_and_the_others_are_fetched(server: f
     assert there["kwok"].origin == "download"
 
 
-def test_file_without_a_published_checksum_is_not_used(server: fakes.Server, tmp_path: Path) -> None:
+def test_file_without_a_published_checksum_and_archive_without_the_tool_are_not_used(
+    server: fakes.Server, tmp_path: Path
+) -> None:
     server.files[f"{ETCD}/SHA256SUMS"] = b"<html>please log in to this network</html>"
-    words = f"{server.url}{ETCD}/SHA256SUMS names no checksum of etcd-v3.6.5-linux-amd64.tar.gz"
-    assert words in str(failure(at(server), tmp_path))
-
-
-def test_archive_without_the_tool_is_refused(server: fakes.Server, tmp_path: Path) -> None:
     for content in (fakes.archive("linux-amd64/README", b""), b"no archive"):
         _publish_helm(server, content)
-        assert f"{server.url}{HELM} has no linux-amd64/helm" in str(failure(at(server), tmp_path))
+        error = str(failure(at(server), tmp_path))
+        assert f"{server.url}{ETCD}/SHA256SUMS names no checksum of etcd-v3.6.5-linux-amd64.tar.gz" in error
+        assert f"{server.url}{HELM} has no linux-amd64/helm" in error
 
 
 def test_host_that_does_not_answer_is_asked_once(server: fakes.Server, tmp_path: Path) -> None:
@@ -179,22 +178,15 @@ def test_disk_that_fills_up_is_told_and_nothing_half_is_kept(server: fakes.Serve
     }
 
 
-@pytest.mark.parametrize("where", [Platform("darwin", "arm64"), Platform("win32", "amd64"), Platform("linux", "riscv")])
-def test_other_platforms_have_no_downloads(where: Platform) -> None:
-    [bundle] = kubernetes("1.35")
-    assert {tool.unpublished(where) for tool in bundle.tools} == {f"not published for {where}"}
-
-
-def test_kubernetes_without_a_known_release_is_not_downloaded() -> None:
-    control_plane, rest = kubernetes("1.33")
-    here = Platform("linux", "arm64")
-    assert {tool.unpublished(here) for tool in control_plane.tools} == {"no known release of that Kubernetes"}
-    assert {tool.unpublished(here) for tool in rest.tools} == {""}
-
-
-def test_official_addresses() -> None:
+def test_programs_have_official_addresses_and_none_for_other_platforms_and_unknown_releases() -> None:
     [bundle] = kubernetes("1.35")
     urls = {tool.name: tool.url.format(system="linux", machine="arm64") for tool in bundle.tools}
     assert urls["kube-apiserver"] == "https://dl.k8s.io/release/v1.35.4/bin/linux/arm64/kube-apiserver"
     assert urls["helm"] == "https://get.helm.sh/helm-v3.19.5-linux-arm64.tar.gz"
-    assert urls["etcd"] == ("https://github.com/etcd-io/etcd/releases/download/v3.6.5/etcd-v3.6.5-linux-arm64.tar.gz")
+    assert urls["etcd"] == "https://github.com/etcd-io/etcd/releases/download/v3.6.5/etcd-v3.6.5-linux-arm64.tar.gz"
+    for where in (Platform("darwin", "arm64"), Platform("win32", "amd64"), Platform("linux", "riscv")):
+        assert {tool.unpublished(where) for tool in bundle.tools} == {f"not published for {where}"}
+    control_plane, rest = kubernetes("1.33")
+    here = Platform("linux", "arm64")
+    assert {tool.unpublished(here) for tool in control_plane.tools} == {"no known release of that Kubernetes"}
+    assert {tool.unpublished(here) for tool in rest.tools} == {""}
