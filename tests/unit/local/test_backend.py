@@ -94,22 +94,26 @@ def _namespace(name: str, *after: pulumi.Resource) -> k8s.core.v1.Namespace:
     return k8s.core.v1.Namespace(name, metadata={"name": name}, opts=pulumi.ResourceOptions(depends_on=list(after)))
 
 
-def test_each_type_goes_to_its_maker() -> None:
-    assert kind_of("kubernetes:core/v1:Namespace") == "object"
-    assert kind_of("kubernetes:helm.sh/v3:Release") == "release"
-    assert kind_of("aws:eks/nodeGroup:NodeGroup") == "nodes"
-    assert kind_of("aws:eks/addon:Addon") == "addon"
-    assert kind_of("aws:ec2/vpc:Vpc") == "simulated"
-    assert kind_of("pulumi:providers:kubernetes") == "simulated"
+def test_each_type_goes_to_its_maker_and_what_is_real_answers_for_itself(cloud: Cloud) -> None:
+    kinds = {
+        "kubernetes:core/v1:Namespace": "object",
+        "kubernetes:helm.sh/v3:Release": "release",
+        "aws:eks/nodeGroup:NodeGroup": "nodes",
+        "aws:eks/addon:Addon": "addon",
+        "aws:ec2/vpc:Vpc": "simulated",
+        "pulumi:providers:kubernetes": "simulated",
+    }
+    assert {type_: kind_of(type_) for type_ in kinds} == kinds
 
-
-def test_what_is_real_answers_for_itself_and_the_rest_is_simulated(cloud: Cloud) -> None:
     def program() -> None:
         aws.ec2.Vpc("vpc", cidr_block="10.0.0.0/16")
         pulumi.export("phase", _namespace("room").status.phase)
+        cluster = aws.eks.Cluster("c", role_arn="arn:aws:iam::000000000000:role/r", vpc_config={"subnet_ids": ["s"]})
+        pulumi.export("endpoint", cluster.endpoint)
+        pulumi.export("authority", cluster.certificate_authority.data)
 
     graph = cloud.run(program)
-    assert graph.outputs["phase"] == "Active"
+    assert graph.outputs == {"phase": "Active", "endpoint": "https://127.0.0.1:1", "authority": "Q0E="}
     assert "aws" in graph.simulated
     assert "kubernetes" not in graph.simulated
 
@@ -124,36 +128,20 @@ def test_what_comes_from_a_program_of_others_is_not_made_of_nothing(cloud: Cloud
         cloud.run(lambda: program(uses=True))
 
 
-def test_what_is_about_to_be_made_is_written_down_before(tmp_path: Path) -> None:
-    cloud = _cloud(tmp_path, refused="room")
-    with pytest.raises(RecordingError):
-        cloud.run(lambda: _namespace("room"))
-    (holding,) = [each for each in Ledger.open(tmp_path / "ledger").holdings if each.kind == "object"]
-    assert (holding.reference, holding.done) == ({"name": "room"}, False)
-
-
-def test_what_is_made_is_written_down_as_done_with_what_it_came_after(cloud: Cloud, tmp_path: Path) -> None:
-    def program() -> None:
-        _namespace("second", _namespace("first"))
-
-    cloud.run(program)
-    held = {each.urn.rpartition("::")[2]: each for each in Ledger.open(tmp_path / "ledger").holdings}
-    assert held["first"].done
-    assert held["first"].urn in held["second"].after
-
-
-def test_the_first_failure_is_told_and_nothing_begins_after_it(tmp_path: Path) -> None:
+def test_what_is_made_is_written_down_before_and_as_done_and_nothing_begins_after_a_failure(tmp_path: Path) -> None:
     cloud = _cloud(tmp_path, refused="bad")
 
     def program() -> None:
-        bad = _namespace("bad")
-        _namespace("after", bad)
+        _namespace("after", _namespace("bad", _namespace("first")))
 
     with pytest.raises(RecordingError, match="the server refuses bad"):
         cloud.run(program)
     assert cloud.told(Failed) == ["bad"]
     assert "after" not in cloud.told(Begun)
     assert "after" not in [asked.registration.name for asked in cloud.makers["object"].asked]
+    held = {each.urn.rpartition("::")[2]: each for each in Ledger.open(tmp_path / "ledger").holdings}
+    assert (held["first"].done, held["bad"].done, held["bad"].reference) == (True, False, {"name": "bad"})
+    assert held["first"].urn in held["bad"].after
 
 
 def test_what_is_registered_after_a_failure_is_not_begun(cloud: Cloud) -> None:
@@ -174,7 +162,11 @@ def test_an_input_that_the_sdk_does_not_take_is_refused_before_anything_is_made(
     assert cloud.makers["simulated"].asked == []
 
 
-def test_nodes_know_the_subnets_and_launch_templates_that_they_are_made_from(cloud: Cloud) -> None:
+def test_nodes_know_the_subnets_and_launch_templates_that_they_are_made_from(tmp_path: Path) -> None:
+    adopted = adopted_zones({"existingNetwork": {"privateSubnets": [{"id": "subnet-1", "zoneId": "usw2-az1"}]}})
+    assert adopted_zones({}) == {}
+    cloud = _cloud(tmp_path, adopted=adopted)
+
     def program() -> None:
         subnet = aws.ec2.Subnet("s", vpc_id="vpc-1", cidr_block="10.0.0.0/24", availability_zone_id="usw2-az4")
         template = aws.ec2.LaunchTemplate("t", user_data="eA==")
@@ -182,34 +174,16 @@ def test_nodes_know_the_subnets_and_launch_templates_that_they_are_made_from(clo
             "n",
             cluster_name="c",
             node_role_arn="arn:aws:iam::000000000000:role/r",
-            subnet_ids=[subnet.id],
+            subnet_ids=[subnet.id, "subnet-1"],
             scaling_config={"desired_size": 1, "min_size": 0, "max_size": 1},
             launch_template={"id": template.id, "version": "1"},
         )
 
     cloud.run(program)
     (asked,) = cloud.makers["nodes"].asked
-    (subnet_id,) = asked.registration.inputs["subnetIds"]
-    assert asked.made[subnet_id]["availabilityZoneId"] == "usw2-az4"
+    zones = [asked.made[subnet]["availabilityZoneId"] for subnet in asked.registration.inputs["subnetIds"]]
+    assert zones == ["usw2-az4", "usw2-az1"]
     assert asked.made[asked.registration.inputs["launchTemplate"]["id"]]["userData"] == "eA=="
-
-
-def test_the_cluster_is_the_one_on_this_machine(cloud: Cloud) -> None:
-    def program() -> None:
-        cluster = aws.eks.Cluster("c", role_arn="arn:aws:iam::000000000000:role/r", vpc_config={"subnet_ids": ["s"]})
-        pulumi.export("endpoint", cluster.endpoint)
-        pulumi.export("authority", cluster.certificate_authority.data)
-
-    assert cloud.run(program).outputs == {"endpoint": "https://127.0.0.1:1", "authority": "Q0E="}
-
-
-def test_what_a_resource_held_before_is_known_to_its_maker(tmp_path: Path) -> None:
-    _cloud(tmp_path).run(lambda: _namespace("room"))
-    again = _cloud(tmp_path)
-    again.run(lambda: _namespace("room"))
-    (asked,) = again.makers["object"].asked
-    assert asked.held is not None
-    assert asked.held.done
 
 
 @pytest.mark.parametrize(
@@ -232,18 +206,18 @@ def test_a_resource_has_the_time_that_its_program_gives(
     for expected in (first, later):
         cloud = _cloud(tmp_path)
         cloud.run(program)
-        assert cloud.makers["object"].asked[0].timeout_seconds == expected
+        (asked,) = cloud.makers["object"].asked
+        assert asked.timeout_seconds == expected
+    assert asked.held is not None, "what it held before"
+    assert asked.held.done
 
 
-@pytest.mark.parametrize(("text", "expected"), [("30m", 1800), ("1h30m", 5400), ("90s", 90), ("1.5h", 5400)])
-def test_durations_are_gos(text: str, expected: float) -> None:
-    assert seconds(text) == expected
-
-
-@pytest.mark.parametrize("text", ["", "30", "m", "5 minutes", "1d"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(ClusterError, match="not a duration"):
-        seconds(text)
+def test_durations_are_gos() -> None:
+    durations = {"30m": 1800, "1h30m": 5400, "90s": 90, "1.5h": 5400}
+    assert {text: seconds(text) for text in durations} == durations
+    for text in ("", "30", "m", "5 minutes", "1d"):
+        with pytest.raises(ClusterError, match="not a duration"):
+            seconds(text)
 
 
 @pytest.mark.parametrize(
@@ -294,21 +268,3 @@ def test_what_is_made_from_a_volume_is_deleted_before_it_and_what_only_waits_for
     assert deleted == ["job", "claim"]
     assert len(cloud.ledger.holdings) == len(Ledger.open(tmp_path / "ledger").holdings)
     assert {each.urn.rpartition("::")[2] for each in cloud.ledger.holdings} >= {"volume", "claim", "job", "beside"}
-
-
-def test_nodes_in_an_adopted_subnet_are_in_its_zone(tmp_path: Path) -> None:
-    adopted = adopted_zones({"existingNetwork": {"privateSubnets": [{"id": "subnet-1", "zoneId": "usw2-az4"}]}})
-    cloud = _cloud(tmp_path, adopted=adopted)
-
-    def program() -> None:
-        scaling = {"desired_size": 1, "min_size": 1, "max_size": 1}
-        aws.eks.NodeGroup(
-            "pool", cluster_name="c", node_role_arn="arn", subnet_ids=["subnet-1"], scaling_config=scaling
-        )
-
-    cloud.run(program)
-    nodes = cloud.makers["nodes"]
-    assert isinstance(nodes, Maker)
-    [asked] = nodes.asked
-    assert asked.made == {"subnet-1": {"availabilityZoneId": "usw2-az4"}}
-    assert adopted_zones({}) == {}

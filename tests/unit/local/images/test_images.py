@@ -98,16 +98,13 @@ def test_what_fails_leaves_no_image(home: Path) -> None:
     assert [each.name for each in home.iterdir() if each.is_dir()] == []
 
 
-def test_an_environment_without_its_record_is_no_image(wheel: Path) -> None:
+def test_an_environment_without_its_record_or_interpreter_is_no_image(wheel: Path) -> None:
     """As a process leaves it that was killed while pip worked."""
     image = images.make(Recipe("mine", str(wheel)))
     image.path.with_suffix(".json").unlink()
     assert images.find("local/mine") is None
-    assert images.make(Recipe("mine", str(wheel))).has_torch
-
-
-def test_an_image_whose_interpreter_is_gone_is_not_found(wheel: Path) -> None:
     image = images.make(Recipe("mine", str(wheel)))
+    assert image.has_torch
     (image.programs / "python").unlink()
     assert images.find("local/mine") is None
 

@@ -1,6 +1,6 @@
 """Stand-ins of EKS add-ons: real names, places and weights, and nothing that could be taken for real."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NoReturn, cast
 
 import pytest
@@ -10,7 +10,7 @@ from trainium_eks.local.changes import Applied
 from trainium_eks.local.nodes.addon_workloads import AddonWorkloads, manifests
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.model.catalogue import addon_records
-from trainium_eks.model.catalogue.instances import CATALOGUE, Taint
+from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.catalogue.versions import KUBERNETES
 
 REGION = "us-west-2"
@@ -36,15 +36,6 @@ def pod_spec(name: str) -> dict[str, Any]:
     return dict(pod_specs())[name]
 
 
-def tolerates(spec: Mapping[str, Any], taint: Taint) -> bool:
-    """As the scheduler judges it, for the operator that is used here."""
-    assert all(each["operator"] == "Exists" for each in spec.get("tolerations", ()))
-    return any(
-        each.get("key") in (None, taint.key) and each.get("effect") in (None, taint.effect)
-        for each in spec.get("tolerations", ())
-    )
-
-
 @pytest.mark.parametrize("addon", ADDONS)
 def test_an_add_on_makes_what_the_list_says_valid_and_simulated(addon: str) -> None:
     listed = [(each.kind, each.namespace, each.name) for each in addon_records.ADDONS[addon].workloads]
@@ -68,14 +59,6 @@ def test_the_service_accounts_that_get_roles_are_there(addon: str) -> None:
     identity = addon_records.ADDONS[addon].identity
     assert identity is not None
     assert identity.service_account in accounts
-
-
-@pytest.mark.parametrize("instance_type", ["trn1.32xlarge", "p5.48xlarge"])
-def test_agents_run_on_accelerator_nodes_and_controllers_do_not(instance_type: str) -> None:
-    (taint,) = CATALOGUE.taints(instance_type)
-    family = CATALOGUE[instance_type].family
-    for _, workload in WORKLOADS:
-        assert tolerates(pod_spec(workload.name), taint) is (workload.nodes in ("all", family)), workload.name
 
 
 def test_dcgm_is_for_gpu_nodes_alone() -> None:

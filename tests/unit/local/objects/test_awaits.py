@@ -187,21 +187,6 @@ def test_an_object_fails_with_its_reason(object_: Any, reason: str) -> None:
     assert readiness(object_) == Failed(reason)
 
 
-def test_a_released_volume_that_is_kept_says_how_to_free_it() -> None:
-    spec = {"persistentVolumeReclaimPolicy": "Retain", "claimRef": {"namespace": "ns", "name": "data", "uid": "1"}}
-    state = readiness(live("PersistentVolume", {"phase": "Released"}, spec))
-    assert isinstance(state, Failed)
-    assert "the claim ns/data that is gone" in state.reason
-    assert "kubectl patch persistentvolume it --type=json" in state.reason
-
-
-def test_a_claim_of_a_class_that_waits_for_a_pod_is_ready() -> None:
-    claim = live("PersistentVolumeClaim", {"phase": "Pending"})
-    assert relates_to(claim) == "StorageClass"
-    assert readiness(claim, Related(storage_class={"volumeBindingMode": "WaitForFirstConsumer"})) == Ready()
-    assert isinstance(readiness(claim, Related(storage_class={"volumeBindingMode": "Immediate"})), Waiting)
-
-
 def test_a_service_is_ready_with_one_ready_endpoint() -> None:
     service = live("Service", {}, {"selector": {"app": "a"}})
     assert relates_to(service) == "EndpointSlice"
@@ -290,16 +275,12 @@ def test_warnings_are_the_objects_own_latest_first_and_once() -> None:
     assert warnings(events, "web", most=1) == ["New: New happened"]
 
 
-def annotated(value: str) -> Any:
-    return live("Job", metadata={"annotations": {"pulumi.com/timeoutSeconds": value}})
+def test_the_annotation_decides_how_long_is_waited_and_must_be_a_positive_number() -> None:
+    def annotated(value: str) -> Any:
+        return live("Job", metadata={"annotations": {"pulumi.com/timeoutSeconds": value}})
 
-
-def test_the_annotation_decides_how_long_is_waited() -> None:
     assert timeout_seconds(annotated("7"), 300) == 7
     assert timeout_seconds(live("Job"), 300) == 300
-
-
-@pytest.mark.parametrize("value", ["soon", "0", "-1", "nan", "inf"])
-def test_a_timeout_must_be_a_positive_number(value: str) -> None:
-    with pytest.raises(ValueError, match=r"must be a positive number of seconds"):
-        timeout_seconds(annotated(value), 300)
+    for value in ("soon", "0", "-1", "nan", "inf"):
+        with pytest.raises(ValueError, match=r"must be a positive number of seconds"):
+            timeout_seconds(annotated(value), 300)

@@ -1,11 +1,14 @@
-"""The decisions of applying an object that need no server."""
+"""The decisions of applying an object that need no server, and definitions that stand in for a chart's."""
 
 from typing import Any
 
 import pytest
 
+from components.volcano_stack import queue_spec
 from trainium_eks.kube.api import ApiError, Cause
-from trainium_eks.local.objects.apply import _is_immutable, _is_same, _normalised, _selector
+from trainium_eks.local.objects.apply import _is_immutable, _is_same, _selector
+from trainium_eks.local.objects.placeholders import definitions
+from trainium_eks.model.sizing.queues import QueueConfig
 
 
 def refused(*messages: str, status: int = 422, reason: str = "Invalid") -> ApiError:
@@ -32,22 +35,22 @@ IMMUTABLE = [
 def test_what_cannot_be_changed_is_recognised(message: str) -> None:
     assert _is_immutable(refused(message))
     assert _is_immutable(refused("Invalid value: -1: must be greater than or equal to 0", message))
+    assert not _is_immutable(refused(message, status=403, reason="Forbidden"))
+    assert not _is_immutable(refused(message, status=500, reason="InternalError"))
 
 
 @pytest.mark.parametrize(
-    "error",
+    "messages",
     [
-        refused("Invalid value: -1: must be greater than or equal to 0"),
-        refused('Required value: valid values: "OnFailure", "Never"'),
-        refused("Forbidden: may not be specified when `type` is ExternalName"),
-        refused("Invalid value: 30080: provided port is already allocated"),
-        refused(),
-        refused("field is immutable", status=403, reason="Forbidden"),
-        refused("field is immutable", status=500, reason="InternalError"),
+        ["Invalid value: -1: must be greater than or equal to 0"],
+        ['Required value: valid values: "OnFailure", "Never"'],
+        ["Forbidden: may not be specified when `type` is ExternalName"],
+        ["Invalid value: 30080: provided port is already allocated"],
+        [],
     ],
 )
-def test_another_fault_replaces_nothing(error: ApiError) -> None:
-    assert not _is_immutable(error)
+def test_another_fault_replaces_nothing(messages: list[str]) -> None:
+    assert not _is_immutable(refused(*messages))
 
 
 def live(time: str, fields: dict[str, Any], **rest: Any) -> dict[str, Any]:
@@ -77,23 +80,6 @@ def test_an_object_is_updated_when_something_of_ours_changed(after: dict[str, An
     assert not _is_same({"spec": {"a": 1}}, live("1", {"f:a": {}}, spec={"a": 1}), after)
 
 
-def test_a_secrets_text_is_encoded_over_its_data() -> None:
-    secret = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": "s", "managedFields": []},
-        "data": {"a": "eA==", "b": "eA=="},
-        "stringData": {"b": "ü"},
-    }
-    assert _normalised(secret) == {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": "s"},
-        "data": {"a": "eA==", "b": "w7w="},
-    }
-    assert "stringData" in secret, "the caller's manifest is left alone"
-
-
 @pytest.mark.parametrize(
     ("selector", "text"),
     [
@@ -117,3 +103,51 @@ def test_a_secrets_text_is_encoded_over_its_data() -> None:
 )
 def test_a_selector_is_written_as_the_api_reads_it(selector: object, text: str) -> None:
     assert _selector({"spec": {"selector": selector}}) == text
+
+
+# --- Placeholders -----------------------------------------------------------------------------------------------------
+
+
+def schema() -> dict[str, Any]:
+    (definition,) = definitions("volcano")
+    (version,) = definition["spec"]["versions"]
+    properties: dict[str, Any] = version["schema"]["openAPIV3Schema"]["properties"]
+    return properties
+
+
+def test_charts_have_placeholders_of_the_kinds_that_the_stack_makes() -> None:
+    assert definitions("neuron-helm-chart") == []
+    assert [each["metadata"]["name"] for each in definitions("volcano")] == ["queues.scheduling.volcano.sh"]
+    assert [each["metadata"]["name"] for each in definitions("kube-prometheus-stack")] == [
+        "podmonitors.monitoring.coreos.com",
+        "servicemonitors.monitoring.coreos.com",
+        "prometheusrules.monitoring.coreos.com",
+    ]
+    assert [each["metadata"]["name"] for each in definitions("karpenter")] == [
+        "nodepools.karpenter.sh",
+        "ec2nodeclasses.karpenter.k8s.aws",
+    ]
+
+
+def test_all_that_the_stack_says_of_a_queue_is_defined() -> None:
+    queue = QueueConfig(
+        name="q",
+        parent="p",
+        capability={"aws.amazon.com/neuron": 32},
+        deserved={"aws.amazon.com/neuron": 16},
+        guarantee={"aws.amazon.com/neuron": 16},
+    )
+    spec = queue_spec(queue)
+    properties = schema()["spec"]["properties"]
+    assert set(spec) <= set(properties)
+    assert set(spec["guarantee"]) <= set(properties["guarantee"]["properties"])
+
+
+def test_unknown_fields_are_nowhere_kept() -> None:
+    def check(node: Any) -> None:
+        if isinstance(node, dict):
+            assert "x-kubernetes-preserve-unknown-fields" not in node
+            for each in node.values():
+                check(each)
+
+    check(schema())
