@@ -32,7 +32,7 @@ def names(report: Report, kind: str) -> list[str]:
 
 
 def healthy(left: Left) -> StackState:
-    """A state that lacks only the node group of an interrupted creation."""
+    """A state that lacks only the node group of an interrupted creation, and the log group, which is its cluster's."""
     return state(
         ("aws:eks/cluster:Cluster", CLUSTER, {"name": CLUSTER}),
         ("aws:eks/nodeGroup:NodeGroup", f"{CLUSTER}:{KNOWN}", {}),
@@ -43,7 +43,6 @@ def healthy(left: Left) -> StackState:
         ("aws:kms/key:Key", left.key, {}),
         ("aws:kms/alias:Alias", "alias/trn-dev-key-alias-0a1b2c3", {}),
         ("aws:iam/role:Role", NODE, {}),
-        ("aws:cloudwatch/logGroup:LogGroup", f"/aws/eks/{CLUSTER}/cluster", {}),
     )
 
 

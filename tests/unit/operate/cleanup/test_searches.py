@@ -124,6 +124,7 @@ def test_one_query_finds_tagged_things_of_any_service() -> None:
     assert commands["KMS key"] == ["aws kms schedule-key-deletion"]
     assert commands["sns trn-dev-new-thing"] == []
     assert "arn:aws:sns" in found["sns trn-dev-new-thing"].note
+    assert found["sns trn-dev-new-thing"].finding(removable=False).text.startswith("price not known; ")
     # The state knows each by its ARN.
     held = state(*(("aws:x/x:X", arn, {"arn": arn}) for arn in TAGGED))
     assert orphans.left_over(found.values(), held.names) == []
@@ -169,6 +170,7 @@ def test_what_aws_does_not_answer_is_not_looked_at(error: Any, reason: str) -> N
     reasons = {each.subject: each.text for each in report.of(Status.NOT_CHECKED)}
     assert len(reasons) == len(orphans.SEARCHES) + 1
     assert reason in reasons["load balancers"]
+    assert "public addresses" in reasons
     assert reasons["file systems"] == "the right fsx:DescribeFileSystems is missing"
     assert [name for name, _ in double.asked if not name.partition(":")[2].startswith(READS)] == []
 

@@ -159,8 +159,8 @@ def volumes(gibibytes: int) -> dict[str, Answer]:
 LUSTRE: dict[str, Answer] = {
     "fsx:DescribeFileSystems": {
         "FileSystems": [
-            {"StorageCapacity": 96000, "LustreConfiguration": {"DeploymentType": kind}}
-            for kind in ("PERSISTENT_2", "SCRATCH_2")
+            {"StorageCapacity": size, "LustreConfiguration": {"DeploymentType": kind}}
+            for kind, size in (("PERSISTENT_2", 96000), ("SCRATCH_2", 1200))
         ]
     }
 }
@@ -255,6 +255,13 @@ CASES = {
     ),
     "a private image": Case(
         f"images/{IMAGE}", {"ecr:DescribeImages": {"imageDetails": []}}, "pass", "", change=with_image
+    ),
+    "no such image": Case(
+        f"images/{IMAGE}",
+        {"ecr:DescribeImages": AwsError("ImageNotFoundException")},
+        "fail",
+        "not in its registry",
+        change=with_image,
     ),
     "an image that may not be looked at": Case(
         f"images/{IMAGE}", {"ecr:DescribeImages": AwsError("AccessDenied")}, "not checked", "", change=with_image

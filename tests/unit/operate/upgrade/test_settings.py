@@ -64,6 +64,8 @@ def test_what_is_asked_by_name_wins() -> None:
 def test_what_is_so_already_is_not_set() -> None:
     proxy = {"kube-proxy": "v1.35.2-eksbuild.4"}
     assert settings(PINNED, UpgradeTargets("1.35", addons=proxy)) == ()
+    based = config(imageRepository={"baseImages": {"trn1": "a.io/b:1"}})
+    assert settings(based, UpgradeTargets(images={"trn1": "a.io/b:1"})) == ()
     assert [each.path for each in settings(PINNED, UpgradeTargets(ami="1.35.1-20260312"))] == [
         "node_groups[1].release_version"
     ]
