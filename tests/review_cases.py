@@ -8,6 +8,7 @@ then commit it.
 import argparse
 import copy
 import dataclasses
+import json
 import os
 import runpy
 import sys
@@ -31,7 +32,6 @@ from trainium_eks.operate.review.review import Outcome, Refusal, Review
 from trainium_eks.operate.review.scrubbing import scrubber
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording.program import record_program
-from trainium_eks.plan.recording.project import load_project
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests" / "unit" / "operate" / "review" / "golden"
@@ -146,50 +146,50 @@ CASES = (
 # --- recording ----------------------------------------------------------------------------------------------------
 
 
-def recorded(stack: str, edit: Edit) -> Graph | Refusal:
-    """The program with an edited config."""
+def config_of(stack: str) -> Config:
+    """The config of one of the repository's stacks."""
     content = yaml.safe_load((ROOT / f"Pulumi.{stack}.yaml").read_text())
-    config = {key.removeprefix("trainium-eks:"): value for key, value in content["config"].items()}
-    return _recorded(stack, edited(config, edit))
+    return {key.removeprefix("trainium-eks:"): value for key, value in content["config"].items()}
 
 
-@cache
-def _unedited(stack: str) -> Graph | Refusal:
-    return recorded(stack, {})
+def planned(stack: str, config: Mapping[str, Any]) -> Graph:
+    """The program with a config, in this process and without a project's files."""
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
+
+    def record() -> Graph:
+        return record_program(
+            lambda: runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__"),
+            project="trainium-eks",
+            stack=stack,
+            config=texts,
+        )
+
+    # Pulumi's SDK notes the whole stack for each resource: a thread begins a new one.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(record).result()
 
 
-def _recorded(stack: str, config: Mapping[str, Any]) -> Graph | Refusal:
-    with tempfile.TemporaryDirectory() as folder:
-        project = Path(folder)
-        settings = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
-        (project / "Pulumi.yaml").write_text(yaml.safe_dump({**settings, "main": str(ROOT)}))
-        named = {f"trainium-eks:{key}": value for key, value in config.items()}
-        (project / f"Pulumi.{stack}.yaml").write_text(yaml.safe_dump({"config": named}))
-        try:
-            return _in_this_process(project, stack)
-        except BaseException:  # noqa: BLE001 - whatever it is, the command says it as people will read it
+def recorded(stack: str, edit: Edit) -> Graph | Refusal:
+    """The program with an edited config, or the command's refusal, as people will read it."""
+    config = edited(config_of(stack), edit)
+    try:
+        return planned(stack, config)
+    except BaseException:  # noqa: BLE001 - whatever it is, the command says it
+        with tempfile.TemporaryDirectory() as folder:
+            project = Path(folder)
+            settings = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
+            (project / "Pulumi.yaml").write_text(yaml.safe_dump({**settings, "main": str(ROOT)}))
+            named = {f"trainium-eks:{key}": value for key, value in config.items()}
+            (project / f"Pulumi.{stack}.yaml").write_text(yaml.safe_dump({"config": named}))
             try:
                 return recording.record(project, stack)
             except Failure as failure:
                 return refusal(failure.to_json(), failure.title)
 
 
-def _in_this_process(project: Path, stack: str) -> Graph:
-    loaded = load_project(project)
-    settings = loaded.stack(stack)
-
-    def record() -> Graph:
-        return record_program(
-            lambda: runpy.run_path(str(loaded.program), run_name="__main__"),
-            project=loaded.name,
-            stack=stack,
-            config=settings.config,
-            secret_keys=settings.secret_keys,
-        )
-
-    # Pulumi's SDK notes the whole stack for each resource: a thread begins a new one.
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(record).result()
+@cache
+def _unedited(stack: str) -> Graph | Refusal:
+    return recorded(stack, {})
 
 
 # --- comments -----------------------------------------------------------------------------------------------------

@@ -1,10 +1,7 @@
 """Edits of every key of a stack's config, in both directions, and the verdict that plan and comment have on them:
 ``tests/review_edits.yaml``; and comments of real edits, letter by letter, which ``make golden`` rewrites."""
 
-import json
-import runpy
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +10,7 @@ import pulumi
 import pytest
 import review_cases
 import yaml
-from review_cases import CASES, Case, edited
+from review_cases import CASES, Case, config_of, edited, planned
 from tables import first_of_each
 
 from trainium_eks.cli.shared import plan_page, plan_report
@@ -23,7 +20,6 @@ from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.operate.review import review
 from trainium_eks.operate.review.review import Outcome, Refusal, Review
 from trainium_eks.plan.graph import Graph
-from trainium_eks.plan.recording.program import record_program
 
 ROOT = Path(__file__).parents[4]
 TABLE = yaml.safe_load((ROOT / "tests" / "review_edits.yaml").read_text())
@@ -57,36 +53,19 @@ def _with_thresholds(edit: Mapping[str, Any]) -> dict[str, Any]:
 @cache
 def _config(base: str) -> dict[str, Any]:
     given = TABLE["bases"][base]
-    content = yaml.safe_load((ROOT / f"Pulumi.{given['stack']}.yaml").read_text())
-    config = {key.removeprefix("trainium-eks:"): value for key, value in content["config"].items()}
-    return edited(config, given.get("set", {}))
+    return edited(config_of(given["stack"]), given.get("set", {}))
 
 
 def recorded(stack: str, config: Mapping[str, Any]) -> Graph | Refusal:
-    """Return the program with a config, in this process and without a project's files."""
-    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
-
-    def record() -> Graph:
-        return record_program(
-            lambda: runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__"),
-            project="trainium-eks",
-            stack=stack,
-            config=texts,
-        )
-
     try:
-        # Pulumi's SDK notes the whole stack for each resource: a thread begins a new one.
-        with ThreadPoolExecutor(1) as thread:
-            return thread.submit(record).result()
+        return planned(stack, config)
     except pulumi.RunError as error:
         return Refusal(str(error))
 
 
 @cache
 def _base(base: str) -> Graph:
-    graph = recorded(TABLE["bases"][base]["stack"], _config(base))
-    assert isinstance(graph, Graph), graph
-    return graph
+    return planned(TABLE["bases"][base]["stack"], _config(base))
 
 
 def verdict(before: Graph, after: Graph | Refusal, monkeypatch: pytest.MonkeyPatch) -> tuple[Outcome, str]:
