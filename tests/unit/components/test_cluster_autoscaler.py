@@ -1,23 +1,17 @@
 """Cluster Autoscaler: which groups it finds, what it is told of them, what its role may do, and its flags."""
 
 import json
-import shutil
-import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pulumi
 import pytest
+from unit.components.parts import Record, of_kind, one
 
 from components import ArgumentError, ClusterAutoscaler, TrainingStack
-from components.cluster_autoscaler import flags
 from trainium_eks.model.catalogue import versions
-from trainium_eks.model.config.autoscaling import ClusterAutoscalerConfig
 from trainium_eks.plan.graph import Graph, Resource
 
-Record = Callable[..., Graph]
-
-TAG = "aws:autoscaling/tag:Tag"
 TEMPLATE = "k8s.io/cluster-autoscaler/node-template"
 CPU = {"name": "cpu", "instance_type": "m6i.xlarge", "autoscaling_group": "eks-cpu-1"}
 TRN1 = {"name": "trn1", "instance_type": "trn1.32xlarge", "autoscaling_group": "eks-trn1-1"}
@@ -28,20 +22,15 @@ def built(record: Record, **args: Any) -> Graph:
     return record(lambda: ClusterAutoscaler("autoscaler", {**ARGS, **args}))
 
 
-def only(graph: Graph, type_: str) -> Resource:
-    (found,) = graph.of_type(type_)
-    return found
-
-
 def values(record: Record, **args: Any) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = only(built(record, **args), "kubernetes:helm.sh/v3:Release").inputs["values"]
+    found: Mapping[str, Any] = one(built(record, **args), "Release").inputs["values"]
     return found
 
 
 def tags(graph: Graph, group: str) -> dict[str, str]:
     return {
         each.inputs["tag"]["key"]: each.inputs["tag"]["value"]
-        for each in graph.of_type(TAG)
+        for each in of_kind(graph, "Tag")
         if each.inputs["autoscalingGroupName"] == group and _is_autoscalers(each)
     }
 
@@ -54,16 +43,12 @@ def _is_autoscalers(tag: Resource) -> bool:
 def test_it_finds_groups_by_a_tag_of_its_own_with_this_clusters_name(record: Record) -> None:
     """EKS puts Cluster Autoscaler's usual tags on every group, the system nodes' and the gangs' too."""
     graph = built(record)
-    discovery = only(graph, "kubernetes:helm.sh/v3:Release").inputs["values"]["autoDiscovery"]
+    discovery = one(graph, "Release").inputs["values"]["autoDiscovery"]
     assert discovery["tags"] == ["trainium-eks/cluster-autoscaler={{ .Values.autoDiscovery.clusterName }}"]
     assert discovery["clusterName"] == "trn-1"
     assert tags(graph, "eks-cpu-1")["trainium-eks/cluster-autoscaler"] == "trn-1"
-
-
-def test_no_tag_is_handed_to_instances(record: Record) -> None:
-    launched = [each.inputs["tag"]["propagateAtLaunch"] for each in built(record, groups=[CPU, TRN1]).of_type(TAG)]
-    assert launched
-    assert not any(launched)
+    # No tag is handed to instances.
+    assert {each.inputs["tag"]["propagateAtLaunch"] for each in of_kind(graph, "Tag")} == {False}
 
 
 def test_an_empty_trainium_group_tells_what_pods_ask_for(record: Record) -> None:
@@ -75,18 +60,19 @@ def test_an_empty_trainium_group_tells_what_pods_ask_for(record: Record) -> None
     assert told[f"{TEMPLATE}/label/vpc.amazonaws.com/efa.present"] == "true"
 
 
-def test_cores_are_those_that_the_device_plugin_shows(record: Record) -> None:
-    """A trn2.48xlarge has 128 cores, of which the runtime joins two and two."""
-    group = {**TRN1, "instance_type": "trn2.48xlarge"}
-    told = tags(built(record, groups=[group]), "eks-trn1-1")
-    assert told[f"{TEMPLATE}/resources/aws.amazon.com/neuroncore"] == "64"
-
-
-def test_a_gpu_group_tells_its_huge_pages_and_what_is_given_counts(record: Record) -> None:
-    group = {**TRN1, "instance_type": "p5.48xlarge", "resources": {"hugepages-2Mi": "1024Mi"}}
-    told = tags(built(record, groups=[group]), "eks-trn1-1")
-    assert told[f"{TEMPLATE}/resources/hugepages-2Mi"] == "1024Mi"
-    assert told[f"{TEMPLATE}/resources/nvidia.com/gpu"] == "8"
+@pytest.mark.parametrize(
+    ("group", "resource", "told"),
+    [
+        # A trn2.48xlarge has 128 cores, of which the runtime joins two and two.
+        ({"instance_type": "trn2.48xlarge"}, "aws.amazon.com/neuroncore", "64"),
+        ({"instance_type": "p5.48xlarge"}, "nvidia.com/gpu", "8"),
+        ({"instance_type": "p5.48xlarge", "resources": {"hugepages-2Mi": "1024Mi"}}, "hugepages-2Mi", "1024Mi"),
+    ],
+)
+def test_a_group_tells_what_device_plugins_show_and_what_is_given_counts(
+    record: Record, group: dict[str, Any], resource: str, told: str
+) -> None:
+    assert tags(built(record, groups=[{**TRN1, **group}]), "eks-trn1-1")[f"{TEMPLATE}/resources/{resource}"] == told
 
 
 def test_only_empty_accelerator_nodes_go_and_later_than_cpu_nodes(record: Record) -> None:
@@ -101,19 +87,10 @@ def test_only_empty_accelerator_nodes_go_and_later_than_cpu_nodes(record: Record
 
 def test_the_role_changes_this_clusters_groups_alone(record: Record) -> None:
     graph = built(record)
-    [*_, scaling] = json.loads(str(only(graph, "aws:iam/rolePolicy:RolePolicy").inputs["policy"]))["Statement"]
+    [*_, scaling] = json.loads(str(one(graph, "RolePolicy").inputs["policy"]))["Statement"]
     assert scaling["Condition"] == {"StringEquals": {"aws:ResourceTag/trainium-eks/cluster-autoscaler": "trn-1"}}
-    association = only(graph, "aws:eks/podIdentityAssociation:PodIdentityAssociation").inputs
+    association = one(graph, "PodIdentityAssociation").inputs
     assert (association["namespace"], association["serviceAccount"]) == ("cluster-autoscaler", "cluster-autoscaler")
-
-
-def test_the_release_waits_for_what_its_pod_needs_at_its_start(record: Record) -> None:
-    graph = built(record)
-    waits = set(only(graph, "kubernetes:helm.sh/v3:Release").dependencies)
-    needed = graph.of_type(
-        "aws:eks/podIdentityAssociation:PodIdentityAssociation", "aws:iam/rolePolicy:RolePolicy", TAG
-    )
-    assert {each.urn for each in needed} <= waits
 
 
 def test_it_runs_restricted_where_no_node_is_removed_and_knows_its_region(record: Record) -> None:
@@ -122,11 +99,8 @@ def test_it_runs_restricted_where_no_node_is_removed_and_knows_its_region(record
     assert found["nodeSelector"] == {"trainium-eks/pool": "system"}
     assert found["securityContext"]["runAsNonRoot"] is True
     assert found["containerSecurityContext"]["capabilities"] == {"drop": ["ALL"]}
-
-
-@pytest.mark.parametrize("kubernetes", versions.CLUSTER_AUTOSCALER)
-def test_it_is_the_one_of_the_clusters_version(record: Record, kubernetes: str) -> None:
-    assert values(record, kubernetes_version=kubernetes)["image"]["tag"].startswith(f"v{kubernetes}.")
+    for kubernetes in versions.CLUSTER_AUTOSCALER:
+        assert values(record, kubernetes_version=kubernetes)["image"]["tag"].startswith(f"v{kubernetes}.")
 
 
 def test_a_cluster_that_is_not_there_yet_plans(record: Record) -> None:
@@ -177,11 +151,7 @@ def stack(record: Record) -> Graph:
 
 
 def _of_group(graph: Graph, pool: str) -> tuple[Resource, dict[str, str]]:
-    (group,) = [
-        each
-        for each in graph.of_type("aws:eks/nodeGroup:NodeGroup")
-        if each.inputs["labels"]["trainium-eks/pool"] == pool
-    ]
+    (group,) = [each for each in of_kind(graph, "NodeGroup") if each.inputs["labels"]["trainium-eks/pool"] == pool]
     return group, tags(graph, group.outputs["resources"][0]["autoscalingGroups"][0]["name"])
 
 
@@ -199,27 +169,8 @@ def test_node_group_and_auto_scaling_group_say_the_same(stack: Graph) -> None:
     assert {key: group.inputs["tags"].get(key) for key in resources} == resources
     assert resources[f"{TEMPLATE}/resources/ephemeral-storage"] == "6016Gi", "85 % of four disks of 1900 GB"
     assert told[f"{TEMPLATE}/label/trainium-eks/pool"] == "scaled"
-    assert not [key for key in _of_group(stack, "fixed")[0].inputs["tags"] if key.startswith(TEMPLATE)]
+    assert not [key for key in _of_group(stack, "fixed")[0].inputs["tags"] if key.startswith("LaunchTemplate")]
 
 
 def test_image_builds_find_disk_on_a_cpu_node_that_is_not_there_yet(stack: Graph) -> None:
     assert _of_group(stack, "cpu")[1][f"{TEMPLATE}/resources/ephemeral-storage"] == "85Gi"
-
-
-def test_nothing_is_installed_unless_it_is_asked_for(record: Record) -> None:
-    graph = record(lambda: TrainingStack("trn-dev", {**CONFIG, "autoscaling": {}}))
-    assert graph.of_type("trainium-eks:index:ClusterAutoscaler") == ()
-    assert [each for each in graph.of_type(TAG) if _is_autoscalers(each)] == []
-
-
-# --- the real program -------------------------------------------------------------------------------------------------
-
-
-def test_the_real_cluster_autoscaler_knows_every_flag() -> None:
-    program = shutil.which("cluster-autoscaler")
-    if program is None:
-        pytest.skip("cluster-autoscaler is not on PATH")
-    shown = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
-    known = shown.stdout + shown.stderr
-    wanted = (*flags(ClusterAutoscalerConfig()), "node-group-auto-discovery", "cloud-provider", "namespace")
-    assert [flag for flag in wanted if f"-{flag}" not in known] == []

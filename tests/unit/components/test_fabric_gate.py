@@ -1,16 +1,21 @@
 """The gate in a stack: who carries its taint, who tolerates it, and what its controller is told."""
 
 import json
-from collections.abc import Callable, Iterator
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
+from unit.components.parts import Record, of_kind
 
-from components import TrainingStack
+from components import TrainingStack, _fabric_gate, _hypernodes, idle_guard
+from components._pods import Program
 from trainium_eks.model.catalogue.instances import FABRIC_UNTESTED
 from trainium_eks.plan.graph import Graph, Resource
-
-Record = Callable[..., Graph]
 
 KEY = FABRIC_UNTESTED.key
 CONFIG: dict[str, Any] = {
@@ -54,7 +59,7 @@ def test_without_the_gate_nothing_names_its_taint(record: Record) -> None:
 def test_accelerator_nodes_join_closed(gated: Graph) -> None:
     found = {
         each.inputs["labels"]["trainium-eks/pool"]: [taint["key"] for taint in each.inputs.get("taints") or ()]
-        for each in gated.of_type("aws:eks/nodeGroup:NodeGroup")
+        for each in of_kind(gated, "NodeGroup")
     }
     assert found == {
         "ng": ["aws.amazon.com/neuron", KEY],
@@ -62,7 +67,7 @@ def test_accelerator_nodes_join_closed(gated: Graph) -> None:
         "system": [],
         "cpu": [],
     }
-    (pool,) = gated.of_type("kubernetes:karpenter.sh/v1:NodePool")
+    (pool,) = of_kind(gated, "NodePool")
     spec = pool.inputs["spec"]["template"]["spec"]
     assert [[each["key"] for each in spec[key]] for key in ("taints", "startupTaints")] == [
         ["aws.amazon.com/neuron"],
@@ -91,7 +96,7 @@ def test_cluster_autoscaler_counts_closed_nodes_as_room(gated: Graph) -> None:
 
 
 def test_the_controller_is_told_of_every_pool(gated: Graph) -> None:
-    (made,) = [each for each in gated.of_type("kubernetes:apps/v1:Deployment") if "fabric" in each.name]
+    (made,) = [each for each in of_kind(gated, "Deployment") if "fabric" in each.name]
     (container,) = made.inputs["spec"]["template"]["spec"]["containers"]
     settings = json.loads(next(each["value"] for each in container["env"] if each["name"] == "SETTINGS"))
     assert settings["taint"]["key"] == KEY
@@ -103,3 +108,19 @@ def test_the_controller_is_told_of_every_pool(gated: Graph) -> None:
     assert gpu["resources"]["limits"] == {"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "32"}
     assert {"name": "TRN_BACKEND", "value": "cuda"} in gpu["env"]
     assert "--nproc_per_node 8" in gpu["command"][-1]
+
+
+@pytest.mark.parametrize("home", [_fabric_gate, _hypernodes, idle_guard])
+def test_every_module_can_be_imported_with_the_standard_library_alone(home: ModuleType, tmp_path: Path) -> None:
+    program: Program = home.PROGRAM
+    items, sources = program.volume("code").config_map.items, program.sources()  # type: ignore[union-attr]
+    for item in items:  # type: ignore[union-attr]
+        file = tmp_path / item.path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(sources[item.key])
+    imports = "; ".join(f"import trainium_eks.{module}" for module in program.modules)
+    # -S: without the packages of this environment, the library itself among them.
+    command = [sys.executable, "-S", "-c", imports]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,9 +1,10 @@
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
 import pytest
+from unit.components.parts import Record, of_kind, one, releases
 
 from components._args import ArgumentError
 from components.gpu_addons import GpuAddons
@@ -11,21 +12,11 @@ from trainium_eks.model.catalogue import versions
 from trainium_eks.model.validation.problems import describe
 from trainium_eks.plan.graph import Graph, Resource
 
-RELEASE = "kubernetes:helm.sh/v3:Release"
-NAMESPACE = "kubernetes:core/v1:Namespace"
-DIRECTORY = "kubernetes:kustomize/v2:Directory"
 GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
-
-Record = Callable[..., Graph]
 
 
 def args(**more: Any) -> dict[str, Any]:
     return {"region": "us-west-2", "instance_types": ("p4d.24xlarge",), **more}
-
-
-def releases(graph: Graph) -> Mapping[str, Resource]:
-    """Helm releases by their name in the cluster."""
-    return {resource.inputs["name"]: resource for resource in graph.of_type(RELEASE)}
 
 
 def installed(record: Record, **more: Any) -> Mapping[str, Resource]:
@@ -33,7 +24,7 @@ def installed(record: Record, **more: Any) -> Mapping[str, Resource]:
 
 
 def outputs(graph: Graph) -> Mapping[str, Any]:
-    (component,) = graph.of_type("trainium-eks:index:GpuAddons")
+    (component,) = of_kind(graph, "GpuAddons")
     return component.outputs
 
 
@@ -47,7 +38,9 @@ def types_wanted(affinity: Mapping[str, Any]) -> list[str]:
 def test_by_default_plugins_exporter_and_training_operator_are_installed(record: Record) -> None:
     graph = record(lambda: GpuAddons("gpu", args()))
     assert set(releases(graph)) == {"nvidia-device-plugin", "aws-efa-k8s-device-plugin", "dcgm-exporter"}
-    assert len(graph.of_type(DIRECTORY)) == 1
+    operator = one(graph, "Directory").inputs["directory"]
+    assert operator.endswith("/training-operator")
+    assert operator.startswith("<cache>/"), "a plan fetches nothing, and is the same everywhere"
     assert outputs(graph) == {
         "release_versions": {
             name: versions.CHARTS[name].version
@@ -67,18 +60,12 @@ def test_every_release_is_pinned_and_bounded_and_stays_where_a_node_is_broken(re
         assert (each.inputs["timeout"], each.inputs["maxHistory"]) == (600, 5)
 
 
-def test_device_plugin_leaves_infiniband_to_the_efa_plugin(record: Record) -> None:
-    """aws-do-eks#63: with MOFED on, every GPU pod gets /dev/infiniband."""
-    assert installed(record)["nvidia-device-plugin"].inputs["values"]["mofedEnabled"] is False
-
-
-def test_devices_come_by_mounts_as_the_nodes_runtime_wants_them(record: Record) -> None:
-    """amazon-eks-ami#2706: what a container's environment names is ignored, the plugin's own included."""
-    assert installed(record)["nvidia-device-plugin"].inputs["values"]["deviceListStrategy"] == "volume-mounts"
-
-
-def test_a_node_without_a_driver_says_so_and_does_not_offer_zero_devices(record: Record) -> None:
-    assert installed(record)["nvidia-device-plugin"].inputs["values"]["failOnInitError"] is True
+def test_device_plugin_gives_what_was_asked_for_and_says_where_there_is_no_driver(record: Record) -> None:
+    """aws-do-eks#63: with MOFED on, every GPU pod gets /dev/infiniband; amazon-eks-ami#2706: devices come by mounts."""
+    values = installed(record, nvidia_values={"migStrategy": "single"})["nvidia-device-plugin"].inputs["values"]
+    assert (values["mofedEnabled"], values["deviceListStrategy"]) == (False, "volume-mounts")
+    assert values["failOnInitError"] is True
+    assert values["migStrategy"] == "single", "a user's value is laid over the stack's"
 
 
 @pytest.mark.parametrize("name", ["nvidia-device-plugin", "dcgm-exporter"])
@@ -90,39 +77,23 @@ def test_daemons_run_on_the_groups_types_and_tolerate_their_taint(record: Record
     assert set(values["resources"]) == {"requests", "limits"}
 
 
-def test_values_of_the_user_are_laid_over_the_stacks(record: Record) -> None:
-    values = installed(record, nvidia_values={"migStrategy": "single"})["nvidia-device-plugin"].inputs["values"]
-    assert values["migStrategy"] == "single"
-    assert values["mofedEnabled"] is False
-
-
-def test_exporter_does_not_need_the_prometheus_operator(record: Record) -> None:
-    values = installed(record)["dcgm-exporter"].inputs["values"]
+def test_exporter_has_a_namespace_that_allows_privilege_and_needs_no_prometheus_operator(record: Record) -> None:
+    graph = record(lambda: GpuAddons("gpu", args()))
+    values = releases(graph)["dcgm-exporter"].inputs["values"]
     assert values["serviceMonitor"] == {"enabled": False}
     assert values["service"]["port"] == 9400
     assert values["service"]["annotations"]["prometheus.io/scrape"] == "true"
+    home = one(graph, "Namespace").inputs["metadata"]
+    assert home["name"] == "dcgm-exporter"
+    assert home["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
+    assert home["annotations"]["trainium-eks/pod-security-reason"]
 
 
-def test_exporter_has_a_namespace_of_its_own_that_allows_privilege_and_says_why(record: Record) -> None:
-    graph = record(lambda: GpuAddons("gpu", args()))
-    (home,) = graph.of_type(NAMESPACE)
-    assert home.inputs["metadata"]["name"] == "dcgm-exporter"
-    assert home.inputs["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
-    assert home.inputs["metadata"]["annotations"]["trainium-eks/pod-security-reason"]
-    assert home.urn in releases(graph)["dcgm-exporter"].dependencies
-
-
-def test_exporter_can_be_left_out(record: Record) -> None:
-    graph = record(lambda: GpuAddons("gpu", args(dcgm_exporter=False)))
-    assert "dcgm-exporter" not in releases(graph)
-    assert graph.of_type(NAMESPACE) == ()
-    assert outputs(graph)["exporter_namespace"] == ""
-
-
-def test_training_operator_comes_from_our_own_pinned_kustomization(record: Record) -> None:
-    (operator,) = record(lambda: GpuAddons("gpu", args())).of_type(DIRECTORY)
-    assert operator.inputs["directory"].endswith("/training-operator")
-    assert operator.inputs["directory"].startswith("<cache>/"), "a plan fetches nothing, and is the same everywhere"
+def test_exporter_and_trainers_can_be_left_out(record: Record) -> None:
+    graph = record(lambda: GpuAddons("gpu", args(dcgm_exporter=False, trainers=())))
+    assert set(releases(graph)) == {"nvidia-device-plugin", "aws-efa-k8s-device-plugin"}
+    assert of_kind(graph, "Namespace", "Directory") == ()
+    assert outputs(graph)["exporter_namespace"] == outputs(graph)["training_operator_version"] == ""
 
 
 def test_training_operator_starts_gangs_with_volcano_once_it_is_there(record: Record) -> None:
@@ -133,17 +104,9 @@ def test_training_operator_starts_gangs_with_volcano_once_it_is_there(record: Re
         GpuAddons("gpu", args(volcano=scheduler))
 
     graph = record(program)
-    (operator,) = graph.of_type(DIRECTORY)
-    (scheduler,) = (each for each in graph.of_type(NAMESPACE) if each.name == "scheduler")
+    operator = one(graph, "Directory")
     assert operator.inputs["directory"].endswith("/training-operator-volcano")
-    assert scheduler.urn in operator.dependencies
-
-
-def test_no_trainer_is_installed_where_none_is_named(record: Record) -> None:
-    graph = record(lambda: GpuAddons("gpu", args(trainers=())))
-    assert graph.of_type(DIRECTORY) == ()
-    assert "kubeflow-trainer" not in releases(graph)
-    assert outputs(graph)["training_operator_version"] == ""
+    assert one(graph, "Namespace", "scheduler").urn in operator.dependencies
 
 
 @pytest.mark.parametrize("trainers", [("v2",), ("v1", "v2")])
@@ -160,33 +123,16 @@ def test_trainer_v2_comes_by_its_chart_with_its_runtimes_after_volcano(
     assert (trainer.inputs["chart"], trainer.inputs["version"]) == (chart.chart, "2.3.0")
     assert trainer.inputs["values"]["runtimes"]["defaultEnabled"] is True
     assert trainer.inputs["atomic"] is True
-    waited = {each.name for each in graph.of_type(NAMESPACE) if each.urn in trainer.dependencies}
+    waited = {each.name for each in of_kind(graph, "Namespace") if each.urn in trainer.dependencies}
     assert waited == {"scheduler", "gpu-trainer"}
-    assert bool(graph.of_type(DIRECTORY)) is ("v1" in trainers)
+    assert bool(of_kind(graph, "Directory")) is ("v1" in trainers)
 
 
-def test_no_efa_plugin_where_another_component_installs_it(record: Record) -> None:
-    assert "aws-efa-k8s-device-plugin" not in installed(record, efa_instance_types=())
-
-
-def test_efa_plugin_tolerates_the_gpu_taint(record: Record) -> None:
+def test_efa_plugin_tolerates_the_gpu_taint_unless_another_component_installs_it(record: Record) -> None:
     values = installed(record)["aws-efa-k8s-device-plugin"].inputs["values"]
     assert values["tolerations"] == [GPU_TOLERATION]
     assert values["supportedInstanceLabels"]["values"] == ["p4d.24xlarge"]
-
-
-def test_a_preview_registers_the_same_with_the_same_values(record: Record) -> None:
-    up, preview = (record(lambda: GpuAddons("gpu", args()), dry_run=dry_run) for dry_run in (False, True))
-    assert [resource.urn for resource in up.resources] == [resource.urn for resource in preview.resources]
-    assert {name: each.inputs for name, each in releases(up).items()} == {
-        name: each.inputs for name, each in releases(preview).items()
-    }
-
-
-def test_children_belong_to_the_component(record: Record) -> None:
-    graph = record(lambda: GpuAddons("gpu", args()))
-    (component,) = graph.of_type("trainium-eks:index:GpuAddons")
-    assert {each.parent for each in graph.of_type(RELEASE, NAMESPACE, DIRECTORY)} == {component.urn}
+    assert "aws-efa-k8s-device-plugin" not in installed(record, efa_instance_types=())
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,13 @@
 """IdleGuard: what its CronJob runs, and what it may do in Kubernetes and in AWS."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from unit.components.parts import Record, one, statements
 
 from components import ArgumentError, IdleGuard
 from trainium_eks.plan.graph import Graph
-
-Record = Callable[..., Graph]
 
 WIRING: dict[str, Any] = {"region": "us-west-2", "cluster_name": "training"}
 TRN1 = {"eks_name": "trn1-32xl-a1b2", "devices": ["aws.amazon.com/neuron"], "minimum": 1}
@@ -21,14 +19,9 @@ def guard(record: Record, **args: Any) -> Graph:
     return record(lambda: IdleGuard("idle", given) and None, dry_run=False)
 
 
-def one(graph: Graph, kind: str) -> dict[str, Any]:
-    (found,) = (each for each in graph.resources if each.type.endswith(f":{kind}"))
-    return dict(found.inputs)
-
-
 def settings(graph: Graph) -> Any:
     """What the guard is told."""
-    (decides,) = one(graph, "CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"]["initContainers"]
+    (decides,) = one(graph, "CronJob").inputs["spec"]["jobTemplate"]["spec"]["template"]["spec"]["initContainers"]
     return json.loads(next(each["value"] for each in decides["env"] if each["name"] == "SETTINGS"))
 
 
@@ -41,14 +34,12 @@ def test_its_settings_have_what_the_guard_reads(record: Record) -> None:
         "warnSeconds": 180,
         "removeSeconds": 420,
     }
-
-
-def test_without_an_end_nothing_is_removed(record: Record) -> None:
+    # Without an end nothing is removed.
     assert settings(guard(record, remove_after_minutes=None))["removeSeconds"] is None
 
 
 def test_it_decides_first_and_ends_instances_after_it(record: Record) -> None:
-    spec = one(guard(record), "CronJob")["spec"]
+    spec = one(guard(record), "CronJob").inputs["spec"]
     assert spec["concurrencyPolicy"] == "Forbid"
     pod = spec["jobTemplate"]["spec"]["template"]["spec"]
     (decides,), (ends,) = pod["initContainers"], pod["containers"]
@@ -58,7 +49,7 @@ def test_it_decides_first_and_ends_instances_after_it(record: Record) -> None:
 
 
 def test_it_ends_instances_of_guarded_groups_alone(record: Record) -> None:
-    (statement,) = json.loads(one(guard(record), "RolePolicy")["policy"])["Statement"]
+    (statement,) = statements(guard(record))
     assert statement["Action"] == "autoscaling:TerminateInstanceInAutoScalingGroup"
     assert statement["Condition"] == {
         "StringEquals": {
@@ -66,10 +57,8 @@ def test_it_ends_instances_of_guarded_groups_alone(record: Record) -> None:
             "aws:ResourceTag/eks:nodegroup-name": ["trn1-32xl-a1b2"],
         }
     }
-
-
-def test_a_guard_that_only_warns_may_end_nothing(record: Record) -> None:
-    (statement,) = json.loads(one(guard(record, groups={"gpu": GPU}), "RolePolicy")["policy"])["Statement"]
+    # A guard that only warns may end nothing.
+    (statement,) = statements(guard(record, groups={"gpu": GPU}))
     assert statement["Effect"] == "Deny"
 
 

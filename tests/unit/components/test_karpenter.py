@@ -1,29 +1,19 @@
 """Karpenter: its role, its queue, its nodes, and who else serves the same pods."""
 
-import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pulumi
 import pytest
+from unit.components.parts import Record, of_kind, one, releases
 
 from components import ArgumentError, Karpenter, TrainingStack
-from components import _user_data as boot
 from trainium_eks.model.catalogue import versions
 from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.model.config.stack_config import StackConfig, pool, rests_at_zero, validate
-from trainium_eks.model.validation.config_model import read
 from trainium_eks.plan import cost
-from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.graph import Graph
 
-Record = Callable[..., Graph]
-
-RELEASE = "kubernetes:helm.sh/v3:Release"
-NODE_CLASS = "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"
-NODE_POOL = "kubernetes:karpenter.sh/v1:NodePool"
-RULES = "kubernetes:monitoring.coreos.com/v1:PrometheusRule"
-POLICY = "aws:iam/rolePolicy:RolePolicy"
 ARGS: Mapping[str, Any] = {
     "region": "us-west-2",
     "cluster_name": "trn-1",
@@ -40,21 +30,12 @@ def built(record: Record, **args: Any) -> Graph:
 
 
 def specs(graph: Graph, type_: str) -> Mapping[str, Any]:
-    return {each.inputs["metadata"]["name"]: each.inputs["spec"] for each in graph.of_type(type_)}
-
-
-def only(graph: Graph, type_: str) -> Resource:
-    (found,) = graph.of_type(type_)
-    return found
-
-
-def releases(graph: Graph) -> Mapping[str, Resource]:
-    return {each.inputs["name"]: each for each in graph.of_type(RELEASE)}
+    return {each.inputs["metadata"]["name"]: each.inputs["spec"] for each in of_kind(graph, type_)}
 
 
 def test_by_default_it_starts_bounded_cpu_nodes_where_staging_looks_for_them(record: Record) -> None:
     graph = built(record)
-    spec = specs(graph, NODE_POOL)["karpenter"]
+    spec = specs(graph, "NodePool")["karpenter"]
     assert spec["limits"] == {"cpu": "64"}
     assert spec["template"]["metadata"]["labels"] == {"trainium-eks/pool": "cpu"}
     assert spec["template"]["spec"]["expireAfter"] == "720h"
@@ -65,7 +46,7 @@ def test_by_default_it_starts_bounded_cpu_nodes_where_staging_looks_for_them(rec
 
 
 def test_its_nodes_are_as_those_of_groups(record: Record) -> None:
-    spec = specs(built(record), NODE_CLASS)["karpenter"]
+    spec = specs(built(record), "EC2NodeClass")["karpenter"]
     assert spec["metadataOptions"]["httpPutResponseHopLimit"] == 1
     assert spec["metadataOptions"]["httpTokens"] == "required"
     [disk] = spec["blockDeviceMappings"]
@@ -75,28 +56,21 @@ def test_its_nodes_are_as_those_of_groups(record: Record) -> None:
     assert spec["amiSelectorTerms"] == [{"alias": "al2023@v20260930"}]
     assert versions.AMI_RELEASES[versions.KUBERNETES].endswith("20260930")
     assert "networkInterfaces" not in spec
-
-
-def test_volumes_attach_to_its_nodes(record: Record) -> None:
-    """The EBS driver's role asks for this tag of an instance that no managed group started."""
-    found = specs(built(record, accelerator_pools=[TRN1]), NODE_CLASS)
-    assert {name: spec["tags"]["ebs.csi.aws.com/cluster-name"] for name, spec in found.items()} == {
-        "karpenter": "trn-1",
-        "trn1": "trn-1",
-    }
+    # The EBS driver's role asks for this tag of an instance that no managed group started.
+    assert spec["tags"]["ebs.csi.aws.com/cluster-name"] == "trn-1"
 
 
 def test_gpu_nodes_reserve_no_huge_pages_of_which_it_knows_nothing(record: Record) -> None:
     gpu = {"name": "p5", "instance_type": "p5.48xlarge"}
     graph = built(record, accelerator_pools=[gpu])
     assert CATALOGUE["p5.48xlarge"].hugepages_2mi
-    assert "hugepages" not in specs(graph, NODE_CLASS)["p5"]["userData"]
+    assert "hugepages" not in specs(graph, "EC2NodeClass")["p5"]["userData"]
     assert any("karpenter-provider-aws#3315" in each for each in graph.warnings)
 
 
 @pytest.mark.parametrize(("network", "parts"), [("none", ()), ("tcp", ("dnf",)), ("efa", ("dnf", "kefalnd"))])
 def test_its_nodes_have_the_lustre_client_of_the_stack(record: Record, network: str, parts: tuple[str, ...]) -> None:
-    found = specs(built(record, accelerator_pools=[TRN1], lustre_network=network), NODE_CLASS)
+    found = specs(built(record, accelerator_pools=[TRN1], lustre_network=network), "EC2NodeClass")
     for part in ("dnf", "kefalnd"):
         assert (part in found["trn1"]["userData"]) is (part in parts)
     assert ("dnf" in found["karpenter"].get("userData", "")) is ("dnf" in parts)
@@ -105,18 +79,14 @@ def test_its_nodes_have_the_lustre_client_of_the_stack(record: Record, network: 
 
 def test_trainium_nodes_have_their_interfaces_disks_limits_and_taint(record: Record) -> None:
     graph = built(record, accelerator_pools=[TRN1])
-    spec = specs(graph, NODE_CLASS)["trn1"]
+    spec = specs(graph, "EC2NodeClass")["trn1"]
     interfaces = [(e["networkCardIndex"], e["deviceIndex"], e["interfaceType"]) for e in spec["networkInterfaces"]]
-    assert interfaces == [
-        (0, 0, "interface"),
-        (0, 1, "efa-only"),
-        *((card, 0, "efa-only") for card in range(1, 8)),
-    ]
-    efa = only(graph, "aws:ec2/securityGroup:SecurityGroup").outputs["id"]
+    assert interfaces == [(0, 0, "interface"), (0, 1, "efa-only"), *((card, 0, "efa-only") for card in range(1, 8))]
+    efa = one(graph, "SecurityGroup").outputs["id"]
     assert spec["securityGroupSelectorTerms"] == [{"id": "sg-cluster"}, {"id": efa}]
     assert spec["instanceStorePolicy"] == "RAID0"
     assert "LimitMEMLOCK=infinity" in spec["userData"]
-    node_pool = specs(graph, NODE_POOL)["trn1"]
+    node_pool = specs(graph, "NodePool")["trn1"]
     assert node_pool["template"]["spec"]["taints"] == [
         {"key": "aws.amazon.com/neuron", "value": "true", "effect": "NoSchedule"}
     ]
@@ -125,7 +95,10 @@ def test_trainium_nodes_have_their_interfaces_disks_limits_and_taint(record: Rec
 
 
 def test_an_accelerator_node_goes_when_it_is_empty_and_never_for_its_age(record: Record) -> None:
-    spec = specs(built(record, accelerator_pools=[TRN1], accelerator_empty_minutes=25), NODE_POOL)["trn1"]
+    graph = built(record, cpu_limit=0, accelerator_pools=[TRN1], accelerator_empty_minutes=25)
+    assert list(specs(graph, "NodePool")) == ["trn1"], "without CPU nodes there are the pools that are named"
+    assert specs(graph, "EC2NodeClass")["trn1"]["tags"]["ebs.csi.aws.com/cluster-name"] == "trn-1"
+    spec = specs(graph, "NodePool")["trn1"]
     assert spec["disruption"]["consolidationPolicy"] == "WhenEmpty"
     assert spec["disruption"]["consolidateAfter"] == "25m"
     assert spec["template"]["spec"]["expireAfter"] == "Never"
@@ -134,10 +107,10 @@ def test_an_accelerator_node_goes_when_it_is_empty_and_never_for_its_age(record:
 def test_reserved_nodes_start_in_their_reservation_and_nowhere_else(record: Record) -> None:
     reservation = "cr-0123456789abcdef0"
     graph = built(record, accelerator_pools=[{**TRN1, "capacity_reservation_ids": [reservation]}])
-    assert specs(graph, NODE_CLASS)["trn1"]["capacityReservationSelectorTerms"] == [{"id": reservation}]
-    requirements = specs(graph, NODE_POOL)["trn1"]["template"]["spec"]["requirements"]
+    assert specs(graph, "EC2NodeClass")["trn1"]["capacityReservationSelectorTerms"] == [{"id": reservation}]
+    requirements = specs(graph, "NodePool")["trn1"]["template"]["spec"]["requirements"]
     assert {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["reserved"]} in requirements
-    assert f"capacity-reservation/{reservation}" in str(only(graph, POLICY).inputs["policy"])
+    assert f"capacity-reservation/{reservation}" in str(one(graph, "RolePolicy").inputs["policy"])
 
 
 @pytest.mark.parametrize(
@@ -146,33 +119,26 @@ def test_reserved_nodes_start_in_their_reservation_and_nowhere_else(record: Reco
 )
 def test_on_demand_nodes_with_efa_start_in_a_placement_group(record: Record, pool: dict[str, Any], groups: int) -> None:
     graph = built(record, accelerator_pools=[{**TRN1, **pool}])
-    made = graph.of_type("aws:ec2/placementGroup:PlacementGroup")
+    made = of_kind(graph, "PlacementGroup")
     assert [each.inputs["strategy"] for each in made] == ["cluster"] * groups
-    found = {name: spec.get("placementGroupSelector") for name, spec in specs(graph, NODE_CLASS).items()}
+    found = {name: spec.get("placementGroupSelector") for name, spec in specs(graph, "EC2NodeClass").items()}
     assert found == {"trn1": {"name": made[0].outputs["id"]} if made else None, "karpenter": None}
 
 
 def test_a_pool_starts_in_its_zone_and_its_role_may_use_those_subnets_alone(record: Record) -> None:
     graph = built(record, accelerator_pools=[{**TRN1, "zone_id": "usw2-az1"}])
-    assert specs(graph, NODE_CLASS)["trn1"]["subnetSelectorTerms"] == [{"id": "subnet-b"}]
-    policy = str(only(graph, POLICY).inputs["policy"])
+    assert specs(graph, "EC2NodeClass")["trn1"]["subnetSelectorTerms"] == [{"id": "subnet-b"}]
+    policy = str(one(graph, "RolePolicy").inputs["policy"])
     assert "subnet/subnet-a" in policy
     assert "subnet/subnet-b" in policy
     assert "subnet/*" not in policy
 
 
-def test_without_cpu_nodes_there_are_the_pools_that_are_named(record: Record) -> None:
-    assert list(specs(built(record, cpu_limit=0, accelerator_pools=[TRN1]), NODE_POOL)) == ["trn1"]
-
-
 def test_interruptions_come_by_a_queue_that_only_its_rules_fill(record: Record) -> None:
     graph = built(record)
-    queue = only(graph, "aws:sqs/queue:Queue")
+    queue = one(graph, "aws:sqs/queue:Queue")
     assert (queue.inputs["messageRetentionSeconds"], queue.inputs["sqsManagedSseEnabled"]) == (300, True)
-    heard = {
-        json.loads(each.inputs["eventPattern"])["detail-type"][0]
-        for each in graph.of_type("aws:cloudwatch/eventRule:EventRule")
-    }
+    heard = {json.loads(each.inputs["eventPattern"])["detail-type"][0] for each in of_kind(graph, "EventRule")}
     assert heard == {
         "AWS Health Event",
         "EC2 Spot Instance Interruption Warning",
@@ -180,7 +146,7 @@ def test_interruptions_come_by_a_queue_that_only_its_rules_fill(record: Record) 
         "EC2 Instance State-change Notification",
         "EC2 Capacity Reservation Instance Interruption Warning",
     }
-    targets = graph.of_type("aws:cloudwatch/eventTarget:EventTarget")
+    targets = of_kind(graph, "EventTarget")
     assert {each.inputs["arn"] for each in targets} == {queue.outputs["arn"]}
     values = releases(graph)["karpenter"].inputs["values"]
     assert values["settings"]["interruptionQueue"] == queue.outputs["name"]
@@ -188,24 +154,22 @@ def test_interruptions_come_by_a_queue_that_only_its_rules_fill(record: Record) 
 
 def test_its_nodes_join_by_a_role_and_an_entry_of_their_own(record: Record) -> None:
     graph = built(record)
-    entry = only(graph, "aws:eks/accessEntry:AccessEntry")
+    entry = one(graph, "AccessEntry")
     assert entry.inputs["type"] == "EC2_LINUX"
-    profile = only(graph, "aws:iam/instanceProfile:InstanceProfile")
-    assert specs(graph, NODE_CLASS)["karpenter"]["instanceProfile"] == profile.outputs["name"]
-    assert "iam:CreateInstanceProfile" not in str(only(graph, POLICY).inputs["policy"])
+    profile = one(graph, "InstanceProfile")
+    assert specs(graph, "EC2NodeClass")["karpenter"]["instanceProfile"] == profile.outputs["name"]
+    assert "iam:CreateInstanceProfile" not in str(one(graph, "RolePolicy").inputs["policy"])
 
 
 def test_definitions_come_first_and_pools_go_before_the_controller(record: Record) -> None:
     graph = built(record)
     made = releases(graph)
     assert made["karpenter-crd"].urn in made["karpenter"].dependencies
-    node_class = only(graph, NODE_CLASS)
+    node_class = one(graph, "EC2NodeClass")
     assert made["karpenter"].urn in node_class.dependencies
-    assert node_class.urn in only(graph, NODE_POOL).dependencies
-
-
-def test_it_has_its_region_by_value_and_no_second_repairer(record: Record) -> None:
-    values = releases(built(record))["karpenter"].inputs["values"]
+    assert node_class.urn in one(graph, "NodePool").dependencies
+    # It has its region by value, and is no second repairer of nodes.
+    values = made["karpenter"].inputs["values"]
     assert values["controller"]["env"] == [{"name": "AWS_REGION", "value": "us-west-2"}]
     assert values["settings"]["featureGates"]["nodeRepair"] is False
 
@@ -224,14 +188,7 @@ def test_a_cluster_that_is_not_there_yet_plans(record: Record) -> None:
         known = {key: make(str(ARGS[key])) for key, make in later.items()}
         Karpenter("karpenter", {**ARGS, **known, "accelerator_pools": [TRN1]})
 
-    assert set(specs(record(program), NODE_POOL)) == {"karpenter", "trn1"}
-
-
-def test_user_data_is_the_text_that_groups_have_in_base64() -> None:
-    settings = boot.Boot(lockable_memory=True)
-    encoded, plain = boot.user_data(settings), boot.user_data_text(settings)
-    assert encoded is not None
-    assert base64.b64decode(encoded).decode() == plain
+    assert set(specs(record(program), "NodePool")) == {"karpenter", "trn1"}
 
 
 @pytest.mark.parametrize(
@@ -263,30 +220,19 @@ CONFIG: Mapping[str, Any] = {
 }
 
 
-def test_a_stack_installs_the_plugins_that_its_pools_need(record: Record) -> None:
-    graph = record(lambda: TrainingStack("trn-dev", CONFIG))
-    plugin = releases(graph)["neuron"].inputs["values"]["neuronInstances"]
-    assert plugin == ["trn1.32xlarge"]
-    assert releases(graph)["karpenter"].inputs["values"]["nodeSelector"] == {"trainium-eks/pool": "system"}
-    [queue] = graph.of_type("kubernetes:scheduling.volcano.sh/v1beta1:Queue")
-    assert queue.inputs["spec"]["capability"] == {"aws.amazon.com/neuron": 64}
-
-
-def test_nodes_of_pools_show_their_efa_and_are_measured_and_priced(record: Record) -> None:
+def test_a_stack_installs_the_plugins_that_its_pools_need_and_measures_and_prices_their_nodes(record: Record) -> None:
     """A type that no node group has: without the plugin no pod that asks for EFA would ever start there."""
-    config = {**CONFIG, "observability": {"metrics": {}}}
-    graph = record(lambda: TrainingStack("trn-dev", config))
+    graph = record(lambda: TrainingStack("trn-dev", {**CONFIG, "observability": {"metrics": {}}}))
+    assert releases(graph)["neuron"].inputs["values"]["neuronInstances"] == ["trn1.32xlarge"]
+    assert releases(graph)["karpenter"].inputs["values"]["nodeSelector"] == {"trainium-eks/pool": "system"}
+    [queue] = of_kind(graph, "kubernetes:scheduling.volcano.sh/v1beta1:Queue")
+    assert queue.inputs["spec"]["capability"] == {"aws.amazon.com/neuron": 64}
     plugin = releases(graph)["aws-efa-k8s-device-plugin"].inputs["values"]
     assert plugin["supportedInstanceLabels"]["values"] == ["trn1.32xlarge"]
     assert releases(graph)["efa-exporter"].inputs["values"]["instanceTypes"] == ["trn1.32xlarge"]
-    [recorded] = [each for each in graph.of_type(RULES) if each.inputs["metadata"]["name"] == "trn-recording"]
+    [recorded] = [
+        each for each in of_kind(graph, "PrometheusRule") if each.inputs["metadata"]["name"] == "trn-recording"
+    ]
     rules = [rule for group in recorded.inputs["spec"]["groups"] for rule in group["rules"]]
     priced = {rule["labels"]["instance_type"] for rule in rules if rule["record"] == "trn:instance_usd_per_hour"}
     assert "trn1.32xlarge" in priced
-
-
-def test_a_pool_counts_for_queues_as_a_group_that_rests_at_zero() -> None:
-    config = read(StackConfig, CONFIG)
-    assert pool(config) == {"aws.amazon.com/neuron": 64, "vpc.amazonaws.com/efa": 32}
-    assert rests_at_zero(config)
-    assert validate(config) == ()

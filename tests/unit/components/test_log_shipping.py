@@ -2,26 +2,21 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes_schemas import schema_faults
+from unit.components.parts import Record, one, statements
 
 from components import _fluent_bit
 from components._args import ArgumentError
 from components.log_shipping import LogShipping
 from trainium_eks.jobs.watch.cloudwatch_logs import line_of
 from trainium_eks.model.catalogue import versions
-from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.graph import Graph
 
-RELEASE = "kubernetes:helm.sh/v3:Release"
-GROUP = "aws:cloudwatch/logGroup:LogGroup"
 KEY = "arn:aws:kms:us-west-2:111122223333:key/0a1b"
 LUA = shutil.which("luajit") or shutil.which("lua5.1")
-
-Record = Callable[..., Graph]
 
 
 def args(**more: Any) -> dict[str, Any]:
@@ -32,13 +27,8 @@ def built(record: Record, **more: Any) -> Graph:
     return record(lambda: LogShipping("logs", args(**more)))
 
 
-def one(graph: Graph, type_: str) -> Resource:
-    [found] = graph.of_type(type_)
-    return found
-
-
 def values(record: Record, **more: Any) -> dict[str, Any]:
-    return dict(one(built(record, **more), RELEASE).inputs["values"])
+    return dict(one(built(record, **more), "Release").inputs["values"])
 
 
 def settings(section: str) -> dict[str, str]:
@@ -49,27 +39,21 @@ def settings(section: str) -> dict[str, str]:
 
 def test_the_group_is_named_after_the_cluster_and_encrypted(record: Record) -> None:
     graph = built(record, retention_days=180)
-    group = one(graph, GROUP).inputs
+    group = one(graph, "LogGroup").inputs
     assert group["name"] == "/trainium-eks/trn-1/containers"
     assert (group["retentionInDays"], group["kmsKeyId"]) == (180, KEY)
-    assert one(graph, "trainium-eks:index:LogShipping").outputs["log_group"] == group["name"]
-    assert schema_faults(graph) == []
-
-
-def test_fluent_bit_is_pinned_and_waits_for_its_group_and_its_role(record: Record) -> None:
-    graph = built(record)
-    release = one(graph, RELEASE)
-    chart = versions.CHARTS["fluent-bit"]
-    assert (release.inputs["chart"], release.inputs["version"]) == (chart.chart, chart.version)
-    assert one(graph, "aws:eks/podIdentityAssociation:PodIdentityAssociation").urn in release.dependencies
-    assert one(graph, GROUP).urn in release.property_dependencies["values"]
+    assert one(graph, "LogShipping").outputs["log_group"] == group["name"]
+    release, chart = one(graph, "Release").inputs, versions.CHARTS["fluent-bit"]
+    assert (release["chart"], release["version"]) == (chart.chart, chart.version)
 
 
 def test_it_may_write_to_its_own_group_and_read_nothing(record: Record) -> None:
     graph = built(record)
-    [statement] = json.loads(one(graph, "aws:iam/rolePolicy:RolePolicy").inputs["policy"])["Statement"]
+    [statement] = statements(graph)
     assert statement["Action"] == ["logs:CreateLogStream", "logs:PutLogEvents"]
-    assert statement["Resource"] == f"{one(graph, GROUP).outputs['arn']}:*"
+    assert statement["Resource"] == one(graph, "LogGroup").outputs["arn"] + ":*"
+    # Nobody gets into its namespace.
+    assert one(graph, "NetworkPolicy").inputs["spec"] == {"podSelector": {}, "policyTypes": ["Ingress"]}
 
 
 def test_the_output_goes_to_the_group_that_is_there(record: Record) -> None:
@@ -111,19 +95,11 @@ def test_it_runs_on_every_node_and_asks_kubernetes_nothing(record: Record) -> No
     assert found["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     mounts = {each["mountPath"]: each for each in found["daemonSetVolumeMounts"]}
     assert mounts["/var/log"]["readOnly"] is True
-
-
-def test_what_is_read_and_not_yet_sent_outlives_the_pod(record: Record) -> None:
-    found = values(record)
+    # What is read and not yet sent outlives the pod.
     states = [settings(found["config"]["service"])["storage.path"], settings(found["config"]["inputs"])["db"]]
     assert all(each.startswith("/state/") for each in states)
     volumes = {each["name"]: each["hostPath"]["path"] for each in found["daemonSetVolumes"]}
     assert volumes["state"] == "/var/lib/fluent-bit"
-
-
-def test_nobody_gets_into_its_namespace(record: Record) -> None:
-    spec = one(built(record), "kubernetes:networking.k8s.io/v1:NetworkPolicy").inputs["spec"]
-    assert spec == {"podSelector": {}, "policyTypes": ["Ingress"]}
 
 
 @pytest.mark.parametrize(
@@ -142,7 +118,7 @@ def test_bad_args_are_refused_with_their_path(record: Record, more: dict[str, An
 
 def test_a_short_time_in_production_is_acknowledged_by_a_waiver(record: Record) -> None:
     waivers = {"R84": "shipped elsewhere"}
-    group = one(built(record, retention_days=7, production=True, waivers=waivers), GROUP)
+    group = one(built(record, retention_days=7, production=True, waivers=waivers), "LogGroup")
     assert group.inputs["retentionInDays"] == 7
 
 

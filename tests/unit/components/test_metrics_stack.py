@@ -1,13 +1,16 @@
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 import yaml
 from kubernetes_schemas import schema_faults
+from unit.components.parts import IAM_ROLE, Record, of_kind, one, releases, statements
 
 from components._args import ArgumentError
+from components.managed_grafana import ManagedGrafana, ManagedGrafanaArgs, validate
 from components.metrics_stack import MetricsStack
+from components.training_stack import TrainingStack
 from trainium_eks.model.catalogue import versions
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE
@@ -15,16 +18,10 @@ from trainium_eks.observe.dashboards import dashboards
 from trainium_eks.observe.series import scraping
 from trainium_eks.plan.graph import Graph, Resource
 
-RELEASE = "kubernetes:helm.sh/v3:Release"
-POLICY = "aws:iam/rolePolicy:RolePolicy"
-ASSOCIATION = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
 WORKSPACE = "aws:amp/workspace:Workspace"
-MONITORS = ("kubernetes:monitoring.coreos.com/v1:PodMonitor", "kubernetes:monitoring.coreos.com/v1:ServiceMonitor")
-RULES = "kubernetes:monitoring.coreos.com/v1:PrometheusRule"
+MONITORS = ("PodMonitor", "ServiceMonitor")
 TOPIC = "arn:aws:sns:us-west-2:111122223333:oncall"
 KEY = "arn:aws:kms:us-west-2:111122223333:key/0a1b"
-
-Record = Callable[..., Graph]
 
 
 def args(**more: Any) -> dict[str, Any]:
@@ -35,31 +32,20 @@ def built(record: Record, **more: Any) -> Graph:
     return record(lambda: MetricsStack("metrics", args(**more)))
 
 
-def releases(graph: Graph) -> Mapping[str, Resource]:
-    return {resource.inputs["name"]: resource for resource in graph.of_type(RELEASE)}
-
-
 def values(record: Record, **more: Any) -> Mapping[str, Any]:
     found: Mapping[str, Any] = releases(built(record, **more))["kube-prometheus-stack"].inputs["values"]
     return found
 
 
-def statements(graph: Graph) -> dict[str, list[dict[str, Any]]]:
-    """Name of each inline policy to its statements."""
-    return {each.name: json.loads(each.inputs["policy"])["Statement"] for each in graph.of_type(POLICY)}
-
-
 def test_prometheus_is_a_pinned_release_that_is_rolled_back_on_failure(record: Record) -> None:
     """Its chart makes the webhook's certificate in a hook, which helm.v4.Chart drops."""
-    inputs = releases(built(record))["kube-prometheus-stack"].inputs
+    graph = built(record)
+    assert [each.type for each in graph.resources if each.type.startswith("aws:")] == []
+    inputs = releases(graph)["kube-prometheus-stack"].inputs
     chart = versions.CHARTS["kube-prometheus-stack"]
     assert (inputs["chart"], inputs["version"]) == (chart.chart, chart.version)
     assert inputs["repositoryOpts"] == {"repo": chart.repository}
     assert (inputs["namespace"], inputs["atomic"]) == ("monitoring", True)
-
-
-def test_by_default_nothing_of_aws_is_made(record: Record) -> None:
-    assert [each.type for each in built(record).resources if each.type.startswith("aws:")] == []
 
 
 def test_what_eks_hides_is_not_asked(record: Record) -> None:
@@ -69,19 +55,16 @@ def test_what_eks_hides_is_not_asked(record: Record) -> None:
         assert not any(on for rule, on in found["defaultRules"]["rules"].items() if part.lower() in rule.lower())
 
 
-def test_the_volume_is_never_full(record: Record) -> None:
-    spec = values(record, volume_gib=100, retention_days=30)["prometheus"]["prometheusSpec"]
-    assert (spec["retention"], spec["retentionSize"]) == ("30d", "85GiB")
+def test_the_volume_is_never_full_however_often_is_asked(record: Record) -> None:
+    own = {"prometheus": {"prometheusSpec": {"replicas": 2}}}
+    found = values(record, volume_gib=100, retention_days=30, scrape_interval_seconds=60, values=own)
+    spec = found["prometheus"]["prometheusSpec"]
+    assert (spec["retention"], spec["retentionSize"], spec["replicas"]) == ("30d", "85GiB", 2)
+    assert (spec["scrapeInterval"], spec["evaluationInterval"]) == ("60s", "60s")
+    assert found["kubelet"]["serviceMonitor"]["cAdvisorInterval"] == "60s"
     claim = spec["storageSpec"]["volumeClaimTemplate"]["spec"]
     assert claim["resources"] == {"requests": {"storage": "100Gi"}}
     assert "storageClassName" not in claim
-
-
-def test_everything_is_asked_as_often_as_the_config_says(record: Record) -> None:
-    found = values(record, scrape_interval_seconds=60)
-    spec = found["prometheus"]["prometheusSpec"]
-    assert (spec["scrapeInterval"], spec["evaluationInterval"]) == ("60s", "60s")
-    assert found["kubelet"]["serviceMonitor"]["cAdvisorInterval"] == "60s"
 
 
 def test_only_objects_of_the_namespace_say_what_is_asked_and_computed(record: Record) -> None:
@@ -98,17 +81,14 @@ def test_node_exporter_is_on_every_node_and_says_which(record: Record) -> None:
     assert node["prometheus"]["monitor"]["relabelings"] == [dict(scraping.NODE)]
 
 
-def test_kube_state_metrics_shows_the_labels_that_queries_join_by(record: Record) -> None:
-    nodes, pods = values(record)["kube-state-metrics"]["metricLabelsAllowlist"]
+def test_kube_state_metrics_shows_gangs_and_the_labels_that_queries_join_by(record: Record) -> None:
+    state = values(record)["kube-state-metrics"]
+    nodes, pods = state["metricLabelsAllowlist"]
     assert nodes.startswith("nodes=[")
     assert "eks.amazonaws.com/nodegroup" in nodes
     assert "node.kubernetes.io/instance-type" in nodes
     assert pods.startswith("pods=[")
     assert "volcano.sh/queue-name" in pods
-
-
-def test_kube_state_metrics_shows_gangs(record: Record) -> None:
-    state = values(record)["kube-state-metrics"]
     (podgroups,) = state["customResourceState"]["config"]["spec"]["resources"]
     assert state["customResourceState"]["enabled"]
     assert podgroups["groupVersionKind"]["kind"] == "PodGroup"
@@ -125,7 +105,7 @@ def test_rules_and_alerts_are_this_prometheus_and_wait_for_their_definition(reco
     own = with_entries(CATALOGUE, {"trn1.32xlarge": {"hourlyUsd": 12.5}})
     kinds = ["trn1.32xlarge", "p5.48xlarge"]
     graph = built(record, instance_types=kinds, catalogue=own, thresholds={"idle_minutes": 45})
-    rules = {each.inputs["metadata"]["name"]: each for each in graph.of_type(RULES)}
+    rules = {each.inputs["metadata"]["name"]: each for each in of_kind(graph, "PrometheusRule")}
     assert set(rules) == {"trn-recording", "trn-alerts"}
     for each in rules.values():
         assert each.inputs["metadata"]["labels"] == {"release": "kube-prometheus-stack"}
@@ -144,29 +124,20 @@ def test_rules_and_alerts_are_this_prometheus_and_wait_for_their_definition(reco
 
 def test_every_monitor_is_labelled_for_this_prometheus(record: Record) -> None:
     graph = built(record, efa_instance_types=["trn1.32xlarge"], file_system_id="fs-1")
-    monitors = {each.inputs["metadata"]["name"]: each.inputs for each in graph.of_type(*MONITORS)}
+    monitors = {each.inputs["metadata"]["name"]: each.inputs for each in of_kind(graph, *MONITORS)}
     assert set(monitors) == {each.name for each in scraping.SCRAPES}
     for name, inputs in monitors.items():
         assert inputs["metadata"]["labels"] == {"release": "kube-prometheus-stack"}, name
         assert inputs["metadata"]["namespace"] == "monitoring", name
     assert schema_faults(graph) == []
-
-
-def test_who_is_not_there_is_not_asked(record: Record) -> None:
-    names = {each.inputs["metadata"]["name"] for each in built(record).of_type(*MONITORS)}
-    assert names.isdisjoint({"efa-exporter", "fsx-exporter"})
-    assert names >= {"neuron-monitor", "dcgm-exporter", "training", "volcano-scheduler"}
-
-
-def test_monitors_wait_for_the_release_that_defines_them(record: Record) -> None:
-    graph = built(record)
-    release = releases(graph)["kube-prometheus-stack"].urn
-    assert all(release in each.dependencies for each in graph.of_type(*MONITORS))
+    # Who is not there is not asked.
+    names = {each.inputs["metadata"]["name"] for each in of_kind(built(record), *MONITORS)}
+    assert set(monitors) - names == {"efa-exporter", "fsx-exporter"}
 
 
 def test_prometheus_writes_to_its_workspace_and_to_no_other(record: Record) -> None:
     graph = built(record, managed_prometheus=True, kms_key_arn=KEY)
-    [workspace] = graph.of_type(WORKSPACE)
+    [workspace] = of_kind(graph, WORKSPACE)
     assert workspace.inputs["kmsKeyArn"] == KEY
     spec = releases(graph)["kube-prometheus-stack"].inputs["values"]["prometheus"]["prometheusSpec"]
     [remote] = spec["remoteWrite"]
@@ -174,22 +145,7 @@ def test_prometheus_writes_to_its_workspace_and_to_no_other(record: Record) -> N
     assert remote["sigv4"] == {"region": "us-west-2"}
     assert spec["externalLabels"] == {"cluster": "trn-1"}
     allowed = {"Effect": "Allow", "Action": ["aps:RemoteWrite"], "Resource": workspace.outputs["arn"]}
-    assert statements(graph) == {"metrics-prometheus": [allowed]}
-
-
-def test_pods_start_after_their_roles_and_policies(record: Record) -> None:
-    """Pod Identity gives credentials to a pod when it is made, or never."""
-    graph = built(record, managed_prometheus=True, grafana={}, alerts={"topic_arn": TOPIC})
-    associations = graph.of_type(ASSOCIATION)
-    assert {each.inputs["serviceAccount"] for each in associations} == {
-        "kube-prometheus-stack-prometheus",
-        "kube-prometheus-stack-grafana",
-        "kube-prometheus-stack-alertmanager",
-    }
-    release = releases(graph)["kube-prometheus-stack"]
-    for each in associations:
-        assert each.urn in release.dependencies
-        assert any("RolePolicy" in urn for urn in each.dependencies)
+    assert statements(graph) == [allowed]
 
 
 def test_every_dashboard_is_given_to_grafana(record: Record) -> None:
@@ -202,25 +158,17 @@ def test_every_dashboard_is_given_to_grafana(record: Record) -> None:
     assert "grafana-dashboards" not in releases(built(record))
 
 
-def test_without_grafana_there_is_none(record: Record) -> None:
-    assert values(record)["grafana"] == {"enabled": False}
-    assert values(record, grafana={"in_cluster": False, "managed": {}}, managed_prometheus=True)["grafana"] == {
-        "enabled": False
-    }
-
-
 def test_grafana_is_reached_by_port_forwarding_alone(record: Record) -> None:
-    grafana = values(record, grafana={})["grafana"]
+    graph = built(record, grafana={}, managed_prometheus=True)
+    grafana = releases(graph)["kube-prometheus-stack"].inputs["values"]["grafana"]
     assert grafana["service"] == {"type": "ClusterIP"}
     assert grafana["ingress"] == {"enabled": False}
     assert grafana["grafana.ini"]["auth.anonymous"] == {"enabled": False}
-
-
-def test_grafanas_password_is_nowhere_in_the_program(record: Record) -> None:
-    """The chart makes one and keeps it in its Secret."""
-    graph = built(record, grafana={}, managed_prometheus=True)
-    assert graph.of_type("kubernetes:core/v1:Secret") == ()
+    # Its chart makes a password and keeps it in its Secret.
+    assert of_kind(graph, "Secret") == ()
     assert "password" not in json.dumps([each.inputs for each in graph.resources]).lower()
+    for none in ({}, {"grafana": {"in_cluster": False, "managed": {}}, "managed_prometheus": True}):
+        assert values(record, **none)["grafana"] == {"enabled": False}
 
 
 def test_dashboards_find_their_data_source_whatever_stands_behind_it(record: Record) -> None:
@@ -248,7 +196,7 @@ def test_what_has_a_volume_stays_with_the_nodes_of_its_zone(record: Record) -> N
 
 
 def test_grafana_may_read_the_workspace_and_nothing_else(record: Record) -> None:
-    [statement] = statements(built(record, grafana={}, managed_prometheus=True))["metrics-grafana"]
+    [statement] = statements(built(record, grafana={}, managed_prometheus=True), "metrics-grafana")
     assert all(action.startswith(("aps:Query", "aps:Get")) for action in statement["Action"])
     assert ":workspace/" in statement["Resource"]
 
@@ -262,7 +210,7 @@ def test_alerts_go_to_the_topic_and_to_nobody_else(record: Record) -> None:
     assert receivers["topic"]["sns_configs"][0]["topic_arn"] == TOPIC
     # What is always on says that alerting works, and is no news.
     assert config["route"]["routes"][0]["receiver"] in receivers
-    publish, key = statements(graph)["metrics-alertmanager"]
+    publish, key = statements(graph)
     assert (publish["Action"], publish["Resource"]) == (["sns:Publish"], TOPIC)
     assert key["Resource"] == KEY
     assert key["Condition"] == {"StringEquals": {"kms:ViaService": "sns.us-west-2.amazonaws.com"}}
@@ -277,25 +225,21 @@ def test_efa_counters_are_exported_on_nodes_that_have_efa(record: Record) -> Non
 
 
 def test_the_file_systems_metrics_are_read_by_its_id(record: Record) -> None:
+    def read(graph: Graph) -> Any:
+        return yaml.safe_load(releases(graph)["fsx-exporter"].inputs["values"]["config"])["static"]
+
+    # What exports nothing has no queue to read.
+    assert [each["name"] for each in read(built(record, file_system_id="fs-0123"))] == ["fsx"]
     graph = built(record, file_system_id="fs-0123", exports_to_s3=True)
-    config = yaml.safe_load(releases(graph)["fsx-exporter"].inputs["values"]["config"])
-    storage, export = config["static"]
+    storage, export = read(graph)
     assert storage["dimensions"] == [{"name": "FileSystemId", "value": "fs-0123"}]
     assert {"name": "Publisher", "value": "AutoExport"} in export["dimensions"]
     assert [each["name"] for each in export["metrics"]] == ["AgeOfOldestQueuedMessage"]
-    assert statements(graph) == {
-        "metrics-fsx-exporter": [{"Effect": "Allow", "Action": "cloudwatch:GetMetricStatistics", "Resource": "*"}]
-    }
-
-
-def test_what_exports_nothing_has_no_queue_to_read(record: Record) -> None:
-    graph = built(record, file_system_id="fs-0123")
-    config = yaml.safe_load(releases(graph)["fsx-exporter"].inputs["values"]["config"])
-    assert [each["name"] for each in config["static"]] == ["fsx"]
+    assert statements(graph) == [{"Effect": "Allow", "Action": "cloudwatch:GetMetricStatistics", "Resource": "*"}]
 
 
 def test_nobody_outside_gets_into_the_namespace_but_the_api_server(record: Record) -> None:
-    [policy] = built(record).of_type("kubernetes:networking.k8s.io/v1:NetworkPolicy")
+    [policy] = of_kind(built(record), "NetworkPolicy")
     spec = policy.inputs["spec"]
     assert (spec["podSelector"], spec["policyTypes"]) == ({}, ["Ingress"])
     own, webhook = spec["ingress"]
@@ -303,22 +247,12 @@ def test_nobody_outside_gets_into_the_namespace_but_the_api_server(record: Recor
     assert webhook == {"ports": [{"port": 10250, "protocol": "TCP"}]}
 
 
-def test_a_users_values_are_laid_over_the_stacks(record: Record) -> None:
-    found = values(record, values={"prometheus": {"prometheusSpec": {"replicas": 2}}})
-    spec = found["prometheus"]["prometheusSpec"]
-    assert (spec["replicas"], spec["retention"]) == (2, "15d")
-
-
 @pytest.mark.parametrize(
     ("more", "path"),
     [
-        ({"retention_days": 0}, "retention_days"),
-        ({"thresholds": {"idle_minutes": 0}}, "thresholds.idle_minutes"),
-        ({"grafana": {"managed": {}}}, "grafana.managed"),
         ({"grafana": {"in_cluster": False}}, "grafana.in_cluster"),
         ({"efa_instance_types": ["trn1.2xlarge"]}, "efa_instance_types[0]"),
         ({"alerts": {"topic_arn": "arn:aws:sns:eu-west-1:111122223333:x"}}, "alerts.topic_arn"),
-        ({"alerts": {"topic_arn": TOPIC, "topic_key_arn": "alias/x"}}, "alerts.topic_key_arn"),
         ({"permissions_boundary": "x"}, "permissions_boundary"),
     ],
 )
@@ -326,3 +260,53 @@ def test_bad_args_are_refused_with_their_path(record: Record, more: dict[str, An
     with pytest.raises(ArgumentError) as raised:
         built(record, **more)
     assert [each.path for each in raised.value.problems] == [path]
+
+
+# --- Grafana outside the cluster --------------------------------------------------------------------------------------
+
+APS = "arn:aws:aps:us-west-2:111122223333:workspace/ws-0a1b"
+
+
+def managed(record: Record, **more: Any) -> Graph:
+    return record(lambda: ManagedGrafana("grafana", {"workspace_arn": APS, **more}))
+
+
+@pytest.mark.parametrize("authentication", ["AWS_SSO", "SAML"])
+def test_whoever_comes_is_asked_who_he_is(record: Record, authentication: str) -> None:
+    inputs = one(managed(record, authentication=authentication), "aws:grafana/workspace:Workspace").inputs
+    assert inputs["authenticationProviders"] == [authentication]
+
+
+def test_it_takes_a_role_that_reads_one_workspace(record: Record) -> None:
+    """AWS' own choice of permissions reads every workspace of the account."""
+    graph = managed(record)
+    assert one(graph, "aws:grafana/workspace:Workspace").inputs["permissionType"] == "CUSTOMER_MANAGED"
+    [statement] = json.loads(one(graph, "RolePolicy").inputs["policy"])["Statement"]
+    assert statement["Resource"] == APS
+    assert "aps:QueryMetrics" in statement["Action"]
+    assert not any("Write" in action or "Create" in action for action in statement["Action"])
+    trust = json.loads(one(graph, IAM_ROLE).inputs["assumeRolePolicy"])
+    assert trust["Statement"][0]["Principal"] == {"Service": "grafana.amazonaws.com"}
+
+
+def test_a_stack_has_one_when_it_is_asked_for(record: Record) -> None:
+    config = {
+        "region": "us-west-2",
+        "owner": "ml-platform",
+        "allowed_account_ids": ("111122223333",),
+        "cluster": {"endpoint": {"public_access_cidrs": ("203.0.113.0/24",)}},
+        "observability": {"metrics": {"managed_prometheus": True}, "grafana": {"managed": {}}},
+    }
+    graph = record(lambda: TrainingStack("trn-dev", config))
+    policies = [json.loads(each.inputs["policy"]) for each in of_kind(graph, "RolePolicy")]
+    workspace = one(graph, "aws:amp/workspace:Workspace").outputs["arn"]
+    readers = [each for each in policies if "aps:QueryMetrics" in str(each)]
+    assert [each["Statement"][0]["Resource"] for each in readers] == [workspace, workspace]
+    assert one(graph, "aws:grafana/workspace:Workspace")
+
+
+def test_a_boundary_that_is_none_is_refused(record: Record) -> None:
+    args = {"workspace_arn": APS, "permissions_boundary": "x"}
+    assert [each.path for each in validate(ManagedGrafanaArgs(**args))] == ["permissions_boundary"]
+    with pytest.raises(ArgumentError):
+        managed(record, permissions_boundary="x")

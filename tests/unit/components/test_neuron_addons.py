@@ -1,8 +1,9 @@
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pulumi
 import pytest
+from unit.components.parts import Record, of_kind, one, releases
 
 from components._args import ArgumentError
 from components.neuron_addons import NeuronAddons, NeuronAddonsArgs, validate
@@ -10,42 +11,30 @@ from trainium_eks.model.catalogue import regions, versions
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.validation.problems import describe
-from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.graph import Resource
 
-RELEASE = "kubernetes:helm.sh/v3:Release"
-NAMESPACE = "kubernetes:core/v1:Namespace"
 TYPES = ("trn1n.32xlarge", "trn1.32xlarge")
 NEURON_TOLERATION = {"key": "aws.amazon.com/neuron", "operator": "Exists", "effect": "NoSchedule"}
-
-Record = Callable[..., Graph]
 
 
 def args(**more: Any) -> dict[str, Any]:
     return {"region": "us-west-2", "instance_types": TYPES, **more}
 
 
-def releases(graph: Graph) -> Mapping[str, Resource]:
-    """Helm releases by their name in the cluster."""
-    return {resource.inputs["name"]: resource for resource in graph.of_type(RELEASE)}
-
-
 def installed(record: Record, **more: Any) -> Mapping[str, Resource]:
     return releases(record(lambda: NeuronAddons("neuron", args(**more))))
-
-
-def outputs(graph: Graph) -> Mapping[str, Any]:
-    (component,) = graph.of_type("trainium-eks:index:NeuronAddons")
-    return component.outputs
 
 
 def test_by_default_device_plugin_efa_plugin_and_monitor_are_installed(record: Record) -> None:
     graph = record(lambda: NeuronAddons("neuron", args()))
     assert set(releases(graph)) == {"neuron", "aws-efa-k8s-device-plugin", "neuron-monitor"}
-    assert outputs(graph)["monitor_namespace"] == "neuron-monitor"
-    assert outputs(graph)["release_versions"] == {
-        "neuron": versions.CHARTS["neuron-helm-chart"].version,
-        "aws-efa-k8s-device-plugin": versions.CHARTS["aws-efa-k8s-device-plugin"].version,
-        "neuron-monitor": "0.1.0",
+    assert one(graph, "NeuronAddons").outputs == {
+        "monitor_namespace": "neuron-monitor",
+        "release_versions": {
+            "neuron": versions.CHARTS["neuron-helm-chart"].version,
+            "aws-efa-k8s-device-plugin": versions.CHARTS["aws-efa-k8s-device-plugin"].version,
+            "neuron-monitor": "0.1.0",
+        },
     }
 
 
@@ -66,22 +55,15 @@ def test_device_plugin_runs_on_the_groups_types_and_tolerates_their_taint(record
     assert plugin["values"]["neuronInstances"] == sorted(TYPES)
     assert NEURON_TOLERATION in plugin["values"]["devicePlugin"]["tolerations"]
     assert set(plugin["values"]["devicePlugin"]["resources"]) == {"requests", "limits"}
+    # R63: two recoveries of one node fight each other.
+    npd = plugin["values"]["npd"]
+    assert (npd["enabled"], npd["nodeRecovery"]["enabled"]) == (False, False)
 
 
-def test_node_repair_is_left_to_eks(record: Record) -> None:
-    """R63: two recoveries of one node fight each other."""
-    npd = installed(record)["neuron"].inputs["values"]["npd"]
-    assert npd["enabled"] is False
-    assert npd["nodeRecovery"]["enabled"] is False
-
-
-@pytest.mark.parametrize("wanted", [True, False])
-def test_scheduler_extension_is_a_choice(record: Record, wanted: bool) -> None:
-    values = installed(record, scheduler_extension=wanted)["neuron"].inputs["values"]
-    assert values["scheduler"]["enabled"] is wanted
-
-
-def test_scheduler_extension_warns_of_the_charts_old_scheduler_unless_its_tag_is_given() -> None:
+def test_scheduler_extension_warns_of_the_charts_old_scheduler_unless_its_tag_is_given(record: Record) -> None:
+    for wanted in (True, False):
+        values = installed(record, scheduler_extension=wanted)["neuron"].inputs["values"]
+        assert values["scheduler"]["enabled"] is wanted
     tag = {"scheduler": {"customScheduler": {"image": {"tag": "v1.35.3-eks-1-35-4"}}}}
     (warning,) = validate(NeuronAddonsArgs(**args(scheduler_extension=True)))
     assert (warning.path, warning.severity.value) == ("scheduler_extension", "warn")
@@ -114,73 +96,40 @@ def test_efa_plugins_image_comes_from_the_regions_own_registry(record: Record, r
     assert f".{region}." in expected
 
 
-def test_no_efa_plugin_where_no_type_has_efa(record: Record) -> None:
-    assert "aws-efa-k8s-device-plugin" not in installed(record, instance_types=("trn1.2xlarge",))
-
-
-def test_no_efa_plugin_where_another_component_installs_it(record: Record) -> None:
-    assert "aws-efa-k8s-device-plugin" not in installed(record, efa_instance_types=())
-
-
-def test_efa_plugin_serves_gpu_groups_of_the_same_cluster(record: Record) -> None:
+def test_efa_plugin_serves_gpu_groups_of_the_same_cluster_and_is_not_there_for_none(record: Record) -> None:
+    for none in ({"instance_types": ("trn1.2xlarge",)}, {"efa_instance_types": ()}):
+        assert "aws-efa-k8s-device-plugin" not in installed(record, **none)
     mixed = ("trn1.32xlarge", "p4d.24xlarge")
     values = installed(record, efa_instance_types=mixed)["aws-efa-k8s-device-plugin"].inputs["values"]
     assert values["supportedInstanceLabels"]["values"] == sorted(mixed)
     assert {each["key"] for each in values["tolerations"]} == {"aws.amazon.com/neuron", "nvidia.com/gpu"}
 
 
-def test_monitor_knows_every_neuron_type_of_the_catalogue(record: Record) -> None:
+def test_monitor_knows_every_neuron_type_of_the_catalogue_and_of_the_config(record: Record) -> None:
     """R62: upstream's own manifest leaves trn2 out, and nothing says so."""
-    values = installed(record)["neuron-monitor"].inputs["values"]
-    assert set(values["instanceTypes"]) == {name for name, kind in CATALOGUE.items() if kind.family == "neuron"}
-    assert {"trn1.32xlarge", "trn2.48xlarge", "inf2.48xlarge"} <= set(values["instanceTypes"])
-    assert "p4d.24xlarge" not in values["instanceTypes"]
-    assert values["tolerations"] == [NEURON_TOLERATION]
-    assert values["image"] == versions.IMAGES["neuron-monitor"]
-
-
-def test_monitor_knows_types_added_by_config(record: Record) -> None:
     catalogue = with_entries(CATALOGUE, {"trn3.48xlarge": {"like": "trn2.48xlarge"}})
-    values = installed(record, catalogue=catalogue)["neuron-monitor"].inputs["values"]
-    assert "trn3.48xlarge" in values["instanceTypes"]
+    neuron = {name for name, kind in CATALOGUE.items() if kind.family == "neuron"}
+    for more, types in (({}, neuron), ({"catalogue": catalogue}, {*neuron, "trn3.48xlarge"})):
+        values = installed(record, **more)["neuron-monitor"].inputs["values"]
+        assert set(values["instanceTypes"]) == types
+        assert values["tolerations"] == [NEURON_TOLERATION]
+        assert values["image"] == versions.IMAGES["neuron-monitor"]
 
 
-def test_monitor_has_a_namespace_of_its_own_that_allows_privilege_and_says_why(record: Record) -> None:
+def test_monitor_has_a_local_chart_and_a_namespace_that_allows_privilege_and_can_be_left_out(record: Record) -> None:
     graph = record(lambda: NeuronAddons("neuron", args()))
-    (home,) = graph.of_type(NAMESPACE)
-    assert home.inputs["metadata"]["name"] == "neuron-monitor"
-    assert home.inputs["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
-    assert home.inputs["metadata"]["annotations"]["trainium-eks/pod-security-reason"]
-    assert home.urn in releases(graph)["neuron-monitor"].dependencies
-
-
-def test_monitors_chart_is_local_and_an_edit_of_it_is_seen(record: Record) -> None:
-    monitor = installed(record)["neuron-monitor"].inputs
+    home = one(graph, "Namespace").inputs["metadata"]
+    assert home["name"] == "neuron-monitor"
+    assert home["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
+    assert home["annotations"]["trainium-eks/pod-security-reason"]
+    monitor = releases(graph)["neuron-monitor"].inputs
     assert monitor["chart"].endswith("charts/neuron-monitor")
     assert not monitor["chart"].startswith("/"), "absolute paths differ between machines"
-    assert len(monitor["values"]["chartDigest"]) == 64
-
-
-def test_monitor_can_be_left_out(record: Record) -> None:
+    assert len(monitor["values"]["chartDigest"]) == 64, "an edit of the chart is seen"
     graph = record(lambda: NeuronAddons("neuron", args(monitor=False)))
     assert "neuron-monitor" not in releases(graph)
-    assert graph.of_type(NAMESPACE) == ()
-    assert outputs(graph)["monitor_namespace"] == ""
-
-
-def test_a_preview_registers_the_same_with_the_same_values(record: Record) -> None:
-    """Values are plain, or a first preview could not render the charts."""
-    up, preview = (record(lambda: NeuronAddons("neuron", args()), dry_run=dry_run) for dry_run in (False, True))
-    assert [resource.urn for resource in up.resources] == [resource.urn for resource in preview.resources]
-    assert {name: each.inputs for name, each in releases(up).items()} == {
-        name: each.inputs for name, each in releases(preview).items()
-    }
-
-
-def test_children_belong_to_the_component(record: Record) -> None:
-    graph = record(lambda: NeuronAddons("neuron", args()))
-    (component,) = graph.of_type("trainium-eks:index:NeuronAddons")
-    assert {each.parent for each in graph.of_type(RELEASE, NAMESPACE)} == {component.urn}
+    assert of_kind(graph, "Namespace") == ()
+    assert one(graph, "NeuronAddons").outputs["monitor_namespace"] == ""
 
 
 @pytest.mark.parametrize(

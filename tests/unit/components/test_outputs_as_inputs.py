@@ -7,6 +7,7 @@ import pulumi
 import pulumi_aws as aws
 import pytest
 from dry_run import planned_alike
+from unit.components.parts import Record, of_kind
 
 from components import (
     AcceleratorNodeGroup,
@@ -17,9 +18,8 @@ from components import (
     TrainingStack,
     TrainiumCluster,
 )
-from trainium_eks.plan.graph import UNKNOWN, Graph
+from trainium_eks.plan.graph import UNKNOWN
 
-Record = Callable[..., Graph]
 Program = Callable[[pulumi.Output[str]], object]
 
 GROUP: Mapping[str, Any] = {
@@ -42,109 +42,67 @@ FILES: Mapping[str, Any] = {"region": "us-west-2", "vpc_id": "vpc-1", "subnet_id
 RESERVATION = "cr-0123456789abcdef0"
 ROLE_ARN = "arn:aws:iam::000000000000:role/ops"
 BOUNDARY = "arn:aws:iam::000000000000:policy/trn-boundary"
-TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
-ENTRY = "aws:eks/accessEntry:AccessEntry"
+
+
+def nodes(**args: Any) -> AcceleratorNodeGroup:
+    return AcceleratorNodeGroup("g", {**GROUP, **args})
+
+
+def team(**args: Any) -> TrainingNamespace:
+    return TrainingNamespace("t", {**TEAM, **args})
+
+
+def cluster(**args: Any) -> TrainiumCluster:
+    return TrainiumCluster("c", {**CLUSTER, **args})
+
+
+BLOCK = {"id": RESERVATION, "zone_id": "usw2-az4"}
 
 CASES: dict[str, tuple[str, str, Program]] = {
     "a reservation's id": (
-        RESERVATION,
-        TEMPLATE,
-        lambda given: AcceleratorNodeGroup(
-            "g", {**GROUP, "capacity": {"type": "reservation", "id": given, "zone_id": "usw2-az4"}}
-        ),
+        RESERVATION, "LaunchTemplate", lambda it: nodes(capacity={**BLOCK, "type": "reservation", "id": it})
     ),
     "a Capacity Block's id": (
-        RESERVATION,
-        TEMPLATE,
-        lambda given: AcceleratorNodeGroup(
-            "g", {**GROUP, "capacity": {"type": "capacity-block", "id": given, "zone_id": "usw2-az4"}}
-        ),
+        RESERVATION, "LaunchTemplate", lambda it: nodes(capacity={**BLOCK, "type": "capacity-block", "id": it})
     ),
-    "a placement group": (
-        "packed",
-        TEMPLATE,
-        lambda given: AcceleratorNodeGroup("g", {**GROUP, "placement_group": given}),
-    ),
+    "a placement group": ("packed", "LaunchTemplate", lambda it: nodes(placement_group=it)),
     "a reservation's placement group": (
-        "packed",
-        TEMPLATE,
-        lambda given: AcceleratorNodeGroup(
-            "g",
-            {
-                **GROUP,
-                "capacity": {
-                    "type": "reservation", "id": RESERVATION, "zone_id": "usw2-az4", "placement_group": given,
-                },
-            },
-        ),
+        "packed", "LaunchTemplate", lambda it: nodes(capacity={**BLOCK, "type": "reservation", "placement_group": it})
     ),
-    "a launch template's tag": (
-        "payroll",
-        TEMPLATE,
-        lambda given: AcceleratorNodeGroup("g", {**GROUP, "tags": {"Team": given}}),
-    ),
-    "a node role's boundary": (
-        BOUNDARY,
-        "aws:iam/role:Role",
-        lambda given: AcceleratorNodeGroup("g", {**GROUP, "permissions_boundary": given}),
-    ),
-    "a key's tag": (
-        "payroll",
-        "aws:kms/key:Key",
-        lambda given: EncryptionKey("k", {"region": "us-west-2", "tags": {"Team": given}}),
-    ),
+    "a launch template's tag": ("payroll", "LaunchTemplate", lambda it: nodes(tags={"Team": it})),
+    "a node role's boundary": (BOUNDARY, "aws:iam/role:Role", lambda it: nodes(permissions_boundary=it)),
+    "a key's tag": ("payroll", "Key", lambda it: EncryptionKey("k", {"region": "us-west-2", "tags": {"Team": it}})),
     "a linked bucket": (
-        "data-of-others",
-        "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation",
-        lambda given: FsxLustre("f", {**FILES, "durability": {"type": "s3", "bucket": given}}),
+        "data-of-others", "DataRepositoryAssociation",
+        lambda it: FsxLustre("f", {**FILES, "durability": {"type": "s3", "bucket": it}}),
     ),
-    "a team's bucket": (
-        "data-of-others",
-        "aws:iam/rolePolicy:RolePolicy",
-        lambda given: TrainingNamespace("t", {**TEAM, "data_bucket": given}),
-    ),
-    "a team's queue": (
-        "their-queue",
-        "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy",
-        lambda given: TrainingNamespace("t", {**TEAM, "queues": ["test", given]}),
-    ),
-    "a researcher": (
-        ROLE_ARN,
-        ENTRY,
-        lambda given: TrainingNamespace("t", {**TEAM, "principal_arns": {"ops": given}}),
-    ),
-    "an administrator": (
-        ROLE_ARN,
-        ENTRY,
-        lambda given: TrainiumCluster("c", {**CLUSTER, "admin_principal_arns": {"ops": given}}),
-    ),
+    "a team's bucket": ("data-of-others", "RolePolicy", lambda it: team(data_bucket=it)),
+    "a team's queue": ("their-queue", "ValidatingAdmissionPolicy", lambda it: team(queues=["test", it])),
+    "a researcher": (ROLE_ARN, "AccessEntry", lambda it: team(principal_arns={"ops": it})),
+    "an administrator": (ROLE_ARN, "AccessEntry", lambda it: cluster(admin_principal_arns={"ops": it})),
 }  # fmt: skip
-"""What is given, as its value, the type of resource that it reaches, and the program."""
+"""What is given, as its value, the kind of resource that it reaches, and the program."""
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_value_may_come_from_another_resource(record: Record, case: str) -> None:
-    value, type_, program = CASES[case]
+    value, kind, program = CASES[case]
 
     def whole() -> None:
         # A resource's output is unknown in the preview; what is made of it is so too.
         program(aws.iam.Role("source", assume_role_policy="{}").arn.apply(lambda _: value))
 
     graph = planned_alike(record, whole)
-    reached = [each for each in graph.of_type(type_) if value in str(each.inputs)]
+    reached = [each for each in of_kind(graph, kind) if value in str(each.inputs)]
     assert reached
     (source,) = (each for each in graph.resources if each.name == "source")
     assert all(source.urn in each.dependencies for each in reached)
     assert [each.name for each in graph.resources if value in each.name] == []
     preview = record(whole, dry_run=True)
     assert all(UNKNOWN in str(preview.by_urn[each.urn].inputs) for each in reached)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_a_value_that_is_known_at_once_may_be_an_output_too(record: Record, case: str) -> None:
-    value, type_, program = CASES[case]
-    graph = record(lambda: program(pulumi.Output.from_input(value)) and None, dry_run=True)
-    assert [each for each in graph.of_type(type_) if value in str(each.inputs)]
+    # One that is known at once may be an Output too.
+    known = record(lambda: program(pulumi.Output.from_input(value)) and None, dry_run=True)
+    assert [each for each in of_kind(known, kind) if value in str(each.inputs)]
 
 
 def test_a_stack_may_link_a_bucket_of_the_programs_own(record: Record) -> None:
@@ -162,43 +120,32 @@ def test_a_stack_may_link_a_bucket_of_the_programs_own(record: Record) -> None:
         )
 
     graph = planned_alike(record, program)
-    (bucket,) = graph.of_type("aws:s3/bucket:Bucket")
+    (bucket,) = of_kind(graph, "Bucket")
     name = bucket.outputs["bucket"]
-    (link,) = graph.of_type("aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation")
+    (link,) = of_kind(graph, "DataRepositoryAssociation")
     assert link.inputs["dataRepositoryPath"] == f"s3://{name}"
-    policies = [str(each.inputs["policy"]) for each in graph.of_type("aws:iam/rolePolicy:RolePolicy")]
+    policies = [str(each.inputs["policy"]) for each in of_kind(graph, "RolePolicy")]
     assert [each for each in policies if f"arn:aws:s3:::{name}/training" in each]
 
 
 LATE: dict[str, tuple[Program, str]] = {
     "node_groups": (
-        lambda given: AcceleratorNodeGroup("g", {**GROUP, "instance_type": given}),
+        lambda it: nodes(instance_type=it),
         r"instance_type: it is an Output, known only during an update.*(\n.*)*give the value itself",
     ),
     "principals": (
-        lambda given: TrainingNamespace("t", {**TEAM, "principals": [given]}),
-        r"principals\[0\]: it is an Output(.*\n)*.*principal_arns.*stays the same",
+        lambda it: team(principals=[it]), r"principals\[0\]: it is an Output(.*\n)*.*principal_arns.*stays the same",
     ),
-    "queues": (
-        lambda given: TrainingNamespace("t", {**TEAM, "queues": given}),
-        r"queues: it is an Output(.*\n)*.*volcano\.queue_names\[0\]",
-    ),
+    "queues": (lambda it: team(queues=it), r"queues: it is an Output(.*\n)*.*volcano\.queue_names\[0\]"),
     "admin_principals": (
-        lambda given: TrainiumCluster("c", {**CLUSTER, "admin_principals": [given]}),
+        lambda it: cluster(admin_principals=[it]),
         r"admin_principals\[0\]: it is an Output(.*\n)*.*admin_principal_arns",
     ),
     "a block in a placement group": (
-        lambda given: AcceleratorNodeGroup(
-            "g",
-            {
-                **GROUP,
-                "placement_group": given,
-                "capacity": {"type": "capacity-block", "id": RESERVATION, "zone_id": "usw2-az4"},
-            },
-        ),
+        lambda it: nodes(placement_group=it, capacity={**BLOCK, "type": "capacity-block"}),
         "a Capacity Block is placed by EC2",
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", LATE)
@@ -215,7 +162,7 @@ def test_what_is_built_must_be_known_at_once_and_the_message_says_what_takes_an_
 @pytest.mark.parametrize(("key", "arn"), [("Ops!", ROLE_ARN), ("ops", "ops")])
 def test_keys_and_known_arns_of_principals_are_judged(record: Record, key: str, arn: str) -> None:
     with pytest.raises(ArgumentError, match="principal_arns"):
-        record(lambda: TrainingNamespace("t", {**TEAM, "principal_arns": {key: arn}}) and None)
+        record(lambda: team(principal_arns={key: arn}) and None)
 
 
 def test_a_node_group_beside_a_cluster_waits_for_what_its_nodes_need_and_not_for_dns(record: Record) -> None:
@@ -227,6 +174,6 @@ def test_a_node_group_beside_a_cluster_waits_for_what_its_nodes_need_and_not_for
 
     graph = planned_alike(record, program)
     (nodes,) = (each for each in graph.resources if each.name == "beside-nodes")
-    addons = {each.inputs["addonName"]: each.urn for each in graph.of_type("aws:eks/addon:Addon")}
+    addons = {each.inputs["addonName"]: each.urn for each in of_kind(graph, "Addon")}
     waited = {name for name, urn in addons.items() if urn in nodes.dependencies}
     assert waited == {"vpc-cni", "kube-proxy", "eks-pod-identity-agent"}

@@ -308,3 +308,19 @@ def test_no_part_of_a_policy_can_be_lost_unnoticed(name: str) -> None:
     changes = list(altered(json.loads(text)))
     assert changes
     assert [what for what, document in changes if answers(name, document) == wanted] == []
+
+
+@pytest.mark.parametrize(
+    ("region", "partition"), [("us-west-2", "aws"), ("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")]
+)
+def test_managed_policies_and_the_account_are_of_the_regions_partition(region: str, partition: str) -> None:
+    arn = _iam.managed_policy_arn(region, "service-role/AmazonEBSCSIDriverPolicy")
+    assert arn == f"arn:{partition}:iam::aws:policy/service-role/AmazonEBSCSIDriverPolicy"
+    key = f"arn:{partition}:kms:{region}:{ACCOUNT}:key/00000000-0000-0000-0000-000000000000"
+    assert _iam.account_root(key) == f"arn:{partition}:iam::{ACCOUNT}:root"
+    document = json.loads(key_policy(key, region))
+    assert f"logs.{region}.amazonaws.com" in json.dumps(document)
+    assert partition == "aws" or "arn:aws:" not in json.dumps(document)
+    found = json.loads(data_policy(region, [(f"arn:{partition}:s3:::data", "training")], [key]))["Statement"]
+    suffix = ".cn" if partition == "aws-cn" else ""
+    assert found[-1]["Condition"]["StringEquals"] == {"kms:ViaService": f"s3.{region}.amazonaws.com{suffix}"}

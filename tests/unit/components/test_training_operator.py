@@ -72,17 +72,17 @@ def test_files_are_fetched_once_and_nobody_is_asked_again(tmp_path: Path, server
     assert kept(tmp_path / "kept") == [home.name]
 
 
-def test_a_file_that_is_not_the_pinned_one_is_refused_and_nothing_is_kept(tmp_path: Path, server: Server) -> None:
+def test_what_cannot_be_fetched_says_so_and_nothing_is_kept(tmp_path: Path, server: Server) -> None:
     pinned = server.source()
     (server.root / "base/service.yaml").write_bytes(b"kind: Secret\n")
     with pytest.raises(Unfetched, match=r"base/service\.yaml has SHA-256 [0-9a-f]{64}, and operator-v1 is pinned to"):
         fetch(pinned, tmp_path / "kept")
     assert kept(tmp_path / "kept") == []
-
-
-def test_a_file_that_is_missing_says_so(tmp_path: Path, server: Server) -> None:
     with pytest.raises(Unfetched, match=r"no\.yaml: 404"):
         fetch(server.source(**{"no.yaml": b""}), tmp_path / "kept")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Unfetched, match="file/kept cannot be written: Not a directory"):
+        fetch(pinned, tmp_path / "file" / "kept")
 
 
 def test_a_kept_file_that_was_changed_is_fetched_again(tmp_path: Path, server: Server) -> None:
@@ -101,12 +101,6 @@ def test_many_may_fetch_at_the_same_time(tmp_path: Path, server: Server) -> None
     assert fetched.wrong(server.source(), homes[0]) == ()
 
 
-def test_a_cache_that_cannot_be_written_says_so(tmp_path: Path, server: Server) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(Unfetched, match="file/kept cannot be written: Not a directory"):
-        fetch(server.source(), tmp_path / "file" / "kept")
-
-
 def test_the_kustomization_stands_beside_upstreams_files(tmp_path: Path, server: Server) -> None:
     directory = kustomization(gangs=True, pinned=server.source(), environment=environment(tmp_path))
     assert directory.name == "training-operator-volcano"
@@ -117,16 +111,12 @@ def test_the_kustomization_stands_beside_upstreams_files(tmp_path: Path, server:
     assert len(server.asked) == len(FILES)
 
 
-def test_an_update_without_a_network_goes_on_with_what_is_kept(tmp_path: Path, server: Server) -> None:
-    before = kustomization(gangs=True, pinned=server.source(), environment=environment(tmp_path))
-    gone = ProjectFiles("operator-v1", "http://127.0.0.1:1", server.source().sha256)
-    assert kustomization(gangs=True, pinned=gone, environment=environment(tmp_path)) == before
-
-
-def test_a_mirror_serves_the_same_files(tmp_path: Path, server: Server) -> None:
+def test_a_mirror_serves_the_same_files_and_what_is_kept_needs_no_network(tmp_path: Path, server: Server) -> None:
     gone = ProjectFiles("operator-v1", "http://127.0.0.1:1", server.source().sha256)
     mirror = environment(tmp_path, **{MIRROR_VARIABLE: f"{server.url}/"})
-    assert kustomization(gangs=True, pinned=gone, environment=mirror).exists()
+    before = kustomization(gangs=True, pinned=gone, environment=mirror)
+    assert before.exists()
+    assert kustomization(gangs=True, pinned=gone, environment=environment(tmp_path)) == before
 
 
 def test_a_program_that_cannot_fetch_ends_with_what_to_do(

@@ -1,10 +1,10 @@
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 from kubernetes_schemas import object_faults
+from unit.components.parts import Record, of_kind, one, releases
 from unit.model.config.test_config import FULL
 
 from components._args import ArgumentError
@@ -16,24 +16,13 @@ from trainium_eks.model.sizing.queues import QUEUE_API, QueueConfig
 from trainium_eks.model.validation.config_model import read
 from trainium_eks.plan.graph import Graph, Resource
 
-RELEASE = "kubernetes:helm.sh/v3:Release"
-NAMESPACE = "kubernetes:core/v1:Namespace"
 QUEUE = "kubernetes:scheduling.volcano.sh/v1beta1:Queue"
-BUDGET = "kubernetes:policy/v1:PodDisruptionBudget"
-NETWORK_POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
-DEPLOYMENT = "kubernetes:apps/v1:Deployment"
 NEURON, EFA = "aws.amazon.com/neuron", "vpc.amazonaws.com/efa"
 POOL = {NEURON: 64, EFA: 32}
-
-Record = Callable[..., Graph]
 
 
 def built(record: Record, **args: Any) -> Graph:
     return record(lambda: VolcanoStack("volcano", {"pool": POOL, **args}))
-
-
-def releases(graph: Graph) -> Mapping[str, Resource]:
-    return {resource.inputs["name"]: resource for resource in graph.of_type(RELEASE)}
 
 
 def values(record: Record, **args: Any) -> Mapping[str, Any]:
@@ -47,11 +36,11 @@ def scheduler(record: Record, **args: Any) -> Mapping[str, Any]:
 
 
 def queues(graph: Graph) -> Mapping[str, Resource]:
-    return {resource.inputs["metadata"]["name"]: resource for resource in graph.of_type(QUEUE)}
+    return {resource.inputs["metadata"]["name"]: resource for resource in of_kind(graph, QUEUE)}
 
 
 def outputs(graph: Graph) -> Mapping[str, Any]:
-    (component,) = graph.of_type("trainium-eks:index:VolcanoStack")
+    (component,) = of_kind(graph, "VolcanoStack")
     return component.outputs
 
 
@@ -64,11 +53,8 @@ def test_volcano_is_a_real_helm_release_pinned_and_rolled_back_on_failure(record
     assert inputs["namespace"] == "volcano-system"
     assert (inputs["atomic"], inputs["cleanupOnFail"]) == (True, True)
     assert (inputs["timeout"], inputs["maxHistory"]) == (600, 5)
-
-
-def test_images_are_those_of_the_chart_and_not_latest(record: Record) -> None:
+    assert inputs["values"]["basic"]["image_tag_version"] == f"v{chart.version}"
     assert values(record, image_registry="a.io/hub")["basic"]["image_registry"] == "a.io/hub"
-    assert values(record)["basic"]["image_tag_version"] == f"v{versions.CHARTS['volcano'].version}"
 
 
 def test_a_gang_of_a_thousand_does_not_wait_for_the_controllers_rates(record: Record) -> None:
@@ -80,51 +66,36 @@ def test_a_gang_of_a_thousand_does_not_wait_for_the_controllers_rates(record: Re
     assert (custom["scheduler_kube_api_qps"], custom["scheduler_kube_api_burst"]) == (2000, 2000)
     assert custom["scheduler_percentage_nodes_to_find"] == 10
     assert custom["controller_resources"]["limits"] == {"cpu": "2", "memory": "2Gi"}
-
-
-def test_logs_do_not_have_a_line_for_each_pod(record: Record) -> None:
-    custom = values(record)["custom"]
+    # Nor has the log a line for each pod.
     assert {custom[f"{each}_log_level"] for each in ("scheduler", "controller", "admission")} == {2}
 
 
-def test_two_copies_elect_a_leader_and_survive_a_drain(record: Record) -> None:
+def test_two_copies_elect_a_leader_and_survive_a_drain_on_different_nodes(record: Record) -> None:
     """R58."""
     graph = built(record)
     custom = releases(graph)["volcano"].inputs["values"]["custom"]
-    assert [custom[f"{each}_replicas"] for each in ("scheduler", "controller", "admission")] == [2, 2, 2]
     assert custom["leader_elect_enable"] is True
-    selected = {budget.inputs["spec"]["selector"]["matchLabels"]["app"] for budget in graph.of_type(BUDGET)}
-    assert selected == {"volcano-scheduler", "volcano-controller", "volcano-admission"}
-    assert {budget.inputs["spec"]["maxUnavailable"] for budget in graph.of_type(BUDGET)} == {1}
-
-
-def test_copies_prefer_different_nodes(record: Record) -> None:
-    custom = values(record)["custom"]
-    for component in ("scheduler", "controller", "admission"):
-        (term,) = custom[f"{component}_affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
-        assert term["podAffinityTerm"]["labelSelector"]["matchLabels"] == {"app": f"volcano-{component}"}
+    for name in ("scheduler", "controller", "admission"):
+        assert custom[f"{name}_replicas"] == 2
+        assert set(custom[f"{name}_resources"]) == {"requests", "limits"}
+        (term,) = custom[f"{name}_affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+        assert term["podAffinityTerm"]["labelSelector"]["matchLabels"] == {"app": f"volcano-{name}"}
+    budgets = [each.inputs["spec"] for each in of_kind(graph, "PodDisruptionBudget")]
+    selected = {spec["selector"]["matchLabels"]["app"]: spec["maxUnavailable"] for spec in budgets}
+    assert selected == {"volcano-scheduler": 1, "volcano-controller": 1, "volcano-admission": 1}
+    assert not [key for key in custom if key.endswith("tolerations")], "nothing of Volcano runs on accelerators"
 
 
 def test_a_single_copy_elects_nobody_and_does_not_block_drains(record: Record) -> None:
     graph = built(record, replicas=1, waivers={"R58": "a cluster for trying things out"})
     assert releases(graph)["volcano"].inputs["values"]["custom"]["leader_elect_enable"] is False
-    assert graph.of_type(BUDGET) == ()
-
-
-def test_every_component_has_requests_and_limits(record: Record) -> None:
-    custom = values(record)["custom"]
-    for component in ("scheduler", "controller", "admission"):
-        assert set(custom[f"{component}_resources"]) == {"requests", "limits"}
+    assert of_kind(graph, "PodDisruptionBudget") == ()
 
 
 def test_webhooks_leave_the_clusters_own_namespaces_alone(record: Record) -> None:
     (expression,) = values(record)["custom"]["webhooks_namespace_selector_expressions"]
     assert (expression["key"], expression["operator"]) == ("kubernetes.io/metadata.name", "NotIn")
     assert {"kube-system", "volcano-system"} <= set(expression["values"])
-
-
-def test_nothing_of_volcano_tolerates_accelerator_taints(record: Record) -> None:
-    assert not [key for key in values(record)["custom"] if key.endswith("tolerations")]
 
 
 def test_a_pool_that_rests_at_zero_gives_pods_to_jobs_without_a_node(record: Record) -> None:
@@ -144,22 +115,23 @@ def test_capacity_replaces_proportion_where_queues_say_what_they_deserve(record:
 def test_hypernodes_are_kept_by_a_controller_and_by_no_discovery_of_volcanos(record: Record) -> None:
     graph = built(record, topology_labels=("zone", "switch"))
     assert "controller_config_override" not in releases(graph)["volcano"].inputs["values"]["custom"]
-    (deployment,) = graph.of_type(DEPLOYMENT)
+    (deployment,) = of_kind(graph, "Deployment")
     # Its definitions, and the end of the discovery of earlier releases, come with Volcano's.
     assert releases(graph)["volcano"].urn in deployment.dependencies
     (container,) = deployment.inputs["spec"]["template"]["spec"]["containers"]
     assert container["command"][-2:] == ["zone", "switch"]
-    (role,) = graph.of_type("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole")
+    (role,) = of_kind(graph, "ClusterRole")
     rights = {each["resources"][0]: set(each["verbs"]) for each in role.inputs["rules"]}
     assert rights == {
         "nodes": {"get", "list", "watch"},
         "hypernodes": {"list", "create", "patch", "delete"},
     }
+    assert of_kind(built(record, topology_labels=()), "Deployment") == ()
 
 
 def test_the_controllers_pod_starts_anew_with_other_code(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     def annotations() -> Any:
-        (deployment,) = built(record).of_type(DEPLOYMENT)
+        (deployment,) = of_kind(built(record), "Deployment")
         return deployment.inputs["spec"]["template"]["metadata"]["annotations"]
 
     before = annotations()
@@ -168,32 +140,10 @@ def test_the_controllers_pod_starts_anew_with_other_code(record: Record, monkeyp
     assert annotations() != before
 
 
-def test_without_topology_labels_nothing_keeps_hypernodes(record: Record) -> None:
-    assert built(record, topology_labels=()).of_type(DEPLOYMENT) == ()
-
-
 def test_a_queue_caps_devices_and_takes_the_pool_where_it_says_nothing(record: Record) -> None:
     queue = queues(built(record))["test"]
     assert queue.inputs["spec"] == {"weight": 1, "reclaimable": True, "capability": POOL}
     assert queue.inputs["apiVersion"] == "scheduling.volcano.sh/v1beta1"
-
-
-def test_a_queue_says_all_it_was_given(record: Record) -> None:
-    given = {
-        "name": "team",
-        "weight": 3,
-        "capability": {NEURON: 48},
-        "deserved": {NEURON: 32},
-        "guarantee": {NEURON: 16},
-        "reclaimable": False,
-    }
-    assert queues(built(record, queues=[given]))["team"].inputs["spec"] == {
-        "weight": 3,
-        "reclaimable": False,
-        "capability": {NEURON: 48},
-        "deserved": {NEURON: 32},
-        "guarantee": {"resource": {NEURON: 16}},
-    }
 
 
 def test_every_setting_of_a_queue_reaches_it_under_volcanos_name() -> None:
@@ -222,20 +172,18 @@ def test_child_queues_come_after_their_parent_in_whatever_order_they_are_given(r
     assert made["team"].urn not in made["all"].dependencies
 
 
-def test_volcanos_own_queues_are_never_managed(record: Record) -> None:
-    assert set(queues(built(record))) == {"test"}
-
-
-@pytest.mark.parametrize("name", ["default", "root"])
-def test_volcanos_own_queues_are_refused(name: str) -> None:
-    with pytest.raises(ArgumentError, match=name):
-        VolcanoStack("volcano", {"pool": POOL, "queues": [{"name": name}]})
-
-
-def test_a_queue_beyond_the_pool_is_refused_with_its_place() -> None:
+@pytest.mark.parametrize(
+    ("queue", "path"),
+    [
+        ({"name": "default"}, "queues[0].name"),
+        ({"name": "root"}, "queues[0].name"),
+        ({"name": "test", "capability": {NEURON: 65}}, "queues[0].capability"),
+    ],
+)
+def test_volcanos_own_queues_and_those_beyond_the_pool_are_refused(queue: dict[str, Any], path: str) -> None:
     with pytest.raises(ArgumentError) as refused:
-        VolcanoStack("volcano", {"pool": POOL, "queues": [{"name": "test", "capability": {NEURON: 65}}]})
-    assert refused.value.problems[0].path.startswith("queues[0].capability")
+        VolcanoStack("volcano", {"pool": POOL, "queues": [queue]})
+    assert refused.value.problems[0].path.startswith(path)
 
 
 def test_queue_names_are_those_that_take_jobs(record: Record) -> None:
@@ -249,46 +197,20 @@ def test_queue_names_are_those_that_take_jobs(record: Record) -> None:
     assert outputs(built(record))["queue_names"] == ["test"]
 
 
-def test_logical_names_carry_the_queues_name(record: Record) -> None:
-    one = queues(built(record, queues=[{"name": "a"}, {"name": "b"}]))
-    other = queues(built(record, queues=[{"name": "b"}, {"name": "c"}]))
-    assert one["b"].urn == other["b"].urn
-
-
-def test_volcanos_namespace_is_held_to_the_baseline(record: Record) -> None:
-    graph = built(record)
-    (home,) = graph.of_type(NAMESPACE)
-    assert home.inputs["metadata"]["name"] == "volcano-system"
-    assert home.inputs["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "baseline"
-    assert home.urn in releases(graph)["volcano"].dependencies
-    assert outputs(graph)["namespace"] == "volcano-system"
-
-
 def test_priorities_order_what_waits_and_stop_nothing_that_runs(record: Record) -> None:
-    levels = built(record).of_type("kubernetes:scheduling.k8s.io/v1:PriorityClass")
+    levels = of_kind(built(record), "PriorityClass")
     assert {each.inputs["metadata"]["name"] for each in levels} == set(priorities.NAMES)
     assert {(each.inputs["preemptionPolicy"], each.inputs["globalDefault"]) for each in levels} == {("Never", False)}
 
 
-def test_only_webhook_and_metrics_ports_are_open(record: Record) -> None:
-    (policy,) = built(record).of_type(NETWORK_POLICY)
-    assert policy.inputs["spec"]["podSelector"] == {}
-    (rule,) = policy.inputs["spec"]["ingress"]
-    assert [port["port"] for port in rule["ports"]] == [8443, 8080, 8081]
-
-
-def test_typed_objects_are_valid_kubernetes(record: Record) -> None:
-    graph = built(record, rendezvous="etcd", rendezvous_namespaces=["training"])
-    checked = graph.of_type(NAMESPACE, BUDGET, NETWORK_POLICY, DEPLOYMENT)
-    assert len(checked) == 7
-    for resource in checked:
-        kubernetes_validate.validate(dict(resource.inputs), versions.KUBERNETES, strict=True)
-
-
-def test_without_etcd_there_is_no_endpoint(record: Record) -> None:
+def test_only_webhook_and_metrics_ports_of_a_baseline_namespace_are_open(record: Record) -> None:
     graph = built(record)
-    assert set(releases(graph)) == {"volcano"}
-    assert outputs(graph)["rendezvous_endpoint"] == ""
+    home, spec = one(graph, "Namespace").inputs["metadata"], one(graph, "NetworkPolicy").inputs["spec"]
+    assert home["name"] == outputs(graph)["namespace"] == "volcano-system"
+    assert home["labels"]["pod-security.kubernetes.io/enforce"] == "baseline"
+    assert spec["podSelector"] == {}
+    (rule,) = spec["ingress"]
+    assert [port["port"] for port in rule["ports"]] == [8443, 8080, 8081]
 
 
 def test_etcd_is_installed_in_a_restricted_namespace_for_the_named_ones(record: Record) -> None:
@@ -298,11 +220,12 @@ def test_etcd_is_installed_in_a_restricted_namespace_for_the_named_ones(record: 
     assert etcd.inputs["values"]["image"] == versions.IMAGES["etcd"]
     assert etcd.inputs["values"]["clientNamespaces"] == ["research", "training"]
     assert len(etcd.inputs["values"]["chartDigest"]) == 64
-    homes = {home.inputs["metadata"]["name"]: home for home in graph.of_type(NAMESPACE)}
+    homes = {home.inputs["metadata"]["name"]: home for home in of_kind(graph, "Namespace")}
     labels = homes["torchx-etcd"].inputs["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
     assert homes["torchx-etcd"].urn in etcd.dependencies
     assert outputs(graph)["rendezvous_endpoint"] == "etcd-server.torchx-etcd.svc.cluster.local:2379"
+    assert outputs(built(record))["rendezvous_endpoint"] == ""
 
 
 @pytest.mark.parametrize(
@@ -317,24 +240,3 @@ def test_a_risk_is_taken_only_with_a_reason(record: Record, rule: str, risky: di
 def test_etcd_that_no_namespace_may_reach_is_warned_of() -> None:
     (warning,) = validate(VolcanoStackArgs(pool=POOL, rendezvous="etcd"))
     assert (warning.path, warning.severity.value) == ("rendezvous_namespaces", "warn")
-
-
-def test_a_preview_registers_the_same_with_the_same_values(record: Record) -> None:
-    """The release's values are plain, so that a preview knows Volcano's definitions and can check the queues."""
-    up, preview = (
-        record(lambda: VolcanoStack("volcano", {"pool": POOL}), dry_run=dry_run) for dry_run in (False, True)
-    )
-    assert [resource.urn for resource in up.resources] == [resource.urn for resource in preview.resources]
-    for type_ in (RELEASE, QUEUE):
-        assert [each.inputs for each in up.of_type(type_)] == [each.inputs for each in preview.of_type(type_)]
-
-
-def test_admission_is_what_others_can_wait_for(record: Record) -> None:
-    found: list[str] = []
-
-    def program() -> None:
-        stack = VolcanoStack("volcano", {"pool": POOL})
-        stack.admission.urn.apply(found.append)
-
-    graph = record(program)
-    assert found == [releases(graph)["volcano"].urn]

@@ -1,18 +1,18 @@
-"""What a component keeps on itself is its own: Pulumi's resources keep their options in private attributes too."""
+"""Classes of components: what they keep on themselves is their own, and what a provider's analyzer reads is outputs."""
 
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pulumi
 import pytest
+from pulumi.provider.experimental.analyzer import Analyzer, is_output
 
 import components
-from components.fsx_lustre import FsxLustre
-from trainium_eks.plan.graph import Graph
 
 SDK = (pulumi.Resource, pulumi.CustomResource, pulumi.ComponentResource, pulumi.ProviderResource)
 MODULES = sorted(Path(components.__file__).parent.glob("*.py"))
@@ -76,22 +76,31 @@ def test_no_component_sets_or_defines_what_pulumi_keeps_on_a_resource(module: Pa
     assert {*assigned(tree), *defined(tree)} & of_the_sdk() == set()
 
 
-def test_no_instance_has_another_value_there_than_pulumi_gave_it(record: Callable[..., Graph]) -> None:
-    """What is set by other ways than an assignment to ``self``."""
-    seen: dict[str, object] = {}
-    wiring = {
-        "region": "us-west-2",
-        "vpc_id": "vpc-1",
-        "subnet_id": "subnet-1",
-        "kms_key_arn": "arn:aws:kms:us-west-2:111122223333:key/k",
+CLASSES = [
+    value
+    for value in (getattr(components, name) for name in components.__all__)
+    if inspect.isclass(value) and issubclass(value, pulumi.ComponentResource)
+]
+
+
+def test_every_exported_component_is_looked_at() -> None:
+    assert {"Network", "TrainiumCluster", "NeuronAddons", "FsxLustre", "VolcanoStack", "TrainingStack"} <= {
+        each.__name__ for each in CLASSES
     }
 
-    def program() -> None:
-        plain = pulumi.ComponentResource("a:b:C", "shared")
-        made = FsxLustre("shared", {**wiring, "production": True})
-        for name in vars(plain).keys() & vars(made).keys() - {"_type", "_childResources", "urn"}:
-            if vars(plain)[name] != vars(made)[name]:
-                seen[name] = vars(made)[name]
 
-    record(program)
-    assert seen == {}
+@pytest.mark.parametrize("component", CLASSES, ids=lambda each: each.__name__)
+def test_annotations_are_types_and_the_public_ones_outputs_with_a_docstring(
+    component: type[pulumi.ComponentResource],
+) -> None:
+    # The analyzer cannot read text: `from __future__ import annotations` would break it.
+    given = inspect.get_annotations(component.__init__)
+    assert not [name for name, type_ in given.items() if isinstance(type_, str)]
+    public = {name: type_ for name, type_ in inspect.get_annotations(component).items() if not name.startswith("_")}
+    assert public, f"{component.__name__} has no output"
+    # A mapping has its Outputs inside, where one secret does not make all of it secret.
+    plain = {name: type_ for name, type_ in public.items() if not is_output(type_)}
+    assert plain == ({"stack_outputs": dict[str, Any]} if component.__name__ == "TrainingStack" else {})
+    properties, _ = Analyzer("trainium-eks").analyze_type(component, is_component_output=True)
+    assert len(properties) == len(public)
+    assert [name for name, each in properties.items() if not each.description] == []

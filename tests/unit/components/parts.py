@@ -1,0 +1,34 @@
+"""What the tests of components read off a recorded graph."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from trainium_eks.plan.graph import Graph, Resource
+
+Record = Callable[..., Graph]
+
+INGRESS, EGRESS = "SecurityGroupIngressRule", "SecurityGroupEgressRule"
+IAM_ROLE = "aws:iam/role:Role"
+
+
+def of_kind(graph: Graph, *kinds: str) -> tuple[Resource, ...]:
+    """Return the resources of kinds: ``Subnet``, or ``aws:iam/role:Role`` where Kubernetes has one of that name too."""
+    return tuple(each for each in graph.resources if each.type in kinds or each.type.rpartition(":")[2] in kinds)
+
+
+def one(graph: Graph, kind: str, ending: str = "") -> Resource:
+    """Return the only resource of a kind, among those whose name ends so."""
+    (found,) = (each for each in of_kind(graph, kind) if each.name.endswith(ending))
+    return found
+
+
+def releases(graph: Graph) -> Mapping[str, Resource]:
+    """Return Helm releases by their name in the cluster."""
+    return {each.inputs["name"]: each for each in of_kind(graph, "Release")}
+
+
+def statements(graph: Graph, ending: str = "") -> list[dict[str, Any]]:
+    """Return the statements of the only inline policy whose name ends so."""
+    found: list[dict[str, Any]] = json.loads(one(graph, "RolePolicy", ending).inputs["policy"])["Statement"]
+    return found
