@@ -13,6 +13,7 @@ from trainium_eks.model.policies import admission, researchers
 from trainium_eks.model.sizing import priorities, quotas
 from trainium_eks.plan.graph import Graph
 
+POLICY = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy"
 ROLE = "kubernetes:rbac.authorization.k8s.io/v1:Role"
 KEY = "arn:aws:kms:us-west-2:000000000000:key/k"
 MINIMAL: dict[str, Any] = {
@@ -312,3 +313,36 @@ def test_bad_args_are_refused_by_name(args: dict[str, Any], path: str) -> None:
     with pytest.raises(ArgumentError) as caught:
         TrainingNamespace("team", {**FULL, **args})
     assert [problem.path for problem in caught.value.problems] == [path]
+
+
+def test_admission_sees_all_that_makes_pods_claims_or_commands(record: Record) -> None:
+    matched = {
+        (group, version, resource, operation)
+        for inputs in named(team(record), POLICY).values()
+        for rule in inputs["spec"]["matchConstraints"]["resourceRules"]
+        for group in rule["apiGroups"]
+        for version in rule["apiVersions"]
+        for resource in rule["resources"]
+        for operation in rule["operations"]
+    }
+    kinds = {
+        ("", "v1", "pods"),
+        ("", "v1", "services"),
+        ("apps", "v1", "deployments"),
+        ("batch", "v1", "jobs"),
+        ("batch.volcano.sh", "v1alpha1", "jobs"),
+        ("bus.volcano.sh", "v1alpha1", "commands"),
+        ("scheduling.volcano.sh", "v1beta1", "podgroups"),
+        ("flow.volcano.sh", "v1alpha1", "jobflows"),
+        ("*", "*", "*/scale"),
+        *(
+            tuple(each.values())
+            for row in admission.table()["policies"].values()
+            if "templates" in row
+            for each in row["matches"]
+        ),
+        *((match.group, match.version, match.resource) for match in researchers.written()),
+    }
+    assert kinds == {each[:3] for each in matched}
+    assert {(*kind, operation) for kind in kinds for operation in ("CREATE", "UPDATE")} <= matched
+    assert {each for each in matched if each[3] == "DELETE"} == {("", "v1", "pods", "DELETE")}

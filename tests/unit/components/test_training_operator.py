@@ -78,6 +78,7 @@ def test_what_cannot_be_fetched_says_so_and_nothing_is_kept(tmp_path: Path, serv
     with pytest.raises(Unfetched, match=r"base/service\.yaml has SHA-256 [0-9a-f]{64}, and operator-v1 is pinned to"):
         fetch(pinned, tmp_path / "kept")
     assert kept(tmp_path / "kept") == []
+    (server.root / "base/service.yaml").write_bytes(FILES["base/service.yaml"])
     with pytest.raises(Unfetched, match=r"no\.yaml: 404"):
         fetch(server.source(**{"no.yaml": b""}), tmp_path / "kept")
     (tmp_path / "file").write_text("")
