@@ -11,6 +11,14 @@ Record = Callable[..., Graph]
 INGRESS, EGRESS = "SecurityGroupIngressRule", "SecurityGroupEgressRule"
 IAM_ROLE = "aws:iam/role:Role"
 
+STACK: Mapping[str, Any] = {
+    "region": "us-west-2",
+    "owner": "me",
+    "allowed_account_ids": ["111122223333"],
+    "cluster": {"endpoint": {"public_access_cidrs": ["203.0.113.0/24"]}},
+}
+"""The least that a TrainingStack takes."""
+
 
 def of_kind(graph: Graph, *kinds: str) -> tuple[Resource, ...]:
     """Return the resources of kinds: ``Subnet``, or ``aws:iam/role:Role`` where Kubernetes has one of that name too."""

@@ -232,25 +232,8 @@ def test_an_edited_template_changes_the_digest(tmp_path: Path) -> None:
     assert _charts.digest(copy) != before
 
 
-def test_a_chart_that_does_not_exist_is_an_error() -> None:
-    with pytest.raises(FileNotFoundError):
-        _charts.local_chart("no-such-chart")
-
-
-def test_overlay_merges_objects_and_replaces_the_rest() -> None:
-    below = {"a": {"x": 1, "y": [1, 2]}, "b": 1}
-    over = {"a": {"y": [3]}, "b": {"z": 1}, "c": None}
-    assert _charts.overlay(below, over) == {"a": {"x": 1, "y": [3]}, "b": {"z": 1}, "c": None}
-    assert below == {"a": {"x": 1, "y": [1, 2]}, "b": 1}
-
-
 def test_outputs_among_chart_values_are_named_with_their_place() -> None:
     values = {"a": {"list": [1, pulumi.Output.from_input("late")]}, "plain": None, "flag": True}
     found = list(_charts.plain_problems(values, "neuron_values"))
     assert [problem.path for problem in found] == ["neuron_values.a.list[1]"]
     assert "Output" in found[0].reason
-
-
-def test_tolerations_name_each_taint_once() -> None:
-    mixed = _charts.tolerations(("p4d.24xlarge", "trn1.32xlarge", "trn1n.32xlarge", "m6i.xlarge"), CATALOGUE)
-    assert sorted(each["key"] for each in mixed) == ["aws.amazon.com/neuron", "nvidia.com/gpu"]

@@ -4,9 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import pulumi
 import pytest
-from unit.components.parts import Record, of_kind, one
+from unit.components.parts import STACK, Record, of_kind, one
 
 from components import ArgumentError, ClusterAutoscaler, TrainingStack
 from trainium_eks.model.catalogue import versions
@@ -103,15 +102,6 @@ def test_it_runs_restricted_where_no_node_is_removed_and_knows_its_region(record
         assert values(record, kubernetes_version=kubernetes)["image"]["tag"].startswith(f"v{kubernetes}.")
 
 
-def test_a_cluster_that_is_not_there_yet_plans(record: Record) -> None:
-    def program() -> None:
-        later = pulumi.Output.from_input("trn-1")
-        group = {**CPU, "autoscaling_group": pulumi.Output.from_input("eks-later")}
-        ClusterAutoscaler("autoscaler", {**ARGS, "cluster_name": later, "groups": [group]})
-
-    assert "trainium-eks/cluster-autoscaler" in tags(record(program), "eks-later")
-
-
 @pytest.mark.parametrize(
     ("args", "path"),
     [
@@ -130,13 +120,8 @@ def test_what_cannot_work_is_refused(record: Record, args: dict[str, Any], path:
 # --- in a stack -------------------------------------------------------------------------------------------------------
 
 CONFIG: Mapping[str, Any] = {
-    "region": "us-west-2",
-    "owner": "me",
-    "allowed_account_ids": ["111122223333"],
-    "cluster": {
-        "endpoint": {"public_access_cidrs": ["203.0.113.0/24"]},
-        "cpu_nodes": {"ignore_desired_size": True},
-    },
+    **STACK,
+    "cluster": {**STACK["cluster"], "cpu_nodes": {"ignore_desired_size": True}},
     "node_groups": [
         {"name": "fixed", "instance_type": "trn1.32xlarge"},
         {"name": "scaled", "instance_type": "trn1.32xlarge", "max_size": 4, "ignore_desired_size": True},
@@ -158,6 +143,8 @@ def _of_group(graph: Graph, pool: str) -> tuple[Resource, dict[str, str]]:
 def test_a_stack_hands_over_the_cpu_pool_and_the_groups_that_are_named(stack: Graph) -> None:
     served = {pool for pool in ("system", "cpu", "fixed", "scaled") if _of_group(stack, pool)[1]}
     assert served == {"cpu", "scaled"}
+    disk = _of_group(stack, "cpu")[1][f"{TEMPLATE}/resources/ephemeral-storage"]
+    assert disk == "85Gi", "image builds find disk on a CPU node that is not there yet"
     for pool in served:
         assert _of_group(stack, pool)[0].options.ignore_changes == ("scalingConfig.desiredSize",)
 
@@ -170,7 +157,3 @@ def test_node_group_and_auto_scaling_group_say_the_same(stack: Graph) -> None:
     assert resources[f"{TEMPLATE}/resources/ephemeral-storage"] == "6016Gi", "85 % of four disks of 1900 GB"
     assert told[f"{TEMPLATE}/label/trainium-eks/pool"] == "scaled"
     assert not [key for key in _of_group(stack, "fixed")[0].inputs["tags"] if key.startswith("LaunchTemplate")]
-
-
-def test_image_builds_find_disk_on_a_cpu_node_that_is_not_there_yet(stack: Graph) -> None:
-    assert _of_group(stack, "cpu")[1][f"{TEMPLATE}/resources/ephemeral-storage"] == "85Gi"

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from unit.components.parts import Record, of_kind
+from unit.components.parts import STACK, Record, of_kind
 
 from components import TrainingStack, _fabric_gate, _hypernodes, idle_guard
 from components._pods import Program
@@ -19,13 +19,8 @@ from trainium_eks.plan.graph import Graph, Resource
 
 KEY = FABRIC_UNTESTED.key
 CONFIG: dict[str, Any] = {
-    "region": "us-west-2",
-    "owner": "me",
-    "allowed_account_ids": ["111122223333"],
-    "cluster": {
-        "endpoint": {"public_access_cidrs": ["203.0.113.0/24"]},
-        "cpu_nodes": {"ignore_desired_size": True},
-    },
+    **STACK,
+    "cluster": {**STACK["cluster"], "cpu_nodes": {"ignore_desired_size": True}},
     "node_groups": [
         {"name": "ng", "instance_type": "trn1.32xlarge", "ignore_desired_size": True},
         {"name": "gpus", "instance_type": "p5.48xlarge"},

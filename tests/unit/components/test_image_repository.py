@@ -36,18 +36,10 @@ def test_default_name_is_one_that_ecr_takes(stack: str) -> None:
 def test_unused_images_expire(record: Record) -> None:
     policy = json.loads(one(images(record, kept_images=5, untagged_days=2), "LifecyclePolicy").inputs["policy"])
     untagged, tagged = (rule["selection"] for rule in policy["rules"])
-    assert untagged == {
-        "tagStatus": "untagged",
-        "countType": "sinceImagePushed",
-        "countUnit": "days",
-        "countNumber": 2,
-    }
-    assert tagged == {
-        "tagStatus": "tagged",
-        "tagPatternList": ["*"],
-        "countType": "imageCountMoreThan",
-        "countNumber": 5,
-    }
+    since = {"countType": "sinceImagePushed", "countUnit": "days", "countNumber": 2}
+    assert untagged == {"tagStatus": "untagged", **since}
+    more = {"countType": "imageCountMoreThan", "countNumber": 5}
+    assert tagged == {"tagStatus": "tagged", "tagPatternList": ["*"], **more}
     assert [rule["rulePriority"] for rule in policy["rules"]] == [1, 2]
     assert {rule["action"]["type"] for rule in policy["rules"]} == {"expire"}
 

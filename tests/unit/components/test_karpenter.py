@@ -4,9 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import pulumi
 import pytest
-from unit.components.parts import Record, of_kind, one, releases
+from unit.components.parts import STACK, Record, of_kind, one, releases
 
 from components import ArgumentError, Karpenter, TrainingStack
 from trainium_eks.model.catalogue import versions
@@ -46,7 +45,12 @@ def test_by_default_it_starts_bounded_cpu_nodes_where_staging_looks_for_them(rec
 
 
 def test_its_nodes_are_as_those_of_groups(record: Record) -> None:
-    spec = specs(built(record), "EC2NodeClass")["karpenter"]
+    graph = built(record)
+    spec = specs(graph, "EC2NodeClass")["karpenter"]
+    # They join by a role and an entry of their own.
+    assert one(graph, "AccessEntry").inputs["type"] == "EC2_LINUX"
+    assert spec["instanceProfile"] == one(graph, "InstanceProfile").outputs["name"]
+    assert "iam:CreateInstanceProfile" not in str(one(graph, "RolePolicy").inputs["policy"])
     assert spec["metadataOptions"]["httpPutResponseHopLimit"] == 1
     assert spec["metadataOptions"]["httpTokens"] == "required"
     [disk] = spec["blockDeviceMappings"]
@@ -152,15 +156,6 @@ def test_interruptions_come_by_a_queue_that_only_its_rules_fill(record: Record) 
     assert values["settings"]["interruptionQueue"] == queue.outputs["name"]
 
 
-def test_its_nodes_join_by_a_role_and_an_entry_of_their_own(record: Record) -> None:
-    graph = built(record)
-    entry = one(graph, "AccessEntry")
-    assert entry.inputs["type"] == "EC2_LINUX"
-    profile = one(graph, "InstanceProfile")
-    assert specs(graph, "EC2NodeClass")["karpenter"]["instanceProfile"] == profile.outputs["name"]
-    assert "iam:CreateInstanceProfile" not in str(one(graph, "RolePolicy").inputs["policy"])
-
-
 def test_definitions_come_first_and_pools_go_before_the_controller(record: Record) -> None:
     graph = built(record)
     made = releases(graph)
@@ -179,16 +174,6 @@ def test_the_plan_counts_its_pools_at_their_limits(record: Record) -> None:
     lines = {each.what: (each.quantity, each.line.maximum) for each in cost.estimate(graph).items}
     assert lines["m6i.xlarge"] == (0, 4)
     assert lines["trn1.32xlarge"] == (0, 4)
-
-
-def test_a_cluster_that_is_not_there_yet_plans(record: Record) -> None:
-    later = dict.fromkeys(("cluster_name", "cluster_security_group_id", "kms_key_arn"), pulumi.Output.from_input)
-
-    def program() -> None:
-        known = {key: make(str(ARGS[key])) for key, make in later.items()}
-        Karpenter("karpenter", {**ARGS, **known, "accelerator_pools": [TRN1]})
-
-    assert set(specs(record(program), "NodePool")) == {"karpenter", "trn1"}
 
 
 @pytest.mark.parametrize(
@@ -210,10 +195,7 @@ def test_what_cannot_work_is_refused(record: Record, args: dict[str, Any], path:
 # --- in a stack -------------------------------------------------------------------------------------------------------
 
 CONFIG: Mapping[str, Any] = {
-    "region": "us-west-2",
-    "owner": "me",
-    "allowed_account_ids": ["111122223333"],
-    "cluster": {"endpoint": {"public_access_cidrs": ["203.0.113.0/24"]}},
+    **STACK,
     "node_groups": [],
     "queues": [{"name": "test", "capability": {"aws.amazon.com/neuron": 64}}],
     "autoscaling": {"karpenter": {"accelerator_pools": [TRN1]}},

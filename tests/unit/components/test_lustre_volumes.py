@@ -144,22 +144,6 @@ def test_no_claim_makes_a_file_system_unless_asked_for(record: Record) -> None:
     assert of_kind(graph, "PersistentVolume", "PersistentVolumeClaim", "Job", "Namespace") == ()
 
 
-def test_volume_name_is_the_namespaces_own(record: Record) -> None:
-    seen: list[str] = []
-
-    def program() -> None:
-        made = LustreVolumes("volumes", ARGS)
-        made.volume_name("vision").apply(seen.append)
-        with pytest.raises(KeyError):
-            made.volume_name("nobody")
-
-    graph = record(program)
-    vision = next(
-        each for each in of_kind(graph, "PersistentVolume") if each.inputs["spec"]["claimRef"]["namespace"] == "vision"
-    )
-    assert seen == [vision.outputs["metadata"]["name"]]
-
-
 @pytest.mark.parametrize(
     ("args", "path"),
     [

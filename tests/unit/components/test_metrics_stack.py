@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import yaml
 from kubernetes_schemas import schema_faults
-from unit.components.parts import IAM_ROLE, Record, of_kind, one, releases, statements
+from unit.components.parts import IAM_ROLE, STACK, Record, of_kind, one, releases, statements
 
 from components._args import ArgumentError
-from components.managed_grafana import ManagedGrafana, ManagedGrafanaArgs, validate
+from components.managed_grafana import ManagedGrafana
 from components.metrics_stack import MetricsStack
 from components.training_stack import TrainingStack
 from trainium_eks.model.catalogue import versions
@@ -275,6 +275,8 @@ def managed(record: Record, **more: Any) -> Graph:
 def test_whoever_comes_is_asked_who_he_is(record: Record, authentication: str) -> None:
     inputs = one(managed(record, authentication=authentication), "aws:grafana/workspace:Workspace").inputs
     assert inputs["authenticationProviders"] == [authentication]
+    with pytest.raises(ArgumentError, match="permissions_boundary"):
+        managed(record, permissions_boundary="x")
 
 
 def test_it_takes_a_role_that_reads_one_workspace(record: Record) -> None:
@@ -290,23 +292,10 @@ def test_it_takes_a_role_that_reads_one_workspace(record: Record) -> None:
 
 
 def test_a_stack_has_one_when_it_is_asked_for(record: Record) -> None:
-    config = {
-        "region": "us-west-2",
-        "owner": "ml-platform",
-        "allowed_account_ids": ("111122223333",),
-        "cluster": {"endpoint": {"public_access_cidrs": ("203.0.113.0/24",)}},
-        "observability": {"metrics": {"managed_prometheus": True}, "grafana": {"managed": {}}},
-    }
-    graph = record(lambda: TrainingStack("trn-dev", config))
+    observed = {"metrics": {"managed_prometheus": True}, "grafana": {"managed": {}}}
+    graph = record(lambda: TrainingStack("trn-dev", {**STACK, "observability": observed}))
     policies = [json.loads(each.inputs["policy"]) for each in of_kind(graph, "RolePolicy")]
     workspace = one(graph, "aws:amp/workspace:Workspace").outputs["arn"]
     readers = [each for each in policies if "aps:QueryMetrics" in str(each)]
     assert [each["Statement"][0]["Resource"] for each in readers] == [workspace, workspace]
     assert one(graph, "aws:grafana/workspace:Workspace")
-
-
-def test_a_boundary_that_is_none_is_refused(record: Record) -> None:
-    args = {"workspace_arn": APS, "permissions_boundary": "x"}
-    assert [each.path for each in validate(ManagedGrafanaArgs(**args))] == ["permissions_boundary"]
-    with pytest.raises(ArgumentError):
-        managed(record, permissions_boundary="x")

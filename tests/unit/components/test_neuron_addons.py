@@ -138,6 +138,7 @@ def test_monitor_has_a_local_chart_and_a_namespace_that_allows_privilege_and_can
         ({"instance_types": ()}, "instance_types", "empty"),
         ({"instance_types": ("trn1.32xlrge",)}, "instance_types[0]", "trn1.32xlarge"),
         ({"instance_types": ("trn1.32xlarge", "p4d.24xlarge")}, "instance_types[1]", "no neuron devices"),
+        ({"instance_types": ("q",)}, "instance_types[0]", "name a type of the catalogue"),
         ({"efa_instance_types": ("trn1.2xlarge",)}, "efa_instance_types[0]", "no EFA"),
         ({"efa_instance_types": ("trn9.big",)}, "efa_instance_types[0]", "not in the catalogue"),
         ({"neuron_values": {"npd": {"nodeRecovery": {"enabled": True}}}}, "neuron_values.npd.nodeRecovery", "R63"),
@@ -163,9 +164,3 @@ def test_bad_input_is_refused_before_anything_is_built(more: dict[str, Any], pat
     (problem,) = refused.value.problems
     assert problem.path.startswith(path)
     assert says in describe([problem])
-
-
-def test_all_problems_are_told_at_once() -> None:
-    bad = args(instance_types=("trn1.33xlarge", "p4d.24xlarge"), efa_instance_types=("trn1.2xlarge",))
-    with pytest.raises(ArgumentError, match="3 problems"):
-        NeuronAddons("neuron", bad)

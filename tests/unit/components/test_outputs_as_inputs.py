@@ -7,7 +7,7 @@ import pulumi
 import pulumi_aws as aws
 import pytest
 from dry_run import planned_alike
-from unit.components.parts import Record, of_kind
+from unit.components.parts import STACK, Record, of_kind
 
 from components import (
     AcceleratorNodeGroup,
@@ -108,16 +108,7 @@ def test_a_value_may_come_from_another_resource(record: Record, case: str) -> No
 def test_a_stack_may_link_a_bucket_of_the_programs_own(record: Record) -> None:
     def program() -> None:
         bucket = aws.s3.Bucket("data").bucket
-        TrainingStack(
-            "trn-dev",
-            {
-                "region": "us-west-2",
-                "owner": "me",
-                "allowed_account_ids": ["111122223333"],
-                "cluster": {"endpoint": {"public_access_cidrs": ["203.0.113.0/24"]}},
-                "file_system": {"durability": {"type": "s3", "bucket": bucket}},
-            },
-        )
+        TrainingStack("trn-dev", {**STACK, "file_system": {"durability": {"type": "s3", "bucket": bucket}}})
 
     graph = planned_alike(record, program)
     (bucket,) = of_kind(graph, "Bucket")

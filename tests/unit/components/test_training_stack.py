@@ -5,19 +5,12 @@ from typing import Any
 
 import pulumi
 import pytest
-from unit.components.parts import IAM_ROLE, Record, of_kind, one
+from unit.components.parts import IAM_ROLE, STACK, Record, of_kind, one
 
 from components import ArgumentError, TrainingStack, read_config
 from trainium_eks.model.config import node_groups
 from trainium_eks.model.outputs import SageMakerOutput
 from trainium_eks.model.validation.problems import Problem
-
-CONFIG: dict[str, Any] = {
-    "region": "us-west-2",
-    "owner": "me",
-    "allowed_account_ids": ["111122223333"],
-    "cluster": {"endpoint": {"public_access_cidrs": ["203.0.113.0/24"]}},
-}
 
 CONFIG_TEXT = {
     "region": "us-west-2",
@@ -31,11 +24,11 @@ CONFIG_TEXT = {
 @pytest.mark.parametrize("name", ["trn-Dev", "trn_dev", "1dev", "dev-"])
 def test_a_name_that_buckets_and_kubernetes_refuse_is_refused_first(record: Record, name: str) -> None:
     with pytest.raises(ArgumentError, match="lower-case letters, digits and dashes"):
-        record(lambda: TrainingStack(name, CONFIG))
+        record(lambda: TrainingStack(name, STACK))
 
 
 def test_neither_file_system_nor_repository_when_they_are_null(record: Record) -> None:
-    graph = record(lambda: TrainingStack("trn-dev", {**CONFIG, "file_system": None, "image_repository": None}))
+    graph = record(lambda: TrainingStack("trn-dev", {**STACK, "file_system": None, "image_repository": None}))
     assert of_kind(graph, "LustreFileSystem", "Repository") == ()
     assert of_kind(graph, "PersistentVolume", "PersistentVolumeClaim") == ()
 
@@ -45,7 +38,7 @@ def test_one_efa_plugin_serves_trainium_and_gpu_groups(record: Record) -> None:
         {"name": "trn1", "instance_type": "trn1.32xlarge"},
         {"name": "p4d", "instance_type": "p4d.24xlarge", "zone_id": "usw2-az4"},
     ]
-    graph = record(lambda: TrainingStack("trn-dev", {**CONFIG, "node_groups": groups, "waivers": {}}))
+    graph = record(lambda: TrainingStack("trn-dev", {**STACK, "node_groups": groups, "waivers": {}}))
     releases = [each.inputs for each in of_kind(graph, "Release")]
     [plugin] = [each for each in releases if each["chart"] == "aws-efa-k8s-device-plugin"]
     assert {"trn1.32xlarge", "p4d.24xlarge"} <= set(plugin["values"]["supportedInstanceLabels"]["values"])
@@ -61,7 +54,7 @@ def test_the_tools_are_told_no_size_that_is_managed_elsewhere(record: Record) ->
     ]
 
     def program() -> None:
-        exports = TrainingStack("trn-dev", {**CONFIG, "node_groups": groups}).exports()
+        exports = TrainingStack("trn-dev", {**STACK, "node_groups": groups}).exports()
         pulumi.export("nodeGroups", exports["nodeGroups"])
 
     sizes = {each["name"]: each["desiredSize"] for each in record(program).outputs["nodeGroups"]}
@@ -76,7 +69,7 @@ def test_sagemaker_has_the_stack_s_network_key_and_bucket_and_the_tools_read_it(
     image = "111122223333.dkr.ecr.us-west-2.amazonaws.com/t:1"
     entry = {"name": "reviews", "model": "a/model.tar.gz", "image": image, "instance_type": "ml.inf2.xlarge"}
     sections = {"file_system": {"durability": durability}, "sage_maker": {}, "sage_maker_endpoints": [entry]}
-    config = {**CONFIG, **sections}
+    config = {**STACK, **sections}
 
     def program() -> None:
         pulumi.export("sageMaker", TrainingStack("trn-dev", config).exports()["sageMaker"])
@@ -97,7 +90,7 @@ def test_sagemaker_has_the_stack_s_network_key_and_bucket_and_the_tools_read_it(
 
 def test_teams_lie_in_the_directory_that_is_linked_to_s3(record: Record) -> None:
     storage = {"durability": {"type": "s3", "prefix": "runs", "file_system_path": "/linked"}}
-    graph = record(lambda: TrainingStack("trn-dev", {**CONFIG, "file_system": storage}))
+    graph = record(lambda: TrainingStack("trn-dev", {**STACK, "file_system": storage}))
     mounts = [
         each.inputs["spec"]["csi"]["volumeAttributes"]["mountname"] for each in of_kind(graph, "PersistentVolume")
     ]
@@ -108,7 +101,7 @@ def test_teams_lie_in_the_directory_that_is_linked_to_s3(record: Record) -> None
 
 def test_a_given_bucket_is_the_one_that_teams_may_use(record: Record) -> None:
     storage = {"durability": {"type": "s3", "bucket": "my-checkpoints", "prefix": "runs"}}
-    graph = record(lambda: TrainingStack("trn-dev", {**CONFIG, "file_system": storage}))
+    graph = record(lambda: TrainingStack("trn-dev", {**STACK, "file_system": storage}))
     policies = [str(each.inputs["policy"]) for each in of_kind(graph, "RolePolicy")]
     assert [each for each in policies if "arn:aws:s3:::my-checkpoints/runs/training" in each]
     assert of_kind(graph, "Bucket") == ()
@@ -119,7 +112,7 @@ BOUNDARY = "arn:aws:iam::111122223333:policy/trn-boundary"
 
 def test_every_role_of_an_environment_carries_its_boundary(record: Record) -> None:
     storage = {"durability": {"type": "s3"}}
-    config = {**CONFIG, "file_system": storage, "permissions_boundary": BOUNDARY}
+    config = {**STACK, "file_system": storage, "permissions_boundary": BOUNDARY}
     roles = of_kind(record(lambda: TrainingStack("trn-dev", config)), IAM_ROLE)
     assert len(roles) >= 7
     assert [each.name for each in roles if each.inputs.get("permissionsBoundary") != BOUNDARY] == []
@@ -153,7 +146,7 @@ def test_the_idle_guard_takes_nodes_only_where_the_size_is_nobody_elses_and_paid
         {**scaled, "name": "block", "capacity": block},
     ]
     graph = record(
-        lambda: TrainingStack("trn-dev", {**CONFIG, "node_groups": groups, "idle_guard": {}}) and None, dry_run=False
+        lambda: TrainingStack("trn-dev", {**STACK, "node_groups": groups, "idle_guard": {}}) and None, dry_run=False
     )
     runs = one(graph, "CronJob").inputs["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     told = next(each["value"] for each in runs["initContainers"][0]["env"] if each["name"] == "SETTINGS")
@@ -164,7 +157,7 @@ def test_the_idle_guard_takes_nodes_only_where_the_size_is_nobody_elses_and_paid
 
 def test_mails_about_spending_count_what_carries_the_environments_tag(record: Record) -> None:
     alert = {"monthly_usd": 9000, "emails": ["ops@example.com"]}
-    graph = record(lambda: TrainingStack("trn-dev", {**CONFIG, "budget": {"alert": alert}}) and None)
+    graph = record(lambda: TrainingStack("trn-dev", {**STACK, "budget": {"alert": alert}}) and None)
     budget = one(graph, "Budget").inputs
     assert (budget["limitAmount"], budget["timeUnit"]) == ("9000.00", "MONTHLY")
     assert budget["costFilters"] == [{"name": "TagKeyValue", "values": ["user:Environment$test"]}]

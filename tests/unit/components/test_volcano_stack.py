@@ -100,16 +100,16 @@ def test_webhooks_leave_the_clusters_own_namespaces_alone(record: Record) -> Non
 
 def test_a_pool_that_rests_at_zero_gives_pods_to_jobs_without_a_node(record: Record) -> None:
     """R60, and row 46 of the bad inputs: otherwise the nodes never come."""
-    for rests in (True, False):
-        plugins = [plugin for tier in scheduler(record, rests_at_zero=rests)["tiers"] for plugin in tier["plugins"]]
-        assert ("overcommit" in {plugin["name"] for plugin in plugins}) is not rests
 
+    def plugins(**args: Any) -> set[str]:
+        return {plugin["name"] for tier in scheduler(record, **args)["tiers"] for plugin in tier["plugins"]}
 
-def test_capacity_replaces_proportion_where_queues_say_what_they_deserve(record: Record) -> None:
-    config = scheduler(record, queues=[{"name": "test", "deserved": {NEURON: 32}}])
-    names = {plugin["name"] for tier in config["tiers"] for plugin in tier["plugins"]}
-    assert "capacity" in names
-    assert "proportion" not in names
+    assert "overcommit" not in plugins(rests_at_zero=True)
+    assert {"overcommit", "proportion"} <= plugins(rests_at_zero=False)
+    # Capacity replaces proportion where queues say what they deserve.
+    deserving = plugins(queues=[{"name": "test", "deserved": {NEURON: 32}}])
+    assert "capacity" in deserving
+    assert "proportion" not in deserving
 
 
 def test_hypernodes_are_kept_by_a_controller_and_by_no_discovery_of_volcanos(record: Record) -> None:
