@@ -93,7 +93,7 @@ def test_exactly_the_replacements_that_lose_something_are_told(token: str) -> No
         told = "REPLACED; lost with it" in _table(text)
         assert told is (bool(replaced) and token in HOLDS), (path, old, new)
         if told:
-            assert judged.outcome is Outcome.BLOCKED, (path, old, new)
+            assert "1 resource with data or running work is lost" in judged.blockers, (path, old, new)
             assert f"{token.rpartition(':')[2]} it" in _table(text), (path, old, new)
 
 
