@@ -46,26 +46,19 @@ def other_holder(paths: Paths) -> Iterator[subprocess.Popen[str]]:
             holder.kill()
 
 
-def test_the_directory_is_made_for_its_owner_only(paths):
-    with locked(paths, "up"):
-        assert stat.S_IMODE(paths.root.stat().st_mode) == 0o700
-        assert stat.S_IMODE(paths.lock.stat().st_mode) == 0o600
-
-
-def test_who_holds_it_is_said(paths):
-    with other_holder(paths) as holder, pytest.raises(ClusterError) as failure, locked(paths, "down", wait_seconds=0.1):
-        pass
-    message = str(failure.value)
-    assert f"`trn local up` (process {holder.pid}) since " in message
-    assert re.search(r"\d\d:\d\d:\d\d, \d+ s ago", message)
-    assert str(paths.root) in message
-
-
-def test_one_that_was_killed_does_not_hold_it(paths):
+def test_who_holds_it_is_said_and_one_that_was_killed_does_not(paths):
     with other_holder(paths) as holder:
+        with pytest.raises(ClusterError) as failure, locked(paths, "down", wait_seconds=0.1):
+            pass
+        message = str(failure.value)
+        assert f"`trn local up` (process {holder.pid}) since " in message
+        assert re.search(r"\d\d:\d\d:\d\d, \d+ s ago", message)
+        assert str(paths.root) in message
         os.kill(holder.pid, signal.SIGKILL)
         with locked(paths, "up", wait_seconds=SECONDS):
-            pass
+            # Its owner's alone.
+            assert stat.S_IMODE(paths.root.stat().st_mode) == 0o700
+            assert stat.S_IMODE(paths.lock.stat().st_mode) == 0o600
 
 
 def test_it_is_waited_for(paths, monkeypatch):

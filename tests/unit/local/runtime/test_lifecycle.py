@@ -78,10 +78,14 @@ def test_restarts_wait_ten_seconds_then_twice_as_long_up_to_five_minutes_and_all
     assert life.next_time() == now + 601
 
 
-def test_init_containers_run_one_after_the_other_and_before_all_else() -> None:
-    life = Lifecycle(plan(container("a"), container("b"), init=(container("i"), container("j"))), 0)
+def test_init_containers_run_one_after_the_other_and_before_all_else_and_are_tried_again_where_they_may() -> None:
+    policy = {"restart": ON_FAILURE}
+    init = (container("i", **policy), container("j", **policy))
+    life = Lifecycle(plan(container("a"), container("b"), init=init), 0)
     assert started(life, 0) == ["i"]
     assert started(life, 1) == []
+    life.ended("i", Ended(1), 2)
+    assert started(life, 2) == ["i"]
     life.ended("i", Ended(0), 2)
     assert started(life, 2) == ["j"]
     assert not life.to_json()["initialized"]
@@ -99,36 +103,20 @@ def test_an_init_container_that_fails_for_good_ends_the_pod() -> None:
     assert state(life)["state"] == "waiting"
 
 
-def test_an_init_container_is_tried_again_where_it_may() -> None:
-    policy = {"restart": ON_FAILURE}
-    life = Lifecycle(plan(container(**policy), init=(container("i", **policy),)), 0)
-    started(life, 0)
-    life.ended("i", Ended(1), 1)
-    assert started(life, 1) == ["i"]
-    life.ended("i", Ended(0), 2)
-    assert started(life, 2) == ["c"]
-
-
-def test_a_sidecar_lets_the_next_start_once_it_has_started_and_ends_last() -> None:
+def test_a_sidecar_lets_the_next_start_once_it_has_started_is_started_again_and_ends_last() -> None:
     side = container("s", is_sidecar=True, startup=replace(PROBE, initial_delay_seconds=0))
     life = Lifecycle(plan(init=(side,)), 0)
     assert started(life, 0) == ["s"]
     assert told(life.steps(0)) == ["startup s"]
     life.found("s", Kind.STARTUP, True, 1)
     assert started(life, 1) == ["c"]
+    life.ended("s", Ended(0), 1)
+    assert started(life, 1) == ["s"], "whatever the policy"
     life.ended("c", Ended(0), 2)
     assert told(life.steps(2)) == ["term s"]
     assert not life.is_ended
     life.ended("s", Ended(143), 3)
     assert life.is_ended
-
-
-def test_a_sidecar_is_started_again_whatever_the_policy() -> None:
-    life = Lifecycle(plan(init=(container("s", is_sidecar=True),)), 0)
-    assert started(life, 0) == ["s"]
-    assert started(life, 0) == ["c"]
-    life.ended("s", Ended(0), 1)
-    assert started(life, 1) == ["s"]
 
 
 def test_readiness_follows_the_probe_and_waits_for_the_startup_probe() -> None:

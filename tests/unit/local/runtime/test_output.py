@@ -26,12 +26,9 @@ def read(file: Path, **wanted: object) -> str:
         reader.close()
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
-    written(tmp_path / "0.log", b"one\ntw", b"o\n\nthr", b"ee").close(NOW)
-    assert read(tmp_path / "0.log") == "one\ntwo\n\nthree"
-
-
-def test_a_line_that_is_too_long_is_one_line_again(tmp_path: Path) -> None:
+def test_what_was_written_is_read_and_a_line_that_is_too_long_is_one_line_again(tmp_path: Path) -> None:
+    written(tmp_path / "a.log", b"one\ntw", b"o\n\nthr", b"ee").close(NOW)
+    assert read(tmp_path / "a.log") == "one\ntwo\n\nthree"
     text = b"x" * (LINE_BYTES * 2 + 5)
     written(tmp_path / "0.log", text[:100], text[100:] + b"\nend\n").close(NOW)
     assert read(tmp_path / "0.log") == f"{text.decode()}\nend\n"
@@ -115,12 +112,7 @@ def test_a_disk_that_is_full_costs_lines_and_nothing_else(tmp_path: Path, monkey
 
 
 def test_a_request_is_read() -> None:
-    query = {
-        "follow": ["true"],
-        "tailLines": ["5"],
-        "sinceSeconds": ["60"],
-        "limitBytes": ["9"],
-    }
+    query = {"follow": ["true"], "tailLines": ["5"], "sinceSeconds": ["60"], "limitBytes": ["9"]}
     assert asked(query, NOW) == LogFilter(follow=True, tail=5, since=timestamp(NOW - 60), limit_bytes=9)
     assert asked({"sinceTime": ["2025-11-13T02:13:20Z"]}, NOW).since == "2025-11-13T02:13:20.000000000Z"
     with pytest.raises(ValueError, match="x"):

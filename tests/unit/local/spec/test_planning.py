@@ -63,12 +63,10 @@ def variables(container: dict[str, Any], **changes: Any) -> dict[str, str]:
 )
 def test_references_are_replaced(text: str, made: str) -> None:
     assert environment.expanded(text, {"A": "1"}) == made
-
-
-def test_a_variable_sees_those_before_it() -> None:
-    env = [{"name": "A", "value": "$(B)"}, {"name": "B", "value": "2"}, {"name": "C", "value": "$(B)"}]
-    made = variables({"env": env})
-    assert (made["A"], made["B"], made["C"]) == ("$(B)", "2", "2")
+    # A variable sees those before it.
+    env = [{"name": "B", "value": text}, {"name": "A", "value": "1"}, {"name": "C", "value": text}]
+    found = variables({"env": env})
+    assert (found["B"], found["C"]) == (text.replace("$$", "$"), made)
 
 
 def test_services_are_told_of_as_links() -> None:
@@ -83,15 +81,12 @@ def test_services_are_told_of_as_links() -> None:
     assert not any(name.startswith("JOB_") for name in made)
 
 
-def test_labels_are_written_as_the_downward_api_does() -> None:
+def test_fields_are_written_as_the_downward_api_does_and_an_address_is_one_at_which_the_pod_is_reached() -> None:
     assert environment.field_value("metadata.labels", pod(), known()) == 'a="quo\\"te"\napp="x"'
     assert environment.field_value("metadata.labels['none']", pod(), known()) == ""
     assert environment.field_value("status.hostIP", pod(), known()) == "100.64.0.9"
-
-
-@pytest.mark.parametrize(("isolation", "address"), [(Isolation.NET, "100.127.0.2"), (Isolation.NS, "127.0.0.1")])
-def test_a_pods_address_is_one_at_which_it_is_reached(isolation: Isolation, address: str) -> None:
-    assert environment.field_value("status.podIP", pod(), known(isolation=isolation)) == address
+    for isolation, address in ((Isolation.NET, "100.127.0.2"), (Isolation.NS, "127.0.0.1")):
+        assert environment.field_value("status.podIP", pod(), known(isolation=isolation)) == address
 
 
 @pytest.mark.parametrize(
@@ -146,13 +141,10 @@ def test_a_plan_has_all_that_is_run() -> None:
     assert (plan.hostname, plan.grace_seconds, plan.network_pid) == ("h", 0.0, 7)
 
 
-def test_only_pods_with_local_images_alone_are_run_here() -> None:
+def test_only_pods_with_local_images_alone_are_run_here_and_the_command_that_makes_a_missing_one_is_said() -> None:
     assert planning.is_ours(pod())
     assert not planning.is_ours(pod({"image": "python"}))
     assert not planning.is_ours(pod(initContainers=[{"name": "i", "image": "busybox"}]))
-
-
-def test_a_missing_image_is_said_with_the_command_that_makes_it() -> None:
     with pytest.raises(Unmet, match="trn local images make torch") as raised:
         planning.planned(pod({"image": "local/torch"}), known())
     assert (raised.value.reason, raised.value.container) == ("ErrImageNeverPull", "c")
@@ -221,8 +213,10 @@ def test_files_of_volumes_have_content_place_and_mode() -> None:
             "name": "t",
             "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}, {"configMap": {"name": "m"}}]},
         },
+        {"name": "o", "configMap": {"name": "none", "optional": True}},
         tokens={"t": {"token": "abc"}},
     )
+    assert listed["o"].files == ()
     assert listed["m"].files == (volumes.File(PLACE / "volumes/m/d/f", b"v", 0o600),)
     assert listed["s"].files == (volumes.File(PLACE / "volumes/s/k", b"secret", 0o400),)
     assert [(each.path.name, each.content) for each in listed["t"].files] == [
@@ -244,10 +238,6 @@ def test_files_of_volumes_have_content_place_and_mode() -> None:
 def test_volumes_that_are_not_there_are_named(volume: dict[str, Any], why: str) -> None:
     with pytest.raises(Unmet, match=why):
         found({"name": "v", **volume})
-
-
-def test_optional_volumes_may_be_missing() -> None:
-    assert found({"name": "v", "configMap": {"name": "none", "optional": True}})["v"].files == ()
 
 
 @pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc", "$(NONE)"])
