@@ -39,9 +39,13 @@ class ForkedPytest:
 
     def __init__(self, tree: Path) -> None:
         """Start the process in a tree."""
-        self._process = subprocess.Popen(
+        self._tree = tree
+        self._process = self._started()
+
+    def _started(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
             [sys.executable, str(Path(__file__).resolve())],
-            cwd=tree,
+            cwd=self._tree,
             env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -55,7 +59,11 @@ class ForkedPytest:
         asked = {"arguments": arguments, "covered": covered, "timeout": timeout}
         self._process.stdin.write(json.dumps(asked) + "\n")
         self._process.stdin.flush()
-        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        line = self._process.stdout.readline()
+        if not line:  # a module of others has ended the process as it was imported
+            self._process = self._started()
+            return self.run(arguments, covered=covered, timeout=timeout)
+        answer: dict[str, Any] = json.loads(line)
         return Run(answer["code"], frozenset(answer["failed"]), answer["seconds"], answer["lines"])
 
     def __enter__(self) -> Self:
@@ -161,7 +169,7 @@ def main() -> None:
             if name not in sys.modules and not name.startswith(("_pytest.assertion", "xdist")):
                 try:
                     importlib.import_module(name)
-                except Exception:  # noqa: BLE001
+                except (Exception, SystemExit):  # noqa: BLE001
                     continue  # it is imported by the fork that needs it
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
