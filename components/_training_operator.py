@@ -40,7 +40,7 @@ def kustomization(
 ) -> Path:
     """Return the directory for kustomize, with upstream's files beside it, pinned or of :func:`source`; ``gangs``:
     Volcano schedules every job as a gang. ``environment`` has variables for the cache's directory and a mirror.
-    Unfetched: upstream's files are not in the cache and cannot be downloaded."""
+    FetchError: upstream's files are not in the cache and cannot be downloaded."""
     pinned = pinned or source()
     ours = (OPERATOR_DIRECTORY, OPERATOR_WITH_VOLCANO_DIRECTORY)
     wanted = ours[1] if gangs else ours[0]
@@ -71,4 +71,4 @@ def _assemble(home: Path, upstream: Path, ours: tuple[Path, ...]) -> None:
     except OSError as error:
         # Another process may have made the directory meanwhile.
         if not home.exists():
-            raise fetched.Unfetched(f"{home.parent} cannot be written: {error.strerror or error}") from error
+            raise fetched.FetchError(f"{home.parent} cannot be written: {error.strerror or error}") from error

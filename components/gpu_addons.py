@@ -6,7 +6,7 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from trainium_eks.fetched import Unfetched
+from trainium_eks.fetched import FetchError
 from trainium_eks.model.catalogue import versions
 from trainium_eks.model.catalogue.chart_workloads import SYSTEM_NAMESPACE
 from trainium_eks.model.config import namespaces
@@ -128,7 +128,7 @@ class GpuAddons(pulumi.ComponentResource):
         volcano = self._args.volcano
         try:
             directory = kustomization(gangs=volcano is not None)
-        except Unfetched as error:
+        except FetchError as error:
             raise pulumi.RunError(
                 f"GpuAddons {self._name}: the Training Operator's manifests are not on this machine and could not be "
                 f"fetched: {error}. Try again, name a mirror in {MIRROR_VARIABLE}, or leave v1 out of `trainers`"

@@ -23,7 +23,7 @@ from pulumi_policy import (
     StackValidationPolicy,
 )
 
-from trainium_eks.plan.policy_pack import NotSeen, Pack
+from trainium_eks.plan.policy_pack import NotSeenError, Pack
 from trainium_eks.plan.rules import RULES, Rule
 
 ENFORCED = {"high": EnforcementLevel.MANDATORY, "medium": EnforcementLevel.MANDATORY, "low": EnforcementLevel.ADVISORY}
@@ -58,7 +58,7 @@ def policy(rule: Rule) -> Policy:
         try:
             for finding in pack.broken(rule, args.resources):
                 report(finding.message, finding.urn)
-        except NotSeen as reason:
+        except NotSeenError as reason:
             args.not_applicable(str(reason))
 
     return StackValidationPolicy(

@@ -15,7 +15,7 @@ from trainium_eks.cli.app import app
 from trainium_eks.client import session
 from trainium_eks.client.cluster_access import StackAccess
 from trainium_eks.client.session import Session
-from trainium_eks.kube.types import ApiError, Kind, NoSuchKind, ObjectReference
+from trainium_eks.kube.types import ApiError, ApiKind, NoSuchKindError, ObjectReference
 
 NOW = "2026-11-21T10:00:00Z"
 IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/train:sdk2.30.0"
@@ -44,7 +44,7 @@ class RememberingApi:
             labels = {"node.kubernetes.io/instance-type": "trn1.32xlarge"}
             return [{"metadata": {"name": str(n), "labels": labels}, "status": ready} for n in range(self.nodes)]
         if api_version not in self.served:
-            raise NoSuchKind("nobody serves it")
+            raise NoSuchKindError("nobody serves it")
         own = [each for each in self.objects if (each["kind"], each["apiVersion"]) == (kind, api_version)]
         return self.pods if kind == "Pod" else own
 
@@ -57,7 +57,7 @@ class RememberingApi:
 
     def create(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> Json:
         if manifest["apiVersion"] not in self.served:
-            raise NoSuchKind("nobody serves it")
+            raise NoSuchKindError("nobody serves it")
         if manifest["kind"] == "Secret" and self.named("Secret", manifest["metadata"]["name"]):
             raise ApiError(409, "AlreadyExists", "it already exists")
         made: Json = json.loads(json.dumps(manifest))
@@ -85,8 +85,8 @@ class RememberingApi:
         metadata = manifest["metadata"]
         return ObjectReference(manifest["apiVersion"], manifest["kind"], metadata["namespace"], metadata["name"])
 
-    def kind(self, api_version: str, kind: str) -> Kind:
-        return Kind(api_version, kind, f"{kind.lower()}s", namespaced=True)
+    def kind(self, api_version: str, kind: str) -> ApiKind:
+        return ApiKind(api_version, kind, f"{kind.lower()}s", namespaced=True)
 
 
 def take_seat(monkeypatch: pytest.MonkeyPatch, source: StackAccess, api: RememberingApi) -> None:

@@ -15,7 +15,7 @@ from trainium_eks.fetched import cache
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.images import images
 from trainium_eks.local.images.images import LocalImage
-from trainium_eks.local.images.installing import NotOffered, known_recipe
+from trainium_eks.local.images.installing import NotOfferedError, known_recipe
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests" / "workloads"
@@ -26,7 +26,7 @@ NEEDED_BYTES = 10e9
 """Free, to make the image from PyPI's CUDA build: 8 GB, and pip's own files meanwhile."""
 
 
-class Skipped(Exception):  # noqa: N818 - reads as what it is where it is raised
+class SkippedError(Exception):
     """The tests cannot run here; why, and what enables them."""
 
 
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
     """The tests' exit code; 0 where they are skipped."""
     try:
         python = provide()
-    except Skipped as reason:
+    except SkippedError as reason:
         _say(f"SKIPPED tests/workloads: {reason}")
         return 0
     except ClusterError as error:
@@ -51,7 +51,7 @@ def provide() -> Path:
     """The environment's interpreter; the first time this takes minutes, and says so.
 
     Raises:
-        Skipped: PyTorch cannot be had, or the disk is too full for it.
+        SkippedError: PyTorch cannot be had, or the disk is too full for it.
         ClusterError: what should be possible fails.
     """
     image = _image()
@@ -80,15 +80,15 @@ def _image() -> LocalImage:
     home.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(home).free
     if free < NEEDED_BYTES:
-        raise Skipped(
+        raise SkippedError(
             f"PyTorch needs {NEEDED_BYTES / 1e9:.0f} GB and {home} has {free / 1e9:.1f} GB left; "
             "free some, or set TRN_CACHE to a directory on another disk"
         )
     try:
         return images.make(recipe, _say)
-    except NotOffered as error:
+    except NotOfferedError as error:
         last = str(error).splitlines()[-1].strip()
-        raise Skipped(
+        raise SkippedError(
             f"no package index that can be reached from here has {recipe.first} ({last}); "
             "set PIP_INDEX_URL to one that has it"
         ) from None

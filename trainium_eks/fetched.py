@@ -30,7 +30,7 @@ PLANNING: contextvars.ContextVar[bool] = contextvars.ContextVar("trainium_eks_pl
 """True while a plan is recorded, which downloads nothing: a program then names the files that it would fetch."""
 
 
-class Unfetched(Exception):  # noqa: N818 - reads as what it is where it is raised
+class FetchError(Exception):
     """A file that is not in the cache and could not be downloaded; the message names the file, the source and the
     reason."""
 
@@ -84,7 +84,7 @@ def fetch(source: ProjectFiles, directory: Path, url: str = "") -> Path:
         url: a mirror with the same files, used instead of the source's URL; empty for none.
 
     Raises:
-        Unfetched: a file cannot be downloaded or written, or its hash differs.
+        FetchError: a file cannot be downloaded or written, or its hash differs.
     """
     home = place(source, directory)
     if not wrong(source, home):
@@ -93,14 +93,14 @@ def fetch(source: ProjectFiles, directory: Path, url: str = "") -> Path:
         directory.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(dir=directory, prefix=SCRATCH))
     except OSError as error:
-        raise Unfetched(f"{directory} cannot be written: {error.strerror or error}") from error
+        raise FetchError(f"{directory} cannot be written: {error.strerror or error}") from error
     try:
         with ThreadPoolExecutor(8) as pool:
             for _ in pool.map(lambda path: _save(source, path, url or source.url, scratch), sorted(source.sha256)):
                 pass
         _put(source, scratch, home)
     except OSError as error:
-        raise Unfetched(f"{directory} cannot be written: {error.strerror or error}") from error
+        raise FetchError(f"{directory} cannot be written: {error.strerror or error}") from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return home
@@ -122,7 +122,7 @@ def _save(source: ProjectFiles, path: str, url: str, scratch: Path) -> None:
     content = _get(f"{url}/{path}")
     found = hashlib.sha256(content).hexdigest()
     if found != source.sha256[path]:
-        raise Unfetched(f"{url}/{path} has SHA-256 {found}, and {source.name} is pinned to {source.sha256[path]}")
+        raise FetchError(f"{url}/{path} has SHA-256 {found}, and {source.name} is pinned to {source.sha256[path]}")
     file = scratch / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content)
@@ -140,7 +140,7 @@ def _put(source: ProjectFiles, scratch: Path, home: Path) -> None:
         with contextlib.suppress(OSError):
             home.rename(discarded / "old")
         shutil.rmtree(discarded, ignore_errors=True)
-    raise Unfetched(f"{home} changed while it was being written; remove it and try again")
+    raise FetchError(f"{home} changed while it was being written; remove it and try again")
 
 
 def _get(url: str) -> bytes:
@@ -150,8 +150,8 @@ def _get(url: str) -> bytes:
             content: bytes = response.read()
             return content
     except urllib.error.HTTPError as error:
-        raise Unfetched(f"{url}: {error.code} {error.reason}") from None
+        raise FetchError(f"{url}: {error.code} {error.reason}") from None
     except urllib.error.URLError as error:
-        raise Unfetched(f"{url}: {error.reason}") from None
+        raise FetchError(f"{url}: {error.reason}") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise Unfetched(f"{url}: {error or type(error).__name__}") from None
+        raise FetchError(f"{url}: {error or type(error).__name__}") from None

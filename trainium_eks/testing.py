@@ -20,11 +20,11 @@ from typing import Any
 
 import pulumi
 
-from trainium_eks.plan.backend import Registration, SimulationError, UnknownType
+from trainium_eks.plan.backend import Registration, SimulationError, UnknownTypeError
 from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph, Options, Resource
 from trainium_eks.plan.recording.assumptions import Assumptions
 from trainium_eks.plan.recording.lookup_answers import Lookup, placeholder
-from trainium_eks.plan.recording.program import RecordingError, RecordingTimedOut, record_program
+from trainium_eks.plan.recording.program import RecordingError, RecordingTimeoutError, record_program
 from trainium_eks.plan.recording.registration import provider_urn
 from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION, Simulation
 
@@ -35,7 +35,7 @@ __all__ = [
     "Graph",
     "Mocks",
     "RecordingError",
-    "RecordingTimedOut",
+    "RecordingTimeoutError",
     "Resource",
     "SimulationError",
     "record",
@@ -72,7 +72,7 @@ def record(
 
     Raises:
         RecordingError: for a duplicate URN, a look-up, an unknown input.
-        RecordingTimedOut: with the pending operations.
+        RecordingTimeoutError: with the pending operations.
         Exception: the exception that the program raises.
     """
     # In a new thread, because the caller's may already have an event loop.
@@ -124,7 +124,7 @@ class Mocks(pulumi.runtime.Mocks):
         )
         try:
             identity, computed = self._simulation.create(asked)
-        except UnknownType:
+        except UnknownTypeError:
             identity, computed = f"sim-{hashlib.sha256(urn.encode()).hexdigest()[:8]}", {}
         return args.resource_id or identity, {**args.inputs, **computed}
 

@@ -21,7 +21,7 @@ from trainium_eks.plan.rules._read import leaves
 SENTINEL = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 
 
-class Unknown(Exception):  # noqa: N818 (as the SDK's)
+class UnknownError(Exception):
     """What reading an unknown value raises."""
 
 
@@ -35,7 +35,7 @@ class Props(Mapping[str, Any]):
         if key == "__target":
             return self._target
         if self._target[key] == SENTINEL:
-            raise Unknown(key)
+            raise UnknownError(key)
         return self._target[key]
 
     def __iter__(self) -> Iterator[str]:

@@ -18,7 +18,7 @@ def urn(type_: str, name: str) -> str:
     return f"{STACK}::{type_}::{name}"
 
 
-class InvalidInputs(Exception):  # noqa: N818 (what the inputs are)
+class InvalidInputsError(Exception):
     """Path and reason of each input that a provider refuses."""
 
 
@@ -38,13 +38,13 @@ class Connection:
     def check(
         self, type_: str, inputs: Mapping[str, Any], *, before: Mapping[str, Any] | None = None, seed: bytes = b"1"
     ) -> dict[str, Any]:
-        """The inputs as the provider completes them; InvalidInputs when it refuses some."""
+        """The inputs as the provider completes them; InvalidInputsError when it refuses some."""
         request = provider_pb2.CheckRequest(
             urn=urn(type_, "it"), news=wire.encode(inputs), olds=wire.encode(before or {}), randomSeed=seed
         )
         answer = self.stub.Check(request)
         if answer.failures:
-            raise InvalidInputs([(failure.property, failure.reason) for failure in answer.failures])
+            raise InvalidInputsError([(failure.property, failure.reason) for failure in answer.failures])
         return wire.decode(answer.inputs, mask=False)
 
     def diff(

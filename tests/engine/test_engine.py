@@ -13,7 +13,7 @@ from engine.config_changes import Change
 from engine.rig import Rig, called, succeeded, why_not
 
 from components import _training_operator
-from trainium_eks.fetched import Unfetched
+from trainium_eks.fetched import FetchError
 from trainium_eks.plan.differences.diff import compare
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.resource_types import registry
@@ -158,7 +158,7 @@ def test_a_first_preview_plans_what_is_recorded(rig: Rig, stack: str) -> None:
     if stack == "gpu":
         try:
             _training_operator.kustomization(gangs=True)
-        except Unfetched as error:
+        except FetchError as error:
             pytest.skip(str(error))
     rig.begin(stack)
     assert_planned_as_recorded(rig, stack)

@@ -8,7 +8,7 @@ from engine.config_changes import Change, every_feature
 from engine.rig import REPOSITORY, Config, Rig, why_not
 
 from components import _training_operator
-from trainium_eks.fetched import Unfetched
+from trainium_eks.fetched import FetchError
 from trainium_eks.plan.rules import judge
 
 if missing := why_not():
@@ -56,7 +56,7 @@ def test_a_sound_stack_is_previewed_and_made_under_the_pack(
     """The update knows ids, so it judges the rules that follow them, too."""
     try:
         _training_operator.kustomization(gangs=True)
-    except Unfetched as error:
+    except FetchError as error:
         if stack == "gpu":
             pytest.skip(str(error))
     rig = new_rig()

@@ -24,11 +24,11 @@ WATCHED_SECONDS = 20.0
 """Time in which Volcano would place a pod that has room: it takes a second or two."""
 
 
-class QueueHoldsNoClaims(Exception):  # noqa: N818 - the expected fault
+class QueueHoldsNoClaimsError(Exception):
     """A queue let in more claimed devices than its capability."""
 
 
-class GangIsSplit(Exception):  # noqa: N818 - the expected fault
+class GangIsSplitError(Exception):
     """A part of a gang runs, because the claim of another part is refused."""
 
 
@@ -160,7 +160,9 @@ def stays_within(cluster: Cluster, *jobs: str, most: int) -> bool:
     return True
 
 
-@pytest.mark.xfail(raises=QueueHoldsNoClaims, strict=True, reason="Volcano 1.15.0 does not count claims in a queue")
+@pytest.mark.xfail(
+    raises=QueueHoldsNoClaimsError, strict=True, reason="Volcano 1.15.0 does not count claims in a queue"
+)
 def test_a_queue_holds_claims(cluster: Callable[[str], Cluster]) -> None:
     found = cluster("claims-of-a-queue")
     found.apply(queue("plain", {"aws.amazon.com/neuron": "16"}), queue("claims", {f"deviceclass/{DRIVER}": "16"}))
@@ -177,10 +179,10 @@ def test_a_queue_holds_claims(cluster: Callable[[str], Cluster]) -> None:
     found.submit("claims-2", "claims", 1, CLAIMS, {})
     until(lambda: len(found.get("resourceclaims")) == 2, "the second job has its claim")
     if not stays_within(found, "claims-1", "claims-2", most=1):
-        raise QueueHoldsNoClaims
+        raise QueueHoldsNoClaimsError
 
 
-@pytest.mark.xfail(raises=GangIsSplit, strict=True, reason="Volcano 1.15.0 starts a pod whose gang lacks a claim")
+@pytest.mark.xfail(raises=GangIsSplitError, strict=True, reason="Volcano 1.15.0 starts a pod whose gang lacks a claim")
 def test_a_gang_stays_whole_where_a_quota_refuses_a_claim(cluster: Callable[[str], Cluster]) -> None:
     found = cluster("claims-of-a-gang")
     name = f"{DRIVER}.deviceclass.resource.k8s.io/devices"
@@ -198,4 +200,4 @@ def test_a_gang_stays_whole_where_a_quota_refuses_a_claim(cluster: Callable[[str
     assert len(found.get("pods")) == 2
     if not stays_within(found, "gang", most=0):
         assert len(found.bound("gang")) == 1
-        raise GangIsSplit
+        raise GangIsSplitError

@@ -9,7 +9,7 @@ from torch_environment import main
 
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.images import images
-from trainium_eks.local.images.installing import NotOffered
+from trainium_eks.local.images.installing import NotOfferedError
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def test_a_disk_that_is_too_full_is_said_and_is_no_failure(
 def test_an_index_without_pytorch_is_said_and_is_no_failure(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(images, "make", _raising(NotOffered("pip ended with 1:\n  No matching distribution")))
+    monkeypatch.setattr(images, "make", _raising(NotOfferedError("pip ended with 1:\n  No matching distribution")))
     assert main([]) == 0
     said = capsys.readouterr().err
     assert said.startswith("SKIPPED tests/workloads: no package index")

@@ -12,7 +12,7 @@ import pytest
 import torch
 from trainium_workloads.bert import make_data, wikicorpus
 from trainium_workloads.bert.wikicorpus import Columns, Corpus, open_corpus, write_shard
-from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.refusal import RefusalError
 from trainium_workloads.training.task import Position
 
 SEQUENCE, PREDICTIONS, VOCABULARY = 32, 5, 160
@@ -147,14 +147,14 @@ def test_the_generator_writes_a_data_set(tmp_path: Path, monkeypatch: pytest.Mon
             "next_sentence_labels": "int8",
         }
     monkeypatch.setattr("sys.argv", ["make_data", "--to", str(tmp_path), "--seq-len", "3", "--examples", "3"])
-    with pytest.raises(Refusal, match=r"--examples must be 4 or more, not 3; --seq-len must be 16 or more, not 3"):
+    with pytest.raises(RefusalError, match=r"--examples must be 4 or more, not 3; --seq-len must be 16 or more, not 3"):
         make_data.main()
 
 
 def test_a_directory_that_is_not_there_or_empty_is_refused_with_what_brings_the_data(tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match=r"nowhere is no directory.*trn stage wikicorpus-bert-128.*--synthetic"):
+    with pytest.raises(RefusalError, match=r"nowhere is no directory.*trn stage wikicorpus-bert-128.*--synthetic"):
         _open(tmp_path / "nowhere")
-    with pytest.raises(Refusal, match=r"no \.hdf5 files.*trn stage wikicorpus-bert-512"):
+    with pytest.raises(RefusalError, match=r"no \.hdf5 files.*trn stage wikicorpus-bert-512"):
         _open(tmp_path, sequence=512)
 
 
@@ -206,24 +206,24 @@ def _garbled(path: Path) -> None:
 )  # fmt: skip
 def test_a_file_of_another_form_is_refused(directory: Path, change: Callable[[Path], None], said: str) -> None:
     change(directory / "wiki_training_0.hdf5")
-    with pytest.raises(Refusal, match=said):
+    with pytest.raises(RefusalError, match=said):
         _open(directory)
 
 
 def test_all_that_is_wrong_is_said_at_once(directory: Path) -> None:
     _cut(directory / "wiki_training_0.hdf5")
     write_shard(directory / "wiki_training_2.hdf5", _columns(10, sequence=64, predictions=10))
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(RefusalError) as refused:
         _open(directory, predictions=6)
     assert str(refused.value).count("wiki_training_") >= 3
     assert "64 tokens, not 32 (--seq-len)" in str(refused.value)
     assert "5 masked words, not 6: give --max-pred-len 5" in str(refused.value)
-    with pytest.raises(Refusal, match=r"has 32 tokens, not 128|have 32 tokens, not 128 \(--seq-len\)"):
+    with pytest.raises(RefusalError, match=r"has 32 tokens, not 128|have 32 tokens, not 128 \(--seq-len\)"):
         _open(directory, sequence=128)
 
 
 def test_broken_data_are_refused_when_their_turn_comes(directory: Path) -> None:
     _garbled(directory / "wiki_training_1.hdf5")
     corpus = _open(directory)
-    with pytest.raises(Refusal, match=r"wiki_training_1\.hdf5.*stage it again"):
+    with pytest.raises(RefusalError, match=r"wiki_training_1\.hdf5.*stage it again"):
         corpus.__getitems__([Position(0, index) for index in range(100)])

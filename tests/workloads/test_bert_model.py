@@ -13,7 +13,7 @@ from trainium_workloads.bert.wikicorpus import batch_of
 from trainium_workloads.model_directory import read_model, write_model
 from trainium_workloads.training.order import Order
 from trainium_workloads.training.progress import differences
-from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.refusal import RefusalError
 from trainium_workloads.training.task import parameter_count
 
 
@@ -75,16 +75,16 @@ def test_weights_of_another_model_are_refused_with_all_that_differs(tmp_path: Pa
     ours = BertForPreTraining(_small())
     write_model(ours, ours.state_dict(), tmp_path / "model")
     with pytest.raises(
-        Refusal, match=r"another model: .* has the shape \[.*32\], not \[.*64\].* more; give its own --"
+        RefusalError, match=r"another model: .* has the shape \[.*32\], not \[.*64\].* more; give its own --"
     ):
         read_model(BertForPreTraining, tmp_path, _small(hidden=64))
-    with pytest.raises(Refusal, match=r"another model: .*layer\.2\..* is not in it"):
+    with pytest.raises(RefusalError, match=r"another model: .*layer\.2\..* is not in it"):
         read_model(BertForPreTraining, tmp_path, _small(layers=3))
-    with pytest.raises(Refusal, match=r"nothing holds no model \(config\.json\).*once its last step is done"):
+    with pytest.raises(RefusalError, match=r"nothing holds no model \(config\.json\).*once its last step is done"):
         read_model(BertForPreTraining, tmp_path / "nothing", ours.config)
     weights = tmp_path / "model" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
-    with pytest.raises(Refusal, match=r"model cannot be read as a model: "):
+    with pytest.raises(RefusalError, match=r"model cannot be read as a model: "):
         read_model(BertForPreTraining, tmp_path, ours.config)
 
 

@@ -9,7 +9,7 @@ import pytest
 from gangs import XLA_ON_CPU, Ended, Gang
 from trainium_workloads.bert import config, make_data, pretrain
 from trainium_workloads.training.options import Options, options_of
-from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.refusal import RefusalError
 
 MODULE = "trainium_workloads.bert.pretrain"
 TINY = ("--size", "tiny", "--precision", "fp32", "--warmup-steps", 5)
@@ -157,7 +157,7 @@ def test_defaults_are_those_of_the_published_training(monkeypatch: pytest.Monkey
 )
 def test_what_cannot_be_trained_is_refused(arguments: str, said: str) -> None:
     asked = pretrain._parser(arguments.split()).parse_args(arguments.split())
-    with pytest.raises(Refusal, match=said):
+    with pytest.raises(RefusalError, match=said):
         pretrain.task_of(asked, options_of(asked))
 
 
@@ -165,5 +165,5 @@ def test_data_longer_than_the_model_are_refused(data: Path, monkeypatch: pytest.
     monkeypatch.setitem(config._SIZES, "tiny", (2, 64, 2, 256, 256, 24))
     given = ["--size", "tiny", "--data-dir", str(data)]
     asked = pretrain._parser(given).parse_args(given)
-    with pytest.raises(Refusal, match=r"examples have 32 tokens .* takes at most 24"):
+    with pytest.raises(RefusalError, match=r"examples have 32 tokens .* takes at most 24"):
         pretrain.task_of(asked, options_of(asked))

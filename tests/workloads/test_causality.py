@@ -7,7 +7,7 @@ import pytest
 from trainium_workloads.causality import sees_future
 from trainium_workloads.finetune import models
 from trainium_workloads.serving import generator
-from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.refusal import RefusalError
 from transformers import AutoConfig
 
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2}
@@ -40,10 +40,10 @@ def test_a_trial_tells_who_sees_the_future(kind: str, settings: dict[str, Any], 
 
 def test_what_sees_the_future_is_neither_tuned_nor_served(tmp_path: Path) -> None:
     AutoConfig.for_model("roberta", **SMALL).save_pretrained(tmp_path)
-    with pytest.raises(Refusal, match="is a roberta whose positions see the tokens after them"):
+    with pytest.raises(RefusalError, match="is a roberta whose positions see the tokens after them"):
         models.find(str(tmp_path), tmp_path / "output", 0)
-    with pytest.raises(Refusal, match="is a roberta that sees the tokens after each: it continues no text"):
+    with pytest.raises(RefusalError, match="is a roberta that sees the tokens after each: it continues no text"):
         generator._check_continues(tmp_path, tmp_path)
     AutoConfig.for_model("bart", decoder_layers=1, d_model=32).save_pretrained(tmp_path)
-    with pytest.raises(Refusal, match="holds a bart, whose decoder alone"):
+    with pytest.raises(RefusalError, match="holds a bart, whose decoder alone"):
         models.find(str(tmp_path), tmp_path / "output", 0)

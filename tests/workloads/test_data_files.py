@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from trainium_workloads.data_files import files_of, kind_of
-from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.refusal import RefusalError
 
 KINDS = (".jsonl", ".json", ".txt", ".parquet", ".csv")
 SHARDS = "data/{}-00000-of-00001.parquet"
@@ -43,7 +43,7 @@ def test_the_files_of_a_split(
         each.parent.mkdir(parents=True, exist_ok=True)
         each.touch()
     if taken is None:
-        with pytest.raises(Refusal, match=r"name a file|Split name"):
+        with pytest.raises(RefusalError, match=r"name a file|Split name"):
             files_of(data, split, KINDS)
         return
     expected = [data / each for each in taken.replace("{}", "train").split()]
@@ -60,7 +60,7 @@ def test_the_subset_of_a_repository_is_its_default_or_is_named(tmp_path: Path) -
     subset = "- config_name: {}\n  data_files:\n  - split: train\n    path: {}\n"
     page = "---\nconfigs:\n" + subset.format("one", "a/train*") + subset.format("two", "b/*")
     (tmp_path / "README.md").write_text(f"{page}---\n")
-    with pytest.raises(Refusal, match=r"holds the data sets one, two by its README.md: name the directory of one"):
+    with pytest.raises(RefusalError, match=r"holds the data sets one, two by its README.md: name the directory of one"):
         files_of(tmp_path, "train", KINDS)
     (tmp_path / "README.md").write_text(f"{page}  default: true\n---\n")
     assert files_of(tmp_path, "train", KINDS) == [tmp_path / "b/x.jsonl"]
@@ -75,5 +75,5 @@ def test_a_named_file_and_a_directory_of_one_split_are_taken_as_they_are(tmp_pat
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "part-1.csv").touch()
     assert files_of(tmp_path / "x", "test", KINDS, is_alone=True) == [tmp_path / "x" / "part-1.csv"]
-    with pytest.raises(Refusal, match=r"must hold .parquet files to train with; it holds .gz"):
+    with pytest.raises(RefusalError, match=r"must hold .parquet files to train with; it holds .gz"):
         files_of(tmp_path / "part-1.test.csv.gz", "train", [".parquet"])

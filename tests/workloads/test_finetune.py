@@ -23,8 +23,8 @@ from trainium_workloads.finetune import make_data, models, train
 from trainium_workloads.training import backends, first_rank, sharding
 from trainium_workloads.training.layout import facts_of
 from trainium_workloads.training.options import Options
-from trainium_workloads.training.refusal import Refusal
-from trainium_workloads.training.sharding import Sharded
+from trainium_workloads.training.refusal import RefusalError
+from trainium_workloads.training.sharding import ShardedLayout
 from waiting import SECONDS
 
 STEPS = 8
@@ -282,15 +282,15 @@ def run_here(trainings: Trainings, monkeypatch: pytest.MonkeyPatch, *arguments: 
 def test_what_cannot_run_is_refused(
     trainings: Trainings, arguments: tuple[str | int, ...], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(Refusal, match=re.escape(said)):
+    with pytest.raises(RefusalError, match=re.escape(said)):
         run_here(trainings, monkeypatch, *arguments)
 
 
 def test_layers_that_no_plan_divides_are_refused() -> None:
     for family, said in (("gpt-oss", "no gpt_oss is trained so"), ("phi3", "no phi3 is trained so")):
-        with pytest.raises(Refusal, match=f"--tensor-parallel 2: {said}"):
+        with pytest.raises(RefusalError, match=f"--tensor-parallel 2: {said}"):
             models._division(configuration(family), 2, 2, is_mixed=False)
-    with pytest.raises(Refusal, match="--tensor-parallel 4 does not divide the model's 2 num_key_value_heads"):
+    with pytest.raises(RefusalError, match="--tensor-parallel 4 does not divide the model's 2 num_key_value_heads"):
         models._division(configuration("llama"), 4, 4, is_mixed=False)
 
 
@@ -346,7 +346,7 @@ def test_damaged_models_are_refused(
 ) -> None:
     shutil.copytree(trainings.directory / "llama" / "model", tmp_path / "model")
     harm(tmp_path / "model")
-    with pytest.raises(Refusal, match=said):
+    with pytest.raises(RefusalError, match=said):
         run_here(trainings, monkeypatch, "--model", tmp_path / "model")
 
 
@@ -377,10 +377,10 @@ def test_a_model_of_the_hub_is_fetched_once_and_a_gated_one_needs_a_token(
         served.asked.clear()
         assert models.find("team/model", tmp_path / "output", 0) == found
         assert not [each for each in served.asked if each.startswith("GET") and "resolve" in each]
-        with pytest.raises(Refusal, match="neither a directory nor on the Hugging Face Hub"):
+        with pytest.raises(RefusalError, match="neither a directory nor on the Hugging Face Hub"):
             models.find("team/other", tmp_path, 0)
         served.token = "secret"
-        with pytest.raises(Refusal, match=r"team/model is gated: accept its licence at .* \(trn secret\)"):
+        with pytest.raises(RefusalError, match=r"team/model is gated: accept its licence at .* \(trn secret\)"):
             models.find("team/model@v2", tmp_path, 0)
         (tmp_path / "token").write_text("secret\n")
         monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
@@ -389,7 +389,7 @@ def test_a_model_of_the_hub_is_fetched_once_and_a_gated_one_needs_a_token(
 
 def test_what_fsdp_takes_of_precisions() -> None:
     for precision in ("fp16", "fp8"):
-        with pytest.raises(Refusal, match=f"no --precision {precision}: use bf16"):
+        with pytest.raises(RefusalError, match=f"no --precision {precision}: use bf16"):
             sharding.check(Options(backend="cuda", precision=precision))  # type: ignore[arg-type]
     # The launcher sets the variable behind it for every job on Trainium.
     sharding.check(Options(backend="neuron", precision="bf16", stochastic_rounding=True))
@@ -421,7 +421,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path: Path, request: pytes
         assert name not in os.environ
     backend = backends.start(options)
     try:
-        layout = Sharded()
+        layout = ShardedLayout()
         model = layout.place(fully_shard(nn.Linear(300, 300, bias=False)), backend, options)
         optimizer = torch.optim.AdamW(model.parameters())
         checkpoints = Checkpoints(tmp_path)

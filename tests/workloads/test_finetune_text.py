@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 from trainium_workloads.finetune import make_data, text
 from trainium_workloads.tokenized import Rows
-from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.refusal import RefusalError
 from trainium_workloads.training.task import Position
 
 VOCABULARY = 512
@@ -86,7 +86,9 @@ def test_examples_are_pieces_of_one_row(made: Path, tmp_path: Path) -> None:
     assert len(examples) == (len(row) - 1) // 32
     batch = examples.__getitems__([Position(0, 3), Position(5, 0)])["tokens"]
     assert batch.tolist() == [row[96:129], row[:33]]
-    with pytest.raises(Refusal, match=f"there are {len(row)} tokens, and an example of --seq-len {len(row)} needs"):
+    with pytest.raises(
+        RefusalError, match=f"there are {len(row)} tokens, and an example of --seq-len {len(row)} needs"
+    ):
         prepare(made / "texts", made / "model", tmp_path / "cache", length=len(row))
 
 
@@ -183,7 +185,7 @@ def test_parts_of_a_message_are_joined_as_the_server_joins_them(made: Path, tmp_
 )
 def test_what_is_no_text_is_refused(write: Callable[[Path], Path], said: str, made: Path, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    with pytest.raises(Refusal, match=said):
+    with pytest.raises(RefusalError, match=said):
         prepare(write(tmp_path / "data"), made / "model", tmp_path / "cache")
     assert not list((tmp_path / "cache").glob("*"))
 
@@ -194,9 +196,9 @@ def test_a_column_can_be_named(made: Path, tmp_path: Path) -> None:
 
 
 def test_a_tokenizer_must_be_the_models(made: Path, tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match="has no tokenizer"):
+    with pytest.raises(RefusalError, match="has no tokenizer"):
         prepare(made / "texts", made / "texts", tmp_path)
-    with pytest.raises(Refusal, match="tokens, and the model 100: it is another model's"):
+    with pytest.raises(RefusalError, match="tokens, and the model 100: it is another model's"):
         text.prepare(made / "texts", None, made / "model", 100, 1, tmp_path)
 
 
@@ -211,10 +213,10 @@ def test_conversations_need_a_template(made: Path, tmp_path: Path) -> None:
         ("{{ messages.__class__.__mro__ }}", "unsafe"),
     ):
         (tokenizer / "chat_template.jinja").write_text(template)
-        with pytest.raises(Refusal, match=said):
+        with pytest.raises(RefusalError, match=said):
             prepare(made / "texts" / "talks.jsonl", tokenizer, tmp_path / "cache")
     (tokenizer / "chat_template.jinja").write_text("{% for each in messages %}{{ each.content }}{% endfor %}")
     call = {"type": "function", "function": {"name": "look", "arguments": "{}"}}
     (tmp_path / "a.jsonl").write_text(json.dumps({"messages": [{"role": "assistant", "tool_calls": [call]}]}))
-    with pytest.raises(Refusal, match="the chat template leaves out tool_calls"):
+    with pytest.raises(RefusalError, match="the chat template leaves out tool_calls"):
         prepare(tmp_path / "a.jsonl", tokenizer, tmp_path / "cache")

@@ -21,7 +21,7 @@ from gangs import free_port, start
 from pyarrow import parquet
 from trainium_workloads.serving import batch, generator, sagemaker, server
 from trainium_workloads.serving.predictor import BATCHES, Predictor
-from trainium_workloads.training.refusal import EXIT_CODE, Refusal, guarded
+from trainium_workloads.training.refusal import EXIT_CODE, RefusalError, guarded
 from transformers import AutoModelForCausalLM
 from waiting import SECONDS, until
 
@@ -92,7 +92,7 @@ def test_traced_graphs_are_kept(made: Path, predictor: Predictor, tmp_path: Path
 
 def test_a_directory_without_a_classifier_is_refused(made: Path, tmp_path: Path) -> None:
     def words() -> str:
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(RefusalError) as refused:
             Predictor(options(tmp_path))
         return str(refused.value)
 
@@ -376,7 +376,7 @@ def test_a_model_that_an_engine_cannot_serve_is_refused(
     made: Path, monkeypatch: pytest.MonkeyPatch, model: str, words: tuple[str, ...], expected: str
 ) -> None:
     monkeypatch.setattr("sys.argv", ["server", str(made / model), *words])
-    with pytest.raises(Refusal, match=expected):
+    with pytest.raises(RefusalError, match=expected):
         server.main()
 
 
@@ -393,7 +393,7 @@ def test_an_adapter_is_served_with_its_base(made: Path, tmp_path: Path) -> None:
     assert (merged / "tokenizer.json").is_file()
     config = tmp_path / "adapter/adapter_config.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), "base_model_name_or_path": "/data/gone"}))
-    with pytest.raises(Refusal, match=r"its base /data/gone is not there: fine-tune with --merge"):
+    with pytest.raises(RefusalError, match=r"its base /data/gone is not there: fine-tune with --merge"):
         generator.merged(tmp_path / "adapter", tmp_path / "again")
 
 
@@ -431,7 +431,7 @@ def test_each_format_is_predicted(
     expected = predictor.predict([text for _, _, text in REVIEWS])
     assert rows == [{"row": number, **each} for number, each in enumerate(expected, 1)]
     assert [each.name for each in output.parent.iterdir()] == ["predictions.jsonl"]
-    with pytest.raises(Refusal, match=r"is there already; --replace"):
+    with pytest.raises(RefusalError, match=r"is there already; --replace"):
         run_batch(monkeypatch, made / "classifier", write_input(tmp_path, suffix), "--to", output)
 
 
@@ -478,7 +478,7 @@ def test_variables_become_options(tmp_path: Path) -> None:
     found = sagemaker.arguments(variables, tmp_path)
     assert found[:3] == [str(tmp_path), "--graphs", f"{tmp_path}/graphs"]
     assert found[3:] == ["--port", "8081", "--copies", "2", "--engine", "classifier"]
-    with pytest.raises(Refusal, match="SAGEMAKER_BIND_TO_PORT must be a whole number, not http"):
+    with pytest.raises(RefusalError, match="SAGEMAKER_BIND_TO_PORT must be a whole number, not http"):
         sagemaker.arguments({"SAGEMAKER_BIND_TO_PORT": "http"})
 
 

@@ -14,7 +14,7 @@ from pyarrow import parquet
 from trainium_workloads.text_classification import make_data
 from trainium_workloads.text_classification.data import Data, ReviewSource, learn
 from trainium_workloads.tokenized import read_tokenizer
-from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.refusal import RefusalError
 from trainium_workloads.training.task import Position
 
 
@@ -124,7 +124,7 @@ def test_a_wrong_shape_is_refused(
     tmp_path: Path, prepared: Callable[..., Data], names: tuple[str, ...], rows: list[Any], words: str
 ) -> None:
     file = write_csv(tmp_path / "train.csv", *rows, names=names)
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(RefusalError, match=words):
         prepared(file)
     assert not list(tmp_path.glob(".tokenized/*"))
 
@@ -132,14 +132,14 @@ def test_a_wrong_shape_is_refused(
 def test_wrong_parquet_is_refused_with_its_place(tmp_path: Path, prepared: Callable[..., Data]) -> None:
     file, test = tmp_path / "train.parquet", tmp_path / "test.parquet"
     parquet.write_table(pyarrow.table({"label": [0, 1], "text": ["a", None]}), file)
-    with pytest.raises(Refusal, match=r"train\.parquet, review 2: text is None, no text"):
+    with pytest.raises(RefusalError, match=r"train\.parquet, review 2: text is None, no text"):
         prepared(file)
     parquet.write_table(pyarrow.table({"label": [0, 1], "text": ["a", "b"]}), file)
     parquet.write_table(pyarrow.table({"label": [1, 2], "text": ["a", "b"]}), test)
-    with pytest.raises(Refusal, match=r"review 2: label 2 is none of 0 \(negative\), 1 \(positive\)"):
+    with pytest.raises(RefusalError, match=r"review 2: label 2 is none of 0 \(negative\), 1 \(positive\)"):
         prepared(file, test=test)
     file.write_bytes(file.read_bytes()[:-20])
-    with pytest.raises(Refusal, match=r"train\.parquet has no reviews, or cannot be read as parquet.*--replace"):
+    with pytest.raises(RefusalError, match=r"train\.parquet has no reviews, or cannot be read as parquet.*--replace"):
         prepared(file)
 
 
@@ -160,7 +160,7 @@ def test_tokenized_reviews_are_kept_and_found_again(
     prepared(file)
     assert len(list((tmp_path / "data" / ".tokenized").iterdir())) == 6  # another length and other reviews
     (tmp_path / "file").touch()
-    with pytest.raises(Refusal, match="takes no tokens"):
+    with pytest.raises(RefusalError, match="takes no tokens"):
         prepared(file, cache=tmp_path / "file" / "cache")
 
 
@@ -176,5 +176,5 @@ def test_googles_vocabulary_cuts_as_it_does(tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text("\n".join(words))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
     assert read_tokenizer(tmp_path)[0]("Goodness bad.")["input_ids"] == [2, 5, 6, 7, 8, 3]
-    with pytest.raises(Refusal, match="nothing has no tokenizer"):
+    with pytest.raises(RefusalError, match="nothing has no tokenizer"):
         read_tokenizer(tmp_path / "nothing")

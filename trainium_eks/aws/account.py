@@ -46,7 +46,7 @@ Json = Any
 T = TypeVar("T")
 
 
-class NotChecked(Exception):  # noqa: N818 - reads as what it is where it is caught
+class NotCheckedError(Exception):
     """AWS could not be queried; the text names the reason and the missing right or tool."""
 
     def __init__(self, reason: str, headers: Mapping[str, str] | None = None) -> None:
@@ -56,7 +56,7 @@ class NotChecked(Exception):  # noqa: N818 - reads as what it is where it is cau
         inside."""
 
 
-class NoCredentials(NotChecked):
+class NoCredentialsError(NotCheckedError):
     """There are no AWS credentials on this machine, or AWS does not take them."""
 
 
@@ -69,7 +69,7 @@ class RequestError(Exception):
         """Error code of AWS."""
 
 
-class WriteAttempted(RuntimeError):  # noqa: N818 - what happened
+class WriteAttemptedError(RuntimeError):
     """An operation outside :data:`READS` was about to be sent. A fault of this library."""
 
 
@@ -112,8 +112,8 @@ class Account:
     def call(self, service: str, operation: str, *, region: str = "", **parameters: Json) -> Json:
         """Return one answer; service and operation as boto3 calls them (``service-quotas``, ``describe_vpcs``).
 
-        Raises :class:`NotChecked` where AWS could not be queried, and :class:`RequestError` for an error as the answer,
-        whose code names the cause.
+        Raises :class:`NotCheckedError` where AWS could not be queried, and :class:`RequestError` for an error as the
+        answer, whose code names the cause.
         """
         return self._said(service, operation, lambda client: getattr(client, operation)(**parameters), region)
 
@@ -140,7 +140,7 @@ class Account:
         try:
             from botocore.exceptions import ClientError  # type: ignore[import-untyped]
         except ModuleNotFoundError:
-            raise NotChecked(NO_BOTO3) from None
+            raise NotCheckedError(NO_BOTO3) from None
         try:
             return ask(self._client(service, region or self.region))
         except ClientError as error:
@@ -149,7 +149,7 @@ class Account:
             reason = why_not_answered(error)
             if reason is None:
                 raise
-            raise (NoCredentials if lacks_credentials(error) else NotChecked)(reason) from None
+            raise (NoCredentialsError if lacks_credentials(error) else NotCheckedError)(reason) from None
 
     def _client(self, service: str, region: str) -> Any:
         with self._lock:
@@ -169,7 +169,7 @@ class Account:
         """Record each operation, of paginators too, and stop operations that do not only read."""
         name = f"{model.service_model.service_name}:{model.name}"
         if not model.name.startswith(READS):
-            raise WriteAttempted(name)
+            raise WriteAttemptedError(name)
         self.asked.add(name)
 
 
@@ -187,7 +187,7 @@ class _Once:
             if not self._done:
                 try:
                     self._value = read()
-                except (NotChecked, RequestError) as error:
+                except (NotCheckedError, RequestError) as error:
                     self._error = error
                 self._done = True
         if self._error is not None:
@@ -205,12 +205,14 @@ def _judged(service: str, operation: str, response: Mapping[str, Any]) -> Except
     code, message = str(response["Error"].get("Code", "")), str(response["Error"].get("Message", ""))
     if code in _DENIED or "not authorized to perform" in message:
         action = right(service, "".join(part.title() for part in operation.split("_")))
-        return NotChecked(f"the right {action} is missing", response.get("ResponseMetadata", {}).get("HTTPHeaders", {}))
+        return NotCheckedError(
+            f"the right {action} is missing", response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+        )
     if code in _THROTTLED:
-        return NotChecked("AWS throttled the question: run it again")
+        return NotCheckedError("AWS throttled the question: run it again")
     if code in _NO_LOGIN:
-        return NoCredentials(f"AWS does not take these credentials ({code}): aws sso login, or aws configure")
+        return NoCredentialsError(f"AWS does not take these credentials ({code}): aws sso login, or aws configure")
     if code.startswith("5") and code.isdigit():
         # Not AWS, but something before it.
-        return NotChecked(f"there came HTTP {code} in place of an answer")
+        return NotCheckedError(f"there came HTTP {code} in place of an answer")
     return RequestError(code, textwrap.shorten(message, 200))

@@ -83,7 +83,9 @@ class Repository:
                 f"{error}: it was deleted after the stack's last update, or the outputs are old", error.code
             )
         if error.code in sessions.NOT_ALLOWED:
-            return sessions.NotAllowed(f"{error}\n  What pushing takes: {json.dumps(policy(self.url))}", error.code)
+            return sessions.NotAllowedError(
+                f"{error}\n  What pushing takes: {json.dumps(policy(self.url))}", error.code
+            )
         return error
 
 

@@ -29,11 +29,11 @@ class AwsError(ClusterError):
         """Error code of AWS (``ImageNotFoundException``), where it answered."""
 
 
-class CannotAsk(AwsError, MissingError):  # noqa: N818 - reads as what it is where it is caught
+class CannotAskError(AwsError, MissingError):
     """There are no credentials, or no boto3."""
 
 
-class NotAllowed(AwsError):  # noqa: N818 - reads as what it is where it is caught
+class NotAllowedError(AwsError):
     """The caller's role may not do it."""
 
 
@@ -132,8 +132,8 @@ def connect(service: str, region: str, session: Any = None, **config: Any) -> An
     """Return a client of boto3 that takes answers of AWS alone. Every client of this library is made here.
 
     botocore takes a proxy's page with status 200 for an answer without any field, so that every list of the account's
-    resources would be empty: the client's operations raise :class:`NotAnswered`. Pages with status 500 and above are
-    left to botocore's retries."""
+    resources would be empty: the client's operations raise :class:`NotAnsweredError`. Pages with status 500 and above
+    are left to botocore's retries."""
     import boto3  # type: ignore[import-untyped]
     from botocore.config import Config  # type: ignore[import-untyped]
 
@@ -142,7 +142,7 @@ def connect(service: str, region: str, session: Any = None, **config: Any) -> An
     return made
 
 
-class NotAnswered(Exception):  # noqa: N818 - reads as what it is where it is caught
+class NotAnsweredError(Exception):
     """Something other than AWS answered a request."""
 
 
@@ -158,12 +158,12 @@ def _refuse_pages(operation_model: Any, response_dict: Any, **_: object) -> None
         return
     head = body[:1024].lstrip().lower()
     if head.startswith(b"<") and any(each in head for each in _PAGE):
-        raise NotAnswered(f"a web page came with HTTP {status} in place of an answer of AWS")
+        raise NotAnsweredError(f"a web page came with HTTP {status} in place of an answer of AWS")
     if body and operation_model.service_model.resolved_protocol in ("json", "rest-json"):
         try:
             json.loads(body)
         except ValueError:
-            raise NotAnswered(f"what came with HTTP {status} is no answer of AWS") from None
+            raise NotAnsweredError(f"what came with HTTP {status} is no answer of AWS") from None
 
 
 def why_not_answered(error: Exception) -> str | None:
@@ -178,8 +178,8 @@ def why_not_answered(error: Exception) -> str | None:
     first = next(iter(str(error).strip().splitlines()), "")
     if lacks_credentials(error):
         return "there are no AWS credentials here (aws configure, or aws sso login)"
-    if isinstance(error, NotAnswered | ResponseParserError):
-        found = first if isinstance(error, NotAnswered) else "what came is no answer of AWS"
+    if isinstance(error, NotAnsweredError | ResponseParserError):
+        found = first if isinstance(error, NotAnsweredError) else "what came is no answer of AWS"
         return f"{found}: look at the proxy between here and AWS (HTTPS_PROXY, NO_PROXY)"
     if isinstance(error, ConnectionError | HTTPClientError):
         return f"no network: {first}"
@@ -199,16 +199,16 @@ def saying(what: str) -> Iterator[None]:
     try:
         from botocore.exceptions import ClientError
     except ModuleNotFoundError:
-        raise CannotAsk(NO_BOTO3) from None
+        raise CannotAskError(NO_BOTO3) from None
     try:
         yield
     except ClientError as error:
         code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
-        kind = NotAllowed if code in NOT_ALLOWED else AwsError
+        kind = NotAllowedError if code in NOT_ALLOWED else AwsError
         raise kind(f"cannot {what}: {message} ({code})", code) from None
     except Exception as error:
         reason = why_not_answered(error)
         if reason is None:
             raise
-        kind = CannotAsk if lacks_credentials(error) else AwsError
+        kind = CannotAskError if lacks_credentials(error) else AwsError
         raise kind(f"cannot {what}: {reason}") from None

@@ -86,7 +86,7 @@ class DeviceUse:
             for line in pod_channels.lines(self._session, node.pod, container, script()):
                 node.reader.line(line)
             node.trouble = "it said no more"
-        except pod_channels.NoWay as error:
+        except pod_channels.NoChannelError as error:
             node.trouble = str(error)
             if "exit code 3" in node.trouble:
                 node.trouble = "its image has neither neuron-monitor (aws-neuronx-tools) nor nvidia-smi"

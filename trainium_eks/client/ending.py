@@ -27,7 +27,7 @@ LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedJob:
     """Result of ending a job."""
 
     name: str
@@ -53,7 +53,7 @@ class Ended:
         }
 
 
-def end(session: Session, job: WatchedJob, say: Callable[[str], object]) -> Ended:
+def end(session: Session, job: WatchedJob, say: Callable[[str], object]) -> EndedJob:
     """Delete a job and wait until its pods are gone; return the result."""
     pods = reading.pods_of(session, job)
     progress = reading.progress_of(session, job, pods) if pods and job.trains else None
@@ -65,7 +65,7 @@ def end(session: Session, job: WatchedJob, say: Callable[[str], object]) -> Ende
     session.api.delete(session.api.reference(job.source), propagation="Background")
     left = _await_end(session, job, grace + MARGIN_SECONDS)
     directory = _output(session, job)
-    return Ended(
+    return EndedJob(
         job.name,
         pods_left=left,
         output=directory,

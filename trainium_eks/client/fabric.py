@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.client import logs, reading, scaling, submitting
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure, as_typed
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError, as_typed
 from trainium_eks.client.follow import MOST_PODS, Follower
 from trainium_eks.client.notices import notice
 from trainium_eks.client.session import Session
@@ -60,9 +60,9 @@ def test(session: Session, asked: TrainOptions, against: str, tool: str | None) 
     if against not in ("", LAST):
         try:
             before = fabric.read_report(Path(against).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, fabric.ReportFault) as error:
+        except (OSError, UnicodeDecodeError, fabric.ReportFaultError) as error:
             title = f"--against {against}: {error}; give `last` or a report of this test"
-            raise Failure(WRONG_USAGE, title) from None
+            raise CommandError(WRONG_USAGE, title) from None
     return [_test(group, asked, tool, against, before, session) for group in _groups(asked, tool, session)]
 
 
@@ -72,7 +72,7 @@ def _groups(asked: TrainOptions, tool: str | None, session: Session) -> list[Nod
     if asked.group is not None:
         found = planning.find_group(outputs, asked.group)
         if not isinstance(found, NodeGroupOutput):
-            raise Failure(WRONG_USAGE, "no group can be tested", found, spell=str)
+            raise CommandError(WRONG_USAGE, "no group can be tested", found, spell=str)
         return [found]
     types = planning.catalogue(outputs)
     family = _FAMILIES.get(tool or "")
@@ -82,10 +82,10 @@ def _groups(asked: TrainOptions, tool: str | None, session: Session) -> list[Nod
         if group.desired_size != 0 and family in (None, types[group.instance_type].family)
     ]
     if not groups and family:
-        raise Failure(WRONG_USAGE, f"no node group with nodes has the devices of {tool}")
+        raise CommandError(WRONG_USAGE, f"no node group with nodes has the devices of {tool}")
     if not groups:
         title = "all node groups rest at zero nodes: `trn scale GROUP NODES` starts some, --group names one"
-        raise Failure(WRONG_USAGE, title)
+        raise CommandError(WRONG_USAGE, title)
     return groups
 
 
@@ -102,7 +102,7 @@ def _test(
     if job.launcher == "gang":
         title = f"the fabric test needs PyTorch, which {job.image} does not have"
         fix = "`trn local images make torch` makes local/torch" if session.is_local else "name an image by --image"
-        raise Failure(WRONG_USAGE, f"{title}: {fix}")
+        raise CommandError(WRONG_USAGE, f"{title}: {fix}")
     submitting.validate(prepared, session, notice)
     if asked.nodes is not None:
         scaling.for_gang(session, group, job.nodes, notice)
@@ -111,11 +111,11 @@ def _test(
     lines, pods = _follow(job.name, job.nodes, session)
     try:
         report = fabric.find_report(lines)
-    except fabric.ReportFault as error:
-        raise Failure(FAILED, f"the report of {job.name} cannot be read: {error}") from None
+    except fabric.ReportFaultError as error:
+        raise CommandError(FAILED, f"the report of {job.name} cannot be read: {error}") from None
     if report is None:
         last = "\n".join(lines[-10:]) or "it wrote nothing"
-        raise Failure(FAILED, f"{job.name} ended without a report: trn logs {job.name}", detail=last)
+        raise CommandError(FAILED, f"{job.name} ended without a report: trn logs {job.name}", detail=last)
     checks = fabric.checks(report, group.name, pods, is_local=session.is_local)
     if against:
         earlier = before if against != LAST else report.get("before")

@@ -36,7 +36,7 @@ _COMMANDS = (
 _COMMAND = re.compile(rf"(?<![\w./-])trn (?=(?:{'|'.join(_COMMANDS)})\b)")
 
 
-class Failure(Exception):  # noqa: N818 - reads as what it is where it is raised
+class CommandError(Exception):
     """Error that ends a command with an exit code."""
 
     def __init__(
@@ -73,24 +73,24 @@ class Failure(Exception):  # noqa: N818 - reads as what it is where it is raised
         return {"schemaVersion": SCHEMA_VERSION, "problems": shown, "detail": self.detail}
 
 
-def complain(failure: Failure) -> int:
+def complain(failure: CommandError) -> int:
     """Print a failure on stderr; return its exit code."""
     sys.stderr.write(f"{printable(as_typed(failure.text()))}\n")
     return failure.code
 
 
-def failure_of(error: Exception) -> Failure | None:
+def failure_of(error: Exception) -> CommandError | None:
     """Return the failure that an error of a command is; None for an error that no command has foreseen."""
     if isinstance(error, ClusterError):
-        return Failure(WRONG_USAGE if isinstance(error, MissingError) else FAILED, str(error))
+        return CommandError(WRONG_USAGE if isinstance(error, MissingError) else FAILED, str(error))
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in LOCAL_PACKAGES:
-        return Failure(
+        return CommandError(
             WRONG_USAGE, f"the Python package {error.name} is missing: pip install 'trainium-eks[local]' brings it"
         )
-    return error if isinstance(error, Failure) else None
+    return error if isinstance(error, CommandError) else None
 
 
-def unexpected(error: Exception) -> Failure:
+def unexpected(error: Exception) -> CommandError:
     """Return the failure for an error that no command has foreseen."""
     where = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{where.filename.rpartition('trainium_eks/')[2]}, line {where.lineno}"
@@ -99,7 +99,7 @@ def unexpected(error: Exception) -> Failure:
         f"{said[:_LONGEST_SAID]} ({place}). Something answered in a form that trn does not know, or trn has a fault: "
         f"{TRACEBACK}=1 before the command shows where it comes from; please report it with that"
     )
-    return Failure(FAILED, title)
+    return CommandError(FAILED, title)
 
 
 def as_typed(text: str) -> str:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from trainium_eks.client import reading
-from trainium_eks.client.failure import WRONG_USAGE, Failure
-from trainium_eks.client.logs import PodFilter, Shown, has_begun, targets, waiting_for
+from trainium_eks.client.failure import WRONG_USAGE, CommandError
+from trainium_eks.client.logs import PodFilter, PodLine, has_begun, targets, waiting_for
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.explain.watched import WatchedJob, of
 from trainium_eks.jobs.watch import steps
@@ -48,24 +48,24 @@ class Follower:
     def __init__(self, session: Session, job: WatchedJob, wanted: PodFilter, say: Callable[[str], None]) -> None:
         if wanted.pods is not None and len(wanted.pods) > MOST_PODS:
             count = f"{len(wanted.pods)} nodes are more than can be followed ({MOST_PODS})"
-            raise Failure(WRONG_USAGE, f"{count}: choose one by --node or --rank")
+            raise CommandError(WRONG_USAGE, f"{count}: choose one by --node or --rank")
         self._session = session
         self._job: WatchedJob | None = job
         self._name = job.name
         self._wanted = wanted
         self._tell = say
-        self._arrived: queue.Queue[Shown] = queue.Queue(10_000)
+        self._arrived: queue.Queue[PodLine] = queue.Queue(10_000)
         self._streams: dict[str, _Stream] = {}
         self._restarts = job.restarts
         self._said = ""
-        self._steps: list[steps.Step] = []
+        self._steps: list[steps.TrainingStep] = []
 
     @property
     def state(self) -> str:
         """Return the job's state at the last look; empty for a removed job."""
         return self._job.state if self._job else ""
 
-    def batches(self) -> Iterator[list[Shown]]:
+    def batches(self) -> Iterator[list[PodLine]]:
         """Yield the lines as they come, none where none came for a while, until the job has ended and all its lines are
         read."""
         looked = 0.0
@@ -143,7 +143,7 @@ class Follower:
         """Read present and coming lines; return whether the server ended the log, and not the connection."""
         try:
             for line in self._lines(stream):
-                self._arrived.put(Shown(stream.pod, stream.place, line))
+                self._arrived.put(PodLine(stream.pod, stream.place, line))
         except ClusterError:
             return False
         return True
@@ -178,9 +178,9 @@ class Follower:
             return "nothing"
         return "the rest" if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed") else "more"
 
-    def _arrivals(self) -> list[Shown]:
+    def _arrivals(self) -> list[PodLine]:
         """Return the lines that have arrived; wait a little for the first."""
-        lines: list[Shown] = []
+        lines: list[PodLine] = []
         try:
             lines.append(self._arrived.get(timeout=0.2))
             while len(lines) < 1000:

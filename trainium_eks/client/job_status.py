@@ -14,7 +14,7 @@ from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.explain.why_pending import why, why_ended
 from trainium_eks.jobs.watch import endings
 from trainium_eks.jobs.watch.endings import Exit, Restart
-from trainium_eks.jobs.watch.measured import Measured, measured
+from trainium_eks.jobs.watch.measured import JobFigures, measured
 from trainium_eks.jobs.watch.steps import Progress
 from trainium_eks.kube import pod_text
 from trainium_eks.kube.cluster import Object, name_of
@@ -46,7 +46,7 @@ class JobStatus:
     """Of the pod that failed first."""
     block_ends: datetime | None
     """End of the Capacity Block that it runs in; None without one."""
-    measured: Measured | None = None
+    measured: JobFigures | None = None
     """Its useful time; None where it is not known yet."""
 
     @property

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from trainium_eks.client import logs, reading
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.client.logs import LogOptions, PodFilter, Shown
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
+from trainium_eks.client.logs import LogOptions, PodFilter, PodLine
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.explain.cluster_snapshot import moment
 from trainium_eks.jobs.explain.watched import WatchedJob
@@ -35,10 +35,10 @@ class KeptLines:
     """Lines of a job, in the order of time."""
 
     wanted: PodFilter
-    lines: Iterator[Shown]
+    lines: Iterator[PodLine]
     troubles: list[str]
     """Errors of logs that cannot be read."""
-    nothing: Failure | None
+    nothing: CommandError | None
     """The failure where there are no lines; None where lines exist, of other ranks."""
     is_one_node: bool = False
     """Whether all lines are of one node, although the job was removed and its pods' names are not known."""
@@ -63,11 +63,11 @@ class _Search:
         node = node_of(self.job, pod)
         return node if node is not None and self.node in (None, node) else None
 
-    def shown(self, pod: str, line: LogLine) -> Shown | None:
+    def shown(self, pod: str, line: LogLine) -> PodLine | None:
         """Return the line to show; None for a line outside the search."""
         place, until = self.place(pod), self.until.get(pod)
         is_read = until is not None and line.stamp[:_TO_MILLISECONDS] >= until[:_TO_MILLISECONDS]
-        return None if place is None or is_read else Shown(pod, place, line)
+        return None if place is None or is_read else PodLine(pod, place, line)
 
 
 def node_of(job: str, pod: str) -> int | None:
@@ -92,7 +92,7 @@ def read(session: Session, name: str, options: LogOptions) -> KeptLines:
         return _of_job(session, job, options, max(since, job.created))
     sought = _removed(name, options, since)
     missing = reading.no_such(session, name, found)
-    nothing = Failure(missing.code, f"{missing.title}; nothing that it wrote since {_second(since)} is kept")
+    nothing = CommandError(missing.code, f"{missing.title}; nothing that it wrote since {_second(since)} is kept")
     lines = _in_order([_kept(session, sought)], sought, options)
     return KeptLines(sought.wanted, lines, [], nothing, is_one_node=sought.node is not None)
 
@@ -103,7 +103,7 @@ def _of_job(session: Session, job: WatchedJob, options: LogOptions, since: datet
     chosen = logs.targets(there, wanted)
     live, troubles = logs.read_all(session, wanted, [pod for pod in chosen if logs.has_begun(pod)])
     sought = _Search(job.name, since, wanted, until={lines[0].pod: lines[0].line.stamp for lines in live if lines})
-    before: Iterator[Shown] = iter(())
+    before: Iterator[PodLine] = iter(())
     if reading.keeps(session) and not _are_all_there(job, chosen, sought):
         try:
             kept = _kept(session, sought)
@@ -115,11 +115,11 @@ def _of_job(session: Session, job: WatchedJob, options: LogOptions, since: datet
             troubles.append(str(error))
     nothing = None
     if troubles:
-        nothing = Failure(FAILED, troubles[0])
+        nothing = CommandError(FAILED, troubles[0])
     elif not live and job.ended is not None and reading.keeps(session):
-        nothing = Failure(FAILED, f"{job.name} wrote nothing since {_second(since)} that is kept")
+        nothing = CommandError(FAILED, f"{job.name} wrote nothing since {_second(since)} that is kept")
     elif not live:
-        nothing = Failure(FAILED, logs.no_log(session, job, chosen, there))
+        nothing = CommandError(FAILED, logs.no_log(session, job, chosen, there))
     return KeptLines(wanted, _in_order([before, *live], sought, options), troubles, nothing)
 
 
@@ -128,7 +128,7 @@ def _removed(name: str, options: LogOptions, since: datetime) -> _Search:
     logs.check_choice(options)
     if options.rank:
         title = f"--rank {options.rank}: {name} was removed, and how many ranks its nodes had; --node N shows a node"
-        raise Failure(WRONG_USAGE, title)
+        raise CommandError(WRONG_USAGE, title)
     rank = None if options.everything or options.node is not None else 0
     node = None if options.everything else options.node or 0
     return _Search(name, since, PodFilter(None, {}, rank, {}), node)
@@ -146,7 +146,7 @@ def _second(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _kept(session: Session, sought: _Search) -> Iterator[Shown]:
+def _kept(session: Session, sought: _Search) -> Iterator[PodLine]:
     paths, group, namespace = session.source.paths, session.outputs.log_group, session.namespace.name
     lines: Iterable[tuple[str, LogLine]]
     if paths is not None:
@@ -163,11 +163,11 @@ def _kept(session: Session, sought: _Search) -> Iterator[Shown]:
     return (shown for pod, line in lines if (shown := sought.shown(pod, line)) is not None)
 
 
-def _in_order(parts: Sequence[Iterable[Shown]], sought: _Search, options: LogOptions) -> Iterator[Shown]:
+def _in_order(parts: Sequence[Iterable[PodLine]], sought: _Search, options: LogOptions) -> Iterator[PodLine]:
     """Return the lines of the chosen rank in the order of time; with ``tail`` the last ones of each node."""
-    lines: Iterable[Shown] = heapq.merge(*parts, key=lambda each: each.line.stamp)
+    lines: Iterable[PodLine] = heapq.merge(*parts, key=lambda each: each.line.stamp)
     if options.tail is not None:
-        of_each: defaultdict[int, deque[Shown]] = defaultdict(lambda: deque(maxlen=options.tail))
+        of_each: defaultdict[int, deque[PodLine]] = defaultdict(lambda: deque(maxlen=options.tail))
         for each in lines:
             of_each[each.place].append(each)
         lines = heapq.merge(*of_each.values(), key=lambda each: each.line.stamp)

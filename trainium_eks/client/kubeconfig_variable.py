@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.client.failure import WRONG_USAGE, Failure
+from trainium_eks.client.failure import WRONG_USAGE, CommandError
 from trainium_eks.model.validation.parsing import parse_yaml
 
 VARIABLE = "KUBECONFIG"
@@ -23,7 +23,9 @@ def named() -> tuple[Path, ...]:
     there = tuple(each for each in files if each.is_file())
     if files and not there:
         shown = ", ".join(map(str, files))
-        raise Failure(WRONG_USAGE, f"{VARIABLE} names {shown}, which is not there: correct it, or unset {VARIABLE}")
+        raise CommandError(
+            WRONG_USAGE, f"{VARIABLE} names {shown}, which is not there: correct it, or unset {VARIABLE}"
+        )
     return there
 
 
@@ -39,7 +41,7 @@ def merged(files: Sequence[Path]) -> str:
                 made[key] += [_absolute(each, one, file) for each in found.get(key) or () if each["name"] not in known]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             reason = f"{VARIABLE} names {file}, which is no kubeconfig ({error}): correct it, or unset {VARIABLE}"
-            raise Failure(WRONG_USAGE, reason) from None
+            raise CommandError(WRONG_USAGE, reason) from None
     return json.dumps(made)
 
 

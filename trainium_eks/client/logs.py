@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from trainium_eks.client import reading
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.explain.why_pending import why
@@ -51,7 +51,7 @@ class PodFilter:
 
 
 @dataclass(frozen=True)
-class Shown:
+class PodLine:
     """A line with its pod."""
 
     pod: str
@@ -63,7 +63,7 @@ def choose(job: WatchedJob, options: LogOptions) -> PodFilter:
     """Return the pods and ranks that the options choose."""
     check_choice(options)
     if options.previous and options.follow:
-        raise Failure(WRONG_USAGE, "what was before does not go on: --previous without --follow")
+        raise CommandError(WRONG_USAGE, "what was before does not go on: --previous without --follow")
     query = _query(options)
     if not job.names_its_pods or job.nodes > MOST_NODES:
         return PodFilter(None, {}, None, query)
@@ -84,14 +84,14 @@ def check_choice(options: LogOptions) -> None:
     if options.everything:
         chosen.append("--all")
     if len(chosen) > 1:
-        raise Failure(WRONG_USAGE, f"give one of {' and '.join(chosen)}")
+        raise CommandError(WRONG_USAGE, f"give one of {' and '.join(chosen)}")
 
 
 def _place(job: WatchedJob, options: LogOptions, nodes: int) -> tuple[int, int | None]:
     """Return the node's place, and the rank on it."""
     if options.node is not None:
         if not 0 <= options.node < nodes:
-            raise Failure(WRONG_USAGE, f"--node {options.node}: {job.name} has nodes 0 to {nodes - 1}")
+            raise CommandError(WRONG_USAGE, f"--node {options.node}: {job.name} has nodes 0 to {nodes - 1}")
         return options.node, None
     rank = options.rank or 0
     each = job.ranks_per_node
@@ -99,9 +99,9 @@ def _place(job: WatchedJob, options: LogOptions, nodes: int) -> tuple[int, int |
         if rank == 0:
             return 0, 0
         title = f"--rank {rank}: {job.name} does not say how many ranks a node has; --node N shows all of a node"
-        raise Failure(WRONG_USAGE, title)
+        raise CommandError(WRONG_USAGE, title)
     if not 0 <= rank < nodes * each:
-        raise Failure(WRONG_USAGE, f"--rank {rank}: {job.name} has ranks 0 to {nodes * each - 1}")
+        raise CommandError(WRONG_USAGE, f"--rank {rank}: {job.name} has ranks 0 to {nodes * each - 1}")
     return divmod(rank, each)
 
 
@@ -129,7 +129,7 @@ def since_of(options: LogOptions) -> datetime:
         at = None
     if at is None or at.tzinfo is None:
         title = f"--since {text}: give a time such as 90s, 10m or 2h, or when it was: 2026-11-22T05:30:00Z"
-        raise Failure(WRONG_USAGE, title)
+        raise CommandError(WRONG_USAGE, title)
     return at.astimezone(UTC)
 
 
@@ -139,30 +139,30 @@ def targets(pods: Sequence[Object], wanted: PodFilter) -> list[Object]:
     return sorted(found, key=lambda pod: (wanted.places.get(name_of(pod), 0), name_of(pod)))
 
 
-def read(session: Session, job: WatchedJob, wanted: PodFilter) -> tuple[Iterator[Shown], list[str]]:
+def read(session: Session, job: WatchedJob, wanted: PodFilter) -> tuple[Iterator[PodLine], list[str]]:
     """Return the lines of the chosen pods and rank in the order of time, and the errors of unreadable logs."""
     there = reading.pods_of(session, job)
     chosen = targets(there, wanted)
     pods = [pod for pod in chosen if has_begun(pod)]
     if not pods:
-        raise Failure(FAILED, no_log(session, job, chosen, there))
+        raise CommandError(FAILED, no_log(session, job, chosen, there))
     answers, troubles = read_all(session, wanted, pods)
     lines = heapq.merge(*answers, key=lambda each: each.line.stamp)
     return (each for each in lines if each.line.is_of(wanted.local_rank)), troubles
 
 
-def read_all(session: Session, wanted: PodFilter, pods: Sequence[Object]) -> tuple[list[list[Shown]], list[str]]:
+def read_all(session: Session, wanted: PodFilter, pods: Sequence[Object]) -> tuple[list[list[PodLine]], list[str]]:
     """Return the lines of each pod, with all its ranks, and the errors of unreadable logs."""
     from trainium_eks.kube.api import ApiError
 
-    def read(pod: Object) -> tuple[list[Shown], str]:
+    def read(pod: Object) -> tuple[list[PodLine], str]:
         place = wanted.places.get(name_of(pod), 0)
         try:
             text = session.api.text("GET", reading.log_path(session, name_of(pod)), query=_of(pod, wanted.query))
         except ApiError as error:
             return [], _why_none(pod, wanted, error)
         lines = (parse(line) for line in text.removesuffix("\n").split("\n") if text)
-        return [Shown(name_of(pod), place, line) for line in lines], ""
+        return [PodLine(name_of(pod), place, line) for line in lines], ""
 
     with ThreadPoolExecutor(reading.THREADS) as pool:
         answers = [*pool.map(read, pods)]

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from trainium_eks.client.failure import WRONG_USAGE, Failure
-from trainium_eks.plan.recording.project import InvalidConfig, ProjectError, load_project
+from trainium_eks.client.failure import WRONG_USAGE, CommandError
+from trainium_eks.plan.recording.project import InvalidConfigError, ProjectError, load_project
 
 
 def find_project(directory: Path | None) -> Path:
@@ -16,18 +16,18 @@ def find_project(directory: Path | None) -> Path:
         if any((place / f"Pulumi{suffix}").is_file() for suffix in (".yaml", ".yml")):
             return place
     if directory and not start.is_dir():
-        raise Failure(WRONG_USAGE, f"{directory} is not a directory")
+        raise CommandError(WRONG_USAGE, f"{directory} is not a directory")
     where = f"{directory} has" if directory else "this directory and those above it have"
-    raise Failure(WRONG_USAGE, f"{where} no Pulumi.yaml; name the project with --directory")
+    raise CommandError(WRONG_USAGE, f"{where} no Pulumi.yaml; name the project with --directory")
 
 
 def check_stack(project: Path, stack: str) -> None:
     """Check that the project and the stack's file can be read; print their warnings."""
     try:
         settings = load_project(project).stack(stack)
-    except InvalidConfig:
+    except InvalidConfigError:
         return  # recording reports the errors in the values
     except ProjectError as error:
-        raise Failure(WRONG_USAGE, str(error)) from None
+        raise CommandError(WRONG_USAGE, str(error)) from None
     for warning in settings.warnings:
         sys.stderr.write(f"warning: {warning}\n")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
-from trainium_eks.client.failure import WRONG_USAGE, Failure
+from trainium_eks.client.failure import WRONG_USAGE, CommandError
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, of_objects
 from trainium_eks.jobs.explain.watched import WatchedJob, owner_of, watched
@@ -50,7 +50,7 @@ def jobs(session: Session) -> list[WatchedJob]:
             f"the jobs of namespace {session.namespace.name} may not be read with {session.kubeconfig}: "
             "its identity needs the team's access entry (`principals` of the namespace)"
         )
-        raise Failure(WRONG_USAGE, title)
+        raise CommandError(WRONG_USAGE, title)
     trainer = _list(session, TRAINER_API, "TrainJob")
     return watched(volcano or (), batch or (), pytorch or (), trainer or ())
 
@@ -69,12 +69,12 @@ def named(found: Sequence[WatchedJob], name: str) -> WatchedJob | None:
     return next((job for job in found if job.name == name), None)
 
 
-def no_such(session: Session, name: str, found: Sequence[WatchedJob]) -> Failure:
+def no_such(session: Session, name: str, found: Sequence[WatchedJob]) -> CommandError:
     """Return the failure for an unknown name of a job."""
     names = [job.name for job in found]
     near = nearest(name, names)
     meant = f"did you mean {near}?" if near else f"there {_are(names)}; `trn jobs` lists them"
-    return Failure(WRONG_USAGE, f"namespace {session.namespace.name} has no job {name!r}: {meant}")
+    return CommandError(WRONG_USAGE, f"namespace {session.namespace.name} has no job {name!r}: {meant}")
 
 
 def _are(names: Sequence[str]) -> str:
@@ -158,11 +158,11 @@ def progress_of_all(session: Session, found: Sequence[WatchedJob]) -> dict[str, 
 
 def _list(session: Session, api_version: str, kind: str, *, everywhere: bool = False) -> list[Object] | None:
     """Return all objects of a kind; none where the server does not serve it; None where they may not be read."""
-    from trainium_eks.kube.api import ApiError, NoSuchKind
+    from trainium_eks.kube.api import ApiError, NoSuchKindError
 
     try:
         return [*session.api.list(api_version, kind, namespace="" if everywhere else session.namespace.name)]
-    except NoSuchKind:
+    except NoSuchKindError:
         return []
     except ApiError as error:
         if error.status in (401, 403):

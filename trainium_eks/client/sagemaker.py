@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from trainium_eks.client import train_facts
 from trainium_eks.client.cluster_access import find_stack
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
-from trainium_eks.client.logs import LogOptions, Shown, check_choice, since_of
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
+from trainium_eks.client.logs import LogOptions, PodLine, check_choice, since_of
 from trainium_eks.client.notices import notice
 from trainium_eks.client.session import Session, find_namespace
 from trainium_eks.client.train_request import request_of, taken
@@ -35,7 +35,7 @@ def stack_of(cluster: ClusterOptions) -> tuple[StackOutputs, NamespaceOutput]:
     """Return the outputs of a stack on AWS, and the team's namespace."""
     source = find_stack(cluster.stack, cluster.outputs, cluster.directory)
     if source.paths is not None:
-        raise Failure(WRONG_USAGE, "the local cloud has no SageMaker; --stack names a stack on AWS")
+        raise CommandError(WRONG_USAGE, "the local cloud has no SageMaker; --stack names a stack on AWS")
     return source.outputs, find_namespace(source.outputs, cluster.namespace, cluster.outputs)
 
 
@@ -48,7 +48,7 @@ def planned(asked: TrainOptions, cluster: ClusterOptions) -> tuple[SageMakerJob,
     made = sagemaker_job.plan(request, outputs, namespace, image, train_facts.unique())
     problems = [*filter(None, (wrong, no_image)), *(made if isinstance(made, tuple) else ())]
     if problems or isinstance(made, tuple):
-        raise Failure(WRONG_USAGE, "the job was not submitted", problems, spell=str)
+        raise CommandError(WRONG_USAGE, "the job was not submitted", problems, spell=str)
     service = SageMakerJobs(outputs.region, made.where, made.job.namespace)
     return made, workspace.archive if workspace else "", service
 
@@ -104,28 +104,28 @@ def chosen(job: SageMakerWork, options: LogOptions) -> tuple[int | None, int]:
     """Return the chosen node, None for all, and the start of the log in milliseconds."""
     check_choice(options)
     if options.previous:
-        raise Failure(WRONG_USAGE, "--previous is for jobs on EKS: SageMaker keeps all of a job's log")
+        raise CommandError(WRONG_USAGE, "--previous is for jobs on EKS: SageMaker keeps all of a job's log")
     if options.rank:
-        raise Failure(WRONG_USAGE, f"--rank {options.rank}: --node N shows all ranks of a node")
+        raise CommandError(WRONG_USAGE, f"--rank {options.rank}: --node N shows all ranks of a node")
     if options.node is not None and not 0 <= options.node < job.nodes:
-        raise Failure(WRONG_USAGE, f"--node {options.node}: {job.name} has nodes 0 to {job.nodes - 1}")
+        raise CommandError(WRONG_USAGE, f"--node {options.node}: {job.name} has nodes 0 to {job.nodes - 1}")
     since = round(since_of(options).timestamp() * 1000) if options.since is not None else 0
     return None if options.everything else options.node or 0, since
 
 
-def lines(jobs: SageMakerJobs, job: SageMakerWork, options: LogOptions) -> list[Shown]:
+def lines(jobs: SageMakerJobs, job: SageMakerWork, options: LogOptions) -> list[PodLine]:
     """Return the lines that a job has written."""
     node, since = chosen(job, options)
     rank = None if options.everything or options.node is not None else 0
-    found = [Shown(job.name, place, line) for _, place, _, line in jobs.lines(job, node, since) if line.is_of(rank)]
+    found = [PodLine(job.name, place, line) for _, place, _, line in jobs.lines(job, node, since) if line.is_of(rank)]
     if options.tail is not None:
         found = found[-options.tail :] if options.tail else []
     if not found:
-        raise Failure(FAILED, f"{job.name} has no log yet: it is {job.state}{why(job)}")
+        raise CommandError(FAILED, f"{job.name} has no log yet: it is {job.state}{why(job)}")
     return found
 
 
-def coming_lines(jobs: SageMakerJobs, name: str, node: int | None, since_ms: int = 0) -> Iterator[list[Shown]]:
+def coming_lines(jobs: SageMakerJobs, name: str, node: int | None, since_ms: int = 0) -> Iterator[list[PodLine]]:
     """Yield the lines as they come, with late ones, until the job has ended; then a notice says how."""
     seen: dict[str, int] = {}
     is_last = False
@@ -137,7 +137,7 @@ def coming_lines(jobs: SageMakerJobs, name: str, node: int | None, since_ms: int
             if event not in seen:
                 seen[event] = moment
                 if node is None or line.is_of(0):
-                    batch.append(Shown(job.name, place, line))
+                    batch.append(PodLine(job.name, place, line))
         yield batch
         if is_last:
             notice(f"{name} is {job.state}{why(job)}")
@@ -156,5 +156,5 @@ def why(job: SageMakerWork) -> str:
 def _there(jobs: SageMakerJobs, name: str) -> SageMakerWork:
     job = jobs.find(name)
     if job is None:
-        raise Failure(FAILED, f"the job {name} is not there")
+        raise CommandError(FAILED, f"the job {name} is not there")
     return job

@@ -2,12 +2,12 @@
 
 import time
 
-from trainium_eks.aws.sessions import Aws, AwsError, NotAllowed
-from trainium_eks.client.failure import FAILED, Failure
+from trainium_eks.aws.sessions import Aws, AwsError, NotAllowedError
+from trainium_eks.client.failure import FAILED, CommandError
 from trainium_eks.client.notices import Say
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.submit import cluster_facts, planning
-from trainium_eks.kube.api import ApiError, NoSuchKind
+from trainium_eks.kube.api import ApiError, NoSuchKindError
 from trainium_eks.kube.cluster import is_ready
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.validation.problems import Problem
@@ -30,7 +30,7 @@ def for_gang(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> 
     say(cost(session, group, there, nodes))
     try:
         resize(session, group, nodes, say)
-    except NotAllowed as error:
+    except NotAllowedError as error:
         say(f"warning: {error}")
         say(f"  The job waits for {nodes} nodes: ask whoever may run `trn scale {group.name} {nodes}`.")
 
@@ -52,7 +52,7 @@ def jobs_on(session: Session, group: NodeGroupOutput) -> list[str]:
     """Return the team's jobs on the group's instance type: EKS chooses the nodes that go."""
     try:
         jobs = cluster_facts.volcano_jobs(session.api, session.namespace.name)
-    except (NoSuchKind, ApiError):
+    except (NoSuchKindError, ApiError):
         return []
     return [*cluster_facts.running_on(jobs, group.instance_type)]
 
@@ -104,7 +104,7 @@ def await_nodes(session: Session, group: NodeGroupOutput, nodes: int, say: Say) 
                 "\n".join(issues)
                 or "EKS says nothing of it: `aws eks describe-nodegroup` and the group's Auto Scaling activities"
             )
-            raise Failure(
+            raise CommandError(
                 FAILED, f"{group.name}: {ready} of {nodes} nodes are Ready after {READY_SECONDS:g} s", detail=detail
             )
         time.sleep(LOOK_SECONDS if not session.is_local else 0.2)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainium_eks.client import reading, train_facts
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure, as_typed
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError, as_typed
 from trainium_eks.client.notices import say
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.data.staging import CPU_POOL, DATA
@@ -16,7 +16,7 @@ from trainium_eks.jobs.objects.identity import KIND_LABEL
 from trainium_eks.jobs.objects.job import REFUSED
 from trainium_eks.jobs.serve import serving, serving_refusals
 from trainium_eks.jobs.serve.engines import Engine
-from trainium_eks.jobs.serve.serving import Served, ServingNodes
+from trainium_eks.jobs.serve.serving import ModelService, ServingNodes
 from trainium_eks.jobs.submit import cluster_facts, planning
 from trainium_eks.jobs.watch.profiling import output_of
 from trainium_eks.kube.api import ObjectReference
@@ -49,13 +49,13 @@ class ModelRequest:
     image: str | None = None
     engine: Engine = "auto"
 
-    def refusal(self, kind: str, problems: Sequence[Problem]) -> Failure:
+    def refusal(self, kind: str, problems: Sequence[Problem]) -> CommandError:
         """Return the failure for a model with problems; see :data:`~.serving.SERVE` for the kinds."""
         done = "served" if kind == serving.SERVE else "used"
-        return Failure(WRONG_USAGE, f"{self.model or 'the model'} cannot be {done}", problems, spell=str)
+        return CommandError(WRONG_USAGE, f"{self.model or 'the model'} cannot be {done}", problems, spell=str)
 
 
-def find(session: Session, wanted: ModelRequest, kind: str, more: Sequence[Problem] = ()) -> Served:
+def find(session: Session, wanted: ModelRequest, kind: str, more: Sequence[Problem] = ()) -> ModelService:
     """Return the validated model with its nodes, queue and image; ``more`` are other problems of the command."""
     namespace = session.namespace
     group, instance, problems = _nodes(session, wanted)
@@ -80,7 +80,7 @@ def find(session: Session, wanted: ModelRequest, kind: str, more: Sequence[Probl
     problems += [*model_problems, *image_problems, *refused, *more]
     if problems:
         raise wanted.refusal(kind, problems)
-    return Served(name, model, image, where, queue, engine=wanted.engine)
+    return ModelService(name, model, image, where, queue, engine=wanted.engine)
 
 
 def warn_of_no_nodes(session: Session, where: ServingNodes) -> None:
@@ -90,14 +90,16 @@ def warn_of_no_nodes(session: Session, where: ServingNodes) -> None:
         say(as_typed(f"warning: {name} has no nodes, and its pods wait until it has: trn scale {name} 1"))
 
 
-def apply(session: Session, served: Served) -> None:
+def apply(session: Session, served: ModelService) -> None:
     """Create the Deployment of a model and its Service, or change the Deployment."""
     api = session.api
     deployment, service = serving.objects(served, session.namespace)
     reference = api.reference(deployment)
     there = api.get(reference)
     if there is not None and not _is_ours(there):
-        raise Failure(WRONG_USAGE, f"a Deployment {reference.name} is there, and not of trn serve: choose a --name")
+        raise CommandError(
+            WRONG_USAGE, f"a Deployment {reference.name} is there, and not of trn serve: choose a --name"
+        )
     if there is None:
         made = api.create(deployment)
     else:
@@ -130,7 +132,7 @@ def stop(session: Session, name: str) -> None:
         labels = f"{KIND_LABEL}={serving.SERVE}"
         there = session.api.list("apps/v1", "Deployment", namespace=namespace, labels=labels)
         meant = meaning(name, [name_of(each) for each in there])
-        raise Failure(WRONG_USAGE, f"nothing of the name {name!r} is served in {namespace}: {meant}")
+        raise CommandError(WRONG_USAGE, f"nothing of the name {name!r} is served in {namespace}: {meant}")
     session.api.delete(reference, propagation="Background")
 
 
@@ -151,7 +153,7 @@ def why_not_ready(session: Session, name: str) -> tuple[str, bool]:
     never will."""
     deployment = session.api.get(_reference(session, name))
     if deployment is None:
-        raise Failure(FAILED, f"{name} was ended")
+        raise CommandError(FAILED, f"{name} was ended")
     status, wanted = deployment.get("status") or {}, deployment["spec"]["replicas"]
     counts = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
     is_seen = status.get("observedGeneration", 0) >= deployment["metadata"]["generation"]

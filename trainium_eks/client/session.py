@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from trainium_eks.client import kubeconfig_variable
 from trainium_eks.client.cluster_access import StackAccess, find_source, open_kubeconfig
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import WRONG_USAGE, Failure
+from trainium_eks.client.failure import WRONG_USAGE, CommandError
 from trainium_eks.model.outputs import NamespaceOutput, StackOutputs
 from trainium_eks.model.validation.problems import nearest
 
@@ -67,7 +67,7 @@ def find_namespace(outputs: StackOutputs, name: str | None, file: Path | None = 
     names = [each.name for each in outputs.namespaces]
     if not names:
         stack = f"the stack of {file}" if file else "the stack"
-        raise Failure(WRONG_USAGE, f"{stack} has no team namespace: add one under `trainium-eks:namespaces`")
+        raise CommandError(WRONG_USAGE, f"{stack} has no team namespace: add one under `trainium-eks:namespaces`")
     if name is None:
         return outputs.namespaces[0]
     for each in outputs.namespaces:
@@ -75,4 +75,4 @@ def find_namespace(outputs: StackOutputs, name: str | None, file: Path | None = 
             return each
     near = nearest(name, names)
     meant = f"; did you mean {near}?" if near else ""
-    raise Failure(WRONG_USAGE, f"{name!r} is none of the stack's namespaces ({', '.join(names)}){meant}")
+    raise CommandError(WRONG_USAGE, f"{name!r} is none of the stack's namespaces ({', '.join(names)}){meant}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainium_eks.client import train_facts
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.client.notices import Say
 from trainium_eks.client.session import Session
 from trainium_eks.client.train_request import local_example, request_of, taken
@@ -17,7 +17,7 @@ from trainium_eks.jobs.objects.job import TrainingJob
 from trainium_eks.jobs.objects.options import Form, TrainOptions
 from trainium_eks.jobs.submit import planning, submission
 from trainium_eks.jobs.submit.requests import Plan
-from trainium_eks.kube.api import ApiError, NoSuchKind, ObjectReference
+from trainium_eks.kube.api import ApiError, NoSuchKindError, ObjectReference
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.sizing.goodput import Goodput
@@ -31,7 +31,7 @@ LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedJob:
     """A job that can be submitted."""
 
     job: TrainingJob
@@ -44,7 +44,7 @@ class Prepared:
     """Proposed interval of checkpoints; None where the caller chose it."""
 
 
-def prepare(asked: TrainOptions, session: Session, say: Say) -> Prepared:
+def prepare(asked: TrainOptions, session: Session, say: Say) -> PreparedJob:
     """Return the requested job, validated."""
     asked = taken(asked)
     if session.is_local:
@@ -60,23 +60,23 @@ def prepare(asked: TrainOptions, session: Session, say: Say) -> Prepared:
     problems = [*([wrong] if wrong else []), *others]
     if plan.job is None or plan.group is None or wrong is not None:
         refused = [each for each in problems if each.severity is Severity.REFUSE]
-        raise Failure(WRONG_USAGE, f"{_what(plan)} was not submitted", refused, spell=str)
-    return Prepared(plan.job, plan.group, forms.objects(plan.job), workspace, tuple(problems), plan.saving)
+        raise CommandError(WRONG_USAGE, f"{_what(plan)} was not submitted", refused, spell=str)
+    return PreparedJob(plan.job, plan.group, forms.objects(plan.job), workspace, tuple(problems), plan.saving)
 
 
 def _what(plan: Plan) -> str:
     return f"the job {plan.job.name}" if plan.job else "the job"
 
 
-def validate(prepared: Prepared, session: Session, say: Say) -> None:
+def validate(prepared: PreparedJob, session: Session, say: Say) -> None:
     """Let the API server validate the job without creating it."""
     try:
         submission.validate(session.api, prepared.objects, say)
-    except NoSuchKind:
-        raise Failure(FAILED, no_controller(prepared.job.form, session)) from None
+    except NoSuchKindError:
+        raise CommandError(FAILED, no_controller(prepared.job.form, session)) from None
 
 
-def submit(prepared: Prepared, session: Session, say: Say) -> None:
+def submit(prepared: PreparedJob, session: Session, say: Say) -> None:
     """Create the job with the objects and files that belong to it."""
     archive = prepared.workspace.archive if prepared.workspace else ""
     submission.submit(session.api, prepared.job, prepared.objects, archive, say)
@@ -105,7 +105,7 @@ def wait(
         else:
             answered = time.monotonic()
             if found is None:
-                raise Failure(FAILED, f"the job {job.name} was deleted")
+                raise CommandError(FAILED, f"the job {job.name} was deleted")
             seen = watched_job(found)
             if seen.ended is not None:
                 return seen.state

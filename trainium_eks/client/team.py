@@ -13,8 +13,8 @@
 A job goes on when the Python process ends; ``find`` with its name leads back to it. All calls block; a session and its
 jobs may be used by several threads.
 
-Errors, of all calls: :class:`~trainium_eks.client.failure.Failure` (``title``, ``problems``) where the request cannot
-be served, :class:`~trainium_eks.kube.errors.ClusterError` where the cluster refuses or does not answer.
+Errors, of all calls: :class:`~trainium_eks.client.failure.CommandError` (``title``, ``problems``) where the request
+cannot be served, :class:`~trainium_eks.kube.errors.ClusterError` where the cluster refuses or does not answer.
 """
 
 import heapq
@@ -25,19 +25,19 @@ from pathlib import Path
 
 from trainium_eks.client import ending, reading, scaling, submitting
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.ending import Ended
-from trainium_eks.client.failure import WRONG_USAGE, Failure
+from trainium_eks.client.ending import EndedJob
+from trainium_eks.client.failure import WRONG_USAGE, CommandError
 from trainium_eks.client.follow import Follower
 from trainium_eks.client.logs import LogOptions, choose, has_begun, read_all, targets
 from trainium_eks.client.notices import notice
 from trainium_eks.client.session import Session, open_session
 from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.objects.options import TrainOptions
-from trainium_eks.jobs.watch.steps import Progress, Step, parse, parse_all
+from trainium_eks.jobs.watch.steps import Progress, TrainingStep, parse, parse_all
 from trainium_eks.kube.api import ObjectReference
 from trainium_eks.kube.errors import ClusterError
 
-__all__ = ["Ended", "Job", "Progress", "Step", "Team", "TrainOptions", "WatchedJob", "connect"]
+__all__ = ["EndedJob", "Job", "Progress", "Team", "TrainOptions", "TrainingStep", "WatchedJob", "connect"]
 
 AWAY_SECONDS = 600.0
 """Longest time without an answer of the API server that a wait outlives."""
@@ -65,11 +65,11 @@ class Team:
             options: the options of ``trn train``. ``detach``, ``wait`` and ``dry_run`` mean nothing here.
 
         Raises:
-            Failure: refused, with all problems; a job of that name exists; or ``on`` and ``torchx``, which only the
-                command has.
+            CommandError: refused, with all problems; a job of that name exists; or ``on`` and ``torchx``, which only
+                the command has.
         """
         if options.on != "eks" or options.torchx:
-            raise Failure(WRONG_USAGE, "only `trn train` submits to SageMaker and by TorchX")
+            raise CommandError(WRONG_USAGE, "only `trn train` submits to SageMaker and by TorchX")
         prepared = submitting.prepare(options, self._session, notice)
         submitting.validate(prepared, self._session, notice)
         if options.scale:
@@ -106,7 +106,7 @@ class Job:
         """Return the job as the cluster has it now.
 
         Raises:
-            Failure: the job was deleted.
+            CommandError: the job was deleted.
         """
         return reading.find(self._session, self.name)
 
@@ -120,7 +120,7 @@ class Job:
 
         Raises:
             TimeoutError: the job goes on after that time.
-            Failure: the job was deleted.
+            CommandError: the job was deleted.
         """
         return submitting.wait(
             self._reference, self._session, timeout_seconds=timeout_seconds, away_seconds=AWAY_SECONDS
@@ -135,7 +135,7 @@ class Job:
             follow: go on with coming lines until the job has ended, over restarts and broken connections.
 
         Raises:
-            Failure: no such rank, both arguments, or more nodes than can be followed.
+            CommandError: no such rank, both arguments, or more nodes than can be followed.
         """
         job = self.state()
         wanted = choose(job, LogOptions(rank=rank, everything=everything, follow=follow))
@@ -151,14 +151,14 @@ class Job:
             if each.line.is_of(wanted.local_rank):
                 yield each.line.text
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[TrainingStep]:
         """Return the steps in the last :data:`STEP_LINES` lines of rank 0's log, in the order of their lines; none
         before the first."""
         job = self.state()
         pods = reading.in_rank_order(job, reading.pods_of(self._session, job))
         return parse_all(reading.log_tail(self._session, pods[0], STEP_LINES)) if pods else []
 
-    def follow_steps(self) -> Iterator[Step]:
+    def follow_steps(self) -> Iterator[TrainingStep]:
         """Yield each step that rank 0 reports, from its first to the end of the job, as ``logs(follow=True)``.
 
         A gang that starts again repeats the steps after its last checkpoint; a job that has ended yields all.
@@ -182,7 +182,7 @@ class Job:
                 return measured
             time.sleep(submitting.LOOK_SECONDS)
 
-    def cancel(self) -> Ended | None:
+    def cancel(self) -> EndedJob | None:
         """Delete the job and wait until its pods are gone; None where no such job was there."""
         found = reading.named(reading.jobs(self._session), self.name)
         return ending.end(self._session, found, notice) if found else None
@@ -207,7 +207,7 @@ def connect(
         directory: the Pulumi project; None for the nearest from here upwards.
 
     Raises:
-        Failure: no stack, no such namespace, or no way to the cluster.
+        CommandError: no stack, no such namespace, or no way to the cluster.
     """
     options = ClusterOptions(stack, namespace, outputs, kubeconfig, directory)
     with open_session(options) as session:

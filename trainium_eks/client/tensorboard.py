@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from trainium_eks.client import reading
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.client.notices import Say
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.data.staging import DATA
@@ -37,7 +37,7 @@ ANSWER_SECONDS = 300.0
 LOOK_SECONDS = 1.0
 
 
-class NotStartedError(Failure):
+class NotStartedError(CommandError):
     """The pod did not start in time."""
 
 
@@ -49,7 +49,7 @@ def logs_of(session: Session, name: str, image: str | None) -> tuple[str, str]:
         near = nearest(name, [each.name for each in found])
         removed = "of one that was removed, name an image with TensorBoard by --image"
         meant = f"did you mean {near}?" if near else removed
-        raise Failure(WRONG_USAGE, f"namespace {session.namespace.name} has no job {name!r}: {meant}")
+        raise CommandError(WRONG_USAGE, f"namespace {session.namespace.name} has no job {name!r}: {meant}")
     tasks = job.source["spec"].get("tasks") if job else None
     # A program that writes TensorBoard's logs needs the same package.
     own = str(tasks[0]["template"]["spec"]["containers"][0]["image"]) if tasks else ""
@@ -80,12 +80,12 @@ def in_a_pod(
         forwarding = pod_channels.Forwarding(session, reference.name, tensorboard.PORT, port)
         url = f"http://127.0.0.1:{forwarding.local_port}"
         if not _answers(url, lambda: _phase(session.api.get(reference)) == "Running"):
-            raise Failure(FAILED, _why_ended(session, reference.name, image))
+            raise CommandError(FAILED, _why_ended(session, reference.name, image))
         yield url
-    except pod_channels.NoWay as error:
-        raise Failure(FAILED, f"the port of {reference.name} cannot be reached: {error}") from None
+    except pod_channels.NoChannelError as error:
+        raise CommandError(FAILED, f"the port of {reference.name} cannot be reached: {error}") from None
     except OSError as error:
-        raise Failure(WRONG_USAGE, f"port {port} of this machine cannot be had: {error.strerror}") from None
+        raise CommandError(WRONG_USAGE, f"port {port} of this machine cannot be had: {error.strerror}") from None
     finally:
         if forwarding is not None:
             forwarding.close()
@@ -103,14 +103,14 @@ def _await_running(session: Session, pod: ObjectReference, image: str, say: Say)
     while True:
         found = session.api.get(pod)
         if found is None or _phase(found) in ("Failed", "Succeeded"):
-            raise Failure(FAILED, _why_ended(session, pod.name, image))
+            raise CommandError(FAILED, _why_ended(session, pod.name, image))
         if _phase(found) == "Running":
             return
         about = {"metadata": {"name": pod.name}, "spec": {}}
         reason = next(why_not_started.reasons(ClusterSnapshot(reading.now(), about, pods=(found,))), None)
         waits = reason.sentence if reason else "it waits for a node of the CPU pool"
         if reason and reason.fix:
-            raise Failure(FAILED, f"TensorBoard does not start: {waits}\n  → {reason.fix}")
+            raise CommandError(FAILED, f"TensorBoard does not start: {waits}\n  → {reason.fix}")
         if time.monotonic() > deadline:
             raise NotStartedError(FAILED, f"TensorBoard did not start within {START_SECONDS:.0f} s: {waits}")
         if waits != said:
@@ -157,14 +157,14 @@ def here(session: Session, name: str, directory: str, *, port: int) -> Iterator[
     program = _program()
     if program is None:
         title = "no tensorboard on PATH, nor in a local image: make one (trn local images make torch), or install it"
-        raise Failure(WRONG_USAGE, title)
+        raise CommandError(WRONG_USAGE, title)
     if logs is None or not logs.is_dir():
-        raise Failure(FAILED, f"{name} has written no TensorBoard logs: there is no {directory} on its volume")
+        raise CommandError(FAILED, f"{name} has written no TensorBoard logs: there is no {directory} on its volume")
     port = port or tensorboard.PORT
     try:
         socket.create_server(("127.0.0.1", port)).close()
     except OSError as error:
-        raise Failure(WRONG_USAGE, f"port {port} of this machine cannot be had: {error.strerror}") from None
+        raise CommandError(WRONG_USAGE, f"port {port} of this machine cannot be had: {error.strerror}") from None
     url = f"http://127.0.0.1:{port}"
     command = [program, "--logdir", str(logs), "--host", "127.0.0.1", "--port", str(port)]
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -174,9 +174,9 @@ def here(session: Session, name: str, directory: str, *, port: int) -> Iterator[
         try:
             if not _answers(url, lambda: process.poll() is None):
                 if process.poll() is None:
-                    raise Failure(FAILED, f"TensorBoard does not answer at {url}")
+                    raise CommandError(FAILED, f"TensorBoard does not answer at {url}")
                 words.seek(0)
-                raise Failure(FAILED, f"{program} ended: {words.read().strip().rpartition(chr(10))[2]}")
+                raise CommandError(FAILED, f"{program} ended: {words.read().strip().rpartition(chr(10))[2]}")
             yield url
         finally:
             process.terminate()

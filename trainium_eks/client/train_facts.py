@@ -11,7 +11,7 @@ from trainium_eks.jobs.objects.options import Form, TrainOptions
 from trainium_eks.jobs.objects.token_reference import NAME
 from trainium_eks.jobs.submit import cluster_facts, planning
 from trainium_eks.jobs.submit.requests import Facts
-from trainium_eks.kube.api import ApiError, NoSuchKind
+from trainium_eks.kube.api import ApiError, NoSuchKindError
 from trainium_eks.local.control_plane import ports
 from trainium_eks.local.images import images
 from trainium_eks.local.runtime.isolation import Chosen
@@ -37,7 +37,7 @@ def gather(asked: TrainOptions, form: Form, session: Session) -> Facts:
     jobs: cluster_facts.Objects = []
     if may_submit:
         # A missing Volcano is an error when the job is submitted; a dry run needs none.
-        with contextlib.suppress(NoSuchKind, ApiError):
+        with contextlib.suppress(NoSuchKindError, ApiError):
             jobs = cluster_facts.volcano_jobs(api, namespace)
     return Facts(
         is_local=session.is_local,

@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from trainium_eks.client.failure import WRONG_USAGE, Failure
+from trainium_eks.client.failure import WRONG_USAGE, CommandError
 from trainium_eks.jobs.data.workspace import Workspace, pack
 from trainium_eks.jobs.objects.job import TITAN_MODULE, Program
 from trainium_eks.jobs.objects.options import TrainOptions, words
@@ -39,7 +39,7 @@ def taken(asked: TrainOptions) -> TrainOptions:
     except ValidationError as error:
         problems += [_problem(str(each["loc"][0]), given, each["msg"]) for each in error.errors()]
     if problems:
-        raise Failure(WRONG_USAGE, "the job was not submitted", problems, spell=str)
+        raise CommandError(WRONG_USAGE, "the job was not submitted", problems, spell=str)
     return replace(asked, **dict(checked))
 
 
@@ -142,14 +142,14 @@ def _words(text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise Failure(WRONG_USAGE, f"--script-args cannot be read as words of a shell ({error}): {text}") from None
+        raise CommandError(WRONG_USAGE, f"--script-args cannot be read as words of a shell ({error}): {text}") from None
 
 
 def _example(name: str) -> str:
     if name and name not in EXAMPLES:
         near = nearest(name, EXAMPLES)
         meant = f"; did you mean {near}?" if near else ""
-        raise Failure(WRONG_USAGE, f"--example {name}: there are {', '.join(EXAMPLES)}{meant}")
+        raise CommandError(WRONG_USAGE, f"--example {name}: there are {', '.join(EXAMPLES)}{meant}")
     return EXAMPLES[name].module if name else ""
 
 
@@ -158,6 +158,6 @@ def _variables(pairs: tuple[str, ...]) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise Failure(WRONG_USAGE, f"--env {pair}: write it as NAME=VALUE")
+            raise CommandError(WRONG_USAGE, f"--env {pair}: write it as NAME=VALUE")
         found[name] = value
     return found

@@ -16,9 +16,9 @@ from kubernetes.client.api_client import ApiClient  # type: ignore[import-untype
 
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.requests import FIELD_MANAGER, Requests
-from trainium_eks.kube.types import ApiError, Cause, Kind, NoSuchKind, ObjectReference
+from trainium_eks.kube.types import ApiError, ApiKind, Cause, NoSuchKindError, ObjectReference
 
-__all__ = ["FIELD_MANAGER", "Api", "ApiError", "Cause", "Kind", "NoSuchKind", "ObjectReference", "in_parallel"]
+__all__ = ["FIELD_MANAGER", "Api", "ApiError", "ApiKind", "Cause", "NoSuchKindError", "ObjectReference", "in_parallel"]
 
 CONFLICTS = 5
 """Retries of an apply after "the object has been modified"."""
@@ -42,13 +42,13 @@ class Api(Requests):
 
     def __init__(self, client: ApiClient, kubeconfig: Path) -> None:
         super().__init__(client, kubeconfig)
-        self._kinds: dict[str, dict[str, Kind]] = {}
+        self._kinds: dict[str, dict[str, ApiKind]] = {}
         self._kinds_lock = threading.Lock()
 
     # --- Discovery ------------------------------------------------------------------------------------------------
 
-    def kind(self, api_version: str, kind: str) -> Kind:
-        """Return the server's description of a kind; NoSuchKind: it is not served.
+    def kind(self, api_version: str, kind: str) -> ApiKind:
+        """Return the server's description of a kind; NoSuchKindError: it is not served.
 
         Remembered. An unknown kind is looked up again, and for some seconds where its definition
         (CustomResourceDefinition) is there: discovery lags behind it.
@@ -63,10 +63,10 @@ class Api(Requests):
             now = time.monotonic()
             deadline = deadline or (now + DISCOVERY_SECONDS if self._is_defined(api_version, kind) else now)
             if now >= deadline:
-                raise NoSuchKind(self._no_such_kind(api_version, kind, known))
+                raise NoSuchKindError(self._no_such_kind(api_version, kind, known))
             time.sleep(0.1)
 
-    def _discover(self, api_version: str) -> dict[str, Kind]:
+    def _discover(self, api_version: str) -> dict[str, ApiKind]:
         root = "/apis" if "/" in api_version else "/api"
         try:
             resources = self.request("GET", f"{root}/{quote(api_version)}").get("resources") or []
@@ -75,7 +75,7 @@ class Api(Requests):
                 raise
             resources = []
         found = {
-            each["kind"]: Kind(api_version, each["kind"], each["name"], bool(each["namespaced"]))
+            each["kind"]: ApiKind(api_version, each["kind"], each["name"], bool(each["namespaced"]))
             for each in resources
             if "/" not in each["name"]
         }
@@ -100,7 +100,7 @@ class Api(Requests):
             for spec in (each["spec"] for each in definitions)
         )
 
-    def _no_such_kind(self, api_version: str, kind: str, known: Mapping[str, Kind]) -> str:
+    def _no_such_kind(self, api_version: str, kind: str, known: Mapping[str, ApiKind]) -> str:
         start = f"the API server serves no {kind} in {api_version}"
         if known:
             return f"{start}; there it serves {', '.join(sorted(known))}"
@@ -113,7 +113,7 @@ class Api(Requests):
         try:
             kind = self.kind(reference.api_version, reference.kind)
             return self.request("GET", kind.path(reference.namespace, reference.name))
-        except NoSuchKind:
+        except NoSuchKindError:
             return None
         except ApiError as error:
             if error.status == 404:
@@ -189,7 +189,7 @@ class Api(Requests):
         try:
             path = self.kind(reference.api_version, reference.kind).path(reference.namespace, reference.name)
             self.request("DELETE", path, body)
-        except NoSuchKind:
+        except NoSuchKindError:
             return False
         except ApiError as error:
             if error.status == 404:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from trainium_eks.kube.api import Api
 from trainium_eks.kube.cluster import Object, ReadError
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.kube.types import ApiError, NoSuchKind
+from trainium_eks.kube.types import ApiError, NoSuchKindError
 
 VERSION_SECONDS = 20
 """Time that the first answer may take; a server that is there gives it in milliseconds."""
@@ -42,7 +42,7 @@ class ApiReader:
         """Return all objects of a kind."""
         try:
             return self._api.list(api_version, kind, namespace=self._namespace)
-        except NoSuchKind:
+        except NoSuchKindError:
             return None
         except ClusterError as error:
             raise ReadError(str(error)) from error

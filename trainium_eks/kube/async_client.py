@@ -29,7 +29,7 @@ class ApiStatusError(Exception):
         super().__init__(f"{status} {self.message}")
 
 
-class Unreachable(Exception):  # noqa: N818 (what is the case)
+class UnreachableError(Exception):
     """The API server does not answer."""
 
 
@@ -59,7 +59,7 @@ class ApiClient:
         reused = bool(self._idle)
         try:
             return await self._once(method, path, body, query, content_type)
-        except Unreachable:
+        except UnreachableError:
             # The server has closed the connection meanwhile; that is only known now.
             if not reused or method == "POST":
                 raise
@@ -82,7 +82,7 @@ class ApiClient:
                 for line in lines:
                     yield line
         except (OSError, EOFError, ValueError, TimeoutError) as error:
-            raise Unreachable(str(error) or type(error).__name__) from error
+            raise UnreachableError(str(error) or type(error).__name__) from error
         finally:
             writer.close()
 
@@ -102,7 +102,7 @@ class ApiClient:
                 data = await _body(reader, headers)
             whole = headers.get("connection", "").lower() != "close"
         except (OSError, EOFError, ValueError, TimeoutError) as error:
-            raise Unreachable(str(error) or type(error).__name__) from error
+            raise UnreachableError(str(error) or type(error).__name__) from error
         finally:
             if whole and len(self._idle) < _KEPT_CONNECTIONS:
                 self._idle.append(connection)
@@ -118,7 +118,7 @@ class ApiClient:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 return await asyncio.open_connection(self._host, self._port, ssl=self._tls, limit=_LINE_LIMIT)
         except (OSError, TimeoutError) as error:
-            raise Unreachable(str(error) or type(error).__name__) from error
+            raise UnreachableError(str(error) or type(error).__name__) from error
 
     async def _send(
         self, writer: asyncio.StreamWriter, method: str, path: str, body: object, query: Mapping[str, str], kind: str

@@ -46,7 +46,7 @@ class Reader(Protocol):
         may not be read."""
 
 
-class Unread(Exception):  # noqa: N818 - reads as what it is where it is raised
+class UnreadError(Exception):
     """A check needs objects that could not be read."""
 
     def __init__(self, kind: str, reason: str) -> None:
@@ -70,7 +70,7 @@ class Cluster:
     def of(self, kind: str) -> tuple[Object, ...]:
         """Return all objects of a kind; Unread: they could not be read."""
         if kind in self.unread:
-            raise Unread(kind, self.unread[kind])
+            raise UnreadError(kind, self.unread[kind])
         return self.objects.get(kind, ())
 
     def find(self, kind: str, name: str, namespace: str = "") -> Object | None:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainium_eks.kube.api import Api, ApiError, NoSuchKind
+from trainium_eks.kube.api import Api, ApiError, NoSuchKindError
 from trainium_eks.kube.cluster import Object
 from trainium_eks.model.validation.unseen import UNSEEN
 
@@ -34,7 +34,7 @@ def differences(api: Api, manifest: Object, namespace: str = "") -> tuple[str, t
     compared. ApiError: the dry run is refused, for want of rights or by a webhook that takes none."""
     try:
         manifest = placed(api, manifest, namespace)
-    except NoSuchKind:
+    except NoSuchKindError:
         return f"{manifest['kind']} {manifest['metadata']['name']}", (GONE,)
     reference = api.reference(manifest)
     live = api.get(reference)

@@ -27,7 +27,7 @@ ERROR_CHANNEL = 3
 """Channel of ``exec`` for the command's end, as a ``Status``."""
 
 
-class Named(Protocol):
+class NamedObject(Protocol):
     """An object with a name."""
 
     @property
@@ -40,7 +40,7 @@ class Caller(Protocol):
     """The researcher in whose namespace a pod is, and a file with the credentials of that researcher."""
 
     @property
-    def namespace(self) -> Named:
+    def namespace(self) -> NamedObject:
         """Return the namespace."""
         ...
 
@@ -50,13 +50,13 @@ class Caller(Protocol):
         ...
 
 
-class NoWay(Exception):  # noqa: N818 - reads as what it is where it is raised
+class NoChannelError(Exception):
     """The pod cannot be reached by a channel; the message gives the reason."""
 
 
 def lines(session: Caller, pod: str, container: str, command: Sequence[str]) -> Iterator[str]:
     """Yield the lines that a command in a container prints, as they come, until it ends or the iterator is closed.
-    NoWay: the command cannot be run, or ended with an error."""
+    NoChannelError: the command cannot be run, or ended with an error."""
     exec_ = _core(session).connect_get_namespaced_pod_exec
     wanted = {"command": list(command), "container": container, "stdout": True, "stderr": True}
     unwanted = {"stdin": False, "tty": False, "_preload_content": False}
@@ -73,7 +73,7 @@ def lines(session: Caller, pod: str, container: str, command: Sequence[str]) -> 
             yield rest
         why = _ending(channel.read_channel(ERROR_CHANNEL))
         if why:
-            raise NoWay(complaint.strip() or why)
+            raise NoChannelError(complaint.strip() or why)
     finally:
         channel.close()
 
@@ -105,7 +105,7 @@ class Forwarding:
         with here:
             try:
                 way = _port(self._session, self._pod, self._port)
-            except NoWay:
+            except NoChannelError:
                 return  # the browser sees a closed connection; the next one tries again
             there = way.socket(self._port)
             with contextlib.suppress(OSError), contextlib.closing(there):
@@ -124,7 +124,7 @@ def _pump(here: socket.socket, there: socket.socket) -> None:
 
 
 def check_port_forward(session: Caller, pod: str, port: int) -> None:
-    """Raise NoWay unless ports of the pod can be reached."""
+    """Raise NoChannelError unless ports of the pod can be reached."""
     _port(session, pod, port).close()
 
 
@@ -134,15 +134,15 @@ def _port(session: Caller, pod: str, port: int) -> Any:
 
 
 def _opened(open_: Callable[[], Any]) -> Any:
-    """Return the opened channel. NoWay: it was refused, or the server does not answer."""
+    """Return the opened channel. NoChannelError: it was refused, or the server does not answer."""
     try:
         return open_()
     except ApiException as error:
-        raise NoWay(_why(error)) from None
+        raise NoChannelError(_why(error)) from None
     except AttributeError as error:
         # Version 36 of the client stumbles over a refusal, which has no body, and hides it.
         if isinstance(error.__context__, ApiException):
-            raise NoWay(_why(error.__context__)) from None
+            raise NoChannelError(_why(error.__context__)) from None
         raise
 
 

@@ -71,12 +71,12 @@ class ApiError(ClusterError):
         )
 
 
-class NoSuchKind(ClusterError):  # noqa: N818 - reads as what it is where it is raised
+class NoSuchKindError(ClusterError):
     """The API server does not serve this kind."""
 
 
 @dataclass(frozen=True)
-class Kind:
+class ApiKind:
     """A kind, as discovery describes it."""
 
     api_version: str

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local.changes import Applied, Change
+from trainium_eks.local.changes import ApplyResult, Change
 from trainium_eks.local.control_plane import pki
 from trainium_eks.local.events import Abandoned, BackendOptions, Begun, Done, Event, Failed, Tell, Waiting, to_json
 from trainium_eks.local.handlers import Maker, ResourceRequest, kind_of, makers
@@ -22,7 +22,7 @@ from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases.volcano import Programs
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.plan.backend import Answer, Registration, SimulationError, UnknownType
+from trainium_eks.plan.backend import Answer, Registration, SimulationError, UnknownTypeError
 from trainium_eks.plan.graph import UNKNOWN, Resource
 from trainium_eks.plan.resource_types import replacements
 from trainium_eks.plan.resource_types.rows import ec2, eks, vpc
@@ -99,7 +99,7 @@ class LocalBackend:
         try:
             identity, computed = self._simulation.create(registration)
             applied = self._apply(registration, identity, computed)
-        except UnknownType:
+        except UnknownTypeError:
             # The recording answers with the inputs, or refuses the program.
             self._tell(Done(registration.urn, "simulated", registration.name, Change.SAME))
             raise
@@ -121,7 +121,7 @@ class LocalBackend:
         )
         return identity, {**computed, **self._known_of(registration, identity), **applied.outputs}
 
-    def _apply(self, registration: Registration, identity: str, computed: Mapping[str, Any]) -> Applied:
+    def _apply(self, registration: Registration, identity: str, computed: Mapping[str, Any]) -> ApplyResult:
         kind = kind_of(registration.type)
         unknown = [name for name, value in registration.inputs.items() if UNKNOWN in json.dumps(value)]
         if unknown and kind in ("object", "release"):

@@ -19,7 +19,7 @@ class Change(StrEnum):
 
 
 @dataclass(frozen=True)
-class Applied:
+class ApplyResult:
     """The result of applying one resource."""
 
     change: Change

@@ -15,7 +15,7 @@ from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local import toolchain
 from trainium_eks.local.changes import Change, LocalCloudError
 from trainium_eks.local.control_plane import processes
-from trainium_eks.local.control_plane.control_plane import ControlPlane, Started, check_step
+from trainium_eks.local.control_plane.control_plane import ControlPlane, StartResult, check_step
 from trainium_eks.local.control_plane.flags import SERVICE_RANGE
 from trainium_eks.local.control_plane.programs import SHIM
 from trainium_eks.local.events import BackendOptions, Deleted, Done, Event, Failed, Kept, from_json
@@ -28,7 +28,7 @@ from trainium_eks.local.nodes.settling import settle
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import karpenter
 from trainium_eks.local.releases.karpenter import Karpenter
-from trainium_eks.local.releases.parts import Provided
+from trainium_eks.local.releases.parts import PartSource
 from trainium_eks.local.releases.training_operator import TrainingOperator
 from trainium_eks.local.releases.volcano import CHART as VOLCANO_CHART
 from trainium_eks.local.releases.volcano import Programs
@@ -38,7 +38,7 @@ from trainium_eks.model.catalogue.versions import KUBERNETES
 from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording import assumptions
-from trainium_eks.plan.recording.process import Live, ProgramFailed, ProgramTimedOut, record
+from trainium_eks.plan.recording.process import Live, ProgramFailedError, ProgramTimeoutError, record
 from trainium_eks.plan.recording.project import load_project
 
 REPORT_VERSION = 1
@@ -60,7 +60,7 @@ class Reporter(Protocol):
         """Show the plan, recorded before anything starts."""
         ...
 
-    def started(self, started: Started) -> None:
+    def started(self, started: StartResult) -> None:
         """Show that the control plane runs."""
         ...
 
@@ -85,7 +85,7 @@ class Result:
 
     graph: Graph
     outputs: Mapping[str, Any]
-    started: Started
+    started: StartResult
     changes: Mapping[str, Mapping[str, int]]
     """Number of resources by kind of holding and change."""
     not_installed: Mapping[str, str]
@@ -162,7 +162,7 @@ class Report:
         }
 
 
-class UpFailed(LocalCloudError):  # noqa: N818 (what happened)
+class UpFailedError(LocalCloudError):
     """The error of a program that failed, or that has failed resources.
 
     Attributes:
@@ -181,9 +181,9 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
 
     Raises:
         ProjectError: no project, no stack.
-        InvalidConfig: the stack's config is refused; nothing was started.
-        ProgramFailed: the program raised before anything was started.
-        UpFailed: a resource failed on the way; completed resources stay.
+        InvalidConfigError: the stack's config is refused; nothing was started.
+        ProgramFailedError: the program raised before anything was started.
+        UpFailedError: a resource failed on the way; completed resources stay.
         ClusterError: any other failure.
     """
     answers = _answers(asked)
@@ -191,7 +191,7 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
     reporter.phase("Reading the program")
     plan = record(asked.project, asked.stack, adjust=adjust, assumptions=answers or assumptions.Assumptions())
     if answers is None and plan.placeholders:
-        raise UpFailed(
+        raise UpFailedError(
             f"the program looks things up: {'; '.join(plan.placeholders)}\n"
             f"Give the answers in answers.{asked.stack}.yaml beside the stack's config"
         )
@@ -337,7 +337,7 @@ def _answers(asked: UpRequest) -> assumptions.Assumptions | None:
     try:
         return assumptions.of_stack(asked.project, asked.stack)
     except assumptions.AssumptionsError as error:
-        raise UpFailed(str(error)) from None
+        raise UpFailedError(str(error)) from None
 
 
 def _run_program(
@@ -360,12 +360,14 @@ def _run_program(
             timeout_seconds=PROGRAM_SECONDS,
             assumptions=answers,
         )
-    except ProgramFailed as error:
+    except ProgramFailedError as error:
         if tally.failures:
-            raise UpFailed("the stack is not complete", tuple(tally.failures)) from None
-        raise UpFailed(f"the program failed: {error.message}", detail=f"{error.traceback}\n{error.output}") from None
-    except ProgramTimedOut as error:
-        raise UpFailed(str(error), tuple(tally.failures)) from None
+            raise UpFailedError("the stack is not complete", tuple(tally.failures)) from None
+        raise UpFailedError(
+            f"the program failed: {error.message}", detail=f"{error.traceback}\n{error.output}"
+        ) from None
+    except ProgramTimeoutError as error:
+        raise UpFailedError(str(error), tuple(tally.failures)) from None
 
 
 def _delete_left_over(paths: Paths, project: Path, programs: Mapping[str, Path], tally: _Tally) -> None:
@@ -374,7 +376,7 @@ def _delete_left_over(paths: Paths, project: Path, programs: Mapping[str, Path],
     left = ledger.left_over()
     if protected := [each.urn for each in left if each.protect]:
         listed = "\n".join(f"  {urn}" for urn in protected)
-        raise UpFailed(f"these are no longer in the program but protected, so nothing was deleted:\n{listed}")
+        raise UpFailedError(f"these are no longer in the program but protected, so nothing was deleted:\n{listed}")
     if left:
         made = makers(paths, project, programs["helm"])
 
@@ -398,7 +400,7 @@ def _delete_left_over(paths: Paths, project: Path, programs: Mapping[str, Path],
             for round_ in deletion_order(left):
                 list(pool.map(delete, round_))
                 if tally.failures:
-                    raise UpFailed("what is no longer in the program could not be deleted", tuple(tally.failures))
+                    raise UpFailedError("what is no longer in the program could not be deleted", tuple(tally.failures))
     ledger.compact()
 
 
@@ -431,7 +433,7 @@ def _outputs(graph: Graph, paths: Paths, stack: str) -> dict[str, Any]:
     return outputs
 
 
-def _kustomizations(graph: Graph, operator: Provided) -> dict[str, str]:
+def _kustomizations(graph: Graph, operator: PartSource) -> dict[str, str]:
     """Return a reason for each kustomization, which Pulumi's Kubernetes provider would build but nothing here does."""
     reason = "Pulumi's Kubernetes provider builds it from files that it fetches; not made here"
     if operator.program is not None:

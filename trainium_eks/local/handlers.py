@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trainium_eks.kube.api import Api
-from trainium_eks.local.changes import Applied, Change, LocalCloudError
+from trainium_eks.local.changes import ApplyResult, Change, LocalCloudError
 from trainium_eks.local.images.images import with_local_image
 from trainium_eks.local.ledger import Holding, digest
 from trainium_eks.local.nodes import resizing
@@ -64,7 +64,7 @@ class Maker(Protocol):
         """Return the reference of a resource, as plain data, before the resource is made."""
         ...
 
-    def apply(self, asked: ResourceRequest) -> Applied:
+    def apply(self, asked: ResourceRequest) -> ApplyResult:
         """Make the resource match its registration, from any state."""
         ...
 
@@ -98,7 +98,7 @@ def makers(
         "release": _Releases(releases),
         "nodes": _Nodes(paths, Nodes(api, waiting, csi_drivers), catalogue, csi_drivers),
         "addon": _Addons(AddonWorkloads(objects)),
-        "simulated": _Simulated(),
+        "simulated": _SimulatedHandler(),
     }
 
 
@@ -131,7 +131,7 @@ class _Objects:
         )
         return reference.to_json()
 
-    def apply(self, asked: ResourceRequest) -> Applied:
+    def apply(self, asked: ResourceRequest) -> ApplyResult:
         type_ = asked.registration.type
         if type_.endswith("Patch") and not str(asked.registration.inputs.get("kind", "")).endswith("Patch"):
             raise LocalCloudError(
@@ -160,7 +160,7 @@ class _Releases:
     def reference(self, asked: ResourceRequest) -> Mapping[str, Any]:
         return {"name": asked.computed["name"], "namespace": asked.computed["namespace"]}
 
-    def apply(self, asked: ResourceRequest) -> Applied:
+    def apply(self, asked: ResourceRequest) -> ApplyResult:
         inputs = {**asked.registration.inputs, **self.reference(asked)}
         timeout = float(inputs.get("timeout") or asked.timeout_seconds)
         return self._releases.apply(inputs, timeout_seconds=timeout)
@@ -184,7 +184,7 @@ class _Nodes:
     def reference(self, asked: ResourceRequest) -> Mapping[str, Any]:
         return {"pool": pool_key(asked.computed)}
 
-    def apply(self, asked: ResourceRequest) -> Applied:
+    def apply(self, asked: ResourceRequest) -> ApplyResult:
         inputs = asked.registration.inputs
         zones = {id_: str(made.get("availabilityZoneId", "")) for id_, made in asked.made.items()}
         facts: dict[str, Any] = {
@@ -212,7 +212,7 @@ class _Addons:
     def reference(self, asked: ResourceRequest) -> Mapping[str, Any]:
         return {"addon": asked.registration.inputs["addonName"]}
 
-    def apply(self, asked: ResourceRequest) -> Applied:
+    def apply(self, asked: ResourceRequest) -> ApplyResult:
         inputs = asked.registration.inputs
         return self._workloads.apply(inputs["addonName"], str(inputs.get("addonVersion", "")), asked.region)
 
@@ -220,17 +220,17 @@ class _Addons:
         self._workloads.delete(reference["addon"])
 
 
-class _Simulated:
+class _SimulatedHandler:
     """The maker of all other AWS resources, which exist in name only."""
 
     def reference(self, asked: ResourceRequest) -> Mapping[str, Any]:
         return {"id": asked.identity}
 
-    def apply(self, asked: ResourceRequest) -> Applied:
+    def apply(self, asked: ResourceRequest) -> ApplyResult:
         if asked.held is None or not asked.held.done:
-            return Applied(Change.CREATED)
+            return ApplyResult(Change.CREATED)
         changed = asked.held.digest != digest(asked.registration.inputs)
-        return Applied(Change.UPDATED if changed else Change.SAME)
+        return ApplyResult(Change.UPDATED if changed else Change.SAME)
 
     def delete(self, reference: Mapping[str, Any]) -> None:
         """Do nothing: the resource exists in name only."""

@@ -29,7 +29,7 @@ PARTIAL = (
 
 
 @dataclass(frozen=True)
-class Scaled:
+class ScaledPool:
     """One pool of nodes that an autoscaler scales."""
 
     pool: str
@@ -56,7 +56,7 @@ class Scaled:
 class Autoscaling:
     """The pools that are scaled."""
 
-    pools: tuple[Scaled, ...]
+    pools: tuple[ScaledPool, ...]
 
     @property
     def limits(self) -> tuple[str, ...]:
@@ -78,9 +78,9 @@ def read(graph: Graph) -> Autoscaling | None:
     return Autoscaling(pools) if pools else None
 
 
-def _pools(view: View) -> Iterator[Scaled]:
+def _pools(view: View) -> Iterator[ScaledPool]:
     for group in served_groups(view):
-        yield Scaled(
+        yield ScaledPool(
             pool=text(mapping(group.resource.inputs.get("labels")).get(POOL_LABEL)) or group.resource.name,
             by="Cluster Autoscaler",
             minimum=_size(group, "minSize"),
@@ -90,7 +90,7 @@ def _pools(view: View) -> Iterator[Scaled]:
         )
     for pool in node_pools(view):
         families = [view.catalogue[name].family for name in pool.types if name in view.catalogue]
-        yield Scaled(
+        yield ScaledPool(
             pool=object_name(pool.resource),
             by="Karpenter",
             minimum=0,

@@ -51,7 +51,7 @@ class SimulationError(Exception):
     """A registration without an answer. The message names the remedy."""
 
 
-class UnknownType(SimulationError):  # noqa: N818 (the state met)
+class UnknownTypeError(SimulationError):
     """A resource type that is not known here."""
 
 

@@ -15,7 +15,7 @@ from trainium_eks.plan.resource_types.rows.eks import is_accelerator_group
 from trainium_eks.plan.resource_types.rows.helm import is_volcano
 from trainium_eks.plan.resource_types.rows.vpc import is_interface_endpoint
 
-Kind = Callable[[Resource], bool]
+Selector = Callable[[Resource], bool]
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class EdgeCheck:
         return not self.violations
 
 
-def _type(*rows: ResourceType) -> Kind:
+def _type(*rows: ResourceType) -> Selector:
     tokens = {row.token for row in rows}
     return lambda resource: resource.type in tokens
 
 
-def _addon(name: str) -> Kind:
+def _addon(name: str) -> Selector:
     return lambda resource: resource.type == eks.ADDON.token and resource.inputs.get("addonName") == name
 
 
@@ -73,7 +73,7 @@ def _iam(resource: Resource) -> bool:
     return resource.type.startswith("aws:iam/")
 
 
-FORBIDDEN: tuple[tuple[str, str, Kind, Kind], ...] = (
+FORBIDDEN: tuple[tuple[str, str, Selector, Selector], ...] = (
     ("fsx-cluster", "The file system does not wait for the cluster", _FSX, _CLUSTER),
     ("fsx-nat", "The file system does not wait for a NAT gateway", _FSX, _NAT),
     ("accelerators-fsx", "Accelerator nodes do not wait for the file system", is_accelerator_group, _FSX),
@@ -83,7 +83,7 @@ FORBIDDEN: tuple[tuple[str, str, Kind, Kind], ...] = (
 )
 """``(id, sentence, sources, targets)``: no source may wait for a target."""
 
-REQUIRED: tuple[tuple[str, str, Kind, Kind], ...] = (
+REQUIRED: tuple[tuple[str, str, Selector, Selector], ...] = (
     ("cluster-logs", "The cluster waits for its log group", _logs_control_plane, _log_group),
     ("nodes-cni", "Nodes wait for the vpc-cni add-on", _NODE_GROUP, _addon("vpc-cni")),
     ("queues-volcano", "Queues wait for Volcano's admission", _QUEUE, is_volcano),
@@ -113,7 +113,7 @@ class _Reach:
         self.graph = graph
         self._ordered = ordered
 
-    def of(self, kind: Kind) -> tuple[Resource, ...]:
+    def of(self, kind: Selector) -> tuple[Resource, ...]:
         return tuple(resource for resource in self.graph.resources if kind(resource))
 
     def waiting_for(self, targets: Iterable[Resource]) -> dict[str, str]:
@@ -148,7 +148,7 @@ class _Reach:
         return needed
 
 
-def _forbidden(reach: _Reach, id_: str, title: str, who: Kind, whom: Kind) -> EdgeCheck:
+def _forbidden(reach: _Reach, id_: str, title: str, who: Selector, whom: Selector) -> EdgeCheck:
     sources, targets = reach.of(who), reach.of(whom)
     return _not_behind(reach, id_, title, sources, targets)
 
@@ -161,7 +161,7 @@ def _not_behind(
     return EdgeCheck(id_, title, forbidden=True, applies=bool(sources and targets), violations=broken)
 
 
-def _required(reach: _Reach, id_: str, title: str, who: Kind, whom: Kind) -> EdgeCheck:
+def _required(reach: _Reach, id_: str, title: str, who: Selector, whom: Selector) -> EdgeCheck:
     sources, targets = reach.of(who), reach.of(whom)
     return _behind(reach, id_, title, sources, targets)
 

@@ -85,7 +85,7 @@ class Pack:
         self._judged = None
 
     def broken(self, rule: Rule, resources: Iterable[SeenResource]) -> tuple[Judgement, ...]:
-        """Return the findings against a rule that no waiver covers. Raise NotSeen when no visible value breaks the
+        """Return the findings against a rule that no waiver covers. Raise NotSeenError when no visible value breaks the
         rule, and an invisible one may."""
         graph, verdicts = self._judge(resources)
         verdict = next(each for each in verdicts if each.id == rule.id)
@@ -93,9 +93,9 @@ class Pack:
         failures = verdict.failures
         seen = tuple(each for each in failures if not (self.preview and may_be_unseen(rule, each, graph)))
         if failures and not seen:
-            raise NotSeen("some values are known only during the update")
+            raise NotSeenError("some values are known only during the update")
         if verdict.unseen and not failures:
-            raise NotSeen("; ".join(dict.fromkeys(each.message for each in verdict.unseen)))
+            raise NotSeenError("; ".join(dict.fromkeys(each.message for each in verdict.unseen)))
         return seen if verdict.status == "fail" else ()
 
     def not_judged(self, resources: Sequence[SeenResource]) -> str:
@@ -105,7 +105,7 @@ class Pack:
         for rule in RULES:
             try:
                 self.broken(rule, resources)
-            except NotSeen as reason:
+            except NotSeenError as reason:
                 reasons.setdefault(str(reason), []).append(rule.id)
         said = "; ".join(f"{', '.join(ids)} ({reason})" for reason, ids in reasons.items())
         return f"not judged by this policy pack, but by `trn plan`: {said}" if said else ""
@@ -156,7 +156,7 @@ class Pack:
         )
 
 
-class NotSeen(Exception):  # noqa: N818 (a state)
+class NotSeenError(Exception):
     """A rule that cannot be checked in this preview."""
 
 

@@ -21,7 +21,7 @@ BAR = 1.05
 
 
 @dataclass(frozen=True)
-class Step:
+class PlanStep:
     """Creation of one resource in time."""
 
     urn: str
@@ -36,9 +36,9 @@ class Step:
 class Timeline:
     """The modelled ``up`` of a whole environment from nothing."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     """Every resource that takes time, in order of start."""
-    critical_path: tuple[Step, ...]
+    critical_path: tuple[PlanStep, ...]
     """The longest chain: each step starts when the step before it ends."""
     chains: Mapping[str, float]
     """Seconds of the chains that AWS itself orders: ``cluster`` (A) and, with a file system, ``fileSystem`` (B)."""
@@ -81,7 +81,7 @@ def model(graph: Graph) -> Timeline:
     ordered = order(graph)
     start, previous = _schedule(graph, ordered)
     steps = {
-        resource.urn: Step(resource.urn, resource.name, resource.type, start[resource.urn], step_seconds(resource))
+        resource.urn: PlanStep(resource.urn, resource.name, resource.type, start[resource.urn], step_seconds(resource))
         for resource in graph.resources
         if resource.custom and step_seconds(resource)
     }
@@ -142,7 +142,7 @@ def _schedule(graph: Graph, ordered: Order) -> tuple[dict[str, float], dict[str,
     return start, previous
 
 
-def _critical_path(steps: Mapping[str, Step], previous: Mapping[str, str]) -> Iterator[Step]:
+def _critical_path(steps: Mapping[str, PlanStep], previous: Mapping[str, str]) -> Iterator[PlanStep]:
     """Yield the steps up to the last one to end; nodes that take no time are left out."""
     if not steps:
         return

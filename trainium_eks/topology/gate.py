@@ -47,7 +47,7 @@ _MARK = '{"fabric":'
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GateResult:
     """Result of a test: nodes that passed, nodes that failed with the finding, and a note for people."""
 
     passed: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ def facts(settings: Mapping[str, Any]) -> Callable[[Object], Mapping[str, Any]]:
     return picked
 
 
-def judge(tested: Mapping[str, str], places: Mapping[str, str], reports: Sequence[Mapping[str, Any]]) -> Verdict:
+def judge(tested: Mapping[str, str], places: Mapping[str, str], reports: Sequence[Mapping[str, Any]]) -> GateResult:
     """Return the verdict of a test of these nodes, by the places of its pods (pod to node) and the reports of its
     ranks: one, or one of each rank that found no backend."""
     failed: dict[str, str] = {}
@@ -90,7 +90,7 @@ def judge(tested: Mapping[str, str], places: Mapping[str, str], reports: Sequenc
     for report in reports:
         names = [places.get(str(each.get("name")), "") for each in report.get("nodes") or ()]
         if report.get("ok") and sorted(names) == sorted(tested):
-            return Verdict(passed=tuple(sorted(tested)))
+            return GateResult(passed=tuple(sorted(tested)))
         for each in report.get("findings") or ():
             number = each.get("node")
             if not each.get("ok"):
@@ -99,8 +99,8 @@ def judge(tested: Mapping[str, str], places: Mapping[str, str], reports: Sequenc
                     failed.setdefault(names[number], str(each.get("detail")))
     if len(failed) == len(tested) > 1:
         # Hardware does not fail everywhere at once: the image does, or the network.
-        return Verdict(note=f"all {len(tested)} nodes fail alike: {said[0]}")
-    return Verdict(failed=failed, note="" if failed else "; ".join(said[:3]))
+        return GateResult(note=f"all {len(tested)} nodes fail alike: {said[0]}")
+    return GateResult(failed=failed, note="" if failed else "; ".join(said[:3]))
 
 
 class Gate:
@@ -169,7 +169,7 @@ class Gate:
         self._api.send("DELETE", f"{self._jobs}/{name}", {"propagationPolicy": "Background"}).read()
         return True
 
-    def _verdict(self, job: str, tested: Mapping[str, str]) -> Verdict:
+    def _verdict(self, job: str, tested: Mapping[str, str]) -> GateResult:
         pods = self._api.items(self._pods, labels=f"{_JOB_NAME}={job}")[0]
         reports = []
         for pod in pods:
@@ -184,7 +184,7 @@ class Gate:
         places = {pod["spec"].get("hostname", ""): pod["spec"].get("nodeName", "") for pod in pods}
         verdict = judge(tested, places, reports)
         waiting = next(filter(None, map(_why_waiting, pods)), "")
-        return verdict if reports or not waiting else Verdict(note=waiting)
+        return verdict if reports or not waiting else GateResult(note=waiting)
 
     def _passed(self, node: Object, tested: Mapping[str, str]) -> dict[str, Any] | None:
         boot = self._facts(node).get("boot")

@@ -17,7 +17,7 @@ from datasets.data_files import DEFAULT_PATTERNS_ALL, _get_data_files_patterns, 
 from datasets.utils.metadata import MetadataConfigs
 from huggingface_hub import DatasetCard
 
-from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.refusal import RefusalError
 
 READERS: Final[Mapping[str, Mapping[str, Any]]] = {
     ".txt": {"path": "text", "sample_by": "document"},
@@ -60,7 +60,7 @@ def files_of(data: Path, split: str, kinds: Sequence[str], *, is_alone: bool = F
     ``README.md`` tell them from others, or they are of several kinds.
     """
     if not data.exists():
-        raise Refusal(f"{data} is not there; trn stage SOURCE --to {data} puts it there")
+        raise RefusalError(f"{data} is not there; trn stage SOURCE --to {data} puts it there")
     inside = [data] if data.is_file() else [each for each in sorted(data.rglob("*")) if _is_seen(each, data)]
     splits = {"": [each for each in inside if kind_of(each) in kinds]} if data.is_file() else _splits(data, kinds)
     is_alone = is_alone or split == "train" or data.is_file()
@@ -69,13 +69,15 @@ def files_of(data: Path, split: str, kinds: Sequence[str], *, is_alone: bool = F
         held = ", ".join(sorted({each.suffix or each.name for each in inside})[:5]) or "none"
         there = f"its splits are {', '.join(filter(None, splits))}" if any(splits) else f"it holds {held}"
         mends = f"name a file, or a directory of {split} files alone"
-        raise Refusal(f"{data} must hold {', '.join(kinds)} files to {split} with; {there}: {mends}")
+        raise RefusalError(f"{data} must hold {', '.join(kinds)} files to {split} with; {there}: {mends}")
     taken = splits[chosen]
     shared = [str(each) for name, files in splits.items() if name != chosen for each in files if each in taken]
     forms = sorted({READERS.get(kind_of(each), {}).get("path", "") for each in taken})
     if shared or len(forms) > 1:
         fault = f"{shared[0]} is of several splits" if shared else f"the files are {' and '.join(forms)}"
-        raise Refusal(f"{data}: {fault}, which does not tell what to {split} with: name a file or a narrower directory")
+        raise RefusalError(
+            f"{data}: {fault}, which does not tell what to {split} with: name a file or a narrower directory"
+        )
     if data.is_dir() and os.environ.get("RANK", "0") == "0":
         left = [each for each in inside if each not in taken]
         print(f"{data}: to {split} with: {_listed(taken, data)}; left out: {_listed(left, data)}", flush=True)
@@ -110,7 +112,7 @@ def _splits(data: Path, kinds: Sequence[str]) -> dict[str, list[Path]]:
     name = declared.get_default_config_name() if len(found) > 1 else next(iter(found), "")
     if len(found) > 1 and name not in found:
         mends = "name the directory of one, or stage one alone (trn stage --include)"
-        raise Refusal(f"{data} holds the data sets {', '.join(found)} by its README.md: {mends}")
+        raise RefusalError(f"{data} holds the data sets {', '.join(found)} by its README.md: {mends}")
     return found[name] if found else _of_subset(data, {}, kinds)
 
 
@@ -129,7 +131,7 @@ def _of_subset(data: Path, subset: Mapping[str, Any], kinds: Sequence[str]) -> d
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise Refusal(f"{data}: {error}") from None
+        raise RefusalError(f"{data}: {error}") from None
     files = {name: sorted({each for pattern in some for each in found(pattern)}) for name, some in patterns.items()}
     return {"" if patterns == DEFAULT_PATTERNS_ALL else str(name): some for name, some in files.items() if some}
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from trainium_workloads import allreduce, steps
 from trainium_workloads.checkpoint import Checkpoints, sealed
-from trainium_workloads.scraped import Scraped
+from trainium_workloads.scraped import SeriesServer
 from trainium_workloads.stopping import EXIT_CODE, Stopping
 
 _STATE = "state.json"
@@ -124,7 +124,7 @@ class _First:
         self._last: dict[str, float] = {}
         # Of examples it has one in each rank, and takes it in each step.
         labels = {"backend": "cpu", "world_size": ranks, "examples": ranks}
-        self.scraped = Scraped(labels, step, ranks, time.time())
+        self.scraped = SeriesServer(labels, step, ranks, time.time())
 
     def end(self, step: int, weight: float, seconds: float, *, is_last: bool) -> None:
         """End a step that took this time; save if a checkpoint is due, or no other step follows in this run."""

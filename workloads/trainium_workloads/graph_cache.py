@@ -45,7 +45,7 @@ class IncompleteError(Exception):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CacheState:
     """State of a cache."""
 
     code: int
@@ -66,32 +66,32 @@ class Cache:
         self._staging = root / ".staging" / name
         self._lock, self._helpers = (root / ".locks" / name / each for each in ("writer", "helpers"))
 
-    def check(self, options: Mapping[str, Any]) -> Verdict:
+    def check(self, options: Mapping[str, Any]) -> CacheState:
         """Return the verdict whether training with these options would find its graphs."""
         found = self.state(options)
         if found.code == COMPLETE:
             return found
         if (note := file_lock.holder(self._lock)) is not None:
             by = note.partition("\n")[0]
-            return Verdict(IN_USE, f"compile cache {self.name} is being compiled by {by}")
+            return CacheState(IN_USE, f"compile cache {self.name} is being compiled by {by}")
         # A process that is done by now has published meanwhile.
         return self.state(options)
 
-    def state(self, options: Mapping[str, Any]) -> Verdict:
+    def state(self, options: Mapping[str, Any]) -> CacheState:
         """Return the verdict on the published files; a process that compiles is not looked for."""
         mark = self._mark()
         if mark is None:
-            return Verdict(NOT_THERE, f"compile cache {self.name} is not there. Compile first ({_COMPILE})")
+            return CacheState(NOT_THERE, f"compile cache {self.name} is not there. Compile first ({_COMPILE})")
         compiled = [each["options"] for each in mark["compilations"]]
         if options not in compiled:
             nearest = min((_differing(each, options) for each in compiled), key=len)
             told = f"compile cache {self.name} was compiled with other options: {'; '.join(nearest)}"
-            return Verdict(OTHER_OPTIONS, f"{told}. Compile with these, too ({_COMPILE}), or train with those")
+            return CacheState(OTHER_OPTIONS, f"{told}. Compile with these, too ({_COMPILE}), or train with those")
         if damage := self._damage(mark):
-            return Verdict(NOT_THERE, f"compile cache {self.name} is damaged: {damage}. Compile again ({_COMPILE})")
+            return CacheState(NOT_THERE, f"compile cache {self.name} is damaged: {damage}. Compile again ({_COMPILE})")
         # Nobody compiles a compiled graph: the holders of these locks were killed, and the SDK waits for them for ever.
         _unlock(each for each in _modules(self.directory) if _is_compiled(each))
-        return Verdict(COMPLETE, f"compile cache {self.name} is complete: {len(mark['files'])} files")
+        return CacheState(COMPLETE, f"compile cache {self.name} is complete: {len(mark['files'])} files")
 
     # --- Compiling ------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from trainium_workloads.atomic_write import take_place
-from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.refusal import RefusalError
 
 NAME = "model"
 """Name of the directory, below a training's output."""
@@ -51,7 +51,7 @@ def model_in(directory: Path) -> Path:
     for each in (directory, directory / NAME):
         if (each / _CONFIG).is_file():
             return each
-    raise Refusal(
+    raise RefusalError(
         f"{directory} holds no model ({_CONFIG}): give a directory that trn stage brings, or the output of a training, "
         "which writes its model once its last step is done"
     )
@@ -63,7 +63,7 @@ def read_config(directory: Path, backend: str) -> Any:
     try:
         return AutoConfig.from_pretrained(found, attn_implementation=attention_of(backend), local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
-        raise Refusal(f"{found / _CONFIG} cannot be read: {error}") from None
+        raise RefusalError(f"{found / _CONFIG} cannot be read: {error}") from None
 
 
 def read_model(kind: Any, directory: Path, config: Any) -> Any:
@@ -76,7 +76,7 @@ def read_model(kind: Any, directory: Path, config: Any) -> Any:
     try:
         model, told = kind.from_pretrained(found, **how, ignore_mismatched_sizes=True, output_loading_info=True)
     except Exception as error:  # noqa: BLE001 - safetensors and transformers raise errors of their own
-        raise Refusal(f"{found} cannot be read as a model: {error}") from None
+        raise RefusalError(f"{found} cannot be read as a model: {error}") from None
     wrong = {name: "is not in it" for name in told["missing_keys"] if ".pooler." not in name}
     shapes = "has the shape {}, not {}"
     wrong |= {name: shapes.format([*there], [*wanted]) for name, there, wanted in told["mismatched_keys"]}
@@ -86,7 +86,7 @@ def read_model(kind: Any, directory: Path, config: Any) -> Any:
     )
     if encoder:
         more = f"; and {len(encoder) - 3} more" if len(encoder) > 3 else ""
-        raise Refusal(f"{found} is of another model: {'; '.join(encoder[:3])}{more}; give its own --size")
+        raise RefusalError(f"{found} is of another model: {'; '.join(encoder[:3])}{more}; give its own --size")
     return model
 
 

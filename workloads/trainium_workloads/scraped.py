@@ -48,7 +48,7 @@ SERIES = (
 """All series, in the order in which they are shown. Counters begin at 0 in each run."""
 
 
-class Scraped:
+class SeriesServer:
     """The series of a run, and the server that shows them. Only rank 0 makes one. ``labels`` are of
     ``trn_training_info``, ``step`` is the last one of the run before (0 for none), ``began`` in seconds since 1970."""
 
@@ -124,7 +124,7 @@ class Scraped:
 class _Server(ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
-    scraped: Scraped
+    scraped: SeriesServer
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore the error: a client that goes away is no matter of the training's log."""

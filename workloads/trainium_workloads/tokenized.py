@@ -13,7 +13,7 @@ import datasets
 from datasets import Dataset
 
 from trainium_workloads.checkpoint import sha256
-from trainium_workloads.training.refusal import Refusal, first_line
+from trainium_workloads.training.refusal import RefusalError, first_line
 from trainium_workloads.training.task import Batch, Position
 
 _FOR_GOOD = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOTDIR, errno.EEXIST)
@@ -71,7 +71,7 @@ def room_in(directory: Path) -> Iterator[Path]:
     except OSError as error:
         if error.errno not in _FOR_GOOD:
             raise
-        raise Refusal(f"{directory} takes no tokens: {error.strerror}; name another directory of tokens") from None
+        raise RefusalError(f"{directory} takes no tokens: {error.strerror}; name another directory of tokens") from None
 
 
 def stamps(files: Sequence[Path]) -> list[tuple[str, int, int]]:
@@ -87,5 +87,5 @@ def read_tokenizer(directory: Path, **settings: Any) -> tuple[Any, list[str]]:
     try:
         found = AutoTokenizer.from_pretrained(directory, local_files_only=True, **settings)
     except Exception as error:  # noqa: BLE001 - of several packages, which share no class
-        raise Refusal(f"{directory} has no tokenizer ({first_line(error)}): name the model's") from None
+        raise RefusalError(f"{directory} has no tokenizer ({first_line(error)}): name the model's") from None
     return found, [sha256(each) for each in sorted(directory.iterdir()) if each.suffix in _OF_TOKENIZERS]

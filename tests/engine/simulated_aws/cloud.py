@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.simulated_aws.checked import DEFAULTS
-from engine.simulated_aws.inventory import AlreadyExists, Inventory, Thing
+from engine.simulated_aws.inventory import AlreadyExistsError, Inventory, Thing
 from google.protobuf import struct_pb2  # type: ignore[import-untyped]
 
 from trainium_eks.plan.backend import Registration, SimulationError
@@ -114,7 +114,7 @@ class Cloud:
         thing = Thing(asked.type, identity, _cluster(account, asked.type), asked.urn, made_as)
         try:
             self._inventory.add(_thing(thing, asked, outputs))
-        except AlreadyExists:
+        except AlreadyExistsError:
             raise CloudError(
                 f"creating {asked.type} ({asked.name}): AlreadyExistsException: {identity} already exists"
             ) from None

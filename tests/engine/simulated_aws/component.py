@@ -22,7 +22,7 @@ _READ_LATER = ("arn", "certificateAuthority", "endpoint", "id", "identities", "n
 """Outputs of children that ``eks_cluster`` reads: unknown in a preview when the provider returns none."""
 
 
-class ChildFailed(Exception):  # noqa: N818 (an event)
+class ChildFailedError(Exception):
     """A child that the engine could not create; the engine reports the reason itself."""
 
 
@@ -76,7 +76,7 @@ class _Construction:
     def _register(self, request: resource_pb2.RegisterResourceRequest) -> resource_pb2.RegisterResourceResponse:
         answer: resource_pb2.RegisterResourceResponse = self._monitor.RegisterResource(request)
         if answer.result != resource_pb2.Result.SUCCESS:
-            raise ChildFailed(f"{request.type} {request.name}, a part of {self._request.name}, could not be made")
+            raise ChildFailedError(f"{request.type} {request.name}, a part of {self._request.name}, could not be made")
         return answer
 
     def _finished(self, urn: str, properties: Mapping[str, Any], came_from: str) -> provider_pb2.ConstructResponse:

@@ -18,7 +18,7 @@ class InventoryError(Exception):
     """A file that cannot be used. The message names the file, the reason and the remedy."""
 
 
-class AlreadyExists(Exception):  # noqa: N818 (the cloud's own name)
+class AlreadyExistsError(Exception):
     """A thing of the same type, cluster and id that exists already."""
 
 
@@ -100,7 +100,7 @@ class Inventory:
         with self._lock:
             key = _key(thing)
             if key in self._things:
-                raise AlreadyExists(thing.id)
+                raise AlreadyExistsError(thing.id)
             made = {**self._made, thing.urn: self._made.get(thing.urn, 0) + 1}
             self._commit({**self._things, key: thing}, made, self._failed)
 

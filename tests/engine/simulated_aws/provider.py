@@ -11,7 +11,7 @@ import yaml
 from engine.simulated_aws import component, diff_response
 from engine.simulated_aws.checked import checked
 from engine.simulated_aws.cloud import Account, Cloud, CloudError, ResourceRequest, type_of
-from engine.simulated_aws.component import ChildFailed
+from engine.simulated_aws.component import ChildFailedError
 from engine.simulated_aws.inventory import InventoryError
 from google.protobuf import empty_pb2, struct_pb2  # type: ignore[import-untyped]
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
@@ -219,7 +219,7 @@ def _told(context: grpc.ServicerContext) -> Iterator[None]:
         yield
     except SimulationError as error:
         raise _refused(context, grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
-    except (CloudError, ChildFailed) as error:
+    except (CloudError, ChildFailedError) as error:
         raise _refused(context, grpc.StatusCode.UNKNOWN, str(error)) from None
     except InventoryError as error:
         raise _refused(context, grpc.StatusCode.INTERNAL, str(error)) from None

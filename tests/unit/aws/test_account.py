@@ -14,7 +14,7 @@ from good_account import GOOD, NOW, ask, of
 from iam_evaluation import allowed
 from moto import mock_aws
 
-from trainium_eks.aws.account import READS, Account, NotChecked, RequestError, WriteAttempted, right
+from trainium_eks.aws.account import READS, Account, NotCheckedError, RequestError, WriteAttemptedError, right
 from trainium_eks.operate.finding import Status
 from trainium_eks.operate.preflight.run import look
 from trainium_eks.plan.graph import Graph
@@ -26,7 +26,7 @@ def account(double: AwsDouble) -> Account:
 
 def test_a_write_is_stopped_before_it_is_sent() -> None:
     double = AwsDouble({"ec2:DeleteVpc": {}})
-    with pytest.raises(WriteAttempted, match="ec2:DeleteVpc"):
+    with pytest.raises(WriteAttemptedError, match="ec2:DeleteVpc"):
         account(double).call("ec2", "delete_vpc", VpcId="vpc-1")
     assert double.asked == []
 
@@ -122,7 +122,7 @@ def test_an_error_that_says_something_about_the_thing_keeps_its_code() -> None:
 
 def test_a_package_that_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "botocore.exceptions", None)
-    with pytest.raises(NotChecked, match="boto3 is missing"):
+    with pytest.raises(NotCheckedError, match="boto3 is missing"):
         Account("us-west-2").caller()
 
 

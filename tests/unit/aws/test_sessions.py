@@ -12,8 +12,8 @@ from botocore.stub import Stubber  # type: ignore[import-untyped]
 from moto import mock_aws
 
 from trainium_eks.aws import sessions
-from trainium_eks.aws.account import Account, NotChecked
-from trainium_eks.aws.sessions import Aws, AwsError, GroupSize, NotAllowed
+from trainium_eks.aws.account import Account, NotCheckedError
+from trainium_eks.aws.sessions import Aws, AwsError, GroupSize, NotAllowedError
 from trainium_eks.operate.cleanup import orphans
 from trainium_eks.operate.cleanup.marks import Marks
 from trainium_eks.operate.finding import Status
@@ -126,7 +126,7 @@ def test_scaling_asks_for_the_number_alone(canned: Canned) -> None:
 
 def test_who_may_not_is_told_so(canned: Canned) -> None:
     canned("eks").add_client_error("update_nodegroup_config", "AccessDeniedException", "not authorized")
-    with pytest.raises(NotAllowed, match="cannot scale the node group ng1: not authorized"):
+    with pytest.raises(NotAllowedError, match="cannot scale the node group ng1: not authorized"):
         Aws(REGION).scale("trn-dev", "ng1", 4)
 
 
@@ -181,7 +181,7 @@ def test_a_proxys_page_is_no_answer(
     operation, parameters = OF_EACH_PROTOCOL[service]
     with pytest.raises(AwsError, match="cannot look") as told, sessions.saying("look"):
         getattr(sessions.client(service, REGION), operation)(**parameters)
-    with pytest.raises(NotChecked) as checked:
+    with pytest.raises(NotCheckedError) as checked:
         Account(REGION).call(service, operation, **parameters)
     if (service, body) != ("s3", b"{]"):  # which botocore words itself, by the status
         assert "answer of AWS: look at the proxy" in str(told.value)

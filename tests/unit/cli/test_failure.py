@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
-from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure, as_typed, complain
+from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, CommandError, as_typed, complain
 from trainium_eks.kube.errors import ClusterError, MissingError
 
 
@@ -21,7 +21,7 @@ def test_a_command_is_shown_as_it_can_be_typed(
     monkeypatch.setattr(shutil, "which", lambda _: installed)
     text = "run `trn local up`, then trn doctor; not attrn plan"
     assert as_typed(text) == (shown or text)
-    assert complain(Failure(FAILED, text)) == FAILED
+    assert complain(CommandError(FAILED, text)) == FAILED
     assert capsys.readouterr().err == f"{shown or text}\n"
 
 
@@ -33,7 +33,7 @@ def test_what_is_spelled_out_already_is_left_alone(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("error", "code", "told"),
     [
-        (Failure(WRONG_USAGE, "no such job"), WRONG_USAGE, "no such job\n"),
+        (CommandError(WRONG_USAGE, "no such job"), WRONG_USAGE, "no such job\n"),
         (ClusterError("nobody answers"), FAILED, "nobody answers\n"),
         (MissingError("there is no kubectl"), WRONG_USAGE, "there is no kubectl\n"),
         (KeyboardInterrupt(), INTERRUPTED, "\nInterrupted.\n"),

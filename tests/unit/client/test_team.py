@@ -13,7 +13,7 @@ from recorded_scenes import Snapshot, now, snapshot
 from stub_api import StubApi
 
 from trainium_eks.client import ending, reading, submitting, team
-from trainium_eks.client.failure import Failure
+from trainium_eks.client.failure import CommandError
 from trainium_eks.client.team import Team, TrainOptions, connect
 from trainium_eks.client.train_request import taken
 from trainium_eks.jobs.objects.options import Option
@@ -112,7 +112,7 @@ def test_its_log_its_steps_and_its_last_metrics(training: Team, api: StubApi, sc
     assert alpha.metrics() is None
     assert alpha.metrics(wait_seconds=60) is not None, "the log could be read later"
     assert [*alpha.logs()] == [f"[default0]:{line}" for line in said]
-    with pytest.raises(Failure, match="--rank 4: alpha"):
+    with pytest.raises(CommandError, match="--rank 4: alpha"):
         [*alpha.logs(rank=4)]
 
 
@@ -151,7 +151,7 @@ def test_cancel_deletes_it_once(training: Team, api: StubApi) -> None:
     assert (ended.name, ended.pods_left) == ("alpha", 0)
     assert api.named("Job", "alpha") is None
     assert alpha.cancel() is None
-    with pytest.raises(Failure, match="has no job 'alpha'"):
+    with pytest.raises(CommandError, match="has no job 'alpha'"):
         alpha.state()
 
 
@@ -161,7 +161,7 @@ def test_a_job_is_submitted_once_under_its_name(training: Team, api: StubApi, mo
     job = training.submit(asked)
     assert job.name == "trial-7"
     assert api.named("Job", "trial-7") is not None
-    with pytest.raises(Failure) as refused:
+    with pytest.raises(CommandError) as refused:
         training.submit(asked)
     assert [problem.path for problem in refused.value.problems] == ["--name"]
     assert len(training.jobs()) == 3
@@ -203,7 +203,7 @@ def test_options_that_cannot_be_meant_are_named_at_once(training: Team, api: Stu
         "topology": "near",
         "scale": 7,
     }
-    with pytest.raises(Failure) as refused:
+    with pytest.raises(CommandError) as refused:
         training.submit(TrainOptions(module="m", **wrong))
     assert sorted(each.path for each in refused.value.problems) == [
         "--nodes",
@@ -216,5 +216,5 @@ def test_options_that_cannot_be_meant_are_named_at_once(training: Team, api: Stu
 
 @pytest.mark.parametrize("asked", [TrainOptions(on="sagemaker"), TrainOptions(torchx=True)])
 def test_other_ways_are_the_commands(training: Team, asked: TrainOptions) -> None:
-    with pytest.raises(Failure, match="only `trn train` submits to SageMaker and by TorchX"):
+    with pytest.raises(CommandError, match="only `trn train` submits to SageMaker and by TorchX"):
         training.submit(asked)

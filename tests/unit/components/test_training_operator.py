@@ -18,7 +18,7 @@ from components import _training_operator
 from components._training_operator import MIRROR_VARIABLE, kustomization
 from components.gpu_addons import GpuAddons
 from trainium_eks import fetched
-from trainium_eks.fetched import ProjectFiles, Unfetched, fetch
+from trainium_eks.fetched import FetchError, ProjectFiles, fetch
 from trainium_eks.plan.graph import Graph
 
 FILES = {"base/service.yaml": b"kind: Service\n", "overlays/standalone/kustomization.yaml": b"resources: []\n"}
@@ -75,14 +75,14 @@ def test_files_are_fetched_once_and_nobody_is_asked_again(tmp_path: Path, server
 def test_what_cannot_be_fetched_says_so_and_nothing_is_kept(tmp_path: Path, server: Server) -> None:
     pinned = server.source()
     (server.root / "base/service.yaml").write_bytes(b"kind: Secret\n")
-    with pytest.raises(Unfetched, match=r"base/service\.yaml has SHA-256 [0-9a-f]{64}, and operator-v1 is pinned to"):
+    with pytest.raises(FetchError, match=r"base/service\.yaml has SHA-256 [0-9a-f]{64}, and operator-v1 is pinned to"):
         fetch(pinned, tmp_path / "kept")
     assert kept(tmp_path / "kept") == []
     (server.root / "base/service.yaml").write_bytes(FILES["base/service.yaml"])
-    with pytest.raises(Unfetched, match=r"no\.yaml: 404"):
+    with pytest.raises(FetchError, match=r"no\.yaml: 404"):
         fetch(server.source(**{"no.yaml": b""}), tmp_path / "kept")
     (tmp_path / "file").write_text("")
-    with pytest.raises(Unfetched, match="file/kept cannot be written: Not a directory"):
+    with pytest.raises(FetchError, match="file/kept cannot be written: Not a directory"):
         fetch(pinned, tmp_path / "file" / "kept")
 
 

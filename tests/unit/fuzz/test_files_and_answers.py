@@ -16,13 +16,13 @@ from trainium_workloads.stage import destination, web
 from trainium_workloads.stage.files import StageError
 from typer.testing import CliRunner
 
-from trainium_eks.aws.account import NotChecked
+from trainium_eks.aws.account import NotCheckedError
 from trainium_eks.aws.sessions import AwsError
 from trainium_eks.cli.app import app
 from trainium_eks.cli.jobs import kubeconfig
 from trainium_eks.cli.shared import programs, stack_file_edit
 from trainium_eks.client import cluster_access, kubeconfig_variable
-from trainium_eks.client.failure import TRACEBACK, Failure
+from trainium_eks.client.failure import TRACEBACK, CommandError
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.requests import Requests
 from trainium_eks.kube.types import ApiError
@@ -45,8 +45,8 @@ from trainium_eks.plan.resource_types import access
 
 pytestmark = pytest.mark.slow
 
-SAID = (Failure, ClusterError, AwsError, ReportError, StateError, ProjectError, assumptions.AssumptionsError)
-SAID += (StageError, NotChecked)
+SAID = (CommandError, ClusterError, AwsError, ReportError, StateError, ProjectError, assumptions.AssumptionsError)
+SAID += (StageError, NotCheckedError)
 """Errors whose text is a sentence for people."""
 
 KUBECONFIG = {
@@ -132,8 +132,8 @@ def _staged(file: Path) -> object:
 def _edit(file: Path) -> object:
     try:
         return stack_file_edit.put(file.read_text(errors="replace"), ("config", "p:a"), "b")
-    except (stack_file_edit.NotEditable, ValueError) as error:
-        raise Failure(2, f"{file.name}: {error}") from None
+    except (stack_file_edit.NotEditableError, ValueError) as error:
+        raise CommandError(2, f"{file.name}: {error}") from None
 
 
 def _kubeconfig(file: Path) -> object:
@@ -202,7 +202,7 @@ def _or_value_error(read: Callable[[], object]) -> object:
     try:
         return read()
     except ValueError as error:
-        raise Failure(2, str(error)) from None
+        raise CommandError(2, str(error)) from None
 
 
 @pytest.mark.parametrize("name", FILES)

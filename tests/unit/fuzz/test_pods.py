@@ -219,7 +219,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     monkeypatch.setattr(ending, "_grace_seconds", lambda _: 0)
 
     def no_way(*_: object) -> Iterator[str]:
-        raise pod_channels.NoWay("the command ended with exit code 3")
+        raise pod_channels.NoChannelError("the command ended with exit code 3")
 
     monkeypatch.setattr(pod_channels, "lines", no_way)
     return stub

@@ -17,7 +17,7 @@ from kubernetes.client.exceptions import ApiException
 from trainium_eks.kube import api as api_module
 from trainium_eks.kube import pod_logs
 from trainium_eks.kube import requests as requests_module
-from trainium_eks.kube.api import Api, ApiError, Kind, NoSuchKind, ObjectReference, in_parallel
+from trainium_eks.kube.api import Api, ApiError, ApiKind, NoSuchKindError, ObjectReference, in_parallel
 from trainium_eks.kube.errors import ClusterError
 
 CONFIG_MAPS = {"resources": [{"name": "configmaps", "kind": "ConfigMap", "namespaced": True}]}
@@ -221,21 +221,21 @@ def test_an_answer_is_told_with_or_without_a_status(body: str, text: str) -> Non
 @pytest.mark.parametrize(
     ("kind", "arguments", "path"),
     [
-        (Kind("v1", "ConfigMap", "configmaps", True), ("ns", "a"), "/api/v1/namespaces/ns/configmaps/a"),
-        (Kind("v1", "ConfigMap", "configmaps", True), (), "/api/v1/configmaps"),
-        (Kind("apps/v1", "Deployment", "deployments", True), ("ns",), "/apis/apps/v1/namespaces/ns/deployments"),
-        (Kind("v1", "Node", "nodes", False), ("", "n", "status"), "/api/v1/nodes/n/status"),
-        (Kind("v1", "Node", "nodes", False), ("ns", "n"), "/api/v1/nodes/n"),
-        (Kind("a/v1", "Role", "roles", False), ("", "system:x/../y"), "/apis/a/v1/roles/system:x%2F..%2Fy"),
+        (ApiKind("v1", "ConfigMap", "configmaps", True), ("ns", "a"), "/api/v1/namespaces/ns/configmaps/a"),
+        (ApiKind("v1", "ConfigMap", "configmaps", True), (), "/api/v1/configmaps"),
+        (ApiKind("apps/v1", "Deployment", "deployments", True), ("ns",), "/apis/apps/v1/namespaces/ns/deployments"),
+        (ApiKind("v1", "Node", "nodes", False), ("", "n", "status"), "/api/v1/nodes/n/status"),
+        (ApiKind("v1", "Node", "nodes", False), ("ns", "n"), "/api/v1/nodes/n"),
+        (ApiKind("a/v1", "Role", "roles", False), ("", "system:x/../y"), "/apis/a/v1/roles/system:x%2F..%2Fy"),
     ],
 )
-def test_a_kind_knows_its_paths(kind: Kind, arguments: tuple[str, ...], path: str) -> None:
+def test_a_kind_knows_its_paths(kind: ApiKind, arguments: tuple[str, ...], path: str) -> None:
     assert kind.path(*arguments) == path
 
 
 def test_a_kind_is_asked_for_once(play: Any) -> None:
     api, client = play(CONFIG_MAPS)
-    assert api.kind("v1", "ConfigMap") == api.kind("v1", "ConfigMap") == Kind("v1", "ConfigMap", "configmaps", True)
+    assert api.kind("v1", "ConfigMap") == api.kind("v1", "ConfigMap") == ApiKind("v1", "ConfigMap", "configmaps", True)
     assert client.asked == [("GET", "/api/v1")]
 
 
@@ -251,11 +251,11 @@ def test_a_kind_whose_definition_is_new_is_awaited(play: Any) -> None:
 
 def test_a_kind_without_definition_is_refused_at_once(play: Any) -> None:
     api, client = play(CONFIG_MAPS, {"items": []})
-    with pytest.raises(NoSuchKind, match=r"serves no Queue in v1; there it serves ConfigMap"):
+    with pytest.raises(NoSuchKindError, match=r"serves no Queue in v1; there it serves ConfigMap"):
         api.kind("v1", "Queue")
     assert len(client.asked) == 2
     api, _ = play({"resources": []}, refusal(403, "Forbidden", "researcher cannot list customresourcedefinitions"))
-    with pytest.raises(NoSuchKind, match=r"serves no PyTorchJob in kubeflow.org/v1"):
+    with pytest.raises(NoSuchKindError, match=r"serves no PyTorchJob in kubeflow.org/v1"):
         api.kind("kubeflow.org/v1", "PyTorchJob")
 
 

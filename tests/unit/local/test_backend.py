@@ -14,7 +14,7 @@ import pytest
 
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.backend import LocalBackend
-from trainium_eks.local.changes import Applied, Change
+from trainium_eks.local.changes import ApplyResult, Change
 from trainium_eks.local.events import (
     Abandoned,
     BackendOptions,
@@ -48,12 +48,12 @@ class Maker:
     def reference(self, asked: ResourceRequest) -> Mapping[str, Any]:
         return {"name": asked.registration.name}
 
-    def apply(self, asked: ResourceRequest) -> Applied:
+    def apply(self, asked: ResourceRequest) -> ApplyResult:
         self.asked.append(asked)
         if asked.registration.name == self.refused:
             raise ClusterError(f"the server refuses {self.refused}")
         real = kind_of(asked.registration.type) == "object"
-        return Applied(Change.CREATED, {"status": {"phase": "Active"}} if real else {})
+        return ApplyResult(Change.CREATED, {"status": {"phase": "Active"}} if real else {})
 
     def delete(self, reference: Mapping[str, Any]) -> None:
         raise AssertionError(reference)
@@ -258,7 +258,7 @@ def test_what_is_made_from_a_volume_is_deleted_before_it_and_what_only_waits_for
     maker.delete = lambda reference: deleted.append(reference["name"])  # type: ignore[method-assign]
     apply = maker.apply
 
-    def replacing(asked: ResourceRequest) -> Applied:
+    def replacing(asked: ResourceRequest) -> ApplyResult:
         if asked.registration.name == "volume":
             asked.make_room()
         return apply(asked)

@@ -6,11 +6,11 @@ from rule_programs import environment
 
 from trainium_eks.cli.shared import plan_page
 from trainium_eks.plan import autoscaling
-from trainium_eks.plan.autoscaling import NO_GANGS, OVER_BUYS, PARTIAL, Autoscaling, Scaled
+from trainium_eks.plan.autoscaling import NO_GANGS, OVER_BUYS, PARTIAL, Autoscaling, ScaledPool
 from trainium_eks.plan.graph import Graph
 
-CPU = Scaled("cpu", "Cluster Autoscaler", 0, 4, "m6i.xlarge", "cpu")
-TRN1 = Scaled("trn1", "Cluster Autoscaler", 0, 4, "trn1.32xlarge", "neuron")
+CPU = ScaledPool("cpu", "Cluster Autoscaler", 0, 4, "m6i.xlarge", "cpu")
+TRN1 = ScaledPool("trn1", "Cluster Autoscaler", 0, 4, "trn1.32xlarge", "neuron")
 
 
 def shown(found: Autoscaling) -> str:
@@ -38,7 +38,7 @@ def test_nothing_is_said_where_nothing_grows() -> None:
 def test_what_gangs_must_know_is_said_where_there_are_accelerators() -> None:
     assert Autoscaling((CPU,)).limits == ()
     assert Autoscaling((CPU, TRN1)).limits == (NO_GANGS, OVER_BUYS, PARTIAL)
-    assert OVER_BUYS not in Autoscaling((Scaled("p5", "Cluster Autoscaler", 0, 4, "p5.48xlarge", "nvidia"),)).limits
+    assert OVER_BUYS not in Autoscaling((ScaledPool("p5", "Cluster Autoscaler", 0, 4, "p5.48xlarge", "nvidia"),)).limits
     assert PARTIAL in shown(Autoscaling((TRN1,)))
 
 

@@ -13,7 +13,7 @@ from rule_faults import ONE_A_RULE, Fault, put
 from rule_programs import Program, environment
 
 from trainium_eks.plan.graph import UNKNOWN, Graph
-from trainium_eks.plan.policy_pack import NotSeen, plain
+from trainium_eks.plan.policy_pack import NotSeenError, plain
 from trainium_eks.plan.rules import RULES, Judgement, judge
 from trainium_eks.plan.rules._facts import ASSOCIATION
 
@@ -28,7 +28,7 @@ def broken(graph: Graph, *, preview: bool = False) -> Iterator[tuple[str, Judgem
     """Each rule that the pack finds broken, with what breaks it. What it cannot judge is left out."""
     made, resources = pack(graph, preview=preview), shown(graph)
     for rule in RULES:
-        with contextlib.suppress(NotSeen):
+        with contextlib.suppress(NotSeenError):
             yield from ((rule.id, each) for each in made.broken(rule, resources))
 
 
@@ -76,7 +76,7 @@ def test_what_a_preview_cannot_know_is_not_reported() -> None:
     program = environment()
     program.put("key-policy", "policy", UNKNOWN)
     graph = program.graph()
-    with pytest.raises(NotSeen, match="known only during the update"):
+    with pytest.raises(NotSeenError, match="known only during the update"):
         pack(graph, preview=True).broken(RULE["R11"], shown(graph))
     assert pack(graph).broken(RULE["R11"], shown(graph)), "an update knows everything"
 

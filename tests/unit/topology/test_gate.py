@@ -11,7 +11,7 @@ import pytest
 
 from trainium_eks.topology import gate
 from trainium_eks.topology.api import ApiStatusError, Connection
-from trainium_eks.topology.gate import PASSED, Gate, Verdict, judge
+from trainium_eks.topology.gate import PASSED, Gate, GateResult, judge
 
 KEY = "trainium-eks/fabric-untested"
 DEVICES = {"aws.amazon.com/neuron": "16"}
@@ -125,21 +125,21 @@ class Cluster(Connection):
 @pytest.mark.parametrize(
     ("reports", "verdict"),
     [
-        ([report("t-0", "t-1", detail="")], Verdict(passed=("a", "b"))),
-        ([report("t-0", "t-1", fault=1)], Verdict(failed={"b": FAULT})),
+        ([report("t-0", "t-1", detail="")], GateResult(passed=("a", "b"))),
+        ([report("t-0", "t-1", fault=1)], GateResult(failed={"b": FAULT})),
         # Without a node to name nobody is cordoned; nor where all fail alike, by the image or the network.
-        ([report("t-0", "t-1")], Verdict(note=FAULT)),
+        ([report("t-0", "t-1")], GateResult(note=FAULT)),
         (
             [report("t-0", "t-1", fault=0), report("t-0", "t-1", fault=1)],
-            Verdict(note=f"all 2 nodes fail alike: {FAULT}"),
+            GateResult(note=f"all 2 nodes fail alike: {FAULT}"),
         ),
         # A report of fewer nodes, or of another gang's, opens none.
-        ([report("t-0", detail="")], Verdict()),
-        ([report("t-0", "t-9", detail="")], Verdict()),
-        ([], Verdict()),
+        ([report("t-0", detail="")], GateResult()),
+        ([report("t-0", "t-9", detail="")], GateResult()),
+        ([], GateResult()),
     ],
 )
-def test_a_report_names_who_passes_and_who_fails(reports: list[dict[str, Any]], verdict: Verdict) -> None:
+def test_a_report_names_who_passes_and_who_fails(reports: list[dict[str, Any]], verdict: GateResult) -> None:
     assert judge({"a": "b1", "b": "b1"}, {"t-0": "a", "t-1": "b"}, reports) == verdict
 
 

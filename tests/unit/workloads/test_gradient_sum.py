@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from prometheus_text import parse
 from trainium_workloads import gradient_sum
-from trainium_workloads.scraped import PORT, Scraped
+from trainium_workloads.scraped import PORT, SeriesServer
 from waiting import SECONDS
 
 
@@ -75,16 +75,16 @@ def test_the_gradient_sum_is_served_too(
         address = f"127.0.0.1:{listener.getsockname()[1]}"
     monkeypatch.setenv(PORT, address.partition(":")[2])
     pages: list[str] = []
-    step = Scraped.step
+    step = SeriesServer.step
 
-    def step_and_read(self: Scraped, number: int, loss: float, seconds: float) -> None:
+    def step_and_read(self: SeriesServer, number: int, loss: float, seconds: float) -> None:
         step(self, number, loss, seconds)
         connection = http.client.HTTPConnection(address, timeout=SECONDS)
         connection.request("GET", "/metrics")
         pages.append(connection.getresponse().read().decode())
         connection.close()
 
-    monkeypatch.setattr(Scraped, "step", step_and_read)
+    monkeypatch.setattr(SeriesServer, "step", step_and_read)
     assert gradient_sum.main(["--output", str(tmp_path), "--steps", "6", "--step-seconds", "0.02"]) == 0
     last = parse(pages[-1])
     assert [parse(page)["trn_training_step"].value for page in pages] == [1, 2, 3, 4, 5, 6]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from prometheus_text import parse
 from trainium_workloads import scraped
-from trainium_workloads.scraped import PORT, SERIES, Scraped
+from trainium_workloads.scraped import PORT, SERIES, SeriesServer
 from waiting import SECONDS, until
 
 LABELS = {"backend": "cpu", "world_size": 2, "examples": 64}
@@ -28,8 +28,8 @@ def port(monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 @pytest.fixture
-def run(port: int) -> Iterator[Scraped]:
-    made = Scraped(LABELS, step=20, examples_per_step=16, began=1000.5)
+def run(port: int) -> Iterator[SeriesServer]:
+    made = SeriesServer(LABELS, step=20, examples_per_step=16, began=1000.5)
     yield made
     made.close()
 
@@ -43,7 +43,7 @@ def _get(port: int, path: str = "/metrics") -> tuple[int, str, str]:
     return found
 
 
-def test_what_is_served_is_prometheus_text(run: Scraped, port: int) -> None:
+def test_what_is_served_is_prometheus_text(run: SeriesServer, port: int) -> None:
     status, kind, text = _get(port)
     assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
     found = parse(text)
@@ -53,7 +53,7 @@ def test_what_is_served_is_prometheus_text(run: Scraped, port: int) -> None:
     assert values == {**expected, "productive_seconds_total": 0}, "no value is made up before the first step"
 
 
-def test_each_series_has_its_value_after_steps_and_a_checkpoint(run: Scraped, port: int) -> None:
+def test_each_series_has_its_value_after_steps_and_a_checkpoint(run: SeriesServer, port: int) -> None:
     run.step(21, 0.5, 9.0, 100.0)
     run.saved(21, 2000.25)
     run.step(23, 0.25, 2.0, 150.0)
@@ -75,7 +75,7 @@ def test_each_series_has_its_value_after_steps_and_a_checkpoint(run: Scraped, po
 
 
 def test_values_and_labels_of_any_kind_stay_readable(port: int) -> None:
-    made = Scraped({"note": 'a "quoted\\" one\nof two lines'}, step=0, examples_per_step=1, began=1.0)
+    made = SeriesServer({"note": 'a "quoted\\" one\nof two lines'}, step=0, examples_per_step=1, began=1.0)
     try:
         for loss in (math.nan, math.inf, -math.inf, 1e-12, 1e22):
             made.step(1, loss, 0.1)
@@ -86,7 +86,7 @@ def test_values_and_labels_of_any_kind_stay_readable(port: int) -> None:
         made.close()
 
 
-def test_another_path_is_not_found(run: Scraped, port: int) -> None:
+def test_another_path_is_not_found(run: SeriesServer, port: int) -> None:
     assert _get(port, "/")[0] == 404
 
 
@@ -95,7 +95,7 @@ def test_without_a_port_nothing_is_served(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], value: str
 ) -> None:
     monkeypatch.setenv(PORT, value)
-    made = Scraped(LABELS, step=0, examples_per_step=1, began=1.0)
+    made = SeriesServer(LABELS, step=0, examples_per_step=1, began=1.0)
     made.step(1, 0.5, 0.1)
     made.close()
     assert capsys.readouterr().err == ""
@@ -109,7 +109,7 @@ def test_a_port_that_cannot_be_had_is_a_line_and_no_fault(
 ) -> None:
     with socket.create_server(("", 0)) as listener:
         monkeypatch.setenv(PORT, str(listener.getsockname()[1]) if value == "taken" else value)
-        made = Scraped(LABELS, step=0, examples_per_step=1, began=1.0)
+        made = SeriesServer(LABELS, step=0, examples_per_step=1, began=1.0)
         made.step(1, 0.5, 0.1)
         made.close()
     [line] = capsys.readouterr().err.splitlines()
@@ -117,7 +117,7 @@ def test_a_port_that_cannot_be_had_is_a_line_and_no_fault(
     assert why in line
 
 
-def test_the_port_is_free_again_after_the_end(run: Scraped, port: int) -> None:
+def test_the_port_is_free_again_after_the_end(run: SeriesServer, port: int) -> None:
     assert _get(port)[0] == 200
     run.close()
     with pytest.raises(ConnectionRefusedError):
@@ -129,7 +129,7 @@ def test_a_client_that_says_nothing_holds_no_training_up(
     port: int, monkeypatch: pytest.MonkeyPatch, ends: bool
 ) -> None:
     monkeypatch.setattr(scraped._Handler, "timeout", 600.0)
-    made = Scraped(LABELS, step=0, examples_per_step=1, began=1.0)
+    made = SeriesServer(LABELS, step=0, examples_per_step=1, began=1.0)
     with socket.create_connection(("127.0.0.1", port)):
         began = time.monotonic()
         if ends:
@@ -144,7 +144,7 @@ def test_clients_that_say_nothing_or_go_away_are_given_up(
     port: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(scraped._Handler, "timeout", 0.3)
-    made = Scraped(LABELS, step=0, examples_per_step=1, began=1.0)
+    made = SeriesServer(LABELS, step=0, examples_per_step=1, began=1.0)
 
     def is_answered() -> bool:
         try:

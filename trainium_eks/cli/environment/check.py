@@ -52,7 +52,7 @@ def check(stack: Stack = "", as_json: Json = False, no_color: NoColor = False, d
 
 def look(graph: "Graph", *, quiet: bool = False) -> "Report":
     """Check a recorded program against AWS, with a spinner at a terminal; Failure: the program names no region."""
-    from trainium_eks.client.failure import WRONG_USAGE, Failure
+    from trainium_eks.client.failure import WRONG_USAGE, CommandError
     from trainium_eks.operate.preflight import run as preflight
 
     try:
@@ -63,7 +63,7 @@ def look(graph: "Graph", *, quiet: bool = False) -> "Report":
         with Console(stderr=True).status(f"Asking AWS about {graph.stack}"):
             return preflight.look(graph)
     except ValueError as error:
-        raise Failure(WRONG_USAGE, str(error)) from None
+        raise CommandError(WRONG_USAGE, str(error)) from None
 
 
 def show(report: "Report", *, only_troubles: bool = False, no_color: bool = False) -> None:
@@ -104,13 +104,13 @@ def _summary(report: "Report") -> Any:
 
 def signed_in(account: "Account") -> "Account":
     """Return the account; Failure: there are no credentials for it, or AWS does not take them."""
-    from trainium_eks.aws.account import NoCredentials, NotChecked, RequestError
-    from trainium_eks.client.failure import WRONG_USAGE, Failure
+    from trainium_eks.aws.account import NoCredentialsError, NotCheckedError, RequestError
+    from trainium_eks.client.failure import WRONG_USAGE, CommandError
 
     try:
         account.caller()
-    except NoCredentials as error:
-        raise Failure(WRONG_USAGE, str(error)) from None
-    except (NotChecked, RequestError):
+    except NoCredentialsError as error:
+        raise CommandError(WRONG_USAGE, str(error)) from None
+    except (NotCheckedError, RequestError):
         pass  # each finding repeats the error
     return account

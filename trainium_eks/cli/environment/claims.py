@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.client.cluster_access import kubeconfig_file
-from trainium_eks.client.failure import FAILED, Failure
+from trainium_eks.client.failure import FAILED, CommandError
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.parsing import parse_json
@@ -101,7 +101,7 @@ def ahead(project: Path, stack: str, arguments: Sequence[str]) -> tuple[Claim, .
         if not any(StackState.ask(stack, project).of_type(CLAIM)):
             return ()
     except StateError as error:
-        raise Failure(FAILED, str(error)) from None
+        raise CommandError(FAILED, str(error)) from None
     passed = [each for each in arguments if each not in NOT_FOR_PREVIEW]
     command = ["pulumi", "preview", "--json", "--stack", stack, *passed]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
@@ -109,12 +109,12 @@ def ahead(project: Path, stack: str, arguments: Sequence[str]) -> tuple[Claim, .
         return leaving(parse_json(done.stdout[done.stdout.index("{") :]))
     except ValueError:
         said = (done.stderr or done.stdout).strip()[-500:] or "no answer"
-        raise Failure(FAILED, f"pulumi preview: {said}") from None
+        raise CommandError(FAILED, f"pulumi preview: {said}") from None
 
 
 def ask_cluster(project: Path, stack: str) -> Ask:
     """Return a function that reads the holders from the stack's cluster, with the kubeconfig of the stack's outputs; it
-    raises a :class:`Failure` when the cluster cannot be asked."""
+    raises a :class:`CommandError` when the cluster cannot be asked."""
 
     def ask(claims: Iterable[Claim]) -> tuple[Holder, ...]:
         # The Kubernetes client takes most of a second to import.
@@ -126,7 +126,7 @@ def ask_cluster(project: Path, stack: str) -> Ask:
                 api = Api.connect(file)
                 pods = {name: api.list("v1", "Pod", namespace=name) for name in {each.namespace for each in claims}}
         except (ClusterError, RuntimeError, ValueError) as error:
-            raise Failure(FAILED, str(error)) from None
+            raise CommandError(FAILED, str(error)) from None
         return tuple(holder for claim in claims for holder in holders(claim, pods[claim.namespace]))
 
     return ask

@@ -12,7 +12,7 @@ import typer
 from trainium_eks import __version__
 from trainium_eks.cli.shared.command import ENVIRONMENT, App
 from trainium_eks.cli.shared.options import Directory, Stack, Stub
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure, complain
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError, complain
 from trainium_eks.client.project import check_stack, find_project
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def comment(
             programs.keep(save)
         judged = replace(_review(programs, stack, directory, preflight), losses_accepted=accept_losses, commit=commit)
         _write(_text(judged, programs, platform, scrub or (), link, show_accounts=show_account_ids), output)
-    except Failure as failure:
+    except CommandError as failure:
         raise typer.Exit(complain(failure)) from None
     failing = {"blocked": ("BLOCKED",), "review": ("BLOCKED", "REVIEW"), "never": ()}[fail_on]
     raise typer.Exit(FAILED if judged.outcome in failing else 0)
@@ -97,7 +97,7 @@ def _programs(
 
     if [against, before, preview].count(None) != 2 or (before and not after):
         wanted = "--against REF, --before FILE with --after FILE, or --preview FILE"
-        raise Failure(WRONG_USAGE, f"what is to be compared? Give one of {wanted}")
+        raise CommandError(WRONG_USAGE, f"what is to be compared? Give one of {wanted}")
     if preview is not None:
         return programs.of_preview(preview, after, stack)
     if before is not None and after is not None:
@@ -122,7 +122,7 @@ def _review(programs: "Programs", stack: str, directory: Path | None, preflight:
         try:
             judged = replace(judged, checks=review.findings(document(preflight)))
         except ValueError as error:
-            raise Failure(WRONG_USAGE, f"{preflight} is not what `trn check --json` prints: {error}") from None
+            raise CommandError(WRONG_USAGE, f"{preflight} is not what `trn check --json` prints: {error}") from None
     if preview is not None:
         plan = after if isinstance(after, Graph) and after is not preview.after else None
         failed = Refusal("the preview failed", detail="\n".join(preview.errors)) if preview.errors else None
@@ -147,9 +147,9 @@ def _text(
         scrubber = scrubbing.scrubber(graphs, scrub, show_accounts=show_accounts)
         return comment.render(judged, comment.PLATFORMS[platform], scrubber, link)
     except re.error as error:
-        raise Failure(WRONG_USAGE, f"--scrub {error.pattern!r} is no regular expression: {error}") from None
+        raise CommandError(WRONG_USAGE, f"--scrub {error.pattern!r} is no regular expression: {error}") from None
     except ValueError as error:
-        raise Failure(WRONG_USAGE, str(error)) from None
+        raise CommandError(WRONG_USAGE, str(error)) from None
 
 
 def _write(text: str, path: Path | None) -> None:
@@ -161,4 +161,4 @@ def _write(text: str, path: Path | None) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise Failure(WRONG_USAGE, f"cannot write {path}: {error.strerror}") from None
+        raise CommandError(WRONG_USAGE, f"cannot write {path}: {error.strerror}") from None

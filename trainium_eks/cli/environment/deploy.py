@@ -15,7 +15,7 @@ import typer
 
 from trainium_eks.cli.shared.command import ENVIRONMENT, RUNS_HERE, App
 from trainium_eks.cli.shared.options import Directory, Stack
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.client.project import check_stack, find_project
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def deploy(
     project = find_project(directory)
     check_stack(project, stack)
     if missing := complaints():
-        raise Failure(WRONG_USAGE, "\n".join(missing))
+        raise CommandError(WRONG_USAGE, "\n".join(missing))
     with recording.spinner(f"Recording {stack}"):
         graph = recording.record(project, stack)
     run(operation.value, graph, project, arguments or [])
@@ -153,11 +153,13 @@ def check_account(graph: "Graph") -> None:
 
     try:
         found = check.look(graph)
-    except Failure:
+    except CommandError:
         return  # a program without a region makes nothing in AWS
     check.show(found, only_troubles=True)
     if found.failed:
-        raise Failure(FAILED, f"Mend what fails, or go on all the same with {SKIP_CHECK} (make up ARGS={SKIP_CHECK}).")
+        raise CommandError(
+            FAILED, f"Mend what fails, or go on all the same with {SKIP_CHECK} (make up ARGS={SKIP_CHECK})."
+        )
 
 
 def confirm_cost(graph: "Graph", arguments: Sequence[str], hourly_usd: float) -> None:
@@ -166,7 +168,7 @@ def confirm_cost(graph: "Graph", arguments: Sequence[str], hourly_usd: float) ->
     if told or any(each in CONFIRMED for each in arguments) or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return
     if not typer.confirm(f"{graph.stack} costs about ${hourly_usd:,.2f} an hour from now on. Begin?"):
-        raise Failure(FAILED, "Nothing was changed.")
+        raise CommandError(FAILED, "Nothing was changed.")
 
 
 def spare_jobs(graph: "Graph", project: Path, arguments: Sequence[str], *, patient: bool) -> None:
@@ -176,7 +178,7 @@ def spare_jobs(graph: "Graph", project: Path, arguments: Sequence[str], *, patie
     ask = claims.ask_cluster(project, graph.stack)
     try:
         going = claims.ahead(project, graph.stack, arguments)
-    except Failure as failure:
+    except CommandError as failure:
         # The update itself will say the same, or more.
         typer.echo(f"Cannot check which claims this deletes and pods hold: {failure.title}", err=True)
         return
@@ -190,7 +192,7 @@ def spare_jobs(graph: "Graph", project: Path, arguments: Sequence[str], *, patie
             claims.wait(held, ask, typer.echo)
             return
         found = ask(held)
-    except Failure as failure:
+    except CommandError as failure:
         typer.echo(
             f"Cannot ask the cluster which pods hold them: {failure.title}\n"
             "  The engine waits five minutes for a claim and then stops, before the file system is touched.",
@@ -198,4 +200,4 @@ def spare_jobs(graph: "Graph", project: Path, arguments: Sequence[str], *, patie
         )
         return
     if found:
-        raise Failure(FAILED, claims.refusal(found))
+        raise CommandError(FAILED, claims.refusal(found))

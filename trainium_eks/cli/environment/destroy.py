@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from trainium_eks.cli.shared import stack_state
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.catalogue import prices
 from trainium_eks.operate.cleanup.state import StackState, StateError
@@ -49,7 +49,7 @@ def prepare(graph: Graph, project: Path, arguments: Sequence[str]) -> list[str]:
         state = StackState.ask(graph.stack, project)
     except StateError as error:
         if minutes and any(each.type.startswith("aws:fsx/dataRepositoryAssociation:") for each in graph.resources):
-            raise Failure(
+            raise CommandError(
                 FAILED,
                 f"which file systems have to be exported cannot be read: {error}\n"
                 f"  To destroy it without an export: {NO_EXPORT}. What S3 lacks is lost then.",
@@ -71,7 +71,7 @@ def export_minutes(arguments: Sequence[str]) -> float:
             except ValueError:
                 minutes = 0.0
             if not 0 < minutes <= 10_080:
-                raise Failure(WRONG_USAGE, f"{each}: a number of minutes, more than 0 and at most 10080 (a week)")
+                raise CommandError(WRONG_USAGE, f"{each}: a number of minutes, more than 0 and at most 10080 (a week)")
     return 0.0 if NO_EXPORT in arguments else minutes
 
 
@@ -103,7 +103,7 @@ def refuse_protected(graph: Graph, arguments: Sequence[str]) -> None:
         return
     skipped = next((argument for argument in arguments if argument in SKIP_PREVIEW), None)
     flag = f" {skipped} would also bypass Pulumi's protection check." if skipped else ""
-    raise Failure(
+    raise CommandError(
         FAILED,
         f"{graph.stack} protects {len(kept)} resources ({', '.join(kept[:3])}, …), so it is not destroyed.{flag}\n"
         "  To destroy it anyway: set `production: false` (and `fileSystem.protect: false` where it is set) in "
@@ -133,7 +133,7 @@ def running_jobs(stack: str, project: Path) -> list[str] | None:
     from trainium_eks.client.cluster_access import kubeconfig_file
     from trainium_eks.jobs.explain.watched import watched
     from trainium_eks.jobs.objects.forms import KINDS
-    from trainium_eks.kube.api import Api, NoSuchKind
+    from trainium_eks.kube.api import Api, NoSuchKindError
     from trainium_eks.model.outputs import StackOutputs
 
     try:
@@ -144,10 +144,10 @@ def running_jobs(stack: str, project: Path) -> list[str] | None:
             for kind in KINDS.values():
                 try:
                     found.append(api.list(kind.api_version, kind.kind))
-                except NoSuchKind:
+                except NoSuchKindError:
                     found.append([])
-    except (ClusterError, RuntimeError, ValueError, Failure) as error:
-        title = error.title if isinstance(error, Failure) else str(error)
+    except (ClusterError, RuntimeError, ValueError, CommandError) as error:
+        title = error.title if isinstance(error, CommandError) else str(error)
         typer.echo(f"Cannot ask the cluster which jobs run: {title}", err=True)
         return None
     volcano, pytorch, trainer = found
@@ -167,7 +167,7 @@ def agree_to_end(jobs: Sequence[str] | None, *, confirmed: bool) -> None:
         return
     if sys.stdin.isatty() and sys.stdout.isatty() and typer.confirm("End them and go on?"):
         return
-    raise Failure(
+    raise CommandError(
         FAILED,
         "Nothing was destroyed. Let the jobs end, end them (trn cancel NAME --namespace TEAM), or destroy all the same "
         "with --yes.",
@@ -197,5 +197,5 @@ def export(state: StackState, stack: str, project: Path, minutes: float) -> None
             begun.run()
             if off := begun.resume():
                 typer.echo(f"  If you do not destroy the stack now:\n{off}")
-    except (exporting.NotExported, sessions.AwsError) as error:
-        raise Failure(FAILED, str(error)) from None
+    except (exporting.NotExportedError, sessions.AwsError) as error:
+        raise CommandError(FAILED, str(error)) from None

@@ -123,7 +123,7 @@ def _page(cluster: ClusterOptions, name: str) -> bool:
     """Show the page of a fault or an alert; return whether there is one. Failure: nor can a job be called so."""
     from trainium_eks.cli.environment.doctor_alerts import SCHEMA_VERSION
     from trainium_eks.cli.shared import output
-    from trainium_eks.client.failure import WRONG_USAGE, Failure, as_typed
+    from trainium_eks.client.failure import WRONG_USAGE, CommandError, as_typed
     from trainium_eks.model.validation.problems import nearest
     from trainium_eks.observe import rules
     from trainium_eks.observe.alerts import runbook
@@ -136,7 +136,7 @@ def _page(cluster: ClusterOptions, name: str) -> bool:
         if not name.islower():
             near = nearest(name, [*severities, *catalogue.BY_NAME])
             meant = f"did you mean {near}?" if near else "`trn doctor --list` lists them"
-            raise Failure(WRONG_USAGE, f"there is no alert, fault or job {name!r}: {meant}")
+            raise CommandError(WRONG_USAGE, f"there is no alert, fault or job {name!r}: {meant}")
         return False
     text = runbook.page(alert) if alert else f"# {name}\n\n{catalogue.BY_NAME[name].page()}"
     text = text.replace("STACK", cluster.stack) if cluster.stack else text

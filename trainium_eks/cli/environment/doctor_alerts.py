@@ -17,7 +17,7 @@ from rich.text import Text
 from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.console import show_sections
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, Failure, as_typed
+from trainium_eks.client.failure import FAILED, CommandError, as_typed
 from trainium_eks.client.session import Session, open_session
 from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.kube.errors import ClusterError
@@ -78,7 +78,7 @@ def _firing(cluster: ClusterOptions) -> list[Firing]:
             with _forwarded(session, pod) as url:
                 return _ask(url, pod)
     except ClusterError as error:
-        raise Failure(FAILED, str(error)) from error
+        raise CommandError(FAILED, str(error)) from error
 
 
 def _pod(session: Session) -> str:
@@ -90,15 +90,17 @@ def _pod(session: Session) -> str:
     except ApiError as error:
         if error.status not in (401, 403):
             raise
-        raise Failure(FAILED, f"{_refused(session)}: {error}") from None
+        raise CommandError(FAILED, f"{_refused(session)}: {error}") from None
     if not found:
         title = f"there is no Prometheus in the cluster (no pod {LABELS} in the namespace {NAMESPACE.name})"
         where = "the local cloud runs none" if session.is_local else "`observability.metrics` in the config installs it"
-        raise Failure(FAILED, f"{title}: {where}")
+        raise CommandError(FAILED, f"{title}: {where}")
     ready = [pod for pod in found if _is_ready(pod)]
     if not ready:
         names = ", ".join(map(name_of, found))
-        raise Failure(FAILED, f"Prometheus is not ready ({names}): kubectl describe pods --namespace {NAMESPACE.name}")
+        raise CommandError(
+            FAILED, f"Prometheus is not ready ({names}): kubectl describe pods --namespace {NAMESPACE.name}"
+        )
     return name_of(ready[0])
 
 
@@ -121,8 +123,8 @@ def _forwarded(session: Session, pod: str) -> Iterator[str]:
 
     try:
         pod_channels.check_port_forward(session, pod, PORT)
-    except pod_channels.NoWay as error:
-        raise Failure(FAILED, f"{_refused(session)}: {error}") from None
+    except pod_channels.NoChannelError as error:
+        raise CommandError(FAILED, f"{_refused(session)}: {error}") from None
     forwarding = pod_channels.Forwarding(session, pod, PORT, 0)
     try:
         yield f"http://127.0.0.1:{forwarding.local_port}"
@@ -137,6 +139,6 @@ def _ask(url: str, pod: str) -> list[Firing]:
         with opener.open(f"{url}/api/v1/alerts", timeout=ANSWER_SECONDS) as answer:
             return answers.read(json.load(answer))
     except (OSError, HTTPException) as error:
-        raise Failure(FAILED, f"{pod} does not answer: {error}") from None
+        raise CommandError(FAILED, f"{pod} does not answer: {error}") from None
     except ValueError as error:
-        raise Failure(FAILED, f"{pod} answered something else: {error}") from None
+        raise CommandError(FAILED, f"{pod} answered something else: {error}") from None

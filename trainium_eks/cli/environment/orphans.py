@@ -10,7 +10,7 @@ import typer
 
 from trainium_eks.cli.shared.command import ENVIRONMENT, App
 from trainium_eks.cli.shared.options import Directory, NoColor, Stack
-from trainium_eks.client.failure import FAILED, Failure, as_typed
+from trainium_eks.client.failure import FAILED, CommandError, as_typed
 from trainium_eks.client.project import find_project
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def look(stack: str, state: Path | None, cluster: str | None, region: str | None
 
     try:
         project = find_project(directory)
-    except Failure:
+    except CommandError:
         if directory is not None or (state is None and cluster is None):
             raise
         project = None

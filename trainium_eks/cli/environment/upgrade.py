@@ -8,7 +8,7 @@ import typer
 
 from trainium_eks.cli.shared.command import ENVIRONMENT, App
 from trainium_eks.cli.shared.options import Directory, NoColor, Stack
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure, as_typed
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError, as_typed
 from trainium_eks.client.project import check_stack, find_project
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trainium_eks.model.config.stack_config import StackConfig
     from trainium_eks.operate.upgrade.report import Upgrade
     from trainium_eks.operate.upgrade.settings import Setting, UpgradeTargets
-    from trainium_eks.operate.upgrade.steps import Step
+    from trainium_eks.operate.upgrade.steps import UpgradeStep
     from trainium_eks.plan.graph import Graph
     from trainium_eks.plan.recording.project import Project, StackSettings
 
@@ -100,7 +100,7 @@ def examine(project: "Project", stack: str, asked: "UpgradeTargets") -> "Upgrade
     setting = file.setting if file is not None else config_set
     found = upgrades.problems(config, asked)
     if stopping := refused(found, {}):
-        raise Failure(FAILED, f"Pulumi.{stack}.yaml: not upgraded", stopping, setting=setting)
+        raise CommandError(FAILED, f"Pulumi.{stack}.yaml: not upgraded", stopping, setting=setting)
     wanted = upgrades.settings(config, asked)
     before, after = _recorded(project, stack, wanted) if wanted else (None, None)
     changes = diff.compare(before, after) if before and after else Changes(())
@@ -130,9 +130,9 @@ def _recorded(project: "Project", stack: str, wanted: "tuple[Setting, ...]") -> 
         before = now.result()
         try:
             return before, then.result()
-        except Failure as failure:
+        except CommandError as failure:
             title = f"after this upgrade, {failure.title}"
-            raise Failure(
+            raise CommandError(
                 failure.code, title, failure.problems, failure.detail, failure.spell, failure.setting
             ) from None
 
@@ -140,14 +140,16 @@ def _recorded(project: "Project", stack: str, wanted: "tuple[Setting, ...]") -> 
 def _config(project: "Project", stack: str) -> "StackConfig":
     """Return the stack's present config; refuse a config of another shape than this library's program reads."""
     from trainium_eks.model.validation.config_model import ConfigModelError
-    from trainium_eks.plan.recording.project import InvalidConfig, ProjectError
+    from trainium_eks.plan.recording.project import InvalidConfigError, ProjectError
 
     try:
         return _read(project, project.stack(stack))
-    except (ConfigModelError, InvalidConfig) as error:
-        raise Failure(FAILED, f"Pulumi.{stack}.yaml cannot be read; nothing was compared", error.problems) from None
+    except (ConfigModelError, InvalidConfigError) as error:
+        raise CommandError(
+            FAILED, f"Pulumi.{stack}.yaml cannot be read; nothing was compared", error.problems
+        ) from None
     except ProjectError as error:
-        raise Failure(WRONG_USAGE, str(error)) from None
+        raise CommandError(WRONG_USAGE, str(error)) from None
 
 
 def _read(project: "Project", settings: "StackSettings") -> "StackConfig":
@@ -193,29 +195,29 @@ def _new_warnings(before: "StackConfig", after: "StackConfig") -> tuple[str, ...
 
 def _write(project: "Project", made: "Upgrade") -> str:
     """Change the stack's file; return its name."""
-    from trainium_eks.cli.shared.stack_file_edit import NotEditable, put, write_whole
+    from trainium_eks.cli.shared.stack_file_edit import NotEditableError, put, write_whole
     from trainium_eks.model.validation.parsing import parse_yaml
     from trainium_eks.model.validation.problems import config_path, steps_of
 
     if made.refused:
         reasons = [change.refused for change in made.changes.items if change.refused]
-        raise Failure(FAILED, "nothing was written, because AWS would refuse this", detail="\n".join(reasons))
+        raise CommandError(FAILED, "nothing was written, because AWS would refuse this", detail="\n".join(reasons))
     path = project.stack_file(made.stack)
     if path is None:  # recorded a moment ago
-        raise Failure(WRONG_USAGE, f"Pulumi.{made.stack}.yaml is gone")
+        raise CommandError(WRONG_USAGE, f"Pulumi.{made.stack}.yaml is gone")
     try:
         text = path.read_text(encoding="utf-8")
         for each in made.settings:
             first, *rest = steps_of(config_path(each.path))
             if first in (parse_yaml(text).get("config") or {}):
-                raise NotEditable(f"{first} stands there without its namespace")
+                raise NotEditableError(f"{first} stands there without its namespace")
             text = put(text, ("config", f"{project.name}:{first}", *rest), each.value)
         write_whole(path, text)
-    except (NotEditable, ValueError) as error:
+    except (NotEditableError, ValueError) as error:
         lines = "\n".join(f"  {line}" for line in made.lines)
-        raise Failure(FAILED, f"{path.name} was not changed: {error}. Set by hand:", detail=lines) from None
+        raise CommandError(FAILED, f"{path.name} was not changed: {error}. Set by hand:", detail=lines) from None
     except OSError as error:
-        raise Failure(WRONG_USAGE, f"cannot write {path.name}: {error.strerror}") from None
+        raise CommandError(WRONG_USAGE, f"cannot write {path.name}: {error.strerror}") from None
     return path.name
 
 
@@ -275,7 +277,7 @@ def _steps(made: "Upgrade") -> "Iterator[RenderableType]":
         yield _indented(f"{made.hourly_usd:+,.2f} USD an hour")
 
 
-def _step(number: int, step: "Step") -> "Text":
+def _step(number: int, step: "UpgradeStep") -> "Text":
     """Return the line of a step, with the versions that change; a value computed from another change is new."""
     from rich.text import Text
 

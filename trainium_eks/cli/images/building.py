@@ -13,8 +13,8 @@ from trainium_eks.cli.images.options import ImageOptions
 from trainium_eks.cli.shared.output import write, write_json
 from trainium_eks.client.cluster_access import find_stack
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import WRONG_USAGE, Failure
-from trainium_eks.jobs.data.tree import NotInside
+from trainium_eks.client.failure import WRONG_USAGE, CommandError
+from trainium_eks.jobs.data.tree import NotInsideError
 from trainium_eks.jobs.images import engines, images
 from trainium_eks.jobs.images.engines import Engine
 from trainium_eks.jobs.images.images import Context, ImageRequest
@@ -26,7 +26,7 @@ SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)
-class Planned:
+class BuildableImage:
     """An image that can be built."""
 
     request: ImageRequest
@@ -40,32 +40,32 @@ class Planned:
         return f"{self.repository.url}:{self.tag}"
 
 
-def plan(options: ImageOptions, cluster: ClusterOptions) -> Planned:
+def plan(options: ImageOptions, cluster: ClusterOptions) -> BuildableImage:
     """Return the image to build, with its repository and tag."""
     from trainium_eks.local.images.images import workloads
 
     outputs = outputs_of(cluster)
     request = images.request_for(outputs, options.target, options.base)
     if isinstance(request, Problem):
-        raise Failure(WRONG_USAGE, "which image to build cannot be said", [request], spell=str)
+        raise CommandError(WRONG_USAGE, "which image to build cannot be said", [request], spell=str)
     problem = images.tag_problem(options.tag) if options.tag is not None else None
     if problem:
-        raise Failure(WRONG_USAGE, "the image cannot be called so", [problem], spell=str)
+        raise CommandError(WRONG_USAGE, "the image cannot be called so", [problem], spell=str)
     if options.context is not None and not options.context.is_dir():
-        raise Failure(WRONG_USAGE, f"--context {options.context} is no directory")
+        raise CommandError(WRONG_USAGE, f"--context {options.context} is no directory")
     texts = {"requirements": _text(options.requirements, "--requirements"), "dockerfile": _text(options.file, "--file")}
     try:
         made_of = images.context(request, workloads(), **texts, own_files=options.context)
-    except (NotInside, OSError) as refused:
-        raise Failure(WRONG_USAGE, f"--context {options.context}: {refused}") from None
-    return Planned(request, made_of, repository_of(outputs), options.tag or images.tag(request, made_of))
+    except (NotInsideError, OSError) as refused:
+        raise CommandError(WRONG_USAGE, f"--context {options.context}: {refused}") from None
+    return BuildableImage(request, made_of, repository_of(outputs), options.tag or images.tag(request, made_of))
 
 
 def outputs_of(cluster: ClusterOptions) -> StackOutputs:
-    """Return the stack's outputs; a :class:`Failure` for a local cloud, which has no container images."""
+    """Return the stack's outputs; a :class:`CommandError` for a local cloud, which has no container images."""
     source = find_stack(cluster.stack, cluster.outputs, cluster.directory)
     if source.paths is not None:
-        raise Failure(
+        raise CommandError(
             WRONG_USAGE,
             "on the local cloud images are environments of this machine, without an engine or a registry:\n"
             "  trn local images make torch                         plain PyTorch\n"
@@ -75,9 +75,9 @@ def outputs_of(cluster: ClusterOptions) -> StackOutputs:
 
 
 def repository_of(outputs: StackOutputs) -> Repository:
-    """Return the stack's repository; a :class:`Failure` where it has none."""
+    """Return the stack's repository; a :class:`CommandError` where it has none."""
     if not outputs.image_repository:
-        raise Failure(
+        raise CommandError(
             WRONG_USAGE,
             "the stack has no image repository: take `imageRepository: null` out of its config, and update it",
         )
@@ -92,7 +92,7 @@ def opened_engine(asked: str | None, *, copies: bool = False) -> Iterator[Engine
     """
     known = (*engines.COPIERS, *engines.ENGINES) if copies else engines.ENGINES
     if asked is not None and asked not in known:
-        raise Failure(WRONG_USAGE, f"--engine {asked} is none of {', '.join(known)}")
+        raise CommandError(WRONG_USAGE, f"--engine {asked} is none of {', '.join(known)}")
     among = engines.COPIERS if copies else engines.ENGINES
     with tempfile.TemporaryDirectory(prefix="trn-login-") as directory:
         yield engines.find(asked, Path(directory, "auth.json"), among)
@@ -105,7 +105,7 @@ def log_in(engine: Engine, repository: Repository) -> None:
         engine.login(login.registry, login.user, login.password)
 
 
-def build(engine: Engine, planned: Planned) -> bool:
+def build(engine: Engine, planned: BuildableImage) -> bool:
     """Build an image that the engine does not hold; return whether it was built."""
     if engine.has(planned.reference):
         return False
@@ -133,4 +133,4 @@ def _text(file: Path | None, option: str) -> str | None:
     try:
         return file.read_text(encoding="utf-8")
     except OSError as error:
-        raise Failure(WRONG_USAGE, f"{option} {file}: {error.strerror}") from None
+        raise CommandError(WRONG_USAGE, f"{option} {file}: {error.strerror}") from None

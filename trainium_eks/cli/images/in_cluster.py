@@ -4,10 +4,10 @@ import secrets
 from typing import Any
 
 from trainium_eks.aws.ecr import Login, Repository
-from trainium_eks.cli.images.building import Planned
+from trainium_eks.cli.images.building import BuildableImage
 from trainium_eks.cli.shared.progress import shown_progress
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.client.session import Session, open_session
 from trainium_eks.jobs.images import image_jobs
 from trainium_eks.jobs.objects import batch_jobs
@@ -16,11 +16,11 @@ from trainium_eks.kube.api import ApiError
 Json = dict[str, Any]
 
 
-def build(cluster: ClusterOptions, planned: Planned) -> None:
+def build(cluster: ClusterOptions, planned: BuildableImage) -> None:
     """Build and push an image in the cluster."""
     size = len(planned.made_of.archive())
     if size > image_jobs.MOST_CONTEXT_BYTES:
-        raise Failure(
+        raise CommandError(
             WRONG_USAGE,
             f"what the image is built from has {size:,} bytes compressed, and a build in the cluster is sent at most "
             f"{image_jobs.MOST_CONTEXT_BYTES:,}: give a smaller --context, or build with an engine",
@@ -44,7 +44,7 @@ def mirror(cluster: ClusterOptions, repository: Repository, source: str, referen
 def _login(repository: Repository) -> Login:
     login = repository.login()
     if login is None:
-        raise Failure(
+        raise CommandError(
             WRONG_USAGE, f"{repository.url} is no repository of ECR, to which alone a Job in the cluster can log in"
         )
     return login
@@ -54,7 +54,7 @@ def _run(session: Session, name: str, job: Json, needs: tuple[Json, ...], refere
     try:
         batch_jobs.submit(session.api, job, needs)
     except ApiError as error:
-        raise Failure(FAILED, f"the Job is refused: {error}") from None
+        raise CommandError(FAILED, f"the Job is refused: {error}") from None
     namespace = session.namespace.name
     with shown_progress(no_color=no_color) as shown:
         shown.say(f"Job {name} in {namespace}")
@@ -67,4 +67,6 @@ def _run(session: Session, name: str, job: Json, needs: tuple[Json, ...], refere
             raise
     if not end.succeeded:
         why = str(shown.last.get("message") or end.message)
-        raise Failure(FAILED, f"{reference} is not there: {why}; the Job {name} stays for an hour (trn logs {name})")
+        raise CommandError(
+            FAILED, f"{reference} is not there: {why}; the Job {name} stays for an hour (trn logs {name})"
+        )

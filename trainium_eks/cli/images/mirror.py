@@ -34,7 +34,7 @@ def mirror(
     Exit code: 0; 1 when it cannot be copied; 2 for wrong usage.
     """
     from trainium_eks.cli.images import building
-    from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+    from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
     from trainium_eks.jobs.images import images
     from trainium_eks.jobs.images.engines import EngineError
     from trainium_eks.model.catalogue.training_images import reference_problems
@@ -45,7 +45,7 @@ def mirror(
     if problem:
         found.append(problem)
     if found:
-        raise Failure(WRONG_USAGE, "the image cannot be copied", found, spell=str)
+        raise CommandError(WRONG_USAGE, "the image cannot be copied", found, spell=str)
     tag = tag or images.mirror_tag(source)
     reference = f"{repository.url}:{tag}"
     digest = repository.digest(tag)
@@ -62,5 +62,5 @@ def mirror(
             try:
                 copier.copy(source, reference)
             except EngineError as error:
-                raise Failure(FAILED, f"{source} is not copied: {error}") from None
+                raise CommandError(FAILED, f"{source} is not copied: {error}") from None
     building.report(cluster, reference, "copied", repository.digest(tag))

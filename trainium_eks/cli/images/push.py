@@ -16,13 +16,13 @@ def push(options: ImageOptions, in_cluster: InCluster = False, *, cluster: Clust
     Exit code: 0; 1 when it cannot be built or pushed; 2 for wrong usage.
     """
     from trainium_eks.cli.images import building
-    from trainium_eks.client.failure import FAILED, Failure
+    from trainium_eks.client.failure import FAILED, CommandError
 
     planned = building.plan(options, cluster)
     digest = planned.repository.digest(planned.tag)
     if digest:
         if options.tag:
-            raise Failure(
+            raise CommandError(
                 FAILED,
                 f"{planned.reference} is there already ({digest}), and tags of this repository never move: "
                 "choose another --tag, or leave it out, for then it follows from the content",

@@ -11,12 +11,12 @@ from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.command import JOBS, App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.client.notices import say, silent
 from trainium_eks.kube.pod_text import printable
 
 if TYPE_CHECKING:
-    from trainium_eks.client.ending import Ended
+    from trainium_eks.client.ending import EndedJob
     from trainium_eks.client.session import Session
     from trainium_eks.jobs.explain.watched import WatchedJob
     from trainium_eks.jobs.sagemaker.service import SageMakerJobs
@@ -45,7 +45,7 @@ def cancel(
 
     with open_session(cluster) as session:
         if (job is None) == (not everything):
-            raise Failure(WRONG_USAGE, "give the name of a job, or --all")
+            raise CommandError(WRONG_USAGE, "give the name of a job, or --all")
         managed = sagemaker.jobs_of(session)
         found = reading.jobs(session)
         if managed is not None:
@@ -71,14 +71,14 @@ def _agree(cluster: ClusterOptions, namespace: str, wanted: "Sequence[WatchedJob
     names = ", ".join(job.name for job in wanted)
     question = f"End {len(wanted)} jobs of {namespace}, your colleagues' too ({names})?"
     if cluster.as_json or not sys.stdin.isatty():
-        raise Failure(WRONG_USAGE, f"{question} --yes says so")
+        raise CommandError(WRONG_USAGE, f"{question} --yes says so")
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise Failure(WRONG_USAGE, "Nothing was ended.")
+        raise CommandError(WRONG_USAGE, "Nothing was ended.")
 
 
-def _end(session: "Session", managed: "SageMakerJobs | None", job: "WatchedJob", cluster: ClusterOptions) -> "Ended":
+def _end(session: "Session", managed: "SageMakerJobs | None", job: "WatchedJob", cluster: ClusterOptions) -> "EndedJob":
     """End a job of the cluster; stop one of SageMaker, which keeps its name, unless it has ended."""
     from trainium_eks.client import ending
     from trainium_eks.jobs.sagemaker.service import ENDPOINT, SageMakerWork
@@ -86,13 +86,15 @@ def _end(session: "Session", managed: "SageMakerJobs | None", job: "WatchedJob",
     if managed is None or not isinstance(job, SageMakerWork):
         return ending.end(session, job, silent if cluster.as_json else say)
     if job.kind == ENDPOINT:
-        raise Failure(WRONG_USAGE, f"{job.name} is an endpoint: trn serve --on sagemaker --stop {job.name} ends it")
+        raise CommandError(
+            WRONG_USAGE, f"{job.name} is an endpoint: trn serve --on sagemaker --stop {job.name} ends it"
+        )
     if job.ended is None:
         managed.stop(job)
-    return ending.Ended(job.name, 0, job.checkpoints, None, (), stopping=job.ended is None)
+    return ending.EndedJob(job.name, 0, job.checkpoints, None, (), stopping=job.ended is None)
 
 
-def _text(each: "Ended") -> str:
+def _text(each: "EndedJob") -> str:
     from trainium_eks.jobs.explain.room import some
     from trainium_eks.jobs.sagemaker.job import STOP_SECONDS
 

@@ -13,7 +13,7 @@ from trainium_eks.cli.shared.command import JOBS, App
 from trainium_eks.cli.shared.durations import duration
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import INTERRUPTED, Failure, as_typed
+from trainium_eks.client.failure import INTERRUPTED, CommandError, as_typed
 from trainium_eks.client.notices import notice
 
 if TYPE_CHECKING:
@@ -187,14 +187,14 @@ def _all_teams(first: "Session", cluster: ClusterOptions, everything: bool) -> N
     from trainium_eks.cli.shared import console
     from trainium_eks.client.session import open_session
 
-    refused: list[Failure] = []
+    refused: list[CommandError] = []
     for team in first.outputs.namespaces:
         # The local cloud has a researcher of each team; elsewhere the caller's own rights decide.
         opened = open_session(replace(cluster, namespace=team.name)) if first.is_local else nullcontext(first)
         with opened as session:
             try:
                 listing = _look(replace(session, namespace=team), everything)
-            except Failure as failure:
+            except CommandError as failure:
                 refused.append(failure)
                 continue
         console.answer(cluster, listing.to_json(), Text(team.name, "bold"), listing.shown(), indent=None)

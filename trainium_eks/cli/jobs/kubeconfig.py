@@ -11,7 +11,7 @@ import typer
 from trainium_eks.cli.shared.command import JOBS, App
 from trainium_eks.cli.shared.output import write
 from trainium_eks.cli.shared.with_cluster_options import Directory, Json, Namespace, Outputs, Stack
-from trainium_eks.client.failure import WRONG_USAGE, Failure
+from trainium_eks.client.failure import WRONG_USAGE, CommandError
 from trainium_eks.model.validation.parsing import parse_yaml
 
 app = App(panel=JOBS)
@@ -37,7 +37,7 @@ def kubeconfig(
     source = find_stack(stack, outputs, directory) if own else find_source(stack, outputs, None, directory)
     if own and source.paths is None:
         option = "--admin" if admin else "--path"
-        raise Failure(
+        raise CommandError(
             WRONG_USAGE, f"{option} is for a local cloud, and {stack or 'this stack'} has none here (`trn local up`)"
         )
     team = "" if admin else find_namespace(source.outputs, namespace, outputs).name
@@ -65,5 +65,5 @@ def _in_namespace(text: str, namespace: str) -> dict[str, object]:
             context["context"]["namespace"] = namespace
     except (KeyError, TypeError, ValueError):
         title = "the outputs hold no kubeconfig (pulumi shows it only with --show-secrets); give one with --kubeconfig"
-        raise Failure(WRONG_USAGE, title) from None
+        raise CommandError(WRONG_USAGE, title) from None
     return dict(document)

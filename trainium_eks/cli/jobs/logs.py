@@ -9,7 +9,7 @@ import typer
 from trainium_eks.cli.shared.command import JOBS, App
 from trainium_eks.cli.shared.with_cluster_options import Job, with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, INTERRUPTED, Failure
+from trainium_eks.client.failure import FAILED, INTERRUPTED, CommandError
 from trainium_eks.client.notices import notice, say
 from trainium_eks.kube.pod_text import printable
 
@@ -72,13 +72,13 @@ def logs(
         if there is None:
             failure = reading.no_such(session, job, found)
             offer = f". What a removed job wrote: trn logs {job} --since 24h" if reading.keeps(session) else ""
-            raise Failure(failure.code, f"{failure.title}{offer}")
+            raise CommandError(failure.code, f"{failure.title}{offer}")
         wanted = choose(there, options)
         if follow:
             raise typer.Exit(follow_job(session, there, wanted, printed(wanted)))
         lines, troubles = read(session, there, wanted)
         if not printed(wanted).write_all(lines) and troubles:
-            raise Failure(FAILED, troubles[0])
+            raise CommandError(FAILED, troubles[0])
         _complain(troubles)
 
 

@@ -9,7 +9,7 @@ from trainium_eks.cli.shared import model_options, output
 from trainium_eks.cli.shared.command import JOBS, App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, INTERRUPTED, Failure, as_typed
+from trainium_eks.client.failure import FAILED, INTERRUPTED, CommandError, as_typed
 from trainium_eks.client.notices import Say, notice, say, silent
 from trainium_eks.kube.pod_text import LINE_CHARACTERS, json_object, printable, whole
 
@@ -90,7 +90,7 @@ def predict(
         try:
             batch_jobs.submit(session.api, job, ())
         except ApiError as error:
-            raise Failure(FAILED, f"the Job is refused: {error}") from None
+            raise CommandError(FAILED, f"the Job is refused: {error}") from None
         document: dict[str, object] = {"namespace": namespace, "job": batch.name, "output": f"{DATA}/{target}"}
         follows = f"trn logs {batch.name} follows it"
         if not follow:
@@ -107,7 +107,7 @@ def predict(
             raise typer.Exit(INTERRUPTED) from None
     message = "" if end.succeeded else shown.said or end.message
     if not end.succeeded and not cluster.as_json:
-        raise Failure(FAILED, f"{DATA}/{source} is not predicted: {message}")
+        raise CommandError(FAILED, f"{DATA}/{source} is not predicted: {message}")
     document |= {"state": "complete" if end.succeeded else "failed", "message": message, "rows": shown.rows}
     output.answer(document, f"{DATA}/{target}: {shown.rows:,} predictions", as_json=cluster.as_json)
     raise typer.Exit(0 if end.succeeded else FAILED)
@@ -145,7 +145,7 @@ def _ask(cluster: ClusterOptions, name: str, texts: list[str]) -> None:
     name, answer = SageMakerModels(cluster).ask(name, texts)
     rows = answer.get("predictions") if isinstance(answer, dict) else None
     if not isinstance(rows, list) and not cluster.as_json:
-        raise Failure(FAILED, f"{name} is no classifier: {printable(json.dumps(answer))[:200]}")
+        raise CommandError(FAILED, f"{name} is no classifier: {printable(json.dumps(answer))[:200]}")
     lines = (
         f"{each.get('label')}  {each.get('score'):.3f}  {printable(text)}"
         for text, each in zip(texts, rows or (), strict=False)
@@ -193,7 +193,7 @@ def _transform(
         models.serving.forget(name)
         if ended.state != "Completed":
             why = f"the job is {ended.state}{sagemaker.why(ended)}; trn logs {name} shows more"
-            raise Failure(FAILED, f"{source} is not predicted, {why}")
+            raise CommandError(FAILED, f"{source} is not predicted, {why}")
     state = "complete" if follow else "submitted"
     said = f"{target}: the predictions" if follow else as_typed(f"Job {name}; trn logs {name} -f follows it")
     document = {"namespace": made.namespace, "job": name, "output": target, "state": state}

@@ -10,7 +10,7 @@ from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.command import JOBS, App
 from trainium_eks.cli.shared.with_cluster_options import Job, with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.client.notices import Say, notice, silent
 
 if TYPE_CHECKING:
@@ -74,16 +74,16 @@ def _place(session: "Session", job: "WatchedJob", rank: int) -> int:
 
     if session.is_local:
         title = "the local cloud's Neuron devices are simulated: there is nothing to profile (py-spy shows CPU time)"
-        raise Failure(FAILED, title)
+        raise CommandError(FAILED, title)
     if not job.is_gang:
-        raise Failure(WRONG_USAGE, f"{job.name} is a {job.kind} job; a profile is of a Volcano job's ranks")
+        raise CommandError(WRONG_USAGE, f"{job.name} is a {job.kind} job; a profile is of a Volcano job's ranks")
     found = profiling.problems(job.source, session.namespace.claim, is_running=job.ended is None)
     if found:
-        raise Failure(FAILED, f"{job.name} cannot be profiled", found, spell=str, setting=lambda *_: "")
+        raise CommandError(FAILED, f"{job.name} cannot be profiled", found, spell=str, setting=lambda *_: "")
     wanted = logs.choose(job, logs.LogOptions(rank=rank))
     if not wanted.pods:
         title = f"{job.name} asks for {job.nodes:,} nodes; ranks of more than {logs.MOST_NODES:,} are not told apart"
-        raise Failure(WRONG_USAGE, title)
+        raise CommandError(WRONG_USAGE, title)
     return pod_names(job.source, "gang").index(wanted.pods[0])
 
 
@@ -98,7 +98,7 @@ def _steps_done(session: "Session", name: str, steps: int, say: Say) -> int | No
         progress = reading.progress_of(session, job, reading.pods_of(session, job)) if begun else None
         last = progress.last if progress else None
         if job.ended is not None and job.state != "Completed" and last is None:
-            raise Failure(FAILED, f"{name} {job.state.lower()} before its first step: trn status {name}")
+            raise CommandError(FAILED, f"{name} {job.state.lower()} before its first step: trn status {name}")
         enough = last is not None and last.number >= min(steps, steps if last.total is None else last.total)
         if job.ended is not None or enough:
             return last.number if last else None

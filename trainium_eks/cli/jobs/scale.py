@@ -8,7 +8,7 @@ from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.command import JOBS, App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import WRONG_USAGE, Failure
+from trainium_eks.client.failure import WRONG_USAGE, CommandError
 from trainium_eks.client.notices import say, silent
 
 app = App(panel=JOBS)
@@ -38,7 +38,7 @@ def scale(
         found = planning.find_group(session.outputs, group)
         wrong = scaling.size_problems(found, nodes) if isinstance(found, NodeGroupOutput) else found
         if wrong or not isinstance(found, NodeGroupOutput):
-            raise Failure(WRONG_USAGE, f"{group} was not scaled", wrong, spell=str)
+            raise CommandError(WRONG_USAGE, f"{group} was not scaled", wrong, spell=str)
         before = len(cluster_facts.nodes_of(session.api, found))
         tell(scaling.cost(session, found, before, nodes))
         if nodes < before and (jobs := scaling.jobs_on(session, found)):
@@ -48,7 +48,7 @@ def scale(
         if wait:
             try:
                 scaling.await_nodes(session, found, nodes, tell)
-            except Failure as failure:
+            except CommandError as failure:
                 raise examine.with_closing(failure, cluster, session.namespace.name) from None
             text = f"{found.name} has {nodes} nodes."
     output.answer({"group": found.name, "nodes": nodes, "before": before}, text, as_json=cluster.as_json)

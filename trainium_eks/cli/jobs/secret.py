@@ -11,7 +11,7 @@ from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.command import JOBS, App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 
 if TYPE_CHECKING:
     from trainium_eks.client.session import Session
@@ -43,7 +43,7 @@ def secret(
     from trainium_eks.kube.api import ApiError, ObjectReference
 
     if not NAME.fullmatch(name):
-        raise Failure(WRONG_USAGE, "no Secret was made", filter(None, [reference_problem(name)]), spell=str)
+        raise CommandError(WRONG_USAGE, "no Secret was made", filter(None, [reference_problem(name)]), spell=str)
     with open_session(cluster) as session:
         namespace = session.namespace.name
         if delete:
@@ -53,10 +53,10 @@ def secret(
         else:
             try:
                 replaced = tokens.put(session.api, namespace, name, _token(name, from_aws, json_key, session))
-            except tokens.NoToken as error:
-                raise Failure(WRONG_USAGE, f"no Secret was made: {error}") from None
+            except tokens.NoTokenError as error:
+                raise CommandError(WRONG_USAGE, f"no Secret was made: {error}") from None
             except ApiError as error:
-                raise Failure(FAILED, f"the Secret {name} of {namespace} was not made: {error.message}") from None
+                raise CommandError(FAILED, f"the Secret {name} of {namespace} was not made: {error.message}") from None
             state = "replaced" if replaced else "created"
             by_itself = "; trn stage takes it for hf:// by itself" if name == DEFAULT_SECRET else ""
             verb = "has another token now" if replaced else "holds the token"
@@ -79,6 +79,6 @@ def _token(name: str, from_aws: str, json_key: str, session: "Session") -> str:
         given = sys.stdin.read()
         if not given.strip():
             where = f"export {TOKEN_VARIABLES[0]}, or pipe it in (trn secret {name} < FILE), or --from-aws ID"
-            raise Failure(WRONG_USAGE, f"no Secret was made: there is no token; {where}")
+            raise CommandError(WRONG_USAGE, f"no Secret was made: there is no token; {where}")
         return tokens.cleaned(given)
     return tokens.cleaned(getpass("Token (not shown): "))

@@ -10,14 +10,14 @@ from trainium_eks.cli.shared import model_options, output
 from trainium_eks.cli.shared.command import JOBS, App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure, as_typed
+from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, CommandError, as_typed
 from trainium_eks.client.notices import notice, say
 from trainium_eks.jobs.serve.engines import Engine
 
 if TYPE_CHECKING:
     from trainium_eks.client.serving import ModelRequest
     from trainium_eks.client.session import Session
-    from trainium_eks.jobs.serve.serving import Served
+    from trainium_eks.jobs.serve.serving import ModelService
 
 LOOK_SECONDS = 0.5
 
@@ -63,7 +63,7 @@ def serve(
 
     if stop is not None:
         if model is not None:
-            raise Failure(WRONG_USAGE, "either a model to serve, or --stop NAME")
+            raise CommandError(WRONG_USAGE, "either a model to serve, or --stop NAME")
         _stop(cluster, stop, is_endpoint=on == "sagemaker")
         return
     wanted = ModelRequest(model or "", name, group, instance_type, devices, queue, image, engine)
@@ -110,7 +110,7 @@ def _on_eks(cluster: ClusterOptions, wanted: "ModelRequest", replicas: int, *, w
         try:
             serving.apply(session, served)
         except ApiError as error:
-            raise Failure(FAILED, f"{served.name} is refused: {error}") from None
+            raise CommandError(FAILED, f"{served.name} is refused: {error}") from None
         if wait:
             _await(session, cluster, served.name)
         _tell(session, cluster, served, "ready" if wait else "submitted")
@@ -128,7 +128,7 @@ def _await(session: "Session", cluster: ClusterOptions, name: str) -> None:
 
                 last = f"\n{why}" if why else ""
                 title = f"{name} does not answer; trn serve --stop {name} ends it{last}"
-                raise examine.with_closing(Failure(FAILED, title), cluster, session.namespace.name, name)
+                raise examine.with_closing(CommandError(FAILED, title), cluster, session.namespace.name, name)
             if not why:
                 return
             if why != said and not cluster.as_json:
@@ -139,7 +139,7 @@ def _await(session: "Session", cluster: ClusterOptions, name: str) -> None:
         raise _InterruptedError(f"{name} goes on; trn serve --stop {name} ends it") from None
 
 
-def _tell(session: "Session", cluster: ClusterOptions, served: "Served", state: str) -> None:
+def _tell(session: "Session", cluster: ClusterOptions, served: "ModelService", state: str) -> None:
     from trainium_eks.client import serving
     from trainium_eks.jobs.explain.cluster_snapshot import is_running
     from trainium_eks.jobs.serve.serving import PORT

@@ -8,7 +8,7 @@ from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.command import JOBS, App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, INTERRUPTED, Failure
+from trainium_eks.client.failure import FAILED, INTERRUPTED, CommandError
 from trainium_eks.kube.pod_text import LINE_CHARACTERS, printable
 
 app = App(panel=JOBS)
@@ -119,7 +119,7 @@ def stage(
                 raise typer.Exit(INTERRUPTED) from None
     message = str(shown.last.get("message") or end.message)[:LINE_CHARACTERS]
     if not end.succeeded and not cluster.as_json:
-        raise Failure(FAILED, f"{request.source} is not staged: {message}")
+        raise CommandError(FAILED, f"{request.source} is not staged: {message}")
     state = "unchanged" if shown.last.get("stage") == "unchanged" else "complete"
     document |= {"state": state if end.succeeded else "failed", "message": message}
     document |= {"bytes": shown.count("bytes"), "files": shown.count("files")}

@@ -11,7 +11,7 @@ from trainium_eks.cli.shared.command import JOBS, App
 from trainium_eks.cli.shared.durations import duration
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, INTERRUPTED, Failure, as_typed
+from trainium_eks.client.failure import FAILED, INTERRUPTED, CommandError, as_typed
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -114,7 +114,7 @@ def _live(session: "Session", cluster: ClusterOptions, found: "JobStatus", use: 
             time.sleep(LOOK_SECONDS)
             try:
                 found = job_status.look(session, found.job.name)
-            except Failure:
+            except CommandError:
                 if not cluster.as_json:
                     output.write(f"{found.job.name} was removed.\n")
                 return FAILED

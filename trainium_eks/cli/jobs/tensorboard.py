@@ -9,7 +9,7 @@ from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.command import JOBS, App
 from trainium_eks.cli.shared.with_cluster_options import Job, with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, Failure
+from trainium_eks.client.failure import FAILED, CommandError
 from trainium_eks.client.notices import notice, silent
 from trainium_eks.kube.pod_text import printable
 
@@ -42,7 +42,7 @@ def tensorboard(
 
     with open_session(cluster) as session:
         if not session.namespace.claim:
-            raise Failure(FAILED, f"the namespace {session.namespace.name} has no shared volume to read logs from")
+            raise CommandError(FAILED, f"the namespace {session.namespace.name} has no shared volume to read logs from")
         directory, image = board.logs_of(session, job, image)
         pod = "" if session.is_local else pod_name(job)
         if session.is_local:

@@ -18,7 +18,7 @@ from trainium_eks.jobs.objects.options import TrainOptions
 
 if TYPE_CHECKING:
     from trainium_eks.client.session import Session
-    from trainium_eks.client.submitting import Prepared
+    from trainium_eks.client.submitting import PreparedJob
     from trainium_eks.jobs.objects.job import TrainingJob
     from trainium_eks.jobs.sagemaker.job import SageMakerJob
     from trainium_eks.model.sizing.goodput import Goodput
@@ -57,7 +57,7 @@ def train(options: TrainOptions, *, cluster: ClusterOptions) -> None:
             raise typer.Exit(_submit(prepared, options, cluster, session))
 
 
-def _show(prepared: "Prepared", cluster: ClusterOptions) -> None:
+def _show(prepared: "PreparedJob", cluster: ClusterOptions) -> None:
     import yaml
 
     from trainium_eks.client import torchx
@@ -82,7 +82,7 @@ def _show(prepared: "Prepared", cluster: ClusterOptions) -> None:
     output.write(yaml.safe_dump_all(plain, sort_keys=False, width=1000) + "".join(f"{line}\n" for line in lines))
 
 
-def _submit(prepared: "Prepared", asked: TrainOptions, cluster: ClusterOptions, session: "Session") -> int:
+def _submit(prepared: "PreparedJob", asked: TrainOptions, cluster: ClusterOptions, session: "Session") -> int:
     from trainium_eks.cli.jobs.logs import explain, follow_job
     from trainium_eks.cli.shared.log_lines import Printer
     from trainium_eks.client import logs, reading, scaling, submitting, torchx

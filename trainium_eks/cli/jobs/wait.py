@@ -8,7 +8,7 @@ from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.command import JOBS, App
 from trainium_eks.cli.shared.with_cluster_options import Job, with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 
 app = App(panel=JOBS)
 
@@ -37,7 +37,7 @@ def wait(
     with open_session(cluster) as session:
         longest = seconds(timeout) if timeout is not None else None
         if timeout is not None and longest is None:
-            raise Failure(WRONG_USAGE, f"--timeout {timeout}: give a duration: 90s, 10m or 2h")
+            raise CommandError(WRONG_USAGE, f"--timeout {timeout}: give a duration: 90s, 10m or 2h")
         try:
             if (managed := sagemaker.find(session, job)) is not None:
                 state = sagemaker.wait(managed[0], job, longest).state
@@ -45,6 +45,6 @@ def wait(
                 reference = session.api.reference(reading.find(session, job).source)
                 state = submitting.wait(reference, session, timeout_seconds=longest, away_seconds=AWAY_SECONDS)
         except TimeoutError as error:
-            raise examine.with_closing(Failure(FAILED, str(error)), cluster, session.namespace.name, job) from None
+            raise examine.with_closing(CommandError(FAILED, str(error)), cluster, session.namespace.name, job) from None
     output.answer({"job": job, "state": state}, f"The job {job} is {state}.", as_json=cluster.as_json)
     raise typer.Exit(0 if state == submitting.SUCCEEDED else FAILED)

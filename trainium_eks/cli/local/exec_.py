@@ -6,7 +6,7 @@ import typer
 
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.options import Directory, Stack
-from trainium_eks.client.failure import WRONG_USAGE, Failure
+from trainium_eks.client.failure import WRONG_USAGE, CommandError
 
 app = App(otherwise="local")
 
@@ -34,6 +34,6 @@ def execute(
     from trainium_eks.local.runtime import exec_command
 
     if not command:
-        raise Failure(WRONG_USAGE, f"what is to be run? For a shell: trn local exec {pod} -- sh")
+        raise CommandError(WRONG_USAGE, f"what is to be run? For a shell: trn local exec {pod} -- sh")
     found = exec_command.find(paths_of(stack, directory), pod, namespace, container)
     raise typer.Exit(exec_command.run(found, command))

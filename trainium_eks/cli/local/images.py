@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainium_eks.cli.shared.command import App
-from trainium_eks.client.failure import WRONG_USAGE, Failure
+from trainium_eks.client.failure import WRONG_USAGE, CommandError
 
 if TYPE_CHECKING:
     from trainium_eks.local.images.images import LocalImage
@@ -61,7 +61,7 @@ def make(
         try:
             recipe = Recipe(short, requirements.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
-            raise Failure(WRONG_USAGE, f"{requirements} cannot be read: {error}") from None
+            raise CommandError(WRONG_USAGE, f"{requirements} cannot be read: {error}") from None
     image = images.make(recipe, lambda line: typer.echo(line, err=True))
     typer.echo(f"{image.reference} ({_size(image)}): pods with the image {images.PREFIX}{short} run in it.")
 
@@ -73,7 +73,7 @@ def path(name: Annotated[str, typer.Argument(help="Its name, with `:<tag>` a cer
 
     image = images.find(name)
     if image is None:
-        raise Failure(WRONG_USAGE, f"there is no image {name}: {images.how_to_make(name)}")
+        raise CommandError(WRONG_USAGE, f"there is no image {name}: {images.how_to_make(name)}")
     typer.echo(images.ensure(image).path)
 
 

@@ -8,7 +8,7 @@ import typer
 
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.options import Directory, Stack
-from trainium_eks.client.failure import WRONG_USAGE, Failure
+from trainium_eks.client.failure import WRONG_USAGE, CommandError
 
 app = App(otherwise="local")
 
@@ -26,12 +26,12 @@ def logs(
 
     files = {file.stem: file for file in sorted(paths_of(stack, directory).logs.glob("*.log"))}
     if not files:
-        raise Failure(WRONG_USAGE, f"{stack} has no logs here: it was not started (`trn local up`)")
+        raise CommandError(WRONG_USAGE, f"{stack} has no logs here: it was not started (`trn local up`)")
     if process is None:
         sys.stdout.write("".join(f"{name}\n" for name in files))
         return
     if process not in files:
-        raise Failure(WRONG_USAGE, f"no log of {process!r}; there are {', '.join(files)}")
+        raise CommandError(WRONG_USAGE, f"no log of {process!r}; there are {', '.join(files)}")
     with files[process].open(encoding="utf-8", errors="replace") as log:
         sys.stdout.write("".join(log.readlines()[-lines:]))
         while follow:

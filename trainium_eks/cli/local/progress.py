@@ -18,7 +18,7 @@ from trainium_eks.cli.shared.plan_page import outputs
 from trainium_eks.cli.shared.report import sections
 from trainium_eks.client.failure import as_typed
 from trainium_eks.local.changes import Change
-from trainium_eks.local.control_plane.control_plane import Started
+from trainium_eks.local.control_plane.control_plane import StartResult
 from trainium_eks.local.deployment import Result
 from trainium_eks.local.events import Begun, Deleted, Done, Event, Failed, Kept, Waiting
 from trainium_eks.operate import finding
@@ -68,7 +68,7 @@ class ConsoleReporter:
         """Set the number of resources."""
         self._total = sum(resource.custom for resource in graph.resources)
 
-    def started(self, started: Started) -> None:
+    def started(self, started: StartResult) -> None:
         """Show the version and address of Kubernetes."""
         for moved in started.moved_ports:
             self._print(Text(f"Port {moved}", "yellow"))

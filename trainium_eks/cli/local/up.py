@@ -11,7 +11,7 @@ import typer
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.options import Directory, NoColor, Stack
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, Failure
+from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, CommandError
 from trainium_eks.client.project import check_stack, find_project
 
 if TYPE_CHECKING:
@@ -76,26 +76,26 @@ def _checks(
 
 @contextmanager
 def _failures(project: Path, stack: str) -> Iterator[None]:
-    """Raise a :class:`Failure` in place of the errors of a program and of its resources."""
+    """Raise a :class:`CommandError` in place of the errors of a program and of its resources."""
     from trainium_eks.cli.shared import recording
-    from trainium_eks.local.deployment import UpFailed
-    from trainium_eks.plan.recording.process import ProgramFailed, ProgramTimedOut, ProjectError
-    from trainium_eks.plan.recording.project import InvalidConfig
+    from trainium_eks.local.deployment import UpFailedError
+    from trainium_eks.plan.recording.process import ProgramFailedError, ProgramTimeoutError, ProjectError
+    from trainium_eks.plan.recording.project import InvalidConfigError
 
     try:
         yield
-    except InvalidConfig as error:
+    except InvalidConfigError as error:
         raise recording.refusal(error, project, stack, "nothing was started") from None
     except ProjectError as error:
-        raise Failure(WRONG_USAGE, str(error)) from None
-    except ProgramFailed as error:
-        raise Failure(FAILED, f"the program failed: {error.message}", detail=error.traceback) from None
-    except ProgramTimedOut as error:
-        raise Failure(FAILED, str(error)) from None
-    except UpFailed as error:
+        raise CommandError(WRONG_USAGE, str(error)) from None
+    except ProgramFailedError as error:
+        raise CommandError(FAILED, f"the program failed: {error.message}", detail=error.traceback) from None
+    except ProgramTimeoutError as error:
+        raise CommandError(FAILED, str(error)) from None
+    except UpFailedError as error:
         parts = ["  {}\n    {}".format(urn, message.replace("\n", "\n    ")) for urn, message in error.failures]
         detail = "\n".join([*parts, error.detail.strip()]).rstrip()
-        raise Failure(FAILED, str(error), detail=detail) from None
+        raise CommandError(FAILED, str(error), detail=detail) from None
     except KeyboardInterrupt:
         sys.stderr.write("\nInterrupted. What is done stays; the same command goes on from there.\n")
         raise typer.Exit(INTERRUPTED) from None

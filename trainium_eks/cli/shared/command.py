@@ -81,12 +81,12 @@ def choose(given: str, directory: Path | None, otherwise: str) -> tuple[str, str
 
 def _local_clouds(directory: Path | None) -> list[str]:
     """Return the project's stacks with a running local cloud; read no processes where none has been made."""
-    from trainium_eks.client.failure import Failure
+    from trainium_eks.client.failure import CommandError
     from trainium_eks.local.paths import Paths
 
     try:
         project = find_project(directory)
-    except Failure:
+    except CommandError:
         return []  # the command itself says so
     made = [each.parent.name for each in sorted(project.glob(f".local/*/{Paths(Path()).settings.name}"))]
     if not made:

@@ -9,7 +9,7 @@ from typing import Any
 
 from trainium_eks.client.cluster_access import StackAccess, find_source, open_kubeconfig
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import WRONG_USAGE, Failure, as_typed
+from trainium_eks.client.failure import WRONG_USAGE, CommandError, as_typed
 from trainium_eks.client.project import find_project
 from trainium_eks.client.session import find_namespace, open_session
 from trainium_eks.kube import cluster as snapshots
@@ -27,7 +27,7 @@ from trainium_eks.operate.doctor.examination import KINDS, TEAM_KINDS, Examinati
 from trainium_eks.operate.doctor.findings import found as finding
 from trainium_eks.operate.doctor.findings import unreachable
 from trainium_eks.operate.finding import Report, Status
-from trainium_eks.operate.verify.examined import Examined, Made
+from trainium_eks.operate.verify.examined import CheckInput, ObjectComparison
 from trainium_eks.operate.verify.made import OBJECTS, compare
 from trainium_eks.operate.verify.workloads import ENDED
 
@@ -80,18 +80,18 @@ def closing(cluster: ClusterOptions, name: str = "", *, checks: bool = True) -> 
     """Return the findings as the last lines of a command that ran out of time; empty without any."""
     try:
         report = diagnosis(cluster, name, checks=checks)
-    except (Failure, ClusterError, OSError, ValueError):
+    except (CommandError, ClusterError, OSError, ValueError):
         return ""  # the command's own failure is told all the same
     failed = report.of(Status.FAIL)
     lines = [f"  {each.fault}: {each.subject}: {each.text}\n  → {each.fix}" for each in failed]
     return printable(as_typed("\n".join(["The doctor finds:", *lines]))) if lines else ""
 
 
-def with_closing(failure: Failure, cluster: ClusterOptions, namespace: str, name: str = "") -> Failure:
+def with_closing(failure: CommandError, cluster: ClusterOptions, namespace: str, name: str = "") -> CommandError:
     """Return the failure of a researcher's command that ran out of time, with the doctor's findings as its end."""
     said = closing(replace(cluster, namespace=namespace), name)
     detail = "\n".join(filter(None, (failure.detail, said)))
-    return Failure(failure.code, failure.title, failure.problems, detail, failure.spell, failure.setting)
+    return CommandError(failure.code, failure.title, failure.problems, detail, failure.spell, failure.setting)
 
 
 def _examined(
@@ -110,24 +110,24 @@ def _examined(
     def log(pod: Object, previous: bool) -> list[str]:
         return pod_logs.tail(api, namespace_of(pod) or namespace, pod, previous=previous)
 
-    made = Made()
+    made = ObjectComparison()
     if namespace and not name:
-        made = Made(unread={OBJECTS: "an administrator's kubeconfig compares them"})
+        made = ObjectComparison(unread={OBJECTS: "an administrator's kubeconfig compares them"})
     elif not namespace and checks and faults:
         made = _compared(source, api, cluster.directory)
-    examination = Examination(Examined(source.outputs, found, source.local, made), datetime.now(UTC), log, namespace)
+    examination = Examination(CheckInput(source.outputs, found, source.local, made), datetime.now(UTC), log, namespace)
     names = known_names(examination)
     if name and name not in names and not any(each.startswith(f"{name}-") for each in names):
         near = nearest(name, names)
         meant = f"did you mean {near}?" if near else "`trn jobs` lists jobs, `trn doctor --list` faults and alerts"
-        raise Failure(WRONG_USAGE, f"{namespace} has no job {name!r}, and no fault or alert is called so: {meant}")
+        raise CommandError(WRONG_USAGE, f"{namespace} has no job {name!r}, and no fault or alert is called so: {meant}")
     report = diagnose(examination, name, checks=checks, faults=faults)
     facts = {"stack": source.stack or None, "cluster": source.outputs.cluster_name, "server": api.server}
     simulated = list(source.local.simulated) if source.local else []
     return replace(report, facts={**facts, "local": source.local is not None, "simulated": simulated, **report.facts})
 
 
-def _compared(source: StackAccess, api: Api, directory: Path | None) -> Made:
+def _compared(source: StackAccess, api: Api, directory: Path | None) -> ObjectComparison:
     """Return the comparison of the stack's objects with its cluster; empty, with the reason, where the stack's state
     cannot be read or changes meanwhile."""
     try:
@@ -141,6 +141,6 @@ def _compared(source: StackAccess, api: Api, directory: Path | None) -> Made:
         why = "outputs from a file do not name them"
     except FileNotFoundError:
         why = "an `up` goes on, or did not end well"
-    except (StateError, Failure, ClusterError, OSError, *MISSHAPEN) as error:
+    except (StateError, CommandError, ClusterError, OSError, *MISSHAPEN) as error:
         why = str(error).partition("\n")[0]
-    return Made(unread={OBJECTS: why})
+    return ObjectComparison(unread={OBJECTS: why})

@@ -9,7 +9,7 @@ from trainium_eks.cli.shared import output
 from trainium_eks.client import sagemaker
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, INTERRUPTED
-from trainium_eks.client.logs import PodFilter, Shown
+from trainium_eks.client.logs import PodFilter, PodLine
 from trainium_eks.client.notices import notice
 from trainium_eks.jobs.sagemaker.service import SageMakerJobs
 
@@ -31,7 +31,7 @@ class Printer:
         self._width = len(str(max(places.values(), default=0)))
         self._colored = not (cluster.no_color or os.environ.get("NO_COLOR")) and sys.stdout.isatty()
 
-    def write(self, lines: Iterable[Shown]) -> None:
+    def write(self, lines: Iterable[PodLine]) -> None:
         """Write the lines now."""
         if self.cluster.as_json:
             for each in lines:
@@ -41,7 +41,7 @@ class Printer:
         elif text := "".join(f"{self._prefix(each)}{each.line.text}\n" for each in lines):
             output.write(text)
 
-    def write_all(self, lines: Iterator[Shown]) -> int:
+    def write_all(self, lines: Iterator[PodLine]) -> int:
         """Write lines as they are read; return their number."""
         count = 0
         while batch := [*itertools.islice(lines, _BATCH)]:
@@ -49,7 +49,7 @@ class Printer:
             count += len(batch)
         return count
 
-    def _prefix(self, shown: Shown) -> str:
+    def _prefix(self, shown: PodLine) -> str:
         at = shown.line.stamp  # nanoseconds, of which milliseconds are shown
         stamp = f"{at[:23]}{at[29:]} " if self._timestamps and at else ""
         if not self._several:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from trainium_eks.client.failure import FAILED, Failure, complain
+from trainium_eks.client.failure import FAILED, CommandError, complain
 from trainium_eks.kube.pod_text import printable_json
 
 SCHEMA_VERSION = 1
@@ -25,7 +25,7 @@ def write(text: str) -> None:
         # Python would write the rest of the buffer again at its end, and report the error.
         with open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
-        raise Failure(FAILED, f"cannot write to standard output: {error.strerror}") from None
+        raise CommandError(FAILED, f"cannot write to standard output: {error.strerror}") from None
 
 
 def write_json(document: Mapping[str, Any], *, indent: int | None = 2) -> None:
@@ -42,13 +42,13 @@ def answer(document: Mapping[str, Any], text: str, *, as_json: bool) -> None:
         write(f"{text}\n")
 
 
-def tell(failure: Failure, *, as_json: bool) -> int:
+def tell(failure: CommandError, *, as_json: bool) -> int:
     """Report the failure of a command and return its exit code: in words on stderr, with ``--json`` as a document on
     standard output."""
     if not as_json:
         return complain(failure)
     try:
         write_json(failure.to_json())
-    except Failure as unwritten:
+    except CommandError as unwritten:
         return complain(unwritten)
     return failure.code

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 Lines = Iterator[str]
 
 
-class _Shown(Scrubber):
+class _OwnPlanScrubber(Scrubber):
     """Scrubber of a reader's own plan: blanks what stands in a Secret or under a credential's name alone."""
 
     def text(self, text: str) -> str:
         return text[:WINDOW]
 
 
-WORDS = Words(_Shown())
+WORDS = Words(_OwnPlanScrubber())
 MOST_FAULTS = 5
 """Most faults shown for one rule; ``--json`` has all."""
 _OUTPUT_LENGTH = 72

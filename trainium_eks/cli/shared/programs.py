@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.cli.shared import recording
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.model.validation.parsing import parse_json
 from trainium_eks.model.validation.problems import Problem
 from trainium_eks.operate.review import preview
@@ -61,7 +61,7 @@ def recorded(project: Path, stack: str, against: str, given: Assumptions | None)
 def _or_refusal(result: Callable[[], Graph]) -> Graph | Refusal:
     try:
         return result()
-    except Failure as failure:
+    except CommandError as failure:
         if failure.code != FAILED:
             raise
         return refusal(failure.to_json(), failure.title)
@@ -75,7 +75,7 @@ def of_preview(path: Path, plan: Path | None, stack: str) -> Programs:
     try:
         parsed = preview.parse(document(path), stack)
     except ValueError as error:
-        raise Failure(WRONG_USAGE, f"{path} is no preview: {error}") from None
+        raise CommandError(WRONG_USAGE, f"{path} is no preview: {error}") from None
     return Programs(parsed.before, saved(plan, stack) if plan else parsed.after, "the account", parsed)
 
 
@@ -89,15 +89,15 @@ def saved(path: Path, stack: str) -> Graph | Refusal:
 
 def _plan(data: object, path: Path, stack: str) -> Graph:
     if not isinstance(data, Mapping) or "resources" not in data:
-        raise Failure(WRONG_USAGE, f"{path} is not a saved plan: it has no resources")
+        raise CommandError(WRONG_USAGE, f"{path} is not a saved plan: it has no resources")
     try:
         graph = Graph.from_json(data)
     except ValueError as error:
-        raise Failure(WRONG_USAGE, f"{path}: {error}") from None
+        raise CommandError(WRONG_USAGE, f"{path}: {error}") from None
     except (KeyError, TypeError, AttributeError) as error:
-        raise Failure(WRONG_USAGE, f"{path} is not a whole plan: {error!r}") from None
+        raise CommandError(WRONG_USAGE, f"{path} is not a whole plan: {error!r}") from None
     if graph.stack != stack:
-        raise Failure(WRONG_USAGE, f"{path} is a plan of stack {graph.stack}, not of {stack}")
+        raise CommandError(WRONG_USAGE, f"{path} is a plan of stack {graph.stack}, not of {stack}")
     return graph
 
 
@@ -106,7 +106,7 @@ def refusal(data: Mapping[str, Any], title: str) -> Refusal:
     try:
         problems = tuple(Problem.from_json(each) for each in data["problems"])
     except (KeyError, TypeError, ValueError) as error:
-        raise Failure(WRONG_USAGE, f"it is not what `trn plan --json` prints: {error!r}") from None
+        raise CommandError(WRONG_USAGE, f"it is not what `trn plan --json` prints: {error!r}") from None
     if len(problems) == 1 and not problems[0].path:
         # A program that failed: its message is its one problem.
         title, problems = problems[0].reason, ()
@@ -117,14 +117,14 @@ def document(path: Path) -> object:
     """Return the JSON document in a file."""
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise Failure(WRONG_USAGE, f"{path} is larger than {MOST_BYTES // 1024 // 1024} MiB")
+            raise CommandError(WRONG_USAGE, f"{path} is larger than {MOST_BYTES // 1024 // 1024} MiB")
         text = path.read_text(encoding="utf-8", errors="replace")
         # `pulumi preview --json` prints the plugins' messages before the document.
         return parse_json(text[max(text.find("{"), 0) :])
     except OSError as error:
-        raise Failure(WRONG_USAGE, f"cannot read {path}: {error.strerror}") from None
+        raise CommandError(WRONG_USAGE, f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise Failure(WRONG_USAGE, f"{path} is not JSON: {error}") from None
+        raise CommandError(WRONG_USAGE, f"{path} is not JSON: {error}") from None
 
 
 # --- the earlier program of --against -----------------------------------------------------------------------------
@@ -137,14 +137,14 @@ def find(text: str, project: Path, stack: str, given: Assumptions | None) -> tup
     if path.is_file():
         return text, lambda: _plan(document(path), path, stack)
     if path.is_dir():
-        raise Failure(WRONG_USAGE, f"--against {text} is a directory; give a saved plan or a git commit")
+        raise CommandError(WRONG_USAGE, f"--against {text} is a directory; give a saved plan or a git commit")
     neither = f"--against {text}: neither a file nor a commit"
     if text.startswith("-"):
-        raise Failure(WRONG_USAGE, neither)
+        raise CommandError(WRONG_USAGE, neither)
     try:
         commit = _git(project, "rev-parse", "--verify", "--quiet", f"{text}^{{commit}}")
-    except Failure as failure:
-        raise Failure(WRONG_USAGE, f"{neither} of this repository", detail=failure.detail) from None
+    except CommandError as failure:
+        raise CommandError(WRONG_USAGE, f"{neither} of this repository", detail=failure.detail) from None
     name = text if text.startswith(commit[:8]) else f"{text} ({commit[:8]})"
     return name, lambda: _of_commit(name, commit, project, stack, given)
 
@@ -157,7 +157,7 @@ def _of_commit(name: str, commit: str, project: Path, stack: str, given: Assumpt
     with tempfile.TemporaryDirectory(prefix="trn-plan-") as directory:
         archive = subprocess.run(["git", "-C", top, "archive", commit], capture_output=True, check=False)
         if archive.returncode:
-            raise Failure(WRONG_USAGE, f"git archive {commit} failed: {archive.stderr.decode().strip()}")
+            raise CommandError(WRONG_USAGE, f"git archive {commit} failed: {archive.stderr.decode().strip()}")
         with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
             tar.extractall(directory, filter="data")
         there = Path(directory).resolve() / inside
@@ -165,10 +165,10 @@ def _of_commit(name: str, commit: str, project: Path, stack: str, given: Assumpt
             return Graph(load_project(project).name, stack, (), {})
         try:
             return recording.record(there, stack, given)
-        except Failure as failure:
+        except CommandError as failure:
             # The directory is gone when somebody reads this: readers know the commit.
             title = failure.title.replace(str(there), name)
-            raise Failure(failure.code, f"as of {name}: {title}", failure.problems, failure.detail) from None
+            raise CommandError(failure.code, f"as of {name}: {title}", failure.problems, failure.detail) from None
 
 
 def _is_new(before: Path, stack: str) -> bool:
@@ -185,7 +185,7 @@ def _git(project: Path, *arguments: str) -> str:
     try:
         done = subprocess.run(["git", "-C", str(project), *arguments], capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        raise Failure(WRONG_USAGE, "git is not on PATH", detail="git is not on PATH") from None
+        raise CommandError(WRONG_USAGE, "git is not on PATH", detail="git is not on PATH") from None
     if done.returncode:
-        raise Failure(WRONG_USAGE, f"git {' '.join(arguments)} failed", detail=done.stderr.strip())
+        raise CommandError(WRONG_USAGE, f"git {' '.join(arguments)} failed", detail=done.stderr.strip())
     return done.stdout.strip()

@@ -1,4 +1,4 @@
-"""Recording of a program's graph; every error is a :class:`Failure`."""
+"""Recording of a program's graph; every error is a :class:`CommandError`."""
 
 import sys
 import threading
@@ -8,18 +8,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from trainium_eks.cli.shared.stack_file import StackFile
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, Failure
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.model.validation.problems import config_path, config_set
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording import assumptions, process
 from trainium_eks.plan.recording.assumptions import Assumptions, AssumptionsError
-from trainium_eks.plan.recording.project import InvalidConfig, ProjectError, StackSettings, load_project
+from trainium_eks.plan.recording.project import InvalidConfigError, ProjectError, StackSettings, load_project
 
 TIMEOUT_SECONDS = 300.0
 """A program is stopped after this time without progress."""
 
 
-def refusal(error: InvalidConfig, project: Path, stack: str, outcome: str) -> Failure:
+def refusal(error: InvalidConfigError, project: Path, stack: str, outcome: str) -> CommandError:
     """Return the failure for an invalid stack config, or for invalid arguments of a component; ``outcome`` ends its
     message (``nothing was planned``)."""
     count = f"{len(error.problems)} problem{'' if len(error.problems) == 1 else 's'}"
@@ -27,7 +27,7 @@ def refusal(error: InvalidConfig, project: Path, stack: str, outcome: str) -> Fa
     spell = str if error.component else config_path
     file = StackFile.find(load_project(project), stack)
     setting = file.setting if file is not None else config_set
-    return Failure(FAILED, f"{where}: {count}, {outcome}", error.problems, spell=spell, setting=setting)
+    return CommandError(FAILED, f"{where}: {count}, {outcome}", error.problems, spell=spell, setting=setting)
 
 
 def load_assumptions(path: Path | None) -> Assumptions | None:
@@ -35,7 +35,7 @@ def load_assumptions(path: Path | None) -> Assumptions | None:
     try:
         return assumptions.load(path) if path is not None else None
     except AssumptionsError as error:
-        raise Failure(WRONG_USAGE, f"--stub {error}") from None
+        raise CommandError(WRONG_USAGE, f"--stub {error}") from None
 
 
 def record(
@@ -51,19 +51,21 @@ def record(
         answers = given or assumptions.of_stack(project, stack) or Assumptions()
         return process.record(project, stack, assumptions=answers, timeout_seconds=TIMEOUT_SECONDS, adjust=adjust)
     except AssumptionsError as error:
-        raise Failure(WRONG_USAGE, str(error)) from None
-    except InvalidConfig as error:
+        raise CommandError(WRONG_USAGE, str(error)) from None
+    except InvalidConfigError as error:
         raise refusal(error, project, stack, "nothing was planned") from None
-    except process.ProgramFailed as error:
+    except process.ProgramFailedError as error:
         parts = [
             error.traceback.rstrip(),
             f"The program printed:\n{error.output.rstrip()}" if error.output.strip() else "",
         ]
-        raise Failure(FAILED, f"the program failed: {error.message}", detail="\n".join(filter(None, parts))) from None
-    except process.ProgramTimedOut as error:
-        raise Failure(FAILED, str(error)) from None
+        raise CommandError(
+            FAILED, f"the program failed: {error.message}", detail="\n".join(filter(None, parts))
+        ) from None
+    except process.ProgramTimeoutError as error:
+        raise CommandError(FAILED, str(error)) from None
     except ProjectError as error:
-        raise Failure(WRONG_USAGE, str(error)) from None
+        raise CommandError(WRONG_USAGE, str(error)) from None
 
 
 @contextmanager

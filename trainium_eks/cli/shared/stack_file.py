@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import yaml
 
-from trainium_eks.model.validation.problems import Step, Value, config_path, steps_of
+from trainium_eks.model.validation.problems import PathStep, Value, config_path, steps_of
 from trainium_eks.plan.recording.project import Project
 
 
@@ -33,7 +33,7 @@ class StackFile:
     def setting(self, path: str, value: Value) -> str:
         """Return the line that sets a value: ``Pulumi.dev.yaml line 12: maxSize: 4``."""
         first, *rest = steps_of(config_path(path))
-        steps: list[Step] = [f"{self.project}:{first}", *rest]
+        steps: list[PathStep] = [f"{self.project}:{first}", *rest]
         node, known = self.config, 0
         while known < len(steps) and (below := _entry(node, steps[known])) is not None:
             node, known = below, known + 1
@@ -56,11 +56,11 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
 _Dumper.add_representer(str, _represent_text)
 
 
-def _joined(steps: Sequence[Step]) -> str:
+def _joined(steps: Sequence[PathStep]) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
 
 
-def _entry(node: yaml.Node | None, step: Step) -> yaml.Node | None:
+def _entry(node: yaml.Node | None, step: PathStep) -> yaml.Node | None:
     """Return the value of a mapping under a key, or of a list at an index; None without one."""
     if isinstance(node, yaml.MappingNode) and isinstance(step, str):
         return next((value for key, value in node.value if getattr(key, "value", None) == step), None)
@@ -70,7 +70,7 @@ def _entry(node: yaml.Node | None, step: Step) -> yaml.Node | None:
     return None
 
 
-def _text(steps: Sequence[Step], value: Value) -> str:
+def _text(steps: Sequence[PathStep], value: Value) -> str:
     """Return one line of YAML: ``a: [1]`` for the steps ``[a, 0]`` and the value 1."""
     held: object = list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, dict) else value
     for step in reversed(steps[1:]):

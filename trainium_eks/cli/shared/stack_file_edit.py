@@ -13,25 +13,26 @@ from trainium_eks.model.validation.parsing import MISSHAPEN, parse_yaml
 
 Plain = str | int | float | bool
 
-Step = str | int
+PathStep = str | int
 """A key of a mapping, or an index of a list."""
 
 
-class NotEditable(ValueError):  # noqa: N818 - reads as what it is where it is caught
+class NotEditableError(ValueError):
     """The file is written in a way that a value cannot be put into without changing more."""
 
 
-def put(text: str, path: Sequence[Step], value: Plain) -> str:
+def put(text: str, path: Sequence[PathStep], value: Plain) -> str:
     """Return the file's text with the value at a path of keys and list indices set; missing keys are added.
 
-    Raises :class:`NotEditable` where a key on the way holds no mapping, or the edit would change more than the value.
+    Raises :class:`NotEditableError` where a key on the way holds no mapping, or the edit would change more than
+    the value.
     """
     try:
         root = yaml.compose(text)
     except (yaml.YAMLError, *MISSHAPEN) as error:
-        raise NotEditable(f"it is not valid YAML: {' '.join(str(error).split())}") from None
+        raise NotEditableError(f"it is not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(root, yaml.MappingNode):
-        raise NotEditable("it holds no mapping")
+        raise NotEditableError("it holds no mapping")
     node: yaml.CollectionNode = root
     depth = 0
     while depth < len(path) and (below := _below(node, path[depth])) is not None:
@@ -39,7 +40,7 @@ def put(text: str, path: Sequence[Step], value: Plain) -> str:
         if depth == len(path):
             return _meant(text, _replaced(text, below, value), path, value)
         if not isinstance(below, yaml.CollectionNode) or not below.value:
-            raise NotEditable(f"{_joined(path[:depth])} holds no mapping with entries")
+            raise NotEditableError(f"{_joined(path[:depth])} holds no mapping with entries")
         node = below
     return _meant(text, _added(text, node, path[depth:], value), path, value)
 
@@ -52,27 +53,27 @@ def write_whole(path: Path, text: str) -> None:
     os.replace(new, path)
 
 
-def _below(node: yaml.CollectionNode, step: Step) -> yaml.Node | None:
+def _below(node: yaml.CollectionNode, step: PathStep) -> yaml.Node | None:
     if isinstance(node, yaml.MappingNode):
         return next((value for name, value in node.value if name.value == step), None)
     found: yaml.Node | None = node.value[step] if isinstance(step, int) and step < len(node.value) else None
     return found
 
 
-def _joined(path: Sequence[Step]) -> str:
+def _joined(path: Sequence[PathStep]) -> str:
     return ".".join(map(str, path))
 
 
 def _replaced(text: str, node: yaml.Node, value: Plain) -> str:
     if not isinstance(node, yaml.ScalarNode) or node.style in ("|", ">"):
-        raise NotEditable("the value there is not a plain one")
+        raise NotEditableError("the value there is not a plain one")
     return f"{text[: node.start_mark.index]}{json.dumps(value)}{text[node.end_mark.index :]}"
 
 
-def _added(text: str, node: yaml.CollectionNode, keys: Sequence[Step], value: Plain) -> str:
+def _added(text: str, node: yaml.CollectionNode, keys: Sequence[PathStep], value: Plain) -> str:
     """Return the text with a new entry at the mapping's end; keys below its first key are written in one line."""
     if not isinstance(node, yaml.MappingNode) or any(isinstance(key, int) for key in keys):
-        raise NotEditable("the list that it belongs to is not in this file: write it out first")
+        raise NotEditableError("the list that it belongs to is not in this file: write it out first")
     inner = json.dumps(value)
     for key in reversed(keys[1:]):
         inner = f"{{ {key}: {inner} }}"
@@ -95,11 +96,11 @@ def _last_leaf(node: yaml.Node) -> yaml.Node:
         last = node.value[-1]
         node = last[1] if isinstance(node, yaml.MappingNode) else last
     if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
-        raise NotEditable("its last value is a block of text")
+        raise NotEditableError("its last value is a block of text")
     return node
 
 
-def _meant(before: str, after: str, path: Sequence[Step], value: Plain) -> str:
+def _meant(before: str, after: str, path: Sequence[PathStep], value: Plain) -> str:
     """Return the edited text after comparing its data with the same change of the old data."""
     wanted, found = _apart(parse_yaml(before)), parse_yaml(after)
     at = wanted
@@ -107,7 +108,7 @@ def _meant(before: str, after: str, path: Sequence[Step], value: Plain) -> str:
         at = at.setdefault(key, {}) if isinstance(at, dict) else at[key]
     at[path[-1]] = value
     if found != wanted:
-        raise NotEditable(f"{_joined(path)} cannot be set without changing more")
+        raise NotEditableError(f"{_joined(path)} cannot be set without changing more")
     return after
 
 

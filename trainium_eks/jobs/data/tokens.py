@@ -17,7 +17,7 @@ from trainium_eks.model.validation.parsing import parse_json
 _ARN = re.compile(r"arn:aws[a-z-]*:secretsmanager:(?P<region>[a-z0-9-]+):\d{12}:secret:.+")
 
 
-class NoToken(AwsError):  # noqa: N818 - reads as what it is where it is caught
+class NoTokenError(AwsError):
     """The given text holds no token; the message is for people, and does not hold the text either."""
 
 
@@ -25,9 +25,9 @@ def cleaned(token: str) -> str:
     """Return a token without the white space around it."""
     token = token.strip()
     if not token:
-        raise NoToken("the token is empty")
+        raise NoTokenError("the token is empty")
     if not token.isprintable() or any(letter.isspace() for letter in token):
-        raise NoToken("the token has white space or control characters in it: it is one word, such as hf_…")
+        raise NoTokenError("the token has white space or control characters in it: it is one word, such as hf_…")
     return token
 
 
@@ -69,11 +69,11 @@ def from_secrets_manager(identity: str, region: str, key: str = "") -> str:
     try:
         held: dict[str, Any] = parse_json(text)
     except ValueError:
-        raise NoToken(f"the secret {identity} begins as a JSON object and is none") from None
+        raise NoTokenError(f"the secret {identity} begins as a JSON object and is none") from None
     if not key and len(held) == 1:
         key = next(iter(held))
     if key not in held:
-        raise NoToken(f"the secret {identity} has the keys {', '.join(sorted(held))}: name one with --json-key")
+        raise NoTokenError(f"the secret {identity} has the keys {', '.join(sorted(held))}: name one with --json-key")
     return cleaned(str(held[key]))
 
 

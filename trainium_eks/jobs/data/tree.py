@@ -4,13 +4,13 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 
-class NotInside(Exception):  # noqa: N818 - reads as what it is where it is caught
+class NotInsideError(Exception):
     """Entry of a directory that may not travel; the message has its path, the reason and the remedy."""
 
 
 def files_below(root: Path, left_out: Collection[str]) -> Iterator[tuple[str, Path]]:
     """Yield path and place of each regular file, in order. A link stands for its target below the same root.
-    ``NotInside`` says that a link leads out of the root (a team would read its target) or into a circle, or that a
+    ``NotInsideError`` says that a link leads out of the root (a team would read its target) or into a circle, or that a
     device is there; links to nothing are left out."""
     top = root.resolve()
 
@@ -20,14 +20,16 @@ def files_below(root: Path, left_out: Collection[str]) -> Iterator[tuple[str, Pa
                 continue
             path, place = entry.relative_to(root).as_posix(), entry.resolve()
             if not place.is_relative_to(top):
-                raise NotInside(f"{path} is a link out of {root}, to {place}; put a copy in its place, or take it away")
+                raise NotInsideError(
+                    f"{path} is a link out of {root}, to {place}; put a copy in its place, or take it away"
+                )
             if place in above:
-                raise NotInside(f"{path} is a link to a directory that it is in; take it away")
+                raise NotInsideError(f"{path} is a link to a directory that it is in; take it away")
             if place.is_dir():
                 yield from walk(entry, (*above, place))
             elif place.is_file():
                 yield path, place
             else:
-                raise NotInside(f"{path} is no regular file; take it away")
+                raise NotInsideError(f"{path} is no regular file; take it away")
 
     return walk(root, (top,))

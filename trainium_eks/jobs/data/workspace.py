@@ -8,7 +8,7 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainium_eks.jobs.data.tree import NotInside, files_below
+from trainium_eks.jobs.data.tree import NotInsideError, files_below
 from trainium_eks.jobs.objects import runnable
 from trainium_eks.jobs.objects.job import Program
 from trainium_eks.model.validation.problems import Problem, nearest
@@ -48,7 +48,7 @@ def pack(script: str, directory: Path | None) -> Workspace | Problem:
     name = file.name if directory is None else posixpath.normpath(script)
     try:
         files = {name: file} if directory is None else dict(files_below(root, _NEVER))
-    except (NotInside, OSError) as refused:
+    except (NotInsideError, OSError) as refused:
         reason, _, fix = str(refused).partition("; ")
         return Problem("--workspace", reason, fix, value=str(root))
     if name not in files:

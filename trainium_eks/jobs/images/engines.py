@@ -39,7 +39,7 @@ class EngineError(ClusterError):
     """An engine failed, or there is none; the text names the remedy."""
 
 
-class NoEngine(EngineError, MissingError):  # noqa: N818 - reads as what it is where it is caught
+class NoEngineError(EngineError, MissingError):
     """No program for the task is on this machine, or none of them works."""
 
 
@@ -143,7 +143,7 @@ def find(asked: str | None, auth_file: Path | None = None, among: Sequence[str] 
     here = [name for name in ([asked] if asked else among) if shutil.which(name)]
     if not here:
         what = f"{asked} is not on PATH" if asked else f"none of {', '.join(among)} is on PATH"
-        raise NoEngine(f"{what}: install one, or use the cluster with --in-cluster, which needs none")
+        raise NoEngineError(f"{what}: install one, or use the cluster with --in-cluster, which needs none")
     why = []
     for name in here:
         code, said = ask([name, _PROBES.get(name, "info")])
@@ -152,7 +152,7 @@ def find(asked: str | None, auth_file: Path | None = None, among: Sequence[str] 
         last = said.rpartition("\n")[2].strip() or "it says nothing"
         why.append(f"{name} is here, but does not work: {last}{_REMEDIES.get(name, '')}")
     others = "" if asked else "; or use the cluster with --in-cluster"
-    raise NoEngine("\n".join(why) + others)
+    raise NoEngineError("\n".join(why) + others)
 
 
 def skopeo_copy(source: str, target: str, auth_file: Path | None) -> list[str]:

@@ -26,7 +26,12 @@ from trainium_eks.jobs.objects.resources import Resources
 from trainium_eks.jobs.objects.volcano_job import pod_overlay
 from trainium_eks.model import scraping
 from trainium_eks.model.catalogue.backends import Backend, backend_of
-from trainium_eks.model.catalogue.instances import CATALOGUE, INSTANCE_TYPE_LABEL, NVIDIA_RESOURCE, UnknownInstanceType
+from trainium_eks.model.catalogue.instances import (
+    CATALOGUE,
+    INSTANCE_TYPE_LABEL,
+    NVIDIA_RESOURCE,
+    UnknownInstanceTypeError,
+)
 
 # TorchX' macros (torchx.specs.api.macros), and marks that stand for them until all other `$` are escaped.
 _NAME, _NODE, _RANK0 = "\x01", "\x02", "\x03"
@@ -90,7 +95,7 @@ def application(
     """Return the application for the component's options, by their own names; the component documents them."""
     try:
         instance = CATALOGUE.find(instance_type)
-    except UnknownInstanceType as error:
+    except UnknownInstanceTypeError as error:
         raise ValueError(f"--instance_type: {error}") from None
     if bool(script) == bool(module):
         raise ValueError("give either --script or --module")

@@ -103,7 +103,7 @@ def place(
 
 
 @dataclass(frozen=True)
-class Served:
+class ModelService:
     """A model behind a Service."""
 
     name: str
@@ -155,7 +155,7 @@ def default_name(kind: str, model: str, suffix: str = "") -> str:
     return "-".join(each for each in (kind, words[:29].strip("-"), suffix) if each)
 
 
-def objects(served: Served, namespace: NamespaceOutput) -> tuple[Json, Json]:
+def objects(served: ModelService, namespace: NamespaceOutput) -> tuple[Json, Json]:
     """Return the Deployment and the Service, which is reached from the namespace alone."""
     labels = _labels(served.name, SERVE)
     metadata = {"name": served.name, "namespace": namespace.name, "labels": labels}
@@ -215,7 +215,7 @@ def objects(served: Served, namespace: NamespaceOutput) -> tuple[Json, Json]:
     return deployment, service
 
 
-def _server(served: Served) -> Json:
+def _server(served: ModelService) -> Json:
     """Return the command of our server, with its arguments."""
     words = ["--name", served.name, "--port", str(PORT), "--linger", str(LINGER_SECONDS)]
     if served.engine != "auto":
@@ -228,7 +228,7 @@ def _server(served: Served) -> Json:
     }
 
 
-def _vllm(served: Served, container: Json) -> Json:
+def _vllm(served: ModelService, container: Json) -> Json:
     """Return the fields of vLLM's container that differ from the other containers'."""
     devices = served.place.devices
     words = ["--served-model-name", served.name, "--port", str(PORT)]

@@ -9,7 +9,7 @@ from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.jobs.objects.forms import KINDS
 from trainium_eks.jobs.objects.identity import JOB_API, KIND_LABEL
 from trainium_eks.jobs.objects.options import Form
-from trainium_eks.kube.api import Api, ApiError, NoSuchKind
+from trainium_eks.kube.api import Api, ApiError, NoSuchKindError
 from trainium_eks.kube.cluster import GROUP_LABEL
 from trainium_eks.model.annotations import annotation
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL
@@ -25,7 +25,7 @@ def jobs(api: Api, namespace: str) -> dict[str, str]:
     for kind in KINDS.values():
         try:
             found.append(api.list(kind.api_version, kind.kind, namespace=namespace))
-        except (NoSuchKind, ApiError):
+        except (NoSuchKindError, ApiError):
             found.append([])
     volcano, pytorch, trainer = found
     return {each.name: each.state for each in watched(volcano, (), pytorch, trainer)}
@@ -84,7 +84,7 @@ def network_layers(api: Api) -> int:
     """Return the layers of the network that Volcano has found; 0 for none yet, or where they may not be read."""
     try:
         found = api.list("topology.volcano.sh/v1alpha1", "HyperNode")
-    except (NoSuchKind, ApiError):
+    except (NoSuchKindError, ApiError):
         return 0
     return max((int(each["spec"].get("tier", 1)) for each in found), default=0)
 

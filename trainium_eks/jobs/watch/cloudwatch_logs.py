@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from trainium_eks.aws.sessions import AwsError, NotAllowed, client, saying
+from trainium_eks.aws.sessions import AwsError, NotAllowedError, client, saying
 from trainium_eks.jobs.watch.log_lines import LogLine, parse
 from trainium_eks.kube.pod_text import REPORT_CHARACTERS, json_object
 
@@ -49,7 +49,7 @@ class CloudWatchLogs:
             raise self._with_fix(error) from None
 
     def _with_fix(self, error: AwsError) -> AwsError:
-        if isinstance(error, NotAllowed):
+        if isinstance(error, NotAllowedError):
             fix = f"your AWS identity needs logs:FilterLogEvents on arn:aws*:logs:*:*:log-group:{self._group}:*"
         elif error.code == "ResourceNotFoundException":
             fix = f"there is none in {self._region}: has the stack been updated (pulumi up) since its logs are kept?"

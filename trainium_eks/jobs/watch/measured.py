@@ -23,7 +23,7 @@ WORTH_A_CHANGE = 1.5
 
 
 @dataclass(frozen=True)
-class Measured:
+class JobFigures:
     """Measurements of one job, until its last step."""
 
     useful_fraction: float
@@ -45,7 +45,7 @@ class Measured:
         }
 
 
-def measured(job: WatchedJob, pods: Sequence[Object], progress: Progress, outputs: StackOutputs) -> Measured | None:
+def measured(job: WatchedJob, pods: Sequence[Object], progress: Progress, outputs: StackOutputs) -> JobFigures | None:
     """Return the measurements in the job's lines; None where they allow none: too early, no pace, or steps that another
     job made."""
     seconds = progress.last.time - _begun(job)
@@ -57,7 +57,7 @@ def measured(job: WatchedJob, pods: Sequence[Object], progress: Progress, output
     told = interval_seconds(_environment(pods[0]))
     better = _better(job, pods[0], progress, outputs)
     same = told and better and 1 / WORTH_A_CHANGE <= better / told <= WORTH_A_CHANGE
-    return Measured(useful, progress.save_seconds, told, None if same or not told else better)
+    return JobFigures(useful, progress.save_seconds, told, None if same or not told else better)
 
 
 def _begun(job: WatchedJob) -> float:

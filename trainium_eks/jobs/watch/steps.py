@@ -28,7 +28,7 @@ RECENT = 20
 
 
 @dataclass(frozen=True)
-class Step:
+class TrainingStep:
     """One line."""
 
     number: int
@@ -49,7 +49,7 @@ class Step:
 class Progress:
     """The progress of a run."""
 
-    last: Step
+    last: TrainingStep
     seconds_per_step: float | None
     """Median over the last lines; None before the second one."""
     left_seconds: float | None
@@ -89,7 +89,7 @@ class Progress:
         }
 
 
-def parse(line: str) -> Step | None:
+def parse(line: str) -> TrainingStep | None:
     """Return the step that a line reports; None for any other line."""
     start = line.find("{")
     said = json_object(line[start:]) if start >= 0 and '"step"' in line else None
@@ -98,7 +98,7 @@ def parse(line: str) -> Step | None:
     step, time = whole(said.get("step")), number(said.get("time"))
     if step is None or time is None:
         return None
-    return Step(
+    return TrainingStep(
         step,
         time,
         loss(said.get("loss")),
@@ -110,12 +110,12 @@ def parse(line: str) -> Step | None:
     )
 
 
-def parse_all(lines: Iterable[str]) -> list[Step]:
+def parse_all(lines: Iterable[str]) -> list[TrainingStep]:
     """Return the steps that these lines report."""
     return [step for line in lines if (step := parse(line)) is not None]
 
 
-def progress(steps: Sequence[Step], now: float, *, running: bool = True) -> Progress | None:
+def progress(steps: Sequence[TrainingStep], now: float, *, running: bool = True) -> Progress | None:
     """Return the progress of the run that printed these steps; None for none. Where the number falls, a restart began
     anew, and earlier steps do not count. A run that has ended cannot stall."""
     if not steps:

@@ -26,7 +26,7 @@ from urllib.parse import quote
 
 from trainium_eks.kube.async_client import ApiClient, ApiStatusError
 from trainium_eks.local.agent import log_retention
-from trainium_eks.local.agent.log_server import LogServer, NoLog, Run
+from trainium_eks.local.agent.log_server import ContainerRun, LogServer, NoLogError
 from trainium_eks.local.agent.pod_files import read
 from trainium_eks.local.agent.pod_processes import Process
 from trainium_eks.local.agent.watching import rounds
@@ -354,7 +354,7 @@ class Agent:
 
     # --- Logs -----------------------------------------------------------------------------------------------------
 
-    def _find_run(self, namespace: str, name: str, container: str, previous: bool) -> Run | None:
+    def _find_run(self, namespace: str, name: str, container: str, previous: bool) -> ContainerRun | None:
         found = [
             each
             for each in self._workers.values()
@@ -366,18 +366,18 @@ class Agent:
         told = _read_state(worker.directory).get("containers", {}).get(container)
         if told is None:
             waiting = "ContainerCreating"
-            raise NoLog(f'container "{container}" in pod "{name}" is waiting to start: {waiting}')
+            raise NoLogError(f'container "{container}" in pod "{name}" is waiting to start: {waiting}')
         restart = int(told["restartCount"]) - (told["state"] == "waiting") - previous
         if restart < 0 or (previous and not worker.directory.log(container, restart).exists()):
             if previous:
-                raise NoLog(f'previous terminated container "{container}" in pod "{name}" not found')
-            raise NoLog(f'container "{container}" in pod "{name}" is waiting to start: {told["reason"]}')
+                raise NoLogError(f'previous terminated container "{container}" in pod "{name}" not found')
+            raise NoLogError(f'container "{container}" in pod "{name}" is waiting to start: {told["reason"]}')
 
         def is_running() -> bool:
             now = _read_state(worker.directory).get("containers", {}).get(container) or {}
             return not previous and now.get("state") == "running" and now.get("restartCount") == restart
 
-        return Run(worker.directory, container, restart, is_running)
+        return ContainerRun(worker.directory, container, restart, is_running)
 
 
 def shims(paths: Paths) -> dict[str, Process]:

@@ -37,7 +37,7 @@ _NO_EXEC = json.dumps(
 
 
 @dataclass(frozen=True)
-class Run:
+class ContainerRun:
     """One run of a container, with its log."""
 
     directory: PodDirectory
@@ -47,11 +47,11 @@ class Run:
     """Returns whether the log may still grow."""
 
 
-class NoLog(Exception):  # noqa: N818 (what is the case)
+class NoLogError(Exception):
     """The error for a log that does not exist; the message says why, as a kubelet does."""
 
 
-Find = Callable[[str, str, str, bool], Run | None]
+Find = Callable[[str, str, str, bool], ContainerRun | None]
 """Finds a log by namespace, pod, container and "of the previous run"; None for a simulated pod."""
 
 
@@ -93,7 +93,7 @@ class LogServer:
         try:
             run = self._find(namespace, pod, container, query.get("previous", ["false"])[0] == "true")
             wanted = asked(query, time.time())
-        except (NoLog, ValueError) as error:
+        except (NoLogError, ValueError) as error:
             await _say(writer, 400, str(error))
             return
         if run is None:
@@ -133,7 +133,7 @@ def is_api_server(certificate: Mapping[str, object] | None) -> bool:
     return any(("commonName", kubelet.CLIENT_USER) in each for each in names)
 
 
-async def _stream(writer: asyncio.StreamWriter, reader: Reader, run: Run, wanted: LogFilter) -> None:
+async def _stream(writer: asyncio.StreamWriter, reader: Reader, run: ContainerRun, wanted: LogFilter) -> None:
     writer.write(
         b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
     )

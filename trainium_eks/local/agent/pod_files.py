@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.local.runtime import beneath
-from trainium_eks.local.spec.known import Unmet
+from trainium_eks.local.spec.known import UnmetError
 from trainium_eks.local.spec.plan import Isolation, Mount, PodDirectory
-from trainium_eks.local.spec.planning import Planned
+from trainium_eks.local.spec.planning import StartablePod
 from trainium_eks.local.spec.volumes import File
 from trainium_eks.model.validation.parsing import parse_json
 
@@ -16,7 +16,7 @@ _NO_NAMES = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"
 _HOST_NAMES = Path("/etc/resolv.conf")
 
 
-def prepare(place: PodDirectory, made: Planned) -> None:
+def prepare(place: PodDirectory, made: StartablePod) -> None:
     """Write the files and directories that the containers of a pod use, except its hosts file and its plan."""
     place.path.mkdir(parents=True, exist_ok=True, mode=0o700)
     place.stop.unlink(missing_ok=True)
@@ -42,7 +42,7 @@ def _make_below(mount: Mount, container: str) -> None:
         os.close(beneath.made(mount.source, mount.below))
     except OSError as error:
         why = f"failed to prepare subPath {mount.below!r} for {mount.target}: {error.strerror}"
-        raise Unmet("CreateContainerConfigError", why, container) from None
+        raise UnmetError("CreateContainerConfigError", why, container) from None
 
 
 def read(file: Path) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trainium_eks.local.spec.known import Body, Unmet
+from trainium_eks.local.spec.known import Body, UnmetError
 
 
 def status(
@@ -14,7 +14,7 @@ def status(
     host_ip: str,
     address: str,
     image_ids: Mapping[str, str],
-    unmet: Unmet | None = None,
+    unmet: UnmetError | None = None,
 ) -> dict[str, Any]:
     """Return a pod's complete status.
 
@@ -114,7 +114,7 @@ def _phase(state: Mapping[str, Any] | None, main: Iterable[Body]) -> str:
 
 
 def _container(
-    pod: Body, body: Body, told: Mapping[str, Any] | None, image_ids: Mapping[str, str], unmet: Unmet | None
+    pod: Body, body: Body, told: Mapping[str, Any] | None, image_ids: Mapping[str, str], unmet: UnmetError | None
 ) -> dict[str, Any]:
     made: dict[str, Any] = {
         "name": body["name"],

@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
-from trainium_eks.kube.async_client import ApiClient, ApiStatusError, Unreachable
+from trainium_eks.kube.async_client import ApiClient, ApiStatusError, UnreachableError
 
 _LOG = logging.getLogger("pods")
 _AGAIN_SECONDS = 1.0
@@ -22,7 +22,7 @@ async def rounds(
         try:
             known, version = await _list(client, path, query, whole=whole)
             yield known, _events(client, path, query, version)
-        except (ApiStatusError, Unreachable) as error:
+        except (ApiStatusError, UnreachableError) as error:
             _LOG.warning("%s: %s", path, error)
             await asyncio.sleep(_AGAIN_SECONDS)
 
@@ -48,6 +48,6 @@ async def _events(client: ApiClient, path: str, query: Mapping[str, str], versio
             if line.startswith(b'{"type":"ERROR"'):
                 return  # too old: from the beginning
             yield line
-    except (ApiStatusError, Unreachable) as error:
+    except (ApiStatusError, UnreachableError) as error:
         _LOG.info("watch of %s: %s", path, error)
         await asyncio.sleep(_AGAIN_SECONDS)

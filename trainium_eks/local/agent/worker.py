@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from trainium_eks.kube.async_client import ApiStatusError, Unreachable
+from trainium_eks.kube.async_client import ApiStatusError, UnreachableError
 from trainium_eks.local.agent import statuses
 from trainium_eks.local.agent.pod_files import prepare, put, read, write
 from trainium_eks.local.agent.pod_processes import Process
@@ -22,9 +22,9 @@ from trainium_eks.local.images import images
 from trainium_eks.local.images.images import LocalImage
 from trainium_eks.local.spec import volumes
 from trainium_eks.local.spec.hosts import Host
-from trainium_eks.local.spec.known import Body, Known, Unmet
+from trainium_eks.local.spec.known import Body, PlanInputs, UnmetError
 from trainium_eks.local.spec.plan import Isolation, PodDirectory, RestartPolicy
-from trainium_eks.local.spec.planning import Planned, hostname, planned
+from trainium_eks.local.spec.planning import StartablePod, hostname, planned
 from trainium_eks.local.spec.volumes import File, TokenRequest
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Worker:
         self._changed.set()
         self._gone = False
         self._node_gone = False
-        self._unmet: Unmet | None = None
+        self._unmet: UnmetError | None = None
         self._image_ids: dict[str, str] = {}
         self._node: Body = {}
         self._address = _address(self._directory)
@@ -146,7 +146,7 @@ class Worker:
             gone = self._gone
             try:
                 again = await self._sync()
-            except (Unreachable, OSError) as error:
+            except (UnreachableError, OSError) as error:
                 _LOG.warning("%s: %s", self._name, error)
                 again = _TROUBLE_SECONDS
             except ApiStatusError as error:
@@ -230,12 +230,14 @@ class Worker:
             self._address = self._address or self._around.free_address()
             made, tokens = await self._plan()
             self._prepare(made)
-        except Unmet as unmet:
+        except UnmetError as unmet:
             return await self._wait_for(unmet)
         except (LookupError, TypeError, ValueError, ArithmeticError) as error:
             # No pod's request may end the agent of all the others.
             _LOG.exception("%s", self._name)
-            return await self._wait_for(Unmet("CreateContainerConfigError", f"the local cloud cannot run it: {error}"))
+            return await self._wait_for(
+                UnmetError("CreateContainerConfigError", f"the local cloud cannot run it: {error}")
+            )
         self._unmet = None
         self._around.hosts_changed()
         self._shim = Process(self._around.start_shim(self._directory))
@@ -244,7 +246,7 @@ class Worker:
         _LOG.info("%s: shim %d started, at %s", self._name, self._shim.pid, self._address)
         return None
 
-    async def _wait_for(self, unmet: Unmet) -> float:
+    async def _wait_for(self, unmet: UnmetError) -> float:
         self._unmet = unmet
         await self._report(None)
         return _UNMET_SECONDS
@@ -259,11 +261,11 @@ class Worker:
             return False
         return True
 
-    async def _plan(self) -> tuple[Planned, tuple[TokenRequest, ...]]:
+    async def _plan(self) -> tuple[StartablePod, tuple[TokenRequest, ...]]:
         pod, around = self.pod, self._around
         namespace = pod["metadata"]["namespace"]
         named = volumes.references(pod)
-        known = Known(
+        known = PlanInputs(
             directory=self._directory,
             claims=around.claims(namespace),
             isolation=around.isolation,
@@ -312,13 +314,13 @@ class Worker:
             try:
                 answer = await self._around.client.request("POST", path, body)
             except ApiStatusError as error:
-                raise Unmet(
+                raise UnmetError(
                     "ContainerCreating", f'MountVolume.SetUp failed for volume "{each.volume}": {error}'
                 ) from None
             found.setdefault(each.volume, {})[each.path] = answer["status"]["token"]
         return found
 
-    def _prepare(self, made: Planned) -> None:
+    def _prepare(self, made: StartablePod) -> None:
         """Write the files that the shim and the containers need."""
         prepare(self._directory, made)
         self.write_hosts()
@@ -362,7 +364,7 @@ class Worker:
         if self._is_deleted:
             await self._finish_deletion()
             return _TROUBLE_SECONDS
-        self._unmet = Unmet("FailedCreatePodSandBox", problem)
+        self._unmet = UnmetError("FailedCreatePodSandBox", problem)
         await self._report(None)
         await asyncio.sleep(_NEW_SANDBOX_SECONDS)
         self._directory.state.unlink(missing_ok=True)
@@ -414,7 +416,7 @@ class Worker:
         if self._tokens_at is None or time.time() >= self._tokens_at:
             try:
                 found = await self._get_tokens(wanted)
-            except Unmet as unmet:
+            except UnmetError as unmet:
                 # Its namespace is being deleted, or its account is gone. The pod keeps its present tokens.
                 _LOG.warning("%s: %s", self._name, unmet.message)
                 return _UNMET_SECONDS

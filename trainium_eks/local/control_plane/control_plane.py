@@ -35,7 +35,7 @@ _ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
-class Started:
+class StartResult:
     """The result of a start."""
 
     server: str
@@ -75,7 +75,7 @@ class ControlPlane:
         port = Settings.load(self._paths).ports.get("kube-apiserver")
         return f"https://{HOST}:{port}" if port else ""
 
-    def start(self, progress: Callable[[str], None] = lambda _line: None) -> Started:
+    def start(self, progress: Callable[[str], None] = lambda _line: None) -> StartResult:
         """Start the processes that do not run, and wait until the API server serves and pods can be made.
 
         After a failure the new processes are ended again, and the replaced ones are started again.
@@ -116,7 +116,7 @@ class ControlPlane:
             time.sleep(_LOOK_SECONDS)
         return False
 
-    def _bring_up(self, progress: Callable[[str], None]) -> Started:
+    def _bring_up(self, progress: Callable[[str], None]) -> StartResult:
         begun = time.monotonic()
         moved: list[MovedPort] = []
         for attempt in range(1, _ATTEMPTS + 1):
@@ -134,7 +134,7 @@ class ControlPlane:
             except ClusterError:
                 attempted.undo()
                 raise
-        return Started(self.server, version, tuple(attempted.started), tuple(moved), time.monotonic() - begun)
+        return StartResult(self.server, version, tuple(attempted.started), tuple(moved), time.monotonic() - begun)
 
     def _former(self) -> "ControlPlane | None":
         """Return the control plane that runs with other programs than these; None where it does not run completely."""

@@ -133,7 +133,7 @@ def make(recipe: Recipe, progress: Progress = lambda _line: None) -> LocalImage:
 
     Killed at any moment, it leaves nothing that would be found as an image.
 
-    A :class:`NotOffered` says that no index has the recipe's first requirement.
+    A :class:`NotOfferedError` says that no index has the recipe's first requirement.
     """
     _check_name(recipe.name)
     tag = digest(recipe.requirements)

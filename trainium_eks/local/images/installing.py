@@ -24,7 +24,7 @@ Progress = Callable[[str], None]
 """Called with one line for each step."""
 
 
-class NotOffered(LocalCloudError):  # noqa: N818 - reads as what it is where it is raised
+class NotOfferedError(LocalCloudError):
     """The error when no reachable index has the recipe's first requirement."""
 
 
@@ -108,7 +108,7 @@ def take_over(older: Path, place: Path) -> None:
 def install(recipe: Recipe, place: Path, progress: Progress) -> None:
     """Install the recipe's requirements; packages already in the environment stay.
 
-    A :class:`NotOffered` says that no index has the first requirement.
+    A :class:`NotOfferedError` says that no index has the first requirement.
     """
     if find_spec("pip") is None:
         raise LocalCloudError(f"making an image needs pip in the environment of trn: {sys.executable} -m ensurepip")
@@ -130,7 +130,7 @@ def _install_first(recipe: Recipe, place: Path, progress: Progress) -> None:
     if code:
         code, said = _pip(place, recipe.first, (), progress)
     if code and any("No matching distribution" in line for line in said):  # also for an index that it cannot reach
-        raise NotOffered(_failed(recipe, code, said))
+        raise NotOfferedError(_failed(recipe, code, said))
     if code:
         raise LocalCloudError(_failed(recipe, code, said))
 

@@ -12,7 +12,7 @@ Service (no name is resolved here).
 from typing import Any
 
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local.changes import Applied, Change, LocalCloudError
+from trainium_eks.local.changes import ApplyResult, Change, LocalCloudError
 from trainium_eks.local.nodes.node_pools import SIMULATED
 from trainium_eks.local.objects.apply import ObjectReference, Objects
 from trainium_eks.model.catalogue.addon_records import AddonWorkload, Pod
@@ -36,19 +36,19 @@ class AddonWorkloads:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
 
-    def apply(self, addon: str, version: str, region: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Applied:
+    def apply(self, addon: str, version: str, region: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> ApplyResult:
         """Make the workloads of an add-on, and wait until they run.
 
         An unknown add-on is reported as not installed; an empty version is the newest.
         """
         made = manifests(addon, version, region)
         if not made:
-            return Applied(Change.CREATED, not_installed=f"add-on {addon}: it is not known what EKS runs for it")
+            return ApplyResult(Change.CREATED, not_installed=f"add-on {addon}: it is not known what EKS runs for it")
         try:
             changes = {self._objects.apply(each, timeout_seconds=timeout_seconds).change for each in made}
         except ClusterError as error:
             raise LocalCloudError(f"add-on {addon}: {error}") from error
-        return Applied(changes.pop() if len(changes) == 1 else Change.UPDATED)
+        return ApplyResult(changes.pop() if len(changes) == 1 else Change.UPDATED)
 
     def delete(self, addon: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         """Delete the workloads of an add-on; no error when they do not exist."""

@@ -24,7 +24,7 @@ from trainium_eks.model.catalogue.instances import (
     Catalogue,
     InstanceType,
     Taint,
-    UnknownInstanceType,
+    UnknownInstanceTypeError,
 )
 from trainium_eks.model.catalogue.regions import ZONE_ID, default_zones
 
@@ -233,7 +233,7 @@ def _instance(key: str, inputs: Mapping[str, Any], template: Mapping[str, Any], 
         )
     try:
         return catalogue.find(str(name))
-    except UnknownInstanceType as error:
+    except UnknownInstanceTypeError as error:
         raise LocalCloudError(
             f"node group {key}: {error}\n  the stack's config can add a type to the catalogue (`instanceTypes`)"
         ) from error

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from trainium_eks.kube.api import FIELD_MANAGER, Api, ObjectReference, in_parallel
-from trainium_eks.local.changes import Applied, Change, LocalCloudError
+from trainium_eks.local.changes import ApplyResult, Change, LocalCloudError
 from trainium_eks.local.nodes import csi_nodes
 from trainium_eks.local.nodes.node_pools import SIMULATED_POOL_LABEL, NodePool, manifest, manifests, pool_key, pool_of
 from trainium_eks.model.catalogue.instances import FABRIC_UNTESTED
@@ -36,7 +36,7 @@ class Nodes:
         self._waiting = waiting
         self._drivers = drivers
 
-    def apply(self, pool: NodePool, timeout_seconds: float = TIMEOUT_SECONDS) -> Applied:
+    def apply(self, pool: NodePool, timeout_seconds: float = TIMEOUT_SECONDS) -> ApplyResult:
         """Create, update and delete nodes of a group, and wait until they are Ready.
 
         New nodes come before old ones go. The nodes with the highest numbers are the surplus. Pods of a deleted node
@@ -55,10 +55,10 @@ class Nodes:
             self._await_ready(pool.key, wanted, timeout_seconds)
         in_parallel(lambda name: self._api.delete(_reference(name), propagation="Background"), surplus)
         if not (new or changed or surplus or registered):
-            return Applied(Change.SAME)
+            return ApplyResult(Change.SAME)
         drivers_told = registered - len(new)
         notes = _notes(len(new), len(changed), len(surplus), drivers_told) if live else ()
-        return Applied(Change.UPDATED if live else Change.CREATED, notes=notes)
+        return ApplyResult(Change.UPDATED if live else Change.CREATED, notes=notes)
 
     def delete(self, key: str) -> None:
         """Delete all nodes of a group; no error when there are none."""

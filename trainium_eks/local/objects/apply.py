@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from trainium_eks.kube.api import FIELD_MANAGER, Api, ApiError, NoSuchKind, ObjectReference
-from trainium_eks.local.changes import Applied, Change, LocalCloudError
+from trainium_eks.kube.api import FIELD_MANAGER, Api, ApiError, NoSuchKindError, ObjectReference
+from trainium_eks.local.changes import ApplyResult, Change, LocalCloudError
 from trainium_eks.local.objects import awaits, counts
-from trainium_eks.local.objects.awaits import Failed, Readiness, Ready, Related, Waiting
+from trainium_eks.local.objects.awaits import FailedState, Readiness, Ready, RelatedObjects, Waiting
 from trainium_eks.local.objects.holders import holding
 
 __all__ = ["ObjectReference", "Objects"]
@@ -59,7 +59,7 @@ class Objects:
         timeout_seconds: float,
         wait: bool = True,
         make_room: Callable[[], None] = lambda: None,
-    ) -> Applied:
+    ) -> ApplyResult:
         """Apply a manifest, and wait until the object is ready.
 
         The annotations ``pulumi.com/skipAwait`` and ``pulumi.com/timeoutSeconds`` are honoured. ``make_room`` is called
@@ -83,7 +83,7 @@ class Objects:
                 self._await_counts(reference, patience)
             elif reference.kind == "CustomResourceDefinition":
                 self._await_counts(None, patience)
-        return Applied(change, _without_managed_fields(live))
+        return ApplyResult(change, _without_managed_fields(live))
 
     def await_counts(self, *, timeout_seconds: float) -> None:
         """Wait until the quotas of all namespaces count the custom kinds that they limit."""
@@ -107,7 +107,7 @@ class Objects:
     def _reference(self, manifest: Mapping[str, Any]) -> ObjectReference:
         try:
             return self._api.reference(manifest)
-        except NoSuchKind as error:
+        except NoSuchKindError as error:
             kind = str(manifest.get("kind"))
             if kind.endswith("Patch"):
                 raise LocalCloudError(
@@ -201,7 +201,7 @@ class Objects:
             state = self._readiness(live)
             if isinstance(state, Ready):
                 return live
-            if isinstance(state, Failed):
+            if isinstance(state, FailedState):
                 raise LocalCloudError(f"{reference} failed: {state.reason}")
             if not patience.goes_on(f"{reference}: {state.reason}"):
                 raise LocalCloudError(self._not_ready(reference, live, state, patience))
@@ -235,7 +235,7 @@ class Objects:
         if relation == "StorageClass":
             name = spec.get("storageClassName")
             reference = ObjectReference("storage.k8s.io/v1", "StorageClass", "", name or "")
-            return awaits.readiness(live, Related(storage_class=self._api.get(reference) if name else None))
+            return awaits.readiness(live, RelatedObjects(storage_class=self._api.get(reference) if name else None))
         if relation == "EndpointSlice":
             slices = self._api.list(
                 "discovery.k8s.io/v1",
@@ -243,8 +243,8 @@ class Objects:
                 namespace=metadata["namespace"],
                 labels=f"kubernetes.io/service-name={metadata['name']}",
             )
-            return awaits.readiness(live, Related(endpoint_slices=slices))
-        return awaits.readiness(live, Related(pods=self._pods(live)))
+            return awaits.readiness(live, RelatedObjects(endpoint_slices=slices))
+        return awaits.readiness(live, RelatedObjects(pods=self._pods(live)))
 
     def _not_ready(
         self, reference: ObjectReference, live: Mapping[str, Any], state: Waiting, patience: "_Patience"

@@ -31,17 +31,17 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class Failed:
+class FailedState:
     """The state of an object that will not become ready by waiting."""
 
     reason: str
 
 
-Readiness = Ready | Waiting | Failed
+Readiness = Ready | Waiting | FailedState
 
 
 @dataclass(frozen=True)
-class Related:
+class RelatedObjects:
     """Other objects that an object's readiness depends on; :func:`relates_to` names their kind."""
 
     storage_class: Object | None = None
@@ -52,7 +52,7 @@ class Related:
     """Pods of a failed Job, for the reasons."""
 
 
-def readiness(object_: Object, related: Related | None = None) -> Readiness:
+def readiness(object_: Object, related: RelatedObjects | None = None) -> Readiness:
     """Return whether an object is ready.
 
     ``related`` are the objects that :func:`relates_to` asks for.
@@ -63,7 +63,7 @@ def readiness(object_: Object, related: Related | None = None) -> Readiness:
     if metadata.get("deletionTimestamp"):
         return Waiting("it is being deleted")
     rule = _RULES.get((_group(object_), str(object_.get("kind"))))
-    return rule(object_, related or Related()) if rule else Ready()
+    return rule(object_, related or RelatedObjects()) if rule else Ready()
 
 
 def relates_to(object_: Object) -> str:
@@ -110,7 +110,7 @@ def warnings(events: Sequence[Object], reference_name: str, *, most: int = 5) ->
 # --- Rules per kind -----------------------------------------------------------------------------------------------
 
 
-def _deployment(object_: Object, _: Related) -> Readiness:
+def _deployment(object_: Object, _: RelatedObjects) -> Readiness:
     if reason := _unseen(object_):
         return Waiting(reason)
     spec, status = object_.get("spec") or {}, _status(object_)
@@ -128,7 +128,7 @@ def _deployment(object_: Object, _: Related) -> Readiness:
     return Ready()
 
 
-def _stateful_set(object_: Object, _: Related) -> Readiness:
+def _stateful_set(object_: Object, _: RelatedObjects) -> Readiness:
     if reason := _unseen(object_):
         return Waiting(reason)
     spec, status = object_.get("spec") or {}, _status(object_)
@@ -146,7 +146,7 @@ def _stateful_set(object_: Object, _: Related) -> Readiness:
     return Waiting(f"{updated} of {of_those} pods are of the newest template")
 
 
-def _daemon_set(object_: Object, _: Related) -> Readiness:
+def _daemon_set(object_: Object, _: RelatedObjects) -> Readiness:
     if reason := _unseen(object_):
         return Waiting(reason)
     status = _status(object_)
@@ -159,57 +159,57 @@ def _daemon_set(object_: Object, _: Related) -> Readiness:
     return Ready()
 
 
-def _replication_controller(object_: Object, _: Related) -> Readiness:
+def _replication_controller(object_: Object, _: RelatedObjects) -> Readiness:
     if reason := _unseen(object_):
         return Waiting(reason)
     wanted, available = (object_.get("spec") or {}).get("replicas", 1), _status(object_).get("availableReplicas", 0)
     return Ready() if available >= wanted else Waiting(f"{available} of {wanted} pods are available")
 
 
-def _job(object_: Object, related: Related) -> Readiness:
+def _job(object_: Object, related: RelatedObjects) -> Readiness:
     spec, status = object_.get("spec") or {}, _status(object_)
     if _condition(object_, "Complete").get("status") == "True" or spec.get("suspend"):
         return Ready()  # a suspended job runs when a user resumes it
     failed = _condition(object_, "Failed")
     if failed.get("status") == "True":
         why = ": ".join(filter(None, (failed.get("reason"), failed.get("message")))) or "the job failed"
-        return Failed("\n  ".join([why, *pods_wait_for(related.pods)]))
+        return FailedState("\n  ".join([why, *pods_wait_for(related.pods)]))
     return Waiting(
         f"{status.get('succeeded', 0)} of {spec.get('completions', 1)} pods have succeeded, "
         f"{status.get('active', 0)} active, {status.get('failed', 0)} failed"
     )
 
 
-def _pod(object_: Object, _: Related) -> Readiness:
+def _pod(object_: Object, _: RelatedObjects) -> Readiness:
     phase = _status(object_).get("phase")
     if phase == "Succeeded" or _condition(object_, "Ready").get("status") == "True":
         return Ready()
     reason = _pod_reason(object_) or f"it is {phase or 'not yet seen by the scheduler'}"
-    return Failed(reason) if phase == "Failed" else Waiting(reason)
+    return FailedState(reason) if phase == "Failed" else Waiting(reason)
 
 
-def _claim(object_: Object, related: Related) -> Readiness:
+def _claim(object_: Object, related: RelatedObjects) -> Readiness:
     phase = _status(object_).get("phase") or "Pending"
     if phase == "Bound":
         return Ready()
     if phase == "Lost":
-        return Failed(f"its volume {(object_.get('spec') or {}).get('volumeName')} is gone")
+        return FailedState(f"its volume {(object_.get('spec') or {}).get('volumeName')} is gone")
     if (related.storage_class or {}).get("volumeBindingMode") == "WaitForFirstConsumer":
         return Ready()  # bound when a pod uses it
     return Waiting(f"it is {phase}, not Bound")
 
 
-def _volume(object_: Object, _: Related) -> Readiness:
+def _volume(object_: Object, _: RelatedObjects) -> Readiness:
     status, spec = _status(object_), object_.get("spec") or {}
     phase = status.get("phase")
     if phase in ("Available", "Bound"):
         return Ready()
     if phase == "Failed":
-        return Failed(f"it is Failed: {status.get('message') or status.get('reason') or 'no reason is given'}")
+        return FailedState(f"it is Failed: {status.get('message') or status.get('reason') or 'no reason is given'}")
     if phase == "Released" and spec.get("persistentVolumeReclaimPolicy") == "Retain":
         claim = spec.get("claimRef") or {}
         name = (object_.get("metadata") or {}).get("name")
-        return Failed(
+        return FailedState(
             f"it is Released: it still names the claim {claim.get('namespace')}/{claim.get('name')} that is gone, and "
             "Kubernetes binds it to no other; once its data is not that claim's any more: kubectl patch "
             f'persistentvolume {name} --type=json -p \'[{{"op":"remove","path":"/spec/claimRef/uid"}}]\''
@@ -217,7 +217,7 @@ def _volume(object_: Object, _: Related) -> Readiness:
     return Waiting(f"it is {phase or 'not yet seen by the controller'}, neither Available nor Bound")
 
 
-def _service(object_: Object, related: Related) -> Readiness:
+def _service(object_: Object, related: RelatedObjects) -> Readiness:
     spec = object_.get("spec") or {}
     if spec.get("type") == "LoadBalancer" and not (_status(object_).get("loadBalancer") or {}).get("ingress"):
         return Waiting("no load balancer has an address for it")
@@ -232,46 +232,46 @@ def _service(object_: Object, related: Related) -> Readiness:
     return Ready() if ready else Waiting("no pod that it selects is ready")
 
 
-def _ingress(object_: Object, _: Related) -> Readiness:
+def _ingress(object_: Object, _: RelatedObjects) -> Readiness:
     if (_status(object_).get("loadBalancer") or {}).get("ingress"):
         return Ready()
     return Waiting("no ingress controller has given it an address")
 
 
-def _definition(object_: Object, _: Related) -> Readiness:
+def _definition(object_: Object, _: RelatedObjects) -> Readiness:
     names = _condition(object_, "NamesAccepted")
     if names.get("status") == "False":
-        return Failed(f"its names are taken: {names.get('message')}")
+        return FailedState(f"its names are taken: {names.get('message')}")
     established = _condition(object_, "Established")
     if established.get("status") == "True":
         return Ready()
     return Waiting(established.get("message") or "it is not Established")
 
 
-def _api_service(object_: Object, _: Related) -> Readiness:
+def _api_service(object_: Object, _: RelatedObjects) -> Readiness:
     available = _condition(object_, "Available")
     if available.get("status") == "True":
         return Ready()
     return Waiting(available.get("message") or "it is not Available")
 
 
-def _namespace(object_: Object, _: Related) -> Readiness:
+def _namespace(object_: Object, _: RelatedObjects) -> Readiness:
     phase = _status(object_).get("phase")
     return Ready() if phase == "Active" else Waiting(f"it is {phase or 'not Active'}")
 
 
-def _quota(object_: Object, _: Related) -> Readiness:
+def _quota(object_: Object, _: RelatedObjects) -> Readiness:
     wanted, seen = (object_.get("spec") or {}).get("hard") or {}, _status(object_).get("hard") or {}
     return Ready() if wanted == seen else Waiting("the controller has not seen its limits")
 
 
-def _secret(object_: Object, _: Related) -> Readiness:
+def _secret(object_: Object, _: RelatedObjects) -> Readiness:
     if object_.get("type") != "kubernetes.io/service-account-token" or (object_.get("data") or {}).get("token"):
         return Ready()
     return Waiting("its service account's token is not made")
 
 
-_RULES: Mapping[tuple[str, str], Callable[[Object, Related], Readiness]] = {
+_RULES: Mapping[tuple[str, str], Callable[[Object, RelatedObjects], Readiness]] = {
     ("apps", "Deployment"): _deployment,
     ("apps", "StatefulSet"): _stateful_set,
     ("apps", "DaemonSet"): _daemon_set,

@@ -22,7 +22,7 @@ from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local import paths as places
 from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.releases import volcano_chart
-from trainium_eks.local.releases.helm_cli import HelmCli, HelmError, HelmTimedOut
+from trainium_eks.local.releases.helm_cli import HelmCli, HelmError, HelmTimeoutError
 from trainium_eks.local.releases.release_inputs import REPOSITORY_FLAGS, ReleaseInputs
 from trainium_eks.local.toolchain import VOLCANO, go_command, is_off, store
 from trainium_eks.model.catalogue.versions import CHARTS
@@ -133,7 +133,7 @@ class Charts:
                 return _unreachable(source, name, wanted.version, host.unreachable)
             try:
                 return self._pull(wanted, name)
-            except HelmTimedOut:
+            except HelmTimeoutError:
                 host.unreachable = f"no answer within {PULL_SECONDS:.0f} s"
             except HelmError as error:
                 if _NOT_THERE.search(str(error)):

@@ -18,7 +18,7 @@ from typing import Any
 from trainium_eks.kube import drift
 from trainium_eks.kube.api import Api, ApiError, ObjectReference, in_parallel
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local.changes import Applied, Change, LocalCloudError
+from trainium_eks.local.changes import ApplyResult, Change, LocalCloudError
 from trainium_eks.local.objects import placeholders
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.local.paths import Paths
@@ -81,7 +81,7 @@ class Releases:
         self._waiting = waiting
         self._stopping = stopping or threading.Event()
 
-    def apply(self, inputs: Mapping[str, Any], *, timeout_seconds: float) -> Applied:
+    def apply(self, inputs: Mapping[str, Any], *, timeout_seconds: float) -> ApplyResult:
         """Install or upgrade a release where it differs from the program, and await its objects as Helm does.
 
         A missing chart is no failure: an existing release stays unchanged; otherwise definitions stand in for the
@@ -116,7 +116,7 @@ class Releases:
             # Existing quotas may count the chart's kinds.
             self._objects.await_counts(timeout_seconds=timeout_seconds)
         outputs = _outputs(release, status, chart.name, chart.version)
-        return Applied(change, outputs, _about(release, notes))
+        return ApplyResult(change, outputs, _about(release, notes))
 
     def delete(self, name: str, namespace: str) -> None:
         """Uninstall a release, and remove the stand-ins for its chart. An absent release is no error."""
@@ -173,7 +173,7 @@ class Releases:
             if is_wrong
         ]
 
-    def _without_chart(self, release: ReleaseInputs, missing: Missing, before: ReleaseStatus | None) -> Applied:
+    def _without_chart(self, release: ReleaseInputs, missing: Missing, before: ReleaseStatus | None) -> ApplyResult:
         if before is not None and before.status == "deployed":
             return self._kept(release, missing, before)
         if before is not None:
@@ -184,9 +184,9 @@ class Releases:
         )
         notes = [f"placeholder definitions: {', '.join(made)}"] if made else []
         change = Change.CREATED if made else Change.SAME
-        return Applied(change, {}, _about(release, notes), missing.reason)
+        return ApplyResult(change, {}, _about(release, notes), missing.reason)
 
-    def _kept(self, release: ReleaseInputs, missing: Missing, before: ReleaseStatus) -> Applied:
+    def _kept(self, release: ReleaseInputs, missing: Missing, before: ReleaseStatus) -> ApplyResult:
         """Keep a release with a missing chart unchanged, and report when the program has other settings for it now."""
         volcano = missing.name == VOLCANO_CHART
         answering = self._volcano.answering(release.name, release.namespace) if volcano else {}
@@ -195,7 +195,7 @@ class Releases:
             notes += self._run_kept_volcano(release, before.manifest, answering)
         mark = _Mark.of(before)
         is_other = mark is None or mark.inputs != _digest(release, answering)
-        return Applied(
+        return ApplyResult(
             Change.SAME,
             _outputs(release, before, missing.name, release.version),
             _about(release, notes),

@@ -31,7 +31,7 @@ class HelmError(LocalCloudError):
     """The error of a failed Helm command. The text is Helm's own."""
 
 
-class HelmTimedOut(HelmError):  # noqa: N818 - reads as what it is where it is raised
+class HelmTimeoutError(HelmError):
     """The error of a Helm command that was killed because it took too long."""
 
 
@@ -228,7 +228,9 @@ class HelmCli:
                     given = None
                     if left <= 0:
                         process.kill()
-                        raise HelmTimedOut(f"helm {arguments[0]} did not end within {timeout_seconds:.0f} s") from None
+                        raise HelmTimeoutError(
+                            f"helm {arguments[0]} did not end within {timeout_seconds:.0f} s"
+                        ) from None
                     if look is not None:
                         _looked(look, process)
         if process.returncode:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.kube.api import Api, NoSuchKind, ObjectReference
+from trainium_eks.kube.api import Api, NoSuchKindError, ObjectReference
 from trainium_eks.local import toolchain
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.flags import HOST
@@ -22,7 +22,7 @@ from trainium_eks.local.objects.apply import Objects
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import parts
 from trainium_eks.local.releases.karpenter_types import instance_types
-from trainium_eks.local.releases.parts import PartOfStack, Provided
+from trainium_eks.local.releases.parts import PartOfStack, PartSource
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.plan.graph import Graph
@@ -40,7 +40,7 @@ _OURS = {"trainium-eks/local": NAME}
 _TYPES_FLAG = "instance-types-file-path"
 
 
-def prepare(paths: Paths, found: Provided, waiting: Callable[[str], None]) -> None:
+def prepare(paths: Paths, found: PartSource, waiting: Callable[[str], None]) -> None:
     """Apply Karpenter's definitions, which the program's node pools need."""
     if found.manifests:
         objects = Objects(Api.connect(paths.kubeconfig), waiting)
@@ -90,7 +90,7 @@ class Karpenter(PartOfStack):
         "kwok/apis/crds/karpenter.kwok.sh_kwoknodeclasses.yaml",
     )
 
-    def run(self, found: Provided) -> str:
+    def run(self, found: PartSource) -> str:
         """Start Karpenter; see :meth:`.PartOfStack.run`."""
         if found.program is None:
             self.remove()
@@ -118,7 +118,7 @@ class Karpenter(PartOfStack):
         """Make a node class of kwok for each of AWS', and delete the others."""
         try:
             wanted = {each["metadata"]["name"] for each in self._api.list(f"{AWS_GROUP}/v1", AWS_KIND)}
-        except NoSuchKind:
+        except NoSuchKindError:
             wanted = set()
         version = f"{KWOK_GROUP}/v1alpha1"
         for name in sorted(wanted):

@@ -30,7 +30,7 @@ _QUIET_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Provided:
+class PartSource:
     """The program and manifests of a part, or the reason why it is missing."""
 
     program: Path | None = None
@@ -62,7 +62,7 @@ class PartOfStack(ABC):
         """Return whether a stack installs the part."""
 
     @abstractmethod
-    def run(self, found: Provided) -> str:
+    def run(self, found: PartSource) -> str:
         """Start the part, or restart it for another program, wait for its answer, and return the note for the user."""
 
     @abstractmethod
@@ -78,21 +78,21 @@ class PartOfStack(ABC):
         return None
 
     @classmethod
-    def provided(cls, graph: Graph, progress: Callable[[str], None], environment: Mapping[str, str]) -> Provided:
+    def provided(cls, graph: Graph, progress: Callable[[str], None], environment: Mapping[str, str]) -> PartSource:
         """Return the program and manifests for a stack that installs the part."""
         if not cls.is_wanted(graph):
-            return Provided()
+            return PartSource()
         if toolchain.is_off(cls.part, environment):
-            return Provided(missing=f"{cls.part.switch} is off")
+            return PartSource(missing=f"{cls.part.switch} is off")
         try:
             [program] = toolchain.provide(
                 cls.part, progress=progress, environment=environment, patience_seconds=toolchain.PATIENCE_SECONDS
             ).values()
-            return Provided(program.path, cls._read_manifests(environment))
+            return PartSource(program.path, cls._read_manifests(environment))
         except toolchain.UnavailableError as error:
-            return Provided(missing=f"{cls.part.name} could not be found or built ({error.last})")
+            return PartSource(missing=f"{cls.part.name} could not be found or built ({error.last})")
         except (go_command.GoError, store.UnwritableError) as error:
-            return Provided(missing=f"its definitions cannot be had: {str(error).splitlines()[0]}")
+            return PartSource(missing=f"its definitions cannot be had: {str(error).splitlines()[0]}")
 
     @classmethod
     def _read_manifests(cls, environment: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
@@ -102,7 +102,7 @@ class PartOfStack(ABC):
             return tuple(yaml.safe_load((base / file).read_text(encoding="utf-8")) for file in cls.manifests)
 
     @classmethod
-    def settle(cls, graph: Graph, paths: Paths, found: Provided, phase: Callable[[str], None]) -> list[str]:
+    def settle(cls, graph: Graph, paths: Paths, found: PartSource, phase: Callable[[str], None]) -> list[str]:
         """Bring the part in line with the stack's program (it runs, or is gone), and return the notes for the user."""
         if cls.is_wanted(graph):
             phase(f"Starting {cls.part.name}")

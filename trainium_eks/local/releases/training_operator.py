@@ -19,7 +19,7 @@ from trainium_eks.local.control_plane.loopback import is_healthy
 from trainium_eks.local.control_plane.ports import free_port
 from trainium_eks.local.control_plane.processes import Running, writing
 from trainium_eks.local.releases import parts
-from trainium_eks.local.releases.parts import PartOfStack, Provided
+from trainium_eks.local.releases.parts import PartOfStack, PartSource
 from trainium_eks.model.config import namespaces
 from trainium_eks.plan.graph import Graph
 
@@ -45,7 +45,7 @@ class TrainingOperator(PartOfStack):
     # The definition of PyTorchJobs, and the webhooks from upstream.
     manifests = (f"manifests/base/crds/kubeflow.org_{_RESOURCE}.yaml", "manifests/base/webhook/manifests.yaml")
 
-    def run(self, found: Provided) -> str:
+    def run(self, found: PartSource) -> str:
         """Start the operator; see :meth:`.PartOfStack.run`."""
         if found.program is None:
             self.remove()

@@ -21,7 +21,7 @@ KILLED = 137
 """Exit code after SIGKILL, as container runtimes report it."""
 
 
-class Kind(StrEnum):
+class CheckKind(StrEnum):
     """The kinds of probes and hooks."""
 
     STARTUP = "startup"
@@ -41,11 +41,11 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Run:
+class CheckRun:
     """The step to run a probe or hook; :meth:`Lifecycle.found` takes the outcome."""
 
     container: Container
-    kind: Kind
+    kind: CheckKind
     action: Action
     timeout_seconds: float
 
@@ -58,11 +58,11 @@ class Signal:
     force: bool
 
 
-Step = Start | Run | Signal
+Step = Start | CheckRun | Signal
 
 
 @dataclass(frozen=True)
-class Ended:
+class ContainerEnd:
     """The end of a container."""
 
     exit_code: int
@@ -72,10 +72,10 @@ class Ended:
 
 
 @dataclass
-class _Probed:
+class _Probe:
     """A probe of one run of a container."""
 
-    kind: Kind
+    kind: CheckKind
     probe: Probe
     next_time: float
     passed: bool
@@ -98,7 +98,7 @@ class _Status:
     finished_at: float = 0.0
     restarts: int = 0
     last: dict[str, Any] | None = None
-    probes: dict[Kind, _Probed] = field(default_factory=dict)
+    probes: dict[CheckKind, _Probe] = field(default_factory=dict)
     hook_running: bool = False
     back_off: float = 0.0
     start_at: float | None = None
@@ -114,13 +114,13 @@ class _Status:
 
     @property
     def started(self) -> bool:
-        startup = self.probes.get(Kind.STARTUP)
+        startup = self.probes.get(CheckKind.STARTUP)
         is_up = self.state == "running" and not self.is_starting and not self.hook_running
         return is_up and (startup is None or startup.passed)
 
     @property
     def ready(self) -> bool:
-        readiness = self.probes.get(Kind.READINESS)
+        readiness = self.probes.get(CheckKind.READINESS)
         return self.started and (readiness is None or readiness.passed)
 
     def terminated(self) -> dict[str, Any]:
@@ -208,20 +208,20 @@ class Lifecycle:
         status.is_starting = False
         plan = status.plan
         status.probes = {
-            kind: _Probed(kind, probe, now + probe.initial_delay_seconds, passed=kind is Kind.LIVENESS)
+            kind: _Probe(kind, probe, now + probe.initial_delay_seconds, passed=kind is CheckKind.LIVENESS)
             for kind, probe in (
-                (Kind.STARTUP, plan.startup),
-                (Kind.READINESS, plan.readiness),
-                (Kind.LIVENESS, plan.liveness),
+                (CheckKind.STARTUP, plan.startup),
+                (CheckKind.READINESS, plan.readiness),
+                (CheckKind.LIVENESS, plan.liveness),
             )
             if probe is not None
         }
         if plan.post_start is not None:
             status.hook_running = True
-            return [Run(plan, Kind.POST_START, plan.post_start, self._plan.grace_seconds)]
+            return [CheckRun(plan, CheckKind.POST_START, plan.post_start, self._plan.grace_seconds)]
         return []
 
-    def ended(self, name: str, ended: Ended, now: float) -> None:
+    def ended(self, name: str, ended: ContainerEnd, now: float) -> None:
         """Take note that a container has ended, or could not be started."""
         status = self._status(name)
         begun = status.started_at if status.state == "running" else now
@@ -237,13 +237,13 @@ class Lifecycle:
         status.hook_running, status.is_starting, status.kill_at, status.probes = False, False, None, {}
         self._decide(status, now)
 
-    def found(self, name: str, kind: Kind, passed: bool, now: float, message: str = "") -> None:
+    def found(self, name: str, kind: CheckKind, passed: bool, now: float, message: str = "") -> None:
         """Take the outcome of a probe or a hook."""
         status = self._status(name)
-        if kind is Kind.PRE_STOP:
+        if kind is CheckKind.PRE_STOP:
             status.hook_running = False
             return
-        if kind is Kind.POST_START:
+        if kind is CheckKind.POST_START:
             status.hook_running = False
             if not passed and status.state == "running":
                 self._kill(status, now, self._plan.grace_seconds, f"postStart hook failed: {message}")
@@ -258,7 +258,7 @@ class Lifecycle:
             probed.passed = True
         elif not passed and probed.failures >= probed.probe.failure_threshold:
             probed.passed = False
-            if kind is not Kind.READINESS and status.kill_at is None and not self.stopping:
+            if kind is not CheckKind.READINESS and status.kill_at is None and not self.stopping:
                 grace = probed.probe.grace_seconds
                 why = f"{kind.value} probe failed: {message}"
                 self._kill(status, now, self._plan.grace_seconds if grace is None else grace, why)
@@ -370,11 +370,11 @@ class Lifecycle:
         if status.term_sent:
             return []
         hook = status.plan.pre_stop
-        if hook is not None and Kind.PRE_STOP not in status.probes:
+        if hook is not None and CheckKind.PRE_STOP not in status.probes:
             # Marked as done by a separate entry, so that it is run once.
-            status.probes[Kind.PRE_STOP] = _Probed(Kind.PRE_STOP, Probe(hook), float("inf"), passed=True)
+            status.probes[CheckKind.PRE_STOP] = _Probe(CheckKind.PRE_STOP, Probe(hook), float("inf"), passed=True)
             status.hook_running = True
-            return [Run(status.plan, Kind.PRE_STOP, hook, max(status.kill_at - now, 0.1))]
+            return [CheckRun(status.plan, CheckKind.PRE_STOP, hook, max(status.kill_at - now, 0.1))]
         if hook is not None and status.hook_running:
             return []
         status.term_sent = True
@@ -387,7 +387,7 @@ class Lifecycle:
         for probed in status.probes.values():
             if _is_due_later(status, probed) and now >= probed.next_time:
                 probed.running = True
-                made.append(Run(status.plan, probed.kind, probed.probe.action, probed.probe.timeout_seconds))
+                made.append(CheckRun(status.plan, probed.kind, probed.probe.action, probed.probe.timeout_seconds))
         return made
 
     def _decide(self, status: _Status, now: float) -> None:
@@ -432,11 +432,11 @@ def _is_past(status: _Status) -> bool:
     return status.started if status.plan.is_sidecar else (status.is_done and status.exit_code == 0)
 
 
-def _is_due_later(status: _Status, probed: _Probed) -> bool:
+def _is_due_later(status: _Status, probed: _Probe) -> bool:
     """Return whether a probe will run again. Others wait for the startup probe, which is not repeated after a pass."""
-    if probed.running or probed.kind is Kind.PRE_STOP or status.hook_running or status.kill_at is not None:
+    if probed.running or probed.kind is CheckKind.PRE_STOP or status.hook_running or status.kill_at is not None:
         return False
-    if probed.kind is Kind.STARTUP:
+    if probed.kind is CheckKind.STARTUP:
         return not probed.passed
     return status.started
 

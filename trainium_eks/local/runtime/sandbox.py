@@ -35,7 +35,7 @@ class StartError(Exception):
 
 
 @dataclass(frozen=True)
-class Started:
+class LiveContainer:
     """A running container."""
 
     waited: int
@@ -67,7 +67,7 @@ class Sandbox:
         """Return the process that holds the sandbox; 0 without isolation."""
         return self._holder
 
-    def start(self, container: Container) -> Started:
+    def start(self, container: Container) -> LiveContainer:
         """Start a container."""
         place = self._directory.container(container.name)
         for each in (place, self._directory.scratch(container.name), self._directory.root(container.name)):
@@ -93,7 +93,7 @@ class Sandbox:
             os.close(output)
             os.waitpid(child, 0)
             raise StartError(problem or "it ended before it began")
-        return Started(child, int(number), output)
+        return LiveContainer(child, int(number), output)
 
     def close(self) -> None:
         """End the process that holds the sandbox."""

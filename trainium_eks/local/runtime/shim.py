@@ -19,9 +19,18 @@ from typing import Any
 
 from trainium_eks.local import linux
 from trainium_eks.local.runtime import beneath, memory, probing
-from trainium_eks.local.runtime.lifecycle import KILLED, Ended, Kind, Lifecycle, Run, Signal, Start, Step
+from trainium_eks.local.runtime.lifecycle import (
+    KILLED,
+    CheckKind,
+    CheckRun,
+    ContainerEnd,
+    Lifecycle,
+    Signal,
+    Start,
+    Step,
+)
 from trainium_eks.local.runtime.output import Writer
-from trainium_eks.local.runtime.sandbox import NOT_STARTED, Sandbox, Started, StartError
+from trainium_eks.local.runtime.sandbox import NOT_STARTED, LiveContainer, Sandbox, StartError
 from trainium_eks.local.spec.plan import Container, Isolation, PodDirectory, PodPlan
 from trainium_eks.model.validation.parsing import parse_json
 
@@ -39,7 +48,7 @@ _MESSAGE_LINES, _MESSAGE_LOG_BYTES = 80, 2**16
 class _Running:
     """A container that runs."""
 
-    started: Started
+    started: LiveContainer
     writer: Writer
     restart: int
     reason: str = ""
@@ -54,7 +63,7 @@ class _Running:
 class _Doing:
     """A probe or hook that is on its way."""
 
-    step: Run
+    step: CheckRun
     deadline: float
     output: int
     said: bytes = field(default=b"")
@@ -114,7 +123,7 @@ class Shim:
             match step:
                 case Start():
                     self._start(step, now)
-                case Run():
+                case CheckRun():
                     self._begin(step, now)
                 case Signal():
                     self._signal(step.container, force=step.force)
@@ -124,7 +133,7 @@ class Shim:
         try:
             started = self._sandbox.start(container)
         except (StartError, OSError) as error:
-            self._life.ended(container.name, Ended(NOT_STARTED, "StartError", str(error)), now)
+            self._life.ended(container.name, ContainerEnd(NOT_STARTED, "StartError", str(error)), now)
             return
         log = self._directory.log(container.name, step.restart)
         self._forget_logs(container.name, step.restart)
@@ -140,7 +149,7 @@ class Shim:
             if number.isdecimal() and int(number) < restart - 1:
                 file.unlink(missing_ok=True)
 
-    def _begin(self, step: Run, now: float) -> None:
+    def _begin(self, step: CheckRun, now: float) -> None:
         running = self._running.get(step.container.name)
         if running is None or running.ended is not None:
             self._life.found(step.container.name, step.kind, False, now, "the container does not run")
@@ -263,7 +272,7 @@ class Shim:
         reason = running.reason if code == KILLED else ""
         container = next(each for each in self._plan.all_containers if each.name == name)
         message = running.message if reason else self._last_words(container, code, running.restart)
-        self._life.ended(name, Ended(code, reason, message), now)
+        self._life.ended(name, ContainerEnd(code, reason, message), now)
 
     def _last_words(self, container: Container, code: int, restart: int) -> str:
         """Return the container's termination message (``terminationMessagePath``)."""
@@ -286,7 +295,7 @@ class Shim:
         late = doing.deadline == float("inf")
         message = "it took too long" if late else said.decode(errors="replace").strip() or f"exit code {code}"
         self._life.found(doing.step.container.name, doing.step.kind, code == 0 and not late, now, message)
-        if doing.step.kind is Kind.PRE_STOP and code:
+        if doing.step.kind is CheckKind.PRE_STOP and code:
             sys.stderr.write(f"preStop hook of {doing.step.container.name}: {message}\n")
 
     def _watch_memory(self, now: float) -> None:

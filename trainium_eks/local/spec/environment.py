@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainium_eks.local.spec.known import Body, Known, Unmet
+from trainium_eks.local.spec.known import Body, PlanInputs, UnmetError
 from trainium_eks.model.sizing.quantities import quantity
 
 _REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
@@ -29,7 +29,7 @@ def expanded(text: str, variables: Mapping[str, str]) -> str:
     return _REFERENCE.sub(value, text)
 
 
-def variables(pod: Body, container: Body, known: Known) -> dict[str, str]:
+def variables(pod: Body, container: Body, known: PlanInputs) -> dict[str, str]:
     """Return a container's variables: services', then ``envFrom``, then ``env``, a later one over an earlier."""
     made: dict[str, str] = {}
     if pod["spec"].get("enableServiceLinks", True):
@@ -60,7 +60,7 @@ def service_variables(services: Sequence[Body], namespace: str) -> dict[str, str
     return made
 
 
-def field_value(path: str, pod: Body, known: Known) -> str:
+def field_value(path: str, pod: Body, known: PlanInputs) -> str:
     """Return the value of a ``fieldRef``."""
     metadata, spec, status = pod["metadata"], pod["spec"], known.node.get("status") or {}
     if found := _SUBSCRIPT.fullmatch(path):
@@ -80,11 +80,11 @@ def field_value(path: str, pod: Body, known: Known) -> str:
         "status.hostIPs": host,
     }
     if path not in values:
-        raise Unmet("CreateContainerConfigError", f"unsupported pod field: {path}")
+        raise UnmetError("CreateContainerConfigError", f"unsupported pod field: {path}")
     return str(values[path])
 
 
-def resource_value(reference: Body, pod: Body, container: Body, known: Known) -> str:
+def resource_value(reference: Body, pod: Body, container: Body, known: PlanInputs) -> str:
     """Return the value of a ``resourceFieldRef``, in units of its divisor, rounded up."""
     spec = pod["spec"]
     named = reference.get("containerName")
@@ -106,11 +106,11 @@ def command(container: Body, made: Mapping[str, str]) -> tuple[str, ...]:
     argv = tuple(expanded(each, made) for each in (*(container.get("command") or ()), *(container.get("args") or ())))
     if not argv:
         why = "no command specified: local images have none of their own, set `command`"
-        raise Unmet("CreateContainerError", why, container["name"])
+        raise UnmetError("CreateContainerError", why, container["name"])
     return argv
 
 
-def _kubernetes(known: Known) -> dict[str, str]:
+def _kubernetes(known: PlanInputs) -> dict[str, str]:
     host, port = known.api_server
     return _of_service("kubernetes", host, [{"name": "https", "port": port, "protocol": "TCP"}])
 
@@ -135,18 +135,18 @@ def _of_service(name: str, address: str, ports: Sequence[Body]) -> dict[str, str
     return made
 
 
-def _all_of(source: Body, container: str, known: Known) -> dict[str, str]:
+def _all_of(source: Body, container: str, known: PlanInputs) -> dict[str, str]:
     reference = source.get("configMapRef") or source.get("secretRef") or {}
     kind, found = ("configmap", known.config_maps) if "configMapRef" in source else ("secret", known.secrets)
     body = found.get(reference.get("name", ""))
     if body is None:
         if reference.get("optional"):
             return {}
-        raise Unmet("CreateContainerConfigError", f'{kind} "{reference.get("name")}" not found', container)
+        raise UnmetError("CreateContainerConfigError", f'{kind} "{reference.get("name")}" not found', container)
     return {f"{source.get('prefix') or ''}{key}": text for key, text in texts(body).items()}
 
 
-def _value_from(source: Body, pod: Body, container: Body, known: Known) -> str | None:
+def _value_from(source: Body, pod: Body, container: Body, known: PlanInputs) -> str | None:
     if "fieldRef" in source:
         return field_value(source["fieldRef"]["fieldPath"], pod, known)
     if "resourceFieldRef" in source:
@@ -157,7 +157,7 @@ def _value_from(source: Body, pod: Body, container: Body, known: Known) -> str |
     ):
         if reference := source.get(field):
             return _key(reference, kind, found, container["name"])
-    raise Unmet("CreateContainerConfigError", f"unsupported source: {', '.join(source)}", container["name"])
+    raise UnmetError("CreateContainerConfigError", f"unsupported source: {', '.join(source)}", container["name"])
 
 
 def _key(reference: Body, kind: str, found: Mapping[str, Body], container: str) -> str | None:
@@ -169,7 +169,7 @@ def _key(reference: Body, kind: str, found: Mapping[str, Body], container: str) 
     where = f'{kind} "{reference["name"]}" not found'
     if body is not None:
         where = f"couldn't find key {reference['key']} in {kind.title()} {reference['name']}"
-    raise Unmet("CreateContainerConfigError", where, container)
+    raise UnmetError("CreateContainerConfigError", where, container)
 
 
 def texts(body: Body) -> dict[str, str]:

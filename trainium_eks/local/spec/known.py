@@ -11,7 +11,7 @@ from trainium_eks.local.spec.plan import Isolation, PodDirectory
 Body = Mapping[str, Any]
 
 
-class Unmet(Exception):  # noqa: N818 (what is the case)
+class UnmetError(Exception):
     """The error of a pod that asks for a missing object; the pod waits until the object exists."""
 
     def __init__(self, reason: str, message: str, container: str = "") -> None:
@@ -24,7 +24,7 @@ class Unmet(Exception):  # noqa: N818 (what is the case)
 
 
 @dataclass(frozen=True)
-class Known:
+class PlanInputs:
     """The inputs of a plan besides the pod."""
 
     directory: PodDirectory

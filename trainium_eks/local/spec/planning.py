@@ -11,7 +11,7 @@ from trainium_eks.local.control_plane.processes import POD_VARIABLE
 from trainium_eks.local.images import images
 from trainium_eks.local.images.images import LocalImage
 from trainium_eks.local.spec import environment, volumes
-from trainium_eks.local.spec.known import Body, Known, Unmet
+from trainium_eks.local.spec.known import Body, PlanInputs, UnmetError
 from trainium_eks.local.spec.plan import Action, Container, Isolation, Mount, PodPlan, Probe, RestartPolicy
 from trainium_eks.local.spec.volumes import File, Volume
 from trainium_eks.model.annotations import MACHINE_PATH
@@ -28,7 +28,7 @@ _PEERS = re.compile(r"VC_.+_HOSTS")
 
 
 @dataclass(frozen=True)
-class Planned:
+class StartablePod:
     """A pod that can be started."""
 
     plan: PodPlan
@@ -45,7 +45,7 @@ def is_ours(pod: Body) -> bool:
     return all(images.is_local(each.get("image") or "") for each in every)
 
 
-def planned(pod: Body, known: Known) -> Planned:
+def planned(pod: Body, known: PlanInputs) -> StartablePod:
     """Return the plan for a pod's shim."""
     spec, metadata = pod["spec"], pod["metadata"]
     found = volumes.volumes(pod, known)
@@ -70,7 +70,7 @@ def planned(pod: Body, known: Known) -> Planned:
             str(each.source): each.memory_bytes for each in found.values() if each.memory_bytes is not None
         },
     )
-    return Planned(plan, files, tuple(sorted({str(each.source) for each in found.values()})))
+    return StartablePod(plan, files, tuple(sorted({str(each.source) for each in found.values()})))
 
 
 def hostname(pod: Body) -> str:
@@ -98,12 +98,14 @@ def rewritten(text: str, mounts: Sequence[Mount], names: Sequence[str]) -> str:
     return text
 
 
-def _container(body: Body, pod: Body, found: Mapping[str, Volume], known: Known, policy: RestartPolicy) -> Container:
+def _container(
+    body: Body, pod: Body, found: Mapping[str, Volume], known: PlanInputs, policy: RestartPolicy
+) -> Container:
     name = body["name"]
     image = known.find_image(body["image"])
     if image is None:
         why = f"Container image {body['image']!r} is not on this machine: {images.how_to_make(body['image'])}"
-        raise Unmet("ErrImageNeverPull", why, name)
+        raise UnmetError("ErrImageNeverPull", why, name)
     given = environment.variables(pod, body, known)
     made = _defaults(image, known) | given
     # The library's workloads stay importable, even if the container sets a path.
@@ -148,7 +150,7 @@ def _container(body: Body, pod: Body, found: Mapping[str, Volume], known: Known,
     )
 
 
-def _defaults(image: LocalImage, known: Known) -> dict[str, str]:
+def _defaults(image: LocalImage, known: PlanInputs) -> dict[str, str]:
     made = {
         "PATH": f"{image.programs}:{SYSTEM_PATH}",
         "HOME": "/tmp",
@@ -165,7 +167,7 @@ def _defaults(image: LocalImage, known: Known) -> dict[str, str]:
     return made
 
 
-def _own_files(known: Known) -> tuple[Mount, ...]:
+def _own_files(known: PlanInputs) -> tuple[Mount, ...]:
     """Return the mounts that every container has of its pod."""
     place = known.directory
     return (
@@ -175,7 +177,7 @@ def _own_files(known: Known) -> tuple[Mount, ...]:
     )
 
 
-def _hidden(image: LocalImage, pod: Body, known: Known) -> tuple[Mount, ...]:
+def _hidden(image: LocalImage, pod: Body, known: PlanInputs) -> tuple[Mount, ...]:
     """Return mounts of needed paths of the machine that a container's own directories, such as ``/tmp``, would hide."""
     needed = {str(image.path), sys.base_prefix, str(known.workloads)}
     given = (pod["metadata"].get("annotations") or {}).get(MACHINE_PATH, "")
@@ -225,7 +227,7 @@ def _action(body: Body | None, container: Body) -> Action | None:
         return Action(sleep_seconds=float(body["sleep"]["seconds"]))
     if "grpc" in body:
         why = "gRPC probes are not known here: use exec, tcpSocket or httpGet"
-        raise Unmet("CreateContainerConfigError", why, container["name"])
+        raise UnmetError("CreateContainerConfigError", why, container["name"])
     return None
 
 
@@ -235,4 +237,4 @@ def _port(port: Any, container: Body) -> int:
     for each in container.get("ports") or ():
         if each.get("name") == port:
             return int(each["containerPort"])
-    raise Unmet("CreateContainerConfigError", f"no port of the container is called {port!r}", container["name"])
+    raise UnmetError("CreateContainerConfigError", f"no port of the container is called {port!r}", container["name"])

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainium_eks.local.spec.environment import contents, expanded, field_value, resource_value
-from trainium_eks.local.spec.known import Body, Known, Unmet
+from trainium_eks.local.spec.known import Body, PlanInputs, UnmetError
 from trainium_eks.local.spec.plan import Mount
 from trainium_eks.model.sizing.quantities import quantity
 
@@ -82,7 +82,7 @@ def references(pod: Body) -> References:
     return References(tuple(sorted(config_maps)), tuple(sorted(secrets)), tuple(tokens), tuple(sorted(claims)))
 
 
-def volumes(pod: Body, known: Known) -> dict[str, Volume]:
+def volumes(pod: Body, known: PlanInputs) -> dict[str, Volume]:
     """Return the pod's volumes by their names."""
     return {each["name"]: _volume(each, pod, known) for each in pod["spec"].get("volumes") or ()}
 
@@ -94,13 +94,13 @@ def mounts(container: Body, found: Mapping[str, Volume], variables: Mapping[str,
         volume = found[each["name"]]
         below = each.get("subPath") or expanded(each.get("subPathExpr") or "", variables)
         if below and (posixpath.isabs(below) or ".." in below.split("/") or "$(" in below):
-            raise Unmet("CreateContainerConfigError", f"subPath {below!r} must be a path in the volume")
+            raise UnmetError("CreateContainerConfigError", f"subPath {below!r} must be a path in the volume")
         read_only = bool(each.get("readOnly")) or volume.read_only or volume.is_projection
         made.append(Mount(str(volume.source), posixpath.normpath(each["mountPath"]), read_only, below))
     return tuple(made)
 
 
-def _volume(volume: Body, pod: Body, known: Known) -> Volume:
+def _volume(volume: Body, pod: Body, known: PlanInputs) -> Volume:
     name = volume["name"]
     place = known.directory.volume(name)
     if "persistentVolumeClaim" in volume:
@@ -114,7 +114,7 @@ def _volume(volume: Body, pod: Body, known: Known) -> Volume:
     if "hostPath" in volume:
         path = Path(volume["hostPath"]["path"])
         if not path.exists():
-            raise Unmet("ContainerCreating", f'MountVolume.SetUp failed for volume "{name}": there is no {path}')
+            raise UnmetError("ContainerCreating", f'MountVolume.SetUp failed for volume "{name}": there is no {path}')
         return Volume(path)
     if "projected" in volume:
         sources = volume["projected"].get("sources") or ()
@@ -126,10 +126,10 @@ def _volume(volume: Body, pod: Body, known: Known) -> Volume:
         files = list(_files(volume, name, source.get("defaultMode") or FILE_MODE, pod, known))
         return Volume(place, tuple(files), is_projection=True)
     kind = ", ".join(sorted(volume.keys() - {"name"}))
-    raise Unmet("ContainerCreating", f'volume "{name}": the local cloud has no volumes of the kind {kind}')
+    raise UnmetError("ContainerCreating", f'volume "{name}": the local cloud has no volumes of the kind {kind}')
 
 
-def _files(source: Body, volume: str, mode: int, pod: Body, known: Known) -> Iterator[File]:
+def _files(source: Body, volume: str, mode: int, pod: Body, known: PlanInputs) -> Iterator[File]:
     place = known.directory.volume(volume)
     if "configMap" in source:
         body = source["configMap"]
@@ -149,7 +149,7 @@ def _files(source: Body, volume: str, mode: int, pod: Body, known: Known) -> Ite
         path = source["serviceAccountToken"]["path"]
         yield File(place / path, known.tokens[volume][path].encode(), mode)
     else:
-        raise Unmet("ContainerCreating", f'volume "{volume}": nothing is known of {", ".join(source)}')
+        raise UnmetError("ContainerCreating", f'volume "{volume}": nothing is known of {", ".join(source)}')
 
 
 def _keys(body: Body, name: str, kind: str, found: Mapping[str, Body], place: Path, mode: int) -> Iterator[File]:
@@ -157,7 +157,7 @@ def _keys(body: Body, name: str, kind: str, found: Mapping[str, Body], place: Pa
         if body.get("optional"):
             return
         why = f'MountVolume.SetUp failed for volume "{place.name}": {kind} "{name}" not found'
-        raise Unmet("ContainerCreating", why)
+        raise UnmetError("ContainerCreating", why)
     data = contents(found[name])
     for item in body.get("items") or ({"key": key, "path": key} for key in data):
         if item["key"] not in data:
@@ -166,5 +166,5 @@ def _keys(body: Body, name: str, kind: str, found: Mapping[str, Body], place: Pa
             why = (
                 f'MountVolume.SetUp failed for volume "{place.name}": references non-existent config key: {item["key"]}'
             )
-            raise Unmet("ContainerCreating", why)
+            raise UnmetError("ContainerCreating", why)
         yield File(place / item["path"], data[item["key"]], item.get("mode") or mode)

@@ -178,7 +178,7 @@ def _alike(wanted: re.Match[str], name: str) -> bool:
     return same and more <= 1.5 * less
 
 
-class UnknownInstanceType(ValueError):  # noqa: N818 - reads as what it is where it is caught
+class UnknownInstanceTypeError(ValueError):
     """A type that the catalogue does not have; :attr:`nearest` is the type that was probably meant."""
 
     def __init__(self, name: str, known: Mapping[str, object]) -> None:
@@ -221,14 +221,14 @@ class Catalogue(Mapping[str, InstanceType]):
         return f"Catalogue({', '.join(self._types)})"
 
     def find(self, name: str) -> InstanceType:
-        """Return the type of a name; UnknownInstanceType has the nearest name."""
+        """Return the type of a name; UnknownInstanceTypeError has the nearest name."""
         if name not in self._types:
-            raise UnknownInstanceType(name, self._types)
+            raise UnknownInstanceTypeError(name, self._types)
         return self._types[name]
 
     def offered(self, name: str, region: str) -> tuple[str, ...]:
         """Return the ids of the region's zones that offer the type, sorted; empty when it is not offered there. This
-        and all methods below raise UnknownInstanceType for a name the catalogue does not have."""
+        and all methods below raise UnknownInstanceTypeError for a name the catalogue does not have."""
         return self.find(name).zones.get(region, ())
 
     def device_resources(self, name: str) -> dict[str, int]:

@@ -101,13 +101,13 @@ def join_key(path: str, key: str) -> str:
     return join(path, key) if re.fullmatch(r"[A-Za-z0-9-]+", key) else f"{path}[{json.dumps(key)}]"
 
 
-Step = str | int
+PathStep = str | int
 """A key of a mapping, or an index of a list."""
 
 _STEP = re.compile(r'\["(?P<quoted>(?:[^"\\]|\\.)*)"\]|\[(?P<index>\d+)\]|\.?(?P<key>[^.\[]+)')
 
 
-def steps_of(path: str) -> list[Step]:
+def steps_of(path: str) -> list[PathStep]:
     """Return the steps of a path: ``nodeGroups[0].maxSize`` is ``nodeGroups``, 0, ``maxSize``."""
     return [
         int(found["index"]) if found["index"] else found["key"] or found["quoted"].replace('\\"', '"')
@@ -115,7 +115,7 @@ def steps_of(path: str) -> list[Step]:
     ]
 
 
-def with_value(data: object, path: str | Sequence[Step], value: object) -> Any:
+def with_value(data: object, path: str | Sequence[PathStep], value: object) -> Any:
     """Return plain data, its keys in either spelling, with a value put in place as ``pulumi config set`` puts it."""
     steps = steps_of(path) if isinstance(path, str) else path
     if isinstance(value, tuple):

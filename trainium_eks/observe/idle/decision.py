@@ -42,7 +42,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Step:
+class IdleStep:
     """One action on one node."""
 
     action: Action
@@ -57,7 +57,7 @@ def steps(
     waiting: frozenset[str] | set[str],
     minimum: Mapping[str, int],
     limits: Limits,
-) -> list[Step]:
+) -> list[IdleStep]:
     """Return the actions that are due now.
 
     A node is removed in two looks: the first holds it, the next removes it if it is still idle, so that no pod placed
@@ -65,7 +65,7 @@ def steps(
     nodes, below which EC2 Auto Scaling replaces removed nodes.
     """
     known = list(nodes)
-    found: list[Step] = []
+    found: list[IdleStep] = []
     for group in dict.fromkeys(node.group for node in known):
         members = [node for node in known if node.group == group]
         spare = len(members) - minimum.get(group, 0)
@@ -77,15 +77,15 @@ def steps(
     return found
 
 
-def _of_node(now: float, node: Node, *, may_go: bool, limits: Limits) -> list[Step]:
+def _of_node(now: float, node: Node, *, may_go: bool, limits: Limits) -> list[IdleStep]:
     if node.busy:
-        free = [Step("release", node)] if node.held else []
-        return [*free, Step("clear", node)] if node.idle_since is not None else free
+        free = [IdleStep("release", node)] if node.held else []
+        return [*free, IdleStep("clear", node)] if node.idle_since is not None else free
     if node.idle_since is None:
-        return [Step("mark", node)]
+        return [IdleStep("mark", node)]
     idle = now - node.idle_since
-    found = [Step("warn", node, idle)] if idle >= limits.warn_seconds and not node.warned else []
+    found = [IdleStep("warn", node, idle)] if idle >= limits.warn_seconds and not node.warned else []
     due = may_go and limits.remove_seconds is not None and idle >= limits.remove_seconds
     if due:
-        return [*found, Step("remove" if node.held else "hold", node, idle)]
-    return [*found, Step("release", node, idle)] if node.held else found
+        return [*found, IdleStep("remove" if node.held else "hold", node, idle)]
+    return [*found, IdleStep("release", node, idle)] if node.held else found

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.observe.idle.decision import Limits, Node, Step, steps
+from trainium_eks.observe.idle.decision import IdleStep, Limits, Node, steps
 from trainium_eks.topology.api import MERGE, NODES, ApiStatusError, Connection, Object
 
 GROUP_LABEL = "eks.amazonaws.com/nodegroup"
@@ -54,7 +54,7 @@ def main(settings: Mapping[str, Any], api: Connection, to_remove: Path) -> None:
     to_remove.write_text("".join(f"{step.node.instance}\n" for step in gone), encoding="utf-8")
 
 
-def look(settings: Mapping[str, Any], api: Connection) -> list[Step]:
+def look(settings: Mapping[str, Any], api: Connection) -> list[IdleStep]:
     """Read the cluster once, carry out the actions due on its nodes except for removals, and return all actions."""
     groups = settings["groups"]
     nodes = [each for each in api.items(NODES)[0] if _group(each) in groups]
@@ -169,7 +169,7 @@ def _belongs_to_node(pod: Mapping[str, Any]) -> bool:
     return any(owner.get("kind") in ("DaemonSet", "Node") for owner in owners)
 
 
-def _do(api: Connection, step: Step) -> None:
+def _do(api: Connection, step: IdleStep) -> None:
     """Carry out an action on the node's object. Removal belongs to another container."""
     if step.action == "remove":
         return
@@ -190,7 +190,7 @@ def _say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
 
 
-def _for(step: Step) -> str:
+def _for(step: IdleStep) -> str:
     return f"idle for {step.idle_seconds / 60:.0f} minutes"
 
 
@@ -198,7 +198,7 @@ def _notes(notes: Mapping[str, str | None]) -> dict[str, Any]:
     return {"metadata": {"annotations": dict(notes)}}
 
 
-def _event(step: Step) -> dict[str, Any]:
+def _event(step: IdleStep) -> dict[str, Any]:
     """Return an event of a node, which has no namespace: Kubernetes keeps such events in ``default``, by the node's
     name as its UID."""
     name, now = step.node.name, _text(time.time())

@@ -28,7 +28,7 @@ Json = Mapping[str, Any]
 Say = Callable[[str], None]
 
 
-class NotExported(Exception):  # noqa: N818 - reads as what it is where it is caught
+class NotExportedError(Exception):
     """A failed export: the file system may hold data that its bucket lacks. The text names the reason and the mend."""
 
 
@@ -75,8 +75,8 @@ class Export:
             self._await("its link to be ready", self._is_available)
             self._await("the task that runs on it to end", lambda: not self._running())
             self._finish(self._start(str(associations[0]["DataRepositoryPath"])))
-        except _TimeOver as over:
-            raise NotExported(
+        except _TimeOverError as over:
+            raise NotExportedError(
                 f"{over} did not happen within {self._patience.seconds / 60:g} minutes; nothing was destroyed. "
                 "The export goes on in AWS.\n"
                 "  Run it again, which waits for it, with more time (--export-minutes=600) or without it (--no-export)."
@@ -87,7 +87,7 @@ class Export:
                 f"\nStopped waiting; nothing was destroyed, and an export that has begun goes on.\n{self.resume()}"
             )
             raise
-        except (NotExported, sessions.AwsError):
+        except (NotExportedError, sessions.AwsError):
             self._switch_on()
             raise
 
@@ -115,7 +115,7 @@ class Export:
             if each["Lifecycle"] in ("FAILED", "MISCONFIGURED"):
                 reason = each.get("FailureDetails", {}).get("Message", "FSx does not say why")
                 link = f"the link of {self._file_system} to {each['DataRepositoryPath']}"
-                raise NotExported(
+                raise NotExportedError(
                     f"{link} is {each['Lifecycle']}: {reason}\n"
                     "  Mend it (FSx guide, troubleshooting a misconfigured data repository), or lose what the bucket "
                     "lacks with --no-export."
@@ -205,11 +205,11 @@ class Export:
     def _await(self, what: str, holds: Callable[[], bool]) -> None:
         while not holds():
             if self._patience.now() > self._deadline:
-                raise _TimeOver(f"{self._file_system}: {what}")
+                raise _TimeOverError(f"{self._file_system}: {what}")
             self._patience.sleep(LOOK_SECONDS)
 
 
-class _TimeOver(Exception):  # noqa: N818 - what happened
+class _TimeOverError(Exception):
     """The deadline of a wait passed."""
 
 
@@ -218,7 +218,7 @@ def _events(association: Json) -> tuple[str, ...]:
 
 
 def _judge(task: Json, file_system: str) -> None:
-    """Raise :class:`NotExported` unless the ended task wrote every file."""
+    """Raise :class:`NotExportedError` unless the ended task wrote every file."""
     failed = (task.get("Status") or {}).get("FailedCount", 0)
     if task["Lifecycle"] == "SUCCEEDED" and not failed:
         return
@@ -226,7 +226,7 @@ def _judge(task: Json, file_system: str) -> None:
     where = (task.get("Report") or {}).get("Path", "")
     listed = f" They are listed in {where}/task-{task['TaskId']}/failures.csv." if failed and where else ""
     what = f"{failed:,} files were not written" if failed else f"it is {task['Lifecycle']}"
-    raise NotExported(
+    raise NotExportedError(
         f"the export of {file_system}: {what}{f': {reason}' if reason else ''}.{listed}\n"
         "  Nothing was destroyed. Mend that and run it again, or lose what the bucket lacks with --no-export."
     )

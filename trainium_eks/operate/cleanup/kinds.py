@@ -27,7 +27,7 @@ def _cluster(_: Json, tags: Tags) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Kind:
+class ResourceKind:
     """A kind of resource, with its list and the command that removes one."""
 
     name: str
@@ -98,7 +98,7 @@ def _source(backup: Json) -> str:
     return str((backup.get("FileSystem") or {}).get("FileSystemId", ""))
 
 
-SCALING_GROUP = Kind(
+SCALING_GROUP = ResourceKind(
     "Auto Scaling group", "autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups", "AutoScalingGroupName",
     ("delete-auto-scaling-group", "--force-delete", "--auto-scaling-group-name"),
     hourly=lambda each: on_demand_hourly(one.get("InstanceType", "") for one in each.get("Instances", ())),
@@ -109,7 +109,7 @@ SCALING_GROUP = Kind(
 )  # fmt: skip
 
 KINDS = (
-    Kind(
+    ResourceKind(
         "volume", "ec2", "describe_volumes", "Volumes", "VolumeId", ("delete-volume", "--volume-id"),
         hourly=_volume_hourly,
         counts=lambda each: each["State"] not in ("deleting", "deleted"),
@@ -117,7 +117,7 @@ KINDS = (
         owners=lambda _, tags: (cluster_of(tags),) if _claim(tags) else (),
         goes_with=_instances,
     ),
-    Kind(
+    ResourceKind(
         "backup", "fsx", "describe_backups", "Backups", "BackupId", ("delete-backup", "--backup-id"),
         hourly=lambda each: monthly(each["SizeInBytes"] / GIB * prices.FSX_BACKUP_GIB_MONTH)
         if "SizeInBytes" in each else None,
@@ -126,33 +126,33 @@ KINDS = (
         f"${prices.FSX_BACKUP_GIB_MONTH:.2f} a month for each GiB",
         owners=lambda each, _: (_source(each),),
     ),
-    Kind(
+    ResourceKind(
         "NAT gateway", "ec2", "describe_nat_gateways", "NatGateways", "NatGatewayId",
         ("delete-nat-gateway", "--nat-gateway-id"),
         hourly=lambda _: prices.NAT_GATEWAY_HOURLY,
         counts=lambda each: each["State"] in ("pending", "available"),
     ),
-    Kind(
+    ResourceKind(
         "VPC endpoint", "ec2", "describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId",
         ("delete-vpc-endpoints", "--vpc-endpoint-ids"),
         hourly=lambda each: len(each.get("SubnetIds", ())) * prices.INTERFACE_ENDPOINT_HOURLY
         if each.get("VpcEndpointType") == "Interface" else FREE,
         counts=lambda each: each.get("State", "").lower() not in ("deleting", "deleted"),
     ),
-    Kind(
+    ResourceKind(
         "public address", "ec2", "describe_addresses", "Addresses", "AllocationId",
         ("release-address", "--allocation-id"),
         hourly=lambda _: prices.PUBLIC_IPV4_HOURLY,
         note=_said("after the NAT gateway that uses it"),
     ),
-    Kind(
+    ResourceKind(
         "network interface", "ec2", "describe_network_interfaces", "NetworkInterfaces", "NetworkInterfaceId",
         ("delete-network-interface", "--network-interface-id"),
         # An interface in use goes with its user; only AWS can remove its own interfaces.
         counts=lambda each: each["Status"] == "available" and not each.get("RequesterManaged"),
         note=_said("holds up its subnet and its security groups"),
     ),
-    Kind(
+    ResourceKind(
         "security group", "ec2", "describe_security_groups", "SecurityGroups", "GroupId",
         ("delete-security-group", "--group-id"),
         counts=lambda each: each["GroupName"] != "default",
@@ -160,33 +160,33 @@ KINDS = (
         # A cluster removes its own.
         goes_with=lambda each, tags: (cluster_of(tags),) if each["GroupName"].startswith("eks-cluster-sg-") else (),
     ),
-    Kind(
+    ResourceKind(
         "launch template", "ec2", "describe_launch_templates", "LaunchTemplates", "LaunchTemplateId",
         ("delete-launch-template", "--launch-template-id"),
         called="LaunchTemplateName",
     ),
-    Kind(
+    ResourceKind(
         "placement group", "ec2", "describe_placement_groups", "PlacementGroups", "GroupName",
         ("delete-placement-group", "--group-name"),
         counts=lambda each: each.get("State") in ("pending", "available"),
         called="GroupName",
     ),
-    Kind(
+    ResourceKind(
         "internet gateway", "ec2", "describe_internet_gateways", "InternetGateways", "InternetGatewayId",
         ("delete-internet-gateway", "--internet-gateway-id"),
     ),
-    Kind("subnet", "ec2", "describe_subnets", "Subnets", "SubnetId", ("delete-subnet", "--subnet-id")),
-    Kind(
+    ResourceKind("subnet", "ec2", "describe_subnets", "Subnets", "SubnetId", ("delete-subnet", "--subnet-id")),
+    ResourceKind(
         "route table", "ec2", "describe_route_tables", "RouteTables", "RouteTableId",
         ("delete-route-table", "--route-table-id"),
         counts=lambda each: not any(one.get("Main") for one in each.get("Associations", ())),
         note=_said("after its subnets"),
     ),
-    Kind(
+    ResourceKind(
         "VPC", "ec2", "describe_vpcs", "Vpcs", "VpcId", ("delete-vpc", "--vpc-id"),
         note=_said("last: after all that is in it"),
     ),
-    Kind(
+    ResourceKind(
         "key alias", "kms", "list_aliases", "Aliases", "AliasName", ("delete-alias", "--alias-name"),
         called="AliasName",
     ),
@@ -194,7 +194,7 @@ KINDS = (
 """Kinds in the order in which they can be removed."""
 
 
-def search(where: Where, kind: Kind) -> Iterator[LeftOver]:
+def search(where: Where, kind: ResourceKind) -> Iterator[LeftOver]:
     """Yield leftovers of one kind."""
     for each in where.account.pages(kind.service, kind.operation, kind.key):
         # Network interfaces have a TagSet; an automatic backup may have no tags but its file system's.

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from trainium_eks.aws.account import Account, NotChecked, RequestError
+from trainium_eks.aws.account import Account, NotCheckedError, RequestError
 from trainium_eks.operate.cleanup import compute, kinds, recovery, services
 from trainium_eks.operate.cleanup.left_over import LeftOver, Where
 from trainium_eks.operate.cleanup.marks import Marks
@@ -71,13 +71,13 @@ def _search(account: Account, marks: Marks) -> tuple[list[LeftOver], list[Findin
             vpcs = account.pages("ec2", "describe_vpcs", "Vpcs")
             # VPCs that the stack only uses have no such tags.
             marks = marks.within(each["VpcId"] for each in vpcs if marks.why("", tags_of(each.get("Tags", ()))))
-        except (NotChecked, RequestError) as error:
+        except (NotCheckedError, RequestError) as error:
             unseen.append(_unseen("what is in the stack's VPC and has no mark of its own", error))
 
     def ask(what: str, search: Search) -> list[LeftOver] | Finding:
         try:
             return list(search(Where(account, marks)))
-        except (NotChecked, RequestError) as error:
+        except (NotCheckedError, RequestError) as error:
             return _unseen(what, error)
 
     with ThreadPoolExecutor(AT_A_TIME) as pool:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-from trainium_eks.aws.account import Account, NotChecked, RequestError
-from trainium_eks.operate.cleanup.kinds import KINDS, Kind
+from trainium_eks.aws.account import Account, NotCheckedError, RequestError
+from trainium_eks.operate.cleanup.kinds import KINDS, ResourceKind
 from trainium_eks.operate.cleanup.state import PendingOperation, StackState, StateResource
 from trainium_eks.operate.finding import Finding, Status
 from trainium_eks.operate.preflight.tags import tags_of
@@ -93,8 +93,8 @@ def _advise(account: Account, state: StackState, operation: PendingOperation) ->
         return Advice(operation, "look", "nothing is known of where this type is found: look for it in AWS")
     try:
         found = [each for each in find(account, resource) if each[0] and each[0] not in state.names]
-    except (NotChecked, RequestError) as error:
-        if isinstance(error, NotChecked) or not _says_missing(error):
+    except (NotCheckedError, RequestError) as error:
+        if isinstance(error, NotCheckedError) or not _says_missing(error):
             return Advice(operation, "look", f"not looked at: {error}")
         found = []
     return _of_found(operation, found)
@@ -163,10 +163,10 @@ def _known(resource: StateResource, *path: str) -> str:
 
 
 def _text(resource: StateResource, *path: str) -> str:
-    """Return an input; without it nothing may be concluded, which is a :class:`NotChecked`."""
+    """Return an input; without it nothing may be concluded, which is a :class:`NotCheckedError`."""
     if found := _known(resource, *path):
         return found
-    raise NotChecked(f"the state does not hold its {'.'.join(path)}")
+    raise NotCheckedError(f"the state does not hold its {'.'.join(path)}")
 
 
 def _named(service: str, operation: str, key: str, **inputs: str) -> Finder:
@@ -185,7 +185,7 @@ def _named(service: str, operation: str, key: str, **inputs: str) -> Finder:
     return find
 
 
-def _listed(kind: Kind) -> Finder:
+def _listed(kind: ResourceKind) -> Finder:
     """Return a finder for a kind with a list, by its name or its ``Name`` tag."""
 
     def find(account: Account, resource: StateResource) -> Iterator[Found]:
@@ -224,7 +224,7 @@ def _key(account: Account, resource: StateResource) -> Iterator[Found]:
         yield each["ResourceARN"].rpartition("/")[2], ""
 
 
-FILE_SYSTEM = Kind(
+FILE_SYSTEM = ResourceKind(
     "file system", "fsx", "describe_file_systems", "FileSystems", "FileSystemId",
     ("delete-file-system", "--file-system-id"),
     counts=lambda each: each["Lifecycle"] != "DELETING",

@@ -9,7 +9,7 @@ from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot
 from trainium_eks.jobs.objects.identity import JOB_API
 from trainium_eks.kube import cluster
 from trainium_eks.kube.cluster import Object, name_of, namespace_of
-from trainium_eks.operate.verify.examined import Examined
+from trainium_eks.operate.verify.examined import CheckInput
 from trainium_eks.operate.verify.scheduling import unscheduled
 
 TEAM_KINDS: Mapping[str, str] = {
@@ -39,7 +39,7 @@ where the log cannot be read."""
 class Examination:
     """A snapshot, and the way to logs."""
 
-    examined: Examined
+    examined: CheckInput
     """Outputs, objects, and the limits of a local cluster."""
     now: datetime
     log: Log

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from trainium_eks.aws.account import Account, NotChecked, RequestError
+from trainium_eks.aws.account import Account, NotCheckedError, RequestError
 from trainium_eks.model.catalogue import regions
 from trainium_eks.operate.preflight import deploy_rights
 from trainium_eks.operate.preflight.deploy_rights import AccountRegion, IamRequest
@@ -122,7 +122,7 @@ class _IdentityChecks:
             caller.account, self._account.region, self._account.partition, self._needs.permissions_boundary
         )
         if caller.arn.endswith(":root"):
-            raise NotChecked("IAM does not simulate the root user: deploy with a role")
+            raise NotCheckedError("IAM does not simulate the root user: deploy with a role")
         asked = deploy_rights.needed(self._needs.graph, place)
         missing = self._refused(self._principal(), asked)
         actions = len({request.action for request in asked})
@@ -180,7 +180,7 @@ class _IdentityChecks:
             return caller.arn
         try:
             return str(self._account.call("iam", "get_role", RoleName=caller.role)["Role"]["Arn"])
-        except (NotChecked, RequestError):
+        except (NotCheckedError, RequestError):
             return f"arn:{self._account.partition}:iam::{caller.account}:role/{caller.role}"
 
     def _refused(self, principal: str, asked: Iterable[IamRequest]) -> list[str]:

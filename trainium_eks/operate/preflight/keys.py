@@ -8,13 +8,13 @@ from trainium_eks.aws.account import Account, RequestError
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.validation.problems import config_set
 from trainium_eks.operate.preflight.needs import Needs
-from trainium_eks.operate.preflight.present import Present
+from trainium_eks.operate.preflight.present import AccountState
 from trainium_eks.operate.preflight.question import Answer, Question, failed, passed, warned
 
 KEY = "aws:kms/key:Key"
 
 
-def questions(needs: Needs, account: Account, present: Present) -> Iterator[Question]:
+def questions(needs: Needs, account: Account, present: AccountState) -> Iterator[Question]:
     """Yield a question about the key that the config names; without one, about a key of an earlier stack."""
     named = needs.config.kept_key_arn if needs.config else None
     if named is not None:
@@ -42,7 +42,7 @@ def _usable(needs: Needs, account: Account, arn: str) -> Answer:
     return passed("enabled, and of an earlier stack of this name")
 
 
-def _offered(needs: Needs, account: Account, present: Present) -> Answer:
+def _offered(needs: Needs, account: Account, present: AccountState) -> Answer:
     """Check that no enabled key is left of an earlier stack. A running stack has its own, which looks the same."""
     if present.cluster() is not None:
         return passed("not looked for: the stack is there")

@@ -29,7 +29,7 @@ class Instance:
     ours: bool
 
 
-class Present:
+class AccountState:
     """The present state of the account. Each fact is read once, on first use."""
 
     def __init__(self, needs: Needs, account: Account) -> None:

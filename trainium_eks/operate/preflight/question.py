@@ -25,7 +25,7 @@ class Question:
     subject: str
     """Subject in words for people."""
     ask: Callable[[], Answer]
-    """Query of AWS; raises NotChecked where AWS could not be asked."""
+    """Query of AWS; raises NotCheckedError where AWS could not be asked."""
 
 
 def passed(text: str) -> Answer:

@@ -12,7 +12,7 @@ from typing import Any
 from trainium_eks.aws.account import Account, RequestError
 from trainium_eks.model.validation.problems import config_path
 from trainium_eks.operate.preflight.needs import Group, Needs
-from trainium_eks.operate.preflight.present import Present, on_demand_quota, spot_quota
+from trainium_eks.operate.preflight.present import AccountState, on_demand_quota, spot_quota
 from trainium_eks.operate.preflight.question import Answer, Question, failed, passed, warned
 
 GIB_PER_TIB = 1024
@@ -58,9 +58,9 @@ LUSTRE_COUNT = {
 }
 
 
-def questions(needs: Needs, account: Account, present: Present) -> Iterator[Question]:
+def questions(needs: Needs, account: Account, present: AccountState) -> Iterator[Question]:
     """Yield a question for each quota that the stack counts against."""
-    counted = _Counted(needs, account, present)
+    counted = _QuotaChecks(needs, account, present)
     by_quota: dict[str, list[Group]] = {}
     for group in needs.groups:
         if group.quota:
@@ -85,10 +85,10 @@ def _question(quota: Quota, ask: Callable[[], Answer]) -> Question:
     return Question(f"quotas/{quota.code}", f"{quota.name} ({quota.code})", ask)
 
 
-class _Counted:
+class _QuotaChecks:
     """Checks that compare use and need with the limits of Service Quotas."""
 
-    def __init__(self, needs: Needs, account: Account, present: Present) -> None:
+    def __init__(self, needs: Needs, account: Account, present: AccountState) -> None:
         self._needs = needs
         self._account = account
         self._present = present

@@ -5,10 +5,10 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 
-from trainium_eks.aws.account import NotChecked
+from trainium_eks.aws.account import NotCheckedError
 from trainium_eks.model.validation.problems import config_path
 from trainium_eks.operate.preflight.needs import Needs
-from trainium_eks.operate.preflight.present import Present
+from trainium_eks.operate.preflight.present import AccountState
 from trainium_eks.operate.preflight.question import Answer, Question, failed, passed, warned
 from trainium_eks.plan.rules._endpoint import HTTPS, Endpoint
 
@@ -20,7 +20,7 @@ Connect = Callable[[str], str]
 """Function that connects to a host on port 443, and returns the reason for a failure; empty for success."""
 
 
-def questions(needs: Needs, present: Present, connect: "Connect | None" = None) -> Iterator[Question]:
+def questions(needs: Needs, present: AccountState, connect: "Connect | None" = None) -> Iterator[Question]:
     """Yield a question for each cluster."""
     for endpoint in needs.endpoints:
         checks = _ApiChecks(endpoint, present, connect or _connect)
@@ -30,7 +30,7 @@ def questions(needs: Needs, present: Present, connect: "Connect | None" = None) 
 class _ApiChecks:
     """Check of the way to the API."""
 
-    def __init__(self, endpoint: Endpoint, present: Present, connect: Connect) -> None:
+    def __init__(self, endpoint: Endpoint, present: AccountState, connect: Connect) -> None:
         self._endpoint = endpoint
         self._present = present
         self._connect = connect
@@ -41,7 +41,7 @@ class _ApiChecks:
         if running is None or not running.get("endpoint"):
             return self._before()
         if os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy"):
-            raise NotChecked("a proxy is between here and the API (HTTPS_PROXY)")
+            raise NotCheckedError("a proxy is between here and the API (HTTPS_PROXY)")
         host = str(running["endpoint"]).removeprefix("https://")
         why = self._connect(host)
         if not why:

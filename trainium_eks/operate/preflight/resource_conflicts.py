@@ -4,14 +4,14 @@ clusters."""
 from collections.abc import Iterator
 from functools import partial
 
-from trainium_eks.aws.account import Account, NotChecked, RequestError
+from trainium_eks.aws.account import Account, NotCheckedError, RequestError
 from trainium_eks.aws.sessions import ECR_URL
 from trainium_eks.model.config import cross
 from trainium_eks.model.config import stack_config as configs
 from trainium_eks.model.config.network import ExistingSubnet, subnets
 from trainium_eks.model.validation.problems import config_path, config_set
 from trainium_eks.operate.preflight.needs import Bucket, Needs
-from trainium_eks.operate.preflight.present import Present
+from trainium_eks.operate.preflight.present import AccountState
 from trainium_eks.operate.preflight.question import Answer, Question, failed, passed, warned
 
 CLUSTER_SUBNET_ADDRESSES = 16
@@ -19,7 +19,7 @@ CLUSTER_SUBNET_ADDRESSES = 16
 at least 6, 16 recommended)."""
 
 
-def questions(needs: Needs, account: Account, present: Present) -> Iterator[Question]:
+def questions(needs: Needs, account: Account, present: AccountState) -> Iterator[Question]:
     """Yield the questions about adopted subnets, existing buckets, private images and names."""
     checks = _ConflictChecks(needs, account, present)
     adopted = needs.config.existing_network if needs.config else None
@@ -51,7 +51,7 @@ _REGION = "x-amz-bucket-region"
 class _ConflictChecks:
     """Checks of resources that must exist, or must not."""
 
-    def __init__(self, needs: Needs, account: Account, present: Present) -> None:
+    def __init__(self, needs: Needs, account: Account, present: AccountState) -> None:
         self._needs = needs
         self._account = account
         self._present = present
@@ -104,7 +104,7 @@ class _ConflictChecks:
         try:
             answer = self._account.call("s3", "head_bucket", Bucket=bucket.name)
             region = answer.get("BucketRegion") or answer["ResponseMetadata"]["HTTPHeaders"].get(_REGION, "")
-        except NotChecked as error:
+        except NotCheckedError as error:
             region = error.headers.get(_REGION, "")
             if not region:
                 raise

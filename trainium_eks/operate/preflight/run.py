@@ -4,11 +4,11 @@ import datetime
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from trainium_eks.aws.account import Account, NotChecked, RequestError, WriteAttempted
+from trainium_eks.aws.account import Account, NotCheckedError, RequestError, WriteAttemptedError
 from trainium_eks.operate.finding import Finding, Report, not_checked
 from trainium_eks.operate.preflight import capacity, identity, keys, quotas, reach, resource_conflicts, versions
 from trainium_eks.operate.preflight.needs import Needs
-from trainium_eks.operate.preflight.present import Present
+from trainium_eks.operate.preflight.present import AccountState
 from trainium_eks.operate.preflight.question import Question
 from trainium_eks.plan.graph import Graph
 
@@ -33,7 +33,7 @@ def look(graph: Graph, account: Account | None = None, now: Callable[[], datetim
     facts = {"stack": needs.stack, "region": needs.region, "account": ""}
     try:
         facts["account"] = account.caller().account
-    except (NotChecked, RequestError) as error:
+    except (NotCheckedError, RequestError) as error:
         # Without credentials, each question would wait for its own refusal.
         return Report(facts, tuple(not_checked(each.id, each.subject, str(error)) for each in asked))
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -42,7 +42,7 @@ def look(graph: Graph, account: Account | None = None, now: Callable[[], datetim
 
 def questions(needs: Needs, account: Account, now: Callable[[], datetime.datetime]) -> Iterator[Question]:
     """Yield every question that a program gives reason for."""
-    present = Present(needs, account)
+    present = AccountState(needs, account)
     yield from identity.questions(needs, account)
     yield from quotas.questions(needs, account, present)
     yield from capacity.questions(needs, account, now)
@@ -56,11 +56,11 @@ def answered(question: Question) -> Finding:
     """Return the question with its answer; NOT_CHECKED where AWS could not be asked."""
     try:
         answer = question.ask()
-    except NotChecked as error:
+    except NotCheckedError as error:
         return not_checked(question.id, question.subject, str(error))
     except RequestError as error:
         return not_checked(question.id, question.subject, f"AWS answered {error}")
-    except WriteAttempted:
+    except WriteAttemptedError:
         raise
     except Exception as error:  # noqa: BLE001
         # An answer that lacks documented fields costs one line of the table, not the whole command.

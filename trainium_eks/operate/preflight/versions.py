@@ -8,7 +8,7 @@ from trainium_eks.aws.account import Account
 from trainium_eks.model.catalogue.versions import OLDEST_NODES_BEHIND, minor
 from trainium_eks.model.validation.problems import config_set, join, join_key, nearest
 from trainium_eks.operate.preflight.needs import Needs
-from trainium_eks.operate.preflight.present import Present
+from trainium_eks.operate.preflight.present import AccountState
 from trainium_eks.operate.preflight.question import Answer, Question, failed, passed, warned
 
 AMI_PATHS = {
@@ -21,7 +21,7 @@ AMI_PATHS = {
 """EKS' AMI type to its place under ``/aws/service/eks/optimized-ami/<minor>/amazon-linux-2023`` (EKS user guide)."""
 
 
-def questions(needs: Needs, account: Account, present: Present) -> Iterator[Question]:
+def questions(needs: Needs, account: Account, present: AccountState) -> Iterator[Question]:
     """Yield a question for the control plane, its upgrade, each add-on and each AMI release."""
     if not needs.kubernetes:
         return
@@ -38,7 +38,7 @@ def questions(needs: Needs, account: Account, present: Present) -> Iterator[Ques
 class _VersionChecks:
     """Checks of the versions that EKS offers."""
 
-    def __init__(self, needs: Needs, account: Account, present: Present) -> None:
+    def __init__(self, needs: Needs, account: Account, present: AccountState) -> None:
         self._needs = needs
         self._account = account
         self._present = present

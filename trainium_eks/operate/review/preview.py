@@ -13,7 +13,7 @@ from trainium_eks.model.config.stack_config import decode
 from trainium_eks.model.validation.parsing import MISSHAPEN
 from trainium_eks.operate.review.safe_text import NAME
 from trainium_eks.plan.differences import diff
-from trainium_eks.plan.differences.changes import Changes, Kind, PathChange, ResourceChange
+from trainium_eks.plan.differences.changes import ChangeKind, Changes, PathChange, ResourceChange
 from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph, Options, Resource
 from trainium_eks.plan.resource_types.paths import dotted, value_at
 
@@ -23,7 +23,7 @@ COMPUTED = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 _URN_PARTS = 4
 """``urn:pulumi:stack``, project, types, name."""
 
-_KINDS: Mapping[str, Kind] = {
+_KINDS: Mapping[str, ChangeKind] = {
     "create": "create",
     "import": "create",
     "update": "update",
@@ -183,7 +183,7 @@ def _reasons(step: Mapping[str, Any]) -> set[str]:
 
 
 def _paths(
-    step: Mapping[str, Any], old: Resource | None, new: Resource, kinds: Mapping[str, Kind]
+    step: Mapping[str, Any], old: Resource | None, new: Resource, kinds: Mapping[str, ChangeKind]
 ) -> Iterator[PathChange]:
     detailed = step.get("detailedDiff") or {
         name: {"kind": "update-replace" if name in _reasons(step) else "update"}

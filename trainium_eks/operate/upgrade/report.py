@@ -7,7 +7,7 @@ from trainium_eks.model.catalogue import versions
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.validation.problems import Problem, config_path
 from trainium_eks.operate.upgrade.settings import Setting, UpgradeTargets, next_version
-from trainium_eks.operate.upgrade.steps import Step, disturbance, total_seconds
+from trainium_eks.operate.upgrade.steps import UpgradeStep, disturbance, total_seconds
 from trainium_eks.plan.differences.changes import Changes
 from trainium_eks.plan.graph import SCHEMA_VERSION
 
@@ -25,7 +25,7 @@ class Upgrade:
     lines: tuple[str, ...]
     """The same as lines of the stack's file."""
     changes: Changes
-    steps: tuple[Step, ...]
+    steps: tuple[UpgradeStep, ...]
     warnings: tuple[str, ...]
     """Warnings of the new config that the old config has not."""
     advice: tuple[Problem, ...]

@@ -28,7 +28,7 @@ _PHASES: Mapping[str, Phase] = {
 
 
 @dataclass(frozen=True)
-class Step:
+class UpgradeStep:
     """One resource that changes."""
 
     phase: Phase
@@ -61,7 +61,7 @@ class Step:
         }
 
 
-def steps(before: Graph, after: Graph, changes: Changes) -> tuple[Step, ...]:
+def steps(before: Graph, after: Graph, changes: Changes) -> tuple[UpgradeStep, ...]:
     """Return the changed resources in the engine's order, each after all it waits for."""
     by_urn = {change.resource.urn: change for change in changes.items if change.kind != "delete"}
     finish: dict[str, float] = {}
@@ -79,7 +79,7 @@ def steps(before: Graph, after: Graph, changes: Changes) -> tuple[Step, ...]:
     return tuple(sorted(found, key=lambda step: (step.start, _rank(step.phase))))
 
 
-def total_seconds(found: tuple[Step, ...]) -> tuple[float, float]:
+def total_seconds(found: tuple[UpgradeStep, ...]) -> tuple[float, float]:
     """Return the duration of the whole: with quick drains, and the longest that drains can add on top."""
     quick = max((step.start + step.seconds for step in found), default=0.0)
     return quick, quick + max((step.most_seconds - step.seconds for step in found), default=0.0)
@@ -89,17 +89,17 @@ def _rank(phase: Phase) -> int:
     return [*_PHASES.values(), "other"].index(phase)
 
 
-def _step(change: ResourceChange, before: Graph, start: float) -> Step:
+def _step(change: ResourceChange, before: Graph, start: float) -> UpgradeStep:
     phase = _PHASES.get(change.resource.type, "other")
     seconds = step_seconds(change.resource)
     if not change.rolls_nodes:
-        return Step(phase, change, start, seconds, seconds)
+        return UpgradeStep(phase, change, start, seconds, seconds)
     standing = before.by_urn.get(change.resource.urn, change.resource)
     nodes = whole((standing.inputs.get("scalingConfig") or {}).get("desiredSize"))
     batches = -(-nodes // _at_a_time(change.resource, nodes)) if nodes else 0
     each = seconds if nodes else 0.0
     quick = batches * each or eks.EMPTY_GROUP_SECONDS
-    return Step(phase, change, start, quick, quick + batches * DRAIN_SECONDS, nodes, batches)
+    return UpgradeStep(phase, change, start, quick, quick + batches * DRAIN_SECONDS, nodes, batches)
 
 
 def _at_a_time(group: Resource, nodes: int) -> int:
@@ -109,7 +109,7 @@ def _at_a_time(group: Resource, nodes: int) -> int:
     return max(nodes * percentage // 100 if percentage else whole(update.get("maxUnavailable"), 1), 1)
 
 
-def disturbance(step: Step) -> Iterator[str]:
+def disturbance(step: UpgradeStep) -> Iterator[str]:
     """Yield the effects of a step that users of the environment notice."""
     if step.change.refused:
         return

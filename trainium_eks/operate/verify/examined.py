@@ -10,7 +10,7 @@ from trainium_eks.operate.verify.local_report import LocalReport
 
 
 @dataclass(frozen=True)
-class Made:
+class ObjectComparison:
     """The comparison of a stack's objects with its cluster."""
 
     drifted: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Examined:
+class CheckInput:
     """The input of every check."""
 
     outputs: StackOutputs
@@ -35,7 +35,7 @@ class Examined:
     """The cluster's objects."""
     local: LocalReport | None = None
     """The local cloud's report; None on AWS, where everything must be there."""
-    made: Made = Made()
+    made: ObjectComparison = ObjectComparison()
     """Empty where nothing was compared."""
 
     @property

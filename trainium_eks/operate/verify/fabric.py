@@ -40,7 +40,7 @@ _SUBJECTS = {
 }
 
 
-class ReportFault(Exception):  # noqa: N818 - reads as what it is where it is raised
+class ReportFaultError(Exception):
     """A report that cannot be used; the message says why."""
 
 
@@ -82,12 +82,12 @@ def read_report(text: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise ReportFault(f"it is no JSON ({error})") from None
+        raise ReportFaultError(f"it is no JSON ({error})") from None
     report = document.get("fabric", document) if isinstance(document, dict) else None
     if not isinstance(report, dict) or not isinstance(report.get("findings"), list):
-        raise ReportFault("it is no report of the fabric test")
+        raise ReportFaultError("it is no report of the fabric test")
     if report.get("schemaVersion") != SCHEMA_VERSION:
-        raise ReportFault(f"it has version {report.get('schemaVersion')!r}, and {SCHEMA_VERSION} is known")
+        raise ReportFaultError(f"it has version {report.get('schemaVersion')!r}, and {SCHEMA_VERSION} is known")
     return report
 
 

@@ -17,7 +17,7 @@ from trainium_eks.model.validation.parsing import parse_json
 from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.cleanup.state import StackState, StateResource
 from trainium_eks.operate.finding import Finding, Status, failed, not_checked, passed
-from trainium_eks.operate.verify.examined import Examined, Made
+from trainium_eks.operate.verify.examined import CheckInput, ObjectComparison
 from trainium_eks.operate.verify.local_report import LocalReport
 
 OBJECTS = "objects of the stack"
@@ -33,13 +33,13 @@ _Wanted = tuple[Object, str, str]
 """Manifest, namespace where it names none, and the command of Helm that applies it again."""
 
 
-def compare(api: Api, state: StackState, local: LocalReport | None) -> Made:
+def compare(api: Api, state: StackState, local: LocalReport | None) -> ObjectComparison:
     """Compare the objects of a stack's state, and of its Helm releases, with the cluster's.
 
     The comparison takes the right to patch: see :mod:`trainium_eks.kube.drift`.
     """
     if state.pending:
-        return Made(unread={OBJECTS: "an update goes on, or was interrupted: trn orphans"})
+        return ObjectComparison(unread={OBJECTS: "an update goes on, or was interrupted: trn orphans"})
     resources = [each for each in state.resources if each.id and not each.replaced]
     of_type = {type_: [each for each in resources if each.type == type_] for type_ in {each.type for each in resources}}
     wanted: list[_Wanted] = [
@@ -68,7 +68,7 @@ def compare(api: Api, state: StackState, local: LocalReport | None) -> Made:
     # With a namespace go its objects.
     gone = [about for about, lines in drifted.items() if lines[0] in (drift.GONE, drift.ENDING)]
     lost = tuple(f"{about.partition(' ')[2]}/" for about in gone if about.startswith("Namespace "))
-    return Made(
+    return ObjectComparison(
         {about: lines for about, lines in drifted.items() if not about.partition(" ")[2].startswith(lost)},
         sum(bool(about) for about, _ in found),
         unread,
@@ -77,7 +77,7 @@ def compare(api: Api, state: StackState, local: LocalReport | None) -> Made:
     )
 
 
-def checks(examined: Examined) -> Iterator[Finding]:
+def checks(examined: CheckInput) -> Iterator[Finding]:
     """Check that each object is as the stack made it."""
     made = examined.made
     for about, lines in sorted({**made.drifted, **dict(_nodes(examined))}.items()):
@@ -141,7 +141,7 @@ def _of_release(api: Api, name: str, namespace: str) -> list[_Wanted]:
     return [(each, namespace, command) for each in found]
 
 
-def _nodes(examined: Examined) -> Iterator[tuple[str, list[str]]]:
+def _nodes(examined: CheckInput) -> Iterator[tuple[str, list[str]]]:
     """Yield the nodes that lack a label or a taint of their managed group. The gate's taint is taken off again."""
     effects = {eks: effect for effect, eks in EKS_EFFECTS.items()}
     for group in examined.made.groups:

@@ -9,10 +9,10 @@ from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.sizing.quantities import quantity
 from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.finding import Finding, failed, not_applicable, passed
-from trainium_eks.operate.verify.examined import Examined
+from trainium_eks.operate.verify.examined import CheckInput
 
 
-def server(examined: Examined) -> Iterator[Finding]:
+def server(examined: CheckInput) -> Iterator[Finding]:
     """Check that the API server answers with a version that this project has add-ons for, and that nodes are not too
     far from it."""
     known = [each for each in versions.KUBERNETES_STANDARD_SUPPORT if addon_records.KUBE_PROXY.version(each)]
@@ -27,7 +27,7 @@ def server(examined: Examined) -> Iterator[Finding]:
     yield _kubelets(examined, major, own)
 
 
-def _kubelets(examined: Examined, major: int, own: int) -> Finding:
+def _kubelets(examined: CheckInput, major: int, own: int) -> Finding:
     subject = "kubelet versions"
     nodes = examined.cluster.of("Node")
     if not nodes:
@@ -52,7 +52,7 @@ def _kubelets(examined: Examined, major: int, own: int) -> Finding:
     return failed("server/kubelets", subject, detail, remedy, faults)
 
 
-def counts(examined: Examined) -> Iterator[Finding]:
+def counts(examined: CheckInput) -> Iterator[Finding]:
     """Check that each accelerator group has as many Ready nodes as the stack says, and that every other node is
     Ready."""
     for group in examined.outputs.node_groups:
@@ -60,7 +60,7 @@ def counts(examined: Examined) -> Iterator[Finding]:
     yield _others(examined)
 
 
-def _count(examined: Examined, group: NodeGroupOutput) -> Finding:
+def _count(examined: CheckInput, group: NodeGroupOutput) -> Finding:
     id_ = f"nodes/{group.name}"
     nodes = examined.cluster.nodes_of(group.eks_name)
     ready = sum(map(_usable, nodes))
@@ -85,7 +85,7 @@ def _count(examined: Examined, group: NodeGroupOutput) -> Finding:
     return passed(id_, group.name, detail)
 
 
-def _few(examined: Examined, group: NodeGroupOutput) -> str:
+def _few(examined: CheckInput, group: NodeGroupOutput) -> str:
     if examined.local is not None:
         return f"{examined.deploy} makes them"
     outputs = examined.outputs
@@ -93,7 +93,7 @@ def _few(examined: Examined, group: NodeGroupOutput) -> str:
     return BY_NAME["nodes-missing"].mend(**names)
 
 
-def _others(examined: Examined) -> Finding:
+def _others(examined: CheckInput) -> Finding:
     """Check system and CPU nodes, which the outputs give no size for: at least one, and all of them Ready."""
     id_, subject = "nodes/others", "system and other nodes"
     own = {group.eks_name for group in examined.outputs.node_groups}
@@ -129,14 +129,14 @@ def _unusable(id_: str, subject: str, detail: str, nodes: Sequence[Object], faul
     return failed(id_, subject, detail, BY_NAME[fault].mend(node=name_of(node)), faults, fault=fault)
 
 
-def devices(examined: Examined) -> Iterator[Finding]:
+def devices(examined: CheckInput) -> Iterator[Finding]:
     """Check that every Ready accelerator node offers as many devices and EFA interfaces as its type has."""
     for group in examined.outputs.node_groups:
         for resource, wants in group.resources.items():
             yield _device(examined, group, resource, wants)
 
 
-def _device(examined: Examined, group: NodeGroupOutput, resource: str, wants: int) -> Finding:
+def _device(examined: CheckInput, group: NodeGroupOutput, resource: str, wants: int) -> Finding:
     id_, subject = f"devices/{group.name}/{resource}", f"{group.name} {resource}"
     nodes = examined.cluster.nodes_of(group.eks_name)
     ready = [node for node in nodes if is_ready(node)]

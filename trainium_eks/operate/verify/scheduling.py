@@ -8,7 +8,7 @@ from trainium_eks.model.config.namespaces import VOLCANO as VOLCANO_NAMESPACE
 from trainium_eks.model.sizing.quantities import quantity
 from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.finding import Finding, failed, not_applicable, not_checked, passed
-from trainium_eks.operate.verify.examined import Examined
+from trainium_eks.operate.verify.examined import CheckInput
 from trainium_eks.operate.verify.local_report import LocalReport
 
 VOLCANO = "volcano"
@@ -31,7 +31,7 @@ WEBHOOK_CONFIGURATIONS: Mapping[str, tuple[str, ...]] = {
 """Webhooks of chart 1.15 by its default ``enabled_admissions``, which the stack leaves as it is (values.yaml)."""
 
 
-def namespaces(examined: Examined) -> Iterator[Finding]:
+def namespaces(examined: CheckInput) -> Iterator[Finding]:
     """Check that each team's namespace is there, with the service account of its jobs."""
     outputs, cluster = examined.outputs, examined.cluster
     if not outputs.namespaces:
@@ -52,7 +52,7 @@ def namespaces(examined: Examined) -> Iterator[Finding]:
             yield passed(id_, each.name, f"Active, service account {each.service_account}")
 
 
-def queues(examined: Examined) -> Iterator[Finding]:
+def queues(examined: CheckInput) -> Iterator[Finding]:
     """Check that each queue is there and Open, and that the nodes can meet the guarantees of all."""
     outputs, cluster, local = examined.outputs, examined.cluster, examined.local
     if not outputs.queues:
@@ -72,7 +72,7 @@ def queues(examined: Examined) -> Iterator[Finding]:
     yield _guarantees(examined)
 
 
-def _guarantees(examined: Examined) -> Finding:
+def _guarantees(examined: CheckInput) -> Finding:
     """Check that the Ready nodes can meet the queues' guarantees: Volcano reserves these even beyond the nodes'
     capacity."""
     id_, subject = "queues/guarantees", "guarantees"
@@ -102,7 +102,7 @@ def _guarantees(examined: Examined) -> Finding:
     return passed(id_, subject, shown)
 
 
-def _state(examined: Examined, name: str, queue: Object) -> Finding:
+def _state(examined: CheckInput, name: str, queue: Object) -> Finding:
     id_ = f"queues/{name}"
     state = queue.get("status", {}).get("state", "")
     if state == "Open":
@@ -118,7 +118,7 @@ def _state(examined: Examined, name: str, queue: Object) -> Finding:
     return failed(id_, name, f"is {state}, and takes no jobs", remedy, fault="queue-closed")
 
 
-def webhooks(examined: Examined) -> Iterator[Finding]:
+def webhooks(examined: CheckInput) -> Iterator[Finding]:
     """Check that the API server calls Volcano's webhooks for jobs and queues, and trusts their certificate."""
     id_, subject = "volcano/webhooks", "webhooks"
     wanted = [(kind, f"{WEBHOOK_PREFIX}{each}") for kind, names in WEBHOOK_CONFIGURATIONS.items() for each in names]
@@ -164,7 +164,7 @@ def simulated_volcano(local: LocalReport | None, binary: str, so: str) -> str:
     return f"{binary} is not on PATH, so {so}"
 
 
-def logs_of(examined: Examined, binary: str, deployment: str) -> str:
+def logs_of(examined: CheckInput, binary: str, deployment: str) -> str:
     """Return the command that shows the log of one of Volcano's processes."""
     if examined.local is not None:
         return f"trn local logs {binary}"

@@ -7,13 +7,13 @@ from trainium_eks.model.catalogue import addon_records
 from trainium_eks.model.outputs import SharedVolumeOutput
 from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.finding import Finding, failed, not_applicable, passed
-from trainium_eks.operate.verify.examined import Examined
+from trainium_eks.operate.verify.examined import CheckInput
 
 DEFAULT_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
 UNREGISTERED = "driver-not-registered"
 
 
-def checks(examined: Examined) -> Iterator[Finding]:
+def checks(examined: CheckInput) -> Iterator[Finding]:
     """Check claims, the default class and the drivers. Volumes and classes are compared as objects of the stack."""
     outputs = examined.outputs
     volume = outputs.shared_volume
@@ -28,7 +28,7 @@ def checks(examined: Examined) -> Iterator[Finding]:
     yield from _drivers(examined)
 
 
-def _drivers(examined: Examined) -> Iterator[Finding]:
+def _drivers(examined: CheckInput) -> Iterator[Finding]:
     """Check that the kubelets know the storage drivers: as many as have a ready pod of the driver's DaemonSet."""
     known = {
         name_of(each): [one["name"] for one in each["spec"].get("drivers") or ()]
@@ -54,7 +54,7 @@ def _drivers(examined: Examined) -> Iterator[Finding]:
         yield passed("storage/drivers", "drivers", f"{', '.join(lacking)}: known to the nodes where they run")
 
 
-def _claim(namespace: str, claim_name: str, volume: SharedVolumeOutput, examined: Examined) -> Finding:
+def _claim(namespace: str, claim_name: str, volume: SharedVolumeOutput, examined: CheckInput) -> Finding:
     id_, subject = f"storage/claim/{namespace}", f"{namespace}/{claim_name or 'claim'}"
     if not claim_name:
         return failed(id_, subject, "the outputs name no claim, though the stack has a file system", examined.deploy)
@@ -79,7 +79,7 @@ def _claim(namespace: str, claim_name: str, volume: SharedVolumeOutput, examined
     return passed(id_, subject, f"Bound, {volume.file_system_id}, {volume.capacity_gib} GiB")
 
 
-def _default_class(examined: Examined) -> Finding:
+def _default_class(examined: CheckInput) -> Finding:
     id_, subject = "storage/class/default", "default class"
     marked = [
         name_of(each)

@@ -8,11 +8,11 @@ from trainium_eks.model.catalogue.chart_workloads import HYPERNODES
 from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS
 from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.finding import Finding, failed, not_applicable, passed
-from trainium_eks.operate.verify.examined import Examined
+from trainium_eks.operate.verify.examined import CheckInput
 from trainium_eks.topology import tree
 
 
-def hypernodes(examined: Examined) -> Iterator[Finding]:
+def hypernodes(examined: CheckInput) -> Iterator[Finding]:
     """Check that the HyperNodes match the nodes' labels, and that no member has two parents.
 
     Over a member with two parents Volcano's scheduler refuses the whole topology, and with it every job that has
@@ -44,7 +44,7 @@ def hypernodes(examined: Examined) -> Iterator[Finding]:
         yield passed(id_, subject, f"{len(found)}, as the nodes' labels say")
 
 
-def switches(examined: Examined) -> Iterator[Finding]:
+def switches(examined: CheckInput) -> Iterator[Finding]:
     """Check that each node names its switches, where a node of its group names one: Volcano places no gang by the
     network on a node that is in no HyperNode."""
     for group in examined.outputs.node_groups:

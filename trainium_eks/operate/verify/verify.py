@@ -3,16 +3,16 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from trainium_eks.kube.cluster import Unread
+from trainium_eks.kube.cluster import UnreadError
 from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.finding import Finding, Status
 from trainium_eks.operate.verify import made, nodes, scheduling, storage, topology, workloads
-from trainium_eks.operate.verify.examined import Examined
+from trainium_eks.operate.verify.examined import CheckInput
 
 NOT_AS_DECLARED = "not-as-declared"
 """Fault of a failure without a fault of its own."""
 
-Section = tuple[str, str, Callable[[Examined], Iterable[Finding]]]
+Section = tuple[str, str, Callable[[CheckInput], Iterable[Finding]]]
 """First part of the ids, subject, and checks."""
 
 SECTIONS: Sequence[Section] = (
@@ -48,7 +48,7 @@ HEADINGS: Mapping[str, str] = {
 """Heading of each section."""
 
 
-def verify(examined: Examined, sections: Sequence[Section] = SECTIONS) -> Iterator[Finding]:
+def verify(examined: CheckInput, sections: Sequence[Section] = SECTIONS) -> Iterator[Finding]:
     """Yield the findings of these sections; each failure names its fault and the fault's cause.
 
     A section ends before the first kind of object that could not be read.
@@ -59,5 +59,5 @@ def verify(examined: Examined, sections: Sequence[Section] = SECTIONS) -> Iterat
                 fault = each.fault or NOT_AS_DECLARED
                 told = {"fault": fault, "cause": BY_NAME[fault].cause}
                 yield replace(each, data=told) if each.status is Status.FAIL else each
-        except Unread:
+        except UnreadError:
             continue  # the doctor names the kinds

@@ -12,7 +12,7 @@ from trainium_eks.model.catalogue.instances import EFA_RESOURCE, NEURON_RESOURCE
 from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.finding import Finding, Status, failed, not_applicable, not_checked, passed
 from trainium_eks.operate.verify import scheduling
-from trainium_eks.operate.verify.examined import Examined
+from trainium_eks.operate.verify.examined import CheckInput
 
 DEVICE_PLUGINS: Mapping[str, str] = {
     "neuron-helm-chart": NEURON_RESOURCE,
@@ -53,7 +53,7 @@ PROCESSES: Mapping[str, str] = {
 _RESOURCES: Mapping[str, str] = {"neuron": NEURON_RESOURCE, "nvidia": NVIDIA_RESOURCE, "efa": EFA_RESOURCE}
 
 
-def plugins(examined: Examined) -> Iterator[Finding]:
+def plugins(examined: CheckInput) -> Iterator[Finding]:
     """Check EKS add-ons, device plugins, etcd for the rendezvous, and optional charts where they are installed."""
     offered = {resource for group in examined.outputs.node_groups for resource in group.resources}
     for addon in addon_records.installed():
@@ -73,7 +73,7 @@ def plugins(examined: Examined) -> Iterator[Finding]:
         yield from _of_chart(examined, ETCD_CHART)
 
 
-def processes(examined: Examined) -> Iterator[Finding]:
+def processes(examined: CheckInput) -> Iterator[Finding]:
     """Check that the local cloud's processes of the last `up` still run. Volcano's have a section of their own."""
     for program in sorted((examined.local.processes if examined.local else frozenset()) - {*PROCESSES.values()}):
         id_ = f"server/{program}"
@@ -83,7 +83,7 @@ def processes(examined: Examined) -> Iterator[Finding]:
             yield passed(id_, program, "runs on this machine")
 
 
-def volcano(examined: Examined) -> Iterator[Finding]:
+def volcano(examined: CheckInput) -> Iterator[Finding]:
     """Check Volcano's three processes, and the controller that keeps its HyperNodes."""
     local = examined.local
     for workload in model.charts()[scheduling.VOLCANO]:
@@ -108,12 +108,12 @@ def volcano(examined: Examined) -> Iterator[Finding]:
     )
 
 
-def _of_chart(examined: Examined, chart: str) -> Iterator[Finding]:
+def _of_chart(examined: CheckInput, chart: str) -> Iterator[Finding]:
     for workload in model.charts()[chart]:
         yield _judge(examined, chart, workload, _status_of(chart, workload))
 
 
-def _of_optional(examined: Examined, chart: str) -> Iterator[Finding]:
+def _of_optional(examined: CheckInput, chart: str) -> Iterator[Finding]:
     for workload in model.charts()[chart]:
         there = examined.cluster.find("Namespace", workload.namespace) is not None
         if there or (examined.local is not None and examined.local.missing(chart)):
@@ -123,7 +123,7 @@ def _of_optional(examined: Examined, chart: str) -> Iterator[Finding]:
             yield not_applicable(_id(chart, workload), workload.name, reason)
 
 
-def _judge(examined: Examined, owner: str, workload: Workload, why: str, *, id_: str = "") -> Finding:
+def _judge(examined: CheckInput, owner: str, workload: Workload, why: str, *, id_: str = "") -> Finding:
     """Check one workload; ``why`` is the command that shows why its owner did not make it."""
     check = _of_workload(examined, owner, workload, why, id_ or _id(owner, workload))
     return replace(check, data={"fault": _fault_of(owner, workload)}) if check.status is Status.FAIL else check
@@ -138,7 +138,7 @@ def _fault_of(owner: str, workload: Workload) -> str:
     return "dns-not-running" if workload.name == "coredns" else "workload-not-running"
 
 
-def _of_workload(examined: Examined, owner: str, workload: Workload, why: str, id_: str) -> Finding:
+def _of_workload(examined: CheckInput, owner: str, workload: Workload, why: str, id_: str) -> Finding:
     found = examined.cluster.find(workload.kind, workload.name, workload.namespace)
     if found is None:
         reason = examined.local.missing(owner, RELEASES.get(owner, owner)) if examined.local is not None else ""
@@ -154,7 +154,7 @@ def _of_workload(examined: Examined, owner: str, workload: Workload, why: str, i
     return _replicas(id_, workload, found)
 
 
-def _nodes_for(examined: Examined, workload: Workload) -> Sequence[Object]:
+def _nodes_for(examined: CheckInput, workload: Workload) -> Sequence[Object]:
     if workload.nodes == "all":
         return examined.cluster.of("Node")
     return () if workload.nodes == "none" else examined.nodes_with(_RESOURCES[workload.nodes])

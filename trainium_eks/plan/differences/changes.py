@@ -8,9 +8,9 @@ from trainium_eks.plan.resource_types import registry
 from trainium_eks.plan.resource_types.paths import covers
 from trainium_eks.plan.resource_types.rows import eks, kubernetes
 
-Kind = Literal["create", "delete", "replace", "update"]
+ChangeKind = Literal["create", "delete", "replace", "update"]
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[ChangeKind, ...] = get_args(ChangeKind)
 """All kinds of change."""
 
 _TAGS = ("tags", "tagsAll", "defaultTags")
@@ -51,7 +51,7 @@ class Effect:
 class ResourceChange:
     """The change of one resource."""
 
-    kind: Kind
+    kind: ChangeKind
     resource: Resource
     """The resource of the later program; a deleted resource as it was."""
     component: str
@@ -137,7 +137,7 @@ class Changes:
     outputs: tuple[PathChange, ...] = ()
     """Exports of the stack that the later program lacks or leaves empty."""
 
-    def of(self, *kinds: Kind) -> tuple[ResourceChange, ...]:
+    def of(self, *kinds: ChangeKind) -> tuple[ResourceChange, ...]:
         """Return the changes of these kinds, in order."""
         return tuple(change for change in self.items if change.kind in kinds)
 

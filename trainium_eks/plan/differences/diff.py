@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 
 from trainium_eks.plan.differences.aliases import former_urns, with_standing_ids
-from trainium_eks.plan.differences.changes import Changes, Kind, OptionChange, PathChange, ResourceChange
+from trainium_eks.plan.differences.changes import ChangeKind, Changes, OptionChange, PathChange, ResourceChange
 from trainium_eks.plan.differences.consequences import carry_on
-from trainium_eks.plan.differences.effects import Changed
+from trainium_eks.plan.differences.effects import ChangeContext
 from trainium_eks.plan.differences.refusals import refusals
 from trainium_eks.plan.graph import STACK_TYPE, Graph, Resource
 from trainium_eks.plan.resource_types import registry
@@ -45,7 +45,7 @@ def judged(before: Graph, after: Graph, changes: Mapping[str, ResourceChange]) -
         finished = _finished(change, old, graph, refused.get(urn, ""))
         if old:
             standing = old[urn].inputs if urn in old else {}
-            seen = Changed(finished, standing, graph.by_urn.get(urn, change.resource), graph, replaced)
+            seen = ChangeContext(finished, standing, graph.by_urn.get(urn, change.resource), graph, replaced)
             effects = seen.effects()
             finished = replace(finished, effects=effects, harmless=seen.is_harmless(effects))
         found.append(finished)
@@ -86,7 +86,7 @@ def _own_changes(
             for each in differences(resource, old[urn].inputs, tags_all=tags)
         )
         if paths:
-            kind: Kind = "replace" if any(path.replaces for path in paths) else "update"
+            kind: ChangeKind = "replace" if any(path.replaces for path in paths) else "update"
             yield ResourceChange(kind, resource, "", paths)
     for urn, resource in old.items():
         if urn not in new:
@@ -107,7 +107,7 @@ def _finished(change: ResourceChange, old: Mapping[str, Resource], graph: Graph,
     return replace(change, component=component.name if component else graph.stack, lost=lost, refused=refused)
 
 
-_ORDER: Mapping[Kind, int] = {"replace": 0, "delete": 1, "create": 2, "update": 3}
+_ORDER: Mapping[ChangeKind, int] = {"replace": 0, "delete": 1, "create": 2, "update": 3}
 
 
 def _rank(change: ResourceChange) -> tuple[int, int, int, str, int, str]:

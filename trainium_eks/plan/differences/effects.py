@@ -22,7 +22,7 @@ KNOWN_BY_UP = "`up` alone knows the new value"
 
 
 @dataclass(frozen=True)
-class Changed:
+class ChangeContext:
     """A changed resource and the programs around it."""
 
     change: ResourceChange

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from trainium_eks.plan.recording.protocol import ALIVE, Answer, RecordingRequest, Status, UnknownProtocol
+from trainium_eks.plan.recording.protocol import ALIVE, Answer, RecordingRequest, Status, UnknownProtocolError
 from trainium_eks.plan.recording.watchdog import Standstill, Steps
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def main() -> None:
     text = sys.stdin.read()
     try:
         request = RecordingRequest.from_json(text)
-    except UnknownProtocol:
+    except UnknownProtocolError:
         # Every version keeps the key of the answer's file.
         Answer(Status.PROTOCOL).write(Path(json.loads(text)["answer"]))
         return
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def _recorded(request: RecordingRequest, program: Path) -> Answer:
-    from trainium_eks.plan.recording.program import RecordingError, RecordingTimedOut, record_program
+    from trainium_eks.plan.recording.program import RecordingError, RecordingTimeoutError, record_program
 
     # From now on the program must move; importing Pulumi's SDK takes as long as the machine lets it.
     steps = Steps()
@@ -75,7 +75,7 @@ def _recorded(request: RecordingRequest, program: Path) -> Answer:
             assumptions=request.assumptions,
             steps=steps,
         )
-    except RecordingTimedOut as error:
+    except RecordingTimeoutError as error:
         return Answer(Status.TIMEOUT, pending=error.pending)
     except RecordingError as error:
         return Answer(Status.FAILED, message=str(error))

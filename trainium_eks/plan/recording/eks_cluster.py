@@ -23,7 +23,7 @@ Create = Callable[[Resource], tuple[str, Mapping[str, Any]]]
 
 
 @dataclass(frozen=True)
-class Constructed:
+class ClusterOutputs:
     """The component's outputs, and the URN of its cluster."""
 
     properties: Mapping[str, Any]
@@ -50,7 +50,7 @@ _REQUIRED: Mapping[str, object] = {
 }
 
 
-def construct(component: Resource, inputs: Mapping[str, Any], provider: str, create: Create) -> Constructed:
+def construct(component: Resource, inputs: Mapping[str, Any], provider: str, create: Create) -> ClusterOutputs:
     """Register the component's children and return its outputs. The inputs are in clear, and :func:`beyond` finds
     none among them that makes it build more; the provider is the URN of the AWS provider that it was given, or
     empty."""
@@ -71,7 +71,9 @@ def construct(component: Resource, inputs: Mapping[str, Any], provider: str, cre
         )
     )
     security_group = _within(cluster.get("vpcConfig"), "clusterSecurityGroupId")
-    return Constructed(_outputs(cluster_urn, cluster, kubeconfig, kubeconfig_json, security_group, inputs), cluster_urn)
+    return ClusterOutputs(
+        _outputs(cluster_urn, cluster, kubeconfig, kubeconfig_json, security_group, inputs), cluster_urn
+    )
 
 
 def beyond(inputs: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from trainium_eks.plan.recording.assumptions import Assumptions
 from trainium_eks.plan.recording.lookup_answers import Lookup
 
 
-class UnknownLookup(Exception):  # noqa: N818 (the state met)
+class UnknownLookupError(Exception):
     """A look-up without an answer of the user or of the table of placeholders. The message says how to give one."""
 
 
@@ -21,14 +21,14 @@ class Lookups:
         self.placeholders: set[str] = set()
 
     def function(self, token: str, arguments: Mapping[str, Any], region: str) -> dict[str, Any]:
-        """Return the answer of a function (``aws.ec2.get_vpc``). Raise UnknownLookup when it has none."""
+        """Return the answer of a function (``aws.ec2.get_vpc``). Raise UnknownLookupError when it has none."""
         lookup = Lookup(token, arguments, region)
         given = self._assumptions.of_lookup(token, arguments)
         if given is not None:
             return lookup_answers.completed(lookup, given)
         answer = lookup_answers.placeholder(lookup)
         if answer is None:
-            raise UnknownLookup(_how_to_give(f"the program calls {token}", token, lookup_answers.fields(token)))
+            raise UnknownLookupError(_how_to_give(f"the program calls {token}", token, lookup_answers.fields(token)))
         if token not in lookup_answers.CERTAIN:
             self.placeholders.add(f"{token}{_shown(arguments)}")
         return answer
@@ -55,11 +55,11 @@ class Lookups:
         return given is not None
 
     def stack_values(self, stack: str) -> Mapping[str, Any]:
-        """Return the outputs of another stack that the program needs as values. Raise UnknownLookup when the user
+        """Return the outputs of another stack that the program needs as values. Raise UnknownLookupError when the user
         gave none."""
         given = self._assumptions.stack_references.get(stack)
         if given is None:
-            raise UnknownLookup(
+            raise UnknownLookupError(
                 f"the program needs the outputs of the stack {stack}, which a plan does not ask. Give them in "
                 f"answers.<stack>.yaml beside the stack's config, or with --stub FILE:\n"
                 f"  stackReferences:\n    {stack}: outputs.json\n"

@@ -14,11 +14,11 @@ from google.protobuf.message import Message  # type: ignore[import-untyped]
 from pulumi.runtime.proto import callback_pb2, engine_pb2, provider_pb2, resource_pb2
 
 from trainium_eks.plan import sdk
-from trainium_eks.plan.backend import Backend, Registration, SimulationError, UnknownType
+from trainium_eks.plan.backend import Backend, Registration, SimulationError, UnknownTypeError
 from trainium_eks.plan.graph import SECRET, STACK_TYPE, UNKNOWN, Graph, Resource
 from trainium_eks.plan.recording import eks_cluster, registration, values, wire
 from trainium_eks.plan.recording.assumptions import Assumptions
-from trainium_eks.plan.recording.lookups import Lookups, UnknownLookup
+from trainium_eks.plan.recording.lookups import Lookups, UnknownLookupError
 from trainium_eks.plan.recording.transforms import Run, Transforms
 
 _GET_RESOURCE = "pulumi:pulumi:getResource"
@@ -169,7 +169,7 @@ class Monitor(sdk.BaseMonitor):
                 if request.tok == _READ_STACK_OUTPUTS
                 else self._lookups.function(request.tok, arguments, region or self._region)
             )
-        except UnknownLookup as error:
+        except UnknownLookupError as error:
             raise self._refused(str(error)) from None
         return resource_pb2.ResourceInvokeResponse(**{"return": wire.encode(answer)})
 
@@ -320,7 +320,7 @@ class Monitor(sdk.BaseMonitor):
     def _answer(self, asked: Registration) -> tuple[str, Mapping[str, Any]]:
         try:
             return self._backend.create(asked)
-        except UnknownType:
+        except UnknownTypeError:
             if not self._foreign:
                 raise
         if not asked.type.startswith(_PROVIDERS):

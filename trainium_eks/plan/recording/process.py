@@ -16,7 +16,7 @@ from typing import Any
 from trainium_eks.model.validation.problems import Problem, config_path
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording.assumptions import Assumptions
-from trainium_eks.plan.recording.project import InvalidConfig, Project, ProjectError, StackSettings, load_project
+from trainium_eks.plan.recording.project import InvalidConfigError, Project, ProjectError, StackSettings, load_project
 from trainium_eks.plan.recording.protocol import (
     ALIVE,
     PROTOCOL,
@@ -24,11 +24,11 @@ from trainium_eks.plan.recording.protocol import (
     LiveBackend,
     RecordingRequest,
     Status,
-    UnknownProtocol,
+    UnknownProtocolError,
 )
 from trainium_eks.plan.recording.watchdog import Standstill
 
-__all__ = ["InvalidConfig", "Live", "ProgramFailed", "ProgramTimedOut", "ProjectError", "record"]
+__all__ = ["InvalidConfigError", "Live", "ProgramFailedError", "ProgramTimeoutError", "ProjectError", "record"]
 
 # The child ends itself and reports pending work; a child that is silent for this much longer is killed.
 _GRACE_SECONDS = 30.0
@@ -55,7 +55,7 @@ class Live:
     """Called in a thread for each event, in their order."""
 
 
-class ProgramFailed(Exception):  # noqa: N818 (an event)
+class ProgramFailedError(Exception):
     """Failure of the program, which raised, or of its process, which died: the error, the program's own frames
     (innermost last) and the program's output."""
 
@@ -67,7 +67,7 @@ class ProgramFailed(Exception):  # noqa: N818 (an event)
         super().__init__("\n".join(part for part in parts if part))
 
 
-class ProgramTimedOut(Exception):  # noqa: N818
+class ProgramTimeoutError(Exception):
     """A program that made no progress for the whole time limit, or computed without end. ``pending`` has the
     resources it still waited for, or the running line; it is empty when its process gave no answer."""
 
@@ -92,9 +92,9 @@ def record(
     ``adjust`` changes the stack's settings on their way to the program; ``live`` answers for the providers in place of
     the simulation; for the others see :func:`~trainium_eks.plan.recording.program.record_program`.
 
-    Raise ProjectError when the project or stack cannot be read, InvalidConfig when the stack's config is refused by its
-    declared types or by the program, ProgramFailed when the program raised or died, and ProgramTimedOut when nothing
-    moves in it.
+    Raise ProjectError when the project or stack cannot be read, InvalidConfigError when its declared types or the
+    program refuse the stack's config, ProgramFailedError when the program raised or died, and ProgramTimeoutError when
+    nothing moves in it.
     """
     project = load_project(directory)
 
@@ -112,7 +112,7 @@ def record(
 
     try:
         settings = adjust(project.stack(stack))
-    except InvalidConfig as error:
+    except InvalidConfigError as error:
         if error.settings is None:
             raise
         raise _with_the_programs_own(project, request(error.settings), error, python) from None
@@ -120,18 +120,18 @@ def record(
 
 
 def _with_the_programs_own(
-    project: Project, request: RecordingRequest, declared: InvalidConfig, python: str
-) -> InvalidConfig:
+    project: Project, request: RecordingRequest, declared: InvalidConfigError, python: str
+) -> InvalidConfigError:
     """Return the problems of Pulumi.yaml's types with the program's own problems: all are reported at once."""
     try:
         _record(project, request, python)
-    except InvalidConfig as error:
+    except InvalidConfigError as error:
         if error.component:
             return declared  # invalid config may be the cause of a component's invalid arguments
         said = {problem.path for problem in declared.problems}
         more = tuple(problem for problem in error.problems if config_path(problem.path) not in said)
-        return InvalidConfig(declared.problems + more)
-    except (ProgramFailed, ProgramTimedOut, ProjectError):
+        return InvalidConfigError(declared.problems + more)
+    except (ProgramFailedError, ProgramTimeoutError, ProjectError):
         pass  # the invalid config may be the cause
     return declared
 
@@ -142,10 +142,10 @@ def _record(project: Project, request: RecordingRequest, python: str, live: Live
         answer_file = Path(scratch) / "answer.json"
         code, output = _run(project, python, replace(request, answer=str(answer_file)), Path(scratch), live)
         if not answer_file.is_file():
-            raise ProgramFailed(_death(code), output=output)
+            raise ProgramFailedError(_death(code), output=output)
         try:
             answer = Answer.read(answer_file)
-        except UnknownProtocol as error:
+        except UnknownProtocolError as error:
             raise ProjectError(
                 f"the trainium_eks in {project.directory} speaks version {error.version} of the recording protocol, "
                 f"this one version {PROTOCOL}"
@@ -188,7 +188,7 @@ def _run(
         if events is not None:
             request = replace(request, live=events.begin())
         if not _ends(process, request, scratch / ALIVE):
-            raise ProgramTimedOut(request.timeout_seconds, ())
+            raise ProgramTimeoutError(request.timeout_seconds, ())
     finally:
         _end(process)
         if events is not None:
@@ -278,11 +278,11 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 def _graph(answer: Answer, timeout_seconds: float, output: str) -> Graph:
     if answer.status is Status.INVALID:
         problems = tuple(Problem.from_json(item) for item in answer.problems)
-        raise InvalidConfig(problems, component=answer.component)
+        raise InvalidConfigError(problems, component=answer.component)
     if answer.status is Status.TIMEOUT:
-        raise ProgramTimedOut(timeout_seconds, answer.pending)
+        raise ProgramTimeoutError(timeout_seconds, answer.pending)
     if answer.graph is None:
-        raise ProgramFailed(answer.message, answer.traceback, output)
+        raise ProgramFailedError(answer.message, answer.traceback, output)
     return Graph.from_json(answer.graph)
 
 

@@ -24,14 +24,14 @@ from trainium_eks.plan.recording.pending import pending
 from trainium_eks.plan.recording.watchdog import Standstill, Steps
 from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION, Simulation
 
-__all__ = ["RecordingError", "RecordingTimedOut", "record_program"]
+__all__ = ["RecordingError", "RecordingTimeoutError", "record_program"]
 
 # Registrations block their thread while the backend answers, and asyncio's default of 6 threads on 2 cores makes a
 # live backend slow and can starve.
 _THREADS = 32
 
 
-class RecordingTimedOut(Exception):  # noqa: N818 (an event, not an error)
+class RecordingTimeoutError(Exception):
     """A program that does not finish. ``pending`` has the unfinished registrations, each as ``<type> <name> (waiting
     for: <inputs>)``."""
 
@@ -65,8 +65,8 @@ def record_program(
     ``timeout_seconds``; only ``record`` can stop a program that computes without end. ``steps`` counts its steps, for a
     watcher in another thread.
 
-    Raise RecordingError for a duplicate URN, a look-up, an unknown input or what is foreign, RecordingTimedOut with the
-    pending registrations, and any exception of the program.
+    Raise RecordingError for a duplicate URN, a look-up, an unknown input or what is foreign, RecordingTimeoutError with
+    the pending registrations, and any exception of the program.
     """
     full = {_full_key(key, project): value for key, value in (config or {}).items()}
     secret = {_full_key(key, project) for key in secret_keys}
@@ -111,7 +111,7 @@ def _drive(
     try:
         finished = loop.run_until_complete(_ends(task, Standstill(lambda: steps.count, timeout_seconds)))
         if not finished:
-            raise RecordingTimedOut(timeout_seconds, pending(loop, monitor.in_flight))
+            raise RecordingTimeoutError(timeout_seconds, pending(loop, monitor.in_flight))
         _result(task, monitor, origins)
     except SystemExit as error:
         # As under the engine: registrations made before `sys.exit(0)` count.

@@ -22,7 +22,7 @@ class ProjectError(Exception):
     """A project or stack that cannot be read. The message names the file and the remedy."""
 
 
-class InvalidConfig(Exception):  # noqa: N818 (names the subject of the problems)
+class InvalidConfigError(Exception):
     """A stack's config, or a component's arguments made from it, that is refused. ``settings`` are those that the
     program would get, when the declared types refused them; ``component`` is the component with invalid arguments
     (``Network net``), empty when the stack's file is invalid."""
@@ -89,7 +89,7 @@ class Project:
 
     def stack(self, name: str) -> StackSettings:
         """Return the config of one stack, defaults included. Raise ProjectError when the stack's file cannot be
-        read, and InvalidConfig when a value is missing or not of its declared type."""
+        read, and InvalidConfigError when a value is missing or not of its declared type."""
         path = self.stack_file(name)
         if path is None:
             there = f"there are {', '.join(self.stacks)}" if self.stacks else "there is none yet"
@@ -234,7 +234,7 @@ def _merged(
             )
     settings = StackSettings(name, dict(sorted(texts.items())), frozenset(secret), warnings)
     if problems:
-        raise InvalidConfig(tuple(problems), settings)
+        raise InvalidConfigError(tuple(problems), settings)
     return settings
 
 

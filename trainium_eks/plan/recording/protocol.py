@@ -22,7 +22,7 @@ ALIVE = "alive"
 """File beside the answer that the program's process touches while it watches the program."""
 
 
-class UnknownProtocol(Exception):  # noqa: N818 (the state met)
+class UnknownProtocolError(Exception):
     """A message of a version that this side does not know; ``version`` is None when it names none."""
 
     def __init__(self, version: object) -> None:
@@ -121,7 +121,7 @@ class Answer:
         """Return the answer of a file, the inverse of :meth:`write`."""
         data = json.loads(path.read_text())
         if data.get("status") == Status.PROTOCOL:
-            raise UnknownProtocol(data.get("protocol"))
+            raise UnknownProtocolError(data.get("protocol"))
         data = _known(data)
         return Answer(
             Status(data["status"]),
@@ -139,5 +139,5 @@ def _known(data: Mapping[str, Any]) -> dict[str, Any]:
     rest = dict(data)
     version = rest.pop("protocol", None)
     if version not in (PROTOCOL, LIVE_PROTOCOL):
-        raise UnknownProtocol(version)
+        raise UnknownProtocolError(version)
     return rest

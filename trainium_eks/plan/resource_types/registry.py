@@ -8,7 +8,7 @@ from types import MappingProxyType, ModuleType
 
 from trainium_eks.model.catalogue.instances import Catalogue
 from trainium_eks.model.sizing.bill import Line
-from trainium_eks.plan.backend import Answer, Call, UnknownType
+from trainium_eks.plan.backend import Answer, Call, UnknownTypeError
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types import rows
 from trainium_eks.plan.resource_types.resource_type import ResourceType
@@ -45,7 +45,7 @@ def of(resource: Resource) -> ResourceType:
 
 
 def _no_answer(call: Call) -> Answer:
-    raise UnknownType(
+    raise UnknownTypeError(
         f"the resource type {call.registration.type} is not simulated: it has no row in plan/resource_types/rows"
     )
 

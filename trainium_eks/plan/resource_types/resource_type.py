@@ -68,7 +68,7 @@ Facts = Callable[[Graph, Resource], Iterable[str]]
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownType:
     """A type with resources that a plan shows one by one."""
 
     facts: Facts
@@ -153,7 +153,7 @@ class ResourceType:
     """Seconds that a resource takes to create."""
     price: Priced | BilledElsewhere | None = None
     """None for a type that costs nothing by itself."""
-    shown: Shown | None = None
+    shown: ShownType | None = None
     """None for a type that a plan only counts, in one line with others."""
     holds: Holds | None = None
     """None for a type with resources that hold nothing: new ones equal the old ones."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from trainium_workloads.bert import wikicorpus
 from trainium_workloads.training.options import add_option, too_small
-from trainium_workloads.training.refusal import Refusal, guarded
+from trainium_workloads.training.refusal import RefusalError, guarded
 
 _SHARDS = 4
 PADDING, CLASSIFY, SEPARATE, MASK = 0, 101, 102, 103
@@ -111,7 +111,7 @@ def main() -> int:
     asked = parser.parse_args()
     least = {"examples": _SHARDS, "seq_len": SHORTEST, "vocab_size": SMALLEST_VOCABULARY}
     if wrong := too_small(asked, least):
-        raise Refusal("; ".join(wrong))
+        raise RefusalError("; ".join(wrong))
     asked.to.mkdir(parents=True, exist_ok=True)
     sizes = {"sequence": asked.seq_len, "predictions": predictions_of(asked.seq_len), "vocabulary": asked.vocab_size}
     for shard in range(_SHARDS):

@@ -20,7 +20,7 @@ from trainium_workloads.training import backends
 from trainium_workloads.training.loop import train
 from trainium_workloads.training.options import Options, add_option, add_options, options_of, too_small
 from trainium_workloads.training.progress import ONLY_COMPILES, say
-from trainium_workloads.training.refusal import Refusal, guarded
+from trainium_workloads.training.refusal import RefusalError, guarded
 
 # Of AWS' script (aws-neuron-samples, dp_bert_hf_pretrain), with the batches of the EKS guide: 64 ranks take 32,768
 # examples a step.
@@ -73,7 +73,7 @@ def task_of(asked: argparse.Namespace, options: Options) -> Pretraining:
     if asked.phase2 and asked.begin_with is None:
         wrong.append("--phase2 needs --from DIR, the output directory of the first phase")
     if wrong:
-        raise Refusal("; ".join(wrong))
+        raise RefusalError("; ".join(wrong))
     config = config_of(asked.size, options.backend, vocabulary=asked.vocab_size, dropout=asked.dropout)
     sequence, predictions = asked.seq_len or (512 if asked.phase2 else None), asked.max_pred_len
     common = {"vocabulary": config.vocab_size, "seed": options.seed}
@@ -85,7 +85,9 @@ def task_of(asked: argparse.Namespace, options: Options) -> Pretraining:
         data = MadeUp(asked.synthetic, sequence=sequence, predictions=predictions, **common)
     if data.sequence > config.max_position_embeddings:
         most = config.max_position_embeddings
-        raise Refusal(f"examples have {data.sequence} tokens (--seq-len); --size {asked.size} takes at most {most}")
+        raise RefusalError(
+            f"examples have {data.sequence} tokens (--seq-len); --size {asked.size} takes at most {most}"
+        )
     return Pretraining(config, data, asked.begin_with)
 
 

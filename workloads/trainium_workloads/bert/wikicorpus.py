@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from trainium_workloads.data_files import files_of
-from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.refusal import RefusalError
 from trainium_workloads.training.task import Batch, Position
 
 Columns = dict[str, Any]
@@ -156,18 +156,18 @@ def open_corpus(
     """
     stage = f"trn stage wikicorpus-bert-{sequence if sequence == 512 else 128}"
     if not directory.is_dir():
-        raise Refusal(
+        raise RefusalError(
             f"{directory} is no directory. '{stage}' brings the data; --synthetic 10000 trains on made-up examples"
         )
     if not any(directory.rglob("*.hdf5")):
-        raise Refusal(f"{directory} holds no .hdf5 files to train from. '{stage}' brings them")
+        raise RefusalError(f"{directory} holds no .hdf5 files to train from. '{stage}' brings them")
     paths = files_of(directory, "train", (".hdf5",))
     problems: list[str] = []
     shards: dict[Path, int] = {}
     for path in paths:
         try:
             shards[path], tokens, masked = _form(path)
-        except Refusal as refusal:
+        except RefusalError as refusal:
             problems.append(str(refusal))
             continue
         sequence, predictions = sequence or tokens, predictions or masked
@@ -178,7 +178,7 @@ def open_corpus(
             problems.append(f"{has} {masked} masked words, not {predictions}: give --max-pred-len {masked}")
     if problems:
         more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-        raise Refusal("; ".join(problems[:_SHOWN]) + more)
+        raise RefusalError("; ".join(problems[:_SHOWN]) + more)
     assert sequence
     assert predictions
     corpus = Corpus(shards, sequence=sequence, predictions=predictions, vocabulary=vocabulary, seed=seed)
@@ -191,18 +191,18 @@ def _form(path: Path) -> tuple[int, int, int]:
     with _opened(path) as file:
         missing = [name for name in COLUMNS if not hasattr(file.get(name), "dtype")]
         if missing:
-            raise Refusal(f"{path}: has no {', '.join(missing)}")
+            raise RefusalError(f"{path}: has no {', '.join(missing)}")
         sizes: dict[str, set[int]] = {}
         for name, (_, kind) in COLUMNS.items():
             column, dimensions = file[name], ["examples", kind] if kind else ["examples"]
             if column.dtype.kind not in "iu" or column.ndim != len(dimensions):
                 shape = f"{column.dtype}{list(column.shape)}"
-                raise Refusal(f"{path}: {name} is {shape}, not integers [{', '.join(dimensions)}]")
+                raise RefusalError(f"{path}: {name} is {shape}, not integers [{', '.join(dimensions)}]")
             for dimension, size in zip(dimensions, column.shape, strict=True):
                 sizes.setdefault(dimension, set()).add(size)
     for dimension, found in sizes.items():
         if len(found) != 1 or 0 in found:
-            raise Refusal(f"{path}: its columns have {' and '.join(map(str, sorted(found)))} {dimension}")
+            raise RefusalError(f"{path}: its columns have {' and '.join(map(str, sorted(found)))} {dimension}")
     return sizes["examples"].pop(), sizes["sequence"].pop(), sizes["predictions"].pop()
 
 
@@ -218,7 +218,7 @@ def _content(path: Path, vocabulary: int) -> Columns:
         if values.min() < 0 or values.max() >= limits.get(name, 2)
     ]
     if wrong:
-        raise Refusal(f"{path} is no data set for this model: {'; '.join(wrong)}")
+        raise RefusalError(f"{path} is no data set for this model: {'; '.join(wrong)}")
     return {name: values.astype(np.min_scalar_type(limits.get(name, 2) - 1)) for name, values in columns.items()}
 
 
@@ -228,7 +228,7 @@ def _opened(path: Path) -> Iterator[Any]:
         with h5py.File(path, "r") as file:
             yield file
     except OSError as error:
-        raise Refusal(f"{path}: cannot be read ({error}): stage it again") from error
+        raise RefusalError(f"{path}: cannot be read ({error}): stage it again") from error
 
 
 def write_shard(path: Path, columns: Columns) -> None:

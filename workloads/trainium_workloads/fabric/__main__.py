@@ -15,13 +15,13 @@ from typing import Any, Never
 
 from trainium_workloads.fabric import node, report
 from trainium_workloads.fabric.board import Board, hold_sigterm
-from trainium_workloads.fabric.collectives import OPERATIONS, SIZES, Collectives, Floor, Measured
+from trainium_workloads.fabric.collectives import OPERATIONS, SIZES, Collectives, CollectiveTime, Floor
 from trainium_workloads.fabric.hunt import Pair, judge, rounds
 from trainium_workloads.fabric.node import TOOLS, Finding
 from trainium_workloads.fabric.report import Report
 from trainium_workloads.training import backends
 from trainium_workloads.training.options import Options
-from trainium_workloads.training.refusal import EXIT_CODE, Refusal, guarded
+from trainium_workloads.training.refusal import EXIT_CODE, RefusalError, guarded
 
 FAULTS = ("slow", "dead", "hang")
 _FAULT_SIZE = 1 << 20
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
         Report.begin(asked, asked.backend, per_node, expected).finish(findings)
         raise
     if backend.world_size % per_node:
-        raise Refusal(f"--ranks-per-node {per_node} does not divide {backend.world_size} ranks")
+        raise RefusalError(f"--ranks-per-node {per_node} does not divide {backend.world_size} ranks")
     rank = _Rank(asked, backend, per_node, expected)
     try:
         rank.run()
@@ -168,7 +168,7 @@ class _Rank:
 
     def _check_collectives(self) -> list[Finding]:
         collectives = Collectives(self._backend, self._per_node, self._delay)
-        measured: list[Measured] = []
+        measured: list[CollectiveTime] = []
         for operation in OPERATIONS:
             for size in SIZES:
                 if size <= self._asked.max_bytes:

@@ -33,7 +33,7 @@ class Floor:
 
 
 @dataclass(frozen=True)
-class Measured:
+class CollectiveTime:
     """Time of a collective of some bytes: seconds (median of the slowest rank), bus bandwidth in GB/s, and the longest
     time that keeps the floor (None without a floor)."""
 
@@ -62,14 +62,14 @@ class Collectives:
         self._backend, self._ranks_per_node, self._delay = backend, ranks_per_node, delay
         self._groups: dict[Pair, dist.ProcessGroup] = {}
 
-    def measure(self, operation: str, size: int, floor: Floor | None) -> Measured:
+    def measure(self, operation: str, size: int, floor: Floor | None) -> CollectiveTime:
         """Return the time of a collective of all ranks; called in all of them. ArithmeticError in the rank that got
         wrong numbers."""
         world = self._backend.world_size
         size = _whole(size, world)
         seconds = max(self._of_all(self._timed(operation, size, world, None, None)))
         limit = floor.limit(operation, size, world) if floor and world > self._ranks_per_node else None
-        return Measured(operation, size, seconds, traffic(operation, size, world) / seconds / 1e9, limit)
+        return CollectiveTime(operation, size, seconds, traffic(operation, size, world) / seconds / 1e9, limit)
 
     def measure_pairs(self, pairs: Sequence[Pair], size: int) -> dict[Pair, float]:
         """Return the times of an all-reduce in disjoint pairs of nodes, all at the same time; called in all ranks."""

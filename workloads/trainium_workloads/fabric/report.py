@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainium_workloads.fabric.collectives import Measured
+from trainium_workloads.fabric.collectives import CollectiveTime
 from trainium_workloads.fabric.hunt import Pair
 from trainium_workloads.fabric.node import Finding, mount_type, node_name, probe_storage
 
@@ -29,7 +29,7 @@ class Report:
     """Directory of the reports of this label."""
     head: dict[str, Any]
     nodes: list[dict[str, Any]] = field(default_factory=list)
-    collectives: list[Measured] = field(default_factory=list)
+    collectives: list[CollectiveTime] = field(default_factory=list)
     pairs: dict[Pair, float] = field(default_factory=dict)
 
     @staticmethod
@@ -115,7 +115,7 @@ def last_good(directory: Path, tool: str | None, nodes: int) -> dict[str, Any] |
     return None
 
 
-def _figures(each: Measured) -> dict[str, Any]:
+def _figures(each: CollectiveTime) -> dict[str, Any]:
     return {
         "operation": each.operation,
         "bytes": each.size,
@@ -131,7 +131,7 @@ def _rounded(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def floor_finding(operation: str, measured: list[Measured]) -> Finding:
+def floor_finding(operation: str, measured: list[CollectiveTime]) -> Finding:
     """Return the finding about one operation at all sizes."""
     own = [each for each in measured if each.operation == operation]
     largest = own[-1]
@@ -187,7 +187,7 @@ def size_text(size: int) -> str:
     return f"{size} B"
 
 
-def table(measured: list[Measured], findings: list[Finding]) -> str:
+def table(measured: list[CollectiveTime], findings: list[Finding]) -> str:
     """Return the report for people."""
     lines = [f"{'collective':<16}{'size':>10}{'time ms':>12}{'GB/s':>10}{'limit ms':>12}"]
     for each in measured:

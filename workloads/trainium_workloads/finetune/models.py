@@ -22,7 +22,7 @@ from trainium_workloads.causality import sees_future
 from trainium_workloads.finetune.make_data import configuration as tiny
 from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.options import Options
-from trainium_workloads.training.refusal import Refusal, first_line
+from trainium_workloads.training.refusal import RefusalError, first_line
 
 EXPORTED: Final = "trained.json"
 """File of an export with the facts of its training."""
@@ -48,7 +48,7 @@ def find(model: str, output: Path, seed: int) -> Path:
     sees = sees_future(configuration)
     if sees:
         what = f"{model} is a {configuration.model_type} whose positions see the tokens after them"
-        raise Refusal(f"{what}: it would learn to copy them. Name a causal language model, such as Qwen/Qwen3-8B")
+        raise RefusalError(f"{what}: it would learn to copy them. Name a causal language model, such as Qwen/Qwen3-8B")
     if sees is None:
         print(f"{model}: whether a {configuration.model_type} sees the future was not tried: no small one can be made")
     return directory
@@ -60,12 +60,14 @@ def _found(model: str, output: Path, seed: int) -> Path:
     directory = Path(model)
     if not directory.is_dir():
         if model.count("/") != 1 or model.startswith((".", "/")):
-            raise Refusal(f"--model {model} is no directory; a name on the Hugging Face Hub is ORGANIZATION/NAME")
+            raise RefusalError(f"--model {model} is no directory; a name on the Hugging Face Hub is ORGANIZATION/NAME")
         return _download(model, output)
     if any(directory.glob("*.safetensors")):
         return directory
     if any(directory.glob("*.bin")):
-        raise Refusal(f"{directory} holds weights in .bin files; loading one runs its content: take .safetensors files")
+        raise RefusalError(
+            f"{directory} holds weights in .bin files; loading one runs its content: take .safetensors files"
+        )
     return _random_weights(read_configuration(directory), directory, output, seed)
 
 
@@ -78,14 +80,14 @@ def read_configuration(directory: Path) -> Any:
     try:
         found = AutoConfig.from_pretrained(directory, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
-        raise Refusal(f"{directory}/config.json cannot be read: {first_line(error)}") from None
+        raise RefusalError(f"{directory}/config.json cannot be read: {first_line(error)}") from None
     if type(found) not in MODEL_FOR_CAUSAL_LM_MAPPING:
-        raise Refusal(f"{directory} holds a {found.model_type}, which is no causal language model of transformers")
+        raise RefusalError(f"{directory} holds a {found.model_type}, which is no causal language model of transformers")
     if found.is_encoder_decoder:
         reason = "whose decoder alone, without what it reads, would be trained"
-        raise Refusal(f"{directory} holds a {found.model_type}, {reason}: take a causal language model")
+        raise RefusalError(f"{directory} holds a {found.model_type}, {reason}: take a causal language model")
     if getattr(found, "quantization_config", None):
-        raise Refusal(f"the weights in {directory} are quantized: take the model's version in BF16")
+        raise RefusalError(f"the weights in {directory} are quantized: take the model's version in BF16")
     return found
 
 
@@ -113,12 +115,12 @@ def load(directory: Path, asked: Namespace, options: Options, backend: Backend) 
             **settings,
         )
     except (OSError, ValueError, SafetensorError) as error:
-        raise Refusal(f"{directory} cannot be read: {first_line(error)}") from None
+        raise RefusalError(f"{directory} cannot be read: {first_line(error)}") from None
     if backend.rank == 0 and (others := sorted(map(str, told["unexpected_keys"]))):
         shown = f"{', '.join(others[:3])}{' …' if len(others) > 3 else ''}"
         print(f"not in the trained model, nor in its export: {len(others):,} weights of {directory} ({shown})")
     if wrong := sorted(str(each) for name in ("missing_keys", "mismatched_keys") for each in told[name]):
-        raise Refusal(f"{directory} holds no weights, or others, for its config.json's {', '.join(wrong[:3])}")
+        raise RefusalError(f"{directory} holds no weights, or others, for its config.json's {', '.join(wrong[:3])}")
     if asked.sharding == "full" and backend.world_size == asked.tensor_parallel:
         _shard_alone(model, backend.device, is_mixed=is_mixed)
     if asked.lora:
@@ -168,7 +170,7 @@ def export(
 def check_export(to: Path) -> None:
     """Raise a refusal before hours of training, if something else is where its export is to be written."""
     if to.exists() and not (to.is_dir() and ((to / EXPORTED).is_file() or not any(to.iterdir()))):
-        raise Refusal(f"--export {to} exists, and was not exported by this; name a directory that is not there")
+        raise RefusalError(f"--export {to} exists, and was not exported by this; name a directory that is not there")
 
 
 def _download(model: str, output: Path) -> Path:
@@ -183,10 +185,10 @@ def _download(model: str, output: Path) -> Path:
     except GatedRepoError:
         mends = "put a token of that account into the namespace (trn secret) and name it (trn train --hf-secret"
         mends += " hugging-face; in a container of yours HF_TOKEN, or a file that HF_TOKEN_PATH names)"
-        raise Refusal(f"{name} is gated: accept its licence at https://huggingface.co/{name}, {mends}") from None
+        raise RefusalError(f"{name} is gated: accept its licence at https://huggingface.co/{name}, {mends}") from None
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:
         there = f"--model {model} is neither a directory nor on the Hugging Face Hub"
-        raise Refusal(f"{there}, or HF_TOKEN may not read it: {first_line(error)}") from None
+        raise RefusalError(f"{there}, or HF_TOKEN may not read it: {first_line(error)}") from None
 
 
 def _random_weights(configuration: Any, origin: Path | None, output: Path, seed: int) -> Path:
@@ -215,10 +217,10 @@ def _division(configuration: Any, tensor_parallel: int, ranks: int, is_mixed: bo
         with torch.device("meta"):
             plan: Mapping[str, str] = AutoModelForCausalLM.from_config(configuration).tp_plan
         if "colwise" not in plan.values() or set(plan.values()) - _STYLES:
-            raise Refusal(f"--tensor-parallel {tensor_parallel}: no {configuration.model_type} is trained so")
+            raise RefusalError(f"--tensor-parallel {tensor_parallel}: no {configuration.model_type} is trained so")
         for name in ("num_attention_heads", "num_key_value_heads"):
             if (heads := getattr(configuration, name, None) or 0) % tensor_parallel:
-                raise Refusal(f"--tensor-parallel {tensor_parallel} does not divide the model's {heads} {name}")
+                raise RefusalError(f"--tensor-parallel {tensor_parallel} does not divide the model's {heads} {name}")
         if issubclass(_StridedShard, Shard):
             _read_strided(sharding_utils.DtensorShardOperation)
     return DistributedConfig(tp_size=tensor_parallel, fsdp_size=ranks // tensor_parallel, fsdp_mixed_precision=is_mixed)
@@ -262,7 +264,7 @@ def _adapt(model: Any, asked: Namespace, seed: int) -> None:
     try:
         model.add_adapter(LoraConfig(target_modules=names, task_type="CAUSAL_LM", **sizes))
     except ValueError as error:
-        raise Refusal(f"--lora-targets {asked.lora_targets}: {first_line(error)}") from None
+        raise RefusalError(f"--lora-targets {asked.lora_targets}: {first_line(error)}") from None
     for each in filter(lambda parameter: parameter.requires_grad, model.parameters()):
         each.data = each.data.float()
 

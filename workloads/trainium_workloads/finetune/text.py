@@ -18,7 +18,7 @@ from datasets import Features, List, Value
 
 from trainium_workloads.data_files import READERS, files_of, kind_of, plain
 from trainium_workloads.tokenized import kept, read_tokenizer, stamps
-from trainium_workloads.training.refusal import Refusal, first_line
+from trainium_workloads.training.refusal import RefusalError, first_line
 
 COLUMNS: Final = ("text", "messages", "content")
 """Looked for in this order where no column is named."""
@@ -47,9 +47,9 @@ def prepare(data: Path, column: str | None, tokenizer: Path, vocabulary: int, le
     made, digests = read_tokenizer(tokenizer)
     if len(made) > vocabulary:
         counts = f"{len(made):,} tokens, and the model {vocabulary:,}"
-        raise Refusal(f"the tokenizer in {tokenizer} has {counts}: it is another model's")
+        raise RefusalError(f"the tokenizer in {tokenizer} has {counts}: it is another model's")
     if made.eos_token_id is None:
-        raise Refusal(f"the tokenizer in {tokenizer} has no end token: set eos_token in its tokenizer_config.json")
+        raise RefusalError(f"the tokenizer in {tokenizer} has no end token: set eos_token in its tokenizer_config.json")
     key = ["parts", stamps(files), digests, column, length]
 
     def make(file: Path) -> None:
@@ -91,7 +91,7 @@ def _cut(tokens: Iterator[int], length: int) -> Iterator[list[int]]:
     """Yield pieces that begin with the last token of the piece before."""
     piece = list(islice(tokens, length + 1))
     if len(piece) <= length:
-        raise Refusal(f"there are {len(piece)} tokens, and an example of --seq-len {length} needs {length + 1}")
+        raise RefusalError(f"there are {len(piece)} tokens, and an example of --seq-len {length} needs {length + 1}")
     while len(piece) > length:
         yield piece
         piece = [piece[-1], *islice(tokens, length)]
@@ -111,24 +111,24 @@ def _documents(files: Iterable[Path], column: str | None, room: Path) -> Iterato
                 yield _document(row, column, f"{path}, row {number}")
             if read != path:
                 read.unlink()
-        except Refusal:
+        except RefusalError:
             raise
         except Exception as error:  # noqa: BLE001 - pyarrow's, pandas' and the package's own, which share no class
             said = first_line(error.__cause__ or error)
-            raise Refusal(f"{path} is damaged, or no {kind} file (after row {number}): {said}") from None
+            raise RefusalError(f"{path} is damaged, or no {kind} file (after row {number}): {said}") from None
 
 
 def _document(row: Mapping[str, Any], column: str | None, place: str) -> _Document:
     wanted = (column,) if column else COLUMNS
     name = next((each for each in wanted if row.get(each) is not None), None)
     if name is None:
-        raise Refusal(f"{place} has no column {' or '.join(wanted)}; --column is to be one of {', '.join(row)}")
+        raise RefusalError(f"{place} has no column {' or '.join(wanted)}; --column is to be one of {', '.join(row)}")
     value = row[name]
     if isinstance(value, str):
         return value
     if isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value):
         return [_message(each, place) for each in value]
-    raise Refusal(f"{place}: must be a text, or a list of messages with role and content, not {repr(value)[:60]}")
+    raise RefusalError(f"{place}: must be a text, or a list of messages with role and content, not {repr(value)[:60]}")
 
 
 def _message(told: Mapping[str, Any], place: str) -> Mapping[str, Any]:
@@ -141,10 +141,12 @@ def _message(told: Mapping[str, Any], place: str) -> Mapping[str, Any]:
         texts = [each.get("text") for each in parts if each.get("type") in _TEXT_PARTS]
         if len(texts) < len(parts) or not all(isinstance(each, str) for each in texts):
             others = ", ".join(str(each.get("type"))[:30] for each in parts if each.get("type") not in _TEXT_PARTS)
-            raise Refusal(f"{place}: a message has a part {others or 'without text'}, and this learns from text alone")
+            raise RefusalError(
+                f"{place}: a message has a part {others or 'without text'}, and this learns from text alone"
+            )
         content = " ".join(map(str, texts))
     if not isinstance(role, str) or not isinstance(content, str):
-        raise Refusal(f"{place}: must be a list of messages with role and content, not {repr(told)[:60]}")
+        raise RefusalError(f"{place}: must be a list of messages with role and content, not {repr(told)[:60]}")
     return {**message, "content": content}
 
 
@@ -160,15 +162,15 @@ def _encoded(documents: Iterator[_Document], tokenizer: Any) -> Iterator[list[in
 def _rendered(messages: Sequence[Mapping[str, Any]], tokenizer: Any, tried: set[str]) -> list[int]:
     if not tokenizer.chat_template:
         mends = "take a chat model's (--tokenizer DIRECTORY), or data with a column of texts"
-        raise Refusal(f"the data are conversations, and the tokenizer has no chat template: {mends}")
+        raise RefusalError(f"the data are conversations, and the tokenizer has no chat template: {mends}")
     try:
         for lost in _not_printed(messages, tokenizer, tried):
-            raise Refusal(f"the chat template leaves out {lost}: take another tokenizer, or data without them")
+            raise RefusalError(f"the chat template leaves out {lost}: take another tokenizer, or data without them")
         found: list[int] = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False)
-    except Refusal:
+    except RefusalError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever a template does
-        raise Refusal(f"the chat template does not take a conversation: {error}") from None
+        raise RefusalError(f"the chat template does not take a conversation: {error}") from None
     return found
 
 

@@ -27,8 +27,8 @@ from trainium_workloads.training.layout import Layout
 from trainium_workloads.training.loop import train
 from trainium_workloads.training.options import Options, add_option, add_options, options_of, too_small
 from trainium_workloads.training.progress import ONLY_COMPILES
-from trainium_workloads.training.refusal import Refusal, guarded
-from trainium_workloads.training.sharding import Sharded
+from trainium_workloads.training.refusal import RefusalError, guarded
+from trainium_workloads.training.sharding import ShardedLayout
 from trainium_workloads.training.task import Batch, Fact, Loss
 
 DEFAULTS = Options(
@@ -97,7 +97,7 @@ def main() -> int:
     _prepare_libraries(options)
     backend = backends.start(options)
     task = _task(asked, options, backend)
-    layout = Sharded(asked.tensor_parallel, asked.gradient_sync) if asked.sharding == "full" else Layout()
+    layout = ShardedLayout(asked.tensor_parallel, asked.gradient_sync) if asked.sharding == "full" else Layout()
     outcome = train(task, options, backend, layout)
     if outcome.is_complete and os.environ.get(ONLY_COMPILES) != "1":
         facts: dict[str, Fact] = {"model": asked.model, "step": outcome.step, "data": task.data.digest}
@@ -153,7 +153,7 @@ def _check(asked: argparse.Namespace, options: Options) -> None:
         (asked.activation_checkpointing and options.backend == "xla", "--activation-checkpointing is not for XLA"),
     )
     if wrong := [*wrong, *(said for is_wrong, said in faults if is_wrong)]:
-        raise Refusal("; ".join(wrong))
+        raise RefusalError("; ".join(wrong))
     if full:
         sharding.check(options)
     models.check_export(asked.export)
@@ -163,7 +163,7 @@ def _prepare_libraries(options: Options) -> None:
     try:
         import transformers
     except ImportError:
-        raise Refusal("models are read with the package transformers, which this image lacks") from None
+        raise RefusalError("models are read with the package transformers, which this image lacks") from None
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     if options.backend == "xla":
@@ -177,7 +177,7 @@ def _task(asked: argparse.Namespace, options: Options, backend: Backend) -> Fine
     takes = getattr(sizes, "max_position_embeddings", None) or _LENGTH
     length = asked.seq_len or min(_LENGTH, takes)
     if length > takes:
-        raise Refusal(f"--seq-len {length} is longer than the {takes} tokens that {asked.model} takes")
+        raise RefusalError(f"--seq-len {length} is longer than the {takes} tokens that {asked.model} takes")
     cache = asked.token_cache or options.output / "tokens"
 
     def make() -> Path:

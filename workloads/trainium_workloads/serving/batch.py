@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trainium_workloads.serving import served_model
-from trainium_workloads.training.refusal import Refusal, guarded
+from trainium_workloads.training.refusal import RefusalError, guarded
 
 FIELDS = ("content", "text")
 """Default names of the field with the text."""
@@ -31,9 +31,9 @@ def main() -> int:
     parser.add_argument("--replace", action="store_true", help="even if OUTPUT is there")
     options = parser.parse_args()
     if options.to.suffix not in (".jsonl", ".csv"):
-        raise Refusal(f"--to must end with .jsonl or .csv, not {options.to.name}")
+        raise RefusalError(f"--to must end with .jsonl or .csv, not {options.to.name}")
     if options.to.exists() and not options.replace:
-        raise Refusal(f"{options.to} is there already; --replace overwrites it")
+        raise RefusalError(f"{options.to} is there already; --replace overwrites it")
     # A wrong input is refused before a model is loaded and compiled.
     next(texts(options.input, options.field))
     from trainium_workloads.serving.predictor import Predictor
@@ -58,7 +58,7 @@ def main() -> int:
             os.fsync(out.fileno())
         part.replace(options.to)
     except PermissionError as error:
-        raise Refusal(f"{options.to} cannot be written: {error.strerror}") from None
+        raise RefusalError(f"{options.to} cannot be written: {error.strerror}") from None
     finally:
         part.unlink(missing_ok=True)
     print(json.dumps({"predict": "complete", "rows": row, "output": str(options.to)}), flush=True)
@@ -69,9 +69,9 @@ def texts(file: Path, field: str = "") -> Iterator[list[str]]:
     """Yield the texts of a file (one of :data:`SUFFIXES`), up to 1,024 at a time, in order; refuse a file without them.
     ``field`` is the column or key with the text; empty for the first of :data:`FIELDS` that is there."""
     if file.suffix not in SUFFIXES:
-        raise Refusal(f"{file.name} must end with {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
+        raise RefusalError(f"{file.name} must end with {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
     if not file.is_file():
-        raise Refusal(f"there is no {file}")
+        raise RefusalError(f"there is no {file}")
     import pyarrow
     from pyarrow import csv as arrow_csv
     from pyarrow import dataset
@@ -84,20 +84,20 @@ def texts(file: Path, field: str = "") -> Iterator[list[str]]:
         name = field or next((each for each in FIELDS if each in names), "")
         if name not in names:
             wanted, there = name or " or ".join(FIELDS), ", ".join(names)[:120] or "none"
-            raise Refusal(f"{file} has no field {wanted}, only {there}; --field NAME says where the text is")
+            raise RefusalError(f"{file} has no field {wanted}, only {there}; --field NAME says where the text is")
         # With a schema a text such as 5 stays a text.
         schema = pyarrow.schema([(name, pyarrow.string())])
         for batch in dataset.dataset(file, schema=schema, format=form).to_batches(batch_size=1024):
             found = batch.column(0).to_pylist()
             if None in found:
-                raise Refusal(f"{file}, row {rows + found.index(None) + 1}: there is no text in {name}")
+                raise RefusalError(f"{file}, row {rows + found.index(None) + 1}: there is no text in {name}")
             rows += len(found)
             if found:
                 yield found
     except (pyarrow.ArrowException, OSError) as error:
-        raise Refusal(f"{file} cannot be read as {file.suffix[1:]} with texts: {error}") from None
+        raise RefusalError(f"{file} cannot be read as {file.suffix[1:]} with texts: {error}") from None
     if not rows:
-        raise Refusal(f"{file} holds no rows")
+        raise RefusalError(f"{file} holds no rows")
 
 
 if __name__ == "__main__":

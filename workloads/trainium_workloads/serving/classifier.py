@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from trainium_workloads.serving.draining import Draining
 from trainium_workloads.serving.sagemaker import Invocations
-from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.refusal import RefusalError
 
 
 class Request(BaseModel):
@@ -40,7 +40,7 @@ class Classifier(litserve.LitAPI):
 
         try:
             self._predictor = Predictor(self._options, int(core))
-        except Refusal as refusal:
+        except RefusalError as refusal:
             self._refused.write_text(str(refusal), encoding="utf-8")
             raise
         self._predictor.warm_up()
@@ -78,7 +78,7 @@ def serve(options: argparse.Namespace) -> None:
             pass  # before it was ready
         except RuntimeError:
             if refused.is_file():
-                raise Refusal(refused.read_text(encoding="utf-8")) from None
+                raise RefusalError(refused.read_text(encoding="utf-8")) from None
             raise
         finally:
             for child in multiprocessing.active_children():

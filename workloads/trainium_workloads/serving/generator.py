@@ -24,7 +24,7 @@ from trainium_workloads.causality import sees_future
 from trainium_workloads.serving import served_model
 from trainium_workloads.serving.draining import Draining
 from trainium_workloads.serving.sagemaker import Invocations
-from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.refusal import RefusalError
 
 _TEXT_PARTS = ("text", "input_text", "output_text")
 
@@ -59,7 +59,9 @@ def _check_continues(given: Path, model: Path) -> None:
     """Raise a refusal for a model that was trained with the next tokens in sight."""
     configuration = AutoConfig.from_pretrained(model)
     if type(configuration) in MODEL_FOR_CAUSAL_LM_MAPPING and sees_future(configuration):
-        raise Refusal(f"{given} is a {configuration.model_type} that sees the tokens after each: it continues no text")
+        raise RefusalError(
+            f"{given} is a {configuration.model_type} that sees the tokens after each: it continues no text"
+        )
 
 
 def _of_texts(take: Callable[..., Any]) -> Callable[..., Any]:
@@ -87,7 +89,7 @@ def _answering(options: argparse.Namespace) -> Any:
     try:
         found = _Server(options.name, **where, log_level="error", non_blocking=True)
     except (OSError, ValueError) as error:
-        raise Refusal(f"{options.model} cannot be read: {error}") from None
+        raise RefusalError(f"{options.model} cannot be read: {error}") from None
     for handler in (found._chat_handler, found._response_handler):
         handler.get_processor_inputs_from_messages = _of_texts(handler.get_processor_inputs_from_messages)
     question = {"prompt": "a first question", "max_tokens": 1}
@@ -103,7 +105,7 @@ def merged(model: Path, target: Path) -> Path:
 
     base = served_model.read(model / served_model.ADAPTER).get("base_model_name_or_path")
     if not base or not Path(base).is_dir():
-        raise Refusal(f"{model} is a LoRA adapter, and its base {base} is not there: fine-tune with --merge")
+        raise RefusalError(f"{model} is a LoRA adapter, and its base {base} is not there: fine-tune with --merge")
     tokenizer = AutoTokenizer.from_pretrained(model if (model / "tokenizer_config.json").is_file() else base)
     AutoPeftModelForCausalLM.from_pretrained(model, dtype="auto").merge_and_unload().save_pretrained(target)
     tokenizer.save_pretrained(target)

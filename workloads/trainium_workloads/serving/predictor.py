@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from trainium_workloads.serving import served_model
-from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.refusal import RefusalError
 
 BATCHES = (1, 8, 32)
 """Texts that are computed at once. Shapes are few, because an accelerator compiles a graph for each."""
@@ -29,18 +29,24 @@ class Predictor:
         """Load the model, as process number ``core`` of the server's; refuse an unreadable model, another kind, or a
         missing device."""
         if not served_model.is_classifier(options.model):
-            raise Refusal(f"{options.model} generates text, and predictions need a classifier; trn serve serves it")
+            raise RefusalError(
+                f"{options.model} generates text, and predictions need a classifier; trn serve serves it"
+            )
         if options.threads:
             torch.set_num_threads(options.threads)
         try:
             model = AutoModelForSequenceClassification.from_pretrained(options.model, dtype=torch.float32).eval()
             self._tokenizer = AutoTokenizer.from_pretrained(options.model)
         except (OSError, ValueError) as error:
-            raise Refusal(f"{options.model} cannot be read: {error}") from None
+            raise RefusalError(f"{options.model} cannot be read: {error}") from None
         if model.num_labels < 2 or model.config.problem_type == "multi_label_classification":
-            raise Refusal(f"{options.model} does not choose one label of several, as a classifier must to be served")
+            raise RefusalError(
+                f"{options.model} does not choose one label of several, as a classifier must to be served"
+            )
         if self._tokenizer.pad_token is None:
-            raise Refusal(f"the tokenizer in {options.model} has no pad_token: set one, and save the tokenizer again")
+            raise RefusalError(
+                f"the tokenizer in {options.model} has no pad_token: set one, and save the tokenizer again"
+            )
         model.config.return_dict = False  # tracing takes tuples
         self._labels = [model.config.id2label[number] for number in range(model.num_labels)]
         # The tokenizer of a model without a limit has 10^30.
@@ -83,11 +89,11 @@ def _runner(model: Any, options: argparse.Namespace, shapes: Sequence[tuple[int,
         try:
             import torch_neuronx
         except ImportError:
-            raise Refusal(f"backend {options.backend} needs an --image with AWS' package torch_neuronx") from None
+            raise RefusalError(f"backend {options.backend} needs an --image with AWS' package torch_neuronx") from None
         if options.backend == "xla":
             return _traced(model, shapes, options.graphs or options.model.parent / "graphs", core, torch_neuronx)
     elif options.backend == "cuda" and not torch.cuda.is_available():
-        raise Refusal("there is no GPU here; --backend cpu does without")
+        raise RefusalError("there is no GPU here; --backend cpu does without")
     device = torch.device(options.backend)
     called: Callable[..., tuple[Tensor]] = model.to(device)
     if options.backend == "neuron":

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from trainium_workloads.training.refusal import Refusal, guarded
+from trainium_workloads.training.refusal import RefusalError, guarded
 
 MODEL = Path("/opt/ml/model")
 LINES = ("application/jsonlines", "application/x-ndjson")
@@ -165,7 +165,7 @@ def arguments(environment: Mapping[str, str], model: Path = MODEL) -> list[str]:
     numbers = {"--port": "SAGEMAKER_BIND_TO_PORT", "--copies": "SAGEMAKER_MODEL_SERVER_WORKERS"}
     wrong = next((name for name in numbers.values() if not environment.get(name, "0").isdigit()), None)
     if wrong:
-        raise Refusal(f"{wrong} must be a whole number, not {environment[wrong]}")
+        raise RefusalError(f"{wrong} must be a whole number, not {environment[wrong]}")
     found = {**numbers, "--engine": "TRN_ENGINE"}
     words = [word for option, name in found.items() if environment.get(name) for word in (option, environment[name])]
     inside = model / "model"

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.refusal import RefusalError
 
 ADAPTER = "adapter_config.json"
 _SERVED = ("ForSequenceClassification", "ForCausalLM", "ForConditionalGeneration")
@@ -28,7 +28,9 @@ def is_classifier(directory: Path) -> bool:
         return False
     name = (read(directory / "config.json").get("architectures") or ["no architecture"])[0]
     if not name.endswith(_SERVED):
-        raise Refusal(f"{directory} holds {name} by its config.json, and only …{', …'.join(_SERVED)} can be served")
+        raise RefusalError(
+            f"{directory} holds {name} by its config.json, and only …{', …'.join(_SERVED)} can be served"
+        )
     return bool(name.endswith(_SERVED[0]))
 
 
@@ -37,6 +39,6 @@ def read(file: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(file.read_text(encoding="utf-8")))
     except OSError as error:
-        raise Refusal(f"{file.parent} is no model's directory: {file.name}: {error.strerror or error}") from None
+        raise RefusalError(f"{file.parent} is no model's directory: {file.name}: {error.strerror or error}") from None
     except (ValueError, TypeError) as error:
-        raise Refusal(f"{file} is no JSON object: {error}") from None
+        raise RefusalError(f"{file} is no JSON object: {error}") from None

@@ -10,7 +10,7 @@ import argparse
 import sys
 
 from trainium_workloads.serving import served_model
-from trainium_workloads.training.refusal import Refusal, guarded
+from trainium_workloads.training.refusal import RefusalError, guarded
 
 _REMEDIES = {
     "cuda": "serve it with --engine vllm, or slower with --engine transformers",
@@ -33,15 +33,15 @@ def main() -> int:
     options = parser.parse_args()
     model, engine = options.model, options.engine
     if options.copies < 1 or (options.copies > 1 and options.backend != "xla"):
-        raise Refusal(f"--copies must be 1, or with --backend xla more, not {options.copies}")
+        raise RefusalError(f"--copies must be 1, or with --backend xla more, not {options.copies}")
     if served_model.is_classifier(model):
         if engine == "transformers":
-            raise Refusal(f"{model} is a classifier: serve it with --engine classifier")
+            raise RefusalError(f"{model} is a classifier: serve it with --engine classifier")
         from trainium_workloads.serving.classifier import serve
     elif engine == "classifier":
-        raise Refusal(f"{model} generates text: serve it with --engine transformers or vllm")
+        raise RefusalError(f"{model} generates text: serve it with --engine transformers or vllm")
     elif options.backend != "cpu" and (options.backend, engine) != ("cuda", "transformers"):
-        raise Refusal(f"{model} generates text, which needs another server here: {_REMEDIES[options.backend]}")
+        raise RefusalError(f"{model} generates text, which needs another server here: {_REMEDIES[options.backend]}")
     else:
         from trainium_workloads.serving.generator import serve
     serve(options)

@@ -22,7 +22,7 @@ from trainium_workloads.text_classification.make_data import reviews
 from trainium_workloads.tokenized import Rows, kept, read_tokenizer, room_in, stamps
 from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.first_rank import made_by
-from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.refusal import RefusalError
 
 KINDS = (".parquet", ".csv", ".jsonl", ".json", ".arrow")
 """Ends of the names of files with reviews."""
@@ -87,7 +87,7 @@ class ReviewSource:
         directory = self.vocabulary or self._learnt(self.output / "vocabulary")
         tokenizer, digests = read_tokenizer(directory, model_max_length=self.length)
         if not tokenizer.is_fast or tokenizer.pad_token is None:
-            raise Refusal(f"the tokenizer in {directory} has no tokenizer.json, or no token for padding")
+            raise RefusalError(f"the tokenizer in {directory} has no tokenizer.json, or no token for padding")
         train = Rows(self._tokenized("train", tokenizer, digests, ()))
         names = train.table.features["labels"].names
         return Data(train, Rows(self._tokenized("test", tokenizer, digests, names)), tokenizer)
@@ -130,7 +130,7 @@ class ReviewSource:
                 if isinstance(cause, OSError) and cause.errno:
                     raise cause from None
                 where = files[0] if len(files) == 1 else files[0].parent
-                raise Refusal(
+                raise RefusalError(
                     f"{where} has no reviews, or cannot be read as {kind[1:]}: {cause}; stage it again with --replace"
                 ) from None
             yield found
@@ -142,7 +142,7 @@ class ReviewSource:
     def _path(self, split: str) -> Path:
         path = self.train if split == "train" else self.test
         if path is None and not self.synthetic:
-            raise Refusal(
+            raise RefusalError(
                 f"there are no reviews to {split} with: give --data-dir (trn stage amazon-polarity brings them to "
                 f"/data/amazon-polarity), --{split}-data, or --synthetic N to make some up"
             )
@@ -162,9 +162,9 @@ def _tokenize(raw: Dataset, where: Path, tokenizer: Any, labels: Sequence[str], 
     def convert(batch: Mapping[str, list[Any]], indices: Sequence[int]) -> dict[str, Any]:
         for index, content, label in zip(indices, batch[text], batch["label"], strict=True):
             if not isinstance(content, str):
-                raise Refusal(f"{where}, review {index + 1}: {text} is {content!r}, no text")
+                raise RefusalError(f"{where}, review {index + 1}: {text} is {content!r}, no text")
             if label not in names and label not in range(len(names)):
-                raise Refusal(f"{where}, review {index + 1}: label {label!r} is none of {known}")
+                raise RefusalError(f"{where}, review {index + 1}: label {label!r} is none of {known}")
         told = tokenizer(batch[text], padding="max_length", truncation=True, return_token_type_ids=False)
         numbers = [names.index(each) if isinstance(each, str) else each for each in batch["label"]]
         return {**told, "labels": numbers}
@@ -187,7 +187,7 @@ def _text_column(raw: Dataset, where: Path) -> str:
     text = next((each for each in TEXTS if each in names), None)
     missing = ["label"] * ("label" not in names) + [" or ".join(TEXTS)] * (text is None)
     if missing or text is None:
-        raise Refusal(f"{where} has no column {' and no column '.join(missing)}; its columns: {', '.join(names)}")
+        raise RefusalError(f"{where} has no column {' and no column '.join(missing)}; its columns: {', '.join(names)}")
     return text
 
 
@@ -201,7 +201,7 @@ def _labels(raw: Dataset, where: Path) -> tuple[str, ...]:
         return tuple(sorted(found))
     if set(found) != set(range(len(found))):
         shown = ", ".join(sorted(map(repr, found))[:10])
-        raise Refusal(
+        raise RefusalError(
             f"{where}: the labels are {shown}, where names or all numbers from 0 on are expected; "
             "files that count from 1 need 1 taken off"
         )

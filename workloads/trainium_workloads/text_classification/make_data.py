@@ -11,7 +11,7 @@ from pathlib import Path
 
 from datasets import Dataset
 
-from trainium_workloads.training.refusal import Refusal, guarded
+from trainium_workloads.training.refusal import RefusalError, guarded
 
 _THINGS = ("book", "album", "camera", "kettle", "lamp", "novel", "game", "tripod", "charger", "blender")
 _GOOD = ("wonderful", "excellent", "reliable", "charming", "superb", "delightful")
@@ -35,7 +35,7 @@ def main() -> int:
     parser.add_argument("--test", type=int, default=400, help="reviews to test with; default: %(default)s")
     asked = parser.parse_args()
     if min(asked.train, asked.test) < 1:
-        raise Refusal("--train and --test must be 1 or more")
+        raise RefusalError("--train and --test must be 1 or more")
     for split, first, count in (("train", 0, asked.train), ("test", asked.train, asked.test)):
         print(f"{write(asked.directory, split, 0, range(first, first + count))}: {count} reviews")
     return 0

@@ -35,7 +35,7 @@ from trainium_workloads.training import backends, loop
 from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.options import Options, add_option, add_options, options_of, too_small
 from trainium_workloads.training.progress import ONLY_COMPILES, say
-from trainium_workloads.training.refusal import Refusal, guarded
+from trainium_workloads.training.refusal import RefusalError, guarded
 from trainium_workloads.training.task import Batch, Fact, Loss
 
 RESULT = "result.json"
@@ -79,7 +79,7 @@ class Classification:
             model = read_model(AutoModelForSequenceClassification, self._begin_with, self.config)
         eager = model.config._attn_implementation == "eager"
         if eager and any(getattr(each, "is_causal", False) for each in model.modules()):
-            raise Refusal(f"{self.config.model_type} is a decoder: on Trainium an encoder is needed, such as BERT")
+            raise RefusalError(f"{self.config.model_type} is a decoder: on Trainium an encoder is needed, such as BERT")
         return model
 
     def examples(self) -> Rows:
@@ -188,10 +188,10 @@ def _config(asked: argparse.Namespace, options: Options, data: Data) -> Any:
     config.id2label, config.label2id = names, {name: number for number, name in names.items()}
     config.problem_type = "single_label_classification"
     if len(data.tokenizer) > config.vocab_size:
-        raise Refusal(f"the vocabulary has {len(data.tokenizer)} pieces, and the model takes {config.vocab_size}")
+        raise RefusalError(f"the vocabulary has {len(data.tokenizer)} pieces, and the model takes {config.vocab_size}")
     longest = getattr(config, "max_position_embeddings", asked.length)
     if asked.length > longest:
-        raise Refusal(f"--length {asked.length} is more than the model takes: {longest} at most")
+        raise RefusalError(f"--length {asked.length} is more than the model takes: {longest} at most")
     return config
 
 
@@ -208,7 +208,7 @@ def _check(asked: argparse.Namespace) -> None:
             "(trn stage bert-base-uncased brings it to /data/models/bert-base-uncased; in SageMaker a channel `model`)"
         )
     if wrong:
-        raise Refusal("; ".join(wrong))
+        raise RefusalError("; ".join(wrong))
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:

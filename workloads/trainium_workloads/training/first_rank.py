@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from trainium_workloads.training.backends import Backend
-from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.refusal import RefusalError
 
 _SIGN_OF_LIFE_SECONDS = 60.0
 """While a rank works. A group that hears nothing for half an hour takes it for dead, and billions of tokens take longer
@@ -25,11 +25,11 @@ def made_by(backend: Backend, makes: bool, make: Callable[[], _Made]) -> _Made |
             pass
         try:
             found = making[0].result() if making else None
-        except Refusal as refusal:
+        except RefusalError as refusal:
             refused = str(refusal)
     if backend.any(bool(refused)):
         said = backend.share(refused)
-        raise Refusal(refused or said or "another rank was refused; its line says why")
+        raise RefusalError(refused or said or "another rank was refused; its line says why")
     return found
 
 

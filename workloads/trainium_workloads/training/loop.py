@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from trainium_workloads import stopping
-from trainium_workloads.scraped import Scraped
+from trainium_workloads.scraped import SeriesServer
 from trainium_workloads.training import optimizing, precision
 from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.layout import Layout
@@ -19,7 +19,7 @@ from trainium_workloads.training.metrics import Metrics
 from trainium_workloads.training.options import Options
 from trainium_workloads.training.order import Order, step_seed
 from trainium_workloads.training.progress import ONLY_COMPILES, Progress, State, say
-from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.refusal import RefusalError
 from trainium_workloads.training.task import Batch, Examples, Task, parameter_count
 from trainium_workloads.training.updates import Updates, fetched
 
@@ -54,8 +54,8 @@ def train(task: Task, options: Options, backend: Backend, layout: Layout | None 
         layout: of the model over the ranks; by default each has a whole one.
 
     Raises:
-        Refusal: an error that no restart can mend.
-        NotSaved: the last checkpoint could not be written.
+        RefusalError: an error that no restart can mend.
+        NotSavedError: the last checkpoint could not be written.
     """
     began = time.time()
     stop = stopping.Stopping()
@@ -132,9 +132,9 @@ def _introduce(task: Task, options: Options, backend: Backend, model: nn.Module,
     )
 
 
-def _scraped(backend: Backend, order: Order, progress: Progress, began: float) -> Scraped:
+def _scraped(backend: Backend, order: Order, progress: Progress, began: float) -> SeriesServer:
     labels = {"backend": backend.name, "world_size": backend.world_size, "examples": order.examples}
-    scraped = Scraped(labels, progress.last_saved, order.global_batch, began)
+    scraped = SeriesServer(labels, progress.last_saved, order.global_batch, began)
     if progress.resumed_from is not None:
         scraped.saved(progress.last_saved, progress.resumed_from.path.stat().st_mtime)
     return scraped
@@ -147,4 +147,4 @@ def _check(means: Mapping[str, float], step: int, progress: Progress, state: Sta
     if not wrong or os.environ.get(ONLY_COMPILES) == "1":
         return
     stays = f"; the checkpoint of step {progress.last_saved} stays" if progress.last_saved else ""
-    raise Refusal(f"{wrong[0]} at step {step}{stays}: try a lower --learning-rate, or --precision fp32")
+    raise RefusalError(f"{wrong[0]} at step {step}{stays}: try a lower --learning-rate, or --precision fp32")

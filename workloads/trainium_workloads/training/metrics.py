@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trainium_workloads.checkpoint import Checkpoint
-from trainium_workloads.scraped import Scraped
+from trainium_workloads.scraped import SeriesServer
 from trainium_workloads.steps import report
 
 
@@ -18,7 +18,7 @@ class Metrics:
     print nothing."""
 
     def __init__(
-        self, output: Path, steps: int, tokens_per_step: int, first_step: int, *, scraped: Scraped | None
+        self, output: Path, steps: int, tokens_per_step: int, first_step: int, *, scraped: SeriesServer | None
     ) -> None:
         self._steps = steps
         self._tokens_per_step = tokens_per_step

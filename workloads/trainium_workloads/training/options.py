@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.refusal import RefusalError
 
 # ruff: noqa: RUF009 - the calls make fields
 
@@ -91,7 +91,7 @@ def options_of(arguments: argparse.Namespace) -> Options:
     """Return the options that were given.
 
     Raises:
-        Refusal: with all invalid values.
+        RefusalError: with all invalid values.
     """
     options = Options(**{each.name: getattr(arguments, each.name) for each in fields(Options)})
     least = {each.name: each.metadata["least"] for each in fields(Options)}
@@ -108,7 +108,7 @@ def options_of(arguments: argparse.Namespace) -> Options:
     if options.compile and options.backend == "xla":
         wrong.append("--compile is not for backend xla, which traces and compiles by itself")
     if wrong:
-        raise Refusal("; ".join(wrong))
+        raise RefusalError("; ".join(wrong))
     return options
 
 
@@ -153,7 +153,7 @@ def _environment() -> dict[str, Any]:
             try:
                 found[name] = kind(text)
             except ValueError:
-                raise Refusal(f"{variable} must be {form}, not {text!r}") from None
+                raise RefusalError(f"{variable} must be {form}, not {text!r}") from None
     return found
 
 

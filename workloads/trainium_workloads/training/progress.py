@@ -16,7 +16,7 @@ from trainium_workloads.training.layout import Facts, Layout, facts_of
 from trainium_workloads.training.metrics import Metrics
 from trainium_workloads.training.options import Options
 from trainium_workloads.training.order import Order
-from trainium_workloads.training.refusal import NotSaved, Refusal
+from trainium_workloads.training.refusal import NotSavedError, RefusalError
 from trainium_workloads.training.task import Fact
 
 ONLY_COMPILES = "NEURON_EXTRACT_GRAPHS_ONLY"
@@ -58,15 +58,17 @@ class Progress:
                 say(line)
             if passed_over and found is None:
                 # Weeks of training are not begun anew by themselves.
-                raise Refusal("no checkpoint is whole: restore one, or begin anew with another --output")
+                raise RefusalError("no checkpoint is whole: restore one, or begin anew with another --output")
         path = self._backend.share(str(found.path) if found else "")
         if not path:
             return 0
         if not self._options.resume:
-            raise Refusal(f"{path} is there: --no-resume needs an --output without checkpoints, or remove it")
+            raise RefusalError(f"{path} is there: --no-resume needs an --output without checkpoints, or remove it")
         facts = facts_of(Path(path))
         if wrong := differences(facts, self._identity, self._order):
-            raise Refusal(f"{path} is of another training: {'; '.join(wrong)}. Or begin anew with another --output")
+            raise RefusalError(
+                f"{path} is of another training: {'; '.join(wrong)}. Or begin anew with another --output"
+            )
         self._layout.load(Path(path), state.model, state.optimizer)
         self.resumed_from = found
         state.scaler.load_state_dict(facts["scaler"])
@@ -83,7 +85,7 @@ class Progress:
 
     def save(self, step: int, state: State, metrics: Metrics, *, is_last: bool) -> None:
         """Save a checkpoint. A failure is printed, and the training continues, unless the checkpoint was the last:
-        NotSaved."""
+        NotSavedError."""
         if step == self.last_saved or os.environ.get(ONLY_COMPILES) == "1":
             return
         began = time.monotonic()
@@ -95,7 +97,7 @@ class Progress:
             stays = f"the one of step {self.last_saved} stays" if self.last_saved else "there is none"
             line = f"the checkpoint of step {step} could not be saved ({error}); {stays}"
             if is_last:
-                raise NotSaved(line) from error
+                raise NotSavedError(line) from error
             if self._backend.rank == 0:
                 say(line)
         else:

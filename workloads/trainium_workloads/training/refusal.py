@@ -13,11 +13,11 @@ FILE = "TRN_REFUSED"
 """Variable: a file to make as well, because torchrun ends with 1 for every exit code of its ranks."""
 
 
-class Refusal(Exception):  # noqa: N818 - reads as what it is where it is raised
+class RefusalError(Exception):
     """Error that no restart mends: the message has its place and its remedy."""
 
 
-class NotSaved(Exception):  # noqa: N818 - reads as what it is where it is raised
+class NotSavedError(Exception):
     """The last checkpoint could not be written: the job starts again from the checkpoint before it."""
 
 
@@ -30,12 +30,12 @@ def guarded(main: Callable[[], int]) -> int:
     """Run a script; a refusal becomes its line on standard error and exit code 78."""
     try:
         return main()
-    except Refusal as refusal:
+    except RefusalError as refusal:
         sys.stderr.write(f"refused: {refusal}\n")
         if file := os.environ.get(FILE):
             with suppress(OSError):
                 Path(file).touch()
         return EXIT_CODE
-    except NotSaved as failure:
+    except NotSavedError as failure:
         sys.stderr.write(f"{failure}\n")
         return 1

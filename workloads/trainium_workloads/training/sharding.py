@@ -21,7 +21,7 @@ from torch.distributed.tensor import DTensor
 from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.layout import Layout
 from trainium_workloads.training.options import Options
-from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.refusal import RefusalError
 
 GradientSync = Literal["last", "each"]
 """After which micro-batches of a step gradients travel. ``last``: once, and between them each rank holds gradients of
@@ -31,7 +31,7 @@ _LEARNT: Final = StateDictOptions(ignore_frozen_params=True, strict=False)
 """Frozen weights are in no checkpoint: they are read anew from the model."""
 
 
-class Sharded(Layout):
+class ShardedLayout(Layout):
     """A part of the model in each rank. ``tensor_parallel`` ranks, which should be on one node, divide each layer.
 
     The model comes divided, as it was made: no process ever holds a whole one. Parameters that are no distributed
@@ -58,7 +58,7 @@ class Sharded(Layout):
         """See :class:`~.layout.Layout`; neighbours that divide layers share data. Refusal: the ranks form no grid."""
         columns = self._tensor_parallel
         if columns < 1 or backend.world_size % columns:
-            raise Refusal(f"--tensor-parallel {columns} does not divide the {backend.world_size} ranks")
+            raise RefusalError(f"--tensor-parallel {columns} does not divide the {backend.world_size} ranks")
         return backend.rank // columns, backend.world_size // columns
 
     def begin_micro_batch(self, model: nn.Module, *, is_last: bool) -> None:
@@ -93,15 +93,17 @@ class Sharded(Layout):
 def check(options: Options) -> None:
     """Refuse options with which FSDP2 cannot be used; called before anything is started."""
     if options.backend == "xla":
-        raise Refusal(
+        raise RefusalError(
             "--sharding full is PyTorch's FSDP2, which PyTorch/XLA has not: use Trn2 or later (backend neuron), a GPU, "
             "or --sharding none with a model that fits on one NeuronCore"
         )
     if options.precision in ("fp16", "fp8"):
-        raise Refusal(f"--sharding full has no --precision {options.precision}: use bf16")
+        raise RefusalError(f"--sharding full has no --precision {options.precision}: use bf16")
     # On Trainium the variable for it is set for every job, and only changes the hardware's casts.
     if options.stochastic_rounding and options.backend in ("cpu", "cuda"):
-        raise Refusal("--sharding full keeps its parameters in FP32 and needs no --stochastic-rounding: leave it out")
+        raise RefusalError(
+            "--sharding full keeps its parameters in FP32 and needs no --stochastic-rounding: leave it out"
+        )
 
 
 def _state_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:

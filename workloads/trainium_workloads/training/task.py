@@ -70,7 +70,7 @@ class Task(Protocol):
         """Return the examples.
 
         Raises:
-            Refusal: the data is not there, or has not the shape that the model needs.
+            RefusalError: the data is not there, or has not the shape that the model needs.
         """
         ...
 

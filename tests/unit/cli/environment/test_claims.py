@@ -11,7 +11,7 @@ from stub_api import serving
 
 from trainium_eks.cli.environment import claims, deploy
 from trainium_eks.cli.environment.claims import Claim, Holder, holders, leaving
-from trainium_eks.client.failure import Failure
+from trainium_eks.client.failure import CommandError
 from trainium_eks.model.catalogue import lustre
 from trainium_eks.plan.graph import Graph
 
@@ -120,7 +120,7 @@ def test_up_is_not_started_while_a_finished_pod_holds_a_claim_that_goes(
     hand_over: Deploy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pods = [pod(f"bert-{index}", phase="Succeeded", ownerReferences=[JOB]) for index in range(7)]
-    with serving({"Pod": pods}) as api, pytest.raises(Failure) as stopped:
+    with serving({"Pod": pods}) as api, pytest.raises(CommandError) as stopped:
         hand_over(steps=REPLACED, shown=exported(api.kubeconfig))
     assert stopped.value.code == 1
     for words in (
@@ -172,5 +172,5 @@ def test_a_pulumi_that_fails_is_told_in_its_words(tmp_path: Path, monkeypatch: p
     (tmp_path / "pulumi").write_text("#!/bin/sh\necho 'error: no stack named dev' >&2\nexit 1\n")
     (tmp_path / "pulumi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    with pytest.raises(Failure, match="pulumi stack export --stack dev: error: no stack named dev"):
+    with pytest.raises(CommandError, match="pulumi stack export --stack dev: error: no stack named dev"):
         claims.ahead(tmp_path, "dev", [])

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
 from trainium_eks.cli.environment import check, deploy, destroy
-from trainium_eks.client.failure import Failure
+from trainium_eks.client.failure import CommandError
 from trainium_eks.operate.finding import Finding, Report, Status
 from trainium_eks.plan.graph import Graph, Options, Resource
 
@@ -115,7 +115,7 @@ def test_destroy_of_a_stack_that_protects_something_is_not_started(
     path: Path, handed: list[list[str]], capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     kept = Resource("u", FILES, "files", options=Options(protect=True))
-    with pytest.raises(Failure, match=r"prod protects 1 resources \(files(.|\n)*production: false") as stopped:
+    with pytest.raises(CommandError, match=r"prod protects 1 resources \(files(.|\n)*production: false") as stopped:
         deploy.run("destroy", Graph("p", "prod", (kept,), {}), path, arguments)
     assert (stopped.value.code, handed) == (1, [])
     assert "files: protected" in capsys.readouterr().out
@@ -152,7 +152,7 @@ def test_up_begins_unless_a_check_fails(
         deploy.run("up", graph, path, arguments)
         assert handed == [["pulumi", "up", "--stack", "dev", "--parallel", "32"]]
         return
-    with pytest.raises(Failure, match="--skip-check") as stopped:
+    with pytest.raises(CommandError, match="--skip-check") as stopped:
         deploy.run("up", graph, path, arguments)
     assert (stopped.value.code, handed) == (1, [])
     assert "ask for more" in capsys.readouterr().out
@@ -192,7 +192,7 @@ def test_the_hourly_cost_is_confirmed_where_pulumi_would_ask_too(
     monkeypatch.setenv("PULUMI_SKIP_CONFIRMATIONS", variable)
     graph = Graph("p", "dev", (PROVIDER,), {})
     if asked:
-        with pytest.raises(Failure, match="Nothing was changed"):
+        with pytest.raises(CommandError, match="Nothing was changed"):
             deploy.run("up", graph, path, arguments)
     else:
         deploy.run("up", graph, path, arguments)

@@ -11,7 +11,7 @@ from stub_api import serving
 
 from trainium_eks.aws import sessions
 from trainium_eks.cli.environment import destroy
-from trainium_eks.client.failure import Failure
+from trainium_eks.client.failure import CommandError
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.operate.cleanup import exporting
 from trainium_eks.operate.cleanup.state import StackState, StateError
@@ -84,12 +84,12 @@ def test_a_preview_alone_exports_nothing(
 
 def test_an_export_that_fails_stops_the_destroy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def refuse(*_: object) -> None:
-        raise exporting.NotExported("2 files were not written")
+        raise exporting.NotExportedError("2 files were not written")
 
     monkeypatch.setattr(exporting.Export, "run", refuse)
     monkeypatch.setattr(sessions, "client", lambda *_: None)
     monkeypatch.setenv("AWS_REGION", "us-west-2")
-    with pytest.raises(Failure, match="2 files were not written"):
+    with pytest.raises(CommandError, match="2 files were not written"):
         prepare(monkeypatch, tmp_path, LINKED)
 
 
@@ -100,7 +100,7 @@ def test_an_unreadable_state_stops_only_what_may_hold_unexported_files(
         raise StateError("no stack named 'prod' found")
 
     monkeypatch.setattr(StackState, "ask", staticmethod(refuse))
-    with pytest.raises(Failure, match="no stack named 'prod' found") as stopped:
+    with pytest.raises(CommandError, match="no stack named 'prod' found") as stopped:
         destroy.prepare(GRAPH, tmp_path, [])
     assert "--no-export. What S3 lacks is lost then" in stopped.value.title
     assert destroy.prepare(GRAPH, tmp_path, ["--no-export"]) == []
@@ -109,7 +109,7 @@ def test_an_unreadable_state_stops_only_what_may_hold_unexported_files(
 
 @pytest.mark.parametrize("minutes", ["0", "-5", "soon", "20000", "nan", ""])
 def test_a_time_that_is_none_is_refused(minutes: str) -> None:
-    with pytest.raises(Failure, match="a number of minutes, more than 0 and at most 10080"):
+    with pytest.raises(CommandError, match="a number of minutes, more than 0 and at most 10080"):
         destroy.export_minutes([f"--export-minutes={minutes}"])
 
 
@@ -120,7 +120,7 @@ def test_running_jobs_are_named_and_nobody_agreed_for_a_script(
     jobs: list[str] | None, confirmed: bool, stops: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if stops:
-        with pytest.raises(Failure, match="Nothing was destroyed"):
+        with pytest.raises(CommandError, match="Nothing was destroyed"):
             destroy.agree_to_end(jobs, confirmed=confirmed)
     else:
         destroy.agree_to_end(jobs, confirmed=confirmed)

@@ -22,7 +22,7 @@ from watched_team import Call
 from trainium_eks.cli.local import up as local_up_command
 from trainium_eks.cli.shared import examine
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import Failure
+from trainium_eks.client.failure import CommandError
 from trainium_eks.local.control_plane.control_plane import Started
 from trainium_eks.local.deployment import Result as UpResult
 from trainium_eks.local.paths import Paths
@@ -197,7 +197,7 @@ def test_a_cluster_that_does_not_answer_is_a_finding(team: tuple[Call, StubApi])
 
 def test_a_command_that_ran_out_of_time_ends_with_findings(team: tuple[Call, StubApi], tmp_path: Path) -> None:
     assert team
-    failure = Failure(1, "beta did not start", detail="after 600 s")
+    failure = CommandError(1, "beta did not start", detail="after 600 s")
     options = ClusterOptions("", outputs=tmp_path / "outputs.json")
     said = examine.with_closing(failure, options, "training", "beta").text()
     assert said.startswith("beta did not start\nafter 600 s\nThe doctor finds:\n  queue-full: job beta of training: ")

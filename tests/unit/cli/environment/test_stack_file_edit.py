@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from trainium_eks.cli.shared.stack_file_edit import NotEditable, put
+from trainium_eks.cli.shared.stack_file_edit import NotEditableError, put
 
 FILE = """\
 # The environment.
@@ -46,12 +46,12 @@ def test_an_entry_of_a_list_is_reached() -> None:
     flow = FILE.replace("- name: a", "- { name: a }")
     assert '- { name: a, releaseVersion: "1.35" }' in put(flow, (*groups, 0, "releaseVersion"), "1.35")
     for path in ((*groups, 1, "releaseVersion"), (*groups, "name"), ("config", "p:queues", 0, "name")):
-        with pytest.raises(NotEditable, match="write it out first"):
+        with pytest.raises(NotEditableError, match="write it out first"):
             put(FILE, path, "x")
 
 
 def test_what_an_alias_shares_is_not_changed_in_both_places() -> None:
-    with pytest.raises(NotEditable, match="without changing more"):
+    with pytest.raises(NotEditableError, match="without changing more"):
         put("config:\n  a: &a {x: 1}\n  b: *a\n", ("config", "b", "x"), 2)
 
 
@@ -71,5 +71,5 @@ def test_a_file_without_a_last_line_end_is_kept_valid() -> None:
     ],
 )
 def test_what_cannot_be_edited_is_refused(text: str) -> None:
-    with pytest.raises(NotEditable):
+    with pytest.raises(NotEditableError):
         put(text, PATH, 21.5)

@@ -21,7 +21,7 @@ from trainium_eks.cli.jobs import profile
 from trainium_eks.cli.jobs import tensorboard as command
 from trainium_eks.cli.jobs.status import bars, memory
 from trainium_eks.client import device_use, tensorboard
-from trainium_eks.client.failure import Failure
+from trainium_eks.client.failure import CommandError
 
 NODE_0, NODE_1 = "alpha-trainer-0-0", "alpha-trainer-1-0"
 SERVED_PORT = "TensorBoard"
@@ -286,14 +286,14 @@ def test_on_a_local_stack_sigterm_ends_it_as_ctrl_c_does(tmp_path: Path, monkeyp
 def test_on_a_local_stack_what_ends_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     session = _on_this_machine(tmp_path, monkeypatch, ends="no module tensorflow")
     with (
-        pytest.raises(Failure, match=r"tensorboard ended: no module tensorflow$"),
+        pytest.raises(CommandError, match=r"tensorboard ended: no module tensorflow$"),
         tensorboard.here(session, "alpha", DIRECTORY, port=_free_port()),
     ):
         pass
     with socket.create_server(("127.0.0.1", 0)) as server:
         taken = server.getsockname()[1]
         with (
-            pytest.raises(Failure, match="Address already in use"),
+            pytest.raises(CommandError, match="Address already in use"),
             tensorboard.here(session, "alpha", DIRECTORY, port=taken),
         ):
             pass

@@ -19,7 +19,7 @@ from watched_team import Call
 from trainium_eks.aws.sessions import AwsError
 from trainium_eks.client import kept_logs, reading
 from trainium_eks.client.kept_logs import node_of
-from trainium_eks.client.logs import Shown
+from trainium_eks.client.logs import PodLine
 from trainium_eks.jobs.objects import forms, volcano_job
 from trainium_eks.jobs.watch.log_lines import pod_names
 from trainium_eks.local.paths import Paths
@@ -245,7 +245,7 @@ def test_lines_that_both_have_are_shown_once(keep: Keep, restarted: None, api: S
 def test_what_cannot_be_read_does_not_hide_what_can(
     restarted: None, api: StubApi, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> Iterator[Shown]:
+    def refuse(*_: object) -> Iterator[PodLine]:
         raise AwsError("cannot read the log group")
         yield
 

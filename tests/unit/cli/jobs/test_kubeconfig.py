@@ -15,7 +15,7 @@ from small_project import Run
 
 from trainium_eks.cli.local import kubectl, target
 from trainium_eks.client import kubeconfig_variable
-from trainium_eks.client.failure import Failure
+from trainium_eks.client.failure import CommandError
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.requests import Requests
 from trainium_eks.local import toolchain
@@ -205,7 +205,7 @@ def test_a_tunnel_to_the_same_authority_is_the_same_cluster() -> None:
 @pytest.mark.parametrize("text", ["{", "[1]", "clusters: 3", "- 2026-99-99"])
 def test_a_file_that_is_no_kubeconfig_is_named(text: str, tmp_path: Path) -> None:
     (tmp_path / "broken").write_text(text)
-    with pytest.raises(Failure, match="broken, which is no kubeconfig"):
+    with pytest.raises(CommandError, match="broken, which is no kubeconfig"):
         kubeconfig_variable.merged([tmp_path / "broken"])
 
 

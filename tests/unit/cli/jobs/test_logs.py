@@ -15,7 +15,7 @@ from watched_team import Call
 
 from trainium_eks.cli.shared.log_lines import Printer
 from trainium_eks.client import follow, reading
-from trainium_eks.client.logs import Shown
+from trainium_eks.client.logs import PodLine
 from trainium_eks.kube.api import Api
 from trainium_eks.kube.errors import ClusterError
 
@@ -62,7 +62,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     texts: list[str] = []
     write, say = Printer.write, follow.Follower._say
 
-    def written(self: Printer, lines: list[Shown]) -> None:
+    def written(self: Printer, lines: list[PodLine]) -> None:
         write(self, lines)
         texts.extend(each.line.text for each in lines)
 

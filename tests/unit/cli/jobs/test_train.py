@@ -13,7 +13,7 @@ from cluster_snapshots import EFA, NEURON, group, outputs
 from remembering_api import IMAGE, NOW, RememberingApi, document, take_seat, trn
 from typer.testing import CliRunner, Result
 
-from trainium_eks.aws.sessions import Aws, AwsError, GroupSize, NotAllowed
+from trainium_eks.aws.sessions import Aws, AwsError, GroupSize, NotAllowedError
 from trainium_eks.cli.app import app
 from trainium_eks.cli.jobs import train
 from trainium_eks.client import scaling
@@ -468,7 +468,7 @@ def test_training_scales_a_group_that_is_too_small(api: RememberingApi, scaled: 
 
 def test_who_may_not_scale_submits_all_the_same(api: RememberingApi, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
-        raise NotAllowed("cannot scale the node group: not authorized")
+        raise NotAllowedError("cannot scale the node group: not authorized")
 
     monkeypatch.setattr(Aws, "scale", refuse)
     result = trn("train --module m --nodes 3 --detach")

@@ -28,7 +28,7 @@ from trainium_eks.cli.images import building, in_cluster
 from trainium_eks.cli.images.options import ImageOptions
 from trainium_eks.client.cluster_access import StackAccess
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.jobs.data.tree import NotInside
+from trainium_eks.jobs.data.tree import NotInsideError
 from trainium_eks.jobs.images import engines, image_jobs, images
 from trainium_eks.jobs.images.engines import EngineError
 from trainium_eks.jobs.images.images import ImageRequest
@@ -82,7 +82,7 @@ def test_a_context_holds_our_package_and_no_rubbish(tmp_path: Path) -> None:
     assert made.files["deep/inside"] == b"x"
     assert not [path for path in made.files if "pycache" in path or ".git" in path]
     (tmp_path / "deep" / "out").symlink_to("/etc/passwd")
-    with pytest.raises(NotInside, match=r"deep/out is a link out of .*, to /etc/passwd; put a copy in its place"):
+    with pytest.raises(NotInsideError, match=r"deep/out is a link out of .*, to /etc/passwd; put a copy in its place"):
         images.context(REQUEST, workloads(), own_files=tmp_path)
 
 
@@ -290,7 +290,7 @@ def lets_in(canned: Stubber) -> None:
 
 def test_a_right_that_is_missing_is_said_with_the_policy_that_gives_it(canned: Stubber) -> None:
     canned.add_client_error("get_authorization_token", "AccessDeniedException", "not authorized")
-    with pytest.raises(sessions.NotAllowed) as caught:
+    with pytest.raises(sessions.NotAllowedError) as caught:
         Repository(URL).login()
     statement = json.loads(str(caught.value).partition("What pushing takes: ")[2])["Statement"][1]
     assert statement["Resource"] == "arn:aws:ecr:us-west-2:123456789012:repository/trn-dev/training"

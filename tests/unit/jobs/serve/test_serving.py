@@ -10,7 +10,7 @@ from cluster_snapshots import NEURON, group
 from trainium_eks.jobs.objects.job import REFUSED
 from trainium_eks.jobs.serve import serving, serving_refusals
 from trainium_eks.jobs.serve.engines import Engine
-from trainium_eks.jobs.serve.serving import Batch, Served, ServingNodes
+from trainium_eks.jobs.serve.serving import Batch, ModelService, ServingNodes
 from trainium_eks.local.images.images import workloads
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.catalogue.versions import KUBERNETES
@@ -29,8 +29,8 @@ def on(instance_type: str, devices: int = 1, *, is_local: bool = False) -> Servi
     return serving.place(GROUP, CATALOGUE[instance_type], devices, is_local=is_local)
 
 
-def served(place: ServingNodes = CPU, **changes: Any) -> Served:
-    return replace(Served("serve-x", "output/x/model", "image", place, "eyes", 2), **changes)
+def served(place: ServingNodes = CPU, **changes: Any) -> ModelService:
+    return replace(ModelService("serve-x", "output/x/model", "image", place, "eyes", 2), **changes)
 
 
 def batch(place: ServingNodes = CPU, **changes: Any) -> Batch:

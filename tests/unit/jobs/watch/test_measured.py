@@ -8,7 +8,7 @@ from cluster_snapshots import outputs
 
 from trainium_eks.jobs.explain.cluster_snapshot import moment
 from trainium_eks.jobs.explain.watched import of
-from trainium_eks.jobs.watch.measured import Measured, measured
+from trainium_eks.jobs.watch.measured import JobFigures, measured
 from trainium_eks.jobs.watch.steps import parse_all, progress
 
 CREATED, RAN, AGAIN = "2026-11-22T05:00:00Z", "2026-11-22T06:00:00Z", "2026-11-22T06:40:00Z"
@@ -36,7 +36,7 @@ def _pod(told: str | None = "14400") -> Any:
     return {"spec": {"nodeSelector": selector, "containers": [{"name": "trainer", "env": env}]}}
 
 
-def _measured(*, last: int = 300, after: float = 4000, told: str | None = "14400", **values: Any) -> Measured | None:
+def _measured(*, last: int = 300, after: float = 4000, told: str | None = "14400", **values: Any) -> JobFigures | None:
     """Of a run whose steps take 10 s, after so many seconds since it first ran."""
     end = moment(RAN).timestamp() + after
     lines = [json.dumps({"step": last - at, "time": end - 10 * at, **values}) for at in (3, 2, 1, 0)]
@@ -48,7 +48,7 @@ def _measured(*, last: int = 300, after: float = 4000, told: str | None = "14400
 def test_the_useful_share_is_of_the_time_since_the_gang_first_ran() -> None:
     """An hour in the queue does not count, and a restart does: 300 steps of 10 s in 4000 s."""
     found = _measured()
-    assert found == Measured(0.75, None, 14400, None)
+    assert found == JobFigures(0.75, None, 14400, None)
 
 
 def test_a_better_interval_follows_from_what_a_checkpoint_takes() -> None:

@@ -5,17 +5,17 @@ import math
 
 import pytest
 
-from trainium_eks.jobs.watch.steps import FIRST_STALL_SECONDS, Progress, Step, parse, parse_all, progress
+from trainium_eks.jobs.watch.steps import FIRST_STALL_SECONDS, Progress, TrainingStep, parse, parse_all, progress
 
 START = 1_763_000_000.0
 
 
-def run(*times: float, first: int = 1, **rest: object) -> list[Step]:
+def run(*times: float, first: int = 1, **rest: object) -> list[TrainingStep]:
     lines = [json.dumps({"step": first + at, "time": START + time, **rest}) for at, time in enumerate(times)]
     return parse_all(lines)
 
 
-def seen(steps: list[Step], at: float, *, running: bool = True) -> Progress:
+def seen(steps: list[TrainingStep], at: float, *, running: bool = True) -> Progress:
     found = progress(steps, at, running=running)
     assert found is not None
     return found
@@ -24,7 +24,7 @@ def seen(steps: list[Step], at: float, *, running: bool = True) -> Progress:
 @pytest.mark.parametrize("prefix", ["", "[default0]:", "[0]:", "2026-11-22 05:00:00 INFO "])
 def test_a_step_is_found_behind_whatever_stands_before_it(prefix: str) -> None:
     line = prefix + '{"step": 12, "time": 1763000000.1, "loss": 0.5, "steps": 100, "checkpoint_step": 10}'
-    assert parse(line) == Step(12, 1763000000.1, 0.5, 100, None, 10, None)
+    assert parse(line) == TrainingStep(12, 1763000000.1, 0.5, 100, None, 10, None)
 
 
 @pytest.mark.parametrize(

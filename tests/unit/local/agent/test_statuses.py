@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from trainium_eks.local.agent import statuses
-from trainium_eks.local.spec.known import Unmet
+from trainium_eks.local.spec.known import UnmetError
 
 
 def pod(**status: Any) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def state(a: dict[str, Any], b: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"containers": {"a": a, "b": b}, "initialized": True, "ended": False, "reason": "", **more}
 
 
-def made(said: dict[str, Any] | None, unmet: Unmet | None = None, **before: Any) -> dict[str, Any]:
+def made(said: dict[str, Any] | None, unmet: UnmetError | None = None, **before: Any) -> dict[str, Any]:
     return statuses.status(pod(**before), said, host_ip="h", address="100.127.0.2", image_ids={}, unmet=unmet)
 
 
@@ -54,7 +54,7 @@ def test_phase_and_ready_follow_from_the_containers(said: dict[str, Any] | None,
 
 
 def test_what_is_unmet_is_said_of_the_container_that_it_concerns() -> None:
-    found = made(None, Unmet("ErrImageNeverPull", "why", "b"))
+    found = made(None, UnmetError("ErrImageNeverPull", "why", "b"))
     waiting = [each["state"]["waiting"] for each in found["containerStatuses"]]
     assert waiting == [{"reason": "ContainerCreating"}, {"reason": "ErrImageNeverPull", "message": "why"}]
 

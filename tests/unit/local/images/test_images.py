@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from trainium_eks.cli.app import app
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.images import images
-from trainium_eks.local.images.installing import NotOffered, Recipe, adds_to, known_recipe
+from trainium_eks.local.images.installing import NotOfferedError, Recipe, adds_to, known_recipe
 from trainium_eks.model.catalogue.training_images import BASES
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -157,15 +157,15 @@ def test_an_index_without_the_large_requirement_is_told_from_other_failures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_FIND_LINKS", str(_wheel(tmp_path / "w1", "torch", "1.0").parent))
-    with pytest.raises(NotOffered, match="no-such"):
+    with pytest.raises(NotOfferedError, match="no-such"):
         images.make(Recipe("mine", "no-such==1\ntorch==1.0\n", "no-such==1"))
     with pytest.raises(ClusterError, match="no-such") as caught:
         images.make(Recipe("mine", "no-such==1\ntorch==1.0\n", "torch==1.0"))
-    assert not isinstance(caught.value, NotOffered)
+    assert not isinstance(caught.value, NotOfferedError)
     (tmp_path / "w1" / "torch-1.0-py3-none-any.whl").write_bytes(b"cut off")
     with pytest.raises(ClusterError, match="torch") as caught:
         images.make(Recipe("mine", "torch==1.0\n", "torch==1.0"))
-    assert not isinstance(caught.value, NotOffered)
+    assert not isinstance(caught.value, NotOfferedError)
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from typing import Any, NoReturn, cast
 import pytest
 from kubernetes_schemas import object_faults
 
-from trainium_eks.local.changes import Applied
+from trainium_eks.local.changes import ApplyResult
 from trainium_eks.local.nodes.addon_workloads import AddonWorkloads, manifests
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.model.catalogue import addon_records
@@ -97,6 +97,6 @@ class Untouchable:
 
 def test_an_add_on_that_is_not_known_is_named_as_not_installed() -> None:
     applied = AddonWorkloads(cast(Objects, Untouchable())).apply("aws-efs-csi-driver", "v3.5.0-eksbuild.1", REGION)
-    assert isinstance(applied, Applied)
+    assert isinstance(applied, ApplyResult)
     assert "aws-efs-csi-driver" in applied.not_installed
     AddonWorkloads(cast(Objects, Untouchable())).delete("aws-efs-csi-driver")

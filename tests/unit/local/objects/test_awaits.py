@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from trainium_eks.local.objects.awaits import (
-    Failed,
+    FailedState,
     Ready,
-    Related,
+    RelatedObjects,
     Waiting,
     pods_wait_for,
     readiness,
@@ -184,19 +184,19 @@ def test_an_object_is_waited_for_with_its_reason(object_: Any, reason: str) -> N
 
 @pytest.mark.parametrize(("object_", "reason"), FAILED, ids=names(FAILED))
 def test_an_object_fails_with_its_reason(object_: Any, reason: str) -> None:
-    assert readiness(object_) == Failed(reason)
+    assert readiness(object_) == FailedState(reason)
 
 
 def test_a_service_is_ready_with_one_ready_endpoint() -> None:
     service = live("Service", {}, {"selector": {"app": "a"}})
     assert relates_to(service) == "EndpointSlice"
 
-    def with_ready(*ready: bool) -> Related:
-        return Related(endpoint_slices=[{"endpoints": [{"conditions": {"ready": each}} for each in ready]}])
+    def with_ready(*ready: bool) -> RelatedObjects:
+        return RelatedObjects(endpoint_slices=[{"endpoints": [{"conditions": {"ready": each}} for each in ready]}])
 
     assert readiness(service, with_ready(False, True)) == Ready()
     assert isinstance(readiness(service, with_ready(False, False)), Waiting)
-    assert isinstance(readiness(service, Related(endpoint_slices=[{"endpoints": None}])), Waiting)
+    assert isinstance(readiness(service, RelatedObjects(endpoint_slices=[{"endpoints": None}])), Waiting)
 
 
 def test_a_failed_job_names_what_its_pods_died_of() -> None:
@@ -204,8 +204,8 @@ def test_a_failed_job_names_what_its_pods_died_of() -> None:
     assert relates_to(job) == "Pod"
     died = {"name": "main", "state": {"terminated": {"reason": "Error", "exitCode": 3}}}
     pod = live("Pod", {"phase": "Failed", "containerStatuses": [died]})
-    state = readiness(job, Related(pods=[pod, pod]))
-    assert state == Failed("BackoffLimitExceeded: too often\n  2 pods: container main: Error (exit code 3)")
+    state = readiness(job, RelatedObjects(pods=[pod, pod]))
+    assert state == FailedState("BackoffLimitExceeded: too often\n  2 pods: container main: Error (exit code 3)")
 
 
 def test_nothing_else_is_read_where_the_object_is_enough() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trainium_eks.local.runtime.lifecycle import Ended, Kind, Lifecycle, Run, Signal, Start, Step
+from trainium_eks.local.runtime.lifecycle import CheckKind, CheckRun, ContainerEnd, Lifecycle, Signal, Start, Step
 from trainium_eks.local.spec.plan import Action, Container, Isolation, PodPlan, Probe, RestartPolicy
 
 NEVER, ON_FAILURE, ALWAYS = RestartPolicy.NEVER, RestartPolicy.ON_FAILURE, RestartPolicy.ALWAYS
@@ -37,7 +37,7 @@ def told(steps: list[Step]) -> list[str]:
         match step:
             case Start():
                 made.append(f"start {step.container.name}")
-            case Run():
+            case CheckRun():
                 made.append(f"{step.kind.value} {step.container.name}")
             case Signal():
                 made.append(f"{'kill' if step.force else 'term'} {step.container.name}")
@@ -58,7 +58,7 @@ def test_the_policy_says_whether_a_container_is_started_again(
 ) -> None:
     life = Lifecycle(plan(container(restart=policy)), 0)
     assert started(life, 0) == ["c"]
-    life.ended("c", Ended(code), 1)
+    life.ended("c", ContainerEnd(code), 1)
     assert life.is_ended is not restarted
     assert started(life, 1) == (["c"] if restarted else [])
 
@@ -68,13 +68,13 @@ def test_restarts_wait_ten_seconds_then_twice_as_long_up_to_five_minutes_and_all
     now, waits = 0.0, []
     for _ in range(9):
         assert started(life, now) == ["c"]
-        life.ended("c", Ended(1), now)
+        life.ended("c", ContainerEnd(1), now)
         waits.append(life.next_time() - now)
         now = life.next_time()
     assert waits == [0, 10, 20, 40, 80, 160, 300, 300, 300]
     assert state(life)["reason"] == "CrashLoopBackOff"
     assert started(life, now) == ["c"]
-    life.ended("c", Ended(1), now + 601)
+    life.ended("c", ContainerEnd(1), now + 601)
     assert life.next_time() == now + 601
 
 
@@ -84,12 +84,12 @@ def test_init_containers_run_one_after_the_other_and_before_all_else_and_are_tri
     life = Lifecycle(plan(container("a"), container("b"), init=init), 0)
     assert started(life, 0) == ["i"]
     assert started(life, 1) == []
-    life.ended("i", Ended(1), 2)
+    life.ended("i", ContainerEnd(1), 2)
     assert started(life, 2) == ["i"]
-    life.ended("i", Ended(0), 2)
+    life.ended("i", ContainerEnd(0), 2)
     assert started(life, 2) == ["j"]
     assert not life.to_json()["initialized"]
-    life.ended("j", Ended(0), 3)
+    life.ended("j", ContainerEnd(0), 3)
     assert started(life, 3) == ["a", "b"]
     assert life.to_json()["initialized"]
 
@@ -97,7 +97,7 @@ def test_init_containers_run_one_after_the_other_and_before_all_else_and_are_tri
 def test_an_init_container_that_fails_for_good_ends_the_pod() -> None:
     life = Lifecycle(plan(init=(container("i"),)), 0)
     started(life, 0)
-    life.ended("i", Ended(1), 1)
+    life.ended("i", ContainerEnd(1), 1)
     assert started(life, 1) == []
     assert life.is_ended
     assert state(life)["state"] == "waiting"
@@ -108,14 +108,14 @@ def test_a_sidecar_lets_the_next_start_once_it_has_started_is_started_again_and_
     life = Lifecycle(plan(init=(side,)), 0)
     assert started(life, 0) == ["s"]
     assert told(life.steps(0)) == ["startup s"]
-    life.found("s", Kind.STARTUP, True, 1)
+    life.found("s", CheckKind.STARTUP, True, 1)
     assert started(life, 1) == ["c"]
-    life.ended("s", Ended(0), 1)
+    life.ended("s", ContainerEnd(0), 1)
     assert started(life, 1) == ["s"], "whatever the policy"
-    life.ended("c", Ended(0), 2)
+    life.ended("c", ContainerEnd(0), 2)
     assert told(life.steps(2)) == ["term s"]
     assert not life.is_ended
-    life.ended("s", Ended(143), 3)
+    life.ended("s", ContainerEnd(143), 3)
     assert life.is_ended
 
 
@@ -124,20 +124,20 @@ def test_readiness_follows_the_probe_and_waits_for_the_startup_probe() -> None:
     started(life, 0)
     assert life.next_time() == 5
     assert told(life.steps(5)) == ["startup c"]
-    life.found("c", Kind.STARTUP, True, 6)
+    life.found("c", CheckKind.STARTUP, True, 6)
     assert (state(life)["started"], state(life)["ready"]) == (True, False)
     assert told(life.steps(6)) == ["readiness c"]
-    life.found("c", Kind.READINESS, True, 7)
+    life.found("c", CheckKind.READINESS, True, 7)
     assert state(life)["ready"]
     assert life.next_time() == 17
     for now in (17, 27):
         life.steps(now)
-        life.found("c", Kind.READINESS, False, now)
+        life.found("c", CheckKind.READINESS, False, now)
         assert state(life)["ready"] is (now == 17), "twice in a row"
 
 
-@pytest.mark.parametrize("kind", [Kind.LIVENESS, Kind.STARTUP])
-def test_a_container_that_a_probe_gives_up_is_asked_to_end_and_then_killed(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [CheckKind.LIVENESS, CheckKind.STARTUP])
+def test_a_container_that_a_probe_gives_up_is_asked_to_end_and_then_killed(kind: CheckKind) -> None:
     life = Lifecycle(plan(container(**{kind.value: PROBE}, restart=ALWAYS), grace_seconds=30), 0)
     started(life, 0)
     for now in (5, 15):
@@ -146,7 +146,7 @@ def test_a_container_that_a_probe_gives_up_is_asked_to_end_and_then_killed(kind:
     assert told(life.steps(15)) == ["term c"]
     assert life.next_time() == 45
     assert told(life.steps(45)) == ["kill c"]
-    life.ended("c", Ended(137), 46)
+    life.ended("c", ContainerEnd(137), 46)
     assert state(life)["last"]["message"] == f"{kind.value} probe failed: refused"
     assert started(life, 46) == ["c"]
 
@@ -157,12 +157,12 @@ def test_a_pod_that_is_stopped_is_asked_and_then_killed() -> None:
     life.stop(10, 30)
     assert told(life.steps(10)) == ["term a", "term b"]
     assert told(life.steps(11)) == []
-    life.ended("a", Ended(0), 12)
+    life.ended("a", ContainerEnd(0), 12)
     assert not life.is_ended
     life.stop(13, 5)
     assert life.next_time() == 18, "the shorter time holds"
     assert told(life.steps(18)) == ["kill b"]
-    life.ended("b", Ended(137), 18)
+    life.ended("b", ContainerEnd(137), 18)
     assert life.is_ended
     assert state(life, "b")["exitCode"] == 137
 
@@ -173,7 +173,7 @@ def test_the_hook_comes_first_and_counts_against_the_grace_period() -> None:
     life.stop(10, 30)
     assert told(life.steps(10)) == ["preStop c"]
     assert told(life.steps(11)) == []
-    life.found("c", Kind.PRE_STOP, True, 20)
+    life.found("c", CheckKind.PRE_STOP, True, 20)
     assert told(life.steps(20)) == ["term c"]
     assert told(life.steps(40)) == ["kill c"]
 
@@ -184,7 +184,7 @@ def test_a_failed_post_start_hook_ends_the_container() -> None:
     assert isinstance(start, Start)
     assert told(list(life.started("c", 0))) == ["postStart c"]
     assert not state(life)["started"]
-    life.found("c", Kind.POST_START, False, 1, "no")
+    life.found("c", CheckKind.POST_START, False, 1, "no")
     assert told(life.steps(1)) == ["term c"]
 
 
@@ -195,9 +195,9 @@ def test_sidecars_are_stopped_after_the_containers_that_they_are_for() -> None:
         pass
     life.stop(10, 30)
     assert told(life.steps(10)) == ["term c"]
-    life.ended("c", Ended(0), 11)
+    life.ended("c", ContainerEnd(0), 11)
     assert told(life.steps(11)) == ["term t"]
-    life.ended("t", Ended(0), 12)
+    life.ended("t", ContainerEnd(0), 12)
     assert told(life.steps(12)) == ["term s"]
     assert told(life.steps(40)) == ["kill s"]
 
@@ -207,7 +207,7 @@ def test_a_pod_is_active_for_no_longer_than_its_deadline() -> None:
     started(life, 0)
     assert life.next_time() == 60
     assert told(life.steps(60)) == ["term c"]
-    life.ended("c", Ended(0), 61)
+    life.ended("c", ContainerEnd(0), 61)
     assert (life.is_ended, life.to_json()["reason"]) == (True, "DeadlineExceeded")
 
 
@@ -215,7 +215,7 @@ def test_what_was_lost_with_its_shim_has_ended_and_restarts_are_counted_on() -> 
     wanted = plan(container(restart=ALWAYS), init=(container("i", restart=ALWAYS),))
     life = Lifecycle(wanted, 0)
     started(life, 0)
-    life.ended("i", Ended(0), 1)
+    life.ended("i", ContainerEnd(0), 1)
     started(life, 1)
     again = Lifecycle(wanted, 5, life.to_json())
     assert state(again, "i")["exitCode"] == 0
@@ -227,7 +227,7 @@ def test_what_was_lost_with_its_shim_has_ended_and_restarts_are_counted_on() -> 
 def test_a_container_that_cannot_be_started_has_ended() -> None:
     life = Lifecycle(plan(), 0)
     life.steps(0)
-    life.ended("c", Ended(128, "StartError", "no such file"), 0)
+    life.ended("c", ContainerEnd(128, "StartError", "no such file"), 0)
     assert (life.is_ended, state(life)["reason"], state(life)["message"]) == (True, "StartError", "no such file")
 
 

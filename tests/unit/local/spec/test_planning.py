@@ -9,7 +9,7 @@ import pytest
 from trainium_eks.local.images.images import LocalImage
 from trainium_eks.local.spec import environment, hosts, planning, volumes
 from trainium_eks.local.spec.hosts import Host
-from trainium_eks.local.spec.known import Known, Unmet
+from trainium_eks.local.spec.known import PlanInputs, UnmetError
 from trainium_eks.local.spec.plan import Isolation, Mount, PodDirectory, RestartPolicy
 
 PLACE = Path("/s/pods/u")
@@ -22,9 +22,9 @@ def pod(container: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
     return {"metadata": metadata, "spec": {"nodeName": "n", "containers": [first], **spec}}
 
 
-def known(**changes: Any) -> Known:
+def known(**changes: Any) -> PlanInputs:
     node = {"status": {"addresses": [{"type": "InternalIP", "address": "100.64.0.9"}], "allocatable": {"cpu": "8"}}}
-    made = Known(
+    made = PlanInputs(
         directory=PodDirectory(PLACE),
         claims=Path("/s/claims/team"),
         isolation=Isolation.NET,
@@ -116,7 +116,7 @@ def test_resources_are_counted_in_units_and_rounded_up(
     ],
 )
 def test_what_is_missing_is_named(source: dict[str, Any], why: str) -> None:
-    with pytest.raises(Unmet, match=why) as raised:
+    with pytest.raises(UnmetError, match=why) as raised:
         variables({"env": [{"name": "A", "valueFrom": source}]})
     assert raised.value.reason == "CreateContainerConfigError"
 
@@ -145,7 +145,7 @@ def test_only_pods_with_local_images_alone_are_run_here_and_the_command_that_mak
     assert planning.is_ours(pod())
     assert not planning.is_ours(pod({"image": "python"}))
     assert not planning.is_ours(pod(initContainers=[{"name": "i", "image": "busybox"}]))
-    with pytest.raises(Unmet, match="trn local images make torch") as raised:
+    with pytest.raises(UnmetError, match="trn local images make torch") as raised:
         planning.planned(pod({"image": "local/torch"}), known())
     assert (raised.value.reason, raised.value.container) == ("ErrImageNeverPull", "c")
 
@@ -159,7 +159,7 @@ def test_only_pods_with_local_images_alone_are_run_here_and_the_command_that_mak
     ],
 )
 def test_what_cannot_be_done_is_said(container: dict[str, Any], why: str) -> None:
-    with pytest.raises(Unmet, match=why):
+    with pytest.raises(UnmetError, match=why):
         planning.planned(pod(container), known())
 
 
@@ -236,14 +236,14 @@ def test_files_of_volumes_have_content_place_and_mode() -> None:
     ],
 )
 def test_volumes_that_are_not_there_are_named(volume: dict[str, Any], why: str) -> None:
-    with pytest.raises(Unmet, match=why):
+    with pytest.raises(UnmetError, match=why):
         found({"name": "v", **volume})
 
 
 @pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc", "$(NONE)"])
 def test_a_part_of_a_volume_is_in_the_volume(path: str) -> None:
     listed = found({"name": "v", "emptyDir": {}})
-    with pytest.raises(Unmet, match="must be a path in the volume"):
+    with pytest.raises(UnmetError, match="must be a path in the volume"):
         volumes.mounts({"volumeMounts": [{"name": "v", "mountPath": "/x", "subPathExpr": path}]}, listed, {})
 
 

@@ -19,7 +19,7 @@ from trainium_eks.model.catalogue.instances import (
     CatalogueError,
     InstanceType,
     Taint,
-    UnknownInstanceType,
+    UnknownInstanceTypeError,
     near,
 )
 from trainium_eks.model.config.capacity import CapacityBlock, OnDemand, Spot, eks_capacity_type
@@ -241,10 +241,10 @@ def test_no_type_of_ec2_becomes_a_larger_one_or_another_kind() -> None:
 
 
 def test_an_unknown_type_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(UnknownInstanceType, match=r"did you mean trn1\.32xlarge") as caught:
+    with pytest.raises(UnknownInstanceTypeError, match=r"did you mean trn1\.32xlarge") as caught:
         CATALOGUE.find("trn1.32xlrge")
     assert caught.value.nearest == "trn1.32xlarge"
-    with pytest.raises(UnknownInstanceType, match="known: c5"):
+    with pytest.raises(UnknownInstanceTypeError, match="known: c5"):
         CATALOGUE.allocatable("z")
 
 

@@ -10,7 +10,7 @@ from cleanup_accounts import state
 
 from trainium_eks.aws.account import READS
 from trainium_eks.aws.sessions import AwsError as Refused
-from trainium_eks.operate.cleanup.exporting import ASSOCIATION, Export, NotExported, Patience, linked
+from trainium_eks.operate.cleanup.exporting import ASSOCIATION, Export, NotExportedError, Patience, linked
 
 FILES = "fs-0123456789abcdef0"
 LINK = "dra-0123456789abcdef0"
@@ -142,7 +142,7 @@ def test_files_that_failed_stop_the_destroy_and_automatic_export_is_on_again(
 ) -> None:
     fsx = Fsx(*lives, failed=failed)
     export = fsx.export()
-    with pytest.raises(NotExported, match=told):
+    with pytest.raises(NotExportedError, match=told):
         export.run()
     assert fsx.events == EVERY
     assert export.resume() == ""
@@ -151,7 +151,7 @@ def test_files_that_failed_stop_the_destroy_and_automatic_export_is_on_again(
 
 def test_who_stops_waiting_is_told_that_the_export_goes_on_and_how_automatic_export_does() -> None:
     fsx = Fsx("EXECUTING")
-    with pytest.raises(NotExported) as stopped:
+    with pytest.raises(NotExportedError) as stopped:
         fsx.export(minutes=2).run()
     assert "within 2 minutes; nothing was destroyed. The export goes on" in str(stopped.value)
     assert "aws fsx update-data-repository-association" in str(stopped.value)
@@ -170,7 +170,7 @@ def test_who_stops_waiting_is_told_that_the_export_goes_on_and_how_automatic_exp
 
 def test_a_broken_link_stops_the_destroy_unchanged_and_after_a_refusal_automatic_export_is_on_again() -> None:
     fsx = Fsx(lifecycle="MISCONFIGURED")
-    with pytest.raises(NotExported, match=r"s3://data/prod is MISCONFIGURED: the bucket is gone"):
+    with pytest.raises(NotExportedError, match=r"s3://data/prod is MISCONFIGURED: the bucket is gone"):
         fsx.export().run()
     assert fsx.written == []
     fsx = Fsx()

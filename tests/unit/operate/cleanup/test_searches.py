@@ -327,7 +327,7 @@ GROUP = {
     ],
 )  # fmt: skip
 def test_of_each_kind_what_is_still_there_is_found_with_its_command(
-    kind: kinds.Kind | str, listed: list[Any], left: str, command: str
+    kind: kinds.ResourceKind | str, listed: list[Any], left: str, command: str
 ) -> None:
     [row] = [each for each in (*kinds.KINDS, kinds.SCALING_GROUP) if kind in (each, each.name)]
     operation = "".join(word.title() for word in row.operation.split("_"))

@@ -17,7 +17,7 @@ from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.operate.doctor.diagnosis import diagnose
 from trainium_eks.operate.doctor.examination import Examination
 from trainium_eks.operate.finding import Finding, Status
-from trainium_eks.operate.verify.examined import Examined
+from trainium_eks.operate.verify.examined import CheckInput
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
@@ -36,7 +36,7 @@ def examined(
 ) -> tuple[Finding, ...]:
     """What the doctor finds wrong with these objects."""
     cluster = Cluster("v1.35.4", {kind: tuple(found) for kind, found in made.items()})
-    examination = Examination(Examined(stack or outputs(), cluster), now, lambda _pod, _previous: log)
+    examination = Examination(CheckInput(stack or outputs(), cluster), now, lambda _pod, _previous: log)
     return diagnose(examination, name, **rest).of(Status.FAIL)
 
 
@@ -340,7 +340,7 @@ def test_what_pods_write_is_cut_and_what_may_not_be_read_is_no_fault() -> None:
     assert finding.fault == "volume-full"
     assert len(finding.text) <= 300
     cluster = Cluster("v1.35.4", {"Pod": ()}, unread={"Node": "forbidden"})
-    examination = Examination(Examined(outputs(), cluster), NOW, lambda _pod, _previous: (), "training")
+    examination = Examination(CheckInput(outputs(), cluster), NOW, lambda _pod, _previous: (), "training")
     found = diagnose(examination)
     assert [(each.id, each.text) for each in found.of(Status.NOT_CHECKED)] == [("unread/Node", "forbidden")]
     assert "devices-not-shown" not in [each.fault for each in found.findings]

@@ -17,7 +17,7 @@ from trainium_eks.operate.finding import Finding, Status
 from trainium_eks.operate.preflight import reach
 from trainium_eks.operate.preflight.deploy_rights import needed
 from trainium_eks.operate.preflight.needs import Needs
-from trainium_eks.operate.preflight.present import Present
+from trainium_eks.operate.preflight.present import AccountState
 from trainium_eks.operate.preflight.run import answered, look
 from trainium_eks.plan.graph import Graph, Resource
 
@@ -393,7 +393,7 @@ HOST = "0123.gr7.us-west-2.eks.amazonaws.com"
 
 
 def api(graph: Graph, answers: Mapping[str, Answer], why: str = "") -> Finding:
-    present = Present(Needs(graph), Account("us-west-2", AwsDouble({**GOOD, **answers}).session()))
+    present = AccountState(Needs(graph), Account("us-west-2", AwsDouble({**GOOD, **answers}).session()))
     [question] = reach.questions(Needs(graph), present, lambda host: why if host == HOST else "another host")
     return answered(question)
 

@@ -3,7 +3,7 @@
 import pytest
 from hand_built import changed, environment
 
-from trainium_eks.operate.upgrade.steps import DRAIN_SECONDS, Step, disturbance, steps, total_seconds
+from trainium_eks.operate.upgrade.steps import DRAIN_SECONDS, UpgradeStep, disturbance, steps, total_seconds
 from trainium_eks.plan.differences import diff
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.resource_types.rows import eks
@@ -17,7 +17,7 @@ def upgraded(before: Graph) -> Graph:
     return after
 
 
-def found(before: Graph, after: Graph) -> dict[str, Step]:
+def found(before: Graph, after: Graph) -> dict[str, UpgradeStep]:
     return {each.change.resource.name: each for each in steps(before, after, diff.compare(before, after))}
 
 

@@ -13,7 +13,7 @@ from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.operate.finding import Finding, Status
 from trainium_eks.operate.verify import fabric
-from trainium_eks.operate.verify.fabric import ReportFault
+from trainium_eks.operate.verify.fabric import ReportFaultError
 
 
 def _report(bandwidth: float = 60.0, findings: tuple[dict[str, Any], ...] = (), **changes: Any) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def test_the_last_report_of_a_log_is_taken_behind_its_prefix() -> None:
     ],
 )
 def test_a_report_that_cannot_be_used_is_refused(text: str, says: str) -> None:
-    with pytest.raises(ReportFault, match=says):
+    with pytest.raises(ReportFaultError, match=says):
         fabric.read_report(text)
 
 

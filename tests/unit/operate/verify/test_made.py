@@ -5,7 +5,7 @@ from cluster_snapshots import NEURON, accelerated, group, outputs
 from trainium_eks.kube.cluster import Cluster
 from trainium_eks.operate.cleanup.state import StateResource
 from trainium_eks.operate.finding import Status, failed
-from trainium_eks.operate.verify.examined import Examined, Made
+from trainium_eks.operate.verify.examined import CheckInput, ObjectComparison
 from trainium_eks.operate.verify.made import checks, untold
 
 
@@ -15,8 +15,10 @@ def test_each_object_is_a_failure_with_its_remedy_and_what_was_not_compared_is_s
         "ConfigMap v/c": ("does not exist",),
         "NetworkPolicy a/b": ("spec.ingress was added by kubectl-edit",),
     }
-    made = Made(drifted, 9, {"values of secrets": "the state hides them"}, {"ConfigMap v/c": "helm get manifest"})
-    found = {each.subject: each for each in checks(Examined(outputs(), Cluster("v1"), None, made))}
+    made = ObjectComparison(
+        drifted, 9, {"values of secrets": "the state hides them"}, {"ConfigMap v/c": "helm get manifest"}
+    )
+    found = {each.subject: each for each in checks(CheckInput(outputs(), Cluster("v1"), None, made))}
     assert found["Queue test"].details == drifted["Queue test"]
     assert found["ConfigMap v/c"].text == "does not exist"
     assert {name: each.fix for name, each in found.items() if each.fix} == {
@@ -38,8 +40,8 @@ def test_a_node_has_the_labels_and_taints_of_its_group() -> None:
         node = accelerated("n", group("ng1", NEURON, 8, 1))
         node["spec"]["taints"] = [{"key": NEURON, "value": "true", "effect": "NoExecute"}]
         of = StateResource("u", "t", "i", {"labels": labels, "taints": taints}, {"nodeGroupName": "ng1-eks"})
-        made = Made(groups=[of])
-        found = checks(Examined(outputs(), Cluster("v1", {"Node": (node,)}), None, made))
+        made = ObjectComparison(groups=[of])
+        found = checks(CheckInput(outputs(), Cluster("v1", {"Node": (node,)}), None, made))
         return [(each.subject, " ".join([each.text, *each.details])) for each in found]
 
     taint = f"taint {NEURON}=true:NoSchedule is missing"

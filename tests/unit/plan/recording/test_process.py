@@ -18,10 +18,10 @@ from waiting import SECONDS, out_of_time, until
 from trainium_eks.model.validation.problems import Problem, Severity
 from trainium_eks.plan.recording import process
 from trainium_eks.plan.recording.process import (
-    InvalidConfig,
+    InvalidConfigError,
     Live,
-    ProgramFailed,
-    ProgramTimedOut,
+    ProgramFailedError,
+    ProgramTimeoutError,
     ProjectError,
     record,
 )
@@ -40,7 +40,7 @@ def pending(directory: Path, told: str) -> tuple[str, ...]:
     """What a program waits for that does not end; ``told`` is in it when the program has come so far."""
 
     def attempt(seconds: float) -> tuple[str, ...]:
-        with pytest.raises(ProgramTimedOut) as caught:
+        with pytest.raises(ProgramTimeoutError) as caught:
             record(directory, "dev", timeout_seconds=seconds)
         return caught.value.pending
 
@@ -117,7 +117,7 @@ def test_refused_arguments_come_back_as_problems_without_traceback(tmp_path: Pat
 
         raise ArgumentError("2 problems")
     """
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfigError) as caught:
         record(project(tmp_path, program), "dev")
     first, second = caught.value.problems
     assert (first.path, first.reason, first.fix) == ("a.b", "too big", "use 3")
@@ -129,13 +129,13 @@ def test_refused_arguments_come_back_as_problems_without_traceback(tmp_path: Pat
 def test_a_config_of_the_wrong_type_is_refused_before_anything_runs(tmp_path: Path) -> None:
     directory = project(tmp_path, "raise SystemExit(3)")
     (tmp_path / "Pulumi.yaml").write_text("name: proj\nruntime: python\nconfig: {n: {type: integer}}\n")
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfigError) as caught:
         record(directory, "dev")
     assert [problem.path for problem in caught.value.problems] == ["n"]
 
 
 def test_a_run_error_is_a_message_alone(tmp_path: Path) -> None:
-    with pytest.raises(ProgramFailed) as caught:
+    with pytest.raises(ProgramFailedError) as caught:
         record(project(tmp_path, 'import pulumi\nraise pulumi.RunError("think again")\n'), "dev")
     assert (caught.value.message, caught.value.traceback) == ("think again", "")
 
@@ -143,7 +143,7 @@ def test_a_run_error_is_a_message_alone(tmp_path: Path) -> None:
 def test_an_exception_comes_with_the_programs_own_frames_and_what_it_printed(tmp_path: Path) -> None:
     (tmp_path / "parts.py").write_text("def build():\n    return {}['missing']\n")
     program = "import parts, pulumi\nprint('so far so good')\nparts.build()\n"
-    with pytest.raises(ProgramFailed) as caught:
+    with pytest.raises(ProgramFailedError) as caught:
         record(project(tmp_path, program), "dev")
     error = caught.value
     assert error.message == "KeyError: 'missing'"
@@ -161,28 +161,28 @@ def test_an_exception_in_an_apply_is_found_too(tmp_path: Path) -> None:
             raise ValueError("in an apply")
         pulumi.export("x", aws.ec2.Eip("e").id.apply(shout))
     """
-    with pytest.raises(ProgramFailed, match="in an apply") as caught:
+    with pytest.raises(ProgramFailedError, match="in an apply") as caught:
         record(project(tmp_path, program), "dev")
     assert "in shout" in caught.value.traceback
     assert "site-packages" not in caught.value.traceback
 
 
 def test_a_syntax_error_and_a_missing_module_are_the_programs_failures(tmp_path: Path) -> None:
-    with pytest.raises(ProgramFailed, match="SyntaxError"):
+    with pytest.raises(ProgramFailedError, match="SyntaxError"):
         record(project(tmp_path, "def ("), "dev")
-    with pytest.raises(ProgramFailed, match="No module named 'nowhere'"):
+    with pytest.raises(ProgramFailedError, match="No module named 'nowhere'"):
         record(project(tmp_path, "import nowhere"), "dev")
 
 
 def test_what_cannot_be_recorded_fails_with_its_place(tmp_path: Path) -> None:
     program = 'import pulumi_aws as aws\naws.ivs.Channel("q")\n'
-    with pytest.raises(ProgramFailed, match=r"aws:ivs/channel:Channel.*\(__main__\.py:2\)") as caught:
+    with pytest.raises(ProgramFailedError, match=r"aws:ivs/channel:Channel.*\(__main__\.py:2\)") as caught:
         record(project(tmp_path, program), "dev")
     assert caught.value.traceback == ""
 
 
 def test_an_exit_is_a_failure_unless_it_is_a_success(tmp_path: Path) -> None:
-    with pytest.raises(ProgramFailed, match="exited with 3"):
+    with pytest.raises(ProgramFailedError, match="exited with 3"):
         record(project(tmp_path, "raise SystemExit(3)"), "dev")
     program = 'import pulumi, sys\npulumi.export("a", 1)\nsys.exit(0)\n'
     assert record(project(tmp_path, program), "dev").outputs == {"a": 1}
@@ -208,19 +208,19 @@ def test_a_program_that_computes_without_end_is_stopped_and_says_where_it_was(tm
 def test_a_process_that_cannot_even_say_so_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_GRACE_SECONDS", 0.0)
     program = "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\n"
-    with pytest.raises(ProgramTimedOut, match="did not say"):
+    with pytest.raises(ProgramTimeoutError, match="did not say"):
         record(project(tmp_path, program), "dev", timeout_seconds=8)
 
 
 def test_a_killed_process_names_the_signal(tmp_path: Path) -> None:
     program = "import os, signal\nprint('last words', flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
-    with pytest.raises(ProgramFailed, match="killed by SIGKILL") as caught:
+    with pytest.raises(ProgramFailedError, match="killed by SIGKILL") as caught:
         record(project(tmp_path, program), "dev")
     assert "last words" in caught.value.output
 
 
 def test_a_process_that_ends_without_answer_names_its_exit_code(tmp_path: Path) -> None:
-    with pytest.raises(ProgramFailed, match="exit code 7 and no answer"):
+    with pytest.raises(ProgramFailedError, match="exit code 7 and no answer"):
         record(project(tmp_path, "import os\nos._exit(7)\n"), "dev")
 
 
@@ -312,7 +312,7 @@ def test_a_problem_keeps_what_is_allowed_and_the_fix_across_processes(tmp_path: 
             problems = (Problem("a", "too big", value=3, allowed=("1", "2"), good=2),)
         raise Bad("too big")
     """
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfigError) as caught:
         record(project(tmp_path, program), "dev")
     assert caught.value.problems == (Problem("a", "too big", value=3, allowed=("1", "2"), good=2),)
 
@@ -328,7 +328,7 @@ def test_declared_types_and_the_program_are_heard_together(tmp_path: Path) -> No
     directory = project(tmp_path, program)
     (directory / "Pulumi.yaml").write_text("name: demo\nruntime: python\nconfig:\n  nodeCount: {type: integer}\n")
     (directory / "Pulumi.dev.yaml").write_text("config:\n  demo:nodeCount: many\n")
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfigError) as caught:
         record(directory, "dev")
     assert [problem.path for problem in caught.value.problems] == ["nodeCount", "zone"]
 

@@ -17,7 +17,7 @@ from waiting import SECONDS, out_of_time
 
 from trainium_eks.plan.backend import Registration
 from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph
-from trainium_eks.plan.recording.program import RecordingError, RecordingTimedOut
+from trainium_eks.plan.recording.program import RecordingError, RecordingTimeoutError
 from trainium_eks.plan.resource_types.simulation import Simulation
 
 Record = Callable[..., Graph]
@@ -256,7 +256,7 @@ def pending(record: Record, program: Callable[[], object], told: str, **options:
     """What a program waits for that does not end; ``told`` is in it when the program has come so far."""
 
     def attempt(seconds: float) -> tuple[str, ...]:
-        with pytest.raises(RecordingTimedOut) as caught:
+        with pytest.raises(RecordingTimeoutError) as caught:
             record(program, timeout_seconds=seconds, **options)
         return caught.value.pending
 

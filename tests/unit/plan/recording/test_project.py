@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trainium_eks.plan.recording.project import InvalidConfig, Project, ProjectError, StackSettings, load_project
+from trainium_eks.plan.recording.project import InvalidConfigError, Project, ProjectError, StackSettings, load_project
 
 PROJECT = """
 name: proj
@@ -37,7 +37,7 @@ def settings(directory: Path, stack: str, project: str = PROJECT) -> StackSettin
 
 
 def refused(directory: Path, stack: str, project: str = PROJECT) -> dict[str, str]:
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfigError) as caught:
         settings(directory, stack, project)
     return {problem.path: problem.reason for problem in caught.value.problems}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from trainium_eks.plan.recording.assumptions import Assumptions
-from trainium_eks.plan.recording.protocol import Answer, LiveBackend, RecordingRequest, Status, UnknownProtocol
+from trainium_eks.plan.recording.protocol import Answer, LiveBackend, RecordingRequest, Status, UnknownProtocolError
 
 
 def request(**given: object) -> RecordingRequest:
@@ -52,9 +52,9 @@ def test_a_request_with_a_backend_is_not_simulated_by_who_does_not_know_it() -> 
 
 def test_another_version_is_refused_on_both_sides(tmp_path: Path) -> None:
     data = {**json.loads(request().to_json()), "protocol": 99}
-    with pytest.raises(UnknownProtocol) as caught:
+    with pytest.raises(UnknownProtocolError) as caught:
         RecordingRequest.from_json(json.dumps(data))
     assert caught.value.version == 99
     (tmp_path / "answer.json").write_text(json.dumps({"protocol": 99, "status": "recorded", "graph": {}}))
-    with pytest.raises(UnknownProtocol):
+    with pytest.raises(UnknownProtocolError):
         Answer.read(tmp_path / "answer.json")

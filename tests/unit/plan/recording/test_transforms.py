@@ -12,7 +12,7 @@ from waiting import SECONDS, out_of_time
 
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording.assumptions import Assumptions
-from trainium_eks.plan.recording.program import RecordingError, RecordingTimedOut
+from trainium_eks.plan.recording.program import RecordingError, RecordingTimeoutError
 
 Record = Callable[..., Graph]
 Transform = Callable[[pulumi.ResourceTransformArgs], pulumi.ResourceTransformResult | None]
@@ -181,7 +181,7 @@ def test_a_transform_that_never_answers_does_not_keep_the_recording(record: Reco
         raise AssertionError
 
     def attempt(seconds: float) -> tuple[str, ...]:
-        with pytest.raises(RecordingTimedOut) as caught:
+        with pytest.raises(RecordingTimeoutError) as caught:
             record(lambda: aws.ec2.Eip("e", opts=pulumi.ResourceOptions(transforms=[never])), timeout_seconds=seconds)
         return caught.value.pending
 

@@ -9,7 +9,7 @@ from rule_faults import FAULTS, ONE_A_RULE, Fault, both, drop, open_endpoint, op
 from rule_programs import DROP, Program, environment, node_group, policy, release, user_data
 
 from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph
-from trainium_eks.plan.policy_pack import NotSeen
+from trainium_eks.plan.policy_pack import NotSeenError
 from trainium_eks.plan.rules import NOT_JUDGED, RULES, STANDING_WAIVERS, RuleResult, judge, scheduling, stale_waivers
 from trainium_eks.plan.rules.__main__ import page
 from trainium_eks.plan.rules.network import NEEDED_ENDPOINTS
@@ -400,7 +400,7 @@ def test_rule_accepts_other_good_ways(change: object, rule: str) -> None:
     [verdict] = [each for each in judge(graph) if each.id == rule]
     assert verdict.status == "pass", verdict.failures
     [judged] = [each for each in RULES if each.id == rule]
-    with contextlib.suppress(NotSeen):
+    with contextlib.suppress(NotSeenError):
         assert pack(graph).broken(judged, shown(graph)) == ()
 
 

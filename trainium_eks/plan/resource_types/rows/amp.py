@@ -7,7 +7,7 @@ from trainium_eks.plan.resource_types.resource_type import (
     BilledElsewhere,
     Holds,
     ResourceType,
-    Shown,
+    ShownType,
     Worth,
     nothing_more,
 )
@@ -26,7 +26,7 @@ WORKSPACE = ResourceType(
     # An alias is no name: two workspaces may have the same.
     replaced_by=(REGION, "kmsKeyArn"),
     price=BilledElsewhere("samples in Amazon Managed Prometheus"),
-    shown=Shown(nothing_more),
+    shown=ShownType(nothing_more),
     holds=Holds("its metrics", Worth.COPY, when_deleted=lambda _: "DELETED"),
     understood=("alias",),
     creation="billed by the sample, which the cost leaves out",

@@ -5,7 +5,7 @@ from typing import Any
 
 from trainium_eks.plan.backend import ACCOUNT, Answer, Call
 from trainium_eks.plan.graph import Graph, Resource
-from trainium_eks.plan.resource_types.resource_type import Concern, ResourceType, Shown
+from trainium_eks.plan.resource_types.resource_type import Concern, ResourceType, ShownType
 
 
 def _budget(call: Call) -> Answer:
@@ -47,7 +47,7 @@ BUDGET = ResourceType(
     named_by=("name",),
     replaced_by=("accountId", "name", "namePrefix"),
     # Without actions a budget costs nothing (AWS Budgets pricing).
-    shown=Shown(_amount),
+    shown=ShownType(_amount),
     understood=(
         Concern("limitAmount", _raised, "the mails come later"),
         Concern("notifications", _told_fewer, "fewer people are told, or for fewer reasons"),

@@ -12,7 +12,7 @@ from trainium_eks.plan.resource_types.resource_type import (
     Holds,
     RefusesDeletion,
     ResourceType,
-    Shown,
+    ShownType,
     Worth,
 )
 
@@ -33,7 +33,7 @@ LOG_GROUP = ResourceType(
     named_by=("name",),
     replaced_by=(REGION, "name", "namePrefix", "logGroupClass"),
     price=BilledElsewhere("logs"),
-    shown=Shown(_retention),
+    shown=ShownType(_retention),
     holds=Holds("its logs", Worth.COPY, when_deleted=lambda _: "DELETED"),
     understood=(Concern("retentionInDays", concerns.sooner, "logs are kept for a shorter time"),),
     creation="",

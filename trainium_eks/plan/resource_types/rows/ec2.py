@@ -16,7 +16,7 @@ from trainium_eks.plan.resource_types.resource_type import (
     Holds,
     RefusesDeletion,
     ResourceType,
-    Shown,
+    ShownType,
     When,
     Worth,
     nothing_more,
@@ -132,7 +132,7 @@ PLACEMENT_GROUP = ResourceType(
     simulated=_placement_group,
     named_by=("name",),
     replaced_by=(REGION, "name", "strategy", "partitionCount", "spreadLevel"),
-    shown=Shown(nothing_more),
+    shown=ShownType(nothing_more),
     creation="",
 )
 
@@ -236,6 +236,6 @@ INSTANCE = ResourceType(
     ),
     seconds=INSTANCE_SECONDS,
     price=_instance_price,
-    shown=Shown(_instance_facts),
+    shown=ShownType(_instance_facts),
     holds=Holds("its root volume and what runs on it", Worth.WORK),
 )

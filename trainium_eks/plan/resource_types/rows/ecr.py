@@ -14,7 +14,7 @@ from trainium_eks.plan.resource_types.resource_type import (
     Concern,
     Holds,
     ResourceType,
-    Shown,
+    ShownType,
     Worth,
 )
 
@@ -46,7 +46,7 @@ REPOSITORY = ResourceType(
     named_by=("name",),
     replaced_by=(REGION, "name", "encryptionConfigurations"),
     price=BilledElsewhere("stored images, objects and backups"),
-    shown=Shown(_repository_facts),
+    shown=ShownType(_repository_facts),
     holds=Holds("its images", Worth.COPY, when_deleted=_repository_deleted),
     understood=(
         Concern("forceDelete", concerns.switched_on, "may be deleted with the images in it"),

@@ -18,7 +18,7 @@ from trainium_eks.plan.resource_types.resource_type import (
     Holds,
     RefusesDeletion,
     ResourceType,
-    Shown,
+    ShownType,
     Switch,
     When,
     Worth,
@@ -98,7 +98,7 @@ CLUSTER = ResourceType(
     ),
     seconds=612,
     price=_cluster_price,
-    shown=Shown(_cluster_facts),
+    shown=ShownType(_cluster_facts),
     holds=Holds("everything in Kubernetes", Worth.WORK),
     refuses_deletion=RefusesDeletion(
         "ResourceInUseException: Cluster has nodegroups attached",
@@ -250,7 +250,7 @@ NODE_GROUP = ResourceType(
     ),
     seconds=_group_seconds,
     price=_group_price,
-    shown=Shown(_group_facts),
+    shown=ShownType(_group_facts),
     holds=Holds("what runs on its nodes", Worth.WORK, while_=_has_nodes),
     local="nodes",
     understood=(
@@ -296,7 +296,7 @@ ADDON = ResourceType(
     simulated=_addon,
     replaced_by=(REGION, "clusterName", "addonName"),
     seconds=_addon_seconds,
-    shown=Shown(_addon_facts, joined_as=_addon_name),
+    shown=ShownType(_addon_facts, joined_as=_addon_name),
     local="addon",
     understood=(
         Concern("addonVersion", concerns.changed, "another version of the add-on"),

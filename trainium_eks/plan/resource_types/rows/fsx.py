@@ -14,7 +14,7 @@ from trainium_eks.plan.resource_types.resource_type import (
     Concern,
     Holds,
     ResourceType,
-    Shown,
+    ShownType,
     When,
     Worth,
     whole,
@@ -110,7 +110,7 @@ FILE_SYSTEM = ResourceType(
     ),
     seconds=480,
     price=_price,
-    shown=Shown(_file_system_facts),
+    shown=ShownType(_file_system_facts),
     holds=Holds("its files", Worth.DATA, when_deleted=_file_system_deleted),
     understood=(
         "finalBackupTags",
@@ -130,7 +130,7 @@ ASSOCIATION = ResourceType(
     simulated=_association,
     replaced_by=(REGION, "dataRepositoryPath", "fileSystemId", "fileSystemPath"),
     seconds=420,
-    shown=Shown(_association_facts),
+    shown=ShownType(_association_facts),
     creation="files and objects follow each other, deletions too",
     deletion="new files are no longer exported to the bucket",
 )

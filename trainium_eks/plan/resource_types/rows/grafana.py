@@ -7,7 +7,7 @@ from trainium_eks.plan.resource_types.resource_type import (
     BilledElsewhere,
     Holds,
     ResourceType,
-    Shown,
+    ShownType,
     Worth,
     nothing_more,
 )
@@ -33,7 +33,7 @@ WORKSPACE = ResourceType(
     replaced_by=(REGION,),
     seconds=WORKSPACE_SECONDS,
     price=BilledElsewhere("users of Amazon Managed Grafana"),
-    shown=Shown(nothing_more),
+    shown=ShownType(nothing_more),
     holds=Holds("dashboards that people made there", Worth.COPY, when_deleted=lambda _: "DELETED"),
     creation="people log in from outside, and each is billed",
 )

@@ -10,7 +10,7 @@ from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types import concerns
 from trainium_eks.plan.resource_types.paths import value_at
-from trainium_eks.plan.resource_types.resource_type import Concern, ResourceType, Shown
+from trainium_eks.plan.resource_types.resource_type import Concern, ResourceType, ShownType
 
 RELEASE_SECONDS = 37.0
 """Median of published logs of charts with one workload."""
@@ -120,7 +120,7 @@ RELEASE = ResourceType(
     replaced_by=("name", "namespace"),
     seconds=_seconds,
     price=_claims,
-    shown=Shown(_facts),
+    shown=ShownType(_facts),
     local="release",
     understood=UNDERSTOOD,
     creation="new software in the cluster",

@@ -9,7 +9,7 @@ from trainium_eks.model.sizing.bill import Line
 from trainium_eks.model.validation.formats import SMALLEST_ROOT_GIB
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types import concerns
-from trainium_eks.plan.resource_types.resource_type import Concern, Holds, Shown, Worth, whole
+from trainium_eks.plan.resource_types.resource_type import Concern, Holds, ShownType, Worth, whole
 from trainium_eks.plan.resource_types.rows.kubernetes import kind
 
 
@@ -76,7 +76,7 @@ NODE_POOL = kind(
     "karpenter.sh/v1:NodePool",
     namespaced=False,
     price=_price,
-    shown=Shown(_facts),
+    shown=ShownType(_facts),
     holds=Holds("what runs on its nodes", Worth.WORK),
     understood=(
         Concern("spec.limits", concerns.grows, "may start more nodes"),

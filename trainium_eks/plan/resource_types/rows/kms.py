@@ -6,7 +6,15 @@ from trainium_eks.model.sizing import bill
 from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.resource_types import access, concerns
-from trainium_eks.plan.resource_types.resource_type import REGION, Concern, Holds, ResourceType, Shown, Worth, guards
+from trainium_eks.plan.resource_types.resource_type import (
+    REGION,
+    Concern,
+    Holds,
+    ResourceType,
+    ShownType,
+    Worth,
+    guards,
+)
 
 
 def _key(call: Call) -> Answer:
@@ -38,7 +46,7 @@ KEY = ResourceType(
     replaced_by=(REGION, "customerMasterKeySpec", "customKeyStoreId", "keyUsage", "multiRegion", "xksKeyId"),
     seconds=20,
     price=lambda _graph, _key, _catalogue: (bill.encryption_keys(1),),
-    shown=Shown(guards),
+    shown=ShownType(guards),
     holds=Holds("the means to read what it encrypts", Worth.DATA, when_deleted=_key_deleted),
     understood=(
         Concern("deletionWindowInDays", concerns.less, "less time to take a deletion back"),

@@ -25,7 +25,7 @@ from trainium_eks.plan.resource_types.resource_type import (
     Holds,
     Priced,
     ResourceType,
-    Shown,
+    ShownType,
     Worth,
     nothing_more,
 )
@@ -122,7 +122,7 @@ def kind(
     namespaced: bool,
     seconds: float = ONE_CALL,
     price: Priced | BilledElsewhere | None = None,
-    shown: Shown | None = None,
+    shown: ShownType | None = None,
     holds: Holds | None = None,
     understood: tuple[str | Concern, ...] = (),
     creation: Brief = None,
@@ -174,7 +174,7 @@ def _lower(before: Any, after: Any) -> bool:
 NAMESPACE = kind(
     "core/v1:Namespace",
     namespaced=False,
-    shown=Shown(_named),
+    shown=ShownType(_named),
     understood=(
         f"{_ENFORCED}/audit",
         f"{_ENFORCED}/warn",
@@ -189,7 +189,7 @@ PERSISTENT_VOLUME = kind(
     *(f"spec.{source}" for source in _LISTS["volumeSources"]),
     namespaced=False,
     price=BilledElsewhere("file systems and volumes"),
-    shown=Shown(_size),
+    shown=ShownType(_size),
     holds=Holds("its tie to the files", Worth.TIE),
     understood=(
         "spec.capacity",
@@ -208,7 +208,7 @@ PERSISTENT_VOLUME_CLAIM = kind(
     *("spec.accessModes", "spec.selector", "spec.storageClassName", "spec.volumeName"),
     namespaced=True,
     price=BilledElsewhere("volumes that workloads claim"),
-    shown=Shown(_named),
+    shown=ShownType(_named),
     holds=Holds("its tie to the files", Worth.TIE),
     understood=("spec.resources",),
     creation="",
@@ -219,7 +219,7 @@ STORAGE_CLASS = kind(
     "parameters",
     "provisioner",
     namespaced=False,
-    shown=Shown(nothing_more),
+    shown=ShownType(nothing_more),
 )
 
 
@@ -253,7 +253,7 @@ def _reclaims(graph: Graph, _queue: Resource) -> bool:
 QUEUE = kind(
     "scheduling.volcano.sh/v1beta1:Queue",
     namespaced=False,
-    shown=Shown(_amounts),
+    shown=ShownType(_amounts),
     understood=(
         # Shares decide which waiting job is next, and with `reclaim` which running one ends.
         *(

@@ -11,7 +11,7 @@ from trainium_eks.plan.resource_types.resource_type import (
     Concern,
     Holds,
     ResourceType,
-    Shown,
+    ShownType,
     Worth,
     guards,
 )
@@ -44,7 +44,7 @@ BUCKET = ResourceType(
     named_by=("bucket",),
     replaced_by=(REGION, "bucket", "bucketPrefix", "objectLockEnabled"),
     price=BilledElsewhere("stored images, objects and backups"),
-    shown=Shown(guards),
+    shown=ShownType(guards),
     holds=Holds("its objects", Worth.DATA, when_deleted=_bucket_deleted),
     understood=(Concern("forceDestroy", concerns.switched_on, "may be deleted with the objects in it"),),
     creation="",

@@ -12,7 +12,7 @@ from trainium_eks.plan.resource_types.resource_type import (
     Holds,
     RefusesDeletion,
     ResourceType,
-    Shown,
+    ShownType,
     Worth,
     nothing_more,
     whole,
@@ -78,7 +78,7 @@ ENDPOINT = ResourceType(
     named_by=("name",),
     replaced_by=(REGION, "name"),
     seconds=600,
-    shown=Shown(nothing_more),
+    shown=ShownType(nothing_more),
     holds=Holds("the answers of its model", Worth.WORK),
     creation="",
 )

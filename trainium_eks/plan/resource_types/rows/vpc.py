@@ -15,7 +15,7 @@ from trainium_eks.plan.resource_types.resource_type import (
     Holds,
     RefusesDeletion,
     ResourceType,
-    Shown,
+    ShownType,
     Worth,
     nothing_more,
 )
@@ -64,7 +64,7 @@ VPC = ResourceType(
     simulated=_vpc,
     replaced_by=(REGION, "cidrBlock", "instanceTenancy", "ipv4IpamPoolId", "ipv4NetmaskLength"),
     seconds=12,
-    shown=Shown(_vpc_facts),
+    shown=ShownType(_vpc_facts),
     holds=Holds("everything in it", Worth.GROUND),
     refuses_deletion=RefusesDeletion("DependencyViolation: The vpc '{id}' has dependencies and cannot be deleted."),
     creation="",
@@ -107,7 +107,7 @@ SUBNET = ResourceType(
         "outpostArn",
     ),
     seconds=12,
-    shown=Shown(_subnet_facts),
+    shown=ShownType(_subnet_facts),
     holds=Holds("everything in it", Worth.GROUND),
     refuses_deletion=RefusesDeletion("DependencyViolation: The subnet '{id}' has dependencies and cannot be deleted."),
     understood=(Concern("mapPublicIpOnLaunch", concerns.switched_on, "instances get public addresses"),),
@@ -155,7 +155,7 @@ NAT_GATEWAY = ResourceType(
     replaced_by=(REGION, "subnetId", "allocationId", "connectivityType", "privateIp", "vpcId"),
     seconds=106,
     price=_each(bill.nat_gateways),
-    shown=Shown(nothing_more),
+    shown=ShownType(nothing_more),
     creation="traffic leaves from another address",
 )
 
@@ -248,7 +248,7 @@ VPC_ENDPOINT = ResourceType(
     replaced_by=(REGION, "vpcId", "serviceName", "serviceRegion", "vpcEndpointType"),
     seconds=_endpoint_seconds,
     price=_endpoint_price,
-    shown=Shown(_endpoint_facts),
+    shown=ShownType(_endpoint_facts),
     understood=access.POLICY,
     creation="",
 )

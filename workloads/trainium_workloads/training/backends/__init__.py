@@ -11,7 +11,7 @@ def start(options: Options) -> Backend:
     ``WORLD_SIZE``, …); without their variables this process is the only one.
 
     Raises:
-        Refusal: its device or its packages are not here.
+        RefusalError: its device or its packages are not here.
     """
     if options.backend == "xla":
         from trainium_workloads.training.backends.xla import XlaBackend

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import nn
 
 from trainium_workloads.training.options import Options
-from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.refusal import RefusalError
 from trainium_workloads.training.task import Batch
 
 _CONNECT = timedelta(minutes=30)
@@ -25,7 +25,7 @@ class Backend:
         options: of the training.
 
     Raises:
-        Refusal: the device or its package is not here, or the launcher's variables are not all set.
+        RefusalError: the device or its package is not here, or the launcher's variables are not all set.
     """
 
     def __init__(self, options: Options) -> None:
@@ -47,7 +47,7 @@ class Backend:
         if self.name == "cuda":
             found = torch.cuda.device_count()
             if self.local_rank >= found:
-                raise Refusal(f"backend cuda: local rank {self.local_rank} has no GPU, there are {found} here")
+                raise RefusalError(f"backend cuda: local rank {self.local_rank} has no GPU, there are {found} here")
             self.device = torch.device("cuda", self.local_rank)
             torch.cuda.set_device(self.device)
             return {"backend": "cpu:gloo,cuda:nccl", "device_id": self.device}
@@ -129,7 +129,7 @@ def _place() -> tuple[int, int, int]:
     if "RANK" in missing and "WORLD_SIZE" in missing:
         return 0, 1, 0
     if missing:
-        raise Refusal(f"{', '.join(missing)} not set: start the ranks by torchrun or trainium_workloads.gang")
+        raise RefusalError(f"{', '.join(missing)} not set: start the ranks by torchrun or trainium_workloads.gang")
     return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ.get("LOCAL_RANK", "0"))
 
 
@@ -143,6 +143,6 @@ def _on_host(state: Any) -> Any:
     return state
 
 
-def needs(package: str, backend: str, image: str) -> Refusal:
+def needs(package: str, backend: str, image: str) -> RefusalError:
     """Return the refusal for an image without a backend's package."""
-    return Refusal(f"backend {backend} needs the package {package}, which {image} has; this image does not")
+    return RefusalError(f"backend {backend} needs the package {package}, which {image} has; this image does not")

@@ -10,7 +10,7 @@ from torch import nn
 
 from trainium_workloads.training.backends.backend import Backend, needs
 from trainium_workloads.training.options import Options
-from trainium_workloads.training.refusal import Refusal
+from trainium_workloads.training.refusal import RefusalError
 from trainium_workloads.training.task import Batch
 
 _COMPILER_FLAGS = {
@@ -36,7 +36,7 @@ class XlaBackend(Backend):
     def _open(self, options: Options) -> dict[str, Any]:
         on = os.environ.setdefault("PJRT_DEVICE", "NEURON")
         if on == "CPU" and self.world_size > 1:
-            raise Refusal("backend xla has one rank on the CPU: use --backend cpu for more")
+            raise RefusalError("backend xla has one rank on the CPU: use --backend cpu for more")
         flags = os.environ.get("NEURON_CC_FLAGS", "")
         if on == "NEURON" and "--auto-cast" not in flags:
             os.environ["NEURON_CC_FLAGS"] = f"{flags} {_COMPILER_FLAGS[options.precision]}".strip()
