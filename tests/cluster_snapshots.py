@@ -8,7 +8,7 @@ from trainium_eks.kube.cluster import Cluster
 from trainium_eks.model.catalogue import addon_records, chart_workloads
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.operate.finding import Finding
-from trainium_eks.operate.verify.examined import Examined
+from trainium_eks.operate.verify.examined import CheckInput
 from trainium_eks.operate.verify.local_report import LocalReport
 from trainium_eks.operate.verify.verify import verify
 
@@ -199,7 +199,7 @@ def judged(
     spoil(made)
     held = {kind: tuple(found) for kind, found in made.items()}
     cluster = Cluster(version, held, unserved, unread or {})
-    checks = [*verify(Examined(stack or outputs(), cluster, local))]
+    checks = [*verify(CheckInput(stack or outputs(), cluster, local))]
     by_id = {check.id: check for check in checks}
     assert len(by_id) == len(checks), "two checks have the same id"
     return by_id

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from trainium_eks.client.failure import Failure, complain, failure_of, unexpected
+from trainium_eks.client.failure import CommandError, complain, failure_of, unexpected
 from trainium_eks.kube.errors import ClusterError
 
 
@@ -10,5 +10,5 @@ def exit_code(act: Callable[[], int]) -> int:
     """Return the exit code of a command; report what stops it on standard error, as the command line does."""
     try:
         return act()
-    except (Failure, ClusterError) as error:
+    except (CommandError, ClusterError) as error:
         return complain(failure_of(error) or unexpected(error))

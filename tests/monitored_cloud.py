@@ -20,7 +20,7 @@ import pytest
 import yaml
 from local_project import LocalProject
 from prometheus_server import Config, Server
-from trainium_workloads.scraped import Scraped
+from trainium_workloads.scraped import SeriesServer
 
 from trainium_eks.jobs.objects.identity import JOB_API
 from trainium_eks.kube.api import Api, ApiError
@@ -129,7 +129,7 @@ def _pages(api: Api) -> dict[str, exporters.Page]:
 def _told() -> exporters.Page:
     """What a training of language says that takes four seconds a step: by what trainings say it with."""
     begun = time.time()
-    scraped = Scraped({"backend": "cuda", "world_size": 8, "examples": "synthetic"}, 0, 64, begun - 3600)
+    scraped = SeriesServer({"backend": "cuda", "world_size": 8, "examples": "synthetic"}, 0, 64, begun - 3600)
 
     def page() -> str:
         step = 900 + int((time.time() - begun) / 4)

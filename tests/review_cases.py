@@ -24,7 +24,7 @@ import yaml
 
 from trainium_eks.cli.shared import recording
 from trainium_eks.cli.shared.programs import refusal
-from trainium_eks.client.failure import Failure
+from trainium_eks.client.failure import CommandError
 from trainium_eks.operate.finding import Finding, Status
 from trainium_eks.operate.review import comment, review
 from trainium_eks.operate.review.comment import PLATFORMS
@@ -183,7 +183,7 @@ def recorded(stack: str, edit: Edit) -> Graph | Refusal:
             (project / f"Pulumi.{stack}.yaml").write_text(yaml.safe_dump({"config": named}))
             try:
                 return recording.record(project, stack)
-            except Failure as failure:
+            except CommandError as failure:
                 return refusal(failure.to_json(), failure.title)
 
 

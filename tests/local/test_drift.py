@@ -13,7 +13,7 @@ from trainium_eks.kube.api import Api, ObjectReference
 from trainium_eks.model.validation.unseen import UNSEEN
 from trainium_eks.operate.cleanup.state import StackState
 from trainium_eks.operate.verify import made
-from trainium_eks.operate.verify.examined import Made
+from trainium_eks.operate.verify.examined import ObjectComparison
 
 Body = dict[str, Any]
 
@@ -141,7 +141,7 @@ def test_a_stacks_state_and_its_releases(api: Api, namespace: str) -> None:
         packed = base64.b64encode(base64.b64encode(text)).decode()
         api.create(body("Secret", metadata=name, data={"release": packed}))
 
-    def found(**changes: Any) -> Made:
+    def found(**changes: Any) -> ObjectComparison:
         objects = [
             {
                 "id": "a",

@@ -23,7 +23,7 @@ from waiting import until
 from components.volcano_stack import VolcanoStackArgs, volcano_values
 from trainium_eks.kube.api import Api, ApiError, ObjectReference
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local.changes import Applied, Change
+from trainium_eks.local.changes import ApplyResult, Change
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.objects.placeholders import LABEL
 from trainium_eks.local.paths import Paths
@@ -153,7 +153,7 @@ class Place:
         environment: Mapping[str, str] | None = None,
         volcano: Programs | None = None,
         **inputs: Any,
-    ) -> Applied:
+    ) -> ApplyResult:
         releases = self.releases(volcano, **(environment or {}))
         return releases.apply(self.inputs(chart, **inputs), timeout_seconds=SECONDS)
 

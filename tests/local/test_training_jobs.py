@@ -23,7 +23,7 @@ from trainium_eks.jobs.objects.job import CompileCache, Program, Topology, Train
 from trainium_eks.jobs.objects.options import Form, TrainOptions
 from trainium_eks.jobs.objects.resources import local_share
 from trainium_eks.jobs.serve import serving
-from trainium_eks.jobs.serve.serving import Batch, Served, ServingNodes
+from trainium_eks.jobs.serve.serving import Batch, ModelService, ServingNodes
 from trainium_eks.jobs.submit import cluster_facts, submission
 from trainium_eks.kube.api import Api, ApiError, ObjectReference
 from trainium_eks.local.control_plane import researchers
@@ -272,7 +272,7 @@ def test_what_uses_a_trained_model_is_admitted_with_its_pods(researcher: Api, in
     if instance_type:
         nodes = NodeGroupOutput.model_validate(group("ng", "", 0, 1, instanceType=instance_type), by_alias=True)
         where = serving.place(nodes, CATALOGUE[instance_type], 1, is_local=False)
-    made = serving.objects(Served("serve-x", "output/x/model", "image", where, QUEUE), team)
+    made = serving.objects(ModelService("serve-x", "output/x/model", "image", where, QUEUE), team)
     batch = serving.job(Batch("predict-x", "m", "a.csv", "b.csv", "image", where, QUEUE), team)
     for each in (*made, batch):
         researcher.create(each, dry_run=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from engine.client import Clouds, InvalidInputs, Serve, refusal, urn
+from engine.client import Clouds, InvalidInputsError, Serve, refusal, urn
 from pulumi.runtime import rpc
 from pulumi.runtime.proto import provider_pb2
 
@@ -75,7 +75,7 @@ def test_a_made_up_name_stays_until_the_thing_is_replaced(clouds: Clouds) -> Non
 
 
 def test_an_input_that_the_type_does_not_take_is_named(clouds: Clouds) -> None:
-    with pytest.raises(InvalidInputs) as error:
+    with pytest.raises(InvalidInputsError) as error:
         clouds.provider().check(GROUP, {"scalingConfig": {"desiredsize": 1}})
     ((path, reason),) = error.value.args[0]
     assert path == "scalingConfig.desiredsize"

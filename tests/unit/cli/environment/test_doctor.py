@@ -23,7 +23,7 @@ from trainium_eks.cli.local import up as local_up_command
 from trainium_eks.cli.shared import examine
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import CommandError
-from trainium_eks.local.control_plane.control_plane import Started
+from trainium_eks.local.control_plane.control_plane import StartResult
 from trainium_eks.local.deployment import Result as UpResult
 from trainium_eks.local.paths import Paths
 from trainium_eks.observe import rules
@@ -349,7 +349,7 @@ def local_up(
 
     def call(outputs: dict[str, Any]) -> tuple[int, str]:
         graph = Graph("trainium-eks", "dev", (), outputs)
-        started = Started("https://127.0.0.1:1", "v1.35.4", (), (), 0.0)
+        started = StartResult("https://127.0.0.1:1", "v1.35.4", (), (), 0.0)
         result = UpResult(graph, outputs, started, {}, {}, (), real_volcano=False, seconds=1.0)
         monkeypatch.setattr("trainium_eks.local.deployment.up", lambda *_: result)
         monkeypatch.setattr(local_up_command, "WELL_WITHIN_SECONDS", 0.0)

@@ -12,7 +12,7 @@ from watched_team import Call
 from trainium_eks.cli.jobs import jobs, status
 from trainium_eks.client import ending, job_status, submitting
 from trainium_eks.client.session import Session
-from trainium_eks.jobs.watch.measured import Measured
+from trainium_eks.jobs.watch.measured import JobFigures
 from trainium_eks.kube.cluster import GROUP_LABEL
 from trainium_eks.model.catalogue.instances import CATALOGUE
 
@@ -127,14 +127,14 @@ def test_status_says_what_was_useful_and_a_better_interval(
     call: Call, api: StubApi, scene: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps(api, "alpha-trainer-0-0", 1, 2, at=now(scene).timestamp() - 5)
-    monkeypatch.setattr(job_status, "measured", lambda *_: Measured(0.975, 12.0, 14400.0, 1200.0))
+    monkeypatch.setattr(job_status, "measured", lambda *_: JobFigures(0.975, 12.0, 14400.0, 1200.0))
     shown = " ".join(call("status", "alpha")[1].split())
     assert (
         "97.5 % of the time since it first ran was useful; a checkpoint takes 12s: --checkpoint-seconds 1200" in shown
     )
     assert "would be better than 14400" in shown
     assert json.loads(call("status", "alpha", "--json")[1])["measured"]["betterIntervalSeconds"] == 1200
-    monkeypatch.setattr(job_status, "measured", lambda *_: Measured(0.975, 12.0, 1200.0, None))
+    monkeypatch.setattr(job_status, "measured", lambda *_: JobFigures(0.975, 12.0, 1200.0, None))
     assert "97.5 % of the time since it first ran was useful\n" in call("status", "alpha")[1]
 
 

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from trainium_eks.cli.app import app
 from trainium_eks.cli.shared.progress import ShownProgress, amount
 from trainium_eks.client import staging as command
-from trainium_eks.client.failure import Failure
+from trainium_eks.client.failure import CommandError
 from trainium_eks.jobs.data import staging
 from trainium_eks.jobs.data.presets import PRESETS
 from trainium_eks.jobs.data.staging import StageRequest
@@ -158,7 +158,7 @@ def test_an_image_that_cannot_be_made_is_said_with_the_way_out(monkeypatch: pyte
 
     monkeypatch.setattr(images, "find", lambda _: None)
     monkeypatch.setattr(images, "make", make)
-    with pytest.raises(Failure, match=r"(?s)pip ended with 1.*set PIP_INDEX_URL"):
+    with pytest.raises(CommandError, match=r"(?s)pip ended with 1.*set PIP_INDEX_URL"):
         image(is_local=True)
 
 
@@ -278,7 +278,7 @@ def test_what_else_cannot_be_staged(request_: StageRequest, team: NamespaceOutpu
 
 
 def test_a_name_that_is_no_preset_is_said_with_the_nearest() -> None:
-    with pytest.raises(Failure, match="did you mean wikicorpus-bert-128"):
+    with pytest.raises(CommandError, match="did you mean wikicorpus-bert-128"):
         command._as_url("wikicorpus-bert128", is_local=False)
 
 
