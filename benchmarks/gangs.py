@@ -7,17 +7,21 @@ the job's own status says so, which is what people watch. Exit code 1 when a bud
 
 import argparse
 import json
+import os
+import shutil
 import statistics
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from cloud import local_cloud, trn
 from kubernetes import client, config
 
 BUDGETS_SECONDS = {64: 2.0, 256: 5.0, 1000: 15.0}
@@ -28,6 +32,7 @@ JOB_LABEL = "volcano.sh/job-name"
 LOOK_SECONDS = 0.1
 """Between two looks at the job's status: a small object, so looking costs the API server next to nothing."""
 LIMIT_SECONDS = 300
+ROOT = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,34 @@ class Clients:
 
     pods: client.CoreV1Api
     jobs: client.CustomObjectsApi
+
+
+@contextmanager
+def local_cloud(name: str, *options: str) -> Iterator[Path]:
+    """Yield a local cloud with a real Volcano, by ``trn local up`` with options: the repository's own project in a
+    directory of its own."""
+    with tempfile.TemporaryDirectory(prefix=f"trn-{name}-") as directory:
+        project = Path(directory)
+        for part in ("Pulumi.yaml", "__main__.py", "components", "charts", "trainium_eks"):
+            (project / part).symlink_to(ROOT / part)
+        shutil.copy(ROOT / "Pulumi.local.yaml", project)
+        try:
+            trn(project, "local", "up", *options)
+            if not json.loads((project / ".local/local/report.json").read_text())["realVolcano"]:
+                raise SystemExit("Volcano is not on this machine; docs/local-cloud.md says where it can come from")
+            yield project
+        finally:
+            trn(project, "local", "down")
+
+
+def trn(project: Path, *arguments: str) -> str:
+    """Return what the command prints; end the benchmark where it fails."""
+    command = [sys.executable, "-m", "trainium_eks.cli", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+    shown = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+    if shown.returncode:
+        raise SystemExit(f"trn {' '.join(arguments)} failed:\n{shown.stdout[-3000:]}{shown.stderr[-3000:]}")
+    return shown.stdout
 
 
 def main() -> int:

@@ -41,7 +41,6 @@ _NO_LOGIN = (
 )
 
 Json = Any
-"""An answer of AWS."""
 
 T = TypeVar("T")
 

@@ -29,7 +29,6 @@ class Login:
     """A login to a registry for twelve hours."""
 
     registry: str
-    """Host of the registry."""
     user: str
     password: str
 

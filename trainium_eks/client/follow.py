@@ -21,7 +21,6 @@ LOOK_SECONDS = 1.0
 """Seconds between two reads of the job and its pods."""
 
 AGAIN_SECONDS = 1.0
-"""Seconds before a broken log is opened again."""
 
 MOST_PODS = 64
 """Logs that are followed at the same time, each with its connection."""
@@ -38,7 +37,6 @@ class _Stream:
     uid: str
     place: int
     last: str = ""
-    """Time of the last line."""
     done: threading.Event = field(default_factory=threading.Event)
 
 

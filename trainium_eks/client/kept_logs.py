@@ -37,7 +37,6 @@ class KeptLines:
     wanted: PodFilter
     lines: Iterator[PodLine]
     troubles: list[str]
-    """Errors of logs that cannot be read."""
     nothing: CommandError | None
     """The failure where there are no lines; None where lines exist, of other ranks."""
     is_one_node: bool = False

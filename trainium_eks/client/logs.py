@@ -25,7 +25,6 @@ class LogOptions:
     """The options of one call."""
 
     rank: int | None = None
-    """Global rank."""
     node: int | None = None
     """All ranks of the node at this place."""
     everything: bool = False
@@ -43,7 +42,6 @@ class PodFilter:
     pods: tuple[str, ...] | None
     """Names; None for all pods that the job has."""
     places: dict[str, int]
-    """Pod name to its place among the nodes."""
     local_rank: int | None
     """One rank of its node; None for all."""
     query: dict[str, str]

@@ -7,7 +7,6 @@ from trainium_eks.client.failure import as_typed
 from trainium_eks.kube.pod_text import printable
 
 Say = Callable[[str], None]
-"""A function that shows a line to the user."""
 
 
 def notice(text: str) -> None:

@@ -18,10 +18,8 @@ from trainium_eks.model.validation.problems import nearest
 from trainium_eks.operate.verify.scheduling import unscheduled
 
 THREADS = 8
-"""Logs read at a time."""
 
 QUEUES = ("scheduling.volcano.sh/v1beta1", "Queue")
-"""API version and kind of Volcano's queues."""
 
 _AROUND: Mapping[str, tuple[str, bool]] = {
     "PodGroup": ("scheduling.volcano.sh/v1beta1", True),

@@ -19,7 +19,6 @@ from trainium_eks.kube.pod_text import printable
 from trainium_eks.model.validation.problems import Problem, nearest
 
 _ONLY_ON_EKS = {"group": "--group", "devices": "--devices", "queue": "--queue"}
-"""Fields of the request that mean nothing to SageMaker."""
 
 
 class SageMakerModels:

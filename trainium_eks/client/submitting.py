@@ -27,7 +27,6 @@ SUCCEEDED = "Completed"
 """State of a job after all its ranks have ended well."""
 
 LOOK_SECONDS = 0.5
-"""Seconds between two reads of an awaited job."""
 
 
 @dataclass(frozen=True)

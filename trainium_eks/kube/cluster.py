@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 Object = Mapping[str, Any]
-"""A Kubernetes object as JSON."""
 
 KINDS: Mapping[str, str] = {
     "Node": "v1",

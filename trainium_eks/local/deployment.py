@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from trainium_eks import whole_file
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local import toolchain
 from trainium_eks.local.changes import Change, LocalCloudError
@@ -87,9 +88,7 @@ class Result:
     outputs: Mapping[str, Any]
     started: StartResult
     changes: Mapping[str, Mapping[str, int]]
-    """Number of resources by kind of holding and change."""
     not_installed: Mapping[str, str]
-    """Reason by name of Helm release or kustomization."""
     notes: tuple[str, ...]
     real_volcano: bool
     seconds: float
@@ -109,7 +108,6 @@ class Report:
 
     server: str = ""
     kubernetes: str = ""
-    """Version of the API server: ``v1.35.4``."""
     not_installed: Mapping[str, str] = field(default_factory=dict)
     """Reason why it is not on this machine, by name of Helm release or kustomization."""
     simulated: tuple[str, ...] = ()
@@ -442,13 +440,7 @@ def _kustomizations(graph: Graph, operator: PartSource) -> dict[str, str]:
 
 
 def _write(file: Path, data: Mapping[str, Any]) -> None:
-    """Write a file as a whole or not at all, readable by its owner only."""
-    part = file.with_suffix(".part")
     try:
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as sink:
-            json.dump(data, sink, indent=2, ensure_ascii=False)
-            sink.write("\n")
-        part.replace(file)
+        whole_file.write(file, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
         raise LocalCloudError(f"{file} cannot be written: {error.strerror}") from None

@@ -12,13 +12,9 @@ class BackendOptions:
     """The options from which the program's process makes its backend."""
 
     root: str
-    """Directory of the stack's files."""
     project: str
-    """Directory of the Pulumi project."""
     helm: str
-    """Path of the Helm program."""
     server: str
-    """Address of the API server."""
     instance_types: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The config's changes of the catalogue."""
     csi_drivers: tuple[str, ...] = ()
@@ -63,7 +59,6 @@ class Done:
     kind: str
     """See :attr:`trainium_eks.local.ledger.Holding.kind`."""
     name: str
-    """The resource's physical name."""
     change: Change
     notes: tuple[str, ...] = ()
     not_installed: str = ""
@@ -102,7 +97,6 @@ class Kept:
 
 
 Event = Begun | Waiting | Done | Failed | Abandoned | Deleted | Kept
-"""An event of one resource."""
 
 Tell = Callable[[Event], None]
 

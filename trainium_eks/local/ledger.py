@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from trainium_eks import whole_file
 from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
 
@@ -33,7 +34,6 @@ class Holding:
     reference: Mapping[str, Any]
     """The data by which its maker finds it again."""
     digest: str = ""
-    """Digest of the inputs it was made from."""
     after: tuple[str, ...] = ()
     """URNs of the resources that existed before it; it never outlives these."""
     deleted_with: str = ""
@@ -127,10 +127,8 @@ class Ledger:
     def compact(self) -> None:
         """Rewrite the file with the current holdings, as a whole or not at all."""
         lines = [{"version": VERSION}, {"run": self.run}, *({"hold": asdict(each)} for each in self.holdings)]
-        part = self.file.with_suffix(".part")
         try:
-            part.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-            part.replace(self.file)
+            whole_file.write(self.file, "".join(json.dumps(line) + "\n" for line in lines))
         except OSError as error:
             raise LocalCloudError(f"{self.file} cannot be written: {error.strerror}") from None
 

@@ -34,7 +34,6 @@ class Finding:
     """``<section>/<subject>``, the same in every run, so that tools can follow it (``quotas/L-2C3B7624``)."""
     status: Status
     subject: str
-    """Subject in words for people."""
     text: str
     """One sentence: the outcome, or why nothing was examined."""
     fix: str = ""

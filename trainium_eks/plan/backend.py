@@ -99,9 +99,7 @@ class Call:
 
 
 Answer = tuple[str, dict[str, Any]]
-"""Id and computed properties."""
 
 Answerer = Callable[[Call], Answer]
 
 TIME = "2000-01-01T00:00:00Z"
-"""Time of creation of every simulated resource."""

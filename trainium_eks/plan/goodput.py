@@ -63,9 +63,7 @@ class Training:
     """Expected goodput of gangs that save on the shared file system."""
 
     state_gigabytes: float
-    """Size of a checkpoint, GB."""
     megabytes_per_second: float
-    """Write throughput of the file system, MB/s."""
     gangs: tuple[Gang, ...]
 
     def to_json(self) -> dict[str, Any]:

@@ -46,7 +46,6 @@ class Options:
     """``create``, ``update``, ``delete`` to a Go duration (``30m``)."""
     import_id: str = ""
     version: str = ""
-    """Requested version of the provider plugin, or empty."""
 
 
 @dataclass(frozen=True)
@@ -82,13 +81,11 @@ class Graph:
     stack: str
     resources: tuple[Resource, ...]
     outputs: Mapping[str, Any]
-    """The stack's exports."""
     config: Mapping[str, Any] = field(default_factory=dict)
     """The project's config, decoded, without namespace; secrets as :data:`SECRET`."""
     simulated: tuple[str, ...] = ()
     """Packages with made-up answers (``aws``, ``eks``, ``kubernetes``)."""
     warnings: tuple[str, ...] = ()
-    """Warnings that the program logged."""
     placeholders: tuple[str, ...] = ()
     """Look-ups with a made-up answer, one line each."""
     untold: frozenset[str] = frozenset()

@@ -43,7 +43,6 @@ class Timeline:
     chains: Mapping[str, float]
     """Seconds of the chains that AWS itself orders: ``cluster`` (A) and, with a file system, ``fileSystem`` (B)."""
     edges: tuple[EdgeCheck, ...]
-    """Results of the checks of required and forbidden edges."""
 
     @cached_property
     def seconds(self) -> float:

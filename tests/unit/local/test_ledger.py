@@ -110,7 +110,7 @@ def test_what_cannot_be_written_is_told_with_place_and_reason_and_leaves_the_led
     ledger.hold(holding("a"), done=True)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     whole, write = file.read_bytes(), module.os.write
-    file.with_suffix(".part").mkdir()
+    file.with_name(f".{file.name}.part").mkdir()
     with pytest.raises(ClusterError, match=r"ledger cannot be written: Is a directory"):
         ledger.compact()
     monkeypatch.setattr(module.os, "write", lambda descriptor, data: write(descriptor, data[:10]))

@@ -28,7 +28,6 @@ NOT_FOR_PREVIEW = ("--yes", "-y", "--skip-preview", "-f", "--json", "-j")
 """Arguments of ``pulumi up`` that do not affect the changes."""
 
 PAUSE_SECONDS = 5.0
-"""Seconds between two reads of the pods."""
 
 _SHOWN = 5
 """Pods of a claim that are named; the others are counted."""
@@ -60,7 +59,6 @@ class Holder:
 
 
 Ask = Callable[[Iterable[Claim]], tuple[Holder, ...]]
-"""Reads the pods that hold claims."""
 
 
 def leaving(preview: Mapping[str, Any]) -> tuple[Claim, ...]:

@@ -195,7 +195,8 @@ def _new_warnings(before: "StackConfig", after: "StackConfig") -> tuple[str, ...
 
 def _write(project: "Project", made: "Upgrade") -> str:
     """Change the stack's file; return its name."""
-    from trainium_eks.cli.shared.stack_file_edit import NotEditableError, put, write_whole
+    from trainium_eks import whole_file
+    from trainium_eks.cli.shared.stack_file_edit import NotEditableError, put
     from trainium_eks.model.validation.parsing import parse_yaml
     from trainium_eks.model.validation.problems import config_path, steps_of
 
@@ -212,7 +213,7 @@ def _write(project: "Project", made: "Upgrade") -> str:
             if first in (parse_yaml(text).get("config") or {}):
                 raise NotEditableError(f"{first} stands there without its namespace")
             text = put(text, ("config", f"{project.name}:{first}", *rest), each.value)
-        write_whole(path, text)
+        whole_file.write(path, text, path.stat().st_mode & 0o777)
     except (NotEditableError, ValueError) as error:
         lines = "\n".join(f"  {line}" for line in made.lines)
         raise CommandError(FAILED, f"{path.name} was not changed: {error}. Set by hand:", detail=lines) from None

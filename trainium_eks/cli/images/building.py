@@ -22,7 +22,6 @@ from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.problems import Problem
 
 SCHEMA_VERSION = 1
-"""Version of the documents of ``--json``."""
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,9 @@ if TYPE_CHECKING:
     from trainium_eks.jobs.watch.steps import Progress
 
 LOOK_SECONDS = 2.0
-"""Seconds between two pictures of a live view."""
 RECENTLY = timedelta(hours=1)
 """Time for which an ended job is listed without ``--all``."""
 WIDE = 92
-"""Columns from which kind and queue have separate columns."""
 
 _COLORS = {
     "Running": "green",

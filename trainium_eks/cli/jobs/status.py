@@ -28,13 +28,10 @@ if TYPE_CHECKING:
     from trainium_eks.jobs.watch.steps import Progress
 
 LOOK_SECONDS = 2.0
-"""Seconds between two pictures of a live view."""
 SHOWN_RESTARTS = 5
-"""Number of restarts shown, the last."""
 SOON_SECONDS = 3600.0
 """A Capacity Block that ends within this is shown as a warning: EC2 begins to end its instances 30 minutes before."""
 WIDE = 90
-"""Columns from which the devices' table has room."""
 
 _BARS = " ▁▂▃▄▅▆▇█"
 

@@ -1,14 +1,13 @@
 """The plan as data: a recorded program and all results computed from it, in one versioned JSON model."""
 
 import json
-import os
 import stat
-import tempfile
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainium_eks import whole_file
 from trainium_eks.client.failure import WRONG_USAGE, CommandError
 from trainium_eks.plan import autoscaling, cost, goodput, rules, timeline
 from trainium_eks.plan.autoscaling import Autoscaling
@@ -123,21 +122,9 @@ def save(plan: Plan, path: Path) -> None:
             raise CommandError(
                 WRONG_USAGE, f"cannot write {path}: it is read-only (mode {mode:04o}); name another file"
             )
-        _replace(target, text(plan), mode)
+        whole_file.write(target, text(plan), mode)
     except OSError as error:
         raise CommandError(WRONG_USAGE, f"cannot write {path}: {error.strerror}") from None
-
-
-def _replace(path: Path, content: str, mode: int) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(content)
-        os.chmod(temporary, mode)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def _time_json(modelled: Timeline) -> dict[str, Any]:

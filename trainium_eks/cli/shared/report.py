@@ -15,7 +15,6 @@ from trainium_eks.operate.finding import Finding, Status
 SUBJECT_WIDTH = 36
 """Most columns of the subjects, so that the sentences have room on a narrow screen."""
 MOST_DETAILS = 10
-"""Most lines below a sentence."""
 
 MARKS = {
     Status.PASS: ("✓", "green", ""),
@@ -24,7 +23,6 @@ MARKS = {
     Status.NOT_CHECKED: ("?", "yellow", "yellow"),
     Status.NOT_APPLICABLE: ("-", "dim", "dim"),
 }
-"""Mark, its style and the sentence's style, by status."""
 
 
 def sections(findings: Sequence[Finding], headings: Mapping[str, str]) -> Iterable[RenderableType]:

@@ -18,7 +18,6 @@ class StackFile:
     project: str
     """The namespace of its keys."""
     config: yaml.Node | None
-    """Value of the key ``config``."""
 
     @classmethod
     def find(cls, project: Project, stack: str) -> "StackFile | None":

@@ -1,10 +1,7 @@
 """Edits of values in a stack's file that keep its comments and its order."""
 
 import json
-import os
-import shutil
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -43,14 +40,6 @@ def put(text: str, path: Sequence[PathStep], value: Plain) -> str:
             raise NotEditableError(f"{_joined(path[:depth])} holds no mapping with entries")
         node = below
     return _meant(text, _added(text, node, path[depth:], value), path, value)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Replace a file's text in one step and keep its mode; after a crash the file has the old text or the new."""
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(text, encoding="utf-8")
-    shutil.copymode(path, new)
-    os.replace(new, path)
 
 
 def _below(node: yaml.CollectionNode, step: PathStep) -> yaml.Node | None:

@@ -32,9 +32,7 @@ REQUEST_ANNOTATION = "trainium-eks/request"
 """Digest of the request: two jobs of one digest copy the same."""
 
 CPU_POOL = "cpu"
-"""The node group that staging runs on."""
 DATA = "/data"
-"""Mount path of the claim."""
 CODE = "/code"
 SCRATCH = "/scratch"
 """Mount path of a directory that ends with the pod, for packages and for the libraries' own files."""
@@ -64,7 +62,6 @@ class StageRequest:
     to: str
     """Directory on the team's volume, relative to its root."""
     is_list: bool = False
-    """Whether the source is a list of files."""
     extract: bool = False
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()

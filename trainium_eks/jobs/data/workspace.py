@@ -28,7 +28,6 @@ class Workspace:
     archive: str
     """A ``tar.gz`` in base64; the same files give the same text."""
     script: str
-    """The script, from the working directory."""
     files: int
     size_bytes: int
     """Size of the archive, before base64."""

@@ -24,7 +24,6 @@ class ClusterSnapshot:
     job: Object
     podgroup: Object | None = None
     pods: tuple[Object, ...] = ()
-    """The job's own pods."""
     others: tuple[Object, ...] = ()
     """Pods of the namespace that are not its own. Other teams' pods may not be read."""
     events: tuple[Object, ...] = ()
@@ -34,7 +33,6 @@ class ClusterSnapshot:
     hypernodes: tuple[Object, ...] | None = None
     claims: tuple[Object, ...] | None = None
     groups: tuple[NodeGroupOutput, ...] = ()
-    """The stack's node groups."""
     unscheduled: str = ""
     """Reason why no Volcano runs here; empty where one should."""
     is_local: bool = False

@@ -11,7 +11,6 @@ from trainium_eks.model.sizing.quantities import quantity, shown
 from trainium_eks.model.validation.formats import listed
 
 Amounts = Mapping[str, Decimal]
-"""Resource to amount."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +18,6 @@ class Ask:
     """Pods of a job with equal requests."""
 
     spec: Object
-    """Spec of one of them."""
     count: int
     each: Amounts
 

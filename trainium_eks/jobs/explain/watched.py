@@ -40,11 +40,9 @@ class WatchedJob:
     """Volcano's phases for all: ``Pending``, ``Running``, ``Restarting``, ``Completed``, ``Failed``, ``Aborted``, …;
     ``Submitted`` before a controller has seen it."""
     nodes: int
-    """Pods of the complete job."""
     ranks_per_node: int | None
     """Processes on each; None where the job does not say."""
     running: int
-    """Pods that run."""
     restarts: int
     most_restarts: int | None
     """Restarts after which it fails; None where nothing says."""
@@ -52,7 +50,6 @@ class WatchedJob:
     ended: datetime | None
     """None while it goes on."""
     source: Object = field(repr=False, compare=False)
-    """The object itself."""
 
     @property
     def pod_selector(self) -> str:

@@ -18,7 +18,6 @@ from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.problems import Problem, nearest
 
 PLATFORM = "linux/amd64"
-"""Platform of all instance types in the catalogue."""
 
 DOCKERFILE = "Dockerfile"
 REQUIREMENTS = "requirements.txt"
@@ -38,7 +37,6 @@ class ImageRequest:
     target: str
     """A key of :data:`trainium_eks.model.catalogue.training_images.BASES`."""
     base: str
-    """The image that it starts from."""
     user_id: int = lustre.DEFAULT_USER_ID
     """User id of its processes unless a job sets another."""
 
@@ -48,7 +46,6 @@ class Context:
     """The input of a build: files, and arguments of the Dockerfile."""
 
     files: Mapping[str, bytes]
-    """Path, with slashes, to content."""
     arguments: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property

@@ -28,7 +28,6 @@ class End:
 
     succeeded: bool
     message: str = ""
-    """Reason of a failure, in Kubernetes' words."""
 
 
 def end_of(job: Json) -> End | None:

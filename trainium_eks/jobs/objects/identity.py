@@ -10,13 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 JOB_API = "batch.volcano.sh/v1alpha1"
-"""API version of Volcano's jobs."""
 
 PYTORCH_API = "kubeflow.org/v1"
-"""API version of the Training Operator's PyTorchJobs."""
 
 TRAINER_API = "trainer.kubeflow.org/v1alpha1"
-"""API version of Trainer v2's TrainJobs and runtimes."""
 
 ROLE = "trainer"
 """Name of the role in TorchX's words, and prefix of its tasks' names."""

@@ -61,7 +61,6 @@ class CompileCache:
     """Compiled graphs that jobs share: written by one ``compile`` job, read by every ``train`` job after it."""
 
     key: str
-    """Name of its directory."""
     options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Options that the graphs depend on; a job with others would compile them again."""
 
@@ -86,7 +85,6 @@ class TrainingJob:
     """A gang: nodes that start, restart and end together."""
 
     name: str
-    """Name of the job in Kubernetes."""
     app: str
     """Name in TorchX: the job's name without its unique ending."""
     program: Program
@@ -94,7 +92,6 @@ class TrainingJob:
     instance: InstanceType
     """The type of its nodes; each pod has one of them for itself."""
     resources: Resources
-    """Resources of each pod."""
     nodes: int
     ranks_per_node: int
     backend: Backend

@@ -59,7 +59,6 @@ class Application:
     capabilities: Mapping[str, str]
     ports: Mapping[str, int]
     mounts: Mapping[str, str]
-    """Claim to its mount path."""
     pod_overlay: Mapping[str, Any]
 
 

@@ -42,7 +42,6 @@ _ONLY_ON_EKS = {
     "hf_secret": "--hf-secret", "cache_set": "--cache-set", "precompile": "--precompile", "kind": "--kind",
     "torchx": "--torchx", "titan": "--titan", "rendezvous": "--rendezvous", "grace": "--grace",
 }  # fmt: skip
-"""Fields of the options that mean nothing to SageMaker."""
 
 _INSTEAD = {"data": "a channel brings data: --channel NAME=SOURCE", "group": "name the type: --instance-type"}
 
@@ -54,9 +53,7 @@ class SageMakerJob:
     job: TrainingJob
     """The gang, as on EKS: program, image, nodes, ranks, variables."""
     where: SageMakerOutput
-    """The stack's role, network and bucket."""
     instance_type: str
-    """``ml.trn1.32xlarge``."""
     directory: str
     """Directory of checkpoints and models below the prefix: a job of the same ``--name`` goes on there."""
     channels: Mapping[str, str]

@@ -39,7 +39,6 @@ class SageMakerWork(WatchedJob):
     """A training job, batch transform or endpoint as SageMaker describes it, in the terms of all jobs."""
 
     type_name: str = ""
-    """``ml.trn1.32xlarge``."""
     billable_seconds: int | None = None
     """Seconds that each instance is paid for; None until the job has ended."""
     checkpoints: str = ""

@@ -15,7 +15,6 @@ from trainium_eks.model.outputs import SageMakerOutput
 from trainium_eks.model.validation.problems import Problem
 
 VARIANT = "all"
-"""Name of an endpoint's only variant."""
 
 LINES = "application/jsonlines"
 PAYLOAD_MB = 1

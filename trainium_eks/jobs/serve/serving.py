@@ -75,9 +75,7 @@ class ServingNodes:
     """Nodes with accelerators; None for the CPU pool."""
     backend: Backend = "cpu"
     devices: int = 0
-    """Accelerators of a pod."""
     resource: str = ""
-    """Resource name of the accelerators."""
     copies: int = 1
     """Cores that are used at once."""
     is_local: bool = False
@@ -107,7 +105,6 @@ class ModelService:
     """A model behind a Service."""
 
     name: str
-    """Name of the Deployment and the Service."""
     model: str
     """Directory on the volume, relative to its root."""
     image: str
@@ -134,7 +131,6 @@ class Batch:
     name: str
     model: str
     input: str
-    """File on the volume, relative to its root."""
     output: str
     image: str
     place: ServingNodes

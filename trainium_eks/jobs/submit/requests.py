@@ -18,7 +18,6 @@ class JobRequest(TrainOptions):
 
     program: Program
     variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """The variables of ``--env``."""
     has_workspace: bool = False
 
 
@@ -34,7 +33,6 @@ class Facts:
     image_missing: Problem | None = None
     image_has_torch: bool = True
     jobs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Jobs of the namespace, and their states."""
     compiling: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Compile cache to the unfinished job that fills it."""
     staging: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -42,7 +40,6 @@ class Facts:
     may_submit: bool = True
     """Whether the namespace lets the researcher create jobs of the form."""
     has_secret: bool = True
-    """Whether the namespace has the requested Secret."""
     network_layers: int | None = None
     """Layers of the nodes' network that Volcano has found; None where the request does not need them."""
     metrics_port: int = scraping.PORT

@@ -29,7 +29,6 @@ class JobFigures:
     useful_fraction: float
     """Time in steps that count, over the time since its gang first ran; 0 to 1."""
     save_seconds: float | None
-    """Duration of the last checkpoint."""
     interval_seconds: float | None
     """Interval given to the job, by ``TRN_CHECKPOINT_SECONDS``."""
     better_seconds: float | None

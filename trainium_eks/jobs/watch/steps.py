@@ -37,7 +37,6 @@ class TrainingStep:
     loss: float | None = None
     """May be infinite or not a number."""
     total: int | None = None
-    """Steps of the whole run."""
     tokens_per_second: float | None = None
     checkpoint_step: int | None = None
     checkpoint_time: float | None = None
@@ -55,13 +54,11 @@ class Progress:
     left_seconds: float | None
     """Time until the last step; None where the run does not report their number."""
     quiet_seconds: float
-    """Time since the last line."""
     stalled: bool
     """Whether that is far longer than usual."""
     checkpoint_step: int | None
     """Step of the last checkpoint; None where no line names one."""
     checkpoint_seconds: float | None
-    """Time since that checkpoint."""
     save_seconds: float | None = None
     """Time for which it held the training up; None where no line says."""
 

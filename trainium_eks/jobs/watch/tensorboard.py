@@ -8,7 +8,6 @@ from trainium_eks.model.config.node_groups import POOL_LABEL
 from trainium_eks.model.outputs import NamespaceOutput
 
 PORT = 6006
-"""TensorBoard's default port."""
 
 MOST_SECONDS = 12 * 3600
 """Time after which a forgotten pod ends."""

@@ -29,16 +29,13 @@ class NodeUsage:
     unit: str
     """``core`` or ``gpu``; ``process`` for pods of the local cloud, which have no devices."""
     device_bytes: float
-    """Memory of the devices in use."""
     device_total_bytes: float | None
     """All of it; None where the tool does not report it."""
     host_percent: float | None = None
     """CPUs of the node that are busy, 0 to 100; None where the tool does not report it."""
     host_bytes: float | None = None
-    """Memory of the node in use."""
     host_total_bytes: float | None = None
     errors: int = 0
-    """Executions that failed, and uncorrected memory errors."""
     trouble: str = ""
     """Message of the tool about data that it cannot read."""
 

@@ -17,7 +17,6 @@ from trainium_eks.local.runtime.output import Reader
 from trainium_eks.local.spec.plan import PodDirectory
 
 MOST_BYTES = 256 * 2**20
-"""Limit for all kept logs of a stack."""
 
 MOST_PODS = 500
 

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from trainium_eks import whole_file
 from trainium_eks.local.runtime import beneath
 from trainium_eks.local.spec.known import UnmetError
 from trainium_eks.local.spec.plan import Isolation, Mount, PodDirectory
@@ -54,19 +55,7 @@ def read(file: Path) -> dict[str, Any] | None:
     return data if isinstance(data, dict) else None
 
 
-def write(file: Path, text: str) -> None:
-    """Write a file as a whole or not at all, readable by its owner only."""
-    part = file.with_name(f"{file.name}.part")
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as opened:
-        opened.write(text)
-    part.replace(file)
-
-
 def put(file: File) -> None:
     """Write a file of a volume; a reader sees the old file or the new one."""
     file.path.parent.mkdir(parents=True, exist_ok=True)
-    part = file.path.with_name(f"..{file.path.name}")
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as opened:
-        opened.write(file.content)
-    part.chmod(file.mode)
-    part.replace(file.path)
+    whole_file.write(file.path, file.content, file.mode)

@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from trainium_eks import whole_file
 from trainium_eks.kube.async_client import ApiStatusError, UnreachableError
 from trainium_eks.local.agent import statuses
-from trainium_eks.local.agent.pod_files import prepare, put, read, write
+from trainium_eks.local.agent.pod_files import prepare, put, read
 from trainium_eks.local.agent.pod_processes import Process
 from trainium_eks.local.images import images
 from trainium_eks.local.images.images import LocalImage
@@ -222,7 +223,7 @@ class Worker:
         if (state is not None or was_running) and (policy is RestartPolicy.NEVER or self._is_deleted):
             told = statuses.lost(state or statuses.unknown(self.pod), time.time())
             self._directory.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write(self._directory.state, json.dumps(told))
+            whole_file.write(self._directory.state, json.dumps(told))
             return None
         try:
             if not await self._find_node():
@@ -325,7 +326,7 @@ class Worker:
         prepare(self._directory, made)
         self.write_hosts()
         # Last: with it the directory is a pod's.
-        write(self._directory.plan, made.plan.to_json())
+        whole_file.write(self._directory.plan, made.plan.to_json())
 
     # --- Ending ---------------------------------------------------------------------------------------------------
 
@@ -336,7 +337,7 @@ class Worker:
         before = read(self._directory.stop)
         if before is None or float(before["graceSeconds"]) > grace:
             order = {"at": time.time(), "graceSeconds": grace, "reason": "", "message": ""}
-            write(self._directory.stop, json.dumps(order))
+            whole_file.write(self._directory.stop, json.dumps(order))
             assert self._shim is not None
             self._shim.signal(signal.SIGHUP)
 

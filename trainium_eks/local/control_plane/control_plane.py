@@ -39,15 +39,11 @@ class StartResult:
     """The result of a start."""
 
     server: str
-    """Address of the API server."""
     version: str
-    """Version of the API server: ``v1.35.4``."""
     started: tuple[str, ...]
     """Processes that were started; none when all ran."""
     moved_ports: tuple[MovedPort, ...]
-    """Ports that other programs had taken."""
     seconds: float
-    """Duration of the start."""
 
 
 class ControlPlane:

@@ -8,7 +8,6 @@ from trainium_eks.local.control_plane import kubelet, pki, programs
 from trainium_eks.local.paths import Paths
 
 HOST = "127.0.0.1"
-"""The only address that the processes listen on."""
 
 SERVICE_RANGE = "10.100.0.0/16"
 """Addresses of services where the cluster names none: one of the two ranges that EKS chooses from."""
@@ -20,7 +19,6 @@ NODE_SELECTOR = "kwok.x-k8s.io/node=fake"
 """Annotation of the nodes that kwok simulates."""
 
 STAGES = Path(__file__).with_name("kwok_stages.yaml")
-"""The stages of nodes and pods that kwok plays."""
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 """Binaries that are run, in the order in which they are started; the pods' agent is Python, and comes last."""

@@ -11,10 +11,8 @@ ADDRESS_TYPE = "ExternalDNS"
 """Type of that address. Nodes in private subnets have none of it, and ``kubectl get nodes -o wide`` leaves it out."""
 
 PORT = "kubelet"
-"""Name of the agent's port."""
 
 CERTIFICATE = "kubelet"
-"""Name of the agent's serving certificate."""
 
 CLIENT = "kubelet-client"
 """Name of the certificate by which the agent recognizes the API server."""

@@ -7,7 +7,6 @@ Keys are on the curve P-256, which takes milliseconds; RSA would be a tenth of t
 import base64
 import ipaddress
 import json
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from trainium_eks import whole_file
 from trainium_eks.local.control_plane import kubelet
 from trainium_eks.local.control_plane.processes import writing
 from trainium_eks.local.network import network
@@ -41,7 +41,6 @@ class Certificate:
     """A certificate of one server, client or authority. Kubernetes reads its subject as a user and groups."""
 
     name: str
-    """Name of the files."""
     user: str
     groups: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
@@ -181,7 +180,7 @@ def service_account_kubeconfig(paths: Paths, program: str, namespace: str, accou
         made = json.loads(kubeconfig(paths, ADMINISTRATOR).read_text())
         for each in made["users"]:
             each["user"]["as"] = f"system:serviceaccount:{namespace}:{account}"
-        _write(file, (json.dumps(made, indent=2) + "\n").encode())
+        whole_file.write(file, (json.dumps(made, indent=2) + "\n").encode())
     return file
 
 
@@ -233,8 +232,8 @@ def _issue(directory: Path, wanted: Certificate) -> None:
         builder = builder.add_extension(extension, critical)
     pem = serialization.Encoding.PEM
     unencrypted = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    _write(directory / f"{wanted.name}.key", private.private_bytes(pem, *unencrypted))
-    _write(directory / f"{wanted.name}.crt", builder.sign(signing, hashes.SHA256()).public_bytes(pem))
+    whole_file.write(directory / f"{wanted.name}.key", private.private_bytes(pem, *unencrypted))
+    whole_file.write(directory / f"{wanted.name}.crt", builder.sign(signing, hashes.SHA256()).public_bytes(pem))
 
 
 def _load(directory: Path, name: str) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
@@ -261,20 +260,11 @@ def _write_kubeconfig(paths: Paths, file: Path, server: str, client: str, user: 
         }
         cluster, authority = f"trn-{paths.root.name}", certificate_authority_data(paths)
         made = document(cluster, server, authority, user, credentials, namespace=namespace)
-        _write(file, (json.dumps(made, indent=2) + "\n").encode())
+        whole_file.write(file, (json.dumps(made, indent=2) + "\n").encode())
 
 
 def _base64(file: Path) -> str:
     return base64.b64encode(file.read_bytes()).decode()
-
-
-def _write(file: Path, content: bytes) -> None:
-    """Write the whole file or nothing, readable by its owner only from the first byte."""
-    part = file.with_name(f"{file.name}.part")
-    part.unlink(missing_ok=True)
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
-        opened.write(content)
-    part.replace(file)
 
 
 @contextmanager

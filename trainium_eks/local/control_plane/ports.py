@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from trainium_eks import whole_file
 from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.control_plane.flags import HOST, PORTS, SERVICE_RANGE
 from trainium_eks.local.control_plane.processes import writing
@@ -30,7 +31,6 @@ class MovedPort:
     """A port that another program has taken since the last start."""
 
     name: str
-    """One of :data:`PORTS`."""
     before: int
     now: int
 
@@ -69,7 +69,6 @@ class Settings:
 
     def save(self, paths: Paths) -> None:
         """Save the settings as a whole or not at all."""
-        part = paths.settings.with_suffix(".part")
         with writing(paths.settings):
             document = {
                 "ports": dict(self.ports),
@@ -77,8 +76,7 @@ class Settings:
                 "kubernetes": self.kubernetes,
                 "complete": self.is_complete,
             }
-            part.write_text(json.dumps(document, indent=2) + "\n")
-            part.replace(paths.settings)
+            whole_file.write(paths.settings, json.dumps(document, indent=2) + "\n")
 
     def completed(self, kubernetes: str) -> "Settings":
         """Return these settings after a complete start with an API server of that minor version."""

@@ -40,7 +40,6 @@ POD_VARIABLE = "TRN_POD_DIRECTORY"
 """Environment variable of every process of a pod."""
 
 LOG_LIMIT_BYTES = 50 * 2**20
-"""Size from which a log starts anew."""
 
 # Variables that a daemon takes from the caller. No others: etcd reads ETCD_*, Go programs GO* and proxies.
 _ENVIRONMENT = ("PATH", "HOME", "TMPDIR", "TZ", "LANG", "USER")
@@ -55,12 +54,10 @@ class Running:
     """A process of a stack."""
 
     name: str
-    """One of :data:`NAMES`."""
     pid: int
     started: float
     """Seconds since the epoch."""
     command: tuple[str, ...] = ()
-    """Its command line."""
 
 
 def start(

@@ -22,6 +22,7 @@ from typing import Any
 import psutil
 from filelock import FileLock
 
+from trainium_eks import whole_file
 from trainium_eks.fetched import cache
 from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.images.installing import Progress, Recipe, adds_to, environment, install, take_over, writing
@@ -30,13 +31,11 @@ from trainium_eks.model.catalogue.versions import IMAGES
 from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
 
 PREFIX = "local/"
-"""Prefix of the images that run here."""
 
 PYTHON = "python"
 """Name of the image that always exists."""
 
 NAME = re.compile(r"[a-z0-9]+([_-][a-z0-9]+)*")
-"""Pattern of allowed image names."""
 
 _DIGEST_LENGTH = 12
 
@@ -54,11 +53,9 @@ class LocalImage:
     has_torch: bool
     """Whether ``torch`` and ``torchrun`` are in it."""
     size_bytes: int = 0
-    """Size on disk."""
     made: float = 0.0
     """Seconds since the epoch; 0 for ``local/python``, which is made when it is first used."""
     requirements: str = ""
-    """Text of the requirements file."""
 
     @property
     def reference(self) -> str:
@@ -254,10 +251,8 @@ def _write(record: Path, image: LocalImage) -> None:
         "python": platform.python_version(),
         "requirements": image.requirements,
     }
-    part = record.with_suffix(".part")
     with writing(record):
-        part.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
-        part.replace(record)
+        whole_file.write(record, json.dumps(data, indent=2) + "\n", 0o644)
 
 
 def _size(place: Path) -> int:

@@ -34,7 +34,6 @@ class Recipe:
 
     name: str
     requirements: str
-    """Text of a requirements file of pip."""
     first: str = ""
     """A requirement that is installed before the others, because it is much larger or comes from a separate index."""
     first_index: str = ""

@@ -23,7 +23,6 @@ API_PORT = 6443
 PROXY = f"http://{network.GATEWAY}:{PROXY_PORT}"
 """Value of ``http_proxy`` and ``https_proxy`` in pods."""
 API_SERVER = (network.GATEWAY, API_PORT)
-"""Address of the API server for pods."""
 
 _HEAD_SECONDS = 10.0
 _CONNECT_SECONDS = 20.0

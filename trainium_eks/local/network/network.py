@@ -20,7 +20,6 @@ RANGE = ipaddress.ip_network("100.127.0.0/16")
 """Part of the shared address space of carriers: never a machine's own, and no loopback, which EndpointSlices refuse."""
 
 GATEWAY = str(RANGE[1])
-"""The bridge's address."""
 
 _BRIDGE = "pods"
 

@@ -36,7 +36,6 @@ MANIFEST_ANNOTATION = "trainium-eks.local/manifest"
 """Annotation with the digest of the manifest that the node was last made from."""
 
 KWOK_ANNOTATION = "kwok.x-k8s.io/node"
-"""Annotation by which kwok manages a node."""
 
 DEFAULT_ROOT_GIB = 20
 """Root volume where the launch template names none (EKS API, ``diskSize``)."""
@@ -64,18 +63,15 @@ class NodePool:
     zone_ids: tuple[str, ...]
     """Zones of the nodes, in turn; at least one."""
     size: int
-    """Desired number of nodes."""
     min_size: int
     max_size: int
     labels: Mapping[str, str]
-    """Labels of the group."""
     taints: tuple[Taint, ...]
     capacity_type: str
     """``ON_DEMAND``, ``SPOT`` or ``CAPACITY_BLOCK``."""
     release: str
     """AMI release, ``1.35.8-20260930``; empty for the newest."""
     kubernetes_version: str
-    """``1.35``."""
     template_id: str
     template_version: str
     """Launch template; empty where there is none."""

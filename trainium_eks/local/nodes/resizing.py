@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from trainium_eks import whole_file
 from trainium_eks.kube.api import Api
 from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.lock import locked
@@ -25,10 +26,7 @@ def record(paths: Paths, key: str, facts: Mapping[str, Any], drivers: Sequence[s
     The facts are the arguments of :func:`pool_of` but the catalogue, as plain data.
     """
     paths.pools.mkdir(exist_ok=True, mode=0o700)
-    file = paths.pools / f"{key}.json"
-    part = file.with_suffix(".part")
-    part.write_text(json.dumps({"pool": facts, "drivers": list(drivers)}, default=str), encoding="utf-8")
-    part.replace(file)
+    whole_file.write(paths.pools / f"{key}.json", json.dumps({"pool": facts, "drivers": list(drivers)}, default=str))
 
 
 def resize(

@@ -19,7 +19,6 @@ NODES_IN_MESSAGE = 5
 SHORTEST_SECONDS = 0.1
 """Shortest interval between two looks at nodes."""
 QUIET_SECONDS = 2.0
-"""Shorter waits are not announced."""
 LEASES = "kube-node-lease"
 """Namespace of the leases that kubelets renew as a sign of life."""
 

@@ -28,7 +28,6 @@ LONGEST_SECONDS = 0.5
 COUNTING_SECONDS = 5.0
 """Interval between two requests to count a quota's objects again."""
 QUIET_SECONDS = 2.0
-"""Shorter waits are not announced."""
 
 # The API server's words for a field that cannot be changed: `field is immutable` (most kinds), `updates to provisioner
 # are forbidden` (StorageClass), `cannot change roleRef`, `may not change once set` (a Service's cluster IP), `pod

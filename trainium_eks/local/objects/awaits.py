@@ -45,9 +45,7 @@ class RelatedObjects:
     """Other objects that an object's readiness depends on; :func:`relates_to` names their kind."""
 
     storage_class: Object | None = None
-    """StorageClass of a PersistentVolumeClaim."""
     endpoint_slices: Sequence[Object] = field(default=())
-    """EndpointSlices of a Service."""
     pods: Sequence[Object] = field(default=())
     """Pods of a failed Job, for the reasons."""
 

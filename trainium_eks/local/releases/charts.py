@@ -31,7 +31,6 @@ VARIABLE = "TRN_CHARTS"
 """Environment variable: a directory with charts, each ``<name>-<version>.tgz`` or ``<name>/Chart.yaml``."""
 
 PULL_SECONDS = 20.0
-"""Time limit for a repository."""
 
 # Helm's messages when a repository answers and does not have the chart. All else (no such host, refused, a proxy's
 # 403, a certificate of a proxy) is a repository that this machine cannot reach.
@@ -49,9 +48,7 @@ class FoundChart:
     name: str
     version: str
     path: Path
-    """A directory or a package."""
     digest: str
-    """SHA-256 of its content."""
     origin: str
     """The chart's source, for messages; empty for the project's charts."""
 

@@ -44,9 +44,7 @@ class ReleaseStatus:
     """``deployed``, ``failed``, ``superseded``, ``uninstalled``, ``uninstalling`` or ``pending-…``."""
     description: str
     manifest: str
-    """The objects that are not hooks, as installed."""
     hooks: tuple[str, ...] = ()
-    """Manifests of the hooks."""
 
     @property
     def is_interrupted(self) -> bool:

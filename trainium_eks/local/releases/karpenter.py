@@ -30,7 +30,6 @@ from trainium_eks.plan.resource_types.rows import vpc
 from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION
 
 NAME = "karpenter"
-"""Name of the process, and of its chart."""
 
 AWS_GROUP, AWS_KIND = "karpenter.k8s.aws", "EC2NodeClass"
 KWOK_GROUP, KWOK_KIND = "karpenter.kwok.sh", "KWOKNodeClass"

@@ -72,7 +72,6 @@ class ReleaseInputs:
     values: Mapping[str, Any]
     description: str
     flags: tuple[str, ...]
-    """Flags of ``helm upgrade``."""
     timeout_seconds: float
     """Limit for each of Helm's waits."""
 

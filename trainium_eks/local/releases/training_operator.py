@@ -6,11 +6,11 @@ its certificates itself, and they are put where it reads them, as the kubelet wo
 """
 
 import base64
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trainium_eks import whole_file
 from trainium_eks.kube.api import ApiError, ObjectReference
 from trainium_eks.local import toolchain
 from trainium_eks.local.control_plane import processes
@@ -112,10 +112,7 @@ class TrainingOperator(PartOfStack):
             for name in ("tls.key", "tls.crt"):
                 content, file = base64.b64decode(data[name]), directory / name
                 if not file.exists() or file.read_bytes() != content:
-                    part = file.with_suffix(".part")
-                    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as sink:
-                        sink.write(content)
-                    part.replace(file)
+                    whole_file.write(file, content)
         return True
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 
+from trainium_eks import whole_file
 from trainium_eks.kube.api import Api, ApiError, ObjectReference
 from trainium_eks.local import toolchain
 from trainium_eks.local.changes import LocalCloudError
@@ -79,9 +80,7 @@ class Process:
     """The chart's arguments, without the ones that this machine replaces; paths of mounted files are those here."""
     environment: Mapping[str, str]
     files: Mapping[Path, str]
-    """Files from its ConfigMaps."""
     account: tuple[str, str] = ("", "")
-    """Namespace and name of its service account."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,6 @@ class Programs:
     paths: Mapping[str, Path] = field(default_factory=dict)
     """By name: all of them or none."""
     missing: str = "they were not looked for"
-    """Why the programs are missing, in a few words."""
 
     @staticmethod
     def provided(progress: Callable[[str], None], environment: Mapping[str, str]) -> "Programs":
@@ -245,11 +243,9 @@ class Volcano:
             kept = port and (owner in ours or is_free(port))
             ports[name] = port if kept else free_port({*before.values(), *ports.values()})
         if ports != before:
-            part = file.with_suffix(".part")
             with writing(file):
                 file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                part.write_text(json.dumps(ports, indent=2) + "\n")
-                part.replace(file)
+                whole_file.write(file, json.dumps(ports, indent=2) + "\n")
         return ports
 
 

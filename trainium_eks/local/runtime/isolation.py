@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trainium_eks import whole_file
 from trainium_eks.local import linux
 from trainium_eks.local.runtime.sandbox import Sandbox, StartError
 from trainium_eks.local.spec.plan import Container, Isolation, PodDirectory, PodPlan
@@ -53,10 +54,8 @@ class Chosen:
 
     def save(self, pods: Path) -> None:
         """Save the choice for ``trn``."""
-        file = pods / "isolation.json"
-        part = file.with_suffix(".part")
-        part.write_text(json.dumps({"isolation": self.isolation, "refused": dict(self.refused)}), encoding="utf-8")
-        part.replace(file)
+        made = {"isolation": self.isolation, "refused": dict(self.refused)}
+        whole_file.write(pods / "isolation.json", json.dumps(made))
 
     @staticmethod
     def load(pods: Path) -> "Chosen | None":

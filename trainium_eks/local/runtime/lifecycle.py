@@ -79,7 +79,6 @@ class _Probe:
     probe: Probe
     next_time: float
     passed: bool
-    """The verdict so far."""
     running: bool = False
     successes: int = 0
     failures: int = 0

@@ -96,7 +96,6 @@ class LogFilter:
 
     follow: bool = False
     tail: int | None = None
-    """Lines from the end."""
     since: str = ""
     """RFC 3339 time, as :func:`timestamp` writes it, of the earliest line."""
     timestamps: bool = False

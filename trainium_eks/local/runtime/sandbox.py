@@ -43,7 +43,6 @@ class LiveContainer:
     pid: int
     """The container's first process, by its id on the machine."""
     output: int
-    """Descriptor from which its output can be read."""
 
 
 class Sandbox:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trainium_eks import whole_file
 from trainium_eks.local import linux
 from trainium_eks.local.runtime import beneath, memory, probing
 from trainium_eks.local.runtime.lifecycle import (
@@ -52,7 +53,6 @@ class _Running:
     writer: Writer
     restart: int
     reason: str = ""
-    """Why this shim killed it."""
     message: str = ""
     ended: int | None = None
     """Its exit code, once it has ended; its output may still be read."""
@@ -317,10 +317,8 @@ class Shim:
         if text == self._told:
             return
         self._told = text
-        part = self._directory.state.with_suffix(".part")
         try:
-            part.write_text(text, encoding="utf-8")
-            part.replace(self._directory.state)
+            whole_file.write(self._directory.state, text)
         except OSError as error:
             sys.stderr.write(f"state: {error}\n")  # written again with the next change
             self._told = ""

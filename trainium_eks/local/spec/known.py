@@ -29,10 +29,8 @@ class PlanInputs:
 
     directory: PodDirectory
     claims: Path
-    """Directory of the claims of the pod's namespace."""
     isolation: Isolation
     address: str
-    """The pod's address, as in its status."""
     node: Body
     config_maps: Mapping[str, Body]
     """The existing ConfigMaps of the pod's namespace that it names."""
@@ -43,7 +41,6 @@ class PlanInputs:
     workloads: Path
     """Directory added to ``PYTHONPATH``."""
     api_server: tuple[str, int]
-    """Address at which pods reach the API server."""
     tokens: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Volume to path in it to service account token."""
     network_pid: int = 0

@@ -53,11 +53,9 @@ class Action:
     """The action of a probe or a hook: exactly one of its kinds."""
 
     command: tuple[str, ...] = ()
-    """Run in the container."""
     host: str = ""
     """Host to connect to; the pod itself when empty."""
     port: int = 0
-    """TCP port to connect to."""
     http_path: str = ""
     """Path to request over HTTP at :attr:`port`; only connect when empty."""
     scheme: str = "HTTP"

@@ -33,9 +33,7 @@ class StartablePod:
 
     plan: PodPlan
     files: tuple[File, ...]
-    """Files to write before the start."""
     directories: tuple[str, ...]
-    """Directories to make before the start."""
 
 
 def is_ours(pod: Body) -> bool:

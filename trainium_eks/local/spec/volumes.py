@@ -28,7 +28,6 @@ class Volume:
 
     source: Path
     files: tuple[File, ...] = ()
-    """Files to write there."""
     memory_bytes: int | None = None
     """Size of a volume in memory, 0 for half of the machine's; None for a volume on disk."""
     read_only: bool = False

@@ -16,6 +16,7 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
+from trainium_eks import whole_file
 from trainium_eks.local.toolchain import store, web
 from trainium_eks.local.toolchain.tools import Platform, Tool
 from trainium_eks.local.toolchain.web import RefusedError
@@ -48,10 +49,8 @@ class Notes:
         """Keep a digest."""
         since = time.strftime("%Y-%m-%d", time.gmtime())
         content = json.dumps({**self._read(), name: {"digest": digest, "since": since}}, indent=2) + "\n"
-        part = self.file.with_suffix(".part")
         with store.writing(self.file.parent):
-            part.write_text(content)
-            part.replace(self.file)
+            whole_file.write(self.file, content, 0o644)
 
     def _read(self) -> dict[str, Any]:
         try:

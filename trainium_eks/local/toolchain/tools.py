@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Literal
 
 KUBERNETES_RELEASES = {"1.34": "1.34.4", "1.35": "1.35.4", "1.36": "1.36.3"}
-"""The provided release of each minor version."""
 
 BUILDABLE_MINOR = "1.35"
 """The minor version that ``go.mod`` pins, with all the other tools. The others are only downloaded or found."""
@@ -65,7 +64,6 @@ class Binary:
 
     name: str
     path: Path
-    """Absolute."""
     origin: Origin
     version: str
     """Without the ``v``: ``1.35.4``."""
@@ -79,7 +77,6 @@ class Tool:
     version: str
     """Without the ``v``; empty where no release is known."""
     package: str
-    """Go's path of the command."""
     url: str = ""
     """Address of the program or of a ``.tar.gz`` with it, for Linux: with ``{system}`` and ``{machine}``."""
     checksums: str = ""
@@ -284,7 +281,6 @@ TRAINING_OPERATOR = Bundle(
     minutes=5,
     switch="TRN_TRAINING_OPERATOR",
 )
-"""Kubeflow's Training Operator, which runs PyTorchJobs."""
 
 KARPENTER = Bundle(
     name="karpenter",
@@ -299,7 +295,6 @@ KARPENTER = Bundle(
     minutes=4,
     switch="TRN_KARPENTER",
 )
-"""Karpenter with its kwok provider."""
 
 PROMETHEUS = Bundle(
     name="prometheus",

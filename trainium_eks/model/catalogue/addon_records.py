@@ -1,24 +1,16 @@
-"""EKS add-ons that this project knows: one record each, which components, checks, plans and the local cloud read.
-
-Versions come from public clusters of October 2026 (where a comment says so, of August), with the certainty of each
-beside it. Before a deployment query EKS: ``aws eks describe-addon-versions --kubernetes-version 1.35``. Newer builds
-exist; EKS offers older builds for a while, not for ever.
-"""
+"""EKS add-ons that this project knows: one record each, which components, checks, plans and the local cloud read."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-from trainium_eks.model.catalogue import lustre
+from trainium_eks.model.catalogue import lustre, versions
 from trainium_eks.model.catalogue.chart_workloads import EBS_DRIVER, SYSTEM_NAMESPACE, Workload, table
 from trainium_eks.model.catalogue.instances import Catalogue
 from trainium_eks.model.policies import addon_policies
 from trainium_eks.model.policies.addon_policies import Statement
 from trainium_eks.model.sizing import addresses
-
-EVERY_KUBERNETES = "*"
-"""Key of :attr:`Addon.versions` for a build that serves all the minor versions that have pins here."""
 
 Phase = Literal["before nodes", "after nodes", "on request"]
 
@@ -79,8 +71,6 @@ class Addon:
 
     name: str
     """Its name in EKS."""
-    versions: Mapping[str, str]
-    """Kubernetes minor version to build (``v1.14.3-eksbuild.3``), or :data:`EVERY_KUBERNETES` alone."""
     phase: Phase
     """``before nodes``: daemons without which a node is never Ready; with no node yet they are active at once. ``after
     nodes``: add-ons with pods, DEGRADED until a node runs them. ``on request``: known, and installed if the config
@@ -97,7 +87,8 @@ class Addon:
 
     def version(self, kubernetes_version: str) -> str:
         """Return the build for a Kubernetes minor version; empty when none is pinned."""
-        return self.versions.get(kubernetes_version, self.versions.get(EVERY_KUBERNETES, ""))
+        pins = versions.ADDONS.get(self.name, {})
+        return pins.get(kubernetes_version, pins.get("*", ""))
 
     @property
     def workloads(self) -> tuple[AddonWorkload, ...]:
@@ -146,42 +137,20 @@ def _monitoring_settings(_region: str, catalogue: Catalogue) -> Mapping[str, Any
 
 VPC_CNI = Addon(
     name="vpc-cni",
-    versions={EVERY_KUBERNETES: "v1.23.2-eksbuild.1"},
     phase="before nodes",
     seconds=50,
     settings=_cni_settings,
     identity=Identity("aws-node", managed_policy="AmazonEKS_CNI_Policy"),
 )
 
-KUBE_PROXY = Addon(
-    name="kube-proxy",
-    versions={
-        "1.34": "v1.34.6-eksbuild.29",
-        "1.35": "v1.35.3-eksbuild.29",
-        "1.36": "v1.36.0-eksbuild.45",
-    },
-    phase="before nodes",
-    seconds=25,
-)
+KUBE_PROXY = Addon(name="kube-proxy", phase="before nodes", seconds=25)
 
-POD_IDENTITY_AGENT = Addon(
-    name="eks-pod-identity-agent",
-    versions={EVERY_KUBERNETES: "v1.4.0-eksbuild.3"},
-    phase="before nodes",
-    seconds=24,
-)
+POD_IDENTITY_AGENT = Addon(name="eks-pod-identity-agent", phase="before nodes", seconds=24)
 
-COREDNS = Addon(
-    name="coredns",
-    # That of 1.34: August.
-    versions={"1.34": "v1.13.2-eksbuild.11", "1.35": "v1.14.6-eksbuild.4", "1.36": "v1.14.7-eksbuild.11"},
-    phase="after nodes",
-    seconds=35,
-)
+COREDNS = Addon(name="coredns", phase="after nodes", seconds=35)
 
 EBS_CSI_DRIVER = Addon(
     name="aws-ebs-csi-driver",
-    versions={EVERY_KUBERNETES: "v1.66.0-eksbuild.1"},
     phase="after nodes",
     seconds=45,
     settings=_ebs_settings,
@@ -198,8 +167,6 @@ EBS_CSI_DRIVER = Addon(
 
 FSX_CSI_DRIVER = Addon(
     name="aws-fsx-csi-driver",
-    # As a public 1.35 cluster had it in August.
-    versions={EVERY_KUBERNETES: "v1.9.0-eksbuild.1"},
     phase="after nodes",
     identity=Identity(
         "fsx-csi-controller-sa",
@@ -213,17 +180,10 @@ FSX_CSI_DRIVER = Addon(
     ),
 )
 
-METRICS_SERVER = Addon(
-    name="metrics-server",
-    # EKS' default for 1.36; public clusters on 1.35 had it, too.
-    versions={EVERY_KUBERNETES: "v0.9.0-eksbuild.11"},
-    phase="after nodes",
-)
+METRICS_SERVER = Addon(name="metrics-server", phase="after nodes")
 
 NODE_MONITORING_AGENT = Addon(
     name="eks-node-monitoring-agent",
-    # The agent's newest release, in a public plan of 2026-08-22.
-    versions={EVERY_KUBERNETES: "v1.7.0-eksbuild.1"},
     phase="after nodes",
     settings=_monitoring_settings,
     least_version=(1, 3, 0),
@@ -231,28 +191,16 @@ NODE_MONITORING_AGENT = Addon(
 
 CLOUDWATCH_OBSERVABILITY = Addon(
     name="amazon-cloudwatch-observability",
-    # As a public project pinned it, with a copy of its schema.
-    versions={EVERY_KUBERNETES: "v6.6.0-eksbuild.1"},
     phase="on request",
     identity=Identity("cloudwatch-agent", "amazon-cloudwatch", managed_policy="CloudWatchAgentServerPolicy"),
 )
 
-ADDONS: Mapping[str, Addon] = MappingProxyType(
-    {
-        each.name: each
-        for each in (
-            VPC_CNI,
-            KUBE_PROXY,
-            POD_IDENTITY_AGENT,
-            COREDNS,
-            EBS_CSI_DRIVER,
-            FSX_CSI_DRIVER,
-            METRICS_SERVER,
-            NODE_MONITORING_AGENT,
-            CLOUDWATCH_OBSERVABILITY,
-        )
-    }
+_ALL = (
+    *(VPC_CNI, KUBE_PROXY, POD_IDENTITY_AGENT, COREDNS, EBS_CSI_DRIVER, FSX_CSI_DRIVER, METRICS_SERVER),
+    *(NODE_MONITORING_AGENT, CLOUDWATCH_OBSERVABILITY),
 )
+
+ADDONS: Mapping[str, Addon] = MappingProxyType({each.name: each for each in _ALL})
 """Every known add-on by EKS' name, in the order of installation."""
 
 

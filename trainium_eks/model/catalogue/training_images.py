@@ -1,8 +1,10 @@
-"""Base images of training images, by target: one table, overridden by the stack's config."""
+"""Base images of training images, by target: ``training_images.toml``, overridden by the stack's config."""
 
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 from trainium_eks.model.validation.problems import Problem, join_key, nearest
@@ -15,42 +17,19 @@ MIRROR_PREFIX = "mirror-"
 class Base:
     """The base image of one target."""
 
-    image: str | None
-    """Image with its tag; None where no public tag is known, and the config has to name an image."""
     about: str
     """Framework and state, for people."""
+    image: str | None = None
+    """Image with its tag; None where no public tag is known, and the config has to name an image."""
     packages: tuple[str, ...] = ()
-    """Packages that pip installs besides the common requirements, because the base lacks them."""
     index: str = ""
     """Package index for these; empty for pip's own."""
 
 
+_ROWS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+
 BASES: Mapping[str, Base] = MappingProxyType(
-    {
-        # The last with PyTorch/XLA: SDK 2.31 published none, and its packages are in maintenance. From the SDK's own
-        # list of containers.
-        "trn1": Base(
-            "public.ecr.aws/neuron/pytorch-training-neuronx:2.9.0-neuronx-py312-sdk2.30.0-ubuntu24.04",
-            "PyTorch/XLA 2.9 for Trn1, frozen at Neuron SDK 2.30",
-        ),
-        "jax": Base(
-            "public.ecr.aws/neuron/jax-training-neuronx:0.10.0-neuronx-py313-sdk2.32.0-ubuntu24.04",
-            "JAX NeuronX 0.10 for Trn1 and later, beta",
-        ),
-        # TorchNeuron's container exists since SDK 2.33; its repository and tag were not found.
-        "trn2": Base(None, "PyTorch with TorchNeuron for Trn2 and Trn3, public beta"),
-        # Seen in use in public projects; has EFA and NCCL's plugin for it, which pytorch/pytorch does not.
-        "cuda": Base(
-            "public.ecr.aws/deep-learning-containers/pytorch-training:2.9.0-gpu-py312-cu130-ubuntu22.04-ec2",
-            "PyTorch 2.9 with CUDA 13.0 and EFA, AWS' deep learning container",
-        ),
-        "cpu": Base(
-            "public.ecr.aws/docker/library/python:3.12.11-slim-bookworm",
-            "plain PyTorch 2.9 for the CPU, to try things out",
-            packages=("torch==2.9.1", "numpy==2.3.4"),
-            index="https://download.pytorch.org/whl/cpu",
-        ),
-    }
+    {target: Base(**{**row, "packages": tuple(row.get("packages", ()))}) for target, row in _ROWS.items()}
 )
 """Base image by target of ``trn image build --for``."""
 

@@ -1,18 +1,18 @@
-"""Every version that this project pins, except the versions of EKS add-ons (addon_records.py).
-
-None was run on a live account by the authors; the certainty of each is noted beside it. Nothing here may float (no
-``latest``, ``main``, ``master``): ``etcd:latest`` broke every TorchX rendezvous on the day 3.6 dropped the v2 API.
-"""
+"""The versions that this project pins, as ``versions.toml`` has them with the certainty of each."""
 
 import datetime
 import os
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
-KUBERNETES = "1.35"
-"""Minor version of new clusters: the highest that Volcano 1.15 certifies."""
+_PINS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+
+KUBERNETES: str = _PINS["kubernetes"]
+"""Minor version of new clusters."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +49,7 @@ def today() -> datetime.date:
 
 
 KUBERNETES_STANDARD_SUPPORT: Mapping[str, Support] = MappingProxyType(
-    {
-        # From the EKS user guide.
-        "1.31": Support("2025-11-26", "2026-11-26"),
-        "1.32": Support("2026-03-23", "2027-03-23"),
-        "1.33": Support("2026-07-29", "2027-07-29"),
-        "1.34": Support("2026-12-02", "2027-12-02"),
-        # Second-hand (endoflife.date, release announcements); extended support has always been one more year.
-        "1.35": Support("2027-03-27", "2028-03-27"),
-        "1.36": Support("2027-08-02", "2028-08-02"),
-    }
+    {minor: Support(*ends) for minor, ends in _PINS["support"].items()}
 )
 """Minor versions that EKS runs."""
 
@@ -131,84 +122,30 @@ class Chart:
     """Exact version, as the repository spells it."""
 
 
-CHARTS: Mapping[str, Chart] = MappingProxyType(
-    {
-        # The newest in the repository's index of June 2026. The git tag v1.15.1 is newer, its chart not seen published.
-        "volcano": Chart("https://volcano-sh.github.io/helm-charts", "volcano", "1.15.0"),
-        # Named on the release page of 2026-08-19; the files of 1.9.0 were read, those of 1.10.0 were not.
-        "neuron-helm-chart": Chart("", "oci://public.ecr.aws/neuron/neuron-helm-chart", "1.10.0"),
-        # These three: read in the repositories' own indexes (August, August and May 2026). 0.20.0 of the NVIDIA
-        # plugin exists too; 0.19 is the line that EKS' guide describes (MOFED must be off).
-        "aws-efa-k8s-device-plugin": Chart("https://aws.github.io/eks-charts", "aws-efa-k8s-device-plugin", "v0.5.30"),
-        "nvidia-device-plugin": Chart("https://nvidia.github.io/k8s-device-plugin", "nvidia-device-plugin", "0.19.3"),
-        # Read at its tag: chart, definitions, calls of AWS. For Kubernetes 1.36 Karpenter must be 1.13 or newer.
-        "karpenter": Chart("", "oci://public.ecr.aws/karpenter/karpenter", "1.15.1"),
-        "karpenter-crd": Chart("", "oci://public.ecr.aws/karpenter/karpenter-crd", "1.15.1"),
-        # From its release page. Earlier lines must be upgraded to 2.3 before any later one.
-        "kubeflow-trainer": Chart("", "oci://ghcr.io/kubeflow/charts/kubeflow-trainer", "2.3.0"),
-        # Read in the repository's index of August 2026; its templates and values in the source tree of 9.51.
-        "cluster-autoscaler": Chart("https://kubernetes.github.io/autoscaler", "cluster-autoscaler", "9.59.0"),
-        "dcgm-exporter": Chart("https://nvidia.github.io/dcgm-exporter/helm-charts", "dcgm-exporter", "4.8.2"),
-        # These three: from the charts' own repositories, as of 2026-08-22.
-        "kube-prometheus-stack": Chart(
-            "https://prometheus-community.github.io/helm-charts", "kube-prometheus-stack", "88.5.3"
-        ),
-        "prometheus-yet-another-cloudwatch-exporter": Chart(
-            "https://prometheus-community.github.io/helm-charts", "prometheus-yet-another-cloudwatch-exporter", "0.47.0"
-        ),
-        "fluent-bit": Chart("https://fluent.github.io/helm-charts", "fluent-bit", "0.58.1"),
-    }
-)
+def _chart(name: str, place: str, version: str) -> Chart:
+    return Chart("", place, version) if place.startswith("oci://") else Chart(place, name, version)
+
+
+CHARTS: Mapping[str, Chart] = MappingProxyType({name: _chart(name, *pin) for name, pin in _PINS["charts"].items()})
 """Helm charts that are installed."""
 
-IMAGES: Mapping[str, str] = MappingProxyType(
-    {
-        # The 3.5 line: 3.6 has no v2 API, which TorchX's etcd backend speaks. The line's newest tag.
-        "etcd": "quay.io/coreos/etcd:v3.5.35",
-        # From the Neuron SDK's own manifest.
-        "neuron-monitor": "public.ecr.aws/neuron/neuron-monitor:1.3.0",
-        # Pinned by the kustomization of tag v1.9.3 itself (read there).
-        "training-operator": "ghcr.io/kubeflow/training-v1/training-operator:v1-d6eb98e",
-        # Makes directories once; Docker's official image, from AWS' mirror. The tag is from memory.
-        "lustre-setup": "public.ecr.aws/docker/library/busybox:1.37.0",
-        # Builds images in the cluster, rootless. The tag is in use in public projects.
-        "buildah": "quay.io/buildah/stable:v1.43.0",
-        # Copies images. Upstream rebuilds its other tags every day and deletes their digests; this one stays. Tag and
-        # digest as several public projects pin them.
-        "skopeo": "quay.io/skopeo/stable:v1.22.3-immutable"
-        "@sha256:c0ee1f4edca5c01cb8d5611124f92f3cc47196ecab68aee5d0f90834e00574d5",
-        # Stages data: Docker's official image, from AWS' mirror. The tag is from memory.
-        "python": "public.ecr.aws/docker/library/python:3.13.7-slim-bookworm",
-        # Serves models that generate text, on GPUs. PyPI has 0.33.0; this tag is the newest in use in public projects.
-        "vllm": "docker.io/vllm/vllm-openai:v0.30.0",
-        # Ends the instances that the idle guard names. The tag is in use in public projects.
-        "aws-cli": "public.ecr.aws/aws-cli/aws-cli:2.36.44",
-    }
-)
+IMAGES: Mapping[str, str] = MappingProxyType(_PINS["images"])
 """Container images that are run directly, by tag."""
 
-CLUSTER_AUTOSCALER: Mapping[str, str] = MappingProxyType(
-    # Charts 9.51.0 and 9.59.0 have the first two; of the third only the source's tag was seen.
-    {"1.34": "1.34.0", "1.35": "1.35.0", "1.36": "1.36.0"}
-)
-"""Cluster Autoscaler by Kubernetes version, because it simulates that version's scheduler."""
-GRAFANA_AMP_PLUGIN = "grafana-amazonprometheus-datasource@3.3.5"
-"""Grafana's data source for Amazon Managed Prometheus, as Grafana takes it at its start (grafana.com's catalogue, 2026;
-3.0 needs Grafana 12.2.5, and the chart has 13.2)."""
+CLUSTER_AUTOSCALER: Mapping[str, str] = MappingProxyType(_PINS["cluster_autoscaler"])
+"""Cluster Autoscaler by Kubernetes version."""
 
-TRAINING_OPERATOR = "v1.9.3"
-"""Tag of Kubeflow's training operator, for its kustomization: the last line with PyTorchJob, and without a chart."""
+GRAFANA_AMP_PLUGIN: str = _PINS["grafana_amp_plugin"]
+"""Grafana's data source for Amazon Managed Prometheus."""
 
-TRAINING_OPERATOR_COMMIT = "c77ee3ff4d21aa8e5027580d83361c1a426ee789"
-"""Commit of that tag in kubeflow/trainer: a tag can be moved."""
+TRAINING_OPERATOR: str = _PINS["training_operator"]
+"""Tag of Kubeflow's training operator."""
 
-AMI_RELEASES: Mapping[str, str] = MappingProxyType(
-    {
-        # Public node groups ran these in October 2026, of 1.35 one with GPUs, too: every AMI of a day is made together.
-        # The Neuron driver is the newest of that day: images of SDK 2.30 need one above 2.26.
-        "1.34": "1.34.11-20260930",
-        "1.35": "1.35.8-20260930",
-        "1.36": "1.36.4-20260930",
-    }
-)
-"""AMI release of managed nodes, by Kubernetes version; the same for all AL2023 AMI types."""
+TRAINING_OPERATOR_COMMIT: str = _PINS["training_operator_commit"]
+"""Commit of that tag in kubeflow/trainer."""
+
+AMI_RELEASES: Mapping[str, str] = MappingProxyType(_PINS["ami_releases"])
+"""AMI release of managed nodes, by Kubernetes version."""
+
+ADDONS: Mapping[str, Mapping[str, str]] = MappingProxyType(_PINS["addons"])
+"""Builds of each EKS add-on by Kubernetes version, or under ``*``."""

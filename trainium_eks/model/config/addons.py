@@ -67,7 +67,7 @@ def known(name: str) -> Addon:
 
     An unknown add-on is installed after the nodes, because its pods may need a node to be ACTIVE.
     """
-    return ADDONS.get(name) or Addon(name=name, versions={}, phase="on request")
+    return ADDONS.get(name) or Addon(name=name, phase="on request")
 
 
 def version(section: Mapping[str, AddonConfig], name: str, kubernetes_version: str) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-"""Folder of the files."""
 
 
 def dashboards() -> Mapping[str, str]:

@@ -12,7 +12,6 @@ from trainium_eks.model.annotations import annotation
 from trainium_eks.model.catalogue.instances import NEURON_RESOURCE, NVIDIA_RESOURCE
 
 PREFIX = "trn"
-"""Prefix of the series' names."""
 
 PHASES = ("Pending", "Inqueue", "Running", "Unknown", "Completed")
 """Phases of a PodGroup. ``Pending`` and ``Inqueue``: it waits. ``Unknown``: some of its pods run and others have no

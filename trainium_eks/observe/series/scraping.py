@@ -14,7 +14,6 @@ from trainium_eks.model import scraping as trainings
 from trainium_eks.model.config import namespaces
 
 API_VERSION = "monitoring.coreos.com/v1"
-"""API version of the Prometheus Operator's kinds."""
 
 NODE_LABELS = (
     "eks.amazonaws.com/nodegroup",
@@ -109,13 +108,9 @@ class Scrape:
     namespace: str
     """Namespace of the pods; empty for every namespace."""
     selector: Mapping[str, str]
-    """Labels of the pods or of the service."""
     port: str
-    """Name of the port."""
     relabelings: tuple[Relabelling, ...] = ()
-    """Relabelings of the target, before the scrape."""
     metric_relabelings: tuple[Relabelling, ...] = ()
-    """Relabelings of each series in its answer."""
     bounds: Mapping[str, int | str] = field(default_factory=dict)
     """Bounds of an answer, by the names of the object's ``spec``; empty for no bounds."""
 

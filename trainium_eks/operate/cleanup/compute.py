@@ -13,7 +13,6 @@ from trainium_eks.operate.preflight.tags import cluster_of, tags_of
 Json = Mapping[str, Any]
 
 ALIVE = ("pending", "running", "stopping", "stopped")
-"""States of an instance that has not been terminated."""
 
 
 def search(where: Where) -> list[LeftOver]:

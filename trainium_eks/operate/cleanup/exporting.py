@@ -17,7 +17,6 @@ from trainium_eks.operate.cleanup.state import StackState
 ASSOCIATION = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
 
 UNDER_WAY = ("PENDING", "EXECUTING", "CANCELING")
-"""States of a task that has not ended."""
 
 LOOK_SECONDS = 15.0
 

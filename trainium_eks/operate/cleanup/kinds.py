@@ -34,9 +34,7 @@ class ResourceKind:
     service: str
     operation: str
     key: str
-    """Key of the list in the answer."""
     id: str
-    """Field of the id."""
     remove: tuple[str, ...]
     """Operation of the AWS CLI with its options; the id follows."""
     hourly: Callable[[Json], float | None] = lambda _: FREE

@@ -17,9 +17,7 @@ class LeftOver:
     """A resource in the account that carries the stack's marks."""
 
     kind: str
-    """``node group``."""
     name: str
-    """Name or id that people and AWS use."""
     why: str
     """Mark by which it is taken for the stack's."""
     hourly_usd: float | None

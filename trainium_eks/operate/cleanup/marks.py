@@ -26,7 +26,6 @@ class Marks:
     cluster: str = ""
     """Empty when all clusters of the stack are meant."""
     vpcs: frozenset[str] = frozenset()
-    """VPCs that the stack made."""
 
     @property
     def prefix(self) -> str:

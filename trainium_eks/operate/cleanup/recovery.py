@@ -21,7 +21,6 @@ Action = Literal["import", "clear", "refresh", "look"]
 one that a refresh settles alone, ``look`` for one that the user must decide."""
 
 OPERATIONS = "operations"
-"""Section of the findings about open operations."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,6 @@ class Advice:
     action: Action
     reason: str
     id: str = ""
-    """Id to import."""
 
     def finding(self) -> Finding:
         """Return the advice as a finding, which fails where the decision is the user's."""

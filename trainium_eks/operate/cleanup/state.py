@@ -10,7 +10,6 @@ from typing import Any
 from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
 
 Json = Any
-"""Plain data of the state."""
 
 
 class StateError(Exception):
@@ -29,9 +28,7 @@ class StateResource:
     inputs: Mapping[str, Json] = field(default_factory=dict)
     outputs: Mapping[str, Json] = field(default_factory=dict)
     parent: str = ""
-    """URN of the component that it is in."""
     provider: str = ""
-    """URN of the provider that makes it."""
     ignored: tuple[str, ...] = ()
     """Paths of inputs that an update leaves as they are."""
     replaced: bool = False

@@ -18,7 +18,6 @@ _SHOWN = ("Node", "Queue", "Job", "Pod", "Namespace", "PersistentVolumeClaim")
 UNREAD = "unread"
 """Section of the kinds that the reader may not list."""
 HEADINGS = {**verify.HEADINGS, FAULTS: "Faults", UNREAD: "Not looked at"}
-"""Heading of each section of findings."""
 _PLACING = ("devices", "efa", "gang", "hypernodes", "node", "pod-too", "pod-un", "pool", "taint", "topology", "volcano")
 """Starts of the names of faults that leave a job without nodes: a fault of the cluster may be their cause."""
 

@@ -40,7 +40,6 @@ class Examination:
     """A snapshot, and the way to logs."""
 
     examined: CheckInput
-    """Outputs, objects, and the limits of a local cluster."""
     now: datetime
     log: Log
     namespace: str = ""

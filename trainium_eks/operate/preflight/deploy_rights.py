@@ -34,7 +34,6 @@ class AccountRegion:
     account: str
     region: str
     partition: str
-    """``aws``."""
     boundary: str
     """ARN of the policy that bounds its roles; empty for none."""
 

@@ -46,7 +46,6 @@ class Group:
     instance_type: str
     """``trn1.32xlarge``; empty where it cannot be seen."""
     instance: InstanceType | None
-    """The type in the catalogue."""
     zones: tuple[str, ...]
     """Zone ids (zone names, where the program gives those)."""
     desired: int
@@ -61,9 +60,7 @@ class Group:
     release: str
     """AMI release, ``1.35.8-20260930``."""
     root_gib: int
-    """Size of each root volume, GiB."""
     interfaces: int
-    """Network interfaces of a node."""
     karpenters: bool = False
     """Whether Karpenter starts the nodes, one by one, and none on an ``up``."""
 
@@ -102,7 +99,6 @@ class Bucket:
     use: str
     """``the file system's link``, ``namespace research``."""
     path: str
-    """Path in the config."""
     key: str = ""
     """ARN of its KMS key by the config; empty for none."""
 

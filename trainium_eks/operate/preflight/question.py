@@ -23,7 +23,6 @@ class Question:
     id: str
     """``<section>/<subject>``: the same in every run, so that tools can follow it (``quotas/L-2C3B7624``)."""
     subject: str
-    """Subject in words for people."""
     ask: Callable[[], Answer]
     """Query of AWS; raises NotCheckedError where AWS could not be asked."""
 

@@ -46,7 +46,6 @@ class Preview:
     whole: bool
     """Whether unchanged resources were shown too."""
     errors: tuple[str, ...]
-    """Errors that made the preview fail."""
 
 
 def parse(document: object, stack: str) -> Preview:

@@ -141,10 +141,8 @@ class Review:
     checks: tuple[Finding, ...] | None = None
     """The preflight's; None when it did not run."""
     losses_accepted: bool = False
-    """Whether somebody has accepted the losses."""
     commit: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Versions of the tools, by name."""
 
     @cached_property
     def outcome(self) -> Outcome:

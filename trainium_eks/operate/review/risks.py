@@ -27,7 +27,6 @@ class Risk:
     """Risk in our words: ``replaced; lost with it: its files``."""
     resource: Resource
     paths: tuple[PathChange, ...] = ()
-    """Inputs that cause it."""
     note: str = ""
     """More in words, of a rule or of the values."""
 

@@ -54,7 +54,6 @@ class Scrubber:
     accounts: frozenset[str] = frozenset()
     """Account ids that are shortened in every place; besides, any in an ARN or in the name of a registry."""
     patterns: tuple[re.Pattern[str], ...] = ()
-    """More patterns to blank, of the caller's own."""
     show_accounts: bool = False
 
     def text(self, text: str) -> str:

@@ -290,7 +290,6 @@ def changes_by_component(review: Review, words: Words, most: int = ALL) -> Lines
 
 
 _LISTED = 5
-"""Number of resources that a component's row names."""
 
 _ORDER = {kind: place for place, kind in enumerate(("replace", "delete", "create", "update"))}
 

@@ -11,7 +11,6 @@ from trainium_eks.plan.differences.changes import PathChange
 from trainium_eks.plan.graph import Resource
 
 VALUE_LENGTH = 96
-"""Longest value shown, in characters."""
 ALL = 1_000_000
 """Number of rows where a table shows all of them."""
 _MOST_PARTS = 40

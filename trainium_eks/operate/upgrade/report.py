@@ -18,10 +18,8 @@ class Upgrade:
 
     stack: str
     config: StackConfig
-    """As it is."""
     asked: UpgradeTargets
     settings: tuple[Setting, ...]
-    """The values of the config that change."""
     lines: tuple[str, ...]
     """The same as lines of the stack's file."""
     changes: Changes

@@ -40,7 +40,6 @@ class UpgradeStep:
     most_seconds: float
     """Duration when each drain takes all the time that EKS gives it."""
     nodes: int = 0
-    """Nodes that are replaced."""
     batches: int = 0
     """Turns of replacement: each restarts a gang on these nodes once, at most."""
 

@@ -16,13 +16,11 @@ class ObjectComparison:
     drifted: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """``Kind namespace/name`` to its differences, a line each."""
     count: int = 0
-    """Number of the objects that were compared."""
     unread: Mapping[str, str] = field(default_factory=dict)
     """Objects, in words, that were not compared, to the reason."""
     commands: Mapping[str, str] = field(default_factory=dict)
     """Object of a Helm release to the command that sets it back on AWS, where an `up` does not look into releases."""
     groups: Sequence[StateResource] = ()
-    """Managed node groups."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +28,7 @@ class CheckInput:
     """The input of every check."""
 
     outputs: StackOutputs
-    """The stack's outputs."""
     cluster: Cluster
-    """The cluster's objects."""
     local: LocalReport | None = None
     """The local cloud's report; None on AWS, where everything must be there."""
     made: ObjectComparison = ObjectComparison()

@@ -12,7 +12,6 @@ from trainium_eks.operate.verify.examined import CheckInput
 from trainium_eks.operate.verify.local_report import LocalReport
 
 VOLCANO = "volcano"
-"""Name of Volcano's chart and of its release."""
 
 CONTROLLERS = "vc-controller-manager"
 WEBHOOKS = "vc-webhook-manager"

@@ -45,7 +45,6 @@ HEADINGS: Mapping[str, str] = {
     "queues": "Queues",
     "objects": "What the stack made",
 }
-"""Heading of each section."""
 
 
 def verify(examined: CheckInput, sections: Sequence[Section] = SECTIONS) -> Iterator[Finding]:

@@ -11,7 +11,6 @@ from trainium_eks.plan.resource_types.rows import eks, kubernetes
 ChangeKind = Literal["create", "delete", "replace", "update"]
 
 KINDS: tuple[ChangeKind, ...] = get_args(ChangeKind)
-"""All kinds of change."""
 
 _TAGS = ("tags", "tagsAll", "defaultTags")
 
@@ -40,11 +39,9 @@ class Effect:
     words: str
     """Description of the risk: ``backups are kept for a shorter time``."""
     paths: tuple[PathChange, ...] = ()
-    """The inputs that cause it."""
     note: str = ""
     """Details of the case, from the values of the inputs; empty without any."""
     loses: bool = False
-    """Whether data or running work is lost."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +61,6 @@ class ResourceChange:
     refused: str = ""
     """Reason why AWS refuses the change, so that ``pulumi up`` stops there although the preview passes."""
     effects: tuple[Effect, ...] = ()
-    """Other effects that a reviewer must see."""
     harmless: bool = False
     """Whether every part of the change is understood and none needs a review."""
 
@@ -108,7 +104,6 @@ class OptionChange:
 
     urn: str
     name: str
-    """Name of the resource."""
     option: str
     """camelCase: ``protect``, ``retainOnDelete``."""
     before: Any

@@ -16,7 +16,6 @@ from trainium_eks.plan.graph import UNKNOWN, Options, Resource
 from trainium_eks.plan.recording.wire import Reference
 
 TYPE = "eks:index:Cluster"
-"""Type token of the component."""
 
 Create = Callable[[Resource], tuple[str, Mapping[str, Any]]]
 """Function that registers a child (its ``urn`` is made from the rest) and returns its URN and its state with ``id``."""

@@ -50,7 +50,6 @@ class Live:
     """``module:function``, called with the options, the stack's ``aws:region`` and a function that emits an event;
     returns a :class:`~trainium_eks.plan.backend.Backend`."""
     options: Mapping[str, Any]
-    """Plain data."""
     on_event: Callable[[Mapping[str, Any]], None]
     """Called in a thread for each event, in their order."""
 

@@ -43,7 +43,6 @@ class ConfigKey:
     type: str = ""
     """``string``, ``integer``, ``boolean``, ``array``, ``object``; empty when not declared."""
     items: Mapping[str, Any] | None = None
-    """The declared items of an array."""
     default: Any = None
     value: Any = None
     secret: bool = False
@@ -70,11 +69,9 @@ class Project:
     name: str
     directory: Path
     program: Path
-    """The file to run."""
     config: Mapping[str, ConfigKey] = field(default_factory=dict)
     """Full key to its declaration in ``Pulumi.yaml``."""
     stack_directory: Path = Path()
-    """Directory of the stacks' files."""
 
     @property
     def stacks(self) -> tuple[str, ...]:

@@ -10,10 +10,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from trainium_eks import whole_file
 from trainium_eks.plan.recording.assumptions import Assumptions
 
 PROTOCOL = 1
-"""Version of request and answer."""
 
 LIVE_PROTOCOL = 2
 """Version of a request that names a backend: a package that does not know it must not simulate instead."""
@@ -37,7 +37,6 @@ class LiveBackend:
     factory: str
     """``module:function``."""
     options: Mapping[str, Any]
-    """Plain data."""
     events: int
     """File descriptor for its events, one JSON object a line."""
 
@@ -49,14 +48,12 @@ class RecordingRequest:
     project: str
     stack: str
     program: str
-    """Path of the file to run."""
     config: Mapping[str, str]
     """Full key to text."""
     secret_keys: tuple[str, ...]
     dry_run: bool
     timeout_seconds: float
     answer: str = ""
-    """Path of the file that the answer goes to."""
     live: LiveBackend | None = None
     assumptions: Assumptions | None = None
     """With None, a look-up is an error."""
@@ -98,23 +95,16 @@ class Answer:
 
     status: Status
     graph: Mapping[str, Any] | None = None
-    """The JSON form of the graph, when recorded."""
     problems: tuple[Mapping[str, Any], ...] = ()
-    """The JSON forms of the problems, when invalid."""
     component: str = ""
     """The component with invalid arguments; empty when the stack's config is invalid."""
     message: str = ""
-    """The error, when failed."""
     traceback: str = ""
-    """The program's own frames, when failed."""
     pending: tuple[str, ...] = field(default=())
-    """The unfinished resources of the program, after a time-out."""
 
     def write(self, path: Path) -> None:
         """Write the answer in one step: a half-written answer must not look like a complete one."""
-        part = path.with_suffix(".part")
-        part.write_text(json.dumps({"protocol": PROTOCOL, **asdict(self)}))
-        part.replace(path)
+        whole_file.write(path, json.dumps({"protocol": PROTOCOL, **asdict(self)}))
 
     @staticmethod
     def read(path: Path) -> "Answer":

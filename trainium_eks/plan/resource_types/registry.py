@@ -25,7 +25,6 @@ def rows_of(module: ModuleType) -> Iterator[ResourceType]:
 
 
 ROWS: Mapping[str, ResourceType] = MappingProxyType({row.token: row for module in MODULES for row in rows_of(module)})
-"""Type token to its row."""
 
 
 def find(token: str) -> ResourceType | None:

@@ -139,7 +139,6 @@ class ResourceType:
     """The facts of one resource type."""
 
     token: str
-    """Type token: ``aws:ec2/vpc:Vpc``."""
     simulated: Answerer
     """Made-up answer of the provider: an id and the computed properties."""
     replaced_by: tuple[str | When, ...]
@@ -150,7 +149,6 @@ class ResourceType:
     tagged: bool = True
     """Whether it takes tags, and so the default tags of its provider."""
     seconds: float | Callable[[Resource], float] = ONE_CALL
-    """Seconds that a resource takes to create."""
     price: Priced | BilledElsewhere | None = None
     """None for a type that costs nothing by itself."""
     shown: ShownType | None = None

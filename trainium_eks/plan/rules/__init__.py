@@ -44,7 +44,6 @@ _MODULES = (
 _FOUND = {each for module in _MODULES for each in vars(module).values() if isinstance(each, Rule)}
 
 RULES: tuple[Rule, ...] = tuple(sorted(_FOUND, key=lambda rule: rule.id))
-"""Every rule that a plan can check, by id."""
 
 NOT_JUDGED: Mapping[str, str] = {
     "R64": "Resource names stay the same from release to release. One plan cannot show it: the tests compare each"

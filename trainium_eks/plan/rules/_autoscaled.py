@@ -69,7 +69,6 @@ class Supply:
     """The nodes of one instance type that a node group, or a NodePool of Karpenter, may have."""
 
     resource: Resource
-    """The group or the pool."""
     type_name: str
     """EC2 type, or empty when it cannot be seen."""
     instance: InstanceType | None
@@ -82,7 +81,6 @@ class Supply:
     interface_types: tuple[str, ...]
     """``interface``, ``efa`` and ``efa-only``, one for each requested network interface."""
     boot: tuple[str, ...]
-    """The parts of the nodes' user data."""
     bottlerocket: bool
     accelerated: bool
     """Whether the nodes carry Neuron devices or GPUs, by the catalogue, else by a group's AMI."""

@@ -131,7 +131,6 @@ class SecurityRule:
     path: str
     """Path of the rule in the resource; empty for a separate resource."""
     group: Json
-    """Id of the security group it belongs to."""
     inbound: bool
     protocol: str
     """``-1`` for all."""

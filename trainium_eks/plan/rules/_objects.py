@@ -29,7 +29,6 @@ class PodMaker:
 
     resource: Resource
     path: str
-    """Path of the pod's spec."""
     spec: Json
 
     @property

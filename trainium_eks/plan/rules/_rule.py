@@ -29,7 +29,6 @@ class Rule:
 
     id: str
     title: str
-    """Imperative and short."""
     severity: Severity
     source: str
     """Ids of the same requirement elsewhere (Checkov, Trivy, CIS, Security Hub), or the source of the experience."""

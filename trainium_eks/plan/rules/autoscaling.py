@@ -42,7 +42,6 @@ SCALING_ACTIONS = (
     "ec2:RunInstances",
     "ec2:TerminateInstances",
 )
-"""Actions that start and end nodes."""
 
 NODES = re.compile(r"\*|.*:(instance|fleet|launch-template|autoScalingGroup)[/:].*")
 """Resources of a statement that are nodes, or make nodes; images and subnets do not match."""

@@ -35,7 +35,6 @@ class Plugin:
     types: str
     """Path of the list of instance types; empty when the chart selects by affinity."""
     tolerations: str
-    """Path of the tolerations."""
     tolerated: tuple[str, ...] = ()
     """Taint keys that the chart tolerates when nothing is set."""
     device: bool = False

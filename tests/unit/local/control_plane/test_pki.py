@@ -130,12 +130,12 @@ def test_a_kill_while_they_are_made_leaves_nothing_half_made(tmp_path):
         "import os, sys; from pathlib import Path; from trainium_eks.local.control_plane import pki;"
         "from trainium_eks.local.paths import Paths\n"
         "left = [int(sys.argv[2])]\n"
-        "write = pki._write\n"
+        "write = pki.whole_file.write\n"
         "def killing(*arguments):\n"
         "    left[0] -= 1\n"
         "    if left[0] < 0: os.kill(os.getpid(), 9)\n"
         "    write(*arguments)\n"
-        "pki._write = killing\n"
+        "pki.whole_file.write = killing\n"
         "pki.ensure(Paths(Path(sys.argv[1])), sys.argv[3])"
     )
     for writes in (0, 1, 7, 15):
