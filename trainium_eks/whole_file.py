@@ -5,10 +5,14 @@ from pathlib import Path
 
 
 def write(file: Path, content: str | bytes, mode: int = 0o600) -> None:
-    """Replace a file's content in one step; the new file has the mode from its first byte on."""
+    """Replace a file's content in one step; nobody else can read the new file before it has its mode."""
     part = file.with_name(f".{file.name}.part")
     part.unlink(missing_ok=True)
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as opened:
-        opened.write(content.encode() if isinstance(content, str) else content)
-    part.chmod(mode)
-    part.replace(file)
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as opened:
+            opened.write(content.encode() if isinstance(content, str) else content)
+        part.chmod(mode)
+        part.replace(file)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise

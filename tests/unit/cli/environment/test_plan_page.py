@@ -114,7 +114,7 @@ def test_a_save_that_fails_halfway_leaves_the_old_file(
         raise OSError(28, "No space left on device")
 
     old = saved.read_text()
-    monkeypatch.setattr(plan_report.os, "replace", full)
+    monkeypatch.setattr(Path, "replace", full)
     result = planned("--save", saved, graph=without(environment(), "lustre"))
     assert result.exit_code == 2
     assert "No space left on device" in result.stderr

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trainium_eks.jobs.objects.job import TITAN_MODULE, Program, TrainingJob
 from trainium_eks.jobs.submit import planning
-from trainium_eks.jobs.submit.compile_key import cache_key, compiler_of, graph_options
+from trainium_eks.jobs.submit.planning import cache_key, compiler_of, graph_options
 from trainium_eks.jobs.submit.requests import Facts, JobRequest, Plan
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.problems import Problem, Severity
