@@ -6,7 +6,8 @@ provider cannot be configured, so the engine asks it nothing (pulumi's ``pkg/res
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import UserDict, UserList
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
@@ -25,37 +26,22 @@ class UnknownError(Exception):
     """What reading an unknown value raises."""
 
 
-class Props(Mapping[str, Any]):
+class Props(UserDict[str, Any]):
     """As the SDK's: an unknown value raises when it is read."""
-
-    def __init__(self, target: dict[str, Any]) -> None:
-        self._target = target
 
     def __getitem__(self, key: str) -> Any:
         if key == "__target":
-            return self._target
-        if self._target[key] == SENTINEL:
+            return self.data
+        if self.data[key] == SENTINEL:
             raise UnknownError(key)
-        return self._target[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._target)
-
-    def __len__(self) -> int:
-        return len(self._target)
+        return self.data[key]
 
 
-class Items(Sequence[Any]):
+class Items(UserList[Any]):
     """As the SDK's."""
 
-    def __init__(self, target: list[Any]) -> None:
-        self._target = target
-
     def __getitem__(self, key: Any) -> Any:
-        return self._target if key == "__target" else self._target[key]
-
-    def __len__(self) -> int:
-        return len(self._target)
+        return self.data if key == "__target" else self.data[key]
 
 
 def proxied(value: Any) -> Any:
@@ -93,22 +79,19 @@ def without_a_cluster(graph: Graph) -> Graph:
     unknown."""
     named = {each.urn: each.inputs["metadata"].get("name") for each in graph.resources if "metadata" in each.inputs}
 
+    def forgotten(value: Any, names: set[str]) -> Any:
+        if isinstance(value, dict):
+            return {key: forgotten(each, names) for key, each in value.items()}
+        if isinstance(value, list):
+            return [forgotten(each, names) for each in value]
+        return UNKNOWN if value in names else value
+
     def one(resource: Resource) -> Resource:
-        inputs = {
-            key: _forgotten(value, {named[urn] for urn in resource.property_dependencies.get(key, ()) if urn in named})
-            for key, value in resource.inputs.items()
-        }
-        return replace(resource, inputs=inputs)
+        came = resource.property_dependencies
+        names = {key: {named[urn] for urn in came.get(key, ()) if urn in named} for key in resource.inputs}
+        return replace(resource, inputs={key: forgotten(each, names[key]) for key, each in resource.inputs.items()})
 
     return replace(graph, resources=tuple(map(one, graph.resources)))
-
-
-def _forgotten(value: Any, names: set[str]) -> Any:
-    if isinstance(value, dict):
-        return {key: _forgotten(each, names) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_forgotten(each, names) for each in value]
-    return UNKNOWN if value in names else value
 
 
 def pack(graph: Graph, *, preview: bool = False) -> Pack:
@@ -123,22 +106,15 @@ def pack(graph: Graph, *, preview: bool = False) -> Pack:
 def shown(graph: Graph) -> list[Any]:
     """Return what a stack policy sees: outputs and a few options, and no inputs."""
     seen = {
-        each.urn: SimpleNamespace(
-            urn=each.urn,
-            resource_type=each.type,
-            name=each.name,
-            props=proxied(dict(each.outputs or (graph.outputs if not each.parent else {}))),
-            opts=SimpleNamespace(
-                protect=each.options.protect,
-                ignore_changes=list(each.options.ignore_changes),
-                additional_secret_outputs=[],
-            ),
-            provider=SimpleNamespace(urn=each.provider) if each.custom else None,
-        )
-        for each in graph.resources
+        each.urn: SimpleNamespace(urn=each.urn, resource_type=each.type, name=each.name) for each in graph.resources
     }
     for each in graph.resources:
-        one = seen[each.urn]
+        one, options = seen[each.urn], each.options
+        one.props = proxied(dict(each.outputs or (graph.outputs if not each.parent else {})))
+        one.opts = SimpleNamespace(
+            protect=options.protect, ignore_changes=list(options.ignore_changes), additional_secret_outputs=[]
+        )
+        one.provider = SimpleNamespace(urn=each.provider) if each.custom else None
         one.parent = seen.get(each.parent)
         one.dependencies = [seen[urn] for urn in each.dependencies if urn in seen]
         one.property_dependencies = {

@@ -12,6 +12,7 @@ from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 from trainium_eks.plan.recording import wire
 
 STACK = "urn:pulumi:dev::trainium-eks"
+NOTHING: frozenset[str] = frozenset()
 
 
 def urn(type_: str, name: str) -> str:
@@ -28,16 +29,7 @@ class Connection:
 
     stub: provider_pb2_grpc.ResourceProviderStub
 
-    def configure(self, package: str, name: str = "main", **settings: Any) -> None:
-        self.stub.Configure(
-            provider_pb2.ConfigureRequest(
-                urn=urn(f"pulumi:providers:{package}", name), args=wire.encode({"version": "7.0.0", **settings})
-            )
-        )
-
-    def check(
-        self, type_: str, inputs: Mapping[str, Any], *, before: Mapping[str, Any] | None = None, seed: bytes = b"1"
-    ) -> dict[str, Any]:
+    def check(self, type_: str, inputs: Any, *, before: Any = None, seed: bytes = b"1") -> dict[str, Any]:
         """The inputs as the provider completes them; InvalidInputsError when it refuses some."""
         request = provider_pb2.CheckRequest(
             urn=urn(type_, "it"), news=wire.encode(inputs), olds=wire.encode(before or {}), randomSeed=seed
@@ -47,62 +39,32 @@ class Connection:
             raise InvalidInputsError([(failure.property, failure.reason) for failure in answer.failures])
         return wire.decode(answer.inputs, mask=False)
 
-    def diff(
-        self,
-        type_: str,
-        before: Mapping[str, Any],
-        after: Mapping[str, Any],
-        *,
-        ignore_changes: tuple[str, ...] = (),
-    ) -> provider_pb2.DiffResponse:
-        call = self.stub.DiffConfig if type_.startswith("pulumi:") else self.stub.Diff
-        request = provider_pb2.DiffRequest(
-            urn=urn(type_, "it"),
-            old_inputs=wire.encode(before),
-            olds=wire.encode(before),
-            news=wire.encode(after),
-            ignoreChanges=ignore_changes,
+    def diff(self, type_: str, before: Any, after: Any, *, ignore_changes: tuple[str, ...] = ()) -> Any:
+        olds, news = wire.encode(before), wire.encode(after)
+        return self.stub.Diff(
+            provider_pb2.DiffRequest(urn=urn(type_, "it"), old_inputs=olds, news=news, ignoreChanges=ignore_changes)
         )
-        answer: provider_pb2.DiffResponse = call(request)
-        return answer
 
-    def create(
-        self,
-        type_: str,
-        inputs: Mapping[str, Any],
-        name: str = "it",
-        *,
-        preview: bool = False,
-        secret: frozenset[str] = frozenset(),
-    ) -> provider_pb2.CreateResponse:
-        answer: provider_pb2.CreateResponse = self.stub.Create(
-            provider_pb2.CreateRequest(
-                urn=urn(type_, name), properties=wire.encode(inputs, secret=secret), preview=preview
-            )
+    def create(self, type_: str, inputs: Any, name: str = "it", *, preview: bool = False, secret: Any = NOTHING) -> Any:
+        properties = wire.encode(inputs, secret=secret)
+        return self.stub.Create(
+            provider_pb2.CreateRequest(urn=urn(type_, name), properties=properties, preview=preview)
         )
-        return answer
 
-    def made(self, type_: str, inputs: Mapping[str, Any], name: str = "it") -> tuple[str, dict[str, Any]]:
+    def made(self, type_: str, inputs: Any, name: str = "it") -> tuple[str, dict[str, Any]]:
         """Id and outputs of a new thing."""
         answer = self.create(type_, inputs, name)
         return answer.id, wire.decode(answer.properties, mask=False)
 
-    def update(
-        self, type_: str, id_: str, before: Mapping[str, Any], after: Mapping[str, Any], *, preview: bool = False
-    ) -> dict[str, Any]:
+    def update(self, type_: str, id_: str, before: Any, after: Any, *, preview: bool = False) -> dict[str, Any]:
+        olds, news = wire.encode(before), wire.encode(after)
         request = provider_pb2.UpdateRequest(
-            id=id_,
-            urn=urn(type_, "it"),
-            old_inputs=wire.encode(before),
-            olds=wire.encode(before),
-            news=wire.encode(after),
-            preview=preview,
+            id=id_, urn=urn(type_, "it"), old_inputs=olds, olds=olds, news=news, preview=preview
         )
         return wire.decode(self.stub.Update(request).properties, mask=False)
 
-    def read(self, type_: str, id_: str) -> provider_pb2.ReadResponse:
-        answer: provider_pb2.ReadResponse = self.stub.Read(provider_pb2.ReadRequest(id=id_, urn=urn(type_, "it")))
-        return answer
+    def read(self, type_: str, id_: str) -> Any:
+        return self.stub.Read(provider_pb2.ReadRequest(id=id_, urn=urn(type_, "it")))
 
     def delete(self, type_: str, id_: str) -> None:
         self.stub.Delete(provider_pb2.DeleteRequest(id=id_, urn=urn(type_, "it")))
@@ -126,7 +88,9 @@ class Clouds:
     def provider(self, package: str = "aws", **settings: Any) -> Connection:
         """A configured connection."""
         connection = self.attach(package)
-        connection.configure(package, **settings)
+        settings = wire.encode({"version": "7.0.0", **settings})
+        request = provider_pb2.ConfigureRequest(urn=urn(f"pulumi:providers:{package}", "main"), args=settings)
+        connection.stub.Configure(request)
         return connection
 
 

@@ -45,6 +45,7 @@ def storage_size(config: Config) -> None:
 
 
 def instance_type(config: Config) -> None:
+    """Another instance type for the group that runs."""
     config["trainium-eks:nodeGroups"][0]["instanceType"] = "trn1n.32xlarge"
 
 

@@ -1,7 +1,6 @@
-"""Record the previews of ``tests/unit/operate/review/previews``.
+"""Record the previews of ``tests/unit/operate/review/previews``, when the dev stack gains what a rule asks of all.
 
-Run it as ``PYTHONPATH=.:tests python tests/engine/record_previews.py``.
-Needs the Pulumi CLI on PATH, and no account. Run it when the dev stack gains what a rule asks of every stack.
+Run it as ``PYTHONPATH=.:tests python tests/engine/record_previews.py``; needs the Pulumi CLI on PATH, and no account.
 """
 
 import gzip
@@ -10,16 +9,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from engine.config_changes import instance_type
 from engine.rig import REPOSITORY, Config, Rig, succeeded
 
-FOLDER = REPOSITORY / "tests" / "unit" / "review" / "previews"
+FOLDER = REPOSITORY / "tests" / "unit" / "operate" / "review" / "previews"
 STACK = "dev"
-TRACES = ("stackTrace", "sourcePosition")
-
-
-def instance_type(config: Config) -> None:
-    """Another instance type for the group that runs."""
-    config["trainium-eks:nodeGroups"][0]["instanceType"] = "trn1n.32xlarge"
 
 
 def many_edits(config: Config) -> None:
@@ -34,7 +28,8 @@ def many_edits(config: Config) -> None:
 def without_traces(value: Any) -> Any:
     """Return a document without the places in the program that made each resource."""
     if isinstance(value, dict):
-        return {key: without_traces(below) for key, below in value.items() if key not in TRACES}
+        kept = value.keys() - {"stackTrace", "sourcePosition"}
+        return {key: without_traces(value[key]) for key in kept}
     return [without_traces(below) for below in value] if isinstance(value, list) else value
 
 
@@ -46,8 +41,7 @@ def write(rig: Rig, name: str) -> None:
     (FOLDER / f"{name}.json.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
-def main() -> None:
-    """Write all previews."""
+if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as directory:
         rig = Rig(Path(directory))
         rig.begin(STACK)
@@ -56,7 +50,3 @@ def main() -> None:
         for name, edit in (("instance-type", instance_type), ("many-edits", many_edits)):
             rig.configure(STACK, edit)
             write(rig, name)
-
-
-if __name__ == "__main__":
-    main()

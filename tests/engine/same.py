@@ -5,15 +5,16 @@ from dataclasses import replace
 from typing import Any
 
 from engine.analyzer import after_check
+from engine.rig import Rig, Run, called
 from engine.simulated_aws.checked import name_path
 from pulumi.runtime import rpc
 
+from trainium_eks.plan.differences.diff import compare
 from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph, Resource
 from trainium_eks.plan.resource_types.paths import value_at
 
 # Added by the engine to the inputs of providers, and not by the program.
 _ENGINES_OWN = ("__internal", "version")
-
 
 _KUBERNETES = "kubernetes:"
 
@@ -33,6 +34,18 @@ def differences(graph: Graph, engine: Mapping[str, Mapping[str, Any]], *, first_
                 yield f"{urn}: in the engine only"
         else:
             yield from _different(graph.by_urn[urn], engine[urn], first_preview)
+
+
+def assert_made(graph: Graph, rig: Rig) -> None:
+    """The engine has of a stack what is recorded."""
+    assert list(differences(graph, {state["urn"]: state for state in rig.resources(graph.stack)})) == []
+
+
+def assert_planned(before: Graph, after: Graph, run: Run) -> None:
+    """A preview does what is planned."""
+    planned = compare(before, after)
+    for kind in ("create", "update", "replace", "delete"):
+        assert {called(item.resource.urn) for item in planned.of(kind)} == run.of(kind) & run.custom, kind
 
 
 def _renamed(checked: Graph, recorded: Graph, stands: Mapping[str, Mapping[str, Any]]) -> Graph:

@@ -1,14 +1,8 @@
 """Another file system on a real engine: what goes, in which order, and that the plan says so."""
 
-from collections.abc import Callable
-
-import pytest
-from engine.rig import Config, Rig, called, succeeded, why_not
+from engine.rig import Config, Rig, called, succeeded
 
 from trainium_eks.plan.differences.diff import compare
-
-if missing := why_not():
-    pytest.skip(missing, allow_module_level=True)
 
 CLAIM = "PersistentVolumeClaim trn-dev-training-claim"
 FILE_SYSTEM = "LustreFileSystem trn-dev-fsx-file-system"
@@ -27,10 +21,7 @@ def another(config: Config) -> None:
     config["trainium-eks:fileSystem"] = {"deploymentType": "SCRATCH_2", "durability": {"type": "none"}}
 
 
-def test_what_stands_on_a_file_system_goes_before_it_and_namespaces_before_their_volumes(
-    new_rig: Callable[[], Rig],
-) -> None:
-    rig = new_rig()
+def test_what_stands_on_a_file_system_goes_before_it_and_namespaces_before_their_volumes(rig: Rig) -> None:
     rig.begin("dev")
     succeeded(rig.up("dev"))
     before = rig.recorded("dev")

@@ -5,19 +5,15 @@ from collections.abc import Callable
 
 import pytest
 from engine.config_changes import Change, every_feature
-from engine.rig import REPOSITORY, Config, Rig, why_not
+from engine.rig import REPOSITORY, Config, Rig
 
-from components import _training_operator
-from trainium_eks.fetched import FetchError
 from trainium_eks.plan.rules import judge
 
-if missing := why_not():
-    pytest.skip(missing, allow_module_level=True)
+PACK = str(REPOSITORY / "policy")
 
-PACK = REPOSITORY / "policy"
-
-if not (REPOSITORY / ".venv" / "policy").is_dir():
-    pytest.skip("no .venv/policy: `make policy` sets it up", allow_module_level=True)
+pytestmark = pytest.mark.skipif(
+    not (REPOSITORY / ".venv" / "policy").is_dir(), reason="no .venv/policy: `make policy` sets it up"
+)
 
 FAULTS = """
 import pulumi_aws as aws
@@ -54,16 +50,10 @@ def test_a_sound_stack_is_previewed_and_made_under_the_pack(
     new_rig: Callable[[], Rig], stack: str, change: Change
 ) -> None:
     """The update knows ids, so it judges the rules that follow them, too."""
-    try:
-        _training_operator.kustomization(gangs=True)
-    except FetchError as error:
-        if stack == "gpu":
-            pytest.skip(str(error))
     rig = new_rig()
-    rig.begin(stack)
-    rig.configure(stack, change)
-    for run in (rig.preview_with_policies, rig.up_with_policies):
-        code, said = run(stack, PACK)
+    rig.begin(stack, change)
+    for command in (["preview"], ["up", "--yes", "--skip-preview"]):
+        code, said = rig.says(*command, "--stack", stack, "--policy-pack", PACK)
         assert broken(said) == set()
         assert "✅ trainium-eks" in said, said
         assert code == 0, said
@@ -74,9 +64,8 @@ def test_faults_stop_the_preview(new_rig: Callable[[], Rig]) -> None:
     rig = new_rig()
     program = rig.project / "__main__.py"
     program.write_text(f"{program.read_text()}\n{FAULTS}")
-    rig.begin("dev")
-    rig.configure("dev", expired)
-    code, said = rig.preview_with_policies("dev", PACK)
+    rig.begin("dev", expired)
+    code, said = rig.says("preview", "--stack", "dev", "--policy-pack", PACK)
     assert code != 0
     planned = {each.id.lower() for each in judge(rig.recorded("dev")) if each.status == "fail"}
     assert planned >= {"r06", "r11", "r14", "r18", "r25", "r46", "r47", "r48", "r49", "r50", "r73"}

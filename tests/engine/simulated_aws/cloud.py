@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.simulated_aws.checked import DEFAULTS
-from engine.simulated_aws.inventory import AlreadyExistsError, Inventory, Thing
+from engine.simulated_aws.inventory import Inventory, Thing
 from google.protobuf import struct_pb2  # type: ignore[import-untyped]
 
-from trainium_eks.plan.backend import Registration, SimulationError
+from trainium_eks.plan.backend import Registration
 from trainium_eks.plan.graph import SECRET, UNKNOWN, Options, Resource
 from trainium_eks.plan.recording import wire
 from trainium_eks.plan.recording.monitor import preview_state
@@ -22,6 +22,9 @@ _FORGOTTEN = ("certificateAuthority", "endpoint")
 """Outputs that are unknown in the preview of a cluster's update with ``forgetful``: see :class:`Cloud`."""
 
 
+Inputs = Mapping[str, Any]
+
+
 class CloudError(Exception):
     """A refusal of the cloud. The message is worded as the cloud's."""
 
@@ -32,19 +35,10 @@ class Account:
 
     simulation: Simulation
     provider: str
-    """URN of the provider."""
-    settings: Mapping[str, Any]
-    """Inputs of the provider."""
+    """Its URN."""
+    settings: Inputs
     cluster: str = ""
     """Endpoint of the Kubernetes cluster; empty for AWS."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """Inputs and outputs of a resource that exists."""
-
-    inputs: struct_pb2.Struct
-    outputs: struct_pb2.Struct
 
 
 @dataclass(frozen=True)
@@ -56,12 +50,10 @@ class ResourceRequest:
 
     @property
     def type(self) -> str:
-        """Return the type token, from the URN."""
         return type_of(self.urn)
 
     @property
     def name(self) -> str:
-        """Return the logical name, from the URN."""
         return self.urn.split("::", 3)[3]
 
     @property
@@ -83,17 +75,12 @@ class Cloud:
     update, as reported in pulumi-eks#352; AWS's provider keeps both, and a program must not depend on it."""
 
     def __init__(self, inventory: Inventory, *, failing: str = "", forgetful: bool = False) -> None:
-        if failing and (registry.find(failing) is None or failing.startswith("pulumi:")):
-            raise SimulationError(
-                f"there is no simulated resource type {failing!r} that could fail; give a type token such as "
-                f"{eks.NODE_GROUP.token} or kubernetes:core/v1:Namespace"
-            )
+        assert not failing or (registry.find(failing) and not failing.startswith("pulumi:")), failing
         self._inventory = inventory
         self._failing = failing
         self._forgetful = forgetful
 
     def account(self, urn: str, config: Mapping[str, Any], cluster: str = "") -> Account:
-        """Return the account of a provider with its configuration."""
         simulation = Simulation(str(config.get("region") or DEFAULT_REGION))
         simulation.create(_registration(urn, type_of(urn), urn.rpartition("::")[2], config, ""))
         return Account(simulation, urn, config, cluster)
@@ -112,24 +99,19 @@ class Cloud:
             raise CloudError(f"creating {asked.type} ({asked.name}): ThrottlingException: Rate exceeded")
         outputs = _encoded({**asked.plain, **computed}, asked)
         thing = Thing(asked.type, identity, _cluster(account, asked.type), asked.urn, made_as)
-        try:
-            self._inventory.add(_thing(thing, asked, outputs))
-        except AlreadyExistsError:
-            raise CloudError(
-                f"creating {asked.type} ({asked.name}): AlreadyExistsException: {identity} already exists"
-            ) from None
+        if not self._inventory.add(_thing(thing, asked, outputs)):
+            raise CloudError(f"creating {asked.type} ({asked.name}): AlreadyExistsException: {identity} already exists")
         return identity, outputs
 
-    def read(self, account: Account, asked: ResourceRequest, id_: str, state: struct_pb2.Struct) -> Found | None:
-        """Return a resource with the secrets of ``asked`` and ``state`` (they are kept nowhere else); None without."""
+    def read(self, account: Account, asked: ResourceRequest, id_: str, state: struct_pb2.Struct) -> Any:
+        """Return inputs and outputs, with the secrets of ``asked`` and ``state`` (they are kept nowhere else); or
+        None."""
         thing = self._inventory.find(asked.type, id_, _cluster(account, asked.type))
         if thing is None:
             return None
-        return Found(_filled(thing.inputs, asked.inputs), _filled(thing.outputs, state))
+        return _filled(thing.inputs, asked.inputs), _filled(thing.outputs, state)
 
-    def changed(
-        self, account: Account, asked: ResourceRequest, id_: str, before: Mapping[str, Any]
-    ) -> struct_pb2.Struct:
+    def changed(self, account: Account, asked: ResourceRequest, id_: str, before: Inputs) -> struct_pb2.Struct:
         """Return the outputs of an update that a preview knows: a computed value that comes from an unknown input is
         unknown too, the others stay."""
         thing = self._existing(account, asked, id_)
@@ -138,10 +120,7 @@ class Cloud:
             outputs.update(dict.fromkeys(_FORGOTTEN, UNKNOWN))
         return _encoded(outputs, asked)
 
-    def update(
-        self, account: Account, asked: ResourceRequest, id_: str, before: Mapping[str, Any]
-    ) -> struct_pb2.Struct:
-        """Update a thing; return its outputs."""
+    def update(self, account: Account, asked: ResourceRequest, id_: str, before: Inputs) -> struct_pb2.Struct:
         thing = self._existing(account, asked, id_)
         outputs = _encoded({**asked.plain, **self._updated(account, asked, thing, before, preview=False)}, asked)
         self._inventory.put(_thing(thing, asked, outputs))
@@ -167,7 +146,7 @@ class Cloud:
         return thing
 
     def _updated(
-        self, account: Account, asked: ResourceRequest, thing: Thing, before: Mapping[str, Any], *, preview: bool
+        self, account: Account, asked: ResourceRequest, thing: Thing, before: Inputs, *, preview: bool
     ) -> dict[str, Any]:
         """Return the computed properties. They are made from the name used at creation, so ids stay."""
         _, computed = _answer(account, asked, thing.made_as)
@@ -177,7 +156,6 @@ class Cloud:
 
 
 def type_of(urn: str) -> str:
-    """Return the type token in a URN, without the parents' types."""
     return urn.split("::")[2].rpartition("$")[2]
 
 
@@ -203,18 +181,8 @@ def _answer(account: Account, asked: ResourceRequest, made_as: str) -> tuple[str
     return identity, {**computed, **({"id": identity} if asked.type.startswith("aws:") else {})}
 
 
-def _registration(urn: str, type_: str, name: str, inputs: Mapping[str, Any], provider: str) -> Registration:
-    return Registration(
-        urn=urn,
-        type=type_,
-        name=name,
-        parent="",
-        inputs=inputs,
-        provider=provider,
-        dependencies=(),
-        options=Options(),
-        dry_run=False,
-    )
+def _registration(urn: str, type_: str, name: str, inputs: Inputs, provider: str) -> Registration:
+    return Registration(urn, type_, name, "", inputs, provider, dependencies=(), options=Options(), dry_run=False)
 
 
 def _cluster(account: Account, type_: str) -> str:
@@ -246,7 +214,7 @@ def _filled(kept: Mapping[str, Any], whole: struct_pb2.Struct) -> struct_pb2.Str
     return found
 
 
-def _versions(asked: ResourceRequest, thing: Thing, before: Mapping[str, Any], *, preview: bool) -> dict[str, Any]:
+def _versions(asked: ResourceRequest, thing: Thing, before: Inputs, *, preview: bool) -> dict[str, Any]:
     """Return a launch template's versions, with a new one when an input outside ``NO_NEW_VERSION`` changes."""
     latest, default = thing.outputs.get("latestVersion", 1), thing.outputs.get("defaultVersion", 1)
     resource = Resource(asked.urn, asked.type, asked.name, inputs=asked.plain)
@@ -269,9 +237,6 @@ def texts(value: Any) -> Iterator[str]:
     """Yield every text in a value, at any depth."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from texts(item)
-    elif isinstance(value, list):
-        for item in value:
+    elif isinstance(value, Mapping | list):
+        for item in value.values() if isinstance(value, Mapping) else value:
             yield from texts(item)

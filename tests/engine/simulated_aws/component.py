@@ -18,6 +18,10 @@ from trainium_eks.plan.recording import eks_cluster, wire
 
 _KUSTOMIZATION = "kubernetes:kustomize/v2:Directory"
 
+_ACCEPTED: Mapping[str, Any] = dict.fromkeys(
+    ("acceptSecrets", "acceptResources", "aliasSpecs", "supportsResultReporting"), True
+)
+
 _READ_LATER = ("arn", "certificateAuthority", "endpoint", "id", "identities", "name", "vpcConfig")
 """Outputs of children that ``eks_cluster`` reads: unknown in a preview when the provider returns none."""
 
@@ -89,30 +93,18 @@ class _Construction:
 
     def _secret_in(self, properties: Mapping[str, Any]) -> frozenset[str]:
         """Return the names of the properties that contain the text of a secret input."""
-        return frozenset(
-            name
-            for name, value in properties.items()
-            if any(secret in text for text in texts(value) for secret in self._secrets if secret)
-        )
+
+        def hidden(value: Any) -> bool:
+            return any(secret in text for text in texts(value) for secret in self._secrets if secret)
+
+        return frozenset(name for name, value in properties.items() if hidden(value))
 
 
 def _component(request: provider_pb2.ConstructRequest) -> resource_pb2.RegisterResourceRequest:
     """Return the registration of the component itself, with the options that its own process would pass on."""
-    found = resource_pb2.RegisterResourceRequest(
-        type=request.type,
-        name=request.name,
-        parent=request.parent,
-        custom=False,
-        object=struct_pb2.Struct(),
-        dependencies=request.dependencies,
-        providers=request.providers,
-        aliases=request.aliases,
-        deletedWith=request.deletedWith,
-        acceptSecrets=True,
-        acceptResources=True,
-        aliasSpecs=True,
-        supportsResultReporting=True,
-    )
+    kept = ("type", "name", "parent", "dependencies", "providers", "aliases", "deletedWith")
+    given = {name: getattr(request, name) for name in kept}
+    found = resource_pb2.RegisterResourceRequest(**given, object=struct_pb2.Struct(), custom=False, **_ACCEPTED)
     if request.HasField("protect"):
         found.protect = request.protect
     if request.HasField("retainOnDelete"):
@@ -130,14 +122,10 @@ def _child(child: Resource, secret: frozenset[str]) -> resource_pb2.RegisterReso
         provider=child.provider,
         dependencies=child.dependencies,
         ignoreChanges=child.options.ignore_changes,
-        acceptSecrets=True,
-        acceptResources=True,
+        protect=child.options.protect or None,
         supportsPartialValues=True,
-        aliasSpecs=True,
-        supportsResultReporting=True,
+        **_ACCEPTED,
     )
-    if child.options.protect:
-        found.protect = True
     for name, urns in child.property_dependencies.items():
         found.propertyDependencies[name].urns.extend(urns)
     return found

@@ -12,8 +12,8 @@ from engine.simulated_aws import component, diff_response
 from engine.simulated_aws.checked import checked
 from engine.simulated_aws.cloud import Account, Cloud, CloudError, ResourceRequest, type_of
 from engine.simulated_aws.component import ChildFailedError
-from engine.simulated_aws.inventory import InventoryError
 from google.protobuf import empty_pb2, struct_pb2  # type: ignore[import-untyped]
+from grpc import ServicerContext
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 
 from trainium_eks.plan.backend import SimulationError
@@ -28,8 +28,8 @@ _ENGINES_OWN = frozenset({"version", "pluginDownloadURL", "pluginChecksums", "__
 class Provider(provider_pb2_grpc.ResourceProviderServicer):
     """Simulated provider of one package (``aws``, ``eks`` or ``kubernetes``) for every engine that attaches.
 
-        Each provider resource of a program has a separate connection, which tells the requests of two providers of one
-    package apart.
+    Each provider resource of a program has a connection of its own, which tells the requests of two providers of one
+    package apart. A look-up or a method call is not answered: it would need an AWS account.
     """
 
     def __init__(self, package: str, version: str, cloud: Cloud) -> None:
@@ -40,57 +40,36 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     # --- the provider itself --------------------------------------------------------------------------------------
 
-    def Handshake(
-        self, _request: provider_pb2.ProviderHandshakeRequest, _context: grpc.ServicerContext
-    ) -> provider_pb2.ProviderHandshakeResponse:
+    def Handshake(self, *_: object) -> provider_pb2.ProviderHandshakeResponse:
         """Return the accepted forms of values: secrets as such; resources as ids."""
         return provider_pb2.ProviderHandshakeResponse(accept_secrets=True, accept_resources=False, accept_outputs=False)
 
-    def Attach(self, _request: plugin_pb2.PluginAttach, _context: grpc.ServicerContext) -> empty_pb2.Empty:
-        """Accept the engine; attaching needs no work."""
+    def Attach(self, *_: object) -> empty_pb2.Empty:
         return empty_pb2.Empty()
 
-    def Cancel(self, _request: empty_pb2.Empty, _context: grpc.ServicerContext) -> empty_pb2.Empty:
+    def Cancel(self, *_: object) -> empty_pb2.Empty:
         """Do nothing, because no request takes long enough to be cancelled."""
         return empty_pb2.Empty()
 
-    def GetPluginInfo(self, _request: empty_pb2.Empty, _context: grpc.ServicerContext) -> plugin_pb2.PluginInfo:
-        """Return the SDK's version."""
+    def GetPluginInfo(self, *_: object) -> plugin_pb2.PluginInfo:
         return plugin_pb2.PluginInfo(version=self._version)
 
-    def GetSchema(
-        self, _request: provider_pb2.GetSchemaRequest, _context: grpc.ServicerContext
-    ) -> provider_pb2.GetSchemaResponse:
+    def GetSchema(self, *_: object) -> provider_pb2.GetSchemaResponse:
         """Return the package's name and version; the inputs of its types are known from the SDK."""
         return provider_pb2.GetSchemaResponse(schema=json.dumps({"name": self._package, "version": self._version}))
 
-    def CheckConfig(
-        self, request: provider_pb2.CheckRequest, _context: grpc.ServicerContext
-    ) -> provider_pb2.CheckResponse:
-        """Refuse inputs that the provider's SDK class does not take."""
+    def CheckConfig(self, request: provider_pb2.CheckRequest, _context: ServicerContext) -> provider_pb2.CheckResponse:
         faults = _faults(type_of(request.urn), _settings(request.news))
         return provider_pb2.CheckResponse(inputs=request.news, failures=_failures(faults))
 
-    def DiffConfig(
-        self, request: provider_pb2.DiffRequest, _context: grpc.ServicerContext
-    ) -> provider_pb2.DiffResponse:
-        """Return the effect of a change of the provider, from its row: another kubeconfig replaces a Kubernetes
-        provider only when it has no ``clusterIdentifier``."""
-        resource, before = _versions(request)
-        return diff_response.answer(resource, before)
-
     def Configure(
-        self, request: provider_pb2.ConfigureRequest, context: grpc.ServicerContext
+        self, request: provider_pb2.ConfigureRequest, context: ServicerContext
     ) -> provider_pb2.ConfigureResponse:
         """Keep the provider's settings for the connection's requests."""
-        if not request.urn:
-            raise _refused(
-                context,
-                grpc.StatusCode.FAILED_PRECONDITION,
-                "this Pulumi CLI does not distinguish its providers: install version 3.231 or newer",
-            )
         config = _settings(request.args)
         with _told(context):
+            if not request.urn:
+                raise CloudError("this Pulumi CLI does not distinguish its providers: install version 3.231 or newer")
             self._accounts[context.peer()] = self._cloud.account(request.urn, config, _endpoint(config))
         return provider_pb2.ConfigureResponse(
             acceptSecrets=True, supportsPreview=True, acceptResources=False, acceptOutputs=False
@@ -98,7 +77,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     # --- resources ------------------------------------------------------------------------------------------------
 
-    def Check(self, request: provider_pb2.CheckRequest, context: grpc.ServicerContext) -> provider_pb2.CheckResponse:
+    def Check(self, request: provider_pb2.CheckRequest, context: ServicerContext) -> provider_pb2.CheckResponse:
         """Fill in the real provider's defaults; refuse an unknown type and inputs that the type does not take."""
         asked = ResourceRequest(request.urn, request.news)
         with _told(context):
@@ -115,13 +94,16 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         faults = (*_faults(asked.type, given), *found.faults)
         return provider_pb2.CheckResponse(inputs=answer, failures=_failures(faults))
 
-    def Diff(self, request: provider_pb2.DiffRequest, _context: grpc.ServicerContext) -> provider_pb2.DiffResponse:
+    def Diff(self, request: provider_pb2.DiffRequest, _context: ServicerContext) -> provider_pb2.DiffResponse:
         """Return each changed property and whether it replaces the resource. A changed default tag counts as one."""
-        resource, before = _versions(request)
-        return diff_response.answer(resource, before)
+        before, after = (wire.decode(each, mask=False) for each in (request.old_inputs, request.news))
+        options = Options(ignore_changes=tuple(request.ignoreChanges))
+        asked = ResourceRequest(request.urn, request.news)
+        return diff_response.answer(Resource(asked.urn, asked.type, asked.name, inputs=after, options=options), before)
 
-    def Create(self, request: provider_pb2.CreateRequest, context: grpc.ServicerContext) -> provider_pb2.CreateResponse:
-        """Create a resource, or return the outputs that a preview knows."""
+    DiffConfig = Diff
+
+    def Create(self, request: provider_pb2.CreateRequest, context: ServicerContext) -> provider_pb2.CreateResponse:
         asked = ResourceRequest(request.urn, request.properties)
         with _told(context):
             account = self._account(context)
@@ -130,67 +112,39 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             identity, outputs = self._cloud.create(account, asked)
             return provider_pb2.CreateResponse(id=identity, properties=outputs)
 
-    def Read(self, request: provider_pb2.ReadRequest, context: grpc.ServicerContext) -> provider_pb2.ReadResponse:
+    def Read(self, request: provider_pb2.ReadRequest, context: ServicerContext) -> provider_pb2.ReadResponse:
         """Return the state of a resource, for a refresh or an import. Without id when it does not exist."""
         asked = ResourceRequest(request.urn, request.inputs)
         with _told(context):
             found = self._cloud.read(self._account(context), asked, request.id, request.properties)
         if found is None:
             return provider_pb2.ReadResponse()
-        return provider_pb2.ReadResponse(id=request.id, properties=found.outputs, inputs=found.inputs)
+        inputs, outputs = found
+        return provider_pb2.ReadResponse(id=request.id, properties=outputs, inputs=inputs)
 
-    def Update(self, request: provider_pb2.UpdateRequest, context: grpc.ServicerContext) -> provider_pb2.UpdateResponse:
-        """Update a resource, or return the outputs that a preview knows."""
+    def Update(self, request: provider_pb2.UpdateRequest, context: ServicerContext) -> provider_pb2.UpdateResponse:
         asked, before = ResourceRequest(request.urn, request.news), wire.decode(request.old_inputs, mask=False)
         act = self._cloud.changed if request.preview else self._cloud.update
         with _told(context):
             return provider_pb2.UpdateResponse(properties=act(self._account(context), asked, request.id, before))
 
-    def Delete(self, request: provider_pb2.DeleteRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:
-        """Delete a resource."""
+    def Delete(self, request: provider_pb2.DeleteRequest, context: ServicerContext) -> empty_pb2.Empty:
         with _told(context):
             self._cloud.delete(self._account(context), type_of(request.urn), request.id)
         return empty_pb2.Empty()
 
-    # --- components and functions ---------------------------------------------------------------------------------
-
     def Construct(
-        self, request: provider_pb2.ConstructRequest, context: grpc.ServicerContext
+        self, request: provider_pb2.ConstructRequest, context: ServicerContext
     ) -> provider_pb2.ConstructResponse:
         """Register the children that the component's own process would register."""
         with _told(context):
             return component.construct(request)
 
-    def Invoke(self, request: provider_pb2.InvokeRequest, context: grpc.ServicerContext) -> provider_pb2.InvokeResponse:
-        """Refuse a look-up: it would need an AWS account."""
-        raise _refused(
-            context,
-            grpc.StatusCode.UNIMPLEMENTED,
-            f"the program calls {request.tok}, and the simulated cloud answers no look-ups: pass the value as an "
-            "argument",
-        )
-
-    def Call(self, request: provider_pb2.CallRequest, context: grpc.ServicerContext) -> provider_pb2.CallResponse:
-        """Refuse a method call, because the simulated cloud has no methods."""
-        raise _refused(
-            context,
-            grpc.StatusCode.UNIMPLEMENTED,
-            f"the program calls the method {request.tok}, and the simulated cloud has no methods",
-        )
-
-    def _account(self, context: grpc.ServicerContext) -> Account:
+    def _account(self, context: ServicerContext) -> Account:
         account = self._accounts.get(context.peer())
         if account is None:
             raise CloudError(f"the {self._package} provider was not configured on this connection: run pulumi again")
         return account
-
-
-def _versions(request: provider_pb2.DiffRequest) -> tuple[Resource, dict[str, Any]]:
-    """Return the resource with its new inputs, and its inputs so far."""
-    before, after = (wire.decode(each, mask=False) for each in (request.old_inputs, request.news))
-    options = Options(ignore_changes=tuple(request.ignoreChanges))
-    name = request.urn.rpartition("::")[2]
-    return Resource(request.urn, type_of(request.urn), name, inputs=after, options=options), before
 
 
 def _settings(inputs: struct_pb2.Struct) -> dict[str, Any]:
@@ -213,28 +167,15 @@ def _failures(faults: Iterable[tuple[str, str]]) -> list[provider_pb2.CheckFailu
 
 
 @contextmanager
-def _told(context: grpc.ServicerContext) -> Iterator[None]:
+def _told(context: ServicerContext) -> Iterator[None]:
     """Report an error to the engine by its message, without the traceback that gRPC would log."""
     try:
         yield
-    except SimulationError as error:
-        raise _refused(context, grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
-    except (CloudError, ChildFailedError) as error:
-        raise _refused(context, grpc.StatusCode.UNKNOWN, str(error)) from None
-    except InventoryError as error:
-        raise _refused(context, grpc.StatusCode.INTERNAL, str(error)) from None
+    except (SimulationError, CloudError, ChildFailedError) as error:
+        context.abort(grpc.StatusCode.UNKNOWN, str(error))
     except grpc.RpcError as error:
         # Only the engine's own monitor is called from here.
-        raise _refused(context, error.code(), error.details()) from None
-
-
-def _refused(context: grpc.ServicerContext, code: grpc.StatusCode, message: str) -> Exception:
-    """Return the exception by which a servicer ends a call; gRPC recognises it because gRPC raised it itself."""
-    try:
-        context.abort(code, message)
-    except Exception as error:  # noqa: BLE001 (gRPC raises a plain one)
-        return error
-    return AssertionError("gRPC's abort always raises")
+        context.abort(error.code(), error.details())
 
 
 def _endpoint(config: Mapping[str, Any]) -> str:
