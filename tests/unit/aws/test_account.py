@@ -3,25 +3,38 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
-import boto3  # type: ignore[import-untyped]
 import pytest
 from aws_double import AwsDouble, AwsError
 from botocore.exceptions import EndpointConnectionError, NoCredentialsError  # type: ignore[import-untyped]
 from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]
-from deploy_needs import ACCOUNT, PLACE, asks
-from good_account import GOOD, NOW, ask, of
+from deploy_needs import ACCOUNT, asks
+from good_account import GOOD, NOW, PINNED, ask, of
 from iam_evaluation import allowed
-from moto import mock_aws
 
 from trainium_eks.aws.account import READS, Account, NotCheckedError, RequestError, WriteAttemptedError, right
-from trainium_eks.operate.finding import Status
+from trainium_eks.operate.finding import Report, Status
 from trainium_eks.operate.preflight.run import look
 from trainium_eks.plan.graph import Graph
 
 
 def account(double: AwsDouble) -> Account:
     return Account("us-west-2", double.session())
+
+
+@pytest.fixture(scope="module")
+def looks(dev: Graph, prod: Graph) -> dict[str, tuple[Report, list[Any]]]:
+    """What is found in a good account, and what was asked: every operation that boto3 sends, those of paginators too,
+    as its last event before the network sees them."""
+    made = {}
+    for graph in (dev, prod):
+        PINNED.update(
+            {each.inputs["addonName"]: each.inputs["addonVersion"] for each in graph.of_type("aws:eks/addon:Addon")}
+        )
+        double = AwsDouble(GOOD)
+        made[graph.stack] = look(graph, account(double), lambda: NOW), double.asked
+    return made
 
 
 def test_a_write_is_stopped_before_it_is_sent() -> None:
@@ -32,31 +45,24 @@ def test_a_write_is_stopped_before_it_is_sent() -> None:
 
 
 @pytest.mark.parametrize("stack", ["dev", "prod"])
-def test_only_reading_operations_are_asked(stack: str, request: pytest.FixtureRequest) -> None:
-    """Every operation that boto3 sends, those of paginators too, as its last event before the network sees them."""
-    double = AwsDouble(GOOD)
-    found = look(request.getfixturevalue(stack), account(double), lambda: NOW)
+def test_only_reading_operations_are_asked_and_no_made_up_name(looks: Any, stack: str) -> None:
+    """Recording makes up the ends of names, and an account."""
+    found, asked = looks[stack]
     assert len(found.findings) > 20
-    sent = {name for name, _ in double.asked}
+    sent = {name for name, _ in asked}
     assert len(sent) > 15
     assert [name for name in sent if not name.split(":")[1].startswith(READS)] == []
+    assert "sim-" not in f"{asked} {found.findings}"
 
 
-def test_every_question_about_a_good_account_is_answered_well(prod: Graph) -> None:
-    found = ask(prod)
+def test_every_question_about_a_good_account_is_answered_well_and_asked_once(looks: Any) -> None:
+    found, asked = looks["prod"]
     # This machine is in no network of production's.
     trouble = [each for each in found.findings if each.status is not Status.PASS and each.id != "network/api"]
-    assert trouble == [], trouble
-    assert not found.failed
+    assert (trouble, found.failed) == ([], False)
     assert found.facts["account"] == "111122223333"
-
-
-def test_no_made_up_name_is_asked_of_aws(prod: Graph) -> None:
-    """Recording makes up the ends of names, and an account."""
-    double = AwsDouble(GOOD)
-    found = look(prod, account(double), lambda: NOW)
-    assert "sim-" not in str(double.asked)
-    assert "sim-" not in str(found.findings)
+    names = [name for name, _ in asked]
+    assert names.count("sts:GetCallerIdentity") == names.count("ec2:DescribeInstances") == 1
 
 
 @pytest.mark.parametrize(
@@ -75,8 +81,7 @@ def test_no_made_up_name_is_asked_of_aws(prod: Graph) -> None:
     ],
 )
 def test_what_cannot_be_asked_is_said_and_ends_nothing(prod: Graph, error: AwsError | Exception, reason: str) -> None:
-    identity = {"sts:GetCallerIdentity": GOOD["sts:GetCallerIdentity"]}
-    found = look(prod, account(AwsDouble(dict.fromkeys(GOOD, error) | identity)), lambda: NOW)
+    found = ask(prod, dict.fromkeys(GOOD.keys() - {"sts:GetCallerIdentity"}, error))
     assert not found.failed
     open_ = found.of(Status.NOT_CHECKED)
     known = ("account/id", "account/deployer")  # which need to know who asks, and no more
@@ -84,12 +89,15 @@ def test_what_cannot_be_asked_is_said_and_ends_nothing(prod: Graph, error: AwsEr
     assert all(reason in each.text and "\n" not in each.text for each in open_), open_
 
 
-def test_the_missing_right_is_named(dev: Graph) -> None:
+def test_a_missing_right_and_an_answer_that_is_not_understood_are_named(dev: Graph) -> None:
     denied = AwsError("AccessDeniedException")
-    names = ("service-quotas:GetServiceQuota", "eks:DescribeClusterVersions", "ssm:GetParameters")
+    names = ("service-quotas:GetServiceQuota", "eks:DescribeClusterVersions")
     found = ask(dev, dict.fromkeys(names, denied))
     assert of(found, "quotas/L-F678F1CE").text == "the right servicequotas:GetServiceQuota is missing"
     assert of(found, "versions/kubernetes").text == "the right eks:DescribeClusterVersions is missing"
+    told = of(ask(dev, {"service-quotas:GetServiceQuota": {}}), "quotas/L-F678F1CE")
+    assert told.status is Status.NOT_CHECKED
+    assert "was not understood (KeyError: 'Quota')" in told.text
 
 
 def test_without_credentials_nothing_else_is_asked(prod: Graph) -> None:
@@ -98,20 +106,6 @@ def test_without_credentials_nothing_else_is_asked(prod: Graph) -> None:
     assert {each.status for each in found.findings} == {Status.NOT_CHECKED}
     assert [name for name, _ in double.asked] == ["sts:GetCallerIdentity"]
     assert (found.facts["account"], found.failed) == ("", False)
-
-
-def test_an_answer_that_is_not_understood_is_one_line(dev: Graph) -> None:
-    found = ask(dev, {"service-quotas:GetServiceQuota": {}})
-    told = of(found, "quotas/L-F678F1CE")
-    assert told.status is Status.NOT_CHECKED
-    assert "was not understood (KeyError: 'Quota')" in told.text
-
-
-def test_what_is_asked_twice_is_asked_once(prod: Graph) -> None:
-    double = AwsDouble(GOOD)
-    look(prod, account(double), lambda: NOW)
-    names = [name for name, _ in double.asked]
-    assert names.count("sts:GetCallerIdentity") == names.count("ec2:DescribeInstances") == 1
 
 
 def test_an_error_that_says_something_about_the_thing_keeps_its_code() -> None:
@@ -126,24 +120,11 @@ def test_a_package_that_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> N
         Account("us-west-2").caller()
 
 
-@pytest.mark.slow
-@mock_aws
-def test_moto_s_account_is_told_whatever_moto_lacks(dev: Graph) -> None:
-    found = look(dev, Account("us-west-2", boto3.Session("x", "y")), lambda: NOW)
-    assert of(found, "account/id").status is Status.PASS
-    assert of(found, "quotas/L-0263D0A3").status in (Status.PASS, Status.NOT_CHECKED)
-    assert of(found, "capacity/trn1.32xlarge").text == "offered in usw2-az4", "moto has a copy of EC2's offerings"
-
-
-def test_the_deploy_role_may_ask_every_question(dev: Graph, prod: Graph) -> None:
+def test_the_deploy_role_may_ask_every_question(looks: Any) -> None:
     """Each operation that the checks send, held against the documented policy."""
     docs = Path(__file__).resolve().parents[3] / "docs"
     policies = [json.loads(each.read_text()) for each in sorted(docs.glob("deploy-role-*.json"))]
-    sent: set[str] = set()
-    for graph in (dev, prod):
-        double = AwsDouble(GOOD)
-        look(graph, account(double), lambda: NOW)
-        sent |= {name for name, _ in double.asked}
+    sent = {name for _, asked in looks.values() for name, _ in asked}
     actions = {right(*name.split(":")) for name in sent} - {"sts:GetCallerIdentity"}
     resources = {
         "ecr:DescribeRepositories": f"arn:aws:ecr:us-west-2:{ACCOUNT}:repository/trainium-eks-dev/training",
@@ -153,4 +134,3 @@ def test_the_deploy_role_may_ask_every_question(dev: Graph, prod: Graph) -> None
     }
     requests = [asks(resources.get(action, "*"), action)[0] for action in sorted(actions)]
     assert [each.action for each in requests if not allowed(each, policies)] == []
-    assert PLACE.account == ACCOUNT

@@ -9,7 +9,6 @@ from typing import Any
 import boto3  # type: ignore[import-untyped]
 import pytest
 from botocore.stub import Stubber  # type: ignore[import-untyped]
-from moto import mock_aws
 
 from trainium_eks.aws import sessions
 from trainium_eks.aws.account import Account, NotCheckedError
@@ -21,6 +20,7 @@ from trainium_eks.operate.finding import Status
 REGION = "us-west-2"
 REPOSITORY = f"123456789012.dkr.ecr.{REGION}.amazonaws.com/trn/training"
 Canned = Callable[[str], Stubber]
+Proxy = Callable[[int, bytes], None]
 
 
 @pytest.fixture
@@ -40,6 +40,9 @@ def canned(monkeypatch: pytest.MonkeyPatch) -> Iterator[Canned]:
         stubber.assert_no_pending_responses()
 
 
+_ASKED = {"registryId": "123456789012", "repositoryName": "trn/training"}
+
+
 def _images(*tags: str) -> dict[str, Any]:
     details = [
         {"imageTags": [tag], "imageDigest": f"sha256:{tag}", "imagePushedAt": datetime(2026, 11, day, tzinfo=UTC)}
@@ -48,18 +51,10 @@ def _images(*tags: str) -> dict[str, Any]:
     return {"imageDetails": [*details, {"imageDigest": "sha256:untagged"}]}
 
 
-_ASKED = {"registryId": "123456789012", "repositoryName": "trn/training"}
-
-
-def test_the_newest_image_is_the_default(canned: Canned) -> None:
-    canned("ecr").add_response("describe_images", _images("a1", "b2"), {**_ASKED, "filter": {"tagStatus": "TAGGED"}})
-    assert Aws(REGION).newest_image(REPOSITORY) == f"{REPOSITORY}:b2"
-
-
-def test_an_empty_repository_has_no_default(canned: Canned) -> None:
-    canned("ecr").add_response("describe_images", {"imageDetails": []})
-    assert Aws(REGION).newest_image(REPOSITORY) == ""
-    assert Aws(REGION).newest_image("") == ""
+@pytest.mark.parametrize(("found", "newest"), [(_images("a1", "b2"), f"{REPOSITORY}:b2"), ({"imageDetails": []}, "")])
+def test_the_newest_image_is_the_default(canned: Canned, found: Any, newest: str) -> None:
+    canned("ecr").add_response("describe_images", found, {**_ASKED, "filter": {"tagStatus": "TAGGED"}})
+    assert Aws(REGION).newest_image(REPOSITORY) == newest
 
 
 @pytest.mark.parametrize("image", [f"{REPOSITORY}:bert", f"{REPOSITORY}@sha256:untagged"])
@@ -72,66 +67,53 @@ def test_a_missing_image_names_the_nearest(canned: Canned) -> None:
     canned("ecr").add_response("describe_images", _images("bert-2", "llama"), _ASKED)
     problem = Aws(REGION).image_problem(f"{REPOSITORY}:brt-2")
     assert problem is not None
-    assert problem.reason == "the repository has no image brt-2"
-    assert problem.good == f"{REPOSITORY}:bert-2"
+    assert (problem.reason, problem.good) == ("the repository has no image brt-2", f"{REPOSITORY}:bert-2")
     assert "trn image push" in problem.fix
 
 
-def test_other_registries_are_not_asked() -> None:
-    assert Aws(REGION).image_problem("public.ecr.aws/neuron/pytorch-training-neuronx:2.9.0") is None
-    assert Aws(REGION).image_problem("localhost:5000/train") is None
+@pytest.mark.parametrize("image", ["public.ecr.aws/neuron/pytorch-training-neuronx:2.9.0", "localhost:5000/train"])
+def test_other_registries_are_not_asked(image: str) -> None:
+    assert Aws(REGION).image_problem(image) is None
 
 
-@mock_aws
-def test_a_repository_of_a_real_looking_ecr(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    ecr = boto3.client("ecr", region_name=REGION)
-    ecr.create_repository(repositoryName="trn/training")
-    manifest = (
-        '{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "layers": [], "config": {}}'
-    )
-    ecr.put_image(repositoryName="trn/training", imageManifest=manifest, imageTag="bert")
-    assert Aws(REGION).newest_image(REPOSITORY) == f"{REPOSITORY}:bert"
-    assert Aws(REGION).image_problem(f"{REPOSITORY}:bert") is None
-    with pytest.raises(AwsError, match="RepositoryNotFoundException"):
-        Aws(REGION).newest_image(REPOSITORY.replace("training", "none"))
+def test_a_repository_that_is_not_there_is_said(canned: Canned) -> None:
+    canned("ecr").add_client_error("describe_images", "RepositoryNotFoundException", "no such repository")
+    with pytest.raises(AwsError, match=r"no such repository \(RepositoryNotFoundException\)$"):
+        Aws(REGION).newest_image(REPOSITORY)
 
 
-def test_when_a_capacity_block_ends(canned: Canned) -> None:
-    ends = datetime(2026, 12, 1, 11, 30, tzinfo=UTC)
-    asked = {"CapacityReservationIds": ["cr-1"]}
-    ec2 = canned("ec2")
-    ec2.add_response("describe_capacity_reservations", {"CapacityReservations": [{"EndDate": ends}]}, asked)
-    ec2.add_response("describe_capacity_reservations", {"CapacityReservations": [{}]}, asked)
-    assert Aws(REGION).capacity_ends("cr-1") == "2026-12-01T11:30:00Z"
-    assert Aws(REGION).capacity_ends("cr-1") == ""
+@pytest.mark.parametrize(
+    ("found", "ends"), [({"EndDate": datetime(2026, 12, 1, 11, 30, tzinfo=UTC)}, "2026-12-01T11:30:00Z"), ({}, "")]
+)
+def test_when_a_capacity_block_ends(canned: Canned, found: Any, ends: str) -> None:
+    answer, asked = {"CapacityReservations": [found]}, {"CapacityReservationIds": ["cr-1"]}
+    canned("ec2").add_response("describe_capacity_reservations", answer, asked)
+    assert Aws(REGION).capacity_ends("cr-1") == ends
+
+
+_GROUP = {"clusterName": "trn-dev", "nodegroupName": "ng1-abc"}
 
 
 def test_the_size_of_a_group(canned: Canned) -> None:
     health = {"issues": [{"code": "InsufficientFreeAddresses", "message": "no addresses"}]}
     scaling = {"minSize": 0, "maxSize": 4, "desiredSize": 2}
     found = {"nodegroup": {"scalingConfig": scaling, "status": "DEGRADED", "health": health}}
-    asked = {"clusterName": "trn-dev", "nodegroupName": "ng1-abc"}
-    canned("eks").add_response("describe_nodegroup", found, asked)
+    canned("eks").add_response("describe_nodegroup", found, _GROUP)
     size = Aws(REGION).group_size("trn-dev", "ng1-abc")
     assert size == GroupSize(2, 0, 4, "DEGRADED", ("InsufficientFreeAddresses: no addresses",))
 
 
-def test_scaling_asks_for_the_number_alone(canned: Canned) -> None:
-    asked = {"clusterName": "trn-dev", "nodegroupName": "ng1-abc", "scalingConfig": {"desiredSize": 4}}
-    canned("eks").add_response("update_nodegroup_config", {}, asked)
+def test_scaling_asks_for_the_number_alone_and_who_may_not_is_told_so(canned: Canned) -> None:
+    eks = canned("eks")
+    eks.add_response("update_nodegroup_config", {}, {**_GROUP, "scalingConfig": {"desiredSize": 4}})
+    eks.add_client_error("update_nodegroup_config", "AccessDeniedException", "not authorized")
     Aws(REGION).scale("trn-dev", "ng1-abc", 4)
-
-
-def test_who_may_not_is_told_so(canned: Canned) -> None:
-    canned("eks").add_client_error("update_nodegroup_config", "AccessDeniedException", "not authorized")
     with pytest.raises(NotAllowedError, match="cannot scale the node group ng1: not authorized"):
         Aws(REGION).scale("trn-dev", "ng1", 4)
 
 
 @pytest.fixture
-def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, bytes], None]]:
+def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """A proxy that answers every request to AWS with a body of its own; a call sets status and body."""
     said = {"status": 200, "body": b""}
 
@@ -174,9 +156,7 @@ OF_EACH_PROTOCOL = {
 )
 @pytest.mark.parametrize("status", [200, 403])
 @pytest.mark.parametrize("service", OF_EACH_PROTOCOL)
-def test_a_proxys_page_is_no_answer(
-    proxy: Callable[[int, bytes], None], service: str, status: int, body: bytes
-) -> None:
+def test_a_proxys_page_is_no_answer(proxy: Proxy, service: str, status: int, body: bytes) -> None:
     proxy(status, body)
     operation, parameters = OF_EACH_PROTOCOL[service]
     with pytest.raises(AwsError, match="cannot look") as told, sessions.saying("look"):
@@ -188,7 +168,7 @@ def test_a_proxys_page_is_no_answer(
         assert "HTTPS_PROXY" in str(checked.value)
 
 
-def test_nothing_is_called_clean_behind_a_proxy(proxy: Callable[[int, bytes], None]) -> None:
+def test_nothing_is_called_clean_behind_a_proxy(proxy: Proxy) -> None:
     proxy(200, b"<html>Log in</html>")
     found = orphans.look(Account(REGION), Marks(stack="dev"), None)
     assert {each.status for each in found.findings} == {Status.NOT_CHECKED}
@@ -196,8 +176,6 @@ def test_nothing_is_called_clean_behind_a_proxy(proxy: Callable[[int, bytes], No
 
 
 def test_without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")

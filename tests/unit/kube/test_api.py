@@ -136,12 +136,12 @@ LOCAL = r"^the API server https://127.0.0.1:6443 \(/stack/kubeconfig\) cannot be
 @pytest.mark.parametrize(
     ("trouble", "host", "said", "tries"),
     [
-        (refusal(429, "TooManyRequests", "too many requests"), EKS, "^too many requests$", range(20, 60)),
+        (refusal(429, "TooManyRequests", "too many requests"), EKS, "^too many requests$", range(21, 60)),
         (REFUSED, "https://127.0.0.1:6443", rf"{LOCAL}refused\n.*`trn local up`", range(4, 20)),
         # A cluster elsewhere is not looked for on this machine.
         (
             *(NameResolutionError("abc", NOBODY, socket.gaierror("unknown")), EKS),
-            *("reached: unknown\n  check that the cluster exists", range(4, 20)),
+            *("\n  check that the cluster exists", range(4, 20)),
         ),
     ],
 )
@@ -166,7 +166,7 @@ FEW, WRONG = ("spec.replicas", "too few"), ("spec.selector", "wrong")
         ([FEW], " spec.replicas: too few"),
         (
             [("spec.template", f"Invalid value: {PAGES}: field is immutable")],
-            ' spec.template: Invalid value: {"Containers": ["' + "x" * 64 + " ... }: field is immutable",
+            ' spec.template: Invalid value: {"Containers": ["' + "x" * 63 + " ... }: field is immutable",
         ),
     ],
     ids=["each once", "one", "a value of pages"],
@@ -193,21 +193,12 @@ def test_an_answer_is_told_with_or_without_a_status(body: str, text: str) -> Non
 # --- Kinds and objects --------------------------------------------------------------------------------------------
 
 
-NODE = ApiKind("v1", "Node", "nodes", namespaced=False)
-
-
-@pytest.mark.parametrize(
-    ("kind", "arguments", "path"),
-    [
-        (ApiKind("v1", "ConfigMap", "configmaps", True), (), "/api/v1/configmaps"),
-        (ApiKind("apps/v1", "Deployment", "deployments", True), ("ns",), "/apis/apps/v1/namespaces/ns/deployments"),
-        (NODE, ("", "n", "status"), "/api/v1/nodes/n/status"),
-        (NODE, ("ns", "n"), "/api/v1/nodes/n"),
-        (ApiKind("a/v1", "Role", "roles", False), ("", "system:x/../y"), "/apis/a/v1/roles/system:x%2F..%2Fy"),
-    ],
-)
-def test_a_kind_knows_its_paths(kind: ApiKind, arguments: tuple[str, ...], path: str) -> None:
-    assert kind.path(*arguments) == path
+def test_a_kind_knows_its_paths() -> None:
+    deployment, node = (ApiKind("apps/v1", "Deployment", "deployments", True), ApiKind("v1", "Node", "nodes", False))
+    assert deployment.path("ns") == "/apis/apps/v1/namespaces/ns/deployments"
+    assert node.path("", "n", "status") == "/api/v1/nodes/n/status"
+    assert node.path("ns", "n") == "/api/v1/nodes/n"
+    assert node.path("", "system:x/../y") == "/api/v1/nodes/system:x%2F..%2Fy"
 
 
 def test_a_kind_whose_definition_is_new_is_awaited(play: Any) -> None:

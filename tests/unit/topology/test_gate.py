@@ -3,6 +3,7 @@
 import copy
 import io
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,9 @@ FAULT = "rank 1 on node 1 (t-1) is gone"
 def node(name: str, *, boot: str = "b1", passed: str = "", closed: bool = True, **spec: Any) -> dict[str, Any]:
     ready = {"type": "Ready", "status": spec.pop("ready", "True"), "lastTransitionTime": spec.pop("since", LONG_AGO)}
     taints = [{"key": "aws.amazon.com/neuron", "effect": "NoSchedule"}]
+    labels = {"pool": "ng"} | ({PASSED: passed} if passed else {})
     return {
-        "metadata": {
-            "name": name,
-            "labels": {"pool": "ng"} | ({PASSED: passed} if passed else {}),
-            "resourceVersion": "7",
-        },
+        "metadata": {"name": name, "labels": labels, "resourceVersion": "7"},
         "spec": {"taints": [*taints, *([SETTINGS["taint"]] if closed else [])], **spec},
         "status": {"conditions": [ready], "nodeInfo": {"bootID": boot}, "allocatable": dict(DEVICES)},
     }
@@ -96,16 +94,14 @@ class Cluster(Connection):
     def close(self) -> None:
         """Nothing is open."""
 
-    def keep(self, ready: Path) -> None:
+    def keep(self) -> None:
         """Let a gate that has just started look once."""
-        made = Gate(lambda _: self, SETTINGS, ready)
+        made = Gate(lambda _: self, SETTINGS, Path(os.devnull))
         facts = gate.facts(SETTINGS)
         made.keep({name: found for name, each in self.nodes.items() if (found := facts(each))})
 
     def closed(self) -> set[str]:
-        return {
-            name for name, each in self.nodes.items() if any(taint["key"] == KEY for taint in each["spec"]["taints"])
-        }
+        return {name for name, each in self.nodes.items() if SETTINGS["taint"] in each["spec"]["taints"]}
 
     def end(self, *reports: Mapping[str, Any], seconds_ago: float = 0.0) -> str:
         """End the one test, with these reports in the logs of its pods."""
@@ -155,40 +151,40 @@ def test_a_report_names_who_passes_and_who_fails(reports: list[dict[str, Any]], 
         ({"boot": "", "closed": False}, True),
     ],
 )
-def test_the_taint_follows_the_boot_that_was_tested(tmp_path: Path, changes: dict[str, Any], is_closed: bool) -> None:
+def test_the_taint_follows_the_boot_that_was_tested(changes: dict[str, Any], is_closed: bool) -> None:
     cluster = Cluster(node("a", **changes), {**node("cpu", closed=False), "metadata": {"name": "cpu", "labels": {}}})
-    cluster.keep(tmp_path / "ready")
+    cluster.keep()
     assert cluster.closed() == ({"a"} if is_closed else set())
     # The taints of others stay.
     assert cluster.nodes["a"]["spec"]["taints"][0]["key"] == "aws.amazon.com/neuron"
 
 
-def test_nodes_that_pass_open_by_one_request_and_only_those_of_the_tested_boot(tmp_path: Path) -> None:
+def test_nodes_that_pass_open_by_one_request_and_only_those_of_the_tested_boot() -> None:
     cluster = Cluster(node("a"), node("b"))
-    cluster.keep(tmp_path / "ready")
-    cluster.keep(tmp_path / "ready")
+    for _ in range(2):
+        cluster.keep()
     assert len(cluster.jobs) == 1, "one test of a pool at a time"
     assert cluster.closed() == {"a", "b"}
     cluster.end(report("t-0", "t-1", detail=""))
     cluster.nodes["b"]["status"]["nodeInfo"]["bootID"] = "b2"
-    cluster.keep(tmp_path / "ready")
+    cluster.keep()
     assert cluster.closed() == {"b"}
     assert cluster.nodes["a"]["metadata"]["labels"][PASSED] == "b1"
     assert PASSED not in cluster.nodes["b"]["metadata"]["labels"]
 
 
-def test_a_change_in_between_leaves_a_node_closed(tmp_path: Path) -> None:
+def test_a_change_in_between_leaves_a_node_closed() -> None:
     cluster = Cluster(node("a", passed="b1"))
     cluster.is_faster = True
-    cluster.keep(tmp_path / "ready")
+    cluster.keep()
     assert cluster.closed() == {"a"}
 
 
-def test_a_node_that_fails_is_cordoned_and_named_and_the_others_are_tested_without_it(tmp_path: Path) -> None:
+def test_a_node_that_fails_is_cordoned_and_named_and_the_others_are_tested_without_it() -> None:
     cluster = Cluster(node("a"), node("b"), node("c"))
-    cluster.keep(tmp_path / "ready")
+    cluster.keep()
     name = cluster.end(report("t-0", "t-1", "t-2", fault=1))
-    cluster.keep(tmp_path / "ready")
+    cluster.keep()
     assert [each for each in cluster.nodes if cluster.nodes[each]["spec"].get("unschedulable")] == ["b"]
     assert cluster.nodes["b"]["status"]["conditions"][-1]["message"] == f"{name}: {FAULT}"
     assert cluster.events == {f"b.{name}": "FabricTestFailed"}
@@ -197,17 +193,17 @@ def test_a_node_that_fails_is_cordoned_and_named_and_the_others_are_tested_witho
     assert json.loads(job["metadata"]["annotations"][gate.TESTED]).keys() == {"a", "c"}
 
 
-def test_a_test_without_a_verdict_is_told_once_and_repeated_later(tmp_path: Path) -> None:
+def test_a_test_without_a_verdict_is_told_once_and_repeated_later() -> None:
     cluster = Cluster(node("a"), node("b"))
-    cluster.keep(tmp_path / "ready")
+    cluster.keep()
     name = cluster.end()
     cluster.pods[0]["status"] = {"containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull"}}}]}
     for _ in range(2):
-        cluster.keep(tmp_path / "ready")
+        cluster.keep()
         assert [*cluster.jobs] == [name]
     assert set(cluster.events.values()) == {"FabricTestUnclear"}
     cluster.end(seconds_ago=gate.RETRY_SECONDS + 1)
-    cluster.keep(tmp_path / "ready")
+    cluster.keep()
     assert "status" not in cluster.jobs[name], "a new one"
     assert cluster.closed() == {"a", "b"}
 
@@ -224,11 +220,11 @@ def test_a_test_without_a_verdict_is_told_once_and_repeated_later(tmp_path: Path
         ({"passed": "b1", "closed": False}, {"a", "b"}),
     ],
 )
-def test_closed_nodes_are_tested_together(tmp_path: Path, changes: dict[str, Any], tested: set[str]) -> None:
+def test_closed_nodes_are_tested_together(changes: dict[str, Any], tested: set[str]) -> None:
     cluster = Cluster(node("a"), node("b", **changes), node("busy"))
     limits = {"resources": {"limits": DEVICES}}
     cluster.pods = [{"spec": {"nodeName": "busy", "containers": [limits]}, "status": {"phase": "Running"}}]
-    cluster.keep(tmp_path / "ready")
+    cluster.keep()
     found = [json.loads(each["metadata"]["annotations"][gate.TESTED]).keys() for each in cluster.jobs.values()]
     assert found == ([tested] if tested else [])
     for job in cluster.jobs.values():

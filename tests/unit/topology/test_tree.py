@@ -12,6 +12,7 @@ from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS as LAYERS
 from trainium_eks.topology.tree import OWNED, Change, changes, hypernodes
 
 Object = Mapping[str, Any]
+Nodes = Mapping[str, Mapping[str, str]]
 
 # Few values, so that nodes share switches: also such that no network has, a leaf below two spines.
 VALUES = st.sampled_from(["nn-1", "nn-2", "NN_1.", "x" * 63, ""])
@@ -39,10 +40,8 @@ def applied(change: Change, found: Mapping[str, Object]) -> dict[str, Object]:
         return {**found, change.name: change.body}
     there = found[change.name]
     labels = {**there["metadata"]["labels"], **change.body["metadata"]["labels"]}
-    return {
-        **found,
-        change.name: {**there, "metadata": {**there["metadata"], "labels": labels}, "spec": change.body["spec"]},
-    }
+    made = {"metadata": {**there["metadata"], "labels": labels}, "spec": change.body["spec"]}
+    return {**found, change.name: {**there, **made}}
 
 
 def other(name: str, labels: Mapping[str, str]) -> Object:
@@ -63,9 +62,7 @@ REMOVED = {
 
 
 @given(NODES)
-def test_every_node_with_a_switch_is_under_that_one_alone_up_to_its_first_missing_layer(
-    nodes: dict[str, dict[str, str]],
-) -> None:
+def test_every_node_is_under_its_switch_alone_up_to_its_first_missing_layer_by_valid_names(nodes: Nodes) -> None:
     found = hypernodes(nodes, LAYERS)
     assert is_a_forest(found)
     parent = {(each["spec"]["tier"], name): key for key, each in found.items() for name in members(each)}
@@ -78,11 +75,7 @@ def test_every_node_with_a_switch_is_under_that_one_alone_up_to_its_first_missin
         known = [(layer, labels.get(layer, "")) for layer in reversed(LAYERS)]
         missing = next((index for index, (_, value) in enumerate(known) if not value), len(known))
         assert above == known[:missing]
-
-
-@given(NODES)
-def test_their_names_are_such_as_a_member_may_have(nodes: dict[str, dict[str, str]]) -> None:
-    for name, each in hypernodes(nodes, LAYERS).items():
+    for name, each in found.items():
         assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name)
         assert each["metadata"]["name"] == name
         assert OWNED.items() <= each["metadata"]["labels"].items()
@@ -90,7 +83,7 @@ def test_their_names_are_such_as_a_member_may_have(nodes: dict[str, dict[str, st
 
 @given(NODES, NODES)
 def test_changes_lead_from_any_cluster_to_any_other_and_leave_a_forest_at_each_step(
-    before: dict[str, dict[str, str]], after: dict[str, dict[str, str]]
+    before: Nodes, after: Nodes
 ) -> None:
     wanted = hypernodes(after, LAYERS)
     there: dict[str, Object] = {**hypernodes(before, LAYERS), **KEPT, **REMOVED}
