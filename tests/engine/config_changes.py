@@ -1,12 +1,12 @@
 """One config change of each kind, on the dev stack with a second queue."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from engine.rig import Config
 
-Change = Callable[[Config], None]
+Change = Callable[[Config], object]
 
-_QUEUES = "trainium-eks:queues"
+_QUEUES, _GROUPS = "trainium-eks:queues", "trainium-eks:nodeGroups"
 
 
 def second_queue(config: Config) -> None:
@@ -14,43 +14,24 @@ def second_queue(config: Config) -> None:
     config[_QUEUES].append({"name": "batch"})
 
 
-def cost_center(config: Config) -> None:
-    config["trainium-eks:costCenter"] = "research"
-
-
-def desired_size(config: Config) -> None:
-    config["trainium-eks:nodeGroups"][0]["desiredSize"] = 3
-
-
-def queue_added(config: Config) -> None:
-    config[_QUEUES].append({"name": "nightly"})
-
-
-def queue_removed(config: Config) -> None:
-    config[_QUEUES] = [queue for queue in config[_QUEUES] if queue["name"] != "batch"]
-
-
-def namespace_added(config: Config) -> None:
-    config["trainium-eks:namespaces"].append({"name": "vision", "queues": ["test"], "trainingUserId": 1001})
-
-
 def kubernetes_version(config: Config) -> None:
-    cluster = config["trainium-eks:cluster"]
-    cluster["kubernetesVersion"] = "1.36"
-    cluster["addons"] = {"kube-proxy": {"version": "v1.36.0-eksbuild.1"}}
+    addons = {"kube-proxy": {"version": "v1.36.0-eksbuild.1"}}
+    config["trainium-eks:cluster"].update(kubernetesVersion="1.36", addons=addons)
 
 
-def storage_size(config: Config) -> None:
-    config["trainium-eks:fileSystem"]["storageCapacityGib"] = 2400
+VISION = {"name": "vision", "queues": ["test"], "trainingUserId": 1001}
 
-
-def instance_type(config: Config) -> None:
-    """Another instance type for the group that runs."""
-    config["trainium-eks:nodeGroups"][0]["instanceType"] = "trn1n.32xlarge"
-
-
-def waiver(config: Config) -> None:
-    config["trainium-eks:waivers"]["R06"]["reason"] = "Torn down every Friday."
+CHANGES: Mapping[str, Change] = {
+    "cost center": lambda config: config.update({"trainium-eks:costCenter": "research"}),
+    "desired size": lambda config: config[_GROUPS][0].update(desiredSize=3),
+    "queue added": lambda config: config[_QUEUES].append({"name": "nightly"}),
+    "queue removed": lambda config: config[_QUEUES].remove({"name": "batch"}),
+    "namespace added": lambda config: config["trainium-eks:namespaces"].append(VISION),
+    "Kubernetes version": kubernetes_version,
+    "storage size": lambda config: config["trainium-eks:fileSystem"].update(storageCapacityGib=2400),
+    "instance type": lambda config: config[_GROUPS][0].update(instanceType="trn1n.32xlarge"),
+    "waiver": lambda config: config["trainium-eks:waivers"]["R06"].update(reason="Torn down every Friday."),
+}
 
 
 def every_feature(config: Config) -> None:
@@ -61,8 +42,8 @@ def every_feature(config: Config) -> None:
         return found
 
     account = "arn:aws:iam::111122223333"
-    types = {each["instanceType"] for each in config["trainium-eks:nodeGroups"]}
-    config["trainium-eks:nodeGroups"] += [
+    types = {each["instanceType"] for each in config[_GROUPS]}
+    config[_GROUPS] += [
         {"name": name, "instanceType": type_, "maxSize": 1}
         for name, type_ in (("neuron", "trn1.2xlarge"), ("gpu", "p5.4xlarge"))
         if type_ not in types

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from engine.config_changes import instance_type
+from engine.config_changes import CHANGES, VISION
 from engine.rig import REPOSITORY, Config, Rig, succeeded
 
 FOLDER = REPOSITORY / "tests" / "unit" / "operate" / "review" / "previews"
@@ -21,7 +21,7 @@ def many_edits(config: Config) -> None:
     config["trainium-eks:cluster"]["endpoint"]["publicAccessCidrs"] = ["203.0.113.0/24"]
     config["trainium-eks:costCenter"] = "research"
     config["trainium-eks:fileSystem"]["durability"]["retentionDays"] = 3
-    config["trainium-eks:namespaces"].append({"name": "vision", "queues": ["test"], "trainingUserId": 1001})
+    config["trainium-eks:namespaces"].append(VISION)
     config["trainium-eks:nodeGroups"][0]["maxSize"] = 16
 
 
@@ -47,6 +47,6 @@ if __name__ == "__main__":
         rig.begin(STACK)
         write(rig, "environment-new")
         succeeded(rig.up(STACK))
-        for name, edit in (("instance-type", instance_type), ("many-edits", many_edits)):
+        for name, edit in (("instance-type", CHANGES["instance type"]), ("many-edits", many_edits)):
             rig.configure(STACK, edit)
             write(rig, name)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pytest
-from engine import config_changes, same
-from engine.config_changes import Change
+from engine import same
+from engine.config_changes import CHANGES, kubernetes_version, second_queue
 from engine.rig import Rig, called, succeeded
 
 from trainium_eks.plan.graph import Graph
@@ -75,16 +75,16 @@ OTHER_INSTANCES = {
     "Release trn-dev-neuron-efa-device-plugin",
 }
 
-CHANGES: Mapping[Change, Mapping[str, set[str]]] = {
-    config_changes.desired_size: {"update": {f"NodeGroup {GROUP}-nodes"}},
-    config_changes.queue_added: {"create": {"Queue trn-dev-volcano-nightly"}},
-    config_changes.queue_removed: {"delete": {"Queue trn-dev-volcano-batch"}},
+DOES: Mapping[str, Mapping[str, set[str]]] = {
+    "desired size": {"update": {f"NodeGroup {GROUP}-nodes"}},
+    "queue added": {"create": {"Queue trn-dev-volcano-nightly"}},
+    "queue removed": {"delete": {"Queue trn-dev-volcano-batch"}},
     # The job makes the teams' directories: its list is new, and a job cannot be changed.
-    config_changes.namespace_added: {"create": NAMESPACE, "replace": {"Job trn-dev-volumes-directories"}},
-    config_changes.kubernetes_version: {"update": VERSION},
-    config_changes.storage_size: {"update": LARGER},
-    config_changes.instance_type: {"update": OTHER_INSTANCES, "replace": REPLACED},
-    config_changes.waiver: {},
+    "namespace added": {"create": NAMESPACE, "replace": {"Job trn-dev-volumes-directories"}},
+    "Kubernetes version": {"update": VERSION},
+    "storage size": {"update": LARGER},
+    "instance type": {"update": OTHER_INSTANCES, "replace": REPLACED},
+    "waiver": {},
 }
 """Config change to what the engine must do, and nothing else."""
 
@@ -111,7 +111,7 @@ class Life:
 
 @pytest.fixture(scope="module")
 def life(rig: Rig) -> Life:
-    rig.begin("dev", config_changes.second_queue)
+    rig.begin("dev", second_queue)
     return Life(rig)
 
 
@@ -162,25 +162,25 @@ def test_a_refresh_finds_nothing_changed(life: Life) -> None:
     assert set(succeeded(life.rig.refresh("dev")).changes()) <= {"refresh"}
 
 
-@pytest.mark.parametrize("change", [config_changes.cost_center, *CHANGES], ids=lambda change: str(change.__name__))
-def test_a_config_change_changes_no_more_than_it_must(life: Life, change: Change) -> None:
-    life.rig.configure("dev", config_changes.second_queue, change)
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_config_change_changes_no_more_than_it_must(life: Life, change: str) -> None:
+    life.rig.configure("dev", second_queue, CHANGES[change])
     run = succeeded(life.rig.preview("dev"))
     assert life.built is not None
-    assert run.changes() == CHANGES.get(change, {"update": tagged(life.built)})
+    assert run.changes() == DOES.get(change, {"update": tagged(life.built)})
     same.assert_planned(life.built, life.rig.recorded("dev"), run)
 
 
 def test_a_kubeconfig_that_becomes_unknown_replaces_no_object(life: Life) -> None:
     """pulumi-eks#352: without ``clusterIdentifier`` the provider is replaced, and with it every object."""
-    life.rig.configure("dev", config_changes.second_queue, config_changes.kubernetes_version)
+    life.rig.configure("dev", second_queue, kubernetes_version)
     run = succeeded(life.rig.preview("dev", forgetful=True))
     assert run.of("replace", "create", "delete") == {COMPONENTS_OWN}
     assert OURS in run.of("update")
 
 
 def test_all_changes_at_once_are_made(life: Life) -> None:
-    life.rig.configure("dev", config_changes.second_queue, config_changes.cost_center, *CHANGES)
+    life.rig.configure("dev", second_queue, *CHANGES.values())
     run = succeeded(life.rig.up("dev"))
     assert run.of("replace") == {"Job trn-dev-volumes-directories"} | REPLACED
     assert run.of("delete") == {"Queue trn-dev-volcano-batch"}

@@ -8,32 +8,27 @@ from pathlib import Path
 import pytest
 
 import components
+import trainium_eks
 
 ROOT = Path(__file__).resolve().parents[3]
+SDKS = ("components", "pulumi", "pulumi_aws")
 
 
 @pytest.mark.parametrize(
-    "line", ["import trainium_eks", "from trainium_eks import fetched", "import trainium_eks.cli.app"]
+    ("line", "heavy"),
+    [
+        ("import trainium_eks", SDKS),
+        ("from trainium_eks import fetched", SDKS),
+        # The command line loads what a command needs when it runs.
+        ("import trainium_eks.cli.app", (*SDKS, "kubernetes", "pydantic", "rich.table", "trainium_eks.client.session")),
+        # One component does not load what the others need.
+        ("from trainium_eks import VolcanoStack", ("pulumi_aws.ec2", "pulumi_eks")),
+    ],
 )
-def test_modules_of_the_package_load_neither_components_nor_pulumi(line: str) -> None:
-    program = f"{line}\nimport sys\nprint(sorted({{'components', 'pulumi', 'pulumi_aws'}} & set(sys.modules)))"
+def test_an_import_loads_no_more_than_it_needs(line: str, heavy: tuple[str, ...]) -> None:
+    program = f"{line}\nimport sys\nprint([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-def test_the_command_line_loads_what_a_command_needs_when_it_runs() -> None:
-    heavy = ("kubernetes", "pulumi", "pydantic", "rich.table", "trainium_eks.client.session")
-    code = f"import sys, trainium_eks.cli.app; print([name for name in {heavy!r} if name in sys.modules])"
-    shown = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert shown.stdout == "[]\n"
-
-
-def test_one_component_does_not_load_what_the_others_need() -> None:
-    program = (
-        "from trainium_eks import VolcanoStack\nimport sys\nprint({'pulumi_aws.ec2', 'pulumi_eks'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+    assert done.stdout == "[]\n"
 
 
 def test_every_name_is_the_one_that_type_checkers_see() -> None:
@@ -43,22 +38,12 @@ def test_every_name_is_the_one_that_type_checkers_see() -> None:
     assert sorted(seen) == sorted(components.__all__)
     assert {name: getattr(components, name).__module__ for name in seen} == seen
     assert set(components.__all__) <= set(dir(components))
-    with pytest.raises(AttributeError, match="Netwrk"):
-        components.Netwrk  # noqa: B018
+    for package in (components, trainium_eks):
+        with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'Netwrk'"):
+            package.Netwrk  # noqa: B018
 
 
 def test_a_star_binds_the_public_names() -> None:
     found: dict[str, object] = {}
     exec("from trainium_eks import *", found)
     assert {name for name in found if not name.startswith("__")} == set(components.__all__)
-
-
-def test_what_the_package_does_not_have_is_said() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", "import trainium_eks; trainium_eks.Netwrk"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "AttributeError: module 'trainium_eks' has no attribute 'Netwrk'" in done.stderr

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_lines import commands, words
@@ -14,14 +15,13 @@ import trainium_eks
 from trainium_eks.client.failure import LOCAL_PACKAGES
 
 ROOT = Path(__file__).resolve().parents[3]
-EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-CLI = {Requirement(each).name for each in EXTRAS["cli"]}
-LOCAL = {Requirement(each).name for each in EXTRAS["local"]} - {"trainium-eks"} | {"botocore", "urllib3"}
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
+CLI, LOCAL = ({Requirement(each).name for each in PROJECT["optional-dependencies"][name]} for name in ("cli", "local"))
+LOCAL = LOCAL - {"trainium-eks"} | {"botocore", "urllib3"}
 
-_SPEC = importlib.util.spec_from_file_location("release_notes", ROOT / ".ci" / "release_notes.py")
-assert _SPEC is not None
-assert _SPEC.loader is not None
-release_notes = importlib.util.module_from_spec(_SPEC)
+_SPEC: Any = importlib.util.spec_from_file_location("release_notes", ROOT / ".ci" / "release_notes.py")
+release_notes: Any = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(release_notes)
 
 WITHOUT = """
@@ -62,9 +62,8 @@ def _run(program: str, missing: set[str], cwd: Path, *arguments: str) -> subproc
 
 
 def test_the_version_stands_once_and_the_changelog_begins_with_it_or_with_what_follows_it() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert project["project"]["dynamic"] == ["version"]
-    assert project["tool"]["hatch"]["version"]["path"] == "trainium_eks/__init__.py"
+    assert PROJECT["dynamic"] == ["version"]
+    assert PYPROJECT["tool"]["hatch"]["version"]["path"] == "trainium_eks/__init__.py"
     assert release_notes.version() == trainium_eks.__version__
     first, *older = release_notes.sections()
     released = older[:1] if first == "Unreleased" else [first]
@@ -72,17 +71,16 @@ def test_the_version_stands_once_and_the_changelog_begins_with_it_or_with_what_f
 
 
 def test_a_tag_that_the_tree_is_not_ready_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    for tag, sections, reason in [
-        ("v9.9.9", {}, "set __version__"),
-        (f"v{trainium_eks.__version__}", {"Unreleased": "More."}, "rename Unreleased"),
-    ]:
-        monkeypatch.setattr(release_notes, "sections", lambda found=sections: found)
+    sections = {"Unreleased": "More."}
+    monkeypatch.setattr(release_notes, "sections", lambda: sections)
+    for tag, reason in (("v9.9.9", "set __version__"), (f"v{trainium_eks.__version__}", "rename Unreleased")):
         with pytest.raises(SystemExit, match=reason):
             release_notes.notes(tag)
-    monkeypatch.setattr(release_notes, "sections", lambda: {trainium_eks.__version__: "More."})
+    sections = {trainium_eks.__version__: "More."}
     assert release_notes.notes(f"v{trainium_eks.__version__}") == "More."
 
 
+@pytest.mark.slow
 def test_components_and_their_tests_need_no_extra(tmp_path: Path) -> None:
     done = _run(COMPONENTS, (CLI | LOCAL | {"click"}) - {"urllib3"}, tmp_path)  # pulumi asks by requests
     assert done.returncode == 0, done.stderr
@@ -94,6 +92,7 @@ def test_trn_without_its_extra_names_it(tmp_path: Path) -> None:
     assert done.stderr == "the Python package typer is missing: pip install 'trainium-eks[cli]' brings trn\n"
 
 
+@pytest.mark.slow
 def test_a_command_without_the_local_extra_names_it_and_never_has_a_fault(tmp_path: Path) -> None:
     (tmp_path / "Pulumi.yaml").write_text("name: small\nruntime: python\n")
     (tmp_path / "Pulumi.dev.yaml").write_text("config: {}\n")
@@ -109,15 +108,23 @@ def test_a_command_without_the_local_extra_names_it_and_never_has_a_fault(tmp_pa
 
 
 def test_constraints_hold_each_requirement_in_its_bounds() -> None:
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
-    pinned = {
-        found.name: str(found.specifier).removeprefix("==")
-        for found in (Requirement(line) for line in lines if line and not line.lstrip().startswith("#"))
-    }
+    pinned = {each.name: str(each.specifier).removeprefix("==") for each in _required("constraints.txt")}
     for name in ("requirements.txt", "requirements-local.txt", "requirements-dev.txt"):
-        for line in (ROOT / name).read_text().splitlines():
-            if line and not line.startswith(("#", "-r")):
-                wanted = Requirement(line)
-                held = pinned.get(wanted.name.lower(), "")
-                assert held, f"{line} has no constraint: run make constraints"
-                assert wanted.specifier.contains(held), f"{line} is held at {held}: run make constraints"
+        for wanted in _required(name):
+            held = pinned.get(wanted.name.lower(), "")
+            assert held, f"{wanted} has no constraint: run make constraints"
+            assert wanted.specifier.contains(held), f"{wanted} is held at {held}: run make constraints"
+
+
+def test_dependencies_of_the_wheel_are_those_of_the_requirements_files() -> None:
+    extras = {name: set(map(Requirement, PROJECT["optional-dependencies"][name])) for name in ("cli", "local")}
+    needed = set(map(Requirement, PROJECT["dependencies"]))
+    assert needed | extras["cli"] == set(_required("requirements.txt"))
+    assert extras["local"] == {Requirement("trainium-eks[cli]"), *_required("requirements-local.txt")}
+    every = needed.union(*extras.values()) - {Requirement("trainium-eks[cli]")}
+    assert all("<" in str(each.specifier) for each in every), "every dependency has an upper bound"
+
+
+def _required(name: str) -> list[Requirement]:
+    lines = (line.strip() for line in (ROOT / name).read_text().splitlines())
+    return [Requirement(line) for line in lines if line and not line.startswith(("#", "-r"))]

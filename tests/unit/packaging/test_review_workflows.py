@@ -5,17 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[3]
 WORKFLOWS = ROOT / ".github" / "workflows"
-FILES = ("Pulumi.yaml", "Pulumi.dev.yaml", "Pulumi.prod.yaml", "__main__.py", "charts", "components", "trainium_eks")
 
 
 def script(workflow: str, job: str, name: str) -> str:
@@ -39,19 +36,20 @@ class Runner:
 
     def commit(self) -> None:
         self.git("add", "-A")
-        self.git("commit", "-qm", "x")
+        self.git("commit", "-qm", "x", "--allow-empty")
 
     def run(self, text: str, **variables: str) -> "subprocess.CompletedProcess[str]":
-        environment = {
-            **os.environ,
-            "TRN": str(self.trn),
-            "GITHUB_STEP_SUMMARY": str(self.path / "summary"),
-            **variables,
-        }
+        given = {"TRN": str(self.trn), "GITHUB_STEP_SUMMARY": str(self.path / "summary"), **variables}
+        command = ["bash", "-e", "-o", "pipefail", "-c", text]
         return subprocess.run(
-            ["bash", "-e", "-o", "pipefail", "-c", text],
-            cwd=self.path, env=environment, check=False, capture_output=True, text=True,
-        )  # fmt: skip
+            command, cwd=self.path, env={**os.environ, **given}, check=False, capture_output=True, text=True
+        )
+
+
+def program(path: Path, text: str) -> Path:
+    path.write_text(f"#!{text}\n")
+    path.chmod(0o755)
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +57,10 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The repository's program as a base branch."""
     folder = tmp_path_factory.mktemp("base") / "repository"
     folder.mkdir()
-    for name in FILES:
-        place = ROOT / name
-        if place.is_dir():
-            shutil.copytree(place, folder / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
-        else:
-            shutil.copy2(place, folder)
+    for name in ("charts", "components", "trainium_eks"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
+    for name in ("Pulumi.yaml", "Pulumi.dev.yaml", "Pulumi.prod.yaml", "__main__.py"):
+        shutil.copy2(ROOT / name, folder)
     runner = Runner(folder, folder)
     runner.git("init", "-q", "-b", "main")
     runner.commit()
@@ -76,67 +72,51 @@ def runner(base: Path, tmp_path: Path) -> Runner:
     """A fresh clone of the base branch, as the runner's checkout of the merge."""
     clone = tmp_path / "checkout"
     subprocess.run(["git", "clone", "-q", str(base), str(clone)], check=True)
-    trn = tmp_path / "trn"
-    trn.write_text(f'#!/bin/sh\nPYTHONPATH="{clone}" exec "{sys.executable}" -m trainium_eks.cli "$@"\n')
-    trn.chmod(0o755)
-    return Runner(clone, trn)
+    call = f'/bin/sh\nPYTHONPATH="{clone}" exec "{sys.executable}" -m trainium_eks.cli "$@"'
+    return Runner(clone, program(tmp_path / "trn", call))
 
 
-Config = dict[str, Any]
-
-
-def _queue(config: Config) -> None:
-    config["trainium-eks:queues"].append({"name": "nightly"})
-
-
-def _instance_type(config: Config) -> None:
-    config["trainium-eks:nodeGroups"][0]["instanceType"] = "trn1n.32xlarge"
-
-
-def _shrink(config: Config) -> None:
-    config["trainium-eks:fileSystem"]["storageCapacityGib"] = 4800
-
-
-def _broken(config: Config) -> None:
-    config["trainium-eks:nodeGroups"][0]["instanceType"] = "trn1.3xlarge"
-
-
-REQUESTS: Mapping[str, tuple[str, Callable[[Config], None], int, tuple[str, ...]]] = {
-    "queue": (
-        "dev",
-        _queue,
-        0,
-        ("`dev`: 1 create, 0 update, 0 replace, 0 delete – SAFE", "Queue trn-dev-volcano-nightly"),
-    ),
-    "FSx shrink": ("prod", _shrink, 1, ("– BLOCKED", "storageCapacity: 9600 → 4800", "protected: Pulumi refuses")),
-    "broken config": (
-        "dev",
-        _broken,
-        1,
-        ("– BLOCKED", "The program cannot be planned", "`nodeGroups[0].instanceType`", "`trn1.3xlarge`"),
-    ),
-}
-
-
-def _plan(runner: Runner, stack: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+def _plan(runner: Runner, stack: str, old: str = "", new: str = "", **more: str) -> tuple[int, str]:
+    """The exit code and the comment of a request that changes a text of a stack's config."""
+    file = runner.path / f"Pulumi.{stack}.yaml"
+    if old:
+        assert old in file.read_text()
+        file.write_text(file.read_text().replace(old, new, 1))
+    runner.commit()
     given = {"STACK": stack, "FAIL_ON": "blocked", "ACCEPT": "", "COMMIT": "0123456789abcdef", "LINK": "https://x/1"}
-    return runner.run(script("review.yaml", "plan", "plan "), **{**given, **variables})
+    done = runner.run(script("review.yaml", "plan", "plan "), **{**given, **more})
+    comment = runner.path / "comment.md"
+    return done.returncode, comment.read_text() if comment.exists() else done.stderr
+
+
+QUEUES = "trainium-eks:queues:\n"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", REQUESTS)
-def test_a_request_gets_the_right_comment_and_exit_code(runner: Runner, name: str) -> None:
-    stack, edit, code, said = REQUESTS[name]
-    file = runner.path / f"Pulumi.{stack}.yaml"
-    content = yaml.safe_load(file.read_text())
-    edit(content["config"])
-    runner.git("checkout", "-qb", "request")
-    file.write_text(yaml.safe_dump(content))
-    runner.commit()
-    done = _plan(runner, stack)
-    text = (runner.path / "comment.md").read_text()
+@pytest.mark.parametrize(
+    ("stack", "old", "new", "code", "said"),
+    [
+        (
+            *("dev", QUEUES, f"{QUEUES}    - name: nightly\n", 0),
+            ("`dev`: 1 create, 0 update, 0 replace, 0 delete – SAFE", "Queue trn-dev-volcano-nightly"),
+        ),
+        (
+            *("prod", "storageCapacityGib: 9600", "storageCapacityGib: 4800", 1),
+            ("– BLOCKED", "storageCapacity: 9600 → 4800", "protected: Pulumi refuses"),
+        ),
+        (
+            *("dev", "instanceType: trn1.32xlarge", "instanceType: trn1.3xlarge", 1),
+            ("– BLOCKED", "The program cannot be planned", "`nodeGroups[0].instanceType`", "`trn1.3xlarge`"),
+        ),
+    ],
+    ids=["queue", "FSx shrink", "broken config"],
+)
+def test_a_request_gets_the_right_comment_and_exit_code(
+    runner: Runner, stack: str, old: str, new: str, code: int, said: tuple[str, ...]
+) -> None:
+    found, text = _plan(runner, stack, old, new)
     assert [each for each in said if each not in text] == [], text
-    assert done.returncode == code, done.stderr
+    assert found == code
     assert text.startswith(f"<!-- trn-preview:trainium-eks/{stack} -->\n")
     assert (runner.path / "summary").read_text() == text
     assert {each.name for each in (runner.path / "plans").iterdir()} == {"before.json", "after.json"}
@@ -145,59 +125,47 @@ def test_a_request_gets_the_right_comment_and_exit_code(runner: Runner, name: st
 @pytest.mark.slow
 def test_a_new_environment_is_all_new_and_a_label_accepts_losses(runner: Runner) -> None:
     shutil.copy2(runner.path / "Pulumi.dev.yaml", runner.path / "Pulumi.stage.yaml")
-    runner.commit()
-    done = _plan(runner, "stage")
-    text = (runner.path / "comment.md").read_text()
-    assert done.returncode == 0, done.stderr
+    code, text = _plan(runner, "stage")
+    assert code == 0, text
     assert "create, 0 update, 0 replace, 0 delete – REVIEW" in text
     assert "$44.23 an hour" in text
 
-    content = yaml.safe_load((runner.path / "Pulumi.dev.yaml").read_text())
-    _instance_type(content["config"])
-    (runner.path / "Pulumi.dev.yaml").write_text(yaml.safe_dump(content))
-    runner.commit()
-    assert _plan(runner, "dev", ACCEPT="--accept-losses").returncode == 0
-    assert "What is lost has been accepted" in (runner.path / "comment.md").read_text()
+    code, text = _plan(runner, "dev", "instanceType: trn1.", "instanceType: trn1n.", ACCEPT="--accept-losses")
+    assert (code, "What is lost has been accepted" in text) == (0, True)
 
 
 @pytest.mark.slow
 def test_a_stack_that_is_not_there_is_said_in_the_summary(runner: Runner) -> None:
-    runner.git("commit", "-q", "--allow-empty", "-m", "x")
-    done = _plan(runner, "nowhere")
-    assert done.returncode == 2
+    assert _plan(runner, "nowhere")[0] == 2
     assert "no stack 'nowhere'" in (runner.path / "summary").read_text()
 
 
 # --- the workflow that may write ----------------------------------------------------------------------------------
 
 
-GH = f"""#!{sys.executable}
+GH = f"""{sys.executable}
 import os, subprocess, sys
 with open(os.environ["CALLED"], "a") as file:
     print(*(word.replace(os.linesep, " ") for word in sys.argv[1:]), file=file)
 if "--jq" in sys.argv:
     filter = sys.argv[sys.argv.index("--jq") + 1]
-    sys.exit(subprocess.run(["jq", "-r", filter, os.environ["COMMENTS"]]).returncode)
-"""
+    sys.exit(subprocess.run(["jq", "-r", filter, os.environ["COMMENTS"]]).returncode)"""
 """``gh`` that notes its calls, and has the comments of a file."""
 
 
 @pytest.fixture
 def recorder(tmp_path: Path) -> Runner:
     """A checkout whose ``trn`` writes the marker of a comment, and notes its calls as ``gh`` does."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    trn = programs / "trn"
-    trn.write_text(
-        f'#!/bin/sh\necho "$@" >> "{tmp_path}/called"\ncase "$*" in *" bad "*) exit 3 ;; esac\n'
-        'for file do :; done\necho "<!-- trn-preview:trainium-eks/$3 -->" > "$file"\n'
+    programs, checkout = tmp_path / "bin", tmp_path / "checkout"
+    for folder in (programs, checkout):
+        folder.mkdir()
+    trn = program(
+        programs / "trn",
+        f'/bin/sh\necho "$@" >> "{tmp_path}/called"\ncase "$*" in *" bad "*) exit 3 ;; esac\n'
+        'for file do :; done\necho "<!-- trn-preview:trainium-eks/$3 -->" > "$file"',
     )
-    (programs / "gh").write_text(GH)
-    for program in programs.iterdir():
-        program.chmod(0o755)
+    program(programs / "gh", GH)
     (tmp_path / "comments.json").write_text("[]")
-    checkout = tmp_path / "checkout"
-    checkout.mkdir()
     return Runner(checkout, trn)
 
 
@@ -216,10 +184,9 @@ def _comment(runner: Runner, *stacks: str) -> tuple["subprocess.CompletedProcess
 
 
 def test_each_stacks_plans_become_a_comment(recorder: Runner) -> None:
-    preview = recorder.path / "artifacts/preview-prod"
-    preview.mkdir(parents=True)
-    (preview / "preview.json").write_text("{}")
-    (preview / "checks.json").write_text("{}")
+    (recorder.path / "artifacts/preview-prod").mkdir(parents=True)
+    for name in ("preview", "checks"):
+        (recorder.path / f"artifacts/preview-prod/{name}.json").write_text("{}")
     done, (dev, _, dev_posted, prod, _, prod_posted) = _comment(recorder, "dev", "prod")
     assert done.returncode == 0, done.stderr
     tail = "--commit c0ffee --link https://x/1 --fail-on never --output comment-"
@@ -270,13 +237,10 @@ def test_the_preview_takes_its_role_from_the_runners_token(recorder: Runner, tmp
         "jq": "sed 's/.*: \"//; s/\".*//'",
         "pulumi": 'echo "$@ $(cat "$AWS_WEB_IDENTITY_TOKEN_FILE") $AWS_ROLE_ARN" > "$RUNNER_TEMP/pulumi"; echo "{}"',
     }.items():
-        (programs / name).write_text(f"#!/bin/sh\n{body}\n")
-        (programs / name).chmod(0o755)
-    given = {
-        "PATH": f"{programs}:{os.environ['PATH']}", "RUNNER_TEMP": str(tmp_path), "STACK": "dev",
-        "AWS_ROLE_ARN": "arn:r",
-        "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "request-token", "ACTIONS_ID_TOKEN_REQUEST_URL": "https://t.example/?x=1",
-    }  # fmt: skip
+        program(programs / name, f"/bin/sh\n{body}")
+    asked = "ACTIONS_ID_TOKEN_REQUEST"
+    given = {"PATH": f"{programs}:{os.environ['PATH']}", "RUNNER_TEMP": str(tmp_path), "STACK": "dev"}
+    given |= {"AWS_ROLE_ARN": "arn:r", f"{asked}_TOKEN": "request-token", f"{asked}_URL": "https://t.example/?x=1"}
     done = recorder.run(script("preview.yaml", "preview", "preview "), **given)
     assert done.returncode == 0, done.stderr
     wanted = "preview --non-interactive --json --show-sames --stack dev jwt arn:r"

@@ -59,8 +59,6 @@ MISTAKES = {
     "a result used as something else": """number: pulumi.Output[int] = subnets(network).apply(lambda n: str(n))""",
 }
 
-FILES = ("right.py", "wrong.py")
-
 Checker = Callable[[Path, Path], Iterator[tuple[str, int, str]]]
 """File, line and message of each error."""
 
@@ -85,35 +83,32 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[int]]:
 
 
 @pytest.fixture(scope="session")
-def interpreter(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def interpreter(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the wheel installed; the wheel's dependencies are those of the tests."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, symlinks=True)
-    python = folder / "bin" / "python"
     site = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(site), str(wheel)], check=True
-    )
-    (site / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
-    return python
+    (site / "dependencies.pth").write_text(f"{installed}\n{sysconfig.get_path('purelib')}\n")
+    return folder / "bin" / "python"
+
+
+def checked(folder: Path, *command: str) -> str:
+    command = (sys.executable, "-m", *command, "right.py", "wrong.py")
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    return done.stdout
 
 
 def mypy(folder: Path, python: Path) -> Iterator[tuple[str, int, str]]:
-    command = [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", "--python-executable", str(python)]
-    done = subprocess.run(
-        [*command, "--output", "json", *FILES], cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert done.returncode in (0, 1), done.stdout + done.stderr
-    for line in done.stdout.splitlines():
+    command = ("mypy", "--config-file", "mypy.ini", "--output", "json", "--python-executable", str(python))
+    for line in checked(folder, *command).splitlines():
         if line.startswith("{") and (found := json.loads(line))["severity"] == "error":
             yield found["file"], found["line"], found["message"]
 
 
 def pyright(folder: Path, python: Path) -> Iterator[tuple[str, int, str]]:
-    command = [sys.executable, "-m", "pyright", "--pythonpath", str(python), "--outputjson", *FILES]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode in (0, 1), done.stdout + done.stderr
-    for found in json.loads(done.stdout)["generalDiagnostics"]:
+    said = checked(folder, "pyright", "--pythonpath", str(python), "--outputjson")
+    for found in json.loads(said)["generalDiagnostics"]:
         if found["severity"] == "error":
             yield Path(found["file"]).name, found["range"]["start"]["line"] + 1, found["message"]
 

@@ -15,16 +15,19 @@ ROOT = Path(__file__).resolve().parents[3]
 FILES = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
 
 
-def steps(file: Path) -> list[dict[str, Any]]:
-    jobs = yaml.safe_load(file.read_text())["jobs"].values()
-    return [step for job in jobs for step in job.get("steps", ())]
+def read(name: str) -> Any:
+    return yaml.safe_load((ROOT / ".github" / "workflows" / name).read_text())
+
+
+def steps(name: str) -> list[dict[str, Any]]:
+    return [step for job in read(name)["jobs"].values() for step in job.get("steps", ())]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_actions_are_pinned_by_commit_and_keep_no_credentials(file: Path) -> None:
     used = [each for each in re.findall(r"uses: (.*)", file.read_text()) if not each.startswith("./.github/workflows/")]
     assert [each for each in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", each)] == []
-    checkouts = [step for step in steps(file) if step.get("uses", "").startswith("actions/checkout@")]
+    checkouts = [step for step in steps(file.name) if step.get("uses", "").startswith("actions/checkout@")]
     assert all(step["with"]["persist-credentials"] is False for step in checkouts)
 
 
@@ -41,7 +44,7 @@ WRITES = {
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_rights_are_read_only_but_for_the_named_jobs_and_older_runs_end(file: Path) -> None:
-    workflow = yaml.safe_load(file.read_text())
+    workflow = read(file.name)
     assert workflow["permissions"] in ({}, {"contents": "read"})
     assert workflow["concurrency"]["group"]
     for name, job in workflow["jobs"].items():
@@ -51,8 +54,7 @@ def test_rights_are_read_only_but_for_the_named_jobs_and_older_runs_end(file: Pa
 
 def test_a_job_of_a_release_that_may_write_runs_no_code_of_the_repository() -> None:
     for name in ("release.yaml", "constraints.yaml"):
-        jobs = yaml.safe_load((ROOT / ".github/workflows" / name).read_text())["jobs"]
-        for job in (job for key, job in jobs.items() if (name, key) in WRITES):
+        for job in (job for key, job in read(name)["jobs"].items() if (name, key) in WRITES):
             ran = " ".join(step.get("run", "") for step in job["steps"])
             assert not re.search(r"\b(make|python3?|pip|\.ci)\b", ran)
 
@@ -60,19 +62,17 @@ def test_a_job_of_a_release_that_may_write_runs_no_code_of_the_repository() -> N
 def test_a_caller_grants_what_the_called_workflow_asks_for() -> None:
     """GitHub refuses to start a run otherwise, also where the job that asks for more would be skipped."""
     for file in FILES:
-        caller = yaml.safe_load(file.read_text())
+        caller = read(file.name)
         for job in caller["jobs"].values():
             if called := job.get("uses", "").removeprefix("./.github/workflows/"):
                 granted = job.get("permissions", caller["permissions"])
-                asked = yaml.safe_load((ROOT / ".github/workflows" / called).read_text())["jobs"].values()
-                assert all(each["permissions"].items() <= granted.items() for each in asked)
+                assert all(each["permissions"].items() <= granted.items() for each in read(called)["jobs"].values())
 
 
 def test_what_may_write_runs_nothing_of_the_request() -> None:
-    workflow = yaml.safe_load((ROOT / ".github/workflows/comment.yaml").read_text())
-    [checkout] = [each for each in steps(ROOT / ".github/workflows/comment.yaml") if "checkout" in each.get("uses", "")]
+    [checkout] = [each for each in steps("comment.yaml") if "checkout" in each.get("uses", "")]
     assert "ref" not in checkout["with"], "the default branch, which workflow_run checks out by itself"
-    assert set(workflow[True]) == {"workflow_run"}  # YAML reads `on` as true
+    assert set(read("comment.yaml")[True]) == {"workflow_run"}  # YAML reads `on` as true
 
 
 def test_no_workflow_runs_a_requests_code_with_the_repositorys_rights() -> None:
@@ -80,28 +80,21 @@ def test_no_workflow_runs_a_requests_code_with_the_repositorys_rights() -> None:
 
 
 def test_expressions_reach_scripts_as_variables() -> None:
-    assert [step["run"] for file in FILES for step in steps(file) if "${{" in step.get("run", "")] == []
+    assert [step["run"] for file in FILES for step in steps(file.name) if "${{" in step.get("run", "")] == []
 
 
-def _tool(name: str) -> str:
-    found = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
-    if found is None:
-        how = {
-            "actionlint": "go install github.com/rhysd/actionlint/cmd/actionlint@latest",
-            "zizmor": "pip install zizmor",
-        }
-        pytest.skip(f"{name} is not on PATH: `{how[name]}` brings it")
-    return found
-
-
-def test_actionlint_finds_nothing() -> None:
-    done = subprocess.run([_tool("actionlint"), *map(str, FILES)], check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-
-
-def test_zizmor_finds_nothing() -> None:
-    command = [_tool("zizmor"), "--offline", "--no-progress", str(ROOT / ".github" / "workflows")]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+@pytest.mark.parametrize(
+    ("name", "options", "install"),
+    [
+        ("actionlint", [], "go install github.com/rhysd/actionlint/cmd/actionlint@latest"),
+        ("zizmor", ["--offline", "--no-progress"], "pip install zizmor"),
+    ],
+)
+def test_a_linter_of_workflows_finds_nothing(name: str, options: list[str], install: str) -> None:
+    tool = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
+    if tool is None:
+        pytest.skip(f"{name} is not on PATH: `{install}` brings it")
+    done = subprocess.run([tool, *options, *map(str, FILES)], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
 
@@ -122,6 +115,5 @@ def test_ci_runs_both_commands_and_fails_with_either(failing: str, code: int, tm
 
 
 def test_ci_runs_what_the_repository_says() -> None:
-    ran = [step["run"] for step in steps(ROOT / ".github/workflows/ci.yaml") if "run" in step]
-    assert ran == [".ci/run"]
+    assert [step["run"] for step in steps("ci.yaml") if "run" in step] == [".ci/run"]
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
