@@ -34,7 +34,6 @@ from trainium_eks.local.nodes import resizing
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.runtime.isolation import Chosen
 from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.observe.alerts import firing
 from trainium_eks.operate.cleanup.state import StackState, StateError
 from trainium_eks.operate.review import preview, review
@@ -59,117 +58,103 @@ KUBECONFIG = {
 }
 OUTPUTS = {**outputs().model_dump(by_alias=True), "kubeconfig": json.dumps(KUBECONFIG)}
 PLAN = {**environment().to_json(), "resources": environment().to_json()["resources"][:6]}
-REPORT = {
-    "schemaVersion": 1,
-    "local": True,
-    "server": "https://127.0.0.1:1",
-    "kubernetes": "v1.35.4",
-    "notInstalled": [{"name": "a", "reason": "b"}],
-    "simulated": ["aws"],
-    "realVolcano": True,
-}
-STATE = {
-    "version": 3,
-    "deployment": {
-        "resources": [{"urn": "urn:pulumi:dev::p::aws:s3/bucket:Bucket::b", "type": "aws:s3/bucket:Bucket", "id": "b"}],
-        "pending_operations": [{"type": "creating", "resource": {"urn": "u", "type": "t"}}],
-    },
-}
-STEP = {"op": "update", "urn": "urn:pulumi:dev::p::aws:s3/bucket:Bucket::b", "oldState": {"type": "t"}}
+REPORT = {"schemaVersion": 1, "local": True, "server": "https://127.0.0.1:1", "kubernetes": "v1.35.4"}
+REPORT |= {"notInstalled": [{"name": "a", "reason": "b"}], "simulated": ["aws"], "realVolcano": True}
+BUCKET = "aws:s3/bucket:Bucket"
+PENDING = {"type": "creating", "resource": {"urn": "u", "type": "t"}}
+RESOURCE = {"urn": f"urn:pulumi:dev::p::{BUCKET}::b", "type": BUCKET, "id": "b"}
+STATE = {"version": 3, "deployment": {"resources": [RESOURCE], "pending_operations": [PENDING]}}
+STEP = {"op": "update", "urn": RESOURCE["urn"], "oldState": {"type": "t"}}
 PREVIEW = {"config": {"p:a": "b"}, "steps": [STEP], "changeSummary": {"same": 1}, "diagnostics": []}
 HOLDING = {"urn": "u", "kind": "Object", "reference": {"kind": "Pod"}}
 POOL = {"pool": {"inputs": {"instanceTypes": ["m7i.4xlarge"]}}, "drivers": []}
 IMAGE = {"name": "torch", "tag": "0123456789ab", "hasTorch": True, "sizeBytes": 1, "made": 1.5, "requirements": ""}
 ALERT = {"labels": {"alertname": "A", "severity": "critical"}, "state": "firing", "activeAt": "2026-11-22T05:33:00Z"}
 MARK = {"files": {"a": {"bytes": 1, "sha256": "0"}}, "compilations": [{"options": {}, "command": [], "time": ""}]}
+STAGED = {"schemaVersion": 1, "path": "a", "size": 1, "sha256": "0", "checksum": ""}
 
 
 def _connect(file: Path) -> object:
-    cluster_access.check_commands(file.read_text(errors="replace"))
+    cluster_access.check_commands(text(file))
     return Requests.connect(file)
 
 
-def _paths(file: Path, name: str) -> Paths:
+def text(file: Path) -> str:
+    return file.read_text(errors="replace")
+
+
+def placed(file: Path, *places: Path | str) -> Path:
+    """The directory of the file, where its content stands at these places, too."""
+    for place in places:
+        there = file.parent / place
+        there.parent.mkdir(parents=True, exist_ok=True)
+        there.write_bytes(file.read_bytes())
+    return file.parent
+
+
+def paths(file: Path, name: str) -> Paths:
     """The files of a local cloud of which one is that file."""
-    paths = Paths(file.parent)
-    getattr(paths, name).parent.mkdir(parents=True, exist_ok=True)
-    getattr(paths, name).write_bytes(file.read_bytes())
-    return paths
+    return Paths(placed(file, getattr(Paths(file.parent), name)))
 
 
 def _resize(file: Path) -> object:
-    paths = Paths(file.parent)
-    paths.pools.mkdir(exist_ok=True)
-    name = resizing.pool_key({"nodeGroupName": "g"})
-    (paths.pools / f"{name}.json").write_bytes(file.read_bytes())
-    return resizing.resize(paths, "g", 1, CATALOGUE, lambda _: None)
+    pool = Paths(file.parent).pools / f"{resizing.pool_key({'nodeGroupName': 'g'})}.json"
+    return resizing.resize(Paths(placed(file, pool)), "g", 1, CATALOGUE, lambda _: None)
 
 
 def _project(file: Path) -> object:
-    folder = file.parent / "project"
-    folder.mkdir(exist_ok=True)
+    folder = placed(file, "project/Pulumi.dev.yaml") / "project"
     (folder / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
-    (folder / "Pulumi.dev.yaml").write_bytes(file.read_bytes())
     return load_project(folder).stack("dev")
 
 
-def _cache(file: Path) -> object:
-    place = file.parent / "caches" / "key"
-    place.mkdir(parents=True, exist_ok=True)
-    (place / "complete.json").write_bytes(file.read_bytes())
-    return Cache(file.parent / "caches", "key").check({"batch": 1})
-
-
 def _staged(file: Path) -> object:
-    place = file.parent / "staged"
-    place.mkdir(exist_ok=True)
-    (place / destination.MARKER).write_bytes(file.read_bytes())
-    (place / destination.MANIFEST).write_bytes(file.read_bytes())
+    place = placed(file, *(f"staged/{name}" for name in (destination.MARKER, destination.MANIFEST))) / "staged"
     request = {"source": "s3://a/b", "list": False, "extract": False, "include": [], "exclude": []}
     return destination.Destination(place, request).complete(replace=False)
 
 
 def _edit(file: Path) -> object:
     try:
-        return stack_file_edit.put(file.read_text(errors="replace"), ("config", "p:a"), "b")
+        return stack_file_edit.put(text(file), ("config", "p:a"), "b")
     except (stack_file_edit.NotEditableError, ValueError) as error:
         raise CommandError(2, f"{file.name}: {error}") from None
-
-
-def _kubeconfig(file: Path) -> object:
-    return kubeconfig._in_namespace(file.read_text(errors="replace"), "n")
-
-
-def _state(file: Path) -> object:
-    return StackState.parse(file.read_text(errors="replace"), file.name)
 
 
 FILES: Mapping[str, tuple[Any, Callable[[Path], object]]] = {
     "a stack's outputs": (OUTPUTS, cluster_access._read),
     "kubeconfig of --kubeconfig": (KUBECONFIG, _connect),
     "kubeconfig of the variable": (KUBECONFIG, lambda file: kubeconfig_variable.merged([file])),
-    "kubeconfig that is printed": (KUBECONFIG, _kubeconfig),
+    "kubeconfig that is printed": (KUBECONFIG, lambda file: kubeconfig._in_namespace(text(file), "n")),
     "saved plan": (PLAN, lambda file: programs.saved(file, "dev")),
     "stub answers": ({"lookups": {"aws:a": {"id": "x"}}, "stackReferences": {"a": {}}}, assumptions.load),
     "stack's config": ({"config": {"p:a": "b", "p:c": [1]}}, _project),
     "stack's config that is edited": ({"config": {"p:a": "b"}}, _edit),
-    "state": (STATE, _state),
+    "state": (STATE, lambda file: StackState.parse(text(file), file.name)),
     "report of a local cloud": (REPORT, LocalReport.load),
-    "report that up reads": (REPORT, lambda file: deployment.Report.load(_paths(file, "report")).minor),
+    "report that up reads": (REPORT, lambda file: deployment.Report.load(paths(file, "report")).minor),
     "ledger": ({"hold": HOLDING}, ledger.Ledger.open),
-    "ports": ({"ports": {"etcd": 1}, "complete": True}, lambda file: Settings.load(_paths(file, "settings"))),
-    "lock": ({"pid": 1, "doing": "up", "since": 1.5}, lambda file: lock._held(_paths(file, "lock"))),
+    "ports": ({"ports": {"etcd": 1}, "complete": True}, lambda file: Settings.load(paths(file, "settings"))),
+    "lock": ({"pid": 1, "doing": "up", "since": 1.5}, lambda file: lock._held(paths(file, "lock"))),
     "node pool": (POOL, _resize),
     "image": (IMAGE, images._read),
-    "isolation": ({"isolation": "net", "refused": {}}, lambda file: Chosen.load(file.parent)),
+    "isolation": (
+        {"isolation": "net", "refused": {}},
+        lambda file: Chosen.load(placed(file, "isolation.json")),
+    ),
     "state of a pod": ({"containers": {"c": {"state": "running", "pid": 1}}}, pod_files.read),
-    "compile cache": (MARK, _cache),
-    "staged data": ({"schemaVersion": 1, "path": "a", "size": 1, "sha256": "0", "checksum": ""}, _staged),
+    "compile cache": (
+        MARK,
+        lambda file: Cache(placed(file, "caches/key/complete.json") / "caches", "key").check({"batch": 1}),
+    ),
+    "staged data": (STAGED, _staged),
 }
+
+CAUSE = {"field": "f", "reason": "r", "message": "m"}
 
 ANSWERS: Mapping[str, tuple[Any, Callable[[Any], object]]] = {
     "Kubernetes' refusal": (
-        {"message": "m", "reason": "Invalid", "details": {"causes": [{"field": "f", "reason": "r", "message": "m"}]}},
+        {"message": "m", "reason": "Invalid", "details": {"causes": [CAUSE]}},
         lambda body: str(ApiError.of(422, as_text(body))),
     ),
     "policy": (
@@ -208,9 +193,9 @@ def _or_value_error(read: Callable[[], object]) -> object:
 @pytest.mark.parametrize("name", FILES)
 def test_files(name: str, tmp_path: Path) -> None:
     document, read = FILES[name]
-    file = tmp_path / {"isolation": "isolation.json"}.get(name, "damaged.json")
-    text = st.one_of(damaged(document).map(as_text), TEXT, JSON.map(as_text), st.sampled_from(NASTY))
-    content = st.one_of(text.map(lambda each: each.encode(errors="surrogatepass")), st.binary(max_size=40))
+    file = tmp_path / "damaged.json"
+    texts = st.one_of(damaged(document).map(as_text), TEXT, JSON.map(as_text), st.sampled_from(NASTY))
+    content = st.one_of(texts.map(lambda each: each.encode(errors="surrogatepass")), st.binary(max_size=40))
 
     @budget(60)
     @given(content)
@@ -246,10 +231,9 @@ def test_commands_name_the_file(command: str, tmp_path: Path, monkeypatch: pytes
     file = tmp_path / "damaged.json"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Requests, "connect", lambda _: (_ for _ in ()).throw(ClusterError("nobody answers")))
-    text = st.one_of(damaged(COMMANDS[command]).map(as_text), TEXT)
 
     @budget(15)
-    @given(text)
+    @given(st.one_of(damaged(COMMANDS[command]).map(as_text), TEXT))
     def run(content: str) -> None:
         file.write_text(content, errors="replace")
         result = CliRunner().invoke(app, command.format(file=file).split())
@@ -273,7 +257,3 @@ def test_an_error_that_nobody_foresaw_is_a_sentence(monkeypatch: pytest.MonkeyPa
             assert json.loads(result.stdout)["problems"]
     monkeypatch.setenv(TRACEBACK, "1")
     assert isinstance(CliRunner().invoke(app, ["jobs", "--outputs", "x"]).exception, ValueError)
-
-
-def test_outputs_of_a_stack_are_outputs() -> None:
-    assert StackOutputs.parse(OUTPUTS).cluster_name

@@ -13,8 +13,8 @@ import watched_team
 from hostile import JSON, TEXT, as_text, budget, damaged, hostile
 from hypothesis import given
 from hypothesis import strategies as st
+from kubernetes.client.exceptions import ApiException
 from recorded_scenes import now, snapshot
-from small_project import Run
 from stub_api import StubApi
 from typer.testing import CliRunner
 
@@ -34,16 +34,13 @@ pytestmark = pytest.mark.slow
 
 NOW = datetime(2026, 11, 22, 5, 40, tzinfo=UTC)
 STEP = {"step": 12, "time": 1763000000.1, "loss": 0.5, "steps": 100, "tokens_per_second": 3.5, "checkpoint_step": 10}
+RUNTIME = {
+    "neuroncore_counters": {"neuroncores_in_use": {"0": {"neuroncore_utilization": 40.5}}},
+    "memory_used": {"neuron_runtime_used_bytes": {"neuron_device": 1000}},
+    "execution_stats": {"error_summary": {"generic": 1}},
+}
 REPORT = {
-    "neuron_runtime_data": [
-        {
-            "report": {
-                "neuroncore_counters": {"neuroncores_in_use": {"0": {"neuroncore_utilization": 40.5}}},
-                "memory_used": {"neuron_runtime_used_bytes": {"neuron_device": 1000}},
-                "execution_stats": {"error_summary": {"generic": 1}},
-            }
-        }
-    ],
+    "neuron_runtime_data": [{"report": RUNTIME}],
     "neuron_hardware_info": {"neuron_device_count": 16, "neuron_device_memory_size": 10**10, "error": ""},
     "system_data": {
         "vcpu_usage": {"average_usage": {"idle": 40.0}},
@@ -105,12 +102,8 @@ def read_log(texts: list[str]) -> object:
     return endings.root_cause("\n".join(texts))
 
 
-def read_event(texts: list[str]) -> object:
-    return [cloudwatch_logs.line_of({"message": each, "timestamp": 1_763_000_000_000}).text for each in texts]
-
-
-def read_ending(texts: list[str]) -> object:
-    return [pod_channels._ending(each) for each in texts]
+def event(message: str) -> object:
+    return cloudwatch_logs.line_of({"message": message, "timestamp": 1_763_000_000_000}).text
 
 
 LINES: dict[str, tuple[object, Callable[[list[str]], object]]] = {
@@ -119,8 +112,8 @@ LINES: dict[str, tuple[object, Callable[[list[str]], object]]] = {
     "nvidia-smi": ("0, 97, 61234, 81559", read_reports),
     "copier": (COPIER, read_copier),
     "log": ("[default0]:rank : 1 (local_rank: 1) exitcode : 1", read_log),
-    "log shipper": (EVENT, read_event),
-    "end of a command": (STATUS, read_ending),
+    "log shipper": (EVENT, lambda texts: [event(each) for each in texts]),
+    "end of a command": (STATUS, lambda texts: [pod_channels._ending(each) for each in texts]),
 }
 
 
@@ -179,18 +172,17 @@ def objects() -> dict[str, Any]:
         noted = {"world-size": "64", "nodes": "2", "launcher": "gang", "capacity-block-ends": "2026-11-23T00:00:00Z"}
         job["metadata"]["annotations"] = {f"trainium-eks/{key}": value for key, value in noted.items()}
         for task in job["spec"]["tasks"]:
-            [container, *_] = task["template"]["spec"]["containers"]
-            container["args"] = ["--nproc_per_node 2"]
-            container["env"] = [{"name": "TRN_OUTPUT_DIR", "value": "/data/output/x"}]
+            env = [{"name": "TRN_OUTPUT_DIR", "value": "/data/output/x"}]
+            task["template"]["spec"]["containers"][0].update(args=["--nproc_per_node 2"], env=env)
     for pod in found["Pod"]:
-        env = [{"name": "TRN_CHECKPOINT_SECONDS", "value": "60"}]
-        pod["spec"]["containers"][0]["env"] = env
+        pod["spec"]["containers"][0]["env"] = [{"name": "TRN_CHECKPOINT_SECONDS", "value": "60"}]
         ended = {"exitCode": 1, "reason": "Error", "message": "because", "finishedAt": "2026-11-22T05:33:00Z"}
         pod["status"]["containerStatuses"] = [{"name": "c", "state": {"terminated": ended}, "image": "x"}]
     return found
 
 
 SCENE = objects()
+LISTS = {kind: value for kind, value in SCENE.items() if isinstance(value, list)}
 LOG = [f"2026-11-22T05:33:0{second}Z [default0]:{json.dumps({**STEP, 'step': second})}" for second in range(9)]
 
 
@@ -203,8 +195,6 @@ class Served(StubApi):
             return "\n".join(self.log(log[1], follow=False, tail=int(query.get("tailLines", 10**6))))
         status, answer = self.delete(path) if method == "DELETE" else self.answer(path, query.get("labelSelector", ""))
         if status >= 400:
-            from kubernetes.client.exceptions import ApiException  # type: ignore[import-untyped]
-
             raise ApiException(status=status, reason="x", http_resp=None)
         return json.dumps(answer)
 
@@ -231,8 +221,7 @@ def call(served: Served, folder: Path, command: str) -> tuple[int, str]:
     def trn(*arguments: object) -> Any:
         return CliRunner().invoke(app, [str(each) for each in arguments], catch_exceptions=False)
 
-    run: Run = trn
-    return watched_team.researcher(run, served, folder)(*command.split())
+    return watched_team.researcher(trn, served, folder)(*command.split())
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -240,13 +229,12 @@ def test_commands_of_a_team(command: str, served: Served, tmp_path: Path, monkey
     """A job of one member, its pods and its log, against what all others of the team see."""
     monkeypatch.setenv(TRACEBACK, "1")
     monkeypatch.setenv("COLUMNS", "100")
-    lists = {kind: value for kind, value in SCENE.items() if isinstance(value, list)}
 
     @budget(6)
     @given(hostile({"Job": SCENE["Job"], "Pod": SCENE["Pod"]}, CHECKED), st.lists(TEXT, max_size=3))
     def run(changed: dict[str, Any], lines: list[str]) -> None:
         # The lists themselves stay: what is in them is what somebody wrote.
-        served.objects = {**lists, **{kind: changed[kind] or lists[kind] for kind in changed}}
+        served.objects = {**LISTS, **{kind: changed[kind] or LISTS[kind] for kind in changed}}
         served.logs = {pod["metadata"]["name"]: [*LOG, *lines] for pod in served.objects["Pod"]}
         code, out = call(served, tmp_path, command)
         assert code in (0, 1, 2), out
@@ -260,12 +248,11 @@ def test_commands_of_a_team(command: str, served: Served, tmp_path: Path, monkey
 
 @pytest.mark.parametrize("command", ["jobs", "status alpha", "cancel alpha --json", "logs alpha"])
 def test_answers_that_no_api_server_gives(command: str, served: Served, tmp_path: Path) -> None:
-    lists = {kind: value for kind, value in SCENE.items() if isinstance(value, list)}
 
     @budget(6)
-    @given(damaged(lists))
+    @given(damaged(LISTS))
     def run(changed: dict[str, Any]) -> None:
-        served.answer = lambda path, *_: _listed(changed, path)  # type: ignore[method-assign, assignment]
+        served.answer = lambda path, *_: _listed(changed, path)
         code, out = call(served, tmp_path, command)
         assert code in (0, 1, 2)
         assert "Traceback" not in out

@@ -1,4 +1,4 @@
-"""What importing the package costs: a `trn` call must not pay for the components and Pulumi's SDKs."""
+"""What importing the package costs and brings: a `trn` call must not pay for the components and Pulumi's SDKs."""
 
 import ast
 import subprocess
@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import typed_dicts
 
 import components
 import trainium_eks
+from components import _dicts
 
 ROOT = Path(__file__).resolve().parents[3]
 SDKS = ("components", "pulumi", "pulumi_aws")
@@ -47,3 +49,13 @@ def test_a_star_binds_the_public_names() -> None:
     found: dict[str, object] = {}
     exec("from trainium_eks import *", found)
     assert {name for name in found if not name.startswith("__")} == set(components.__all__)
+
+
+def test_the_typed_dicts_and_the_stub_are_current() -> None:
+    assert typed_dicts.stale() == [], "run make docs"
+
+
+def test_every_field_of_a_model_is_in_its_typed_dict() -> None:
+    for model in typed_dicts._models():
+        fields = getattr(_dicts, f"{model.__name__}Dict").__annotations__
+        assert fields.keys() == model.model_fields.keys(), model.__name__

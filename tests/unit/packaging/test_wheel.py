@@ -1,9 +1,13 @@
-"""The wheel: built from the tree, installed without its heavy dependencies, used from somewhere else."""
+"""The wheel: built from the tree, installed without its heavy dependencies, used from somewhere else, and what type
+checkers see of it: every mistake in a user's program, and none where there is none."""
 
 import json
 import subprocess
 import sys
+import sysconfig
+import venv
 import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -37,6 +41,81 @@ from trainium_eks.local.images.images import workloads
 parts = (charts / "neuron-monitor", charts / "torchx-etcd", workloads() / "trainium_workloads")
 print(*(part.is_dir() for part in parts))
 """
+
+RIGHT = """\
+import pulumi
+import pulumi_aws as aws
+from trainium_eks import AcceleratorNodeGroup, ExistingNetwork, FsxLustre, Network, NetworkArgs, TrainiumCluster
+
+key = aws.kms.Key("key")
+network = Network(
+    "net",
+    {"region": "us-west-2", "zone_ids": ["usw2-az4", "usw2-az1"], "kms_key_arn": key.arn, "tags": {"Team": "a"}},
+    pulumi.ResourceOptions(protect=True),
+)
+same = Network("same", NetworkArgs(region="us-west-2", zone_ids=("usw2-az4", "usw2-az1"), cidr_block="10.0.0.0/16"))
+shared = ExistingNetwork(
+    "shared",
+    {
+        "region": "us-west-2",
+        "vpc_id": "vpc-1",
+        "cidr_block": "10.0.0.0/16",
+        "private_subnets": [{"id": "subnet-1", "zone_id": "usw2-az4", "cidr_block": "10.0.0.0/18"}],
+    },
+)
+
+
+def subnets(of: Network) -> pulumi.Output[int]:
+    return of.private_subnet_ids.apply(len)
+
+
+vpc_id: pulumi.Output[str] = network.vpc_id
+pulumi.export("vpcId", vpc_id)
+pulumi.export("subnets", subnets(network))
+pulumi.export("components", [each.__name__ for each in (AcceleratorNodeGroup, FsxLustre, TrainiumCluster)])
+"""
+
+MISTAKES = {
+    "an argument that there is not": """Network("a", NetworkArgs(region="us-west-2", cidr="10.0.0.0/16"))""",
+    "a wrong type in a dictionary": """Network("b", {"region": "us-west-2", "zone_ids": 4})""",
+    "an output that there is not": """pulumi.export("c", network.vpc_idd)""",
+    "a missing argument": """Network("d", {"zone_ids": ["usw2-az4"]})""",
+    "a wrong name inside": (
+        """ExistingNetwork("e", {"region": "r", "vpc_id": "v", "cidr_block": "c", """
+        """"private_subnets": [{"id": "s", "zone": "z", "cidr_block": "c"}]})"""
+    ),
+    "an Output where there is text": """text: str = network.vpc_id""",
+    "a result used as something else": """number: pulumi.Output[int] = subnets(network).apply(lambda n: str(n))""",
+}
+
+Checker = Callable[[Path, Path], Iterator[tuple[str, int, str]]]
+"""File, line and message of each error."""
+
+# Without this mypy reads the 3,000 modules of the AWS SDK, for a minute and a half.
+MYPY = """\
+[mypy]
+strict = True
+[mypy-pulumi_aws.*]
+follow_imports = skip
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(ROOT)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return next(out.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel's content alone; its dependencies come from the interpreter running the tests."""
+    target = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), str(wheel)]
+    subprocess.run(command, check=True)
+    return target
 
 
 def _run(installed: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -91,3 +170,47 @@ def test_the_documented_answers_can_be_read(tmp_path: Path) -> None:
     found = assumptions.load(tmp_path / "answers.yaml")
     assert found.of_lookup("aws:ec2/getSubnet:getSubnet", {"id": "subnet-0123456789abcdef0"}) is not None
     assert list(found.stack_references) == ["acme/network/prod"]
+
+
+@pytest.fixture(scope="module")
+def user(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A right program and the same with mistakes at its end; and an interpreter with the wheel, whose dependencies are
+    those of the tests."""
+    folder = tmp_path_factory.mktemp("user")
+    (folder / "right.py").write_text(RIGHT)
+    (folder / "wrong.py").write_text(RIGHT + "".join(f"{line}\n" for line in MISTAKES.values()))
+    (folder / "mypy.ini").write_text(MYPY)
+    base = str(folder / "environment")
+    venv.create(base, symlinks=True)
+    site = Path(sysconfig.get_path("purelib", vars={"base": base, "platbase": base}))
+    (site / "dependencies.pth").write_text(f"{installed}\n{sysconfig.get_path('purelib')}\n")
+    return folder, folder / "environment" / "bin" / "python"
+
+
+def checked(folder: Path, *command: str) -> str:
+    command = (sys.executable, "-m", *command, "right.py", "wrong.py")
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    return done.stdout
+
+
+def mypy(folder: Path, python: Path) -> Iterator[tuple[str, int, str]]:
+    command = ("mypy", "--config-file", "mypy.ini", "--output", "json", "--python-executable", str(python))
+    for line in checked(folder, *command).splitlines():
+        if line.startswith("{") and (found := json.loads(line))["severity"] == "error":
+            yield found["file"], found["line"], found["message"]
+
+
+def pyright(folder: Path, python: Path) -> Iterator[tuple[str, int, str]]:
+    said = checked(folder, "pyright", "--pythonpath", str(python), "--outputjson")
+    for found in json.loads(said)["generalDiagnostics"]:
+        if found["severity"] == "error":
+            yield Path(found["file"]).name, found["range"]["start"]["line"] + 1, found["message"]
+
+
+@pytest.mark.parametrize("checker", [mypy, pyright])
+def test_a_right_program_has_no_errors_and_each_mistake_is_found(user: tuple[Path, Path], checker: Checker) -> None:
+    found = list(checker(*user))
+    assert [each for each in found if each[0] != "wrong.py"] == []
+    first = len(RIGHT.splitlines()) + 1
+    assert {line for _, line, _ in found} == set(range(first, first + len(MISTAKES))), found
