@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -36,8 +37,17 @@ def _serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
     def log_message(self, *_: object) -> None:
         pass
+
+    def answer(self, status: int, headers: Mapping[str, Any] = MappingProxyType({"Content-Length": 0})) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, str(value))
+        self.end_headers()
 
 
 @dataclass
@@ -50,7 +60,6 @@ class FileServer:
     ranges: bool = True
     lengths: bool = True
     """Whether a whole file comes with its length."""
-    etags: bool = True
     breaks_after: Callable[[str, int], int | None] = lambda *_: None
     """Path and number of the request (from 0) to the bytes after which the connection is cut."""
     spoils: Callable[[str, int], bool] = lambda *_: False
@@ -84,11 +93,6 @@ def file_server() -> Iterator[FileServer]:
                 with lock:
                     stub.at_once -= 1
 
-        def _end(self, status: int) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
         def _answer(self, *, body: bool) -> None:
             path = unquote(urlsplit(self.path).path)
             with lock:
@@ -98,26 +102,21 @@ def file_server() -> Iterator[FileServer]:
             status = stub.status(path, number) if body else 200
             content = stub.files.get(path)
             if content is None or status != 200:
-                self._end(404 if content is None else status)
+                self.answer(404 if content is None else status)
                 return
             wanted = self.headers.get("Range", "") if stub.ranges else ""
             first, _, last = wanted.removeprefix("bytes=").partition("-")
             start, stop = int(first or 0), int(last) + 1 if last else len(content)
             if wanted and start >= len(content):
-                self._end(416)
+                self.answer(416)
                 return
             piece = content[start:stop]
-            self.send_response(206 if wanted else 200)
+            headers: dict[str, Any] = {"ETag": f'"{hashlib.sha1(content).hexdigest()}"'}
             if wanted:
-                self.send_header("Content-Range", f"bytes {start}-{start + len(piece) - 1}/{len(content)}")
-            if stub.etags:
-                self.send_header("ETag", f'"{hashlib.sha1(content).hexdigest()}"')
-            if stub.lengths or wanted:
-                self.send_header("Content-Length", str(len(piece)))
-            else:
-                self.send_header("Connection", "close")
-                self.close_connection = True
-            self.end_headers()
+                headers["Content-Range"] = f"bytes {start}-{start + len(piece) - 1}/{len(content)}"
+            # A handler closes its connection after this header.
+            headers |= {"Content-Length": len(piece)} if stub.lengths or wanted else {"Connection": "close"}
+            self.answer(206 if wanted else 200, headers)
             if body:
                 self._send(piece, stub.breaks_after(path, number), spoiled=stub.spoils(path, number))
             else:
@@ -172,24 +171,16 @@ def moto_server() -> Iterator[tuple[str, Seen]]:
             assert answer is not None
             status, found, content = answer
             data = content.encode() if isinstance(content, str) else content
-            self.send_response(status)
-            for name, value in dict(found).items():
-                if name.lower() not in ("content-length", "transfer-encoding", "connection"):
-                    self.send_header(name, str(value))
-            # moto leaves this out, by which S3's own answers are known.
-            if "x-amz-request-id" not in {name.lower() for name in dict(found)}:
-                self.send_header("x-amz-request-id", "REQUEST")
-            length = dict(found).get("content-length", len(data)) if self.command == "HEAD" else len(data)
-            self.send_header("Content-Length", str(length))
-            self.end_headers()
+            # moto leaves the request's id out, by which S3's own answers are known.
+            made = {"x-amz-request-id": "REQUEST"} | {name.lower(): value for name, value in dict(found).items()}
+            made["content-length"] = made.get("content-length", len(data)) if self.command == "HEAD" else len(data)
+            left_out = ("transfer-encoding", "connection")
+            self.answer(status, {name: value for name, value in made.items() if name not in left_out})
             if self.command != "HEAD":
                 cut = seen.cuts > 0 and len(data) > 500 and "list-type" not in self.path
                 seen.cuts -= cut
                 self.wfile.write(data[: len(data) // 2] if cut else data)
                 self.close_connection = self.close_connection or cut
-
-        def do_HEAD(self) -> None:
-            self.do_GET()
 
     with _serving(Handler) as url:
         yield url, seen
@@ -230,26 +221,19 @@ def hub() -> Iterator[Hub]:
         if path not in stub.large:
             return {"type": "file", "oid": blob, "size": len(content), "path": path}
         pointer = {"oid": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 134}
-        return {
-            "type": "file",
-            "oid": "f" * 40,
-            "size": len(content),
-            "lfs": pointer,
-            "path": path,
-        }
+        return {"type": "file", "oid": "f" * 40, "size": len(content), "lfs": pointer, "path": path}
 
     def content_of(path: str) -> bytes:
         return stub.files[path][:-1] + b"?" if path in stub.spoiled else stub.files[path]
 
-    def send(handler: BaseHTTPRequestHandler, content: bytes) -> None:
+    def send(handler: _Handler, content: bytes) -> None:
         wanted = handler.headers.get("Range", "").removeprefix("bytes=")
         first, _, last = wanted.partition("-")
         piece = content[int(first or 0) : int(last) + 1 if last else len(content)]
-        handler.send_response(206 if wanted else 200)
+        headers: dict[str, Any] = {"Content-Length": len(piece)}
         if wanted:
-            handler.send_header("Content-Range", f"bytes {first}-{int(first) + len(piece) - 1}/{len(content)}")
-        handler.send_header("Content-Length", str(len(piece)))
-        handler.end_headers()
+            headers["Content-Range"] = f"bytes {first}-{int(first) + len(piece) - 1}/{len(content)}"
+        handler.answer(206 if wanted else 200, headers)
         cut, stub.breaks = stub.breaks > 0, max(0, stub.breaks - 1)
         handler.wfile.write(piece[: len(piece) // 2] if cut else piece)
         handler.close_connection = handler.close_connection or cut
@@ -260,9 +244,6 @@ def hub() -> Iterator[Hub]:
             send(self, content_of(unquote(self.path.lstrip("/"))))
 
     class Handler(_Handler):
-        def do_HEAD(self) -> None:
-            self.do_GET()
-
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
             if stub.status != 200:
@@ -294,23 +275,17 @@ def hub() -> Iterator[Hub]:
             if self.command == "GET" and path not in stub.large:
                 send(self, content_of(path))
                 return
-            headers = {"X-Repo-Commit": stub.commit, "ETag": f'"{known["oid"]}"'}
+            headers = {"X-Repo-Commit": stub.commit, "ETag": f'"{known["oid"]}"', "Content-Length": known["size"]}
             if path in stub.large:
-                headers |= {"Location": f"{storage}/{quote(path)}", "X-Linked-Size": str(known["size"])}
-                headers |= {"X-Linked-ETag": f'"{known["lfs"]["oid"]}"'}
-            self._answer(302 if path in stub.large else 200, headers, 0 if path in stub.large else known["size"], b"")
+                headers |= {"Location": f"{storage}/{quote(path)}", "X-Linked-Size": known["size"]}
+                headers |= {"X-Linked-ETag": f'"{known["lfs"]["oid"]}"', "Content-Length": 0}
+            self.answer(302 if path in stub.large else 200, headers)
 
-        def _json(self, data: object, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        def _json(self, data: object, status: int = 200, headers: Mapping[str, str] = MappingProxyType({})) -> None:
             body = json.dumps(data).encode()
-            self._answer(status, headers or {}, len(body), b"" if self.command == "HEAD" else body)
-
-        def _answer(self, status: int, headers: Mapping[str, str], length: int, body: bytes) -> None:
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(length))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(status, {**headers, "Content-Length": len(body)})
+            if self.command != "HEAD":
+                self.wfile.write(body)
 
     with _serving(Storage) as storage, _serving(Handler) as url:
         stub.url = url

@@ -16,18 +16,8 @@ def test_a_killed_pipeline_finds_its_job(cloud: Cloud, tmp_path: Path) -> None:
     assert kubeflow.start(tmp_path, *program, "compile", log=log).wait(60) == 0, log.read_text()
     compiled = yaml.safe_load((tmp_path / "training.yaml").read_text())
     assert set(compiled["root"]["dag"]["tasks"]) == {"preprocess", "train", "evaluate"}
-    command = (
-        *program,
-        "run",
-        "--name",
-        "kubeflow",
-        "--outputs",
-        str(cloud.outputs),
-        "--image",
-        "local/python",
-        "--examples",
-        "4000",
-    )
+    options = ("--name", "kubeflow", "--outputs", str(cloud.outputs), "--image", "local/python", "--examples", "4000")
+    command = (*program, "run", *options)
 
     process = kubeflow.start(tmp_path, *command, log=log)
     try:
