@@ -21,7 +21,6 @@ from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION, Simulati
 _FORGOTTEN = ("certificateAuthority", "endpoint")
 """Outputs that are unknown in the preview of a cluster's update with ``forgetful``: see :class:`Cloud`."""
 
-
 Inputs = Mapping[str, Any]
 
 
@@ -111,19 +110,24 @@ class Cloud:
             return None
         return _filled(thing.inputs, asked.inputs), _filled(thing.outputs, state)
 
-    def changed(self, account: Account, asked: ResourceRequest, id_: str, before: Inputs) -> struct_pb2.Struct:
-        """Return the outputs of an update that a preview knows: a computed value that comes from an unknown input is
-        unknown too, the others stay."""
-        thing = self._existing(account, asked, id_)
-        outputs = {**asked.plain, **_settled(self._updated(account, asked, thing, before, preview=True))}
-        if self._forgetful and asked.type == eks.CLUSTER.token:
-            outputs.update(dict.fromkeys(_FORGOTTEN, UNKNOWN))
-        return _encoded(outputs, asked)
-
-    def update(self, account: Account, asked: ResourceRequest, id_: str, before: Inputs) -> struct_pb2.Struct:
-        thing = self._existing(account, asked, id_)
-        outputs = _encoded({**asked.plain, **self._updated(account, asked, thing, before, preview=False)}, asked)
-        self._inventory.put(_thing(thing, asked, outputs))
+    def update(
+        self, account: Account, asked: ResourceRequest, id_: str, before: Inputs, *, preview: bool
+    ) -> struct_pb2.Struct:
+        """Update a thing; return its outputs. Ids stay: they are made from the name used at creation. In a preview a
+        computed value that comes from an unknown input is unknown too."""
+        thing = self._inventory.find(asked.type, id_, _cluster(account, asked.type))
+        if thing is None:
+            raise CloudError(f"updating {asked.type} ({asked.name}): NotFoundException: {id_} does not exist")
+        _, computed = _answer(account, asked, thing.made_as)
+        if asked.type == ec2.LAUNCH_TEMPLATE.token:
+            computed.update(_versions(asked, thing, before, preview=preview))
+        if preview:
+            computed = _settled(computed)
+            if self._forgetful and asked.type == eks.CLUSTER.token:
+                computed.update(dict.fromkeys(_FORGOTTEN, UNKNOWN))
+        outputs = _encoded({**asked.plain, **computed}, asked)
+        if not preview:
+            self._inventory.put(_thing(thing, asked, outputs))
         return outputs
 
     def delete(self, account: Account, type_: str, id_: str) -> None:
@@ -138,21 +142,6 @@ class Cloud:
         if type_ == eks.CLUSTER.token:
             inside = [other for other in others if other.cluster == thing.outputs.get("endpoint")]
         self._inventory.remove(thing, *inside)
-
-    def _existing(self, account: Account, asked: ResourceRequest, id_: str) -> Thing:
-        thing = self._inventory.find(asked.type, id_, _cluster(account, asked.type))
-        if thing is None:
-            raise CloudError(f"updating {asked.type} ({asked.name}): NotFoundException: {id_} does not exist")
-        return thing
-
-    def _updated(
-        self, account: Account, asked: ResourceRequest, thing: Thing, before: Inputs, *, preview: bool
-    ) -> dict[str, Any]:
-        """Return the computed properties. They are made from the name used at creation, so ids stay."""
-        _, computed = _answer(account, asked, thing.made_as)
-        if asked.type == ec2.LAUNCH_TEMPLATE.token:
-            computed.update(_versions(asked, thing, before, preview=preview))
-        return computed
 
 
 def type_of(urn: str) -> str:

@@ -124,9 +124,10 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Update(self, request: provider_pb2.UpdateRequest, context: ServicerContext) -> provider_pb2.UpdateResponse:
         asked, before = ResourceRequest(request.urn, request.news), wire.decode(request.old_inputs, mask=False)
-        act = self._cloud.changed if request.preview else self._cloud.update
         with _told(context):
-            return provider_pb2.UpdateResponse(properties=act(self._account(context), asked, request.id, before))
+            account = self._account(context)
+            made = self._cloud.update(account, asked, request.id, before, preview=request.preview)
+            return provider_pb2.UpdateResponse(properties=made)
 
     def Delete(self, request: provider_pb2.DeleteRequest, context: ServicerContext) -> empty_pb2.Empty:
         with _told(context):
@@ -179,12 +180,7 @@ def _told(context: ServicerContext) -> Iterator[None]:
 
 
 def _endpoint(config: Mapping[str, Any]) -> str:
-    """Return the server of a Kubernetes provider's cluster; empty when its kubeconfig names none."""
-    try:
-        content = yaml.safe_load(str(config.get("kubeconfig") or "{}"))
-        contexts = {each["name"]: each["context"] for each in content["contexts"]}
-        clusters = {each["name"]: each["cluster"] for each in content["clusters"]}
-        current = config.get("context") or content["current-context"]
-        return str(clusters[config.get("cluster") or contexts[current]["cluster"]]["server"])
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError):
-        return ""
+    """Return the server of a Kubernetes provider's cluster; empty when its kubeconfig names none, or is unknown."""
+    content = yaml.safe_load(str(config.get("kubeconfig") or "{}"))
+    clusters = content.get("clusters") if isinstance(content, Mapping) else None
+    return str(clusters[0]["cluster"]["server"]) if clusters else ""
