@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def _serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
     class Server(ThreadingHTTPServer):
         request_queue_size = 64
         daemon_threads = True
@@ -34,7 +34,7 @@ def _serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
         thread.join()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_HEAD(self) -> None:
@@ -82,7 +82,7 @@ def file_server() -> Iterator[FileServer]:
     stub = FileServer()
     lock = threading.Lock()
 
-    class Handler(_Handler):
+    class Page(Handler):
         def do_GET(self) -> None:
             with lock:
                 stub.at_once += 1
@@ -139,7 +139,7 @@ def file_server() -> Iterator[FileServer]:
                 self.wfile.flush()
                 self.close_connection = True
 
-    with _serving(Handler) as url:
+    with serving(Page) as url:
         stub.url = url
         yield stub
 
@@ -161,7 +161,7 @@ def moto_server() -> Iterator[tuple[str, Seen]]:
 
     seen = Seen()
 
-    class Handler(_Handler):
+    class Page(Handler):
         def do_GET(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             headers = {name: value for name, value in self.headers.items() if name.lower() != "host"}
@@ -182,7 +182,7 @@ def moto_server() -> Iterator[tuple[str, Seen]]:
                 self.wfile.write(data[: len(data) // 2] if cut else data)
                 self.close_connection = self.close_connection or cut
 
-    with _serving(Handler) as url:
+    with serving(Page) as url:
         yield url, seen
 
 
@@ -226,7 +226,7 @@ def hub() -> Iterator[Hub]:
     def content_of(path: str) -> bytes:
         return stub.files[path][:-1] + b"?" if path in stub.spoiled else stub.files[path]
 
-    def send(handler: _Handler, content: bytes) -> None:
+    def send(handler: Handler, content: bytes) -> None:
         wanted = handler.headers.get("Range", "").removeprefix("bytes=")
         first, _, last = wanted.partition("-")
         piece = content[int(first or 0) : int(last) + 1 if last else len(content)]
@@ -238,12 +238,12 @@ def hub() -> Iterator[Hub]:
         handler.wfile.write(piece[: len(piece) // 2] if cut else piece)
         handler.close_connection = handler.close_connection or cut
 
-    class Storage(_Handler):
+    class Storage(Handler):
         def do_GET(self) -> None:
             stub.tokens_at_the_bytes.append(self.headers.get("Authorization", ""))
             send(self, content_of(unquote(self.path.lstrip("/"))))
 
-    class Handler(_Handler):
+    class Page(Handler):
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
             if stub.status != 200:
@@ -287,6 +287,6 @@ def hub() -> Iterator[Hub]:
             if self.command != "HEAD":
                 self.wfile.write(body)
 
-    with _serving(Storage) as storage, _serving(Handler) as url:
+    with serving(Storage) as storage, serving(Page) as url:
         stub.url = url
         yield stub

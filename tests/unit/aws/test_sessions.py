@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import boto3  # type: ignore[import-untyped]
 import pytest
 from botocore.stub import Stubber  # type: ignore[import-untyped]
+from staging_servers import Handler, serving
 
 from trainium_eks.aws import sessions
 from trainium_eks.aws.account import Account, NotCheckedError
@@ -117,52 +116,42 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """A proxy that answers every request to AWS with a body of its own; a call sets status and body."""
     said = {"status": 200, "body": b""}
 
-    class Page(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
+    class Page(Handler):
+        protocol_version = "HTTP/1.0"
+
+        def do_GET(self) -> None:  # noqa: N802 - the server's names
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            self.send_response(said["status"])
-            self.send_header("Content-Length", str(len(said["body"])))
-            self.end_headers()
+            self.answer(said["status"], {"Content-Length": len(said["body"])})
             self.wfile.write(said["body"])
 
-        do_GET = do_HEAD = do_POST  # noqa: N815 - the server's names
+        do_POST = do_GET  # noqa: N815
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
-    Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # which keeps its first credentials
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
-    yield lambda status, body: said.update(status=status, body=body)
-    server.shutdown()
-    server.server_close()
-
-
-OF_EACH_PROTOCOL = {
-    "ec2": ("describe_vpcs", {}),
-    "iam": ("list_roles", {}),
-    "logs": ("describe_log_groups", {}),
-    "eks": ("list_clusters", {}),
-    "s3": ("list_buckets", {}),
-}
-"""An operation of a service of each of boto3's protocols: ec2, query, json, rest-json, rest-xml."""
+    with serving(Page) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        yield lambda status, body: said.update(status=status, body=body)
 
 
 @pytest.mark.parametrize(
     "body", [b"\n<!DOCTYPE html><html><body>Log in</body></html>", b"<?xml version='1.0'?><HTML>no</HTML>", b"{]"]
 )
 @pytest.mark.parametrize("status", [200, 403])
-@pytest.mark.parametrize("service", OF_EACH_PROTOCOL)
-def test_a_proxys_page_is_no_answer(proxy: Proxy, service: str, status: int, body: bytes) -> None:
+@pytest.mark.parametrize(
+    ("service", "operation"),
+    [
+        # Of each of boto3's protocols: ec2, query, json, rest-json, rest-xml.
+        *(("ec2", "describe_vpcs"), ("iam", "list_roles"), ("logs", "describe_log_groups")),
+        *(("eks", "list_clusters"), ("s3", "list_buckets")),
+    ],
+)
+def test_a_proxys_page_is_no_answer(proxy: Proxy, service: str, operation: str, status: int, body: bytes) -> None:
     proxy(status, body)
-    operation, parameters = OF_EACH_PROTOCOL[service]
     with pytest.raises(AwsError, match="cannot look") as told, sessions.saying("look"):
-        getattr(sessions.client(service, REGION), operation)(**parameters)
+        getattr(sessions.client(service, REGION), operation)()
     with pytest.raises(NotCheckedError) as checked:
-        Account(REGION).call(service, operation, **parameters)
+        Account(REGION).call(service, operation)
     if (service, body) != ("s3", b"{]"):  # which botocore words itself, by the status
         assert "answer of AWS: look at the proxy" in str(told.value)
         assert "HTTPS_PROXY" in str(checked.value)
