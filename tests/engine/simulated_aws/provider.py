@@ -101,7 +101,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         asked = ResourceRequest(request.urn, request.news)
         return diff_response.answer(Resource(asked.urn, asked.type, asked.name, inputs=after, options=options), before)
 
-    DiffConfig = Diff
+    DiffConfig = Diff  # type: ignore[assignment]
 
     def Create(self, request: provider_pb2.CreateRequest, context: ServicerContext) -> provider_pb2.CreateResponse:
         asked = ResourceRequest(request.urn, request.properties)
