@@ -34,7 +34,6 @@ class Cloud:
         return {job["metadata"]["name"]: job["metadata"]["uid"] for job in found}
 
     def status(self, name: str) -> dict[str, Any]:
-        """Status of a job, by Volcano."""
         jobs = self.project.get("local", "jobs.batch.volcano.sh", "-n", "training")
         [status] = [job["status"] for job in jobs if job["metadata"]["name"] == name]
         found: dict[str, Any] = status

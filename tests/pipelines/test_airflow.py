@@ -35,12 +35,10 @@ class Airflow:
         until(self._has_read, self.log.read_text, SECONDS)
 
     def kill(self) -> None:
-        """Kills all of it."""
         if self.process is not None:
             kill(self.process)
 
     def ask(self, method: str, path: str, body: object = None, *, token: str = "") -> dict[str, Any]:
-        """Asks Airflow's API."""
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, headers, method=method)
@@ -49,12 +47,10 @@ class Airflow:
         return found
 
     def dag(self, method: str, path: str = "", body: object = None) -> dict[str, Any]:
-        """Asks for something of the DAG."""
         token = self.ask("GET", "/auth/token")["access_token"]
         return self.ask(method, f"/api/v2/dags/training{path}", body, token=token)
 
     def begin(self, run: str, **params: int) -> None:
-        """Begins a run of the DAG."""
         self.dag("POST", "/dagRuns", {"dag_run_id": run, "logical_date": None, "conf": params})
 
     def tries(self, run: str) -> dict[str, tuple[str, int]]:
@@ -63,7 +59,6 @@ class Airflow:
         return {each["task_id"]: (each["state"], each["try_number"]) for each in found}
 
     def result(self, run: str, task: str) -> Any:
-        """Return value of a task."""
         return self.dag("GET", f"/dagRuns/{run}/taskInstances/{task}/xcomEntries/return_value")["value"]
 
     def _has_read(self) -> bool:
