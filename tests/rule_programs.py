@@ -3,18 +3,18 @@
 import base64
 import copy
 import json
-import pickle
 import re
 import runpy
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
+from unittest import mock
 
 import yaml
 from golden import ROOT
 
+from trainium_eks.model.config import karpenter
 from trainium_eks.plan.graph import STACK_TYPE, Graph, Options, Resource
 from trainium_eks.plan.recording.program import record_program
 
@@ -56,16 +56,13 @@ namespaces:
   - {name: vision, queues: [b], trainingUserId: 1001}
 observability: {metrics: {managedPrometheus: true}, grafana: {managed: {}}, logs: {retentionDays: 90}}
 budget: {hourlyUsd: 10000, nodes: 100}
+autoscaling:
+  clusterAutoscaler: {acceleratorGroups: [base]}
+  karpenter:
+    instanceTypes: [m6i.xlarge]
+    cpuLimit: 8
+    acceleratorPools: [{name: trn1n, instanceType: trn1n.32xlarge}]
 """)
-
-AUTOSCALER = {"clusterAutoscaler": {"acceleratorGroups": ["base"]}}
-KARPENTER = {
-    "karpenter": {
-        "instanceTypes": ["m6i.xlarge"],
-        "cpuLimit": 8,
-        "acceleratorPools": [{"name": "trn1n", "instanceType": "trn1n.32xlarge"}],
-    }
-}
 
 
 class Entry:
@@ -74,7 +71,7 @@ class Entry:
     def __init__(self, resource: Resource) -> None:
         self.urn, self.type, self.name = resource.urn, resource.type, resource.name
         self.parent, self.custom, self.provider = resource.parent, resource.custom, resource.provider
-        self.inputs = dict(resource.inputs)
+        self.inputs = copy.deepcopy(dict(resource.inputs))
         self.outputs = dict(resource.outputs)
         self.dependencies = list(resource.dependencies)
         self.property_dependencies = dict(resource.property_dependencies)
@@ -88,11 +85,11 @@ class Program:
     """A program that a test changes; ``graph()`` is what a rule sees of it."""
 
     def __init__(self, graph: Graph = Graph("trainium-eks", "test", (STACK,), {})) -> None:  # noqa: B008 - frozen
-        self.config = dict(graph.config)
+        self.config = copy.deepcopy(dict(graph.config))
         self.outputs = dict(graph.outputs)
         names = Counter(map(short, graph.resources))
-        self.entries = {
-            f"{each.type.rpartition(':')[2]} {name}" if names[name] > 1 else name: Entry(each)
+        self.entries: dict[str, Entry | Resource] = {
+            f"{each.type.rpartition(':')[2]} {name}" if names[name] > 1 else name: each
             for each in graph.resources
             for name in (short(each),)
         }
@@ -102,40 +99,42 @@ class Program:
         providers = {"aws": "aws", "kubernetes": "kubernetes"}
         provider = self.entries.get(providers.get(type_.partition(":")[0], ""))
         rest = {"parent": STACK_URN, "provider": provider.urn if provider else "", **rest}
-        self.entries[name] = Entry(Resource(self.urn(type_, name), type_, name, inputs=inputs or {}, **rest))
-        return self.entries[name]
+        self.entries[name] = Resource(self.urn(type_, name), type_, name, inputs=inputs or {}, **rest)
+        return self[name]
 
     def urn(self, type_: str, name: str) -> str:
         return f"urn:pulumi:test::trainium-eks::{type_}::{name}"
 
     def __getitem__(self, name: str) -> Entry:
-        return self.entries[name]
+        """Returns what may be changed; most resources stay as they were recorded, which takes no time."""
+        if isinstance(found := self.entries[name], Resource):
+            found = self.entries[name] = Entry(found)
+        return found
 
     def drop(self, *names: str) -> None:
         for name in names:
             del self.entries[name]
 
     def put(self, name: str, path: str, value: Any) -> None:
-        """Sets an input at a dotted path (numbers are list indices); DROP removes it."""
+        """Sets an input at a dotted path (numbers are list indices). DROP removes it; a function gets the old one."""
         *steps, last = (int(step) if step.isdigit() else step for step in path.split("."))
-        target: Any = self.entries[name].inputs
+        target: Any = self[name].inputs
         for step in steps:
             target = target[step]
         if not steps:  # a value of the test's comes from no resource
-            self.entries[name].property_dependencies.pop(str(last), None)
+            self[name].property_dependencies.pop(str(last), None)
         if value is DROP:
             del target[last]
         else:
-            target[last] = value
+            target[last] = value(target[last]) if callable(value) else value
 
     def edit(self, name: str, path: str, change: dict[str, Any]) -> None:
         """Changes keys of a JSON document that an input holds as text."""
-        document = json.loads(self.entries[name].inputs[path])
-        document.update(change)
-        self.entries[name].inputs[path] = json.dumps(document)
+        self[name].inputs[path] = json.dumps({**json.loads(self[name].inputs[path]), **change})
 
     def graph(self) -> Graph:
-        resources = sorted((entry.resource() for entry in self.entries.values()), key=lambda each: each.urn)
+        made = (each if isinstance(each, Resource) else each.resource() for each in self.entries.values())
+        resources = sorted(made, key=lambda each: each.urn)
         return Graph("trainium-eks", "test", tuple(resources), outputs=self.outputs, config=self.config)
 
 
@@ -145,32 +144,26 @@ def short(resource: Resource) -> str:
 
 def environment() -> Program:
     """A production environment with a reservation, a Capacity Block and every optional part, as it should be."""
-    program: Program = pickle.loads(_recorded())
-    return program
+    return Program(_recorded())
 
 
 @cache
-def _recorded() -> bytes:
-    """The environment, pickled, with readable ids and images by digest. The config lets a stack have one autoscaler;
-    here Karpenter's nodes stand beside a group that Cluster Autoscaler serves, so that one program has every type."""
-    graph, other = (_record({**CONFIG, "autoscaling": each}) for each in (KARPENTER, AUTOSCALER))
-    served = [each for each in other.resources if "ClusterAutoscaler" in each.urn and "autoscaler-cpu" not in each.name]
-    text = json.dumps(replace(graph, resources=(*graph.resources, *served)).to_json())
-    for each in (*graph.resources, *served):
+def _recorded() -> Graph:
+    """The environment with readable ids and images by digest. The config lets a stack have one autoscaler; here
+    Karpenter's nodes stand beside a group that Cluster Autoscaler serves, so that one program has every type."""
+    config = {
+        f"trainium-eks:{key}": each if isinstance(each, str) else json.dumps(each) for key, each in CONFIG.items()
+    }
+    with mock.patch.object(karpenter, "validate", return_value=[]):
+        graph = record_program(lambda: runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__"), config=config)
+    graph = replace(graph, resources=tuple(each for each in graph.resources if "autoscaler-cpu" not in each.name))
+    text = json.dumps(graph.to_json())
+    for each in graph.resources:
         identity = str(each.outputs.get("id"))
         if prefix := re.fullmatch(r"(.+)-sim-[0-9a-f]{8}", identity):
             text = text.replace(identity, f"{prefix[1]}-{short(each)}" if len(prefix[1]) < 9 else prefix[1])
     text = re.sub(r"(public\.ecr\.aws/docker/library/\w+:[\w.-]+)(?!@)\b", rf"\1@sha256:{'0' * 64}", text)
-    return pickle.dumps(Program(Graph.from_json(json.loads(text))))
-
-
-def _record(config: Mapping[str, Any]) -> Graph:
-    return record_program(
-        lambda: runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__"),
-        config={
-            f"trainium-eks:{key}": each if isinstance(each, str) else json.dumps(each) for key, each in config.items()
-        },
-    )
+    return Graph.from_json(json.loads(text))
 
 
 DROP = object()

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import botocore.session
 import pytest
-from rule_faults import put
-from rule_programs import environment
+from rule_programs import Program
 
 from trainium_eks import model
 from trainium_eks.model.catalogue import lustre
@@ -20,50 +19,42 @@ from trainium_eks.plan.rules import RULES, judge
 PACKAGE = Path(model.__file__).parent.parent
 
 
-def status(rule: str, path: str, value: object) -> str:
-    program = environment()
-    plain = {"efaEnabled": False, "perUnitStorageThroughput": 250, "storageCapacity": 2400, path: value}
-    for each, given in plain.items():
-        put("fsx-file-system", each, given)(program)
-    return next(verdict.status for verdict in judge(program.graph()) if verdict.id == rule)
+FILE_SYSTEM = {"deploymentType": "PERSISTENT_2", "subnetIds": "s", "perUnitStorageThroughput": 250}
+
+
+def fails(**inputs: object) -> bool:
+    """Whether rule R40 refuses a file system."""
+    program = Program()
+    given = {**FILE_SYSTEM, "storageCapacity": 2400, **inputs}
+    program.add("fsx", "aws:fsx/lustreFileSystem:LustreFileSystem", given)
+    [found] = [verdict.status for verdict in judge(program.graph()) if verdict.id == "R40"]
+    assert found in ("pass", "fail")
+    return found == "fail"
 
 
 def refused(**section: object) -> bool:
+    """Whether the config's judge refuses it."""
     config = read(FileSystemConfig, section)
     return [*limits.of_places(limits.walk(config)), *storage.validate(config, production=False)] != []
 
 
-@pytest.mark.parametrize("size", [0, 1199, 1200, 1201, 2399, 2400, 2401, 3600, 4799, 4800, 4801, 7200])
-def test_sizes_are_the_same_to_judge_and_rule(size: int) -> None:
-    assert refused(storage_capacity_gib=size) == (status("R40", "storageCapacity", size) == "fail")
-
-
-@pytest.mark.parametrize("rate", [0, 124, 125, 126, 249, 250, 500, 999, 1000, 1001])
-def test_throughputs_are_the_same_to_judge_and_rule(rate: int) -> None:
-    assert refused(throughput_per_tib=rate) == (status("R40", "perUnitStorageThroughput", rate) == "fail")
-
-
-@pytest.mark.parametrize("iops", [0, 1499, 1500, 3000, 4500, 6000, 9000, 12_000, 12_001, 192_000, 204_000])
-def test_metadata_rates_are_the_same_to_judge_and_rule(iops: int) -> None:
-    configuration = {"mode": "USER_PROVISIONED", "iops": iops}
-    found = status("R40", "metadataConfiguration", configuration)
-    assert refused(metadata_iops=iops) == (found == "fail")
+def test_sizes_and_rates_are_the_same_to_judge_and_rule() -> None:
+    for size in (0, 1199, 1200, 1201, 2399, 2400, 2401, 3600, 4799, 4800, 4801, 7200):
+        assert refused(storage_capacity_gib=size) == fails(storageCapacity=size), size
+    for rate in (0, 124, 125, 126, 249, 250, 500, 999, 1000, 1001):
+        assert refused(throughput_per_tib=rate) == fails(perUnitStorageThroughput=rate), rate
+    for iops in (0, 1499, 1500, 3000, 4500, 6000, 9000, 12_000, 12_001, 192_000, 204_000):
+        metadata = {"mode": "USER_PROVISIONED", "iops": iops}
+        assert refused(metadata_iops=iops) == fails(metadataConfiguration=metadata), iops
 
 
 @pytest.mark.parametrize("throughput", lustre.THROUGHPUT_PER_TIB)
-@pytest.mark.parametrize("off", [-1, 0, 1])
-def test_steps_with_efa_are_the_same_to_judge_and_rule(throughput: int, off: int) -> None:
-    size = lustre.EFA_STEP_GIB[throughput] + off
-    program = environment()
-    for path, value in (
-        ("perUnitStorageThroughput", throughput),
-        ("storageCapacity", size),
-        ("efaEnabled", True),
-    ):
-        put("fsx-file-system", path, value)(program)
-    failed = next(verdict.status for verdict in judge(program.graph()) if verdict.id == "R40") == "fail"
-    assert failed == bool(off)
-    assert refused(throughput_per_tib=throughput, storage_capacity_gib=size, efa_enabled=True) == failed
+def test_steps_with_efa_are_the_same_to_judge_and_rule(throughput: int) -> None:
+    for off in (-1, 0, 1):
+        size = lustre.EFA_STEP_GIB[throughput] + off
+        failed = fails(perUnitStorageThroughput=throughput, storageCapacity=size, efaEnabled=True)
+        assert failed == bool(off)
+        assert refused(throughput_per_tib=throughput, storage_capacity_gib=size, efa_enabled=True) == failed
 
 
 def test_a_rule_that_the_config_is_judged_by_too_names_the_judge_it_is_independent_of() -> None:

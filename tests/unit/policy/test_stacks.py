@@ -1,0 +1,53 @@
+"""Sound stacks break no policy of the pack, and the CIS benchmark's recommendations are judged or explained."""
+
+import contextlib
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from engine.analyzer import pack, shown, without_a_cluster
+from engine.config_changes import every_feature
+from engine.rig import Rig
+from rule_faults import FAULTS
+
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.policy_pack import NotSeenError
+from trainium_eks.plan.rules import RULES
+from trainium_eks.plan.rules._facts import ASSOCIATION
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def broken(graph: Graph, *, preview: bool = False) -> list[str]:
+    made, found = pack(graph, preview=preview), []
+    for rule in RULES:
+        with contextlib.suppress(NotSeenError):
+            found += [rule.id for _ in made.broken(rule, shown(graph))]
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stack", ["dev", "gpu", "prod"])
+def test_a_sound_stack_breaks_no_policy(stack: str, tmp_path: Path) -> None:
+    """In its first preview, and in an update, which knows all values."""
+    rig = Rig(tmp_path)
+    rig.configure(stack, every_feature)
+    built = rig.recorded(stack)
+    assert broken(without_a_cluster(rig.recorded(stack, dry_run=True)), preview=True) == []
+    assert broken(built) == []
+    said = pack(built).not_judged(shown(built))
+    linked = {"R39"} if built.of_type(ASSOCIATION) and not built.production else set()
+    assert set(re.findall(r"R\d+", said)) == {"R65"} | linked
+
+
+def test_a_recommendation_of_cis_is_judged_or_has_a_reason() -> None:
+    rows = yaml.safe_load((ROOT / "tests" / "cis_eks.yaml").read_text())
+    page = (ROOT / "docs" / "policy.md").read_text()
+    with_faults = {fault.rule for fault in FAULTS} | {"R07"}  # R07 is broken by pulumi-eks itself
+    assert len({row["id"] for row in rows}) == len(rows) == 50
+    for row in rows:
+        rules = row.get("rules", ())
+        assert bool(rules) != bool(row.get("why")), row
+        assert set(rules) <= with_faults, row
+        assert f"| {row['id']} | {row['title']} | {', '.join(rules) or row['why']} |" in page
