@@ -1,6 +1,7 @@
 """Programs that ask: their look-ups, other stacks and unknown types, with and without answers of the user."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,44 +22,31 @@ Record = Callable[..., Graph]
 NONE = Assumptions()
 
 
-def exported(record: Record, ask: Callable[[], Any], assumptions: Assumptions = NONE) -> Any:
-    graph = record(lambda: pulumi.export("x", ask()), assumptions=assumptions)
-    return graph.outputs["x"]
-
-
-@pytest.mark.parametrize("token", sorted(lookup_answers._ANSWERS))
+@pytest.mark.parametrize("token", sorted(each for each in lookup_answers._ANSWERS if "kubernetes:" not in each))
 def test_every_placeholder_has_the_fields_of_the_sdks_result(token: str) -> None:
-    if token.startswith("kubernetes:"):
-        return  # its SDK has no result class
-    wanted = lookup_answers.fields(token)
-    assert wanted, f"no result class is found for {token}"
     answer = placeholder(Lookup(token, {}, "eu-west-1"))
-    assert answer is not None
-    assert set(wanted) == set(answer), token
+    assert answer
+    assert set(lookup_answers.fields(token) or ()) == set(answer)
 
 
-@pytest.mark.parametrize(
-    ("ask", "answer"),
-    [
-        (lambda: aws.get_caller_identity().account_id, "000000000000"),
-        (lambda: aws.get_region().region, "us-west-2"),
-        (lambda: aws.get_partition().partition, "aws"),
-        (lambda: aws.get_availability_zones().names, ["us-west-2-sim-1", "us-west-2-sim-2", "us-west-2-sim-3"]),
-        (lambda: aws.ssm.get_parameter(name="/a/b").arn, "arn:aws:ssm:us-west-2:000000000000:parameter/a/b"),
-        (lambda: aws.eks.get_cluster(name="c").name, "c"),
-        (lambda: aws.get_caller_identity_output().account_id, "000000000000"),
-    ],
-)
-def test_known_look_ups_have_recognisable_answers(record: Record, ask: Callable[[], Any], answer: Any) -> None:
-    assert exported(record, ask) == answer
-
-
-def test_the_region_is_that_of_the_provider_that_is_asked(record: Record) -> None:
-    def ask() -> Any:
+def test_known_look_ups_have_recognisable_answers(record: Record) -> None:
+    def program() -> None:
+        pulumi.export("account", [aws.get_caller_identity().account_id, aws.get_caller_identity_output().account_id])
+        pulumi.export("place", [aws.get_partition().partition, aws.get_region().region])
+        pulumi.export("zones", aws.get_availability_zones().names)
+        pulumi.export("parameter", aws.ssm.get_parameter(name="/a/b").arn)
+        pulumi.export("cluster", aws.eks.get_cluster(name="c").name)
         provider = aws.Provider("p", region="eu-north-1")
-        return aws.get_region_output(opts=pulumi.InvokeOptions(provider=provider)).region
+        pulumi.export("there", aws.get_region_output(opts=pulumi.InvokeOptions(provider=provider)).region)
 
-    assert exported(record, ask) == "eu-north-1"
+    assert record(program, assumptions=NONE).outputs == {
+        "account": ["000000000000", "000000000000"],
+        "place": ["aws", "us-west-2"],
+        "zones": ["us-west-2-sim-1", "us-west-2-sim-2", "us-west-2-sim-3"],
+        "parameter": "arn:aws:ssm:us-west-2:000000000000:parameter/a/b",
+        "cluster": "c",
+        "there": "eu-north-1",
+    }
 
 
 def test_the_plan_says_what_was_a_placeholder(record: Record) -> None:
@@ -68,20 +56,17 @@ def test_the_plan_says_what_was_a_placeholder(record: Record) -> None:
 
 
 def test_a_policy_document_is_computed_and_no_placeholder(record: Record) -> None:
+    denied: dict[str, Any] = {
+        "effect": "Deny",
+        "actions": ["s3:Put*", "s3:Delete*"],
+        "resources": ["arn:aws:s3:::b"],
+        "principals": [{"type": "Service", "identifiers": ["ec2.amazonaws.com"]}],
+        "conditions": [{"test": "Bool", "variable": "aws:SecureTransport", "values": ["false"]}],
+    }
+
     def program() -> None:
         base = aws.iam.get_policy_document(statements=[{"sid": "A", "actions": ["s3:Get*"], "resources": ["*"]}])
-        document = aws.iam.get_policy_document(
-            source_policy_documents=[base.json],
-            statements=[
-                {
-                    "effect": "Deny",
-                    "actions": ["s3:Put*", "s3:Delete*"],
-                    "resources": ["arn:aws:s3:::b"],
-                    "principals": [{"type": "Service", "identifiers": ["ec2.amazonaws.com"]}],
-                    "conditions": [{"test": "Bool", "variable": "aws:SecureTransport", "values": ["false"]}],
-                }
-            ],
-        )
+        document = aws.iam.get_policy_document(source_policy_documents=[base.json], statements=[denied])
         pulumi.export("x", json.loads(document.json))
 
     graph = record(program, assumptions=NONE)
@@ -117,25 +102,16 @@ def test_a_look_up_outside_the_table_has_the_sdks_fields_and_a_method_none(recor
     assert graph.placeholders == said
 
 
-def test_the_users_answer_comes_before_the_placeholder(record: Record) -> None:
-    given = Assumptions(lookups={"aws:ec2/getVpc:getVpc": {"id": "vpc-7"}, "aws:sqs/getQueue:getQueue": {"url": "u"}})
-    graph = record(
-        lambda: pulumi.export("x", [aws.ec2.get_vpc().id, aws.sqs.get_queue(name="q").url]), assumptions=given
-    )
-    assert graph.outputs["x"] == ["vpc-7", "u"]
-    assert graph.placeholders == ()
+def test_the_users_answer_comes_before_the_placeholder_and_may_depend_on_what_is_asked(record: Record) -> None:
+    cases = [{"args": {"id": "subnet-1"}, "answer": {"cidrBlock": "10.1.0.0/24"}}, {"answer": {"cidrBlock": "10.2/24"}}]
+    given = Assumptions(lookups={"aws:ec2/getSubnet:getSubnet": cases, "aws:sqs/getQueue:getQueue": {"url": "u"}})
 
+    def program() -> None:
+        subnets = [aws.ec2.get_subnet(id=each).cidr_block for each in ("subnet-1", "subnet-2")]
+        pulumi.export("x", [aws.sqs.get_queue(name="q").url, *subnets])
 
-def test_answers_may_depend_on_what_is_asked(record: Record) -> None:
-    cases = [
-        {"args": {"id": "subnet-1"}, "answer": {"cidrBlock": "10.1.0.0/24"}},
-        {"answer": {"cidrBlock": "10.2.0.0/24"}},
-    ]
-    given = Assumptions(lookups={"aws:ec2/getSubnet:getSubnet": cases})
-    values = [
-        exported(record, lambda i=i: aws.ec2.get_subnet(id=i).cidr_block, given) for i in ("subnet-1", "subnet-2")
-    ]
-    assert values == ["10.1.0.0/24", "10.2.0.0/24"]
+    graph = record(program, assumptions=given)
+    assert (graph.outputs["x"], graph.placeholders) == (["u", "10.1.0.0/24", "10.2/24"], ())
 
 
 def test_what_is_read_belongs_to_somebody_else(record: Record) -> None:
@@ -147,8 +123,7 @@ def test_what_is_read_belongs_to_somebody_else(record: Record) -> None:
     [subnet] = graph.of_type("aws:ec2/subnet:Subnet")
     assert graph.of_type("aws:ec2/vpc:Vpc") == ()
     assert subnet.inputs == {"vpcId": "vpc-1", "cidrBlock": UNKNOWN}
-    assert subnet.dependencies == ()
-    assert subnet.property_dependencies == {}
+    assert (subnet.dependencies, subnet.property_dependencies) == ((), {})
     assert graph.placeholders == ("aws:ec2/vpc:Vpc shared (vpc-1), read: its attributes are unknown",)
     given = Assumptions(lookups={"aws:ec2/vpc:Vpc": {"cidrBlock": "10.9.0.0/16"}})
     [subnet] = record(program, assumptions=given).of_type("aws:ec2/subnet:Subnet")
@@ -167,8 +142,7 @@ def test_outputs_of_another_stack_are_unknown_unless_given(record: Record) -> No
     assert graph.placeholders == ("stack acme/network/prod: its outputs are unknown",)
     given = Assumptions(stack_references={"acme/network/prod": {"subnetIds": ["a", "b"]}})
     graph = record(program, assumptions=given)
-    assert graph.outputs["ids"] == ["A", "B"]
-    assert graph.placeholders == ()
+    assert (graph.outputs["ids"], graph.placeholders) == (["A", "B"], ())
 
 
 OUTPUTS = {"subnets": ["a"], "password": "[secret]"}
@@ -182,14 +156,12 @@ OUTPUTS = {"subnets": ["a"], "password": "[secret]"}
         ({"acme/network/prod": OUTPUTS}, "subnet", "no output 'subnet', it has password, subnets"),
         ({"acme/network/prod": OUTPUTS}, "password", "is a secret"),
     ],
-    ids=["not given", "not up", "no such output", "secret"],
 )
 def test_a_value_of_another_stack_that_there_is_not_stops_the_program(
     record: Record, references: Any, name: str, said: str
 ) -> None:
-    given = Assumptions(stack_references=references)
     with pytest.raises((pulumi.RunError, RecordingError)) as refused:
-        exported(record, lambda: read_output("acme/network/prod", name), given)
+        record(lambda: read_output("acme/network/prod", name), assumptions=Assumptions(stack_references=references))
     assert said in str(refused.value)
 
 
@@ -215,34 +187,17 @@ def test_a_key_that_the_program_gives_is_a_part_of_the_recorded_config(record: R
     ids=["twice", "misshapen"],
 )
 def test_a_wrong_value_of_the_program_is_refused_as_the_programs(record: Record, given: Any, said: str) -> None:
-    with pytest.raises(pulumi.RunError) as refused:
+    with pytest.raises(pulumi.RunError, match=re.escape(said)):
         record(lambda: read_config(**given), project="trainium-eks", config={"owner": "me", "region": "us-west-2"})
-    assert str(refused.value).startswith(said)
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (None, "write it with: pulumi stack output --json --stack acme/network/prod"),
-        ("{", "is not valid JSON"),
-        ("[]", "must be a mapping of outputs, or the name of a JSON file"),
-        ('{"vpcId": "[unknown]"}', "values that a plan does not know"),
-    ],
-    ids=["none", "no JSON", "no mapping", "unknown"],
-)
-def test_a_file_with_outputs_that_cannot_be_used_is_refused(tmp_path: Path, content: str | None, said: str) -> None:
-    (tmp_path / "answers.prod.yaml").write_text("stackReferences: {acme/network/prod: network.json}")
-    if content is not None:
-        (tmp_path / "network.json").write_text(content)
-    with pytest.raises(AssumptionsError) as refused:
-        of_stack(tmp_path, "prod")
-    assert said in str(refused.value)
 
 
 def test_a_stacks_own_answers_lie_beside_its_config(tmp_path: Path) -> None:
-    (tmp_path / "answers.prod.yaml").write_text("stackReferences: {acme/network/prod: network.json}")
+    (tmp_path / "answers.prod.yaml").write_text(
+        "lookups:\n  a:b:c: {id: 1}\nstackReferences: {o/p/s: {x: [1, 2]}, acme/network/prod: network.json}"
+    )
     (tmp_path / "network.json").write_text('{"subnets": ["a"]}')
-    assert of_stack(tmp_path, "prod") == Assumptions(stack_references={"acme/network/prod": {"subnets": ["a"]}})
+    references = {"o/p/s": {"x": [1, 2]}, "acme/network/prod": {"subnets": ["a"]}}
+    assert of_stack(tmp_path, "prod") == Assumptions({"a:b:c": {"id": 1}}, references)
     assert of_stack(tmp_path, "dev") is None
 
 
@@ -259,30 +214,41 @@ def test_unknown_types_are_echoed_and_named(record: Record) -> None:
     assert graph.unjudged == ("aws:ivs/channel:Channel",)
 
 
-def test_a_file_of_answers(tmp_path: Path) -> None:
-    file = tmp_path / "stub.yaml"
-    file.write_text("lookups:\n  a:b:c: {id: 1}\nstackReferences:\n  o/p/s: {x: [1, 2]}\n")
-    assert load(file) == Assumptions({"a:b:c": {"id": 1}}, {"o/p/s": {"x": [1, 2]}})
-    file.write_text("")
-    assert load(file) == Assumptions()
-
-
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
         ("[]", "must be a mapping with lookups and stackReferences"),
         ("lookup: {}", "there is no 'lookup'"),
         ("lookups: [1]", "lookups must be a mapping"),
-        ("lookups: {a: 1}", r"lookups\.a must be an object, or a list"),
-        ("lookups: {a: [{args: {}}]}", r"lookups\.a must be an object, or a list"),
-        ("stackReferences: {s: 1}", r"stackReferences\.s must be a mapping of outputs"),
+        ("lookups: {a: 1}", "lookups.a must be an object, or a list"),
+        ("lookups: {a: [{args: {}}]}", "lookups.a must be an object, or a list"),
+        ("stackReferences: {s: 1}", "stackReferences.s must be a mapping of outputs"),
         ("a: {", "is not valid YAML"),
     ],
 )
 def test_a_file_of_another_form_is_refused(tmp_path: Path, text: str, fault: str) -> None:
     file = tmp_path / "stub.yaml"
     file.write_text(text)
-    with pytest.raises(AssumptionsError, match=fault):
+    with pytest.raises(AssumptionsError, match=re.escape(fault)):
         load(file)
     with pytest.raises(AssumptionsError, match="No such file"):
         load(tmp_path / "missing.yaml")
+    file.write_text("")
+    assert load(file) == NONE
+
+
+@pytest.mark.parametrize(
+    ("outputs", "fault"),
+    [
+        (None, "write it with: pulumi stack output --json --stack acme/network/prod"),
+        ("{", "is not valid JSON"),
+        ("[]", "must be a mapping of outputs, or the name of a JSON file"),
+        ('{"vpcId": "[unknown]"}', "values that a plan does not know"),
+    ],
+)
+def test_a_file_with_outputs_that_cannot_be_used_is_refused(tmp_path: Path, outputs: str | None, fault: str) -> None:
+    (tmp_path / "answers.prod.yaml").write_text("stackReferences: {acme/network/prod: network.json}")
+    if outputs is not None:
+        (tmp_path / "network.json").write_text(outputs)
+    with pytest.raises(AssumptionsError, match=re.escape(fault)):
+        of_stack(tmp_path, "prod")

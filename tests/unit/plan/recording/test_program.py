@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import json
+import re
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,8 +17,9 @@ from pulumi.runtime import settings
 from waiting import SECONDS, out_of_time
 
 from trainium_eks.plan.backend import Registration
-from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph
+from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph, Options, Resource
 from trainium_eks.plan.recording.program import RecordingError, RecordingTimeoutError
+from trainium_eks.plan.recording.watchdog import Standstill
 from trainium_eks.plan.resource_types.simulation import Simulation
 
 Record = Callable[..., Graph]
@@ -39,16 +41,9 @@ class Inner(pulumi.ComponentResource):
         self.register_outputs({})
 
 
-def a_bit_of_everything() -> None:
-    provider = aws.Provider("aws", region="eu-west-1", default_tags={"tags": {"Owner": "me"}})
-    given = pulumi.ResourceOptions(provider=provider)
-    vpc = aws.ec2.Vpc("net", cidr_block="10.0.0.0/16", tags={"Name": "net"}, opts=given)
-    for zone in ("euw1-az1", "euw1-az2", "euw1-az3"):
-        aws.ec2.Subnet(zone, vpc_id=vpc.id, availability_zone_id=zone, cidr_block="10.0.0.0/18", opts=given)
-    Pair("pair")
-    pulumi.log.warn("careful")
-    pulumi.export("vpc", vpc.id)
-    vpc.arn.apply(lambda arn: pulumi.export("later", arn))
+def the(graph: Graph, type_: str) -> Resource:
+    [found] = graph.of_type(type_)
+    return found
 
 
 def test_exports_are_recorded_also_those_made_in_an_apply(record: Record) -> None:
@@ -61,9 +56,8 @@ def test_exports_are_recorded_also_those_made_in_an_apply(record: Record) -> Non
 
 
 def test_outputs_of_components_are_recorded_and_their_secrets_masked(record: Record) -> None:
-    (pair,) = record(lambda: Pair("p")).of_type("test:index:Pair")
-    assert pair.custom is False
-    assert pair.outputs["token"] == SECRET
+    pair = the(record(lambda: Pair("p")), "test:index:Pair")
+    assert (pair.custom, pair.outputs["token"]) == (False, SECRET)
     assert str(pair.outputs["vpc_id"]).startswith("vpc-sim-")
 
 
@@ -83,6 +77,7 @@ def test_secrets_appear_nowhere(record: Record) -> None:
         secret = pulumi.Output.secret("hunter2-hunter2")
         metadata = {"name": "s", "annotations": {"nested": secret}}
         made = k8s.core.v1.Secret("s", metadata=metadata, string_data={"key": "hunter2-hunter2"})
+        k8s.core.v1.ConfigMap("c", data=made.string_data)  # it stays secret on its way into another resource
         aws.ec2.Vpc("v", cidr_block="10.0.0.0/16", tags={"joined": pulumi.Output.concat("pre-", secret)})
         pulumi.export("data", made.string_data)
         pulumi.export("concat", pulumi.Output.concat("x", secret))
@@ -91,23 +86,12 @@ def test_secrets_appear_nowhere(record: Record) -> None:
         pulumi.export("config", pulumi.Config().require_secret("password"))
 
     graph = record(program, config={"password": "hunter2-hunter2"}, secret_keys=["password"])
-    text = json.dumps(graph.to_json())
-    assert "hunter2" not in text
-    (made,) = graph.of_type("kubernetes:core/v1:Secret")
-    assert made.inputs["metadata"] == {"name": "s", "annotations": {"nested": SECRET}}
-    assert made.inputs["stringData"] == SECRET
-    assert graph.outputs["concat"] == SECRET
-    assert graph.config == {"password": SECRET}
+    assert "hunter2" not in json.dumps(graph.to_json())
+    inputs = the(graph, "kubernetes:core/v1:Secret").inputs
+    assert inputs["metadata"] == {"name": "s", "annotations": {"nested": SECRET}}
+    assert (inputs["stringData"], graph.outputs["concat"], graph.config) == (SECRET, SECRET, {"password": SECRET})
+    assert the(graph, "kubernetes:core/v1:ConfigMap").inputs["data"] == SECRET
     assert graph.warnings == (f"the password is {SECRET}",)
-
-
-def test_an_output_stays_secret_on_its_way_into_another_resource(record: Record) -> None:
-    def program() -> None:
-        secret = k8s.core.v1.Secret("s", metadata={"name": "s"}, string_data={"key": "hunter2-hunter2"})
-        k8s.core.v1.ConfigMap("c", data=secret.string_data)
-
-    (config_map,) = record(program).of_type("kubernetes:core/v1:ConfigMap")
-    assert config_map.inputs["data"] == SECRET
 
 
 def test_dependencies_and_property_dependencies_are_recorded(record: Record) -> None:
@@ -117,66 +101,59 @@ def test_dependencies_and_property_dependencies_are_recorded(record: Record) -> 
         aws.ec2.Subnet("s", vpc_id=vpc.id, cidr_block="10.0.0.0/24", opts=pulumi.ResourceOptions(depends_on=[other]))
 
     graph = record(program)
-    (vpc,), (eip,) = graph.of_type("aws:ec2/vpc:Vpc"), graph.of_type("aws:ec2/eip:Eip")
-    (subnet,) = graph.of_type("aws:ec2/subnet:Subnet")
-    assert subnet.dependencies == tuple(sorted((vpc.urn, eip.urn)))
+    vpc, subnet = the(graph, "aws:ec2/vpc:Vpc"), the(graph, "aws:ec2/subnet:Subnet")
+    assert subnet.dependencies == tuple(sorted((vpc.urn, the(graph, "aws:ec2/eip:Eip").urn)))
     assert subnet.property_dependencies["vpcId"] == (vpc.urn,)
     assert subnet.inputs["vpcId"] == vpc.outputs["id"]
 
 
 def test_the_explicit_provider_is_recorded_and_gives_the_region(record: Record) -> None:
-    graph = record(a_bit_of_everything)
-    (provider,) = graph.of_type("pulumi:providers:aws")
-    vpc = next(vpc for vpc in graph.of_type("aws:ec2/vpc:Vpc") if vpc.name == "net")
-    assert vpc.provider == provider.urn
+    def program() -> None:
+        provider = aws.Provider("aws", region="eu-west-1", default_tags={"tags": {"Owner": "me"}})
+        aws.ec2.Vpc("net", tags={"Name": "net"}, opts=pulumi.ResourceOptions(provider=provider))
+        aws.kms.Key("without")
+
+    graph = record(program, config={"aws:region": "cn-north-1"})
+    vpc, key = the(graph, "aws:ec2/vpc:Vpc"), the(graph, "aws:kms/key:Key")
+    assert (vpc.provider, key.provider) == (the(graph, "pulumi:providers:aws").urn, "")
     assert str(vpc.outputs["arn"]).startswith("arn:aws:ec2:eu-west-1:000000000000:vpc/vpc-sim-")
     assert vpc.outputs["tagsAll"] == {"Owner": "me", "Name": "net"}
-    without = next(vpc for vpc in graph.of_type("aws:ec2/vpc:Vpc") if vpc.name == "pair-first")
-    assert without.provider == ""
-
-
-def test_the_default_region_is_the_configs(record: Record) -> None:
-    def program() -> None:
-        aws.kms.Key("k")
-
-    (key,) = record(program, config={"aws:region": "cn-north-1"}).of_type("aws:kms/key:Key")
-    assert str(key.outputs["arn"]).startswith("arn:aws-cn:kms:cn-north-1:")
+    assert str(key.outputs["arn"]).startswith("arn:aws-cn:kms:cn-north-1:"), "the default region is the config's"
 
 
 def test_every_option_is_recorded(record: Record) -> None:
     def program() -> None:
-        other = aws.ec2.Eip("other")
-        aws.ec2.Vpc(
-            "v",
-            cidr_block="10.0.0.0/16",
-            opts=pulumi.ResourceOptions(
-                protect=True,
-                retain_on_delete=True,
-                delete_before_replace=True,
-                deleted_with=other,
-                ignore_changes=["cidr_block"],
-                replace_on_changes=["tags"],
-                additional_secret_outputs=["arn"],
-                aliases=[pulumi.Alias(name="old", parent=pulumi.ROOT_STACK_RESOURCE), "urn:pulumi:a::b::c::d"],
-                custom_timeouts=pulumi.CustomTimeouts(create="30m", delete="1h"),
-                import_="vpc-123",
-                version="7.0.0",
-            ),
+        options = pulumi.ResourceOptions(
+            protect=True,
+            retain_on_delete=True,
+            delete_before_replace=True,
+            deleted_with=aws.ec2.Eip("other"),
+            ignore_changes=["cidr_block"],
+            replace_on_changes=["tags"],
+            additional_secret_outputs=["arn"],
+            aliases=[pulumi.Alias(name="old", parent=pulumi.ROOT_STACK_RESOURCE), "urn:pulumi:a::b::c::d"],
+            custom_timeouts=pulumi.CustomTimeouts(create="30m", delete="1h"),
+            import_="vpc-123",
+            version="7.0.0",
         )
+        aws.ec2.Vpc("v", cidr_block="10.0.0.0/16", opts=options)
 
     graph = record(program)
-    (vpc,), (other,) = graph.of_type("aws:ec2/vpc:Vpc"), graph.of_type("aws:ec2/eip:Eip")
-    options = vpc.options
-    assert (options.protect, options.retain_on_delete, options.delete_before_replace) == (True, True, True)
-    assert options.deleted_with == other.urn
-    assert options.ignore_changes == ("cidrBlock",)
-    assert options.replace_on_changes == ("tags",)
-    assert options.additional_secret_outputs == ("arn",)
-    assert options.aliases == ("name=old no-parent=true", "urn:pulumi:a::b::c::d")
-    assert options.custom_timeouts == {"create": "30m", "delete": "1h"}
-    assert (options.import_id, options.version) == ("vpc-123", "7.0.0")
-    assert vpc.outputs["id"] == "vpc-123"
-    assert vpc.outputs["arn"] == SECRET
+    vpc = the(graph, "aws:ec2/vpc:Vpc")
+    assert vpc.options == Options(
+        protect=True,
+        retain_on_delete=True,
+        delete_before_replace=True,
+        deleted_with=the(graph, "aws:ec2/eip:Eip").urn,
+        ignore_changes=("cidrBlock",),
+        replace_on_changes=("tags",),
+        additional_secret_outputs=("arn",),
+        aliases=("name=old no-parent=true", "urn:pulumi:a::b::c::d"),
+        custom_timeouts={"create": "30m", "delete": "1h"},
+        import_id="vpc-123",
+        version="7.0.0",
+    )
+    assert (vpc.outputs["id"], vpc.outputs["arn"]) == ("vpc-123", SECRET)
 
 
 def test_options_that_the_engine_hands_down_reach_the_children(record: Record) -> None:
@@ -185,13 +162,11 @@ def test_options_that_the_engine_hands_down_reach_the_children(record: Record) -
         Pair("p", pulumi.ResourceOptions(protect=True, retain_on_delete=True, deleted_with=other))
 
     graph = record(program)
-    eips = {eip.name: eip for eip in graph.of_type("aws:ec2/eip:Eip")}
-    (vpc,) = graph.of_type("aws:ec2/vpc:Vpc")
-    for child in (vpc, eips["p-second-eip"]):
-        assert child.options.protect
-        assert child.options.retain_on_delete
-        assert child.options.deleted_with == eips["other"].urn
-    assert not eips["other"].options.retain_on_delete
+    other, eip = sorted(graph.of_type("aws:ec2/eip:Eip"), key=lambda each: each.name)
+    for child in (the(graph, "aws:ec2/vpc:Vpc"), eip):
+        found = child.options
+        assert (found.protect, found.retain_on_delete, found.deleted_with) == (True, True, other.urn)
+    assert not other.options.retain_on_delete
 
 
 def test_a_duplicate_urn_is_refused_with_its_place(record: Record) -> None:
@@ -204,33 +179,15 @@ def test_a_duplicate_urn_is_refused_with_its_place(record: Record) -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "token"),
-    [
-        (aws.get_caller_identity, "aws:index/getCallerIdentity:getCallerIdentity"),
-        (lambda: pulumi.export("r", aws.get_region_output().region), "aws:index/getRegion:getRegion"),
-        (lambda: aws.ec2.Vpc.get("v", "vpc-1"), "aws:ec2/vpc:Vpc v"),
-    ],
-)
-def test_a_look_up_is_refused_by_its_token(record: Record, program: Callable[[], Any], token: str) -> None:
-    with pytest.raises(RecordingError, match="look-ups are not allowed here") as caught:
-        record(program)
-    assert token in str(caught.value)
-
-
-def test_an_unknown_type_is_refused_with_the_folder_of_rows(record: Record) -> None:
-    with pytest.raises(RecordingError, match=r"aws:ivs/channel:Channel is not simulated.*plan/resource_types/rows"):
-        record(lambda: aws.ivs.Channel("q"))
-
-
-def test_a_kustomization_is_recorded_with_a_warning_that_its_objects_are_not(record: Record) -> None:
-    graph = record(lambda: k8s.kustomize.v2.Directory("d", directory="https://example.com/x?ref=v1"))
-    assert [found.name for found in graph.of_type("kubernetes:kustomize/v2:Directory")] == ["d"]
-    assert graph.warnings == ("d: the objects of kubernetes:kustomize/v2:Directory are not in the plan",)
-
-
-@pytest.mark.parametrize(
     ("program", "fault"),
     [
+        (aws.get_caller_identity, r"aws:index/getCallerIdentity:getCallerIdentity.*look-ups are not allowed here"),
+        (
+            lambda: pulumi.export("r", aws.get_region_output().region),
+            r"aws:index/getRegion:getRegion.*not allowed here",
+        ),
+        (lambda: aws.ec2.Vpc.get("v", "vpc-1"), r"aws:ec2/vpc:Vpc v.*look-ups are not allowed here"),
+        (lambda: aws.ivs.Channel("q"), r"aws:ivs/channel:Channel is not simulated.*plan/resource_types/rows"),
         (
             lambda: aws.eks.NodeGroup(
                 "n", cluster_name="c", node_role_arn="r", subnet_ids=["s"], scaling_config={"min_sise": 1}
@@ -247,9 +204,16 @@ def test_a_kustomization_is_recorded_with_a_warning_that_its_objects_are_not(rec
         ),
     ],
 )
-def test_an_input_that_the_sdk_does_not_know_is_refused(record: Record, program: Callable[[], Any], fault: str) -> None:
-    with pytest.raises(RecordingError, match=fault):
+def test_what_cannot_be_recorded_is_refused(record: Record, program: Callable[[], Any], fault: str) -> None:
+    with pytest.raises(RecordingError) as caught:
         record(program)
+    assert re.search(fault, str(caught.value), re.DOTALL)
+
+
+def test_a_kustomization_is_recorded_with_a_warning_that_its_objects_are_not(record: Record) -> None:
+    graph = record(lambda: k8s.kustomize.v2.Directory("d", directory="https://example.com/x?ref=v1"))
+    assert the(graph, "kubernetes:kustomize/v2:Directory").name == "d"
+    assert graph.warnings == ("d: the objects of kubernetes:kustomize/v2:Directory are not in the plan",)
 
 
 def pending(record: Record, program: Callable[[], object], told: str, **options: Any) -> tuple[str, ...]:
@@ -287,6 +251,32 @@ def test_what_a_backend_does_not_answer_is_named(record: Record) -> None:
     finally:
         released.set()
     assert found == ("aws:ec2/eip:Eip e (being created)",)
+
+
+def test_a_program_is_stuck_when_nothing_has_moved_in_as_many_looks_as_the_limit_has() -> None:
+    every_second = Standstill(lambda: 0, 3, 1)
+    assert [every_second.look() for _ in range(4)] == [False, False, True, True]
+    by_default = Standstill(lambda: 0, 60, None)
+    assert by_default.every_seconds == 6
+    assert [by_default.look() for _ in range(10)] == [False] * 9 + [True]
+
+
+@pytest.mark.slow
+def test_a_program_that_moves_may_take_longer_than_the_limit(record: Record) -> None:
+    """Each of its steps is longer than a look, and all together than the limit."""
+    limit = 5.0
+
+    async def slow(text: str) -> str:
+        # Many tasks, so that a machine that stalls for a while lets some of them end between two looks.
+        for _ in range(80):
+            await asyncio.gather(asyncio.sleep(limit / 60))
+        return text
+
+    def program() -> None:
+        log = aws.cloudwatch.LogGroup("log", name=pulumi.Output.from_input(slow("log")))
+        pulumi.export("log", log.name)
+
+    assert record(program, timeout_seconds=limit).outputs == {"log": "log"}
 
 
 def test_the_programs_own_error_comes_out_as_it_is(record: Record) -> None:
@@ -358,14 +348,11 @@ def test_in_a_dry_run_only_what_is_given_is_known(record: Record) -> None:
         pulumi.export("id", vpc.id)
         pulumi.export("applied", vpc.arn.apply(lambda arn: arn.upper()))
 
-    graph = record(program, dry_run=True)
+    graph, real = record(program, dry_run=True), record(program)
     assert graph.outputs == {"cidr": "10.0.0.0/16", "id": UNKNOWN, "applied": UNKNOWN}
-    (subnet,) = graph.of_type("aws:ec2/subnet:Subnet")
-    assert subnet.inputs == {"vpcId": UNKNOWN, "cidrBlock": "10.0.0.0/24"}
-    real = record(program)
-    assert [(r.urn, r.options, r.dependencies) for r in real.resources] == [
-        (r.urn, r.options, r.dependencies) for r in graph.resources
-    ]
+    assert the(graph, "aws:ec2/subnet:Subnet").inputs == {"vpcId": UNKNOWN, "cidrBlock": "10.0.0.0/24"}
+    for each, other in zip(real.resources, graph.resources, strict=True):
+        assert (each.urn, each.options, each.dependencies) == (other.urn, other.options, other.dependencies)
 
 
 # --- pulumi_eks.Cluster -------------------------------------------------------------------------------------------
@@ -399,49 +386,44 @@ def cluster(**changes: Any) -> eks.Cluster:
 
 def test_the_eks_clusters_children_are_recorded(record: Record) -> None:
     graph = record(cluster)
-    (component,) = graph.of_type("eks:index:Cluster")
-    (made,) = graph.of_type("aws:eks/cluster:Cluster")
-    (provider,), (subnet,) = graph.of_type("pulumi:providers:aws"), graph.of_type("aws:ec2/subnet:Subnet")
-    (role,) = graph.of_type("aws:iam/role:Role")
+    component, made = the(graph, "eks:index:Cluster"), the(graph, "aws:eks/cluster:Cluster")
+    provider, subnet = the(graph, "pulumi:providers:aws"), the(graph, "aws:ec2/subnet:Subnet")
     assert made.urn == component.urn.replace("::c", "$aws:eks/cluster:Cluster::c-eksCluster")
     assert (made.parent, made.provider, made.options.protect) == (component.urn, provider.urn, True)
     assert made.inputs["vpcConfig"] == {"subnetIds": [subnet.outputs["id"]], "endpointPrivateAccess": True}
     assert made.inputs["accessConfig"]["authenticationMode"] == "API"
     assert made.inputs["encryptionConfig"]["resources"] == ["secrets"]
     assert made.inputs["tags"] == {"Name": "c-eksCluster", "team": "a"}
-    assert made.inputs["roleArn"] == role.outputs["arn"]
-    assert made.dependencies == (subnet.urn,)
-    assert made.property_dependencies == {"vpcConfig": (subnet.urn,)}
+    assert made.inputs["roleArn"] == the(graph, "aws:iam/role:Role").outputs["arn"]
+    assert (made.dependencies, made.property_dependencies) == ((subnet.urn,), {"vpcConfig": (subnet.urn,)})
     assert graph.simulated == ("aws", "eks")
 
 
 def test_attributes_of_the_eks_cluster_can_be_lifted(record: Record) -> None:
     def program() -> None:
         made = cluster()
-        pulumi.export("endpoint", made.eks_cluster.endpoint)
-        pulumi.export("certificate", made.eks_cluster.certificate_authority.data)
-        pulumi.export("group", made.eks_cluster.vpc_config.cluster_security_group_id)
-        pulumi.export("same", made.cluster_security_group_id)
-        pulumi.export("name", made.eks_cluster.name)
+        lifted = made.eks_cluster
+        pulumi.export("endpoint", lifted.endpoint)
+        pulumi.export("certificate", lifted.certificate_authority.data)
+        pulumi.export("groups", [lifted.vpc_config.cluster_security_group_id, made.cluster_security_group_id])
         pulumi.export("core", made.core.endpoint)
         pulumi.export("kubeconfig", made.kubeconfig_json)
-        aws.eks.Addon("a", cluster_name=made.eks_cluster.name, addon_name="vpc-cni")
+        aws.eks.Addon("a", cluster_name=lifted.name, addon_name="vpc-cni")
 
     graph = record(program)
     outputs = graph.outputs
     assert str(outputs["endpoint"]).startswith("https://SIM")
     assert outputs["core"] == outputs["endpoint"]
     assert outputs["certificate"]
-    assert outputs["group"] == outputs["same"] != ""
-    assert outputs["name"] == "trn"
+    assert outputs["groups"][0] == outputs["groups"][1] != ""
     kubeconfig = json.loads(outputs["kubeconfig"])
     assert kubeconfig["clusters"][0]["cluster"]["server"] == outputs["endpoint"]
     assert kubeconfig["users"][0]["user"]["exec"]["args"][:2] == ["--region", "us-west-2"]
-    (addon,), (made,) = graph.of_type("aws:eks/addon:Addon"), graph.of_type("aws:eks/cluster:Cluster")
-    assert made.urn in addon.dependencies
-
+    addon = the(graph, "aws:eks/addon:Addon")
+    assert addon.inputs["clusterName"] == "trn"
+    assert the(graph, "aws:eks/cluster:Cluster").urn in addon.dependencies
     preview = record(program, dry_run=True).outputs
-    assert preview["endpoint"] == preview["kubeconfig"] == preview["group"] == UNKNOWN
+    assert preview["endpoint"] == preview["kubeconfig"] == preview["core"] == UNKNOWN
 
 
 @pytest.mark.parametrize(
