@@ -35,29 +35,15 @@ def test_one_node_more() -> None:
     assert "instead of 2 ×" in step.what
 
 
-def test_a_priced_type_for_one_without_a_price_is_no_saving() -> None:
-    found = _between(environment(), _type(environment(), "trn2.48xlarge"))
-    assert found.hourly_usd is None
-    assert found.maximum_hourly_usd is None
-    assert found.at_least_hourly_usd is None
-    assert found.unknown == ("trn2.48xlarge",)
-
-
-def test_nor_is_the_other_way_round_a_known_rise() -> None:
-    found = _between(_type(environment(), "trn2.48xlarge"), environment())
-    assert found.hourly_usd is None
-    assert found.at_least_hourly_usd is None
-
-
-def test_what_has_no_price_and_is_added_leaves_a_bound() -> None:
+def test_a_type_without_a_price_is_neither_a_saving_nor_a_known_rise() -> None:
     unpriced = _type(environment(), "trn2.48xlarge")
-    more = changed(unpriced, "system", scalingConfig=_sizes(3, 3))
-    most = changed(more, "trn1", scalingConfig=_sizes(2, 4))
-    found = _between(unpriced, most)
-    assert found.hourly_usd is not None, "what does not change is not in the difference"
+    for found in (_between(environment(), unpriced), _between(unpriced, environment())):
+        assert (found.hourly_usd, found.maximum_hourly_usd, found.at_least_hourly_usd) == (None, None, None)
+        assert found.unknown == ("trn2.48xlarge",)
+    more = changed(changed(unpriced, "system", scalingConfig=_sizes(3, 3)), "trn1", scalingConfig=_sizes(2, 4))
+    assert _between(unpriced, more).hourly_usd is not None, "what does not change is not in the difference"
     rested = changed(unpriced, "trn1", scalingConfig=_sizes(0, 4))
-    found = _between(changed(rested, "system", scalingConfig=_sizes(2, 3)), most)
-    assert found.hourly_usd is None
+    assert _between(rested, more).hourly_usd is None
 
 
 def test_a_group_at_rest_changes_the_most_alone() -> None:

@@ -56,28 +56,21 @@ def test_an_object_that_changes_as_a_whole_is_understood_only_in_all_its_parts()
     "value", ["[unknown]", 3, "text", [], {}, [{"a": []}], None, '{"Statement": [1]}', '{"rules": [{}]}']
 )
 def test_no_value_of_somebody_elses_breaks_a_concern(value: Any) -> None:
+    def nested(path: str, given: Any) -> dict[str, Any]:
+        first, _, rest = path.partition(".")
+        return {first: nested(rest, given) if rest else given}
+
     for token, row in registry.ROWS.items():
         for each in row.understood:
             path = each.path if isinstance(each, Concern) else each
-            before, after = (_nested(path, given) for given in ("before", value))
-            assert diff.compare(_built(token, x=1, **before), _built(token, x=1, **after)).items
-
-
-def _nested(path: str, value: Any) -> dict[str, Any]:
-    *above, last = path.split(".")
-    found = {last: value}
-    for step in reversed(above):
-        found = {step: found}
-    return found
+            before, after = (_built(token, x=1, **nested(path, given)) for given in ("before", value))
+            assert diff.compare(before, after).items
 
 
 def test_what_is_adopted_is_told() -> None:
     token = "aws:s3/bucket:Bucket"
     change = _change(_built(token), _built(token, Options(import_id="data"), bucket="data"))
     assert [effect.words for effect in change.effects] == ["takes over what is there already"]
-
-
-# --- what EKS refuses ---------------------------------------------------------------------------------------------
 
 
 def _in_zones(*zones: str) -> Graph:
@@ -114,44 +107,35 @@ def test_a_new_group_has_the_version_of_its_cluster() -> None:
             build.add("aws:eks/nodeGroup:NodeGroup", version, uses=uses, version=version)
         return build.graph()
 
-    assert (
-        "its cluster alone, 1.35, and not with 1.34" in _change(groups("1.35"), groups("1.35", "1.34"), "1.34").refused
-    )
+    refused = _change(groups("1.35"), groups("1.35", "1.34"), "1.34").refused
+    assert "its cluster alone, 1.35, and not with 1.34" in refused
     assert not _change(groups("1.34"), groups("1.34", "1.35"), "1.35").refused
     after = changed(groups("1.34"), "1.34", labels={"a": "b"})
     assert not _change(groups("1.34"), after, "1.34").refused, "a standing group keeps its version"
 
 
-# --- a name that survives its resource ----------------------------------------------------------------------------
-
-
 def test_what_is_made_from_a_name_that_survives_stays_as_it_is() -> None:
     """The engine sees the same text in a preview: the name is the program's own."""
-
-    def with_policies(graph: Graph) -> Graph:
-        cluster = next(each for each in graph.resources if each.name == "control-plane")
-        outputs = {"id": "dev", "arn": "arn:aws:eks:us-west-2:0:cluster/dev", "region": "us-west-2", "status": "ACTIVE"}
-        of_name, of_arn = (
-            Resource(
-                f"{cluster.urn}-{name}",
-                "aws:iam/rolePolicy:RolePolicy",
-                name,
-                inputs={"role": "r", "policy": json.dumps({"Resource": text})},
-                property_dependencies={"policy": (cluster.urn,)},
-            )
-            for name, text in (("of-name", "arn:aws:eks:us-west-2:*:nodegroup/dev/*"), ("of-arn", outputs["arn"]))
+    graph = environment()
+    [cluster] = [each for each in graph.resources if each.name == "control-plane"]
+    arn = "arn:aws:eks:us-west-2:0:cluster/dev"
+    policies = [
+        Resource(
+            f"{cluster.urn}-{name}",
+            "aws:iam/rolePolicy:RolePolicy",
+            name,
+            inputs={"role": "r", "policy": json.dumps({"Resource": text})},
+            property_dependencies={"policy": (cluster.urn,)},
         )
-        kept = (replace(each, outputs=outputs) if each is cluster else each for each in graph.resources)
-        return replace(graph, resources=(*kept, of_name, of_arn))
-
-    before = with_policies(environment())
+        for name, text in (("of-name", "arn:aws:eks:us-west-2:*:nodegroup/dev/*"), ("of-arn", arn))
+    ]
+    outputs = {"id": "dev", "arn": arn, "region": "us-west-2", "status": "ACTIVE"}
+    kept = [replace(each, outputs=outputs) if each is cluster else each for each in graph.resources]
+    before = replace(graph, resources=(*kept, *policies))
     found = diff.compare(before, changed(before, "control-plane", roleArn="other")).of("update")
     assert [change.resource.name for change in found] == ["of-arn"]
     renamed = diff.compare(before, changed(before, "control-plane", name="other")).of("update")
     assert {"of-arn", "of-name"} <= {change.resource.name for change in renamed}
-
-
-# --- outputs and providers ----------------------------------------------------------------------------------------
 
 
 def test_an_export_that_goes_or_is_empty_now_is_told() -> None:
