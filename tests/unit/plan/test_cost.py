@@ -15,10 +15,9 @@ from trainium_eks.plan.graph import Graph, Resource
 TRN1 = CATALOGUE.find("trn1.32xlarge").hourly_usd or 0.0
 
 
-def _hourly(graph: Graph, what: str) -> float | None:
-    found = [item.hourly_usd for item in cost.estimate(graph).items if item.what == what]
-    assert found, what
-    return sum(amount or 0.0 for amount in found) if None not in found else None
+def _item(graph: Graph, what: str) -> cost.CostItem:
+    [found] = [item for item in cost.estimate(graph).items if item.what == what]
+    return found
 
 
 def _group(instance_type: str, nodes: int, most: int, **inputs: object) -> Graph:
@@ -36,18 +35,20 @@ def test_the_sum_is_that_of_its_items_and_of_its_components() -> None:
     assert found.hourly_usd == pytest.approx(sum(each.hourly_usd for each in found.by_component))
     assert found.monthly_usd == pytest.approx(found.hourly_usd * 730)
     assert found.unknown == ()
+    assert found.maximum_hourly_usd == pytest.approx(sum(each.maximum_hourly_usd for each in found.by_component))
+    assert found.maximum_hourly_usd - found.hourly_usd > 2 * TRN1
+    components = [each.component for each in found.by_component]
+    assert (components[0], set(components)) == ("eks", {"eks", "net", "fsx", ""})
 
 
 def test_nodes_count_at_desired_size_and_at_maximum() -> None:
-    found = cost.estimate(_group("trn1.32xlarge", 2, 4))
-    [nodes] = [item for item in found.items if item.what == "trn1.32xlarge"]
+    graph = _group("trn1.32xlarge", 2, 4)
+    nodes = _item(graph, "trn1.32xlarge")
     assert nodes.hourly_usd == pytest.approx(2 * TRN1)
     assert nodes.line.maximum_hourly_usd == pytest.approx(4 * TRN1)
-
-
-def test_root_volumes_pay_for_size_and_throughput() -> None:
-    monthly = 100 * prices.GP3_GIB_MONTH + (500 - 125) * prices.GP3_MIBPS_MONTH
-    assert _hourly(_group("trn1.32xlarge", 2, 4), "100 GiB root volume") == pytest.approx(2 * monthly / 730)
+    volumes = 100 * prices.GP3_GIB_MONTH + (500 - 125) * prices.GP3_MIBPS_MONTH
+    assert _item(graph, "100 GiB root volume").hourly_usd == pytest.approx(2 * volumes / 730)
+    assert cost.estimate(_group("trn1.32xlarge", 0, 1)).items[0].what == "trn1.32xlarge"
 
 
 @pytest.mark.parametrize(
@@ -59,10 +60,12 @@ def test_root_volumes_pay_for_size_and_throughput() -> None:
         ("interface endpoint", 2 * prices.INTERFACE_ENDPOINT_HOURLY),
         ("KMS key", prices.KMS_KEY_MONTH / 730),
         ("2400 GiB Lustre PERSISTENT_2 250 MB/s/TiB", 2400 * prices.FSX_LUSTRE_GIB_MONTH[250] / 730),
+        ("metadata IOPS", 3000 * prices.FSX_METADATA_IOPS_MONTH / 730),  # beyond what is included
     ],
 )
 def test_each_priced_type_is_counted(what: str, hourly: float) -> None:
-    assert _hourly(environment(), what) == pytest.approx(hourly)
+    graph = changed(environment(), "lustre", metadataConfiguration={"mode": "USER_PROVISIONED", "iops": 6000})
+    assert _item(graph, what).hourly_usd == pytest.approx(hourly)
 
 
 @pytest.mark.parametrize(("disk", "what"), [({}, "20 GiB root volume"), ({"diskSize": 50}, "50 GiB root volume")])
@@ -122,8 +125,7 @@ def test_a_provisioned_control_plane_is_a_line_of_its_own(tier: str, hourly: flo
 )
 def test_a_cluster_is_told_what_extended_support_will_cost(policy: dict[str, str] | None, told: bool) -> None:
     graph = changed(environment(), "control-plane", upgradePolicy=policy)
-    [item] = [item for item in cost.estimate(graph).items if item.what == "EKS control plane"]
-    assert bool(item.note) is told
+    assert bool(_item(graph, "EKS control plane").note) is told
 
 
 @pytest.mark.parametrize(("kind", "unknown"), [("LoadBalancer", ("load balancer",)), ("ClusterIP", ()), (None, ())])
@@ -133,48 +135,24 @@ def test_a_services_load_balancer_costs_nobody_knows_how_much(kind: str | None, 
     assert cost.estimate(build.graph()).unknown == unknown
 
 
-def test_the_most_it_can_cost_is_that_of_the_largest_sizes() -> None:
-    found = cost.estimate(environment())
-    assert found.maximum_hourly_usd == pytest.approx(sum(each.maximum_hourly_usd for each in found.by_component))
-    assert found.maximum_hourly_usd - found.hourly_usd > 2 * TRN1
-    resting = cost.estimate(_group("trn1.32xlarge", 0, 1))
-    assert [item.what for item in resting.items][:1] == ["trn1.32xlarge"]
-
-
 def test_a_gateway_endpoint_is_free() -> None:
     graph = changed(environment(), "sts", vpcEndpointType="Gateway")
     assert not [item for item in cost.estimate(graph).items if "endpoint" in item.what]
 
 
 def test_an_unknown_price_is_named_and_not_counted_as_nothing() -> None:
-    found = cost.estimate(_group("trn9.48xlarge", 1, 1))
-    assert found.unknown == ("trn9.48xlarge",)
-    [item] = [item for item in found.items if item.what == "trn9.48xlarge"]
-    assert item.hourly_usd is None
-    assert found.to_json()["unknown"] == ["trn9.48xlarge"]
-
-
-def test_an_unknown_type_that_starts_at_none_is_named_for_its_maximum() -> None:
-    found = cost.estimate(_group("trn9.48xlarge", 0, 2))
-    assert found.unknown == ("trn9.48xlarge",)
-    [item] = [item for item in found.items if item.what == "trn9.48xlarge"]
-    assert item.hourly_usd == 0.0
+    for nodes, hourly in ((1, None), (0, 0.0)):
+        graph = _group("trn9.48xlarge", nodes, 2)
+        assert cost.estimate(graph).to_json()["unknown"] == ["trn9.48xlarge"]
+        assert _item(graph, "trn9.48xlarge").hourly_usd == hourly
 
 
 def test_the_config_can_bring_a_price() -> None:
-    graph = _group("trn9.48xlarge", 1, 1)
-    entries = {
-        "trn9.48xlarge": {
-            "like": "trn1.32xlarge",
-            "hourlyUsd": 99.0,
-            "priceDate": "2026-11-01",
-            "priceRegion": "us-west-2",
-        }
-    }
-    found = cost.estimate(replace(graph, config={"instanceTypes": entries}))
-    assert found.unknown == ()
-    [item] = [item for item in found.items if item.what == "trn9.48xlarge"]
-    assert item.hourly_usd == 99.0
+    given = {"hourlyUsd": 99.0, "priceDate": "2026-11-01", "priceRegion": "us-west-2"}
+    types = {"trn9.48xlarge": {"like": "trn1.32xlarge", **given}}
+    graph = replace(_group("trn9.48xlarge", 1, 1), config={"instanceTypes": types})
+    assert cost.estimate(graph).unknown == ()
+    assert _item(graph, "trn9.48xlarge").hourly_usd == 99.0
 
 
 @pytest.mark.parametrize(("kind", "word"), [("SPOT", "Spot"), ("CAPACITY_BLOCK", "paid in advance")])
@@ -183,35 +161,19 @@ def test_a_way_of_buying_is_explained(kind: str, word: str) -> None:
     assert any(word in note for note in notes)
 
 
-def test_provisioned_metadata_beyond_what_is_included_is_counted() -> None:
-    graph = changed(environment(), "lustre", metadataConfiguration={"mode": "USER_PROVISIONED", "iops": 6000})
-    assert _hourly(graph, "metadata IOPS") == pytest.approx(3000 * prices.FSX_METADATA_IOPS_MONTH / 730)
-
-
 def test_extended_support_costs_six_times_once_standard_support_is_over() -> None:
-    assert bill.control_plane("1.30", "EXTENDED").unit_hourly_usd in (0.10, 0.60)
-    over = {
-        version
-        for version, support in bill.versions.KUBERNETES_STANDARD_SUPPORT.items()
-        if support.standard_end < "2026-11-21"  # the day that conftest sets
-    }
-    for version in bill.versions.KUBERNETES_STANDARD_SUPPORT:
+    for version, support in bill.versions.KUBERNETES_STANDARD_SUPPORT.items():
         line = bill.control_plane(version, "EXTENDED")
-        assert line.unit_hourly_usd == (0.60 if version in over else 0.10)
+        over = support.standard_end < "2026-11-21"  # the day that conftest sets
+        assert line.unit_hourly_usd == (0.60 if over else 0.10)
         assert line.note
-
-
-def test_costs_belong_to_this_librarys_components() -> None:
-    by_name = {each.component: each for each in cost.estimate(environment()).by_component}
-    assert set(by_name) == {"eks", "net", "fsx", ""}
-    assert next(iter(by_name)) == "eks"
 
 
 def test_what_is_in_pulumi_eks_own_component_belongs_to_the_cluster() -> None:
     graph = environment()
-    inner = Resource("urn:pulumi:dev::p::eks:index:Cluster::inner", "eks:index:Cluster", "inner", custom=False)
-    [parent] = [each.parent for each in graph.resources if each.name == "control-plane"]
-    moved = tuple(replace(each, parent=inner.urn) if each.name == "control-plane" else each for each in graph.resources)
-    graph = replace(graph, resources=(*moved, replace(inner, parent=parent)))
-    [item] = [item for item in cost.estimate(graph).items if item.what == "EKS control plane"]
-    assert item.component == "eks"
+    [made] = [each for each in graph.resources if each.name == "control-plane"]
+    urn = "urn:pulumi:dev::p::eks:index:Cluster::inner"
+    inner = Resource(urn, "eks:index:Cluster", "inner", custom=False, parent=made.parent)
+    others = (each for each in graph.resources if each is not made)
+    graph = replace(graph, resources=(*others, replace(made, parent=urn), inner))
+    assert _item(graph, "EKS control plane").component == "eks"

@@ -5,6 +5,7 @@ import json
 import re
 import typing
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +37,6 @@ def types_of_environments() -> set[str]:
     return {
         urn.split("::")[2].rpartition("$")[2] for file in GOLDEN.glob("*.json") for urn in json.loads(file.read_text())
     }
-
-
-def paths(row: ResourceType) -> list[str]:
-    return [each.path if isinstance(each, When) else each for each in row.replaced_by]
-
-
-# --- whole --------------------------------------------------------------------------------------------------------
 
 
 FREE_AND_EMPTY = {
@@ -96,33 +90,21 @@ def test_every_type_of_the_environments_has_a_row_of_its_own() -> None:
     assert {type_ for type_ in types if type_ not in ROWS and not components.match(type_)} == set()
 
 
-@pytest.mark.parametrize(
-    "token", ["random:index/randomId:RandomId", "trainium-eks:index:Network", "aws:ivs/channel:Channel"]
-)
-def test_a_type_of_which_nothing_is_known_has_no_row(token: str) -> None:
-    assert registry.find(token) is None
-
-
 def test_the_price_of_an_unknown_type_is_unknown_and_not_nothing() -> None:
+    for token in ("random:index/randomId:RandomId", "trainium-eks:index:Network", "aws:ivs/channel:Channel"):
+        assert registry.find(token) is None
     build = Builder()
     build.add("aws:ivs/channel:Channel", "jobs")
     assert cost.estimate(build.graph()).unknown == ("aws:ivs/channel:Channel",)
 
 
-# --- true ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("token", AWS)
-def test_who_takes_tags_and_a_region_is_as_the_sdk_says(token: str) -> None:
+def test_a_row_is_as_the_sdk_says(token: str) -> None:
     takes, row = inputs_of(token), ROWS[token]
     assert row.tagged == ("tags" in takes)
     assert (REGION in row.replaced_by) == ("region" in takes)
-
-
-@pytest.mark.parametrize("token", AWS)
-def test_every_path_of_a_row_is_an_input(token: str) -> None:
-    for path in (*paths(ROWS[token]), *ROWS[token].named_by):
-        types: Mapping[str, Any] = inputs_of(token)
+    for path in (*(each.path if isinstance(each, When) else each for each in row.replaced_by), *row.named_by):
+        types: Mapping[str, Any] = takes
         for step in path.split("."):
             assert step in types, f"{token} has no input {path}"
             types = nested(types[step])
@@ -146,62 +128,53 @@ def test_what_is_billed_elsewhere_is_billed_somewhere() -> None:
     assert elsewhere - set(bill.BY_USE) == {"nodes", "file systems and volumes"}
 
 
-# --- what replaces ------------------------------------------------------------------------------------------------
-
-
-def resource(row: ResourceType, replace_on_changes: tuple[str, ...] = (), **inputs: Any) -> Resource:
-    return Resource("u", row.token, "n", inputs=inputs, options=Options(replace_on_changes=replace_on_changes))
+CAPACITY, IOPS = "storageCapacity", "metadataConfiguration.iops"
+SECOND, FIRST = {"deploymentType": "PERSISTENT_2"}, {"deploymentType": "SCRATCH_1"}
+CLUSTER, INSTANCE = ROWS["aws:eks/cluster:Cluster"], ROWS["aws:ec2/instance:Instance"]
+KEYS = {"resources": ["secrets"]}
 
 
 @pytest.mark.parametrize(
-    ("deployment", "before", "after", "replaced"),
+    ("row", "inputs", "path", "before", "after", "replaced"),
     [
-        ("PERSISTENT_2", 2400, 1200, True),
-        ("PERSISTENT_2", 1200, 2400, False),
-        ("PERSISTENT_2", 1200, 1200, False),
-        ("PERSISTENT_2", None, 1200, False),
-        ("SCRATCH_1", 1200, 2400, True),
-        (None, 1200, 2400, True),
+        # A file system grows in place, unless it is of the first generation.
+        (fsx.FILE_SYSTEM, SECOND, CAPACITY, 2400, 1200, True),
+        (fsx.FILE_SYSTEM, SECOND, CAPACITY, 1200, 2400, False),
+        (fsx.FILE_SYSTEM, SECOND, CAPACITY, 1200, 1200, False),
+        (fsx.FILE_SYSTEM, SECOND, CAPACITY, None, 1200, False),
+        (fsx.FILE_SYSTEM, FIRST, CAPACITY, 1200, 2400, True),
+        (fsx.FILE_SYSTEM, {}, CAPACITY, 1200, 2400, True),
+        # Metadata IOPS are only raised in place.
+        (fsx.FILE_SYSTEM, {}, IOPS, 6000, 3000, True),
+        (fsx.FILE_SYSTEM, {}, IOPS, 3000, 6000, False),
+        (fsx.FILE_SYSTEM, {}, IOPS, None, 3000, False),
+        # Encryption of secrets is put on in place.
+        (CLUSTER, {}, "encryptionConfig", None, KEYS, False),
+        (CLUSTER, {}, "encryptionConfig", KEYS, None, True),
+        # User data replaces an instance where the program says so.
+        (INSTANCE, {}, "userData", "a", "b", False),
+        (INSTANCE, {"userDataReplaceOnChange": False}, "userData", "a", "b", False),
+        (INSTANCE, {"userDataReplaceOnChange": True}, "userData", "a", "b", True),
+        (INSTANCE, {}, "launchTemplate.version", "1", "2", True),
+        (INSTANCE, {}, "vpcSecurityGroupIds", ["sg-1"], ["sg-2"], False),
+        # A kubeconfig replaces a provider that does not know its cluster.
+        (providers.KUBERNETES, {"clusterIdentifier": "arn"}, "kubeconfig", "a", "b", False),
     ],
 )
-def test_a_file_system_grows_in_place_unless_it_is_of_the_first_generation(
-    deployment: str | None, before: int | None, after: int, replaced: bool
+def test_what_replaces(
+    row: ResourceType, inputs: dict[str, Any], path: str, before: Any, after: Any, replaced: bool
 ) -> None:
-    given = {"deploymentType": deployment} if deployment else {}
-    file_system = resource(fsx.FILE_SYSTEM, storageCapacity=after, **given)
-    assert replacements.replaces(file_system, "storageCapacity", before, after) is replaced
+    top, _, nested_key = path.partition(".")
+    given = {**inputs} if nested_key else {**inputs, top: after}
+    resource = Resource("u", row.token, "n", inputs=given)
+    assert replacements.replaces(resource, path, before, after) is replaced
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "replaced"), [(6000, 3000, True), (3000, 6000, False), (None, 3000, False)]
-)
-def test_metadata_iops_are_only_raised_in_place(before: int | None, after: int, replaced: bool) -> None:
-    file_system = resource(fsx.FILE_SYSTEM)
-    assert replacements.replaces(file_system, "metadataConfiguration.iops", before, after) is replaced
-
-
-def test_encryption_of_secrets_is_put_on_in_place_and_taken_off_by_a_new_cluster() -> None:
-    cluster = resource(ROWS["aws:eks/cluster:Cluster"])
-    assert not replacements.replaces(cluster, "encryptionConfig", None, {"resources": ["secrets"]})
-    assert replacements.replaces(cluster, "encryptionConfig", {"resources": ["secrets"]}, None)
-
-
-def test_a_kubeconfig_replaces_a_provider_that_does_not_know_its_cluster() -> None:
-    assert replacements.replacing_paths(resource(providers.KUBERNETES)) == ("clusterIdentifier", "kubeconfig")
-    known = resource(providers.KUBERNETES, clusterIdentifier="arn")
+def test_paths_that_replace_depend_on_inputs_and_options() -> None:
+    provider = Resource("u", providers.KUBERNETES.token, "n")
+    assert replacements.replacing_paths(provider) == ("clusterIdentifier", "kubeconfig")
+    known = replace(provider, inputs={"clusterIdentifier": "arn"})
     assert replacements.replacing_paths(known) == ("clusterIdentifier",)
-    assert not replacements.replaces(known, "kubeconfig", "a", "b")
-
-
-@pytest.mark.parametrize(("switch", "replaced"), [(None, False), (False, False), (True, True)])
-def test_user_data_replaces_an_instance_where_the_program_says_so(switch: bool | None, replaced: bool) -> None:
-    given = {} if switch is None else {"userDataReplaceOnChange": switch}
-    instance = resource(ROWS["aws:ec2/instance:Instance"], userData="b", **given)
-    assert replacements.replaces(instance, "userData", "a", "b") is replaced
-    assert replacements.replaces(instance, "launchTemplate.version", "1", "2"), "a new version of its template"
-    assert not replacements.replaces(instance, "vpcSecurityGroupIds", ["sg-1"], ["sg-2"])
-
-
-def test_what_the_program_says_replaces_too() -> None:
-    template = resource(ROWS["aws:ec2/launchTemplate:LaunchTemplate"], ("userData",), userData="a")
-    assert replacements.replaces(template, "userData", "a", "b")
+    options = Options(replace_on_changes=("userData",))
+    template = Resource("u", "aws:ec2/launchTemplate:LaunchTemplate", "n", inputs={"userData": "a"}, options=options)
+    assert replacements.replaces(template, "userData", "a", "b"), "the program says so"
