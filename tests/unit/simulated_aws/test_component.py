@@ -1,11 +1,14 @@
 """Components that another process builds, with an engine's monitor played by the test."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 from typing import Any
 
 import grpc
+import pulumi
+import pulumi_eks as eks
 import pytest
 from engine.client import STACK, Clouds, urn
 from google.protobuf import empty_pb2
@@ -17,19 +20,19 @@ from trainium_eks.plan.graph import Graph, Options
 from trainium_eks.plan.recording import wire
 from trainium_eks.plan.resource_types.simulation import Simulation
 
-CLUSTER = "eks:index:Cluster"
-INPUTS: Mapping[str, Any] = {
+ARGUMENTS: Mapping[str, Any] = {
     "name": "training",
-    "serviceRole": "role",
-    "authenticationMode": "API",
-    "skipDefaultNodeGroup": True,
-    "skipDefaultSecurityGroups": True,
-    "useDefaultVpcCni": True,
-    "corednsAddonOptions": {"enabled": False},
-    "kubeProxyAddonOptions": {"enabled": False},
-    "vpcId": "vpc-1",
-    "subnetIds": ["subnet-1", "subnet-2"],
+    "service_role": "role",
+    "authentication_mode": "API",
+    "skip_default_node_group": True,
+    "skip_default_security_groups": True,
+    "use_default_vpc_cni": True,
+    "coredns_addon_options": {"enabled": False},
+    "kube_proxy_addon_options": {"enabled": False},
+    "vpc_id": "vpc-1",
+    "subnet_ids": ["subnet-1", "subnet-2"],
 }
+INPUTS = {re.sub("_([a-z])", lambda found: found[1].upper(), key): value for key, value in ARGUMENTS.items()}
 PROVIDER = f"{urn('pulumi:providers:aws', 'main')}::some-id"
 PARENT = urn("trainium-eks:index:TrainiumCluster", "above")
 
@@ -44,19 +47,13 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
     def __init__(self) -> None:
         self.requests: list[resource_pb2.RegisterResourceRequest] = []
         self.outputs: dict[str, dict[str, Any]] = {}
-        self.refused = ""
-        self.silent = False
 
     def RegisterResource(self, request: resource_pb2.RegisterResourceRequest, _context: object) -> Any:  # noqa: N802
         self.requests.append(request)
-        if request.type == self.refused:
-            return resource_pb2.RegisterResourceResponse(result=resource_pb2.Result.FAIL)
         made = made_urn(request)
         if not request.custom:
             return resource_pb2.RegisterResourceResponse(urn=made)
         inputs = wire.decode(request.object, mask=False)
-        if self.silent:
-            return resource_pb2.RegisterResourceResponse(urn=made, object=wire.encode(inputs))
         asked = Registration(made, request.type, request.name, request.parent, inputs, "", (), Options(), False)
         identity, computed = Simulation().create(asked)
         state = wire.encode({**inputs, **computed})
@@ -67,10 +64,6 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
     ) -> empty_pb2.Empty:
         self.outputs[request.urn] = wire.decode(request.outputs, mask=False)
         return empty_pb2.Empty()
-
-    def of(self, type_: str) -> resource_pb2.RegisterResourceRequest:
-        (found,) = (request for request in self.requests if request.type == type_)
-        return found
 
 
 Construct = Callable[..., provider_pb2.ConstructResponse]
@@ -88,14 +81,12 @@ def construct(clouds: Clouds, monitor: Monitor) -> Iterator[Construct]:
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
 
-    def constructed(
-        inputs: Mapping[str, Any] = INPUTS, *, secret: frozenset[str] = frozenset(), **options: Any
-    ) -> provider_pb2.ConstructResponse:
+    def constructed(secret: frozenset[str] = frozenset(), **options: Any) -> provider_pb2.ConstructResponse:
         request = provider_pb2.ConstructRequest(
-            type=options.pop("type", CLUSTER),
+            type="eks:index:Cluster",
             name="it",
             parent=PARENT,
-            inputs=wire.encode(inputs, secret=secret),
+            inputs=wire.encode(INPUTS, secret=secret),
             providers={"aws": PROVIDER},
             monitorEndpoint=f"127.0.0.1:{port}",
             **options,
@@ -112,44 +103,20 @@ def test_the_cluster_has_the_children_that_a_plan_has(
     construct: Construct, monitor: Monitor, record: Callable[..., Graph]
 ) -> None:
     def program() -> None:
-        import pulumi
-        import pulumi_eks as eks
+        above = pulumi.ComponentResource("trainium-eks:index:TrainiumCluster", "above")
+        eks.Cluster("it", eks.ClusterArgs(**ARGUMENTS), pulumi.ResourceOptions(parent=above))
 
-        with_off = eks.CoreDnsAddonOptionsArgs(enabled=False)
-        eks.Cluster(
-            "it",
-            name="training",
-            service_role="role",
-            authentication_mode=eks.AuthenticationMode.API,
-            skip_default_node_group=True,
-            skip_default_security_groups=True,
-            use_default_vpc_cni=True,
-            coredns_addon_options=with_off,
-            kube_proxy_addon_options=eks.KubeProxyAddonOptionsArgs(enabled=False),
-            vpc_id="vpc-1",
-            subnet_ids=["subnet-1", "subnet-2"],
-            opts=pulumi.ResourceOptions(parent=pulumi.ComponentResource("trainium-eks:index:TrainiumCluster", "above")),
-        )
-
-    answer = construct()
-    graph = record(program, stack="dev")
-    recorded = {resource.urn: resource for resource in graph.descendants(answer.urn)}
-    registered = {made_urn(request): request for request in monitor.requests[1:]}
-    assert set(registered) == set(recorded)
-    for child, request in registered.items():
-        assert wire.decode(request.object, mask=False) == recorded[child].inputs
-        assert tuple(request.ignoreChanges) == recorded[child].options.ignore_changes
-        assert request.custom == recorded[child].custom
-
-
-def test_the_component_comes_first_with_the_options_it_was_given(construct: Construct, monitor: Monitor) -> None:
-    construct(protect=True, retainOnDelete=True, dependencies=["urn:earlier"], deletedWith="urn:other")
-    first = monitor.requests[0]
-    assert (first.type, first.name, first.parent, first.custom) == (CLUSTER, "it", PARENT, False)
+    answer = construct(protect=True, retainOnDelete=True, dependencies=["urn:earlier"], deletedWith="urn:other")
+    recorded = {resource.urn: resource for resource in record(program, stack="dev").descendants(answer.urn)}
+    first, *children = monitor.requests
+    assert {made_urn(request) for request in children} == set(recorded)
+    for request in children:
+        child = recorded[made_urn(request)]
+        assert wire.decode(request.object, mask=False) == child.inputs
+        assert (tuple(request.ignoreChanges), request.custom) == (child.options.ignore_changes, child.custom)
+        assert request.protect or not request.custom
     assert (first.protect, first.retainOnDelete, first.deletedWith) == (True, True, "urn:other")
-    assert list(first.dependencies) == ["urn:earlier"]
-    assert dict(first.providers) == {"aws": PROVIDER}
-    assert all(request.protect for request in monitor.requests if request.custom)
+    assert (list(first.dependencies), dict(first.providers)) == (["urn:earlier"], {"aws": PROVIDER})
 
 
 def test_its_outputs_come_from_the_cluster(construct: Construct, monitor: Monitor) -> None:
@@ -164,8 +131,9 @@ def test_its_outputs_come_from_the_cluster(construct: Construct, monitor: Monito
 
 
 def test_what_came_in_as_a_secret_goes_on_as_one(construct: Construct, monitor: Monitor) -> None:
-    answer = construct({**INPUTS, "name": "hidden-name"}, secret=frozenset({"name"}))
-    assert "name" in wire.secret_keys(monitor.of("aws:eks/cluster:Cluster").object)
-    assert "kubeconfig" in wire.secret_keys(monitor.of("pulumi:providers:kubernetes").object)
+    answer = construct(frozenset({"name"}))
+    objects = {request.type: request.object for request in monitor.requests}
+    assert "name" in wire.secret_keys(objects["aws:eks/cluster:Cluster"])
+    assert "kubeconfig" in wire.secret_keys(objects["pulumi:providers:kubernetes"])
     assert {"kubeconfig", "kubeconfigJson"} <= wire.secret_keys(answer.state)
     assert "endpoint" not in wire.secret_keys(answer.state)

@@ -7,6 +7,7 @@ from pathlib import Path
 import grpc
 import pytest
 from engine.client import Clouds, InvalidInputsError, Serve, refusal, urn
+from engine.simulated_aws.inventory import Inventory, InventoryError, Thing
 from pulumi.runtime import rpc
 from pulumi.runtime.proto import provider_pb2
 
@@ -23,24 +24,17 @@ CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 PROPERTY = provider_pb2.PropertyDiff
 
 
+CLUSTER_INPUTS = {"name": "c", "roleArn": "r", "vpcConfig": {"subnetIds": ["s"]}}
+
+
 def kubeconfig(server: str) -> str:
-    return json.dumps(
-        {
-            "clusters": [{"name": "c", "cluster": {"server": server}}],
-            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-            "current-context": "x",
-        }
-    )
+    clusters = [{"name": "c", "cluster": {"server": server}}]
+    contexts = [{"name": "x", "context": {"cluster": "c", "user": "u"}}]
+    return json.dumps({"clusters": clusters, "contexts": contexts, "current-context": "x"})
 
 
 def config_map(name: str, **data: str) -> dict[str, object]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
-
-
-# --- the provider itself ------------------------------------------------------------------------------------------
-
-
-# --- check --------------------------------------------------------------------------------------------------------
 
 
 def test_a_check_completes_what_the_program_left_open(clouds: Clouds) -> None:
@@ -82,9 +76,6 @@ def test_an_input_that_the_type_does_not_take_is_named(clouds: Clouds) -> None:
     assert "desiredSize" in reason
 
 
-# --- diff ---------------------------------------------------------------------------------------------------------
-
-
 def test_each_changed_property_is_named(clouds: Clouds) -> None:
     before = {"scalingConfig": {"desiredSize": 1, "maxSize": 2}, "labels": {"a/b": "1", "old": "x"}}
     after = {"scalingConfig": {"desiredSize": 2, "maxSize": 2}, "labels": {"a/b": "2"}, "version": "1.35"}
@@ -102,13 +93,15 @@ def test_each_changed_property_is_named(clouds: Clouds) -> None:
 def test_what_cannot_change_in_place_replaces(clouds: Clouds) -> None:
     answer = clouds.provider().diff(GROUP, {"instanceTypes": ["a"], "version": "1"}, {"instanceTypes": ["b"]})
     assert list(answer.replaces) == ["instanceTypes"]
-    assert answer.detailedDiff["instanceTypes[0]"].kind == PROPERTY.UPDATE_REPLACE
-    assert answer.detailedDiff["version"].kind == PROPERTY.DELETE
+    kinds = {path: change.kind for path, change in answer.detailedDiff.items()}
+    assert kinds == {"instanceTypes[0]": PROPERTY.UPDATE_REPLACE, "version": PROPERTY.DELETE}
 
 
 def test_a_changed_default_tag_changes_what_takes_tags(clouds: Clouds) -> None:
-    before = clouds.provider(region="us-west-2", defaultTags=json.dumps({"tags": {"Owner": "me", "Team": "a"}}))
-    after = clouds.provider(region="us-west-2", defaultTags=json.dumps({"tags": {"Owner": "you", "Team": "a"}}))
+    before, after = (
+        clouds.provider(region="us-west-2", defaultTags=json.dumps({"tags": {"Owner": owner, "Team": "a"}}))
+        for owner in ("me", "you")
+    )
     inputs = {"cidrBlock": "10.0.0.0/16", "tags": {"Team": "b"}}
     stands, to_be = before.check(VPC, inputs), after.check(VPC, inputs)
     assert not before.diff(VPC, stands, before.check(VPC, inputs, before=stands)).diffs
@@ -116,47 +109,36 @@ def test_a_changed_default_tag_changes_what_takes_tags(clouds: Clouds) -> None:
     assert not after.diff(VPC, stands, to_be, ignore_changes=("tagsAll",)).diffs
     both = after.diff(VPC, stands, after.check(VPC, {**inputs, "tags": {"Team": "c"}}))
     assert sorted(both.detailedDiff) == ["tags.Team", "tagsAll.Owner"]
-    alias = {"name": "alias/a"}
-    assert "tagsAll" not in after.check("aws:kms/alias:Alias", alias)
+    assert "tagsAll" not in after.check("aws:kms/alias:Alias", {"name": "alias/a"})
 
 
 def test_a_name_that_the_program_gave_is_freed_before_it_is_used_again(clouds: Clouds) -> None:
-    aws = clouds.provider()
-    given = aws.diff(GROUP, {"nodeGroupName": "n", "amiType": "a"}, {"nodeGroupName": "n", "amiType": "b"})
+    aws, kubernetes = clouds.provider(), clouds.provider("kubernetes")
     stands = aws.check(GROUP, {"amiType": "a"})
-    made_up = aws.diff(GROUP, stands, aws.check(GROUP, {"amiType": "b"}, before=stands))
-    renamed = aws.diff(GROUP, {"nodeGroupName": "n"}, {"nodeGroupName": "m"})
-    assert [given.deleteBeforeReplace, made_up.deleteBeforeReplace, renamed.deleteBeforeReplace] == [True, False, False]
-    in_place = aws.diff(GROUP, {"nodeGroupName": "n", "version": "1"}, {"nodeGroupName": "n", "version": "2"})
-    assert not in_place.deleteBeforeReplace
-
-
-def test_an_object_with_a_name_is_freed_before_it_is_made_again(clouds: Clouds) -> None:
-    kubernetes = clouds.provider("kubernetes")
-    assert kubernetes.diff(CONFIG_MAP, config_map("a", x="1"), config_map("a", x="2")).deleteBeforeReplace
-    assert not kubernetes.diff(CONFIG_MAP, config_map("a"), config_map("b")).deleteBeforeReplace
-
-
-# --- create -------------------------------------------------------------------------------------------------------
+    changes = {
+        "given": aws.diff(GROUP, {"nodeGroupName": "n", "amiType": "a"}, {"nodeGroupName": "n", "amiType": "b"}),
+        "made up": aws.diff(GROUP, stands, aws.check(GROUP, {"amiType": "b"}, before=stands)),
+        "renamed": aws.diff(GROUP, {"nodeGroupName": "n"}, {"nodeGroupName": "m"}),
+        "in place": aws.diff(GROUP, {"nodeGroupName": "n", "version": "1"}, {"nodeGroupName": "n", "version": "2"}),
+        "an object": kubernetes.diff(CONFIG_MAP, config_map("a", x="1"), config_map("a", x="2")),
+        "a renamed object": kubernetes.diff(CONFIG_MAP, config_map("a"), config_map("b")),
+    }
+    assert {what for what, each in changes.items() if each.deleteBeforeReplace} == {"given", "an object"}
 
 
 def test_a_preview_makes_nothing_and_knows_the_inputs(clouds: Clouds, state: Path) -> None:
     answer = clouds.provider().create(VPC, {"cidrBlock": "10.0.0.0/16"}, preview=True)
     outputs = wire.decode(answer.properties, mask=False)
-    assert answer.id == ""
-    assert outputs["cidrBlock"] == "10.0.0.0/16"
-    assert outputs["arn"] == UNKNOWN
+    assert (answer.id, outputs["cidrBlock"], outputs["arn"]) == ("", "10.0.0.0/16", UNKNOWN)
     assert json.loads(state.read_text())["things"] == []
 
 
 def test_what_is_made_again_has_another_id(clouds: Clouds) -> None:
     aws = clouds.provider()
-    made = [aws.made(VPC, {"cidrBlock": "10.0.0.0/16"})]
-    made.append(aws.made(VPC, {"cidrBlock": "10.1.0.0/16"}))
+    made = [aws.made(VPC, {"cidrBlock": f"10.{number}.0.0/16"}) for number in range(2)]
     aws.delete(VPC, made[0][0])
     made.append(aws.made(VPC, {"cidrBlock": "10.2.0.0/16"}))
-    assert len({identity for identity, _ in made}) == 3
-    assert len({outputs["arn"] for _, outputs in made}) == 3
+    assert len({identity for identity, _ in made}) == len({outputs["arn"] for _, outputs in made}) == 3
 
 
 def test_a_name_that_is_taken_is_refused(clouds: Clouds, state: Path) -> None:
@@ -185,9 +167,6 @@ def test_a_secret_stays_one_and_is_not_written_down(clouds: Clouds, state: Path)
     assert "stringData" not in imported.properties.fields
 
 
-# --- read, update, delete -----------------------------------------------------------------------------------------
-
-
 def test_an_update_keeps_what_was_computed(clouds: Clouds, state: Path) -> None:
     aws = clouds.provider()
     before = {"cidrBlock": "10.0.0.0/16"}
@@ -204,7 +183,7 @@ def test_an_update_keeps_what_was_computed(clouds: Clouds, state: Path) -> None:
 
 def test_a_preview_of_an_update_knows_not_what_comes_from_the_unknown(clouds: Clouds) -> None:
     aws = clouds.provider()
-    before = {"name": "c", "roleArn": "r", "vpcConfig": {"subnetIds": ["s"]}, "tags": {"a": "b"}}
+    before = {**CLUSTER_INPUTS, "tags": {"a": "b"}}
     identity, outputs = aws.made(CLUSTER, before)
     after = {**before, "vpcConfig": {"subnetIds": [UNKNOWN]}, "tags": {"a": UNKNOWN}}
     planned = aws.update(CLUSTER, identity, before, after, preview=True)
@@ -218,36 +197,32 @@ def test_a_preview_of_an_update_knows_not_what_comes_from_the_unknown(clouds: Cl
 
 
 def test_a_forgetful_preview_knows_the_clusters_endpoint_no_more(serve: Serve) -> None:
-    before = {"name": "c", "roleArn": "r", "vpcConfig": {"subnetIds": ["s"]}}
     with serve(forgetful=True) as clouds:
         aws = clouds.provider()
-        identity, outputs = aws.made(CLUSTER, before)
-        after = {**before, "version": "1.36"}
-        planned = aws.update(CLUSTER, identity, before, after, preview=True)
+        identity, outputs = aws.made(CLUSTER, CLUSTER_INPUTS)
+        after = {**CLUSTER_INPUTS, "version": "1.36"}
+        planned = aws.update(CLUSTER, identity, CLUSTER_INPUTS, after, preview=True)
         assert (planned["endpoint"], planned["certificateAuthority"]) == (UNKNOWN, UNKNOWN)
         assert planned["arn"] == outputs["arn"]
-        assert aws.update(CLUSTER, identity, before, after)["endpoint"] == outputs["endpoint"]
+        assert aws.update(CLUSTER, identity, CLUSTER_INPUTS, after)["endpoint"] == outputs["endpoint"]
 
 
-def test_a_launch_template_has_a_new_version_when_more_than_its_tags_change(clouds: Clouds) -> None:
+@pytest.mark.parametrize(("switch", "default"), [({"updateDefaultVersion": True}, 2), ({}, 1)])
+def test_a_launch_template_has_a_new_version_when_more_than_its_tags_change(
+    clouds: Clouds, switch: dict[str, bool], default: int
+) -> None:
+    """Which becomes the default only where that is asked for."""
     aws = clouds.provider()
-    first = {"ebsOptimized": "true", "updateDefaultVersion": True}
+    first = {"ebsOptimized": "true", **switch}
     identity, outputs = aws.made(TEMPLATE, first)
     assert (outputs["latestVersion"], outputs["defaultVersion"]) == (1, 1)
     tagged = {**first, "tags": {"a": "b"}}
     assert aws.update(TEMPLATE, identity, first, tagged)["latestVersion"] == 1
     second = {**tagged, "ebsOptimized": "false"}
     planned = aws.update(TEMPLATE, identity, tagged, second, preview=True)
-    assert (planned["latestVersion"], planned["defaultVersion"]) == (UNKNOWN, UNKNOWN)
+    assert (planned["latestVersion"], planned["defaultVersion"]) == (UNKNOWN, UNKNOWN if switch else 1)
     updated = aws.update(TEMPLATE, identity, tagged, second)
-    assert (updated["latestVersion"], updated["defaultVersion"]) == (2, 2)
-
-
-def test_a_new_version_becomes_the_default_only_where_that_is_asked_for(clouds: Clouds) -> None:
-    aws = clouds.provider()
-    identity, _ = aws.made(TEMPLATE, {"ebsOptimized": "true"})
-    updated = aws.update(TEMPLATE, identity, {"ebsOptimized": "true"}, {"ebsOptimized": "false"})
-    assert (updated["latestVersion"], updated["defaultVersion"]) == (2, 1)
+    assert (updated["latestVersion"], updated["defaultVersion"]) == (2, default)
 
 
 def test_what_is_still_used_cannot_be_deleted(clouds: Clouds) -> None:
@@ -264,7 +239,7 @@ def test_what_is_still_used_cannot_be_deleted(clouds: Clouds) -> None:
 
 def test_a_protected_cluster_cannot_be_deleted(clouds: Clouds) -> None:
     aws = clouds.provider()
-    inputs = {"name": "c", "roleArn": "r", "vpcConfig": {"subnetIds": ["s"]}, "deletionProtection": True}
+    inputs = {**CLUSTER_INPUTS, "deletionProtection": True}
     identity, _ = aws.made(CLUSTER, inputs)
     with pytest.raises(grpc.RpcError, match="deletion protection"):
         aws.delete(CLUSTER, identity)
@@ -274,7 +249,7 @@ def test_a_protected_cluster_cannot_be_deleted(clouds: Clouds) -> None:
 
 def test_a_cluster_is_deleted_with_its_objects_but_not_before_its_nodes(clouds: Clouds, state: Path) -> None:
     aws = clouds.provider()
-    identity, outputs = aws.made(CLUSTER, {"name": "c", "roleArn": "r", "vpcConfig": {"subnetIds": ["s"]}})
+    identity, outputs = aws.made(CLUSTER, CLUSTER_INPUTS)
     group, _ = aws.made(GROUP, {"clusterName": identity, "nodeGroupName": "n"})
     inside = clouds.provider("kubernetes", kubeconfig=kubeconfig(outputs["endpoint"]))
     elsewhere = clouds.provider("kubernetes", kubeconfig=kubeconfig("https://elsewhere"))
@@ -288,9 +263,6 @@ def test_a_cluster_is_deleted_with_its_objects_but_not_before_its_nodes(clouds: 
     aws.delete("aws:eks/addon:Addon", addon)
     (left,) = json.loads(state.read_text())["things"]
     assert left["urn"] == urn(CONFIG_MAP, "elsewhere")
-
-
-# --- failures -----------------------------------------------------------------------------------------------------
 
 
 def test_the_first_creation_of_a_failing_type_fails_once(serve: Serve, state: Path) -> None:
@@ -307,3 +279,26 @@ def test_the_first_creation_of_a_failing_type_fails_once(serve: Serve, state: Pa
         identity, _ = clouds.provider().made(VPC, inputs)
     assert "#" not in json.loads(state.read_text())["things"][0]["made_as"]
     assert rpc.UNKNOWN != identity != ""
+
+
+# The file that says what exists -------------------------------------------------------------------------------------
+
+THING = Thing("aws:ec2/vpc:Vpc", "vpc-1", "", "urn:one", "urn:one", {"cidrBlock": "10.0.0.0/16"}, {"arn": "a"})
+
+
+def test_everything_is_there_when_it_is_opened_again(state: Path) -> None:
+    with Inventory(state) as inventory:
+        inventory.add(THING)
+        assert inventory.fails_first("aws:ec2/vpc:Vpc")
+        name = inventory.next_name("urn:one")
+    with Inventory(state) as inventory:
+        assert inventory.things() == (THING,)
+        assert inventory.find(THING.type, "vpc-1", "") == THING
+        assert not inventory.fails_first("aws:ec2/vpc:Vpc")
+        assert inventory.next_name("urn:one") == name == "urn:one#2"
+
+
+def test_a_file_in_use_is_refused(state: Path) -> None:
+    with Inventory(state), pytest.raises(InventoryError, match="in use"):
+        Inventory(state)
+    Inventory(state).close()
