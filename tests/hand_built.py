@@ -1,8 +1,13 @@
 """A small environment built by hand: every type that cost, time and comparison look at, and no program behind it."""
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from trainium_eks.plan.graph import STACK_TYPE, Graph, Options, Resource
 
@@ -68,64 +73,27 @@ class Builder:
         self.resources.append(Resource(self.made[name], type_, name, parent=self.made[parent], **values))
 
 
+@cache
+def _rows() -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
+    return rows
+
+
 def environment(config: Mapping[str, Any] | None = None) -> Graph:
     """One zone's worth of the dev environment, in the order that a good design has."""
     build = Builder()
-    _network(build)
-    _cluster(build)
-    _file_system(build)
-    _volcano(build)
+    for row in copy.deepcopy(_rows()):
+        waits = tuple(row.pop("waits", ()))
+        if "component" in row:
+            build.component(row["component"], row["name"], waits=waits)
+        elif "group" in row:
+            node_group(build, row.pop("group"), **row)
+        else:
+            uses = {key: tuple(names) for key, names in row.get("uses", {}).items()}
+            options = Options(protect=row.get("protect", False))
+            given = {"uses": uses, "waits": waits, "provider": row.get("provider", ""), "options": options}
+            build.add(row["type"], row["name"], row.get("in", ""), **given, **row.get("inputs", {}))
     return build.graph(config)
-
-
-def _network(build: Builder) -> None:
-    build.component("Network", "net")
-    build.add("aws:kms/key:Key", "key")
-    build.add("aws:ec2/vpc:Vpc", "vpc", "net", cidrBlock="10.0.0.0/16", tags={"Name": "net"})
-    subnet = "aws:ec2/subnet:Subnet"
-    build.add(subnet, "subnet", "net", uses={"vpcId": ("vpc",)}, cidrBlock="10.0.0.0/18", availabilityZoneId="usw2-az4")
-    build.add("aws:ec2/eip:Eip", "address", "net", domain="vpc")
-    build.add(
-        "aws:ec2/natGateway:NatGateway", "nat", "net", uses={"subnetId": ("subnet",), "allocationId": ("address",)}
-    )
-    build.add(
-        "aws:ec2/vpcEndpoint:VpcEndpoint",
-        "sts",
-        "net",
-        uses={"vpcId": ("vpc",)},
-        vpcEndpointType="Interface",
-        serviceName="com.amazonaws.us-west-2.sts",
-        subnetIds=["subnet-1", "subnet-2"],
-    )
-
-
-def _cluster(build: Builder) -> None:
-    build.component("TrainiumCluster", "eks")
-    build.add("aws:iam/role:Role", "node-role", "eks", assumeRolePolicy="{}")
-    build.add("aws:iam/rolePolicyAttachment:RolePolicyAttachment", "worker", "eks", uses={"role": ("node-role",)})
-    logs = "aws:cloudwatch/logGroup:LogGroup"
-    build.add(logs, "logs", "eks", uses={"kmsKeyId": ("key",)}, name="/aws/eks/dev/cluster", retentionInDays=365)
-    build.add(
-        "aws:eks/cluster:Cluster",
-        "control-plane",
-        "eks",
-        uses={"vpcConfig": ("subnet",)},
-        waits=("logs",),
-        vpcConfig={"subnetIds": ["sim-subnet"]},
-        version="1.35",
-        name="dev",
-        enabledClusterLogTypes=["api"],
-    )
-    addon = "aws:eks/addon:Addon"
-    build.add(
-        addon, "cni", "eks", uses={"clusterName": ("control-plane",)}, addonName="vpc-cni", addonVersion="v1.22.3"
-    )
-    node_group(build, "system", "m6i.xlarge", 2, 3)
-    build.add(addon, "dns", "eks", uses={"clusterName": ("control-plane",)}, waits=("system",), addonName="coredns")
-    node_group(build, "trn1", "trn1.32xlarge", 2, 4, accelerated=True)
-    build.add(
-        "pulumi:providers:kubernetes", "k8s", "eks", uses={"clusterIdentifier": ("control-plane",)}, kubeconfig="{}"
-    )
 
 
 def node_group(
@@ -163,80 +131,40 @@ def node_group(
     )
 
 
-def _file_system(build: Builder) -> None:
-    build.component("FsxLustre", "fsx")
-    build.add("aws:ec2/securityGroup:SecurityGroup", "fsx-group", "fsx", uses={"vpcId": ("vpc",)})
-    build.add(
-        "aws:fsx/lustreFileSystem:LustreFileSystem",
-        "lustre",
-        "fsx",
-        uses={"subnetIds": ("subnet",), "securityGroupIds": ("fsx-group",), "kmsKeyId": ("key",)},
-        subnetIds=["sim-subnet"],
-        deploymentType="PERSISTENT_2",
-        storageCapacity=2400,
-        perUnitStorageThroughput=250,
-        options=Options(protect=True),
-    )
-
-
-def _volcano(build: Builder) -> None:
-    build.component("VolcanoStack", "volcano", waits=("dns",))
-    release = "kubernetes:helm.sh/v3:Release"
-    build.add(release, "volcano-release", "volcano", provider="k8s", waits=("dns",), chart="volcano", version="1.15.0")
-    build.add(
-        "kubernetes:scheduling.volcano.sh/v1beta1:Queue",
-        "queue-test",
-        "volcano",
-        provider="k8s",
-        waits=("volcano-release",),
-        kind="Queue",
-        metadata={"name": "test"},
-        spec={"capability": {"aws.amazon.com/neuron": 64}},
-    )
+def _edited(graph: Graph, name: str, edit: Callable[[Resource], Resource]) -> Graph:
+    return replace(graph, resources=tuple(edit(each) if each.name == name else each for each in graph.resources))
 
 
 def changed(graph: Graph, name: str, /, **inputs: Any) -> Graph:
     """The graph with some inputs of one resource set anew; None takes an input away."""
 
     def edit(resource: Resource) -> Resource:
-        if resource.name != name:
-            return resource
         edited = {**resource.inputs, **inputs}
         return replace(resource, inputs={key: value for key, value in edited.items() if value is not None})
 
-    return replace(graph, resources=tuple(map(edit, graph.resources)))
+    return _edited(graph, name, edit)
 
 
 def waiting(graph: Graph, name: str, *others: str) -> Graph:
     """The graph with one resource waiting for others besides."""
     more = {urn(other, graph) for other in others}
+    return _edited(graph, name, lambda it: replace(it, dependencies=tuple(sorted({*it.dependencies, *more}))))
 
-    def edit(resource: Resource) -> Resource:
-        if resource.name != name:
-            return resource
-        return replace(resource, dependencies=tuple(sorted({*resource.dependencies, *more})))
 
-    return replace(graph, resources=tuple(map(edit, graph.resources)))
+def optioned(graph: Graph, name: str, options: Options) -> Graph:
+    """The graph with other options on one resource."""
+    return _edited(graph, name, lambda resource: replace(resource, options=options))
 
 
 def without(graph: Graph, *names: str) -> Graph:
     """The graph without some resources, and without anybody waiting for them."""
     gone = {resource.urn for resource in graph.resources if resource.name in names}
 
+    def left(urns: Iterable[str]) -> tuple[str, ...]:
+        return tuple(each for each in urns if each not in gone)
+
     def edit(resource: Resource) -> Resource:
-        kept = {
-            key: tuple(each for each in urns if each not in gone)
-            for key, urns in resource.property_dependencies.items()
-        }
-        dependencies = tuple(each for each in resource.dependencies if each not in gone)
-        return replace(resource, dependencies=dependencies, property_dependencies=kept)
+        kept = {key: left(urns) for key, urns in resource.property_dependencies.items()}
+        return replace(resource, dependencies=left(resource.dependencies), property_dependencies=kept)
 
     return replace(graph, resources=tuple(edit(each) for each in graph.resources if each.urn not in gone))
-
-
-def optioned(graph: Graph, name: str, options: Options) -> Graph:
-    """The graph with other options on one resource."""
-    return replace(
-        graph,
-        resources=tuple(replace(each, options=options) if each.name == name else each for each in graph.resources),
-    )

@@ -10,6 +10,7 @@ from typing import Any
 
 import jsonschema
 import kubernetes_validate
+import yaml
 from kubernetes_validate import utils
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
@@ -43,20 +44,6 @@ _METADATA: Mapping[str, Any] = {
 }
 
 
-def _custom(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {
-        "type": "object",
-        "required": ["apiVersion", "kind", "metadata", "spec"],
-        "additionalProperties": False,
-        "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "metadata": _METADATA,
-            "spec": {"type": "object", "additionalProperties": False, **spec},
-        },
-    }
-
-
 def _closed(schema: Any) -> Any:
     """A definition's schema in which an unknown field is a fault, as with ``fieldValidation: Strict``."""
     if isinstance(schema, Mapping):
@@ -77,40 +64,40 @@ def _defined(definition: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**whole, "required": [*own, "spec"], "properties": {**whole["properties"], **own}}
 
 
+_HYPER_NODE: Mapping[str, Any] = yaml.safe_load("""
+type: object
+additionalProperties: false
+required: [tier, members]
+properties:
+  tier: {type: integer, minimum: 0}
+  tierName: {type: string, maxLength: 253}
+  members:
+    type: array
+    minItems: 1
+    items:
+      type: object
+      additionalProperties: false
+      required: [type, selector]
+      properties:
+        type: {enum: [Node, HyperNode]}
+        selector:
+          type: object
+          minProperties: 1
+          maxProperties: 1
+          additionalProperties: false
+          properties:
+            exactMatch: {type: object, required: [name]}
+            regexMatch: {type: object, required: [pattern]}
+            labelMatch: {type: object, minProperties: 1}
+""")
+
 CUSTOM_KINDS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("scheduling.volcano.sh/v1beta1", "Queue"): _defined(*placeholders.definitions("volcano")),
-    ("topology.volcano.sh/v1alpha1", "HyperNode"): _custom(
-        {
-            "required": ["tier", "members"],
-            "properties": {
-                "tier": {"type": "integer", "minimum": 0},
-                "tierName": {"type": "string", "maxLength": 253},
-                "members": {
-                    "type": "array",
-                    "minItems": 1,
-                    "items": {
-                        "type": "object",
-                        "required": ["type", "selector"],
-                        "additionalProperties": False,
-                        "properties": {
-                            "type": {"enum": ["Node", "HyperNode"]},
-                            "selector": {
-                                "type": "object",
-                                "minProperties": 1,
-                                "maxProperties": 1,
-                                "additionalProperties": False,
-                                "properties": {
-                                    "exactMatch": {"type": "object", "required": ["name"]},
-                                    "regexMatch": {"type": "object", "required": ["pattern"]},
-                                    "labelMatch": {"type": "object", "minProperties": 1},
-                                },
-                            },
-                        },
-                    },
-                },
-            },
-        }
-    ),
+    ("topology.volcano.sh/v1alpha1", "HyperNode"): {
+        "required": ["apiVersion", "kind", "metadata", "spec"],
+        "additionalProperties": False,
+        "properties": {"apiVersion": {"type": "string"}, "kind": {}, "metadata": _METADATA, "spec": _HYPER_NODE},
+    },
     **{
         ("monitoring.coreos.com/v1", each["spec"]["names"]["kind"]): _defined(each)
         for each in placeholders.definitions("kube-prometheus-stack")

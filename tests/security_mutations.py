@@ -20,7 +20,6 @@ from trainium_eks.plan.graph import Graph, Resource
 Inputs = dict[str, Any]
 Edit = Callable[[Inputs], None]
 
-WORLD = "0.0.0.0/0"
 GONE = object()
 """In the place of a value: the key is removed."""
 
@@ -52,11 +51,6 @@ def changed(graph: Graph, urn: str, edit: Edit) -> Graph:
     return replace(graph, resources=tuple(one(each) if each.urn == urn else each for each in graph.resources))
 
 
-def without(graph: Graph, urn: str) -> Graph:
-    """The program without one resource."""
-    return replace(graph, resources=tuple(each for each in graph.resources if each.urn != urn))
-
-
 def set_at(path: str, value: Any) -> Edit:
     """Sets or removes an input at a dotted path; numbers are list indices. Missing steps are made."""
 
@@ -69,26 +63,6 @@ def set_at(path: str, value: Any) -> Edit:
             at[last] = value
         elif isinstance(at, list) or last in at:
             del at[last]
-
-    return edit
-
-
-def first_statement(path: str, **change: Any) -> Edit:
-    """Changes the first statement of a policy held as text."""
-
-    def edit(inputs: Inputs) -> None:
-        document = json.loads(inputs[path])
-        document["Statement"][0].update(change)
-        inputs[path] = json.dumps(document)
-
-    return edit
-
-
-def in_values(path: str, **change: Any) -> Edit:
-    """Changes keys of a JSON object held as text."""
-
-    def edit(inputs: Inputs) -> None:
-        inputs[path] = json.dumps({**json.loads(inputs.get(path) or "{}"), **change})
 
     return edit
 
@@ -109,8 +83,10 @@ class Kind:
 
     def at(self, graph: Graph, urn: str) -> Mutation:
         """The mutation of one of them."""
-        made = without(graph, urn) if self.edit is None else changed(graph, urn, self.edit)
-        return Mutation(self.name, urn, made)
+        if self.edit is not None:
+            return Mutation(self.name, urn, changed(graph, urn, self.edit))
+        left = tuple(each for each in graph.resources if each.urn != urn)
+        return Mutation(self.name, urn, replace(graph, resources=left))
 
 
 def at(resource: Resource, path: str) -> Any:
@@ -152,24 +128,36 @@ def _of_row(type_: str, row: dict[str, Any]) -> Kind:
     return Kind(row["kind"], type_, None if row.get("gone") else edit, when)
 
 
-def open_ingress(first: int, last: int, protocol: str = "tcp", world: str = WORLD) -> Edit:
-    """The rule lets in every address, on these ports."""
-
-    def edit(inputs: Inputs) -> None:
-        inputs.pop("referencedSecurityGroupId", None)
-        inputs["cidrIpv6" if ":" in world else "cidrIpv4"] = world
-        inputs.update({"ipProtocol": protocol, "fromPort": first, "toPort": last})
-
-    return edit
+def every_action(inputs: Inputs) -> None:
+    document = json.loads(inputs["policy"])
+    document["Statement"][0].update(Action="*", Resource="*")
+    inputs["policy"] = json.dumps(document)
 
 
 def secret_in_user_data(inputs: Inputs) -> None:
-    """A key pair of AWS in a script."""
     script = "#!/bin/bash\nexport AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY\n"
     inputs["userData"] = base64.b64encode(script.encode()).decode()
 
 
-INGRESS = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
+def plain_volume(inputs: Inputs) -> None:
+    volume = {"deviceName": "/dev/xvdb", "ebs": {"volumeSize": 10, "volumeType": "gp3"}}
+    inputs["blockDeviceMappings"].append(volume)
+
+
+def privileged(inputs: Inputs) -> None:
+    inputs["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = "privileged"
+
+
+def files_of_the_host(inputs: Inputs) -> None:
+    spec = inputs["spec"]["template"]["spec"]
+    spec.setdefault("volumes", []).append({"name": "host", "hostPath": {"path": "/"}})
+
+
+def no_network_policies(inputs: Inputs) -> None:
+    values = json.loads(inputs.get("configurationValues") or "{}")
+    inputs["configurationValues"] = json.dumps({**values, "enableNetworkPolicy": "false"})
+
+
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 
 KINDS: tuple[Kind, ...] = (
@@ -178,39 +166,20 @@ KINDS: tuple[Kind, ...] = (
         for type_, rows in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text()).items()
         for row in rows
     ),
-    Kind(
-        "a second volume in plain text",
-        TEMPLATE,
-        lambda inputs: inputs["blockDeviceMappings"].append(
-            {"deviceName": "/dev/xvdb", "ebs": {"volumeSize": 10, "volumeType": "gp3"}}
-        ),
-    ),
+    Kind("a second volume in plain text", TEMPLATE, plain_volume),
     Kind("a secret in user data", TEMPLATE, secret_in_user_data),
-    Kind("every action", "aws:iam/rolePolicy:RolePolicy", first_statement("policy", Action="*", Resource="*")),
-    Kind("open ingress", INGRESS, open_ingress(0, 65535)),
-    Kind("open ingress of every protocol", INGRESS, open_ingress(-1, -1, "-1")),
-    Kind("open ingress over IPv6", INGRESS, open_ingress(443, 443, world="::/0")),
-    Kind("SSH from the office", INGRESS, open_ingress(22, 22, world="203.0.113.0/24")),
-    Kind("open kubelet", INGRESS, open_ingress(10250, 10250)),
+    Kind("every action", "aws:iam/rolePolicy:RolePolicy", every_action),
     Kind(
         "a privileged namespace",
         "kubernetes:core/v1:Namespace",
-        lambda inputs: inputs["metadata"]["labels"].update({"pod-security.kubernetes.io/enforce": "privileged"}),
+        privileged,
         lambda each: "baseline" in str(each.inputs),
     ),
-    Kind(
-        "the host's files",
-        "kubernetes:batch/v1:Job",
-        lambda inputs: (
-            inputs["spec"]["template"]["spec"]
-            .setdefault("volumes", [])
-            .append({"name": "host", "hostPath": {"path": "/"}})
-        ),
-    ),
+    Kind("the host's files", "kubernetes:batch/v1:Job", files_of_the_host),
     Kind(
         "no network policies in the CNI",
         "aws:eks/addon:Addon",
-        in_values("configurationValues", enableNetworkPolicy="false"),
+        no_network_policies,
         lambda each: "vpc-cni" in each.name,
     ),
 )
