@@ -1,17 +1,16 @@
 """Claims that an update takes away, in the difference between two programs."""
 
 from collections.abc import Callable
-from typing import Any
+from functools import cache
 
 import pulumi
+import pytest
 
 from components import FsxLustre, LustreVolumes, TrainingNamespace
 from trainium_eks.operate.review.risks import risks
 from trainium_eks.plan.differences.changes import Changes
 from trainium_eks.plan.differences.diff import compare
 from trainium_eks.plan.graph import Graph
-
-Record = Callable[..., Graph]
 
 WIRING = {
     "region": "us-west-2",
@@ -22,68 +21,57 @@ WIRING = {
 TEAM = {"queues": ("test",), "region": "us-west-2", "cluster_name": "c", "volume_gib": 1200}
 
 
-def program(*teams: str, zone: str = "subnet-1", with_files: bool = True) -> Callable[[], None]:
-    """A file system that the teams share."""
+@pytest.fixture(scope="module")
+def shared(record: Callable[..., Graph]) -> Callable[..., Graph]:
+    """Records a file system that teams share."""
 
-    def run() -> None:
-        files: dict[str, pulumi.Output[str]] = {}
-        if with_files:
-            made = FsxLustre("fsx", {**WIRING, "subnet_id": zone})
-            volumes = LustreVolumes(
-                "volumes",
-                {
-                    "file_system_id": made.file_system_id,
-                    "dns_name": made.dns_name,
-                    "mount_name": made.mount_name,
-                    "storage_capacity_gib": 1200,
-                    "subnet_id": "subnet-1",
-                    "security_group_id": made.security_group_id,
-                    "namespaces": {name: 1000 + index for index, name in enumerate(teams)},
-                },
-            )
-            files = {name: volumes.volume_name(name) for name in teams}
-        for name in teams:
-            given: dict[str, Any] = {**TEAM, "name": name, "volume_name": files.get(name)}
-            TrainingNamespace(name, given)
+    @cache
+    def recorded(*teams: str, zone: str = "subnet-1", with_files: bool = True) -> Graph:
+        return record(lambda: program(*teams, zone=zone, with_files=with_files))
 
-    return run
+    return recorded
 
 
-def changes(record: Record, before: Callable[[], None], after: Callable[[], None]) -> Changes:
-    return compare(record(before), record(after))
+def program(*teams: str, zone: str, with_files: bool) -> None:
+    files: dict[str, pulumi.Output[str]] = {}
+    if with_files:
+        made = FsxLustre("fsx", {**WIRING, "subnet_id": zone})
+        args = {
+            "file_system_id": made.file_system_id,
+            "dns_name": made.dns_name,
+            "mount_name": made.mount_name,
+            "storage_capacity_gib": 1200,
+            "subnet_id": "subnet-1",
+            "security_group_id": made.security_group_id,
+            "namespaces": {name: 1000 + index for index, name in enumerate(teams)},
+        }
+        volumes = LustreVolumes("volumes", args)
+        files = {name: volumes.volume_name(name) for name in teams}
+    for name in teams:
+        TrainingNamespace(name, {**TEAM, "name": name, "volume_name": files.get(name)})
 
 
-def names(found: Changes) -> list[str]:
-    return [change.resource.name for change in found.claims]
+def claims(found: Changes) -> list[str]:
+    return sorted(change.resource.name for change in found.claims)
 
 
-def test_another_file_system_takes_the_teams_claims_and_the_setup_goes_by_itself(record: Record) -> None:
-    found = changes(record, program("vision", "speech"), program("vision", "speech", zone="subnet-2"))
+def test_another_file_system_takes_the_teams_claims_and_the_setup_goes_by_itself(shared: Callable[..., Graph]) -> None:
+    before, after = shared("vision", "speech"), shared("vision", "speech", zone="subnet-2")
+    found = compare(before, after)
     replaced = {change.resource.name for change in found.replaced}
-    assert {
-        "fsx-file-system",
-        "volumes-vision",
-        "vision-claim",
-        "volumes-setup-claim",
-        "volumes-directories",
-    } <= replaced
-    assert sorted(names(found)) == ["speech-claim", "vision-claim"]
+    setup = {"volumes-setup-claim", "volumes-directories"}
+    assert {"fsx-file-system", "volumes-vision", "vision-claim", *setup} <= replaced
+    assert claims(found) == ["speech-claim", "vision-claim"]
     assert set(found.to_json()["claims"]) == {change.resource.urn for change in found.claims}
+    told = [risk for risk in risks(before, after, found, frozenset()) if "pods that mount" in risk.what]
+    assert {risk.note.partition(";")[0] for risk in told} == {"vision/fsx-claim", "speech/fsx-claim"}
 
 
-def test_a_file_system_that_goes_takes_the_claims(record: Record) -> None:
-    assert names(changes(record, program("vision"), program("vision", with_files=False))) == ["vision-claim"]
+def test_a_file_system_that_goes_takes_the_claims(shared: Callable[..., Graph]) -> None:
+    assert claims(compare(shared("vision"), shared("vision", with_files=False))) == ["vision-claim"]
 
 
-def test_a_claim_that_goes_with_its_namespace_holds_nothing_up(record: Record) -> None:
-    found = changes(record, program("vision", "speech"), program("vision"))
+def test_a_claim_that_goes_with_its_namespace_holds_nothing_up(shared: Callable[..., Graph]) -> None:
+    found = compare(shared("vision", "speech"), shared("vision"))
     assert "speech-claim" in {change.resource.name for change in found.deleted}
-    assert names(found) == []
-
-
-def test_a_reviewer_is_told_which_claims_pods_hold_up(record: Record) -> None:
-    before, after = record(program("vision")), record(program("vision", zone="subnet-2"))
-    found = [
-        risk for risk in risks(before, after, compare(before, after), frozenset()) if "pods that mount" in risk.what
-    ]
-    assert [risk.note.partition(";")[0] for risk in found] == ["vision/fsx-claim"]
+    assert claims(found) == []

@@ -2,9 +2,10 @@
 
 import importlib
 import json
+import os
 import re
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -178,3 +179,26 @@ def test_paths_that_replace_depend_on_inputs_and_options() -> None:
     options = Options(replace_on_changes=("userData",))
     template = Resource("u", "aws:ec2/launchTemplate:LaunchTemplate", "n", inputs={"userData": "a"}, options=options)
     assert replacements.replaces(template, "userData", "a", "b"), "the program says so"
+
+
+SCHEMA = os.environ.get("PULUMI_AWS_SCHEMA")
+"""What ``pulumi package get-schema aws`` prints for the installed version; it is too large to keep here."""
+
+
+@pytest.mark.skipif(not SCHEMA, reason="set PULUMI_AWS_SCHEMA to the output of `pulumi package get-schema aws`")
+def test_what_replaces_is_what_the_providers_schema_says() -> None:
+    schema = json.loads(Path(SCHEMA or "").read_text(encoding="utf-8"))
+
+    def replacing(properties: Mapping[str, Any], prefix: str = "", seen: tuple[str, ...] = ()) -> Iterator[str]:
+        """The shortest paths that the schema marks as replacing. Of lists of objects no row speaks."""
+        for name, property_ in properties.items():
+            reference = property_.get("$ref", "").removeprefix("#/types/")
+            if property_.get("willReplaceOnChanges"):
+                yield f"{prefix}{name}"
+            elif reference not in seen:
+                inner = schema["types"].get(reference, {}).get("properties", {})
+                yield from replacing(inner, f"{prefix}{name}.", (*seen, reference))
+
+    for token in AWS:
+        always = {each for each in ROWS[token].replaced_by if isinstance(each, str)}
+        assert always == set(replacing(schema["resources"][token]["inputProperties"])), token
