@@ -64,6 +64,8 @@ def row_change(row: Row) -> Change:
                 program.put(name, path, DROP)
         for name, path, item in of("lacks"):
             program.put(name, path, lambda old, item=item: [each for each in old if each != item])
+        for name, path, item in of("gains"):
+            program.put(name, path, lambda old, item=item: [*old, item])
         for name, path, statements in of("policy"):
             program.put(name, path, policy(*statements))
         for name, path, value in of("edit"):

@@ -8,6 +8,7 @@ import runpy
 from collections import Counter
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -21,48 +22,7 @@ from trainium_eks.plan.recording.program import record_program
 STACK_URN = f"urn:pulumi:test::trainium-eks::{STACK_TYPE}::trainium-eks-test"
 STACK = Resource(STACK_URN, STACK_TYPE, "trainium-eks-test", custom=False)
 
-CONFIG = yaml.safe_load("""
-region: us-west-2
-owner: ml
-costCenter: training
-production: true
-allowedAccountIds: ["111122223333"]
-network: {natGateways: per-zone, peerCidrBlocks: [10.200.0.0/16]}
-cluster:
-  endpoint: {publicAccessCidrs: [203.0.113.0/24]}
-  cpuNodes: {ignoreDesiredSize: true}
-nodeGroups:
-  - {name: base, instanceType: trn1.32xlarge, minSize: 0, maxSize: 4, desiredSize: 1, ignoreDesiredSize: true}
-  - name: block
-    instanceType: trn1.32xlarge
-    minSize: 0
-    maxSize: 4
-    desiredSize: 1
-    capacity: {type: capacity-block, id: cr-0123456789abcdef0, zoneId: usw2-az4}
-fileSystem: {storageCapacityGib: 9600, throughputPerTib: 500, efaEnabled: true, durability: {type: s3}}
-fabricGate: {images: {trn1: "111122223333.dkr.ecr.us-west-2.amazonaws.com/fabric:1"}}
-volcano: {rendezvous: etcd}
-queues:
-  - name: a
-    capability: {aws.amazon.com/neuron: 128, vpc.amazonaws.com/efa: 64}
-    deserved: {aws.amazon.com/neuron: 64}
-    guarantee: {aws.amazon.com/neuron: 32}
-  - name: b
-    capability: {aws.amazon.com/neuron: 128, vpc.amazonaws.com/efa: 64}
-    deserved: {aws.amazon.com/neuron: 64}
-    guarantee: {aws.amazon.com/neuron: 16}
-namespaces:
-  - {name: training, queues: [a], trainingUserId: 1000, principals: ["arn:aws:iam::111122223333:role/team"]}
-  - {name: vision, queues: [b], trainingUserId: 1001}
-observability: {metrics: {managedPrometheus: true}, grafana: {managed: {}}, logs: {retentionDays: 90}}
-budget: {hourlyUsd: 10000, nodes: 100}
-autoscaling:
-  clusterAutoscaler: {acceleratorGroups: [base]}
-  karpenter:
-    instanceTypes: [m6i.xlarge]
-    cpuLimit: 8
-    acceleratorPools: [{name: trn1n, instanceType: trn1n.32xlarge}]
-""")
+CONFIG = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
 
 
 class Entry:
@@ -173,15 +133,13 @@ def policy(*statements: dict[str, Any]) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
 
 
-def allow(principal: Any, *actions: str, **more: Any) -> dict[str, Any]:
-    return {"Effect": "Allow", "Principal": principal, "Action": list(actions), "Resource": "*", **more}
-
-
-def trust(service: str, *actions: str) -> str:
-    return policy({"Effect": "Allow", "Principal": {"Service": service}, "Action": list(actions) or ["sts:AssumeRole"]})
-
-
-POD_TRUST = trust("pods.eks.amazonaws.com", "sts:AssumeRole", "sts:TagSession")
+POD_TRUST = policy(
+    {
+        "Effect": "Allow",
+        "Principal": {"Service": "pods.eks.amazonaws.com"},
+        "Action": ["sts:AssumeRole", "sts:TagSession"],
+    }
+)
 
 
 def user_data(*parts: str) -> str:
@@ -193,9 +151,8 @@ def user_data(*parts: str) -> str:
 
 def kubeconfig(**user: Any) -> str:
     exec_ = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "aws", "args": ["eks", "get-token"]}
-    return json.dumps(
-        {"apiVersion": "v1", "kind": "Config", "users": [{"name": "aws", "user": user or {"exec": exec_}}]}
-    )
+    users = [{"name": "aws", "user": user or {"exec": exec_}}]
+    return json.dumps({"apiVersion": "v1", "kind": "Config", "users": users})
 
 
 def node_group(program: Program, name: str, type_: str, *, ami: str = "AL2023_x86_64_NEURON", efa: int = 0) -> Entry:
@@ -217,16 +174,7 @@ def node_group(program: Program, name: str, type_: str, *, ami: str = "AL2023_x8
     return group
 
 
-def release(
-    program: Program, chart: str, namespace: str, values: dict[str, Any], version: str | None = "1.15.0"
-) -> Entry:
+def release(program: Program, chart: str, namespace: str, values: dict[str, Any], version: str) -> Entry:
     """Adds a Helm release, found by its chart's name."""
-    inputs: dict[str, Any] = {
-        "chart": chart,
-        "namespace": namespace,
-        "values": values,
-        "name": chart.rpartition("/")[2],
-    }
-    if version is not None:
-        inputs["version"] = version
-    return program.add(chart.rpartition("/")[2], "kubernetes:helm.sh/v3:Release", inputs)
+    inputs = {"chart": chart, "namespace": namespace, "values": values, "name": chart, "version": version}
+    return program.add(chart, "kubernetes:helm.sh/v3:Release", inputs)

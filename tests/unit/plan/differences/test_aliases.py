@@ -3,34 +3,25 @@
 from dataclasses import replace
 
 import pytest
-from hand_built import PREFIX, Builder, environment, optioned
+from hand_built import PREFIX, STACK, Builder, urn
 
 from trainium_eks.plan.differences import diff
 from trainium_eks.plan.differences.aliases import former_urns
-from trainium_eks.plan.graph import Graph, Options
+from trainium_eks.plan.graph import STACK_TYPE, Graph, Options, Resource
 
 OUTER, INNER, BUCKET = "a:index:Outer", "a:index:Inner", "aws:s3/bucket:Bucket"
 
 
 def nested(outer: tuple[str, ...] = (), inner: tuple[str, ...] = (), bucket: tuple[str, ...] = ()) -> Graph:
     """A bucket in a component in a component, with URNs as the engine makes them."""
-    build = Builder()
-    build.component("x", "top")
-    build.component("x", "top-in", "top")
-    build.add(BUCKET, "top-in-data", "top-in")
-    stack, *made = build.resources
-    urns = {
-        "top": f"{PREFIX}{OUTER}::top",
-        "top-in": f"{PREFIX}{OUTER}${INNER}::top-in",
-        "top-in-data": f"{PREFIX}{OUTER}${INNER}${BUCKET}::top-in-data",
-    }
-    parents = {"top": stack.urn, "top-in": urns["top"], "top-in-data": urns["top-in"]}
-    aliases = {"top": outer, "top-in": inner, "top-in-data": bucket}
-    resources = [
-        replace(each, urn=urns[each.name], parent=parents[each.name], options=Options(aliases=aliases[each.name]))
-        for each in made
-    ]
-    return Graph("trainium-eks", "dev", (stack, *resources), {})
+    above = f"{PREFIX}{OUTER}"
+    urns = [STACK, f"{above}::top", f"{above}${INNER}::top-in", f"{above}${INNER}${BUCKET}::top-in-data"]
+    types, aliases = (STACK_TYPE, OUTER, INNER, BUCKET), ((), outer, inner, bucket)
+    resources = tuple(
+        Resource(urn, type_, urn.rpartition("::")[2], parent=parent, options=Options(aliases=own))
+        for urn, type_, parent, own in zip(urns, types, ["", *urns], aliases, strict=False)
+    )
+    return Graph("trainium-eks", "dev", resources, {})
 
 
 def of_bucket(graph: Graph) -> set[str]:
@@ -59,18 +50,6 @@ def test_a_component_that_was_called_otherwise_renames_what_is_in_it() -> None:
     assert of_bucket(nested()) == set()
 
 
-def test_a_renamed_file_system_with_an_alias_by_name_is_the_old_one() -> None:
-    before = environment()
-    renamed = [
-        replace(each, name="store", urn=f"{PREFIX}{each.type}::store") if each.name == "lustre" else each
-        for each in before.resources
-    ]
-    after = replace(before, resources=tuple(renamed))
-    assert {change.kind for change in diff.compare(before, after).items if change.stateful} == {"delete"}
-    aliased = optioned(after, "store", Options(protect=True, aliases=("name=lustre",)))
-    assert not diff.compare(before, aliased).items
-
-
 def test_what_is_made_from_a_renamed_resource_keeps_its_inputs() -> None:
     def made(name: str, address: str, *aliases: str) -> Graph:
         build = Builder()
@@ -82,5 +61,6 @@ def test_what_is_made_from_a_renamed_resource_keeps_its_inputs() -> None:
 
     before = made("lustre", "sim-11111111")
     assert not diff.compare(before, made("store", "sim-22222222", "name=lustre")).items
+    assert not diff.compare(before, made("store", "sim-22222222", urn("lustre", before))).items
     kinds = {change.resource.name: change.kind for change in diff.compare(before, made("store", "sim-22222222")).items}
     assert kinds == {"lustre": "delete", "store": "create", "volume": "replace"}

@@ -46,29 +46,40 @@ def test_new_and_gone_resources_are_created_and_deleted() -> None:
     assert _names(_compare(without(environment(), "sts")).deleted) == ["sts"]
 
 
+TEMPLATE_2 = {"launchTemplate": {"id": "sim-template", "version": "2"}}
+
+
 @pytest.mark.parametrize(
-    ("name", "inputs"),
+    ("name", "inputs", "kind", "rolls"),
     [
-        ("trn1", {"releaseVersion": "1.35.0-20260801"}),
-        ("trn1", {"launchTemplate": {"id": "sim-template", "version": "2"}}),
-        ("trn1", {"taints": []}),
-        ("lustre", {"storageCapacity": 4800}),
-        ("lustre", {"perUnitStorageThroughput": 500}),
-        ("control-plane", {"version": "1.36"}),
-        ("cni", {"addonVersion": "v1.22.4"}),
-        ("volcano-release", {"version": "1.15.1"}),
-        ("queue-test", {"spec": {"capability": {"aws.amazon.com/neuron": 32}}}),
+        ("trn1", {"releaseVersion": "1.35.0-20260801"}, "update", True),
+        ("trn1", {"version": "1.36"}, "update", True),
+        ("trn1", TEMPLATE_2, "update", True),
+        ("trn1", {"taints": []}, "update", False),
+        ("trn1", {"tags": {"Team": "x"}}, "update", False),
+        ("trn1", {"amiType": "x"}, "replace", False),
+        ("lustre", {"storageCapacity": 4800}, "update", False),
+        ("lustre", {"perUnitStorageThroughput": 500}, "update", False),
+        ("control-plane", {"version": "1.36"}, "update", False),
+        ("cni", {"addonVersion": "v1.22.4"}, "update", False),
+        ("volcano-release", {"version": "1.15.1"}, "update", False),
+        ("queue-test", {"spec": {"capability": {"aws.amazon.com/neuron": 32}}}, "update", False),
     ],
 )
-def test_what_can_change_in_place_is_updated(name: str, inputs: dict[str, object]) -> None:
-    assert _change(name, {}, inputs).kind == "update"
+def test_what_can_change_in_place_is_updated(name: str, inputs: dict[str, Any], kind: str, rolls: bool) -> None:
+    changes = _compare(changed(environment(), name, **inputs))
+    assert _of(changes, name).kind == kind
+    assert _names(changes.rolled) == ([name] if rolls else [])
 
 
 def test_replacing_the_vpc_replaces_all_that_is_in_it() -> None:
     changes = _compare(changed(environment(), "vpc", cidrBlock="10.1.0.0/16"))
     assert {"vpc", "subnet", "lustre", "trn1", "system", "fsx-group"} <= set(_names(changes.replaced))
     assert _of(changes, "subnet").follows == urn("vpc", environment())
-    assert "control-plane" not in _names(changes.replaced)
+    assert "control-plane" not in _names(changes.replaced), "EKS cannot move it"
+    assert changes.items[0].resource.name == "control-plane"
+    assert changes.items[0].refused.startswith("EKS cannot move a cluster to another VPC: ")
+    assert [item["name"] for item in changes.to_json()["items"] if item["refused"]] == ["control-plane"]
 
 
 def test_replacing_the_cluster_replaces_everything_in_kubernetes() -> None:
@@ -109,25 +120,8 @@ def test_what_makes_no_new_version_of_a_template_rolls_nothing(inputs: dict[str,
 
 def test_a_version_that_is_given_is_not_counted_twice() -> None:
     after = changed(environment(), "trn1-template", userData="bmV3")
-    after = changed(after, "trn1", launchTemplate={"id": "sim-template", "version": "2"})
-    [path] = _of(_compare(after), "trn1").paths
+    [path] = _of(_compare(changed(after, "trn1", **TEMPLATE_2)), "trn1").paths
     assert (path.path, path.before, path.after) == ("launchTemplate.version", "1", "2")
-
-
-@pytest.mark.parametrize(
-    ("inputs", "rolls"),
-    [
-        ({"releaseVersion": "1.35.0-20260801"}, True),
-        ({"version": "1.36"}, True),
-        ({"launchTemplate": {"id": "sim-template", "version": "2"}}, True),
-        ({"taints": []}, False),
-        ({"tags": {"Team": "x"}}, False),
-        ({"amiType": "x"}, False),
-    ],
-)
-def test_only_what_eks_rolls_rolls(inputs: dict[str, object], rolls: bool) -> None:
-    changes = _compare(changed(environment(), "trn1", **inputs))
-    assert _names(changes.rolled) == (["trn1"] if rolls else [])
 
 
 def test_rolling_running_nodes_is_dangerous_and_resting_ones_is_not() -> None:
@@ -161,16 +155,16 @@ def test_a_template_that_takes_a_replaced_group_rolls_its_nodes() -> None:
     assert _names(changes.rolled) == ["trn1"]
 
 
-def test_a_cluster_cannot_move_to_another_vpc() -> None:
+def test_a_cluster_moves_to_another_vpc_as_a_new_one_or_not_at_all() -> None:
     moved = changed(environment(), "vpc", cidrBlock="10.1.0.0/16")
-    changes = _compare(moved)
-    assert changes.items[0].resource.name == "control-plane"
-    assert changes.items[0].refused.startswith("EKS cannot move a cluster to another VPC: ")
-    assert [item["name"] for item in changes.to_json()["items"] if item["refused"]] == ["control-plane"]
-    assert not any(each.refused for each in _compare(changed(moved, "control-plane", name="new")).items), "a new one"
+    assert not any(each.refused for each in _compare(changed(moved, "control-plane", name="new")).items)
     keeps = optioned(environment(), "control-plane", Options(ignore_changes=("vpcConfig",)))
     upgraded = changed(changed(keeps, "vpc", cidrBlock="10.1.0.0/16"), "control-plane", version="1.36")
     assert not _of(_compare(upgraded, keeps), "control-plane").refused, "it keeps its subnets whatever happens"
+    elsewhere = without(environment(), "vpc", "subnet")
+    elsewhere = changed(elsewhere, "control-plane", vpcConfig={"subnetIds": ["subnet-1"]})
+    assert _of(_compare(elsewhere), "control-plane").refused
+    assert _of(_compare(environment(), elsewhere), "control-plane").refused
 
 
 def _key(arn: str) -> dict[str, Any]:
@@ -227,12 +221,6 @@ def test_a_capacity_block_takes_a_new_template_only_at_rest() -> None:
         change = _of(_compare(changed(before, "trn1-template", userData="other"), before), "trn1")
         assert (change.rolls_nodes, change.refused) == (True, "")
     assert not _of(_compare(_block(0), before=_block(2)), "trn1").refused, "the size alone"
-
-
-def test_a_cluster_cannot_move_to_a_vpc_made_elsewhere() -> None:
-    after = changed(without(environment(), "vpc", "subnet"), "control-plane", vpcConfig={"subnetIds": ["subnet-1"]})
-    assert _of(_compare(after), "control-plane").refused
-    assert _of(_compare(environment(), before=after), "control-plane").refused
 
 
 def test_a_type_of_which_nothing_is_known_may_be_replaced() -> None:
@@ -303,19 +291,14 @@ def _tagged(owner: str, **tags: str) -> Graph:
 
 def test_a_default_tag_changes_every_resource_that_takes_tags() -> None:
     """As the AWS provider does, which compares `tagsAll` (pulumi-aws#2585)."""
-    changes = _compare(_tagged("you"), before=_tagged("me"))
-    assert {change.resource.name: [path.path for path in change.paths] for change in changes.items} == {
-        "aws": ["defaultTags"],
-        "address": ["tagsAll.Owner"],
-        "vpc": ["tagsAll.Owner"],
-    }
+    changes = _compare(_tagged("you"), _tagged("me"))
+    paths = {change.resource.name: [path.path for path in change.paths] for change in changes.items}
+    assert paths == {"aws": ["defaultTags"], "address": ["tagsAll.Owner"], "vpc": ["tagsAll.Owner"]}
     assert all(change.tags_only for change in changes.items)
-    both = _of(_compare(_tagged("you", Name="net"), before=_tagged("me")), "vpc")
+    both = _of(_compare(_tagged("you", Name="net"), _tagged("me")), "vpc")
     assert [path.path for path in both.paths] == ["tags.Name", "tagsAll.Owner"]
-    assert _names(_compare(_tagged("you", Owner="mine"), before=_tagged("me", Owner="mine")).items) == [
-        "address",
-        "aws",
-    ]
+    own = _compare(_tagged("you", Owner="mine"), _tagged("me", Owner="mine"))
+    assert _names(own.items) == ["address", "aws"]
 
 
 @pytest.mark.parametrize("given", ["[unknown]", {"tags": "[unknown]"}])
@@ -337,11 +320,8 @@ def test_components_are_no_resources_of_the_account() -> None:
 
 def test_other_changes_are_grouped_by_component() -> None:
     after = changed(changed(environment(), "sts", policy="{}"), "nat", tags={"a": "b"})
-    assert [each.component for each in _compare(changed(after, "cni", addonVersion="v2")).items] == [
-        "eks",
-        "net",
-        "net",
-    ]
+    changes = _compare(changed(after, "cni", addonVersion="v2"))
+    assert [each.component for each in changes.items] == ["eks", "net", "net"]
 
 
 def test_json_says_the_same() -> None:
