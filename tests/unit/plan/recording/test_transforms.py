@@ -25,22 +25,14 @@ def tagging(mark: str) -> Transform:
         if args.type_ not in ("aws:ec2/eip:Eip", "aws:eks/cluster:Cluster"):
             return None
         tags = args.props.get("tags") or {}
-        return pulumi.ResourceTransformResult(
-            {**args.props, "tags": {**tags, "order": tags.get("order", "") + mark}}, args.opts
-        )
+        tags = {**tags, "order": tags.get("order", "") + mark}
+        return pulumi.ResourceTransformResult({**args.props, "tags": tags}, args.opts)
 
     return transform
 
 
 def options(*transforms: Any) -> pulumi.ResourceOptions:
     return pulumi.ResourceOptions(transforms=list(transforms))
-
-
-class Outer(pulumi.ComponentResource):
-    def __init__(self, name: str, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("test:index:Outer", name, {}, opts)
-        aws.ec2.Eip(f"{name}-eip", opts=pulumi.ResourceOptions(parent=self, transforms=[tagging("own ")]))
-        self.register_outputs({})
 
 
 def the(graph: Graph, type_: str) -> Any:
@@ -50,23 +42,18 @@ def the(graph: Graph, type_: str) -> Any:
 
 def test_a_resources_own_come_first_then_its_parents_then_the_stacks(record: Record) -> None:
     def program() -> None:
+        aws.ec2.Eip("early")  # what was registered before the stack's transform is left alone
         pulumi.runtime.register_resource_transform(tagging("stack "))
         above = pulumi.ComponentResource("test:index:Building", "b", opts=options(tagging("above ")))
-        Outer("outer", pulumi.ResourceOptions.merge(options(tagging("parent ")), pulumi.ResourceOptions(parent=above)))
+        own = pulumi.ResourceOptions(parent=above)
+        outer = pulumi.ComponentResource(
+            "test:index:Outer", "o", opts=pulumi.ResourceOptions.merge(options(tagging("parent ")), own)
+        )
+        own = pulumi.ResourceOptions(parent=outer)
+        aws.ec2.Eip("late", opts=pulumi.ResourceOptions.merge(options(tagging("own ")), own))
 
-    graph = record(program)
-    assert the(graph, "aws:ec2/eip:Eip").inputs["tags"] == {"order": "own parent above stack "}
-
-
-def test_what_was_registered_before_the_stacks_transform_is_left_alone(record: Record) -> None:
-    def program() -> None:
-        aws.ec2.Eip("early")
-        pulumi.runtime.register_resource_transform(tagging("late"))
-        aws.ec2.Eip("late")
-
-    early, late = record(program).of_type("aws:ec2/eip:Eip")
-    assert "tags" not in early.inputs
-    assert late.inputs["tags"] == {"order": "late"}
+    tags = {each.name: each.inputs.get("tags") for each in record(program).of_type("aws:ec2/eip:Eip")}
+    assert tags == {"early": None, "late": {"order": "own parent above stack "}}
 
 
 def test_transforms_change_options(record: Record) -> None:
@@ -106,23 +93,18 @@ def test_an_input_that_a_transform_takes_away_is_gone_with_its_dependency(record
     assert "vpcId" not in subnet.property_dependencies
 
 
-def test_a_transform_may_wait(record: Record) -> None:
+def test_a_transform_may_wait_and_the_older_transformations_are_applied_too(record: Record) -> None:
     async def slow(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult:
-        return pulumi.ResourceTransformResult({**args.props, "tags": {"slow": "yes"}}, args.opts)
+        return pulumi.ResourceTransformResult({**args.props, "tags": {"slow": "yes", **args.props["tags"]}}, args.opts)
 
-    graph = record(lambda: aws.ec2.Eip("e", opts=options(slow)))
-    assert the(graph, "aws:ec2/eip:Eip").inputs["tags"] == {"slow": "yes"}
-
-
-def test_the_older_transformations_are_applied_too(record: Record) -> None:
     def old(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult:
         return pulumi.ResourceTransformationResult({**args.props, "tags": {"old": args.name}}, args.opts)
 
     def program() -> None:
         pulumi.runtime.register_stack_transformation(old)
-        aws.ec2.Eip("all")
+        aws.ec2.Eip("all", opts=options(slow))
 
-    assert the(record(program), "aws:ec2/eip:Eip").inputs["tags"] == {"old": "all"}
+    assert the(record(program), "aws:ec2/eip:Eip").inputs["tags"] == {"old": "all", "slow": "yes"}
 
 
 def test_they_reach_what_another_process_builds(record: Record) -> None:
