@@ -135,6 +135,11 @@ def _edited(graph: Graph, name: str, edit: Callable[[Resource], Resource]) -> Gr
     return replace(graph, resources=tuple(edit(each) if each.name == name else each for each in graph.resources))
 
 
+def with_parts(graph: Graph, name: str, **parts: Any) -> Graph:
+    """The graph with other parts of one resource: options, outputs, dependencies."""
+    return _edited(graph, name, lambda resource: replace(resource, **parts))
+
+
 def changed(graph: Graph, name: str, /, **inputs: Any) -> Graph:
     """The graph with some inputs of one resource set anew; None takes an input away."""
 
@@ -153,7 +158,7 @@ def waiting(graph: Graph, name: str, *others: str) -> Graph:
 
 def optioned(graph: Graph, name: str, options: Options) -> Graph:
     """The graph with other options on one resource."""
-    return _edited(graph, name, lambda resource: replace(resource, options=options))
+    return with_parts(graph, name, options=options)
 
 
 def without(graph: Graph, *names: str) -> Graph:

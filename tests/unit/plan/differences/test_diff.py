@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hand_built import Builder, changed, environment, optioned, urn, without
+from hand_built import Builder, changed, environment, optioned, urn, with_parts, without
 
 from trainium_eks.plan.differences import diff
 from trainium_eks.plan.differences.changes import Changes, ResourceChange
@@ -31,13 +31,6 @@ def _of(changes: Changes, name: str) -> ResourceChange:
 def _change(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> ResourceChange:
     """How one resource changes whose inputs do."""
     return _of(_compare(changed(environment(), name, **after), changed(environment(), name, **before)), name)
-
-
-def _replaced(graph: Graph, name: str, **values: Any) -> Graph:
-    """The graph with other parts of one resource."""
-    return replace(
-        graph, resources=tuple(replace(each, **values) if each.name == name else each for each in graph.resources)
-    )
 
 
 def test_new_and_gone_resources_are_created_and_deleted() -> None:
@@ -142,14 +135,14 @@ def test_who_takes_a_new_id_in_place_is_updated() -> None:
 
 
 def test_a_taken_id_is_found_inside_the_input() -> None:
-    before = _replaced(environment(), "subnet", outputs={"id": "sim-subnet"})
+    before = with_parts(environment(), "subnet", outputs={"id": "sim-subnet"})
     changes = _compare(changed(before, "subnet", cidrBlock="10.0.64.0/18"), before)
     assert [path.path for path in _of(changes, "control-plane").paths] == ["vpcConfig.subnetIds"]
 
 
 def test_a_template_that_takes_a_replaced_group_rolls_its_nodes() -> None:
     taken = {"vpcSecurityGroupIds": (urn("fsx-group", environment()),)}
-    before = _replaced(environment(), "trn1-template", property_dependencies=taken)
+    before = with_parts(environment(), "trn1-template", property_dependencies=taken)
     changes = _compare(changed(before, "fsx-group", description="new"), before)
     assert _of(changes, "trn1-template").kind == "update"
     assert _names(changes.rolled) == ["trn1"]
