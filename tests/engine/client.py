@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
-import pytest
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
 from trainium_eks.plan.recording import wire
@@ -96,8 +95,3 @@ class Clouds:
 
 Serve = Callable[..., AbstractContextManager[Clouds]]
 """Takes the keyword arguments of ``serving`` but the file."""
-
-
-def refusal(error: pytest.ExceptionInfo[grpc.RpcError]) -> str:
-    """What the provider says."""
-    return str(error.value.details())

@@ -355,27 +355,26 @@ def test_attributes_of_the_eks_cluster_can_be_lifted(record: Record) -> None:
     def program() -> None:
         made = cluster()
         lifted = made.eks_cluster
-        pulumi.export("endpoint", lifted.endpoint)
-        pulumi.export("certificate", lifted.certificate_authority.data)
+        pulumi.export("endpoints", [lifted.endpoint, made.core.endpoint])
         pulumi.export("groups", [lifted.vpc_config.cluster_security_group_id, made.cluster_security_group_id])
-        pulumi.export("core", made.core.endpoint)
+        pulumi.export("certificate", lifted.certificate_authority.data)
         pulumi.export("kubeconfig", made.kubeconfig_json)
         aws.eks.Addon("a", cluster_name=lifted.name, addon_name="vpc-cni")
 
     graph = record(program)
-    outputs = graph.outputs
-    assert str(outputs["endpoint"]).startswith("https://SIM")
-    assert outputs["core"] == outputs["endpoint"]
-    assert outputs["certificate"]
-    assert outputs["groups"][0] == outputs["groups"][1] != ""
-    kubeconfig = json.loads(outputs["kubeconfig"])
-    assert kubeconfig["clusters"][0]["cluster"]["server"] == outputs["endpoint"]
+    (endpoint, core), groups = graph.outputs["endpoints"], graph.outputs["groups"]
+    assert (endpoint[:11], core) == ("https://SIM", endpoint)
+    assert groups[0] == groups[1] != ""
+    kubeconfig = json.loads(graph.outputs["kubeconfig"])
+    assert graph.outputs["certificate"]
+    assert kubeconfig["clusters"][0]["cluster"]["server"] == endpoint
     assert kubeconfig["users"][0]["user"]["exec"]["args"][:2] == ["--region", "us-west-2"]
     addon = the(graph, "aws:eks/addon:Addon")
     assert addon.inputs["clusterName"] == "trn"
     assert the(graph, "aws:eks/cluster:Cluster").urn in addon.dependencies
     preview = record(program, dry_run=True).outputs
-    assert preview["endpoint"] == preview["kubeconfig"] == preview["core"] == UNKNOWN
+    assert preview["endpoints"] == preview["groups"] == [UNKNOWN, UNKNOWN]
+    assert preview["kubeconfig"] == preview["certificate"] == UNKNOWN
 
 
 @pytest.mark.parametrize(
