@@ -1,14 +1,20 @@
-"""Tools, a Go and servers that stand in for the real ones when the toolchain is tested."""
+"""Tools, a Go, servers and images that stand in for the real ones when the toolchain is tested."""
 
 import hashlib
 import io
-import socket
+import json
 import tarfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import urllib.parse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainium_eks.local.toolchain import Bundle, UnavailableError, provide
 
 VERSIONS = {
     "etcd": "etcd Version: 3.6.5",
@@ -97,17 +103,42 @@ def calls(directory: Path) -> list[str]:
     return [line.split()[0] for line in file.read_text().splitlines()] if file.exists() else []
 
 
-def archive(member: str, content: bytes) -> bytes:
+def offline(path: Path, **more: str) -> dict[str, str]:
+    return {"PATH": str(path), "TRN_OFFLINE": "1", **more}
+
+
+def failure(
+    environment: Mapping[str, str],
+    cache: Path,
+    *bundles: Bundle,
+    progress: Callable[[str], None] = lambda _: None,
+    patience_seconds: float = 0.0,
+) -> UnavailableError:
+    with pytest.raises(UnavailableError) as caught:
+        provide(*bundles, progress=progress, environment=environment, cache=cache, patience_seconds=patience_seconds)
+    return caught.value
+
+
+def archive(entries: Mapping[str, bytes | str]) -> bytes:
+    """Contents by name; a text is the target of a symbolic link."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:gz") as files:
-        info = tarfile.TarInfo(member)
-        info.size = len(content)
-        files.addfile(info, io.BytesIO(content))
+        for name, content in entries.items():
+            info = tarfile.TarInfo(name)
+            if isinstance(content, str):
+                info.type, info.linkname = tarfile.SYMTYPE, content
+            else:
+                info.size = len(content)
+            files.addfile(info, None if isinstance(content, str) else io.BytesIO(content))
     return data.getvalue()
 
 
 def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+def digest_of(content: bytes) -> str:
+    return f"sha256:{sha256(content)}"
 
 
 class Server:
@@ -116,16 +147,17 @@ class Server:
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.asked: list[str] = []
+        self.cut: dict[str, int] = {}
+        """Path to the length that is promised, where less is sent."""
+        self.is_silent = False
+        """Whether each connection is closed without an answer."""
         server = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 server.asked.append(self.path)
-                content = server.files.get(self.path)
-                self.send_response(404 if content is None else 200)
-                self.send_header("Content-Length", str(len(content or b"")))
-                self.end_headers()
-                self.wfile.write(content or b"")
+                if not server.is_silent:
+                    server.answer(self)
 
             def log_message(self, format: str, *args: object) -> None:
                 pass
@@ -138,45 +170,82 @@ class Server:
         self._http.shutdown()
         self._http.server_close()
 
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        content = self.files.get(request.path)
+        self.send(request, 404 if content is None else 200, content or b"")
 
-@contextmanager
-def hanging_up() -> Iterator[tuple[str, list[str]]]:
-    """A server that closes every connection without an answer: its URL, and one entry for each connection."""
-    connections: list[str] = []
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:
-            while True:
-                try:
-                    connection, peer = listener.accept()
-                except OSError:
-                    return
-                connections.append(str(peer))
-                connection.close()
-
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}", connections
-        listener.shutdown(socket.SHUT_RDWR)
+    def send(self, request: BaseHTTPRequestHandler, status: int, content: bytes = b"", **headers: str) -> None:
+        request.send_response(status)
+        for name, value in headers.items():
+            request.send_header(name.replace("_", "-"), value)
+        request.send_header("Content-Length", str(self.cut.get(request.path, len(content))))
+        request.end_headers()
+        request.wfile.write(content)
 
 
-@contextmanager
-def breaking_off() -> Iterator[str]:
-    """A server of one file, helm's, that it never sends whole: its URL."""
+# --- Images -------------------------------------------------------------------------------------------------------
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            name = self.path.rpartition("/")[2]
-            content = f"{'0' * 64}  {name.removesuffix('.sha256sum')}".encode()
-            whole = name.endswith(".sha256sum")
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content)) if whole else "5000")
-            self.end_headers()
-            self.wfile.write(content if whole else b"0" * 100)
+INDEX = "application/vnd.oci.image.index.v1+json"
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True).start()
-        yield f"http://127.0.0.1:{http.server_port}"
-        http.shutdown()
+@dataclass
+class Pushed:
+    """What a repository holds."""
+
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    manifests: dict[str, tuple[str, bytes]] = field(default_factory=dict)
+    """Digest or tag to media type and content."""
+
+    def image(self, *layers: bytes, architecture: str = "amd64") -> dict[str, Any]:
+        """Adds an image of one platform; its descriptor for an index."""
+        self.blobs |= {digest_of(layer): layer for layer in layers}
+        content = json.dumps({"layers": [{"digest": digest_of(layer)} for layer in layers]}).encode()
+        self.manifests[digest_of(content)] = (MANIFEST, content)
+        return {"digest": digest_of(content), "platform": {"os": "linux", "architecture": architecture}}
+
+    def index(self, tag: str, *images: Mapping[str, Any]) -> str:
+        """Adds an image for several platforms under a tag; its digest."""
+        content = json.dumps({"manifests": images}).encode()
+        self.manifests[digest_of(content)] = self.manifests[tag] = (INDEX, content)
+        return digest_of(content)
+
+
+class Registry(Server):
+    """A registry as Docker Hub is: it wants anonymous tokens, and redirects to a store of layers that refuses them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.repositories: dict[str, Pushed] = {}
+        self.token = "t0k3n"
+        self.challenge = 'Bearer realm="{url}/token",service="registry.example",scope="repository:{name}:pull"'
+        self.answers: dict[str, int] = {}
+        """Part of a path to the status that it is answered with."""
+        # Another name, so that redirects lead to another host.
+        self.store = f"{self.url.replace('127.0.0.1', 'localhost')}/store"
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        path, authorization = request.path, request.headers.get("Authorization", "")
+        *first, kind, reference = path.split("/")
+        name = "/".join(first[2:])
+        pushed = self.repositories.get(name, Pushed())
+        if status := next((status for part, status in self.answers.items() if part in path), 0):
+            self.send(request, status)
+        elif path.startswith("/token?"):
+            told = urllib.parse.parse_qs(path.partition("?")[2])
+            right = told["service"] == ["registry.example"] and told["scope"][0].endswith(":pull")
+            self.send(request, 200 if right else 400, json.dumps({"token": self.token}).encode())
+        elif kind == "store":
+            # As a store whose addresses are signed does.
+            held = next((each.blobs[reference] for each in self.repositories.values() if reference in each.blobs), b"")
+            self.send(request, 400 if authorization else 200, held)
+        elif authorization != "Bearer t0k3n":
+            self.send(request, 401, WWW_Authenticate=self.challenge.format(url=self.url, name=name))
+        elif kind == "blobs" and reference in pushed.blobs:
+            self.send(request, 307, Location=f"{self.store}/{reference}")
+        elif kind == "manifests" and reference in pushed.manifests:
+            media_type, content = pushed.manifests[reference]
+            acceptable = media_type in request.headers.get("Accept", "")
+            self.send(request, 200 if acceptable else 406, content, Content_Type=media_type)
+        else:
+            self.send(request, 404)

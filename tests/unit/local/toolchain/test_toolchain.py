@@ -1,13 +1,13 @@
 """Which tools are taken, and what is said of those that are missing."""
 
 import re
-import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 import toolchain_fakes as fakes
+from toolchain_fakes import failure, offline
 from waiting import SECONDS
 
 from trainium_eks.local.toolchain import (
@@ -16,12 +16,12 @@ from trainium_eks.local.toolchain import (
     TRAINING_OPERATOR,
     VOLCANO,
     Bundle,
-    UnavailableError,
     find,
     kubernetes,
     provide,
     tools,
 )
+from trainium_eks.local.toolchain.__main__ import main
 from trainium_eks.local.toolchain.throttle import Throttle
 from trainium_eks.model.catalogue import versions
 
@@ -30,26 +30,12 @@ NAMES = {tool.name for tool in CURRENT.tools}
 MODULE = Path(tools.__file__).parent
 
 
-def offline(path: Path, **more: str) -> dict[str, str]:
-    return {"PATH": str(path), "TRN_OFFLINE": "1", **more}
-
-
-def silent(message: str) -> None:
-    pytest.fail(f"nothing was to be said: {message}")
-
-
-def unavailable(environment: dict[str, str], cache: Path, *bundles: Bundle) -> UnavailableError:
-    with pytest.raises(UnavailableError) as caught:
-        provide(*bundles or [CURRENT], progress=lambda _: None, environment=environment, cache=cache)
-    return caught.value
-
-
 def test_path_comes_before_kubebuilder_assets_and_these_before_the_cache_and_nothing_is_fetched(tmp_path: Path) -> None:
     fakes.tools(tmp_path / "bin", kube_apiserver="", kwok="", kubectl="Client Version: v1.32.4")
     fakes.tools(tmp_path / "assets", kwok="")
     fakes.tools(tmp_path / "cache" / CURRENT.place)
     environment = offline(tmp_path / "bin", KUBEBUILDER_ASSETS=str(tmp_path / "assets"))
-    there = provide(CURRENT, progress=silent, environment=environment, cache=tmp_path / "cache")
+    there = provide(CURRENT, progress=pytest.fail, environment=environment, cache=tmp_path / "cache")
     assert set(there) == NAMES
     assert (there["etcd"].origin, there["etcd"].version, there["etcd"].path) == ("PATH", "3.6.5", tmp_path / "bin/etcd")
     assert there["kube-apiserver"].origin == "KUBEBUILDER_ASSETS"
@@ -96,7 +82,7 @@ def test_versions_that_fit(tool: str, fits: list[str], does_not: list[str]) -> N
 
 def test_what_is_missing_is_told_with_each_way_and_why_it_failed(tmp_path: Path) -> None:
     fakes.tools(tmp_path / "bin", kubectl="Client Version: v1.32.4", kwok="")
-    error = unavailable(offline(tmp_path / "bin"), tmp_path / "cache")
+    error = failure(offline(tmp_path / "bin"), tmp_path / "cache", CURRENT)
     *lines, helps = str(error).splitlines()
     assert lines == [
         "The local cloud needs programs that could not be found, downloaded or built: kubectl, kwok.",
@@ -108,16 +94,11 @@ def test_what_is_missing_is_told_with_each_way_and_why_it_failed(tmp_path: Path)
         "  build: go is not on PATH",
     ]
     assert "https://go.dev/dl/" in helps
-    assert "dl.k8s.io" in helps
-    assert error.summary == (
-        "kubectl, kwok could not be found, downloaded or built (build: go is not on PATH); "
-        "`python -m trainium_eks.local.toolchain` says what would help"
-    )
 
 
 def test_another_minor_is_not_built_and_that_is_said(tmp_path: Path) -> None:
     fakes.go(tmp_path / "bin")
-    error = unavailable(offline(tmp_path / "bin"), tmp_path / "cache", *kubernetes("1.36"))
+    error = failure(offline(tmp_path / "bin"), tmp_path / "cache", *kubernetes("1.36"))
     assert "build: only Kubernetes 1.35 can be built" in str(error)
     assert "use Kubernetes 1.35, which can be built from source" in str(error)
     assert fakes.calls(tmp_path / "bin") == []
@@ -128,11 +109,7 @@ def test_another_minor_is_not_built_and_that_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "words", "seconds"),
     [
-        (
-            "#!/bin/sh\necho broken pipe dream >&2; exit 3",
-            "failed when asked for its version (exit code 3): broken pipe dream",
-            SECONDS,
-        ),
+        ("#!/bin/sh\necho oh dear >&2; exit 3", "failed when asked for its version (exit code 3): oh dear", SECONDS),
         ("#!/bin/sh\necho hello", "does not say its version: 'hello'", SECONDS),
         ("#!/bin/sh\nPATH=/bin:/usr/bin exec sleep 600", "did not say its version in 0.3 s", 0.3),
         ("#!/no/such/interpreter", "cannot be run: No such file or directory", SECONDS),
@@ -143,16 +120,17 @@ def test_tool_that_does_not_answer_is_passed_over_with_its_words(
 ) -> None:
     monkeypatch.setattr("trainium_eks.local.toolchain.finding._ASK_SECONDS", seconds)
     fakes.executable(tmp_path / "bin" / "helm", f"{script}\n")
-    assert f"PATH: {tmp_path}/bin/helm {words} (helm)" in str(unavailable(offline(tmp_path / "bin"), tmp_path / "c"))
+    error = failure(offline(tmp_path / "bin"), tmp_path / "cache", CURRENT)
+    assert f"PATH: {tmp_path}/bin/helm {words} (helm)" in str(error)
 
 
 @pytest.mark.parametrize("bundle", [VOLCANO, TRAINING_OPERATOR, KARPENTER], ids=lambda bundle: bundle.name)
 def test_what_a_local_cloud_can_do_without_can_be_left_out(tmp_path: Path, bundle: Bundle) -> None:
     fakes.go(tmp_path / "bin")
-    error = unavailable(offline(tmp_path / "bin", **{bundle.switch: "off"}), tmp_path / "cache", bundle)
+    error = failure(offline(tmp_path / "bin", **{bundle.switch: "off"}), tmp_path / "cache", bundle)
     assert f"{bundle.switch} is off" in str(error)
     assert fakes.calls(tmp_path / "bin") == []
-    assert bundle.helps[-1] in str(unavailable(offline(tmp_path), tmp_path / "cache", bundle))
+    assert bundle.helps[-1] in str(failure(offline(tmp_path), tmp_path / "cache", bundle))
 
 
 # --- Pins ---------------------------------------------------------------------------------------------------------
@@ -212,41 +190,32 @@ def test_progress_is_at_most_one_message_an_interval_and_none_that_matters_is_lo
 # --- The command --------------------------------------------------------------------------------------------------
 
 
-def _command(environment: dict[str, str], *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "trainium_eks.local.toolchain", *arguments],
-        cwd=Path(__file__).parents[4],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+def test_the_command_shows_what_there_is_does_without_volcano_and_fails_without_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in offline(tmp_path / "bin", TRN_CACHE=str(tmp_path), KUBEBUILDER_ASSETS="").items():
+        monkeypatch.setenv(name, value)
 
+    def command(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["toolchain", *arguments])
+        return main(), *capsys.readouterr()
 
-def test_command_shows_what_there_is_and_does_without_volcano(tmp_path: Path) -> None:
+    code, shown, said = command()
+    assert (code, shown) == (1, "")
+    assert "could not be found, downloaded or built: kube-apiserver" in said
+    assert command("--try", "--karpenter", "--prometheus") == (0, "", "")
+
     fakes.tools(tmp_path / "bin")
-    environment = offline(tmp_path / "bin", TRN_CACHE=str(tmp_path / "cache"))
-    done = _command(environment)
-    assert done.returncode == 0
-    header, *rows = [line.split() for line in done.stdout.splitlines()]
+    code, shown, said = command()
+    assert code == 0
+    header, *rows = [line.split() for line in shown.splitlines()]
     assert header == ["NAME", "VERSION", "ORIGIN", "PATH"]
     assert ["kwok", "0.6.1", "PATH", str(tmp_path / "bin" / "kwok")] in rows
     assert {row[0] for row in rows} == NAMES
-    assert "Volcano needs programs that could not be found" in done.stderr
-    assert "jobs are validated but not scheduled" in done.stderr
+    assert "Volcano needs programs that could not be found" in said
+    assert "jobs are validated but not scheduled" in said
     for tool in VOLCANO.tools:
-        fakes.executable(tmp_path / "cache" / VOLCANO.place / tool.name, "")
-    having = _command(environment)
-    assert (having.returncode, "Volcano" in having.stderr) == (0, False)
-    assert re.search(r"^vc-scheduler +1\.15\.0 +cache ", having.stdout, re.MULTILINE)
-
-
-def test_command_fails_when_something_cannot_be_had_and_one_that_only_tries_does_not(tmp_path: Path) -> None:
-    environment = offline(tmp_path, TRN_CACHE=str(tmp_path / "cache"))
-    done = _command(environment)
-    assert done.returncode == 1
-    assert "could not be found, downloaded or built: kube-apiserver" in done.stderr
-    assert done.stdout == ""
-    tried = _command(environment, "--try", "--karpenter", "--prometheus")
-    assert (tried.returncode, tried.stdout, tried.stderr) == (0, "", "")
+        fakes.executable(tmp_path / VOLCANO.place / tool.name, "")
+    code, shown, said = command()
+    assert (code, "Volcano" in said) == (0, False)
+    assert re.search(r"^vc-scheduler +1\.15\.0 +cache ", shown, re.MULTILINE)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import toolchain_fakes as fakes
+from toolchain_fakes import offline
 from waiting import SECONDS, until
 
 from trainium_eks.local.toolchain import (
@@ -21,7 +22,6 @@ from trainium_eks.local.toolchain import (
     TRAINING_OPERATOR,
     VOLCANO,
     Bundle,
-    UnavailableError,
     build,
     go_command,
     kubernetes,
@@ -34,10 +34,6 @@ from trainium_eks.local.toolchain.throttle import Throttle
 [CURRENT] = kubernetes("1.35")
 
 
-def offline(path: Path, **more: str) -> dict[str, str]:
-    return {"PATH": str(path), "TRN_OFFLINE": "1", **more}
-
-
 def built(path: Path, cache: Path, bundle: Bundle = CURRENT, **more: str) -> dict[str, str]:
     """Origin and version by tool."""
     there = provide(bundle, progress=lambda _: None, environment=offline(path, **more), cache=cache)
@@ -45,13 +41,11 @@ def built(path: Path, cache: Path, bundle: Bundle = CURRENT, **more: str) -> dic
 
 
 def failure(path: Path, cache: Path, bundle: Bundle = CURRENT, **more: str) -> str:
-    with pytest.raises(UnavailableError) as caught:
-        built(path, cache, bundle, **more)
-    return str(caught.value)
+    return str(fakes.failure(offline(path, **more), cache, bundle))
 
 
 def scratch_of(cache: Path) -> list[Path]:
-    return [path for path in (cache / "bin").iterdir() if path.name.startswith(store.SCRATCH)]
+    return [*(cache / "bin").glob(f"{store.SCRATCH}*")]
 
 
 def build_line(directory: Path) -> str:
@@ -78,14 +72,6 @@ def test_what_is_missing_is_built_once_and_then_comes_from_the_cache(tmp_path: P
     assert files == {".lock", bundle.place.name}, "nothing is left behind"
 
 
-def test_only_what_is_missing_is_built(tmp_path: Path) -> None:
-    fakes.tools(tmp_path / "bin", kwok="", etcd="")
-    fakes.go(tmp_path / "bin")
-    there = built(tmp_path / "bin", tmp_path / "cache")
-    assert {name for name, origin in there.items() if origin.startswith("build")} == {"kwok", "etcd"}
-    assert build_line(tmp_path / "bin").endswith(" go.etcd.io/etcd/server/v3 sigs.k8s.io/kwok/cmd/kwok")
-
-
 def test_go_says_the_right_versions_and_has_the_users_settings(tmp_path: Path) -> None:
     fakes.go(tmp_path / "bin")
     built(tmp_path / "bin", tmp_path / "cache", GOFLAGS="-p=1", GOOS="plan9", GOWORK="/somewhere/go.work")
@@ -104,13 +90,17 @@ def test_go_says_the_right_versions_and_has_the_users_settings(tmp_path: Path) -
     assert kept.items() <= go_command.go_environment(kept).items()
 
 
-def test_progress_is_in_phases_and_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_is_missing_is_built_with_progress_in_phases_and_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(build, "Throttle", lambda progress: Throttle(progress, interval_seconds=0))
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     fakes.tools(tmp_path / "bin", kwok="")
     fakes.go(tmp_path / "bin")
     said: list[str] = []
-    provide(CURRENT, progress=said.append, environment=offline(tmp_path / "bin"), cache=tmp_path / "cache")
+    there = provide(CURRENT, progress=said.append, environment=offline(tmp_path / "bin"), cache=tmp_path / "cache")
+    assert {name for name, binary in there.items() if binary.origin == "build"} == {"kwok"}
+    assert build_line(tmp_path / "bin").endswith(" sigs.k8s.io/kwok/cmd/kwok")
     assert said[0].startswith("building kwok from source with go1.25.1: about 7 minutes on 2 cores, once")
     assert said[3].startswith("building: 3 of at most 2")
     assert said[3].endswith(" modules downloaded")
@@ -195,12 +185,10 @@ def test_build_that_was_killed_is_done_again_and_leaves_nothing_behind(tmp_path:
     assert scratch_of(cache) == []
 
 
-def test_interrupt_ends_go(tmp_path: Path) -> None:
+def test_interrupt_ends_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "Throttle", lambda progress: Throttle(progress, interval_seconds=0))
     bin_, cache = tmp_path / "bin", tmp_path / "cache"
-    # Not all that it prints becomes progress.
-    fakes.go(
-        bin_, build='echo $$ > "$here/go.pid"; for n in $(seq 6000); do echo p; sleep 0.1; done; : > "$here/built"'
-    )
+    fakes.go(bin_, build='echo $$ > "$here/go.pid"; for n in $(seq 6000); do echo p; sleep 0.1; done')
 
     def interrupt(message: str) -> None:
         if (bin_ / "go.pid").exists():
@@ -208,7 +196,6 @@ def test_interrupt_ends_go(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         provide(CURRENT, progress=interrupt, environment=offline(bin_), cache=cache)
-    assert not (bin_ / "built").exists()
     assert not _runs(int((bin_ / "go.pid").read_text()))
     assert scratch_of(cache) == []
 
