@@ -10,15 +10,9 @@ from trainium_eks.local.nodes.settling import settle
 
 
 def daemon_set(name: str, wanted: int, available: int) -> dict[str, Any]:
-    return {
-        "metadata": {"name": name, "namespace": "kube-system", "generation": 1},
-        "status": {
-            "observedGeneration": 1,
-            "desiredNumberScheduled": wanted,
-            "updatedNumberScheduled": wanted,
-            "numberAvailable": available,
-        },
-    }
+    metadata = {"name": name, "namespace": "kube-system", "generation": 1}
+    status = {"observedGeneration": 1, "desiredNumberScheduled": wanted, "updatedNumberScheduled": wanted}
+    return {"metadata": metadata, "status": {**status, "numberAvailable": available}}
 
 
 class Clock:
@@ -50,15 +44,10 @@ def server(clock: Clock, available: Callable[[float], int]) -> Callable[[str], M
     return get
 
 
-def test_a_cluster_that_is_whole_is_not_waited_for(clock: Clock) -> None:
-    told: list[str] = []
-    assert settle(server(clock, lambda _: 5), told.append) == ()
-    assert clock.now == 0
-    assert told == []
-
-
 def test_pods_that_start_are_awaited_and_told_after_a_moment(clock: Clock) -> None:
     told: list[str] = []
+    assert settle(server(clock, lambda _: 5), told.append) == ()
+    assert (clock.now, told) == (0, []), "a cluster that is whole is not waited for"
     assert settle(server(clock, lambda now: min(5, int(now))), told.append) == ()
     assert 5 <= clock.now < 6
     assert "Waiting for the agents of the nodes: DaemonSet kube-system/agent: 3 of 5 pods are available" in told
