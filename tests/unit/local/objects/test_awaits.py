@@ -8,7 +8,6 @@ from trainium_eks.local.objects.awaits import (
     FailedState,
     Ready,
     RelatedObjects,
-    Waiting,
     pods_wait_for,
     readiness,
     relates_to,
@@ -27,15 +26,19 @@ GROUPS = {
 }
 
 
-def live(kind: str, status: dict[str, Any] | None = None, spec: dict[str, Any] | None = None, **rest: Any) -> Any:
-    metadata = {"name": "it", "namespace": "ns", "generation": 2, **rest.pop("metadata", {})}
+OBSERVED = {"Deployment", "StatefulSet", "DaemonSet", "ReplicationController"}
+"""Kinds whose controller says which generation it has seen: here, the newest."""
+
+
+def live(kind: str, spec: dict[str, Any] | None = None, top: dict[str, Any] | None = None, **status: Any) -> Any:
+    seen = {"observedGeneration": 2} if kind in OBSERVED else {}
     return {
         "apiVersion": GROUPS.get(kind, "v1"),
         "kind": kind,
-        "metadata": metadata,
+        "metadata": {"name": "it", "namespace": "ns", "generation": 2},
         "spec": spec or {},
-        "status": status or {},
-        **rest,
+        "status": {**seen, **status},
+        **(top or {}),
     }
 
 
@@ -43,244 +46,181 @@ def condition(type_: str, status: str = "True", **rest: str) -> dict[str, Any]:
     return {"conditions": [{"type": type_, "status": status, **rest}]}
 
 
-SEEN = {"observedGeneration": 2}
 THREE = {"replicas": 3}
-READY = [
-    live("Deployment", {**SEEN, "replicas": 3, "updatedReplicas": 3, "availableReplicas": 3}, THREE),
-    live("Deployment", SEEN, {"replicas": 0}),
-    live("Deployment", SEEN, {"replicas": 3, "paused": True}),
-    live("StatefulSet", {**SEEN, "readyReplicas": 3, "updateRevision": "b", "currentRevision": "b"}, THREE),
-    live(
-        "StatefulSet",
-        {**SEEN, "readyReplicas": 3, "updatedReplicas": 1, "updateRevision": "b", "currentRevision": "a"},
-        {**THREE, "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}},
-    ),
-    live(
-        "StatefulSet",
-        {**SEEN, "readyReplicas": 3, "updateRevision": "b", "currentRevision": "a"},
-        {**THREE, "updateStrategy": {"type": "OnDelete"}},
-    ),
-    live("DaemonSet", {**SEEN, "desiredNumberScheduled": 2, "updatedNumberScheduled": 2, "numberAvailable": 2}),
-    live("DaemonSet", {**SEEN, "desiredNumberScheduled": 0}),
-    live(
-        "DaemonSet",
-        {**SEEN, "desiredNumberScheduled": 2, "numberAvailable": 2},
-        {"updateStrategy": {"type": "OnDelete"}},
-    ),
-    live("ReplicationController", {**SEEN, "availableReplicas": 1}),
-    live("Job", condition("Complete")),
-    live("Job", {}, {"suspend": True}),
-    live("Pod", {"phase": "Running", **condition("Ready")}),
-    live("Pod", {"phase": "Succeeded", **condition("Ready", "False", reason="PodCompleted")}),
-    live("PersistentVolumeClaim", {"phase": "Bound"}),
-    live("PersistentVolume", {"phase": "Available"}),
-    live("PersistentVolume", {"phase": "Bound"}),
-    live("Service", {}, {"type": "ExternalName", "selector": {"app": "a"}}),
-    live("Service", {}, {"clusterIP": "None"}),
-    live("Service", {"loadBalancer": {"ingress": [{"hostname": "h"}]}}, {"type": "LoadBalancer"}),
-    live("Ingress", {"loadBalancer": {"ingress": [{"hostname": "h"}]}}),
-    live("CustomResourceDefinition", condition("Established")),
-    live("APIService", condition("Available")),
-    live("Namespace", {"phase": "Active"}),
-    live("ResourceQuota", {"hard": {"pods": "1"}}, {"hard": {"pods": "1"}}),
-    live("Secret"),
-    live("Secret", type="kubernetes.io/service-account-token", data={"token": "x"}),
-    live("ConfigMap"),
-    live("Queue"),
-    live("Deployment", metadata={"annotations": {"pulumi.com/skipAwait": "true"}}),
-    {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {}, "status": {}},
-]
+ON_DELETE = {"updateStrategy": {"type": "OnDelete"}}
+PARTITION = {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}}
+APP = {"selector": {"app": "a"}}
+OLD = {"readyReplicas": 3, "updateRevision": "b", "currentRevision": "a"}
+TWO = {"desiredNumberScheduled": 2, "updatedNumberScheduled": 2}
+ADDRESS = {"loadBalancer": {"ingress": [{"hostname": "h"}]}}
+TOKEN = {"type": "kubernetes.io/service-account-token"}
+SKIPPED = {"metadata": {"annotations": {"pulumi.com/skipAwait": "true"}}}
+UNSEEN = "its controller has not seen it"
+STUCK = condition("Progressing", "False", message='ReplicaSet "it-1" has timed out progressing.')
+FULL = condition("PodScheduled", "False", reason="Unschedulable", message="full")
+TOO_OFTEN = condition("Failed", reason="BackoffLimitExceeded", message="too often")
+TAKEN = condition("NamesAccepted", "False", message='"queues" is already in use')
 
-WAITING = [
-    (live("Deployment", {"observedGeneration": 1}, THREE), "its controller has not seen it"),
-    (live("DaemonSet", {}), "its controller has not seen it"),
-    (live("Deployment", {**SEEN, "updatedReplicas": 1}, THREE), "1 of 3 pods are of the newest template"),
-    (live("Deployment", {**SEEN, "replicas": 4, "updatedReplicas": 3}, THREE), "1 old pods still run"),
+CASES = [
+    (live("Deployment", THREE, replicas=3, updatedReplicas=3, availableReplicas=3), "ready"),
+    (live("Deployment", {"replicas": 0}), "ready"),
+    (live("Deployment", {"replicas": 3, "paused": True}), "ready"),
+    (live("Deployment", THREE, SKIPPED), "ready"),
+    (live("Deployment", THREE, observedGeneration=1), UNSEEN),
+    (live("Deployment", THREE, updatedReplicas=1), "1 of 3 pods are of the newest template"),
+    (live("Deployment", THREE, replicas=4, updatedReplicas=3), "1 old pods still run"),
+    (live("Deployment", THREE, replicas=3, updatedReplicas=3, availableReplicas=2), "2 of 3 pods are available"),
     (
-        live("Deployment", {**SEEN, "replicas": 3, "updatedReplicas": 3, "availableReplicas": 2}, THREE),
-        "2 of 3 pods are available",
-    ),
-    (
-        live(
-            "Deployment",
-            {
-                **SEEN,
-                "replicas": 1,
-                "updatedReplicas": 1,
-                **condition("Progressing", "False", message='ReplicaSet "it-1" has timed out progressing.'),
-            },
-        ),
+        live("Deployment", replicas=1, updatedReplicas=1, **STUCK),
         '0 of 1 pods are available (ReplicaSet "it-1" has timed out progressing.)',
     ),
-    (live("StatefulSet", {**SEEN, "readyReplicas": 1}, THREE), "1 of 3 pods are ready"),
-    (
-        live(
-            "StatefulSet",
-            {**SEEN, "readyReplicas": 3, "updatedReplicas": 1, "updateRevision": "b", "currentRevision": "a"},
-            THREE,
-        ),
-        "1 of 3 pods are of the newest template",
-    ),
-    (
-        live("DaemonSet", {**SEEN, "desiredNumberScheduled": 2, "updatedNumberScheduled": 1, "numberAvailable": 2}),
-        "1 of 2 pods are of the newest template",
-    ),
-    (
-        live("DaemonSet", {**SEEN, "desiredNumberScheduled": 2, "updatedNumberScheduled": 2}),
-        "0 of 2 pods are available",
-    ),
-    (live("ReplicationController", SEEN, THREE), "0 of 3 pods are available"),
-    (
-        live("Job", {"active": 1, "failed": 2}, {"completions": 3}),
-        "0 of 3 pods have succeeded, 1 active, 2 failed",
-    ),
-    (live("Pod", {"phase": "Pending"}), "it is Pending"),
-    (
-        live("Pod", {"phase": "Pending", **condition("PodScheduled", "False", reason="Unschedulable", message="full")}),
-        "not scheduled: Unschedulable: full",
-    ),
-    (live("PersistentVolumeClaim", {"phase": "Pending"}), "it is Pending, not Bound"),
-    (live("PersistentVolume", {}), "it is not yet seen by the controller, neither Available nor Bound"),
-    (live("PersistentVolume", {"phase": "Released"}), "it is Released, neither Available nor Bound"),
-    (live("Service", {}, {"selector": {"app": "a"}}), "no pod that it selects is ready"),
-    (live("Service", {"loadBalancer": {}}, {"type": "LoadBalancer"}), "no load balancer has an address for it"),
+    (live("StatefulSet", THREE, readyReplicas=3, updateRevision="b", currentRevision="b"), "ready"),
+    (live("StatefulSet", {**THREE, **PARTITION}, **OLD, updatedReplicas=1), "ready"),
+    (live("StatefulSet", {**THREE, **ON_DELETE}, **OLD), "ready"),
+    (live("StatefulSet", THREE, readyReplicas=1), "1 of 3 pods are ready"),
+    (live("StatefulSet", THREE, **OLD, updatedReplicas=1), "1 of 3 pods are of the newest template"),
+    (live("DaemonSet", **TWO, numberAvailable=2), "ready"),
+    (live("DaemonSet", desiredNumberScheduled=0), "ready"),
+    (live("DaemonSet", ON_DELETE, desiredNumberScheduled=2, numberAvailable=2), "ready"),
+    (live("DaemonSet", desiredNumberScheduled=2, updatedNumberScheduled=1), "1 of 2 pods are of the newest template"),
+    (live("DaemonSet", **TWO), "0 of 2 pods are available"),
+    (live("DaemonSet", observedGeneration=0), UNSEEN),
+    (live("ReplicationController", availableReplicas=1), "ready"),
+    (live("ReplicationController", THREE), "0 of 3 pods are available"),
+    (live("Job", **condition("Complete")), "ready"),
+    (live("Job", {"suspend": True}), "ready"),
+    (live("Job", {"completions": 3}, active=1, failed=2), "0 of 3 pods have succeeded, 1 active, 2 failed"),
+    (live("Job", **TOO_OFTEN), "FAILED BackoffLimitExceeded: too often"),
+    (live("Job", top={"apiVersion": "batch.volcano.sh/v1alpha1"}), "ready"),
+    (live("Pod", phase="Running", **condition("Ready")), "ready"),
+    (live("Pod", phase="Succeeded", **condition("Ready", "False", reason="PodCompleted")), "ready"),
+    (live("Pod", phase="Pending"), "it is Pending"),
+    (live("Pod", phase="Pending", **FULL), "not scheduled: Unschedulable: full"),
+    (live("Pod", phase="Failed", reason="Evicted", message="disk"), "FAILED the pod failed: Evicted: disk"),
+    (live("PersistentVolumeClaim", phase="Bound"), "ready"),
+    (live("PersistentVolumeClaim", phase="Pending"), "it is Pending, not Bound"),
+    (live("PersistentVolumeClaim", {"volumeName": "v"}, phase="Lost"), "FAILED its volume v is gone"),
+    (live("PersistentVolume", phase="Available"), "ready"),
+    (live("PersistentVolume", phase="Bound"), "ready"),
+    (live("PersistentVolume"), "it is not yet seen by the controller, neither Available nor Bound"),
+    (live("PersistentVolume", phase="Released"), "it is Released, neither Available nor Bound"),
+    (live("PersistentVolume", phase="Failed", message="no deleter"), "FAILED it is Failed: no deleter"),
+    (live("Service", {**APP, "type": "ExternalName"}), "ready"),
+    (live("Service", {"clusterIP": "None"}), "ready"),
+    (live("Service", {"type": "LoadBalancer"}, **ADDRESS), "ready"),
+    (live("Service", APP), "no pod that it selects is ready"),
+    (live("Service", {"type": "LoadBalancer"}, loadBalancer={}), "no load balancer has an address for it"),
+    (live("Ingress", **ADDRESS), "ready"),
     (live("Ingress"), "no ingress controller has given it an address"),
+    (live("CustomResourceDefinition", **condition("Established")), "ready"),
     (live("CustomResourceDefinition"), "it is not Established"),
-    (live("APIService", condition("Available", "False", message="no endpoints")), "no endpoints"),
-    (live("Namespace", {"phase": "Terminating"}), "it is Terminating"),
-    (live("ResourceQuota", {}, {"hard": {"pods": "1"}}), "the controller has not seen its limits"),
-    (live("Secret", type="kubernetes.io/service-account-token"), "its service account's token is not made"),
-    (live("ConfigMap", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), "it is being deleted"),
-]
-
-FAILED = [
-    (
-        live("Job", condition("Failed", reason="BackoffLimitExceeded", message="Job has reached the backoff limit")),
-        "BackoffLimitExceeded: Job has reached the backoff limit",
-    ),
-    (live("Pod", {"phase": "Failed", "reason": "Evicted", "message": "disk"}), "the pod failed: Evicted: disk"),
-    (live("PersistentVolumeClaim", {"phase": "Lost"}, {"volumeName": "v"}), "its volume v is gone"),
-    (live("PersistentVolume", {"phase": "Failed", "message": "no deleter"}), "it is Failed: no deleter"),
-    (
-        live("CustomResourceDefinition", condition("NamesAccepted", "False", message='"queues" is already in use')),
-        'its names are taken: "queues" is already in use',
-    ),
+    (live("CustomResourceDefinition", **TAKEN), 'FAILED its names are taken: "queues" is already in use'),
+    (live("APIService", **condition("Available")), "ready"),
+    (live("APIService", **condition("Available", "False", message="no endpoints")), "no endpoints"),
+    (live("Namespace", phase="Active"), "ready"),
+    (live("Namespace", phase="Terminating"), "it is Terminating"),
+    (live("ResourceQuota", {"hard": {"pods": "1"}}, hard={"pods": "1"}), "ready"),
+    (live("ResourceQuota", {"hard": {"pods": "1"}}), "the controller has not seen its limits"),
+    (live("Secret"), "ready"),
+    (live("Secret", top={**TOKEN, "data": {"token": "x"}}), "ready"),
+    (live("Secret", top=TOKEN), "its service account's token is not made"),
+    (live("ConfigMap", top={"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}), "it is being deleted"),
+    (live("Queue"), "ready"),
 ]
 
 
-def names(cases: list[Any]) -> list[str]:
-    return [f"{(case[0] if isinstance(case, tuple) else case)['kind']}-{number}" for number, case in enumerate(cases)]
+def told(object_: Any, related: RelatedObjects | None = None) -> str:
+    state = readiness(object_, related)
+    if isinstance(state, Ready):
+        return "ready"
+    return f"FAILED {state.reason}" if isinstance(state, FailedState) else state.reason
 
 
-@pytest.mark.parametrize("object_", READY, ids=names(READY))
-def test_an_object_is_ready(object_: Any) -> None:
-    assert readiness(object_) == Ready()
-
-
-@pytest.mark.parametrize(("object_", "reason"), WAITING, ids=names(WAITING))
-def test_an_object_is_waited_for_with_its_reason(object_: Any, reason: str) -> None:
-    assert readiness(object_) == Waiting(reason)
-
-
-@pytest.mark.parametrize(("object_", "reason"), FAILED, ids=names(FAILED))
-def test_an_object_fails_with_its_reason(object_: Any, reason: str) -> None:
-    assert readiness(object_) == FailedState(reason)
+@pytest.mark.parametrize(("object_", "state"), CASES, ids=[f"{case['kind']}-{state}" for case, state in CASES])
+def test_an_object_is_ready_waited_for_or_failed_with_its_reason(object_: Any, state: str) -> None:
+    assert told(object_) == state
 
 
 def test_a_service_is_ready_with_one_ready_endpoint() -> None:
-    service = live("Service", {}, {"selector": {"app": "a"}})
-    assert relates_to(service) == "EndpointSlice"
+    def with_ready(*ready: bool) -> str:
+        slices = [{"endpoints": [{"conditions": {"ready": each}} for each in ready] or None}]
+        return told(live("Service", APP), RelatedObjects(endpoint_slices=slices))
 
-    def with_ready(*ready: bool) -> RelatedObjects:
-        return RelatedObjects(endpoint_slices=[{"endpoints": [{"conditions": {"ready": each}} for each in ready]}])
-
-    assert readiness(service, with_ready(False, True)) == Ready()
-    assert isinstance(readiness(service, with_ready(False, False)), Waiting)
-    assert isinstance(readiness(service, RelatedObjects(endpoint_slices=[{"endpoints": None}])), Waiting)
+    assert [with_ready(*each) == "ready" for each in ((False, True), (False, False), ())] == [True, False, False]
 
 
 def test_a_failed_job_names_what_its_pods_died_of() -> None:
-    job = live("Job", condition("Failed", reason="BackoffLimitExceeded", message="too often"))
-    assert relates_to(job) == "Pod"
     died = {"name": "main", "state": {"terminated": {"reason": "Error", "exitCode": 3}}}
-    pod = live("Pod", {"phase": "Failed", "containerStatuses": [died]})
-    state = readiness(job, RelatedObjects(pods=[pod, pod]))
-    assert state == FailedState("BackoffLimitExceeded: too often\n  2 pods: container main: Error (exit code 3)")
+    pod = live("Pod", phase="Failed", containerStatuses=[died])
+    assert told(live("Job", **TOO_OFTEN), RelatedObjects(pods=[pod, pod])) == (
+        "FAILED BackoffLimitExceeded: too often\n  2 pods: container main: Error (exit code 3)"
+    )
 
 
-def test_nothing_else_is_read_where_the_object_is_enough() -> None:
-    without = [
-        live("Deployment"),
-        live("PersistentVolumeClaim", {"phase": "Bound"}),
-        live("Service", {}, {"type": "ExternalName", "selector": {"app": "a"}}),
-        live("Job"),
-    ]
-    assert [relates_to(each) for each in without] == ["", "", "", ""]
+def test_other_objects_are_read_where_the_object_is_not_enough() -> None:
+    related = {
+        "": [live("Deployment"), live("PersistentVolumeClaim", phase="Bound"), live("Job")],
+        "EndpointSlice": [live("Service", APP)],
+        "Pod": [live("Job", **TOO_OFTEN)],
+        "StorageClass": [live("PersistentVolumeClaim", phase="Pending")],
+    }
+    for kind, objects in related.items():
+        assert {relates_to(each) for each in objects} == {kind}
+    assert relates_to(live("Service", {**APP, "type": "ExternalName"})) == ""
 
 
 def test_pods_are_counted_by_what_they_wait_for() -> None:
-    image = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "x"'}
-    creating = {"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}
-    crashed = {
-        "name": "main",
-        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
-        "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
-    }
-    recovered = {"name": "main", "ready": True, "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}}}
-    unscheduled = condition("PodScheduled", "False", reason="Unschedulable", message="0/2 nodes are available")
+    def waits(reason: str, name: str = "main", **more: Any) -> dict[str, Any]:
+        return {"name": name, "state": {"waiting": {"reason": reason, "message": "why"}}, **more}
+
+    died = {"lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
     pods = [
-        live("Pod", {"phase": "Pending", "containerStatuses": [{"name": "main", "state": {"waiting": image}}]}),
-        live("Pod", {"phase": "Pending", **unscheduled}),
-        live("Pod", {"phase": "Pending", **unscheduled}),
-        live("Pod", {"phase": "Running", "containerStatuses": [crashed]}),
-        live("Pod", {"phase": "Running", **condition("Ready")}),
-        live("Pod", {"phase": "Pending", "containerStatuses": [creating]}),
-        live("Pod", {"phase": "Running", "containerStatuses": [recovered]}),
+        live("Pod", phase="Pending", containerStatuses=[waits("ImagePullBackOff")]),
+        live("Pod", phase="Pending", **FULL),
+        live("Pod", phase="Pending", **FULL),
+        live("Pod", phase="Running", containerStatuses=[waits("CrashLoopBackOff", **died)]),
+        live("Pod", phase="Running", **condition("Ready")),
+        live("Pod", phase="Pending", containerStatuses=[waits("ContainerCreating")]),
+        live("Pod", phase="Running", containerStatuses=[{"name": "main", "ready": True, **died}]),
         live(
             "Pod",
-            {
-                "phase": "Pending",
-                "initContainerStatuses": [{"name": "init", "state": {"waiting": image}}],
-                "containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "PodInitializing"}}}],
-            },
+            phase="Pending",
+            initContainerStatuses=[waits("ImagePullBackOff", "init")],
+            containerStatuses=[waits("PodInitializing")],
         ),
     ]
     assert pods_wait_for(pods) == [
-        "2 pods: not scheduled: Unschedulable: 0/2 nodes are available",
-        '1 pod: container main: ImagePullBackOff: Back-off pulling image "x"',
-        "1 pod: container main: CrashLoopBackOff: back-off 10s (last exit code 137)",
-        '1 pod: container init: ImagePullBackOff: Back-off pulling image "x"',
+        "2 pods: not scheduled: Unschedulable: full",
+        "1 pod: container main: ImagePullBackOff: why",
+        "1 pod: container main: CrashLoopBackOff: why (last exit code 137)",
+        "1 pod: container init: ImagePullBackOff: why",
     ]
 
 
 def test_warnings_are_the_objects_own_latest_first_and_once() -> None:
-    def event(name: str, reason: str, time: str, type_: str = "Warning") -> dict[str, Any]:
-        return {
-            "type": type_,
-            "reason": reason,
-            "message": f" {reason} happened ",
-            "lastTimestamp": time,
-            "involvedObject": {"name": name},
-        }
+    def event(name: str, reason: str, second: int, **more: Any) -> dict[str, Any]:
+        time = f"2026-01-01T00:00:0{second}Z"
+        about = {"reason": reason, "message": f" {reason} happened ", "involvedObject": {"name": name}}
+        return {"type": "Warning", "lastTimestamp": time, **about, **more}
 
     events = [
-        event("web", "Old", "2026-01-01T00:00:01Z"),
-        event("web-7c9d", "FailedCreate", "2026-01-01T00:00:03Z"),
-        event("web-7c9d", "FailedCreate", "2026-01-01T00:00:02Z"),
-        event("website", "Other", "2026-01-01T00:00:04Z"),
-        event("web", "Fine", "2026-01-01T00:00:05Z", "Normal"),
-        {**event("web", "New", ""), "lastTimestamp": None, "eventTime": "2026-01-01T00:00:06.1Z"},
+        event("web", "Old", 1),
+        event("web-7c9d", "FailedCreate", 3),
+        event("web-7c9d", "FailedCreate", 2),
+        event("website", "Other", 4),
+        event("web", "Fine", 5, type="Normal"),
+        event("web", "New", 0, lastTimestamp=None, eventTime="2026-01-01T00:00:06.1Z"),
     ]
     assert warnings(events, "web") == ["New: New happened", "FailedCreate: FailedCreate happened", "Old: Old happened"]
     assert warnings(events, "web", most=1) == ["New: New happened"]
 
 
 def test_the_annotation_decides_how_long_is_waited_and_must_be_a_positive_number() -> None:
-    def annotated(value: str) -> Any:
-        return live("Job", metadata={"annotations": {"pulumi.com/timeoutSeconds": value}})
+    def seconds(**annotations: str) -> float:
+        return timeout_seconds(live("Job", top={"metadata": {"annotations": annotations}}), 300)
 
-    assert timeout_seconds(annotated("7"), 300) == 7
-    assert timeout_seconds(live("Job"), 300) == 300
+    key = "pulumi.com/timeoutSeconds"
+    assert (seconds(), seconds(**{key: "7"})) == (300, 7)
     for value in ("soon", "0", "-1", "nan", "inf"):
         with pytest.raises(ValueError, match=r"must be a positive number of seconds"):
-            timeout_seconds(annotated(value), 300)
+            seconds(**{key: value})
