@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
@@ -62,19 +63,51 @@ def test_python_is_always_there_with_the_standard_library_alone(home: Path) -> N
     assert not home.exists(), "looking makes nothing"
     images.ensure(image)
     assert python_of(image, "import sys; print(sys.version_info[:3])") == str(sys.version_info[:3])
-    assert (
-        python_of(image, "import importlib.util as u; print(u.find_spec('pip'), u.find_spec('psutil'))") == "None None"
-    )
+    specs = "import importlib.util as u; print(u.find_spec('pip'), u.find_spec('psutil'))"
+    assert python_of(image, specs) == "None None"
+    with pytest.raises(ClusterError, match="always there"):
+        images.remove("python")
 
 
-def test_an_image_is_made_from_requirements_and_found_by_name_and_by_tag(wheel: Path) -> None:
-    assert images.find("local/mine") is None
-    image = images.make(Recipe("mine", str(wheel)))
-    assert image == images.find("local/mine") == images.find(image.reference)
-    assert image.has_torch
-    assert image.size_bytes > 0
+def trn(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["local", "images", *arguments])
+
+
+def test_an_image_is_made_found_while_it_is_whole_and_removed_unless_a_process_runs_in_it(
+    wheel: Path, tmp_path: Path
+) -> None:
+    requirements = tmp_path / "requirements.txt"
+    missing = trn("make", "mine", "--requirements", str(requirements))
+    assert (missing.exit_code, "cannot be read" in missing.output) == (2, True)
+    requirements.write_text(str(wheel))
+    made = trn("make", "mine", "--requirements", str(requirements))
+    assert made.exit_code == 0, made.output
+    image = images.find("local/mine")
+    assert image is not None
+    assert (image.has_torch, image.size_bytes > 0) == (True, True)
     assert python_of(image, "import torch; print(torch.answer)") == "42"
+    assert images.find(image.reference) == image
     assert images.find("local/mine:000000000000") is None
+    assert "use local/mine" in images.how_to_make("local/mine:1")
+    listed = [(each["name"], each["hasTorch"]) for each in json.loads(trn("--json").stdout)["images"]]
+    assert listed == [("local/mine", True), ("local/python", False)]
+    assert "local/mine" in trn().stdout
+    assert Path(trn("path", "local/mine").stdout.strip()) == image.path
+    assert "trn local images make no" in trn("path", "no").output
+
+    # As a process leaves it that was killed while pip worked.
+    for part in (image.path.with_suffix(".json"), image.programs / "python"):
+        part.rename(tmp_path / "part")
+        assert images.find("local/mine") is None
+        (tmp_path / "part").rename(part)
+    with subprocess.Popen([image.programs / "python", "-c", "input()"], stdin=subprocess.PIPE) as process:
+        with pytest.raises(ClusterError, match=f"in use by process {process.pid}"):
+            images.remove("local/mine")
+        process.communicate(b"\n")
+    assert trn("remove", "mine").exit_code == 0
+    assert not image.path.exists()
+    removed = trn("remove", "mine")
+    assert (removed.exit_code, "there is no image local/mine" in removed.output) == (1, True)
 
 
 @pytest.mark.slow
@@ -90,64 +123,36 @@ def test_the_newest_of_a_name_is_found_and_the_older_by_its_tag(wheel: Path) -> 
 
 
 def test_what_fails_leaves_no_image(home: Path) -> None:
-    with pytest.raises(
-        ClusterError, match=r"local/mine could not be made: pip ended with 1:\n(.*\n)*.*no-such-package"
-    ):
+    with pytest.raises(ClusterError, match=r"mine could not be made: pip ended with 1:\n(.*\n)*.*no-such-package"):
         images.make(Recipe("mine", "no-such-package"))
     assert images.find("local/mine") is None
     assert [each.name for each in home.iterdir() if each.is_dir()] == []
 
 
-def test_an_environment_without_its_record_or_interpreter_is_no_image(wheel: Path) -> None:
-    """As a process leaves it that was killed while pip worked."""
-    image = images.make(Recipe("mine", str(wheel)))
-    image.path.with_suffix(".json").unlink()
-    assert images.find("local/mine") is None
-    image = images.make(Recipe("mine", str(wheel)))
-    assert image.has_torch
-    (image.programs / "python").unlink()
-    assert images.find("local/mine") is None
-
-
-@pytest.mark.parametrize("name", ["", "UPPER", "a b", "../x", "a/b", "python", "a.b"])
-def test_names_that_are_no_names_are_refused(name: str) -> None:
-    with pytest.raises(ClusterError, match="an image cannot be called"):
-        images.make(Recipe(name, ""))
-
-
-def test_the_command_that_makes_a_missing_image_is_named() -> None:
+def test_names_that_are_no_names_are_refused_and_the_command_that_makes_a_missing_image_is_named() -> None:
+    for name in ("", "UPPER", "a b", "../x", "a/b", "python", "a.b"):
+        with pytest.raises(ClusterError, match="an image cannot be called"):
+            images.make(Recipe(name, ""))
     assert images.how_to_make("local/torch") == "make it with `trn local images make torch`"
     assert images.how_to_make("local/x:1") == "make it with `trn local images make x --requirements FILE`"
-    images.make(Recipe("x", ""))
-    assert "use local/x" in images.how_to_make("local/x:1")
 
 
 @pytest.mark.slow
-def test_the_large_requirement_comes_from_an_index_of_its_own_and_the_rest_from_pips(
+def test_the_large_requirement_comes_from_an_index_of_its_own_and_from_pips_where_that_is_not_reachable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An index for one package does not have the others."""
-    only_torch = _index(tmp_path / "only-torch", _wheel(tmp_path / "w1", "torch", "1.0"))
-    others = _index(tmp_path / "others", _wheel(tmp_path / "w2", "rest", "2.0"))
+    torch, rest = _wheel(tmp_path / "w1", "torch", "1.0"), _wheel(tmp_path / "w2", "rest", "2.0")
+    only_torch, others = _index(tmp_path / "only-torch", torch), _index(tmp_path / "others", rest)
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.setenv("PIP_FIND_LINKS", "")
     monkeypatch.setenv("PIP_INDEX_URL", others)
     image = images.make(Recipe("mine", "torch==1.0\nrest==2.0\n", "torch==1.0", only_torch))
     assert python_of(image, "import torch, rest; print(torch.version, rest.version)") == "1.0 2.0"
 
-
-@pytest.mark.slow
-def test_where_that_index_is_not_reachable_pips_own_is_asked_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    everything = _index(
-        tmp_path / "all", _wheel(tmp_path / "w1", "torch", "1.0"), _wheel(tmp_path / "w2", "rest", "2.0")
-    )
-    monkeypatch.delenv("PIP_NO_INDEX")
-    monkeypatch.setenv("PIP_FIND_LINKS", "")
-    monkeypatch.setenv("PIP_INDEX_URL", everything)
+    monkeypatch.setenv("PIP_INDEX_URL", _index(tmp_path / "all", torch, rest))
     said: list[str] = []
-    recipe = Recipe("mine", "torch==1.0\nrest==2.0\n", "torch==1.0", (tmp_path / "none").as_uri())
+    recipe = Recipe("other", "torch==1.0\nrest==2.0\n", "torch==1.0", (tmp_path / "none").as_uri())
     assert images.make(recipe, said.append).has_torch
     assert any("trying pip's own index" in line for line in said)
 
@@ -159,13 +164,11 @@ def test_an_index_without_the_large_requirement_is_told_from_other_failures(
     monkeypatch.setenv("PIP_FIND_LINKS", str(_wheel(tmp_path / "w1", "torch", "1.0").parent))
     with pytest.raises(NotOfferedError, match="no-such"):
         images.make(Recipe("mine", "no-such==1\ntorch==1.0\n", "no-such==1"))
-    with pytest.raises(ClusterError, match="no-such") as caught:
-        images.make(Recipe("mine", "no-such==1\ntorch==1.0\n", "torch==1.0"))
-    assert not isinstance(caught.value, NotOfferedError)
-    (tmp_path / "w1" / "torch-1.0-py3-none-any.whl").write_bytes(b"cut off")
-    with pytest.raises(ClusterError, match="torch") as caught:
-        images.make(Recipe("mine", "torch==1.0\n", "torch==1.0"))
-    assert not isinstance(caught.value, NotOfferedError)
+    (tmp_path / "w1" / "broken-1.0-py3-none-any.whl").write_bytes(b"cut off")
+    for other in ("no-such==1\ntorch==1.0\n", "broken==1.0\ntorch==1.0\n"):
+        with pytest.raises(ClusterError, match=other.partition("=")[0]) as caught:
+            images.make(Recipe("mine", other, "torch==1.0" if "no-such" in other else "broken==1.0"))
+        assert not isinstance(caught.value, NotOfferedError)
 
 
 @pytest.mark.slow
@@ -196,17 +199,14 @@ def test_what_only_adds_to_an_older_image_takes_over_its_packages(
     assert python_of(newer, versions) == f"1.0 2.0 {_package(newer, 'torch')}"
 
 
-@pytest.mark.parametrize(
-    ("requirements", "first", "adds"),
-    [
+def test_what_adds_to_an_older_image() -> None:
+    for requirements, first, adds in (
         ("# text\ntorch==1.0\nrest==2.0; python_version > '3'\nmore", "torch==1.0", True),
         ("torch==1.0\n", "torch==1.0", False),  # something is to go
         ("torch==2.0\nrest==1.0\n", "torch==2.0", False),  # another version of the large one
         ("torch==1.0\nrest==1.0\n", "", False),  # nothing is large
-    ],
-)
-def test_what_adds_to_an_older_image(requirements: str, first: str, adds: bool) -> None:
-    assert adds_to(Recipe("mine", requirements, first), "torch==1.0\nrest\n") is adds
+    ):
+        assert adds_to(Recipe("mine", requirements, first), "torch==1.0\nrest\n") is adds
 
 
 def test_the_library_its_training_image_and_the_tests_pin_the_same_versions() -> None:
@@ -219,9 +219,7 @@ def test_the_library_its_training_image_and_the_tests_pin_the_same_versions() ->
     common = {"torch", "numpy", "h5py", "tensorboard", "safetensors", "tokenizers", "pyarrow"}
     assert common <= local.keys() & image.keys()
     for pins in (image, tests):
-        assert {name: pins[name] for name in pins.keys() & local.keys()} == {
-            name: local[name] for name in pins.keys() & local.keys()
-        }
+        assert [name for name in pins.keys() & local.keys() if pins[name] != local[name]] == []
 
 
 def _index(directory: Path, *wheels: Path) -> str:
@@ -242,38 +240,3 @@ def _pins(requirements: str) -> dict[str, str]:
     """Name to version; a line that does not pin one fails."""
     lines = [re.split(r"[;#]", line)[0].strip() for line in requirements.splitlines()]
     return dict(line.split("==") for line in lines if line)  # type: ignore[misc]
-
-
-def test_an_image_is_removed_unless_a_process_runs_in_it(wheel: Path) -> None:
-    image = images.make(Recipe("mine", str(wheel)))
-    with subprocess.Popen([image.programs / "python", "-c", "input()"], stdin=subprocess.PIPE) as process:
-        with pytest.raises(ClusterError, match=f"in use by process {process.pid}"):
-            images.remove("local/mine")
-        process.communicate(b"\n")
-    assert images.remove("mine") == (image,)
-    assert not image.path.exists()
-    with pytest.raises(ClusterError, match="there is no image local/mine"):
-        images.remove("mine")
-    with pytest.raises(ClusterError, match="always there"):
-        images.remove("python")
-
-
-def test_the_commands(wheel: Path, tmp_path: Path) -> None:
-    requirements = tmp_path / "requirements.txt"
-    requirements.write_text(str(wheel))
-    trn = CliRunner().invoke
-    made = trn(app, ["local", "images", "make", "mine", "--requirements", str(requirements)])
-    assert made.exit_code == 0, made.output
-    listed = json.loads(trn(app, ["local", "images", "--json"]).stdout)
-    assert [(each["name"], each["hasTorch"]) for each in listed["images"]] == [
-        ("local/mine", True),
-        ("local/python", False),
-    ]
-    assert "local/mine" in trn(app, ["local", "images"]).stdout
-    path = Path(trn(app, ["local", "images", "path", "local/mine"]).stdout.strip())
-    assert (path / "bin" / "python").exists()
-    assert "trn local images make no" in trn(app, ["local", "images", "path", "no"]).output
-    missing = trn(app, ["local", "images", "make", "mine", "--requirements", str(tmp_path / "none")])
-    assert (missing.exit_code, "cannot be read" in missing.output) == (2, True)
-    assert trn(app, ["local", "images", "remove", "mine"]).exit_code == 0
-    assert trn(app, ["local", "images", "remove", "mine"]).exit_code == 1
