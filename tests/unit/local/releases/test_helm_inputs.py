@@ -15,32 +15,21 @@ def read(**inputs: Any) -> Any:
     return wanted({**MINIMAL, **inputs}, timeout_seconds=600)
 
 
-def test_what_the_components_ask_for_is_honoured() -> None:
-    release = read(
-        compat="true",
-        atomic=True,
-        cleanupOnFail=True,
-        timeout=120.0,
-        maxHistory=5.0,
-        version="1.0.0",
-        repositoryOpts={"repo": "https://r"},
-        values={"a": 1},
-    )
+def test_what_the_components_ask_for_is_honoured_and_helm_waits_no_longer_than_it_may() -> None:
+    told = {"compat": "true", "atomic": True, "cleanupOnFail": True, "timeout": 120.0, "maxHistory": 5.0}
+    release = read(**told, version="1.0.0", repositoryOpts={"repo": "https://r"}, values={"a": 1})
     assert set(release.flags) == {"--atomic", "--cleanup-on-fail", "--wait", "--history-max=5"}
     assert (release.timeout_seconds, release.version, release.repository) == (120, "1.0.0", {"repo": "https://r"})
     assert release.values == {"a": 1}
+    assert "--wait" not in read(skipAwait=True).flags
+    assert read(timeout=6000).timeout_seconds == 600
 
 
-@pytest.mark.parametrize(("key", "flag"), FLAGS.items())
-def test_each_flag_is_set_only_where_it_is_asked_for(key: str, flag: str) -> None:
-    assert flag in read(**{key: True}).flags
-    assert flag not in read(**{key: False}).flags
-
-
-def test_every_honoured_input_is_one_of_pulumis() -> None:
+def test_each_flag_is_one_of_pulumis_inputs_and_set_only_where_it_is_asked_for() -> None:
     known = set(k8s.helm.v3.ReleaseArgs.__init__.__annotations__)
-    words = {"".join(f"_{c.lower()}" if c.isupper() else c for c in key) for key in FLAGS}
-    assert words <= known
+    for key, flag in FLAGS.items():
+        assert "".join(f"_{c.lower()}" if c.isupper() else c for c in key) in known
+        assert [flag in read(**{key: asked}).flags for asked in (True, False)] == [True, False]
 
 
 def test_inputs_that_are_not_honoured_or_missing_are_named() -> None:
@@ -50,11 +39,6 @@ def test_inputs_that_are_not_honoured_or_missing_are_named() -> None:
     for key in ("name", "chart"):
         with pytest.raises(ClusterError, match=f"has no {key}"):
             read(**{key: ""})
-
-
-def test_helm_waits_unless_it_need_not_and_never_longer_than_it_may() -> None:
-    assert "--wait" not in read(skipAwait=True).flags
-    assert wanted({**MINIMAL, "timeout": 600}, timeout_seconds=30).timeout_seconds == 30
 
 
 def test_values_are_as_pulumi_hands_them_over() -> None:

@@ -27,15 +27,16 @@ def test_a_node_has_what_the_catalogue_says_once_the_provider_took_its_share(nam
     assert rest == {key: value for key, value in wanted.items() if key not in ("cpu", "memory", "hugepages-2Mi")}
 
 
-def test_a_type_is_offered_in_the_zones_of_the_stack_that_have_it() -> None:
+def test_a_type_with_a_price_is_offered_in_the_zones_of_the_stack_that_have_it() -> None:
+    def zones_of(*zone_ids: str) -> set[str]:
+        return {_values(each)["topology.k8s.aws/zone-id"] for each in _offered(*zone_ids)["trn1.32xlarge"]["offerings"]}
+
     zones = CATALOGUE.offered("trn1.32xlarge", "us-west-2")
-    everywhere = [_values(each) for each in _offered()["trn1.32xlarge"]["offerings"]]
-    assert {each["topology.k8s.aws/zone-id"] for each in everywhere} == set(zones)
-    [only] = {
-        each["topology.k8s.aws/zone-id"] for each in map(_values, _offered(zones[0])["trn1.32xlarge"]["offerings"])
-    }
-    assert only == zones[0]
+    assert (zones_of(), zones_of(zones[0])) == (set(zones), {zones[0]})
     assert "trn1.32xlarge" not in _offered("usw2-az9")
+    unpriced = {name for name, kind in CATALOGUE.items() if kind.hourly_usd is None}
+    assert unpriced
+    assert not unpriced & set(_offered())
 
 
 def test_offerings_carry_the_labels_that_node_pools_choose_by() -> None:
@@ -53,13 +54,6 @@ def test_offerings_carry_the_labels_that_node_pools_choose_by() -> None:
     }
     assert labels.items() >= wanted.items()
     assert offering["Price"] == CATALOGUE["trn1n.32xlarge"].hourly_usd
-
-
-def test_types_without_a_price_are_not_offered() -> None:
-    assert set(_offered()) == {name for name in _offered() if CATALOGUE[name].hourly_usd is not None}
-    unpriced = {name for name, kind in CATALOGUE.items() if kind.hourly_usd is None}
-    assert unpriced
-    assert not unpriced & set(_offered())
 
 
 def _pool(group: str, kind: str) -> dict[str, Any]:

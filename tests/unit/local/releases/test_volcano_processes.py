@@ -1,5 +1,6 @@
 """Volcano's processes, as the chart describes them, and Kubeflow's Training Operator."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,88 +9,73 @@ import yaml
 
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.releases.training_operator import TrainingOperator, _objects
-from trainium_eks.local.releases.volcano import Programs, described
+from trainium_eks.local.releases.volcano import Process, Programs, described
 from trainium_eks.plan.graph import Graph, Resource
 
 DIRECTORY = Path("/state/volcano")
 
 
-def deployment(name: str, args: list[str], **container: Any) -> dict[str, Any]:
-    volumes = [
-        {"name": "conf", "configMap": {"name": "vol-conf"}},
-        {"name": "certs", "secret": {"secretName": "vol-secret"}},
-    ]
-    mounts = [{"name": "conf", "mountPath": "/conf"}, {"name": "certs", "mountPath": "/certs"}]
-    pod = {"containers": [{"name": "c", "args": args, "volumeMounts": mounts, **container}], "volumes": volumes}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name},
-        "spec": {"template": {"spec": pod}},
-    }
+def deployment(name: str, args: Sequence[str] = (), **container: Any) -> dict[str, Any]:
+    sources = {"conf": {"configMap": {"name": "vol-conf"}}, "certs": {"secret": {"secretName": "vol-secret"}}}
+    volumes = [{"name": volume, **source} for volume, source in sources.items()]
+    mounts = [{"name": volume, "mountPath": f"/{volume}"} for volume in sources]
+    pod = {"containers": [{"name": "c", "args": [*args], "volumeMounts": mounts, **container}], "volumes": volumes}
+    body = {"metadata": {"name": name}, "spec": {"template": {"spec": pod}}}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", **body}
 
 
-def manifest(*deployments: dict[str, Any], **files: str) -> str:
+def processes(*deployments: dict[str, Any], **files: str) -> dict[str, Process]:
     data = {name.replace("_", "."): text for name, text in files.items()}
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "vol-conf"}, "data": data}
-    return yaml.safe_dump_all([config_map, *deployments])
+    return described("vol", yaml.safe_dump_all([config_map, *deployments]), DIRECTORY)
 
 
 def test_a_process_is_told_what_its_container_is_told_but_for_what_is_this_machines_own() -> None:
     ours = ["--leader-elect=true", "--port=8443", "--tls-cert-file=/certs/tls.crt", "--enable-healthz=true", "2>&1"]
-    body = deployment("vol-scheduler", ["--kube-api-qps=2000", "-v=3", "--logtostderr", *ours])
-    process = described("vol", manifest(body), DIRECTORY)["vc-scheduler"]
-    assert process.arguments == ("--kube-api-qps=2000", "-v=3", "--logtostderr")
-
-
-@pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
-def test_a_process_acts_as_the_service_account_of_its_deployment(field: str) -> None:
-    body = deployment("vol-controllers", [])
-    body["metadata"]["namespace"] = "elsewhere"
-    body["spec"]["template"]["spec"][field] = "vol-controllers"
-    process = described("vol", manifest(body), DIRECTORY)["vc-controller-manager"]
-    assert process.account == ("elsewhere", "vol-controllers")
-
-
-def test_a_mounted_file_lies_in_the_stacks_directory() -> None:
-    body = deployment("vol-scheduler", ["--scheduler-conf=/conf/s.conf"])
-    process = described("vol", manifest(body, s_conf="actions: allocate\n"), DIRECTORY)["vc-scheduler"]
-    assert process.arguments == ("--scheduler-conf=/state/volcano/vc-scheduler/s.conf",)
-    assert process.files == {DIRECTORY / "vc-scheduler" / "s.conf": "actions: allocate\n"}
-    with pytest.raises(ClusterError, match=r"vc-scheduler: the ConfigMap vol-conf .* has no s\.conf"):
-        described("vol", manifest(body, other_conf=""), DIRECTORY)
-
-
-def test_variables_with_a_value_are_passed_on_and_those_of_the_pod_are_not() -> None:
     env = [
         {"name": "KUBE_POD_NAMESPACE", "value": "volcano-system"},
         {"name": "GOMEMLIMIT", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory"}}},
     ]
-    process = described("vol", manifest(deployment("vol-controllers", [], env=env)), DIRECTORY)["vc-controller-manager"]
+    body = deployment("vol-scheduler", ["--kube-api-qps=2000", "-v=3", "--logtostderr", *ours], env=env)
+    process = processes(body)["vc-scheduler"]
+    assert process.arguments == ("--kube-api-qps=2000", "-v=3", "--logtostderr")
     assert process.environment == {"KUBE_POD_NAMESPACE": "volcano-system"}
 
 
+@pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
+def test_a_process_acts_as_the_service_account_of_its_deployment(field: str) -> None:
+    body = deployment("vol-controllers")
+    body["metadata"]["namespace"] = "elsewhere"
+    body["spec"]["template"]["spec"][field] = "vol-controllers"
+    assert processes(body)["vc-controller-manager"].account == ("elsewhere", "vol-controllers")
+
+
+def test_a_mounted_file_lies_in_the_stacks_directory() -> None:
+    body = deployment("vol-scheduler", ["--scheduler-conf=/conf/s.conf"])
+    process = processes(body, s_conf="actions: allocate\n")["vc-scheduler"]
+    assert process.arguments == ("--scheduler-conf=/state/volcano/vc-scheduler/s.conf",)
+    assert process.files == {DIRECTORY / "vc-scheduler" / "s.conf": "actions: allocate\n"}
+    with pytest.raises(ClusterError, match=r"vc-scheduler: the ConfigMap vol-conf .* has no s\.conf"):
+        processes(body, other_conf="")
+
+
 def test_a_component_that_the_chart_leaves_out_does_not_run_and_webhooks_start_first() -> None:
-    text = manifest(deployment("vol-scheduler", []), deployment("vol-admission", []), deployment("other", []))
-    assert list(described("vol", text, DIRECTORY)) == ["vc-webhook-manager", "vc-scheduler"]
+    made = processes(deployment("vol-scheduler"), deployment("vol-admission"), deployment("other"))
+    assert list(made) == ["vc-webhook-manager", "vc-scheduler"]
 
 
 # --- Programs -----------------------------------------------------------------------------------------------------
 
 
-def provided(tmp_path: Path, **environment: str) -> Programs:
-    ours = {"PATH": "", "TRN_OFFLINE": "1", "TRN_CACHE": str(tmp_path / "cache"), **environment}
-    return Programs.provided(lambda _: None, ours)
-
-
 def test_where_none_can_be_had_one_sentence_says_why_and_what_helps(tmp_path: Path) -> None:
-    found = provided(tmp_path)
+    environment = {"PATH": "", "TRN_OFFLINE": "1", "TRN_CACHE": str(tmp_path / "cache")}
+    found = Programs.provided(lambda _: None, environment)
     assert found.paths == {}
     assert found.missing == (
         "vc-webhook-manager, vc-scheduler, vc-controller-manager could not be found, downloaded or built "
         "(build: go is not on PATH); `python -m trainium_eks.local.toolchain` says what would help"
     )
-    assert provided(tmp_path, TRN_VOLCANO="off").missing == "TRN_VOLCANO is off"
+    assert Programs.provided(lambda _: None, {**environment, "TRN_VOLCANO": "off"}).missing == "TRN_VOLCANO is off"
 
 
 # --- The Training Operator -----------------------------------------------------------------------------------------
@@ -103,10 +89,9 @@ def test_the_training_operator_can_be_left_out() -> None:
         return found.missing
 
     assert provided() == ""
-    urn = "urn:pulumi:s::p::kubernetes:kustomize/v2:Directory::x-training-operator"
-    installed = Resource(
-        urn=urn, type="kubernetes:kustomize/v2:Directory", name="x-training-operator", custom=False, inputs={}
-    )
+    type_ = "kubernetes:kustomize/v2:Directory"
+    urn = f"urn:pulumi:s::p::{type_}::x-training-operator"
+    installed = Resource(urn=urn, type=type_, name="x-training-operator", custom=False, inputs={})
     assert provided(installed) == "TRN_TRAINING_OPERATOR is off"
 
 

@@ -27,12 +27,8 @@ def configuration(*services: str, kind: str = "ValidatingWebhookConfiguration") 
         namespace, _, name = place.partition("/")
         service = {"namespace": namespace, "name": name, "path": "/queues/validate", "port": 443}
         hooks.append({"name": f"{name}.example.com", "clientConfig": {"service": service}, "failurePolicy": "Fail"})
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": kind,
-        "metadata": {"name": "conf"},
-        "webhooks": hooks,
-    }
+    metadata = {"name": "conf"}
+    return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": metadata, "webhooks": hooks}
 
 
 def manifest(*objects: dict[str, Any]) -> str:
@@ -61,23 +57,15 @@ def test_a_webhook_of_a_real_process_is_sent_there_and_only_what_nobody_answers_
     assert len(webhooks.left_out(elsewhere)) == 1, "a service of the same name"
 
 
-def test_a_webhook_outside_the_cluster_stays() -> None:
-    body = configuration("ns/svc")
-    body["webhooks"][0]["clientConfig"] = {"url": "https://example.com/x"}
-    after = webhooks.rewritten(manifest(body), {})
-    assert objects(after)[1] == body
-    assert webhooks.left_out(after) == []
-
-
-def test_an_api_service_of_a_simulated_pod_is_left_out_and_a_local_one_stays() -> None:
+def test_a_webhook_outside_the_cluster_and_a_local_api_service_stay() -> None:
     def api(name: str, **spec: object) -> dict[str, Any]:
         metadata = {"name": name}
         return {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": metadata, "spec": spec}
 
-    after = webhooks.rewritten(
-        manifest(api("v1.a", service={"name": "s", "namespace": "n"}), api("v1.b", group="b")), {}
-    )
-    assert [body["metadata"]["name"] for body in objects(after)] == ["a", "v1.b"]
+    outside, local = configuration("ns/svc"), api("v1.b", group="b")
+    outside["webhooks"][0]["clientConfig"] = {"url": "https://example.com/x"}
+    after = webhooks.rewritten(manifest(outside, api("v1.a", service={"name": "s", "namespace": "n"}), local), {})
+    assert objects(after)[1:] == [outside, local]
     assert webhooks.left_out(after) == ["APIService v1.a"]
 
 
@@ -116,24 +104,16 @@ def test_a_manifest_is_written_whole_though_the_writing_is_stopped_and_goes_on(t
         assert writing.stdout.read() == given.read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("document", "name"),
-    [
-        (CONFIG_MAP, "a"),
-        ("metadata:\n  labels: {x: y}\n  name: b\nspec:\n  kind: Inner\nkind: K\napiVersion: g/v1\n", "b"),
-        (
-            "metadata:\n# a comment\n  name: c\n\n  namespace: n\nkind: K\napiVersion: v1\ndata:\n  t: |\n    'open\n",
-            "c",
-        ),
-        ('{"apiVersion": "v1", "kind": "K", "metadata": {"name": "d"}}', "d"),
-    ],
-)
-def test_the_head_of_a_document_is_its_own(document: str, name: str) -> None:
-    top = webhooks.head(document)
-    assert top["metadata"]["name"] == name
-    assert top["kind"] in ("K", "ConfigMap")
-    assert top["apiVersion"]
-
-
-def test_documents_of_comments_alone_are_none() -> None:
+def test_the_head_of_a_document_is_its_own() -> None:
+    inner = "metadata:\n  labels: {x: y}\n  name: b\nspec:\n  kind: Inner\nkind: K\napiVersion: g/v1\n"
+    comment = "metadata:\n# a comment\n  name: c\n\n  namespace: n\nkind: K\napiVersion: v1\ndata:\n  t: |\n    'open\n"
+    one_line = '{"apiVersion": "v1", "kind": "K", "metadata": {"name": "d"}}'
+    for document, kind, name in (
+        (CONFIG_MAP, "ConfigMap", "a"),
+        (inner, "K", "b"),
+        (comment, "K", "c"),
+        (one_line, "K", "d"),
+    ):
+        top = webhooks.head(document)
+        assert (top["kind"], top["metadata"]["name"], bool(top["apiVersion"])) == (kind, name, True)
     assert len(list(webhooks.documents("# only\n---\n# Source: x\n---\nkind: A\n---\n\n"))) == 1
