@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from waiting import SECONDS
 
-from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.control_plane import ports
 from trainium_eks.local.control_plane.flags import PORTS, commands
 from trainium_eks.local.control_plane.ports import Settings, is_answered, is_free
@@ -90,11 +89,9 @@ def test_a_port_of_a_closed_listener_is_free_again(settings):
 def test_who_asks_whether_somebody_listens_is_in_nobodys_way(settings):
     """The pods' agent begins to listen while it is waited for."""
     port = settings.ports["etcd"]
-    asks = (
-        "from trainium_eks.local.control_plane.ports import is_answered; print('asks', flush=True)\n"
-        f"while True: is_answered({port})"
-    )
-    with subprocess.Popen([sys.executable, "-c", asks], cwd=ROOT, stdout=subprocess.PIPE) as asking:
+    asks = f"print('asks', flush=True)\nwhile True: is_answered({port})"
+    code = f"from {is_answered.__module__} import is_answered; {asks}"
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE) as asking:
         try:
             assert asking.stdout is not None
             assert asking.stdout.readline() == b"asks\n"
@@ -105,28 +102,17 @@ def test_who_asks_whether_somebody_listens_is_in_nobodys_way(settings):
 
 
 def test_settings_that_cannot_be_read_or_have_impossible_ports_are_none(paths, settings):
-    spoilt = [
-        json.dumps({"ports": {**settings.ports, "etcd": port}, "complete": True}) for port in (0, 70000, "80", None)
-    ]
+    spoilt = [json.dumps({"ports": {**settings.ports, "etcd": port}, "complete": True}) for port in (0, 70000, "80")]
     for text in ("", "{", "[]", '{"ports": {"etcd": 1}}', '{"ports": 3, "complete": true}', *spoilt):
         paths.settings.write_text(text)
         assert Settings.load(paths) == Settings(), text
 
 
-def test_settings_that_cannot_be_written_are_said(tmp_path, settings):
-    (tmp_path / ".local").write_text("a file")
-    with pytest.raises(ClusterError, match=r"cannot be written: .*control-plane.json.*: Not a directory"):
-        settings.save(Paths.of(tmp_path, "dev"))
-
-
 def test_every_command_line_names_the_stack_and_only_loopback(paths, settings):
-    binaries = {name: Path("/bin") / name for name in ("etcd", "kwok")} | {
-        f"kube-{name}": Path("/bin") / f"kube-{name}" for name in ("apiserver", "controller-manager", "scheduler")
-    }
-    lines = commands(paths, binaries, settings.ports, "10.100.0.0/16")
-    assert [*lines][-1] == AGENT
+    programs = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"]
+    lines = commands(paths, {name: Path("/bin") / name for name in programs}, settings.ports, "10.100.0.0/16")
+    assert list(lines) == [*programs, AGENT]
     assert f"--root={paths.root}" in lines.pop(AGENT)
-    assert list(lines) == ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"]
     for name, line in lines.items():
         assert line[0] == f"/bin/{name}"
         assert any(f"={paths.root}/" in argument for argument in line)
