@@ -69,23 +69,17 @@ def test_a_link_to_nothing_is_not_followed(way: str, volume: Path) -> None:
     assert not (volume / "nothing").exists()
 
 
-def test_links_within_lead_where_they_lead(volume: Path) -> None:
+def test_links_lead_where_they_lead_and_in_a_root_absolute_ones_begin_at_the_root(volume: Path) -> None:
     if not linux.AVAILABLE:
         pytest.skip("without openat2 no link is followed")
-    (volume / "link").symlink_to("inside")
-    assert where(beneath.made(volume, "link/new")) == str(volume / "inside/new")
-    assert beneath.real_path(volume, "link") == volume / "inside"
-
-
-def test_in_a_root_absolute_links_begin_at_the_root(volume: Path) -> None:
-    if not linux.AVAILABLE:
-        pytest.skip("without openat2 no link is followed")
-    (volume / "link").symlink_to("/inside")
-    (volume / "up").symlink_to("../../../../../inside")
-    for link in ("link", "up"):
-        assert where(beneath.made(volume, f"{link}/file", is_file=True, links_in_root=True)) == str(
-            volume / "inside/file"
-        )
+    inside = volume / "inside"
+    for name, target in (("link", "inside"), ("root", "/inside"), ("up", "../../../../../inside")):
+        (volume / name).symlink_to(target)
+    assert where(beneath.made(volume, "link/new")) == str(inside / "new")
+    assert beneath.real_path(volume, "link") == inside
+    for link in ("root", "up"):
+        made = beneath.made(volume, f"{link}/file", is_file=True, links_in_root=True)
+        assert where(made) == str(inside / "file")
 
 
 @pytest.fixture
