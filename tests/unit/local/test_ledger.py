@@ -87,17 +87,6 @@ def test_the_newest_of_a_resources_things_is_found_also_after_a_new_start(file: 
         assert opened.of("other", "object") is None
 
 
-def test_compacting_keeps_all_that_is_held(file: Path, ledger: Ledger) -> None:
-    for _ in range(3):
-        ledger.begin()
-        ledger.hold(holding("a"), done=True)
-    size = file.stat().st_size
-    ledger.compact()
-    again = Ledger.open(file)
-    assert file.stat().st_size < size
-    assert (again.run, again.holdings) == (3, ledger.holdings)
-
-
 def test_another_version_is_refused_with_what_to_do(file: Path) -> None:
     file.write_text('{"version": 99}\n')
     with pytest.raises(ClusterError, match=r"version 99.*`trn local down`"):

@@ -108,19 +108,3 @@ def test_a_lock_on_a_file_that_was_removed_meanwhile_is_none(paths, monkeypatch)
     ):
         pass
     assert removed
-
-
-def test_a_directory_that_cannot_be_made_is_said_with_path_and_reason(tmp_path):
-    (tmp_path / ".local").write_text("a file")
-    paths = Paths.of(tmp_path, "dev")
-    with pytest.raises(ClusterError, match=r"cannot be written: .*\.local/dev: Not a directory"), locked(paths, "up"):
-        pass
-
-
-def test_a_full_disk_is_said_with_path_and_reason(paths):
-    """A limit on files' size fails as a full disk does, and for root, too."""
-    code = HOLD + "\n"
-    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
-    ran = subprocess.run([sys.executable, "-c", limit + code, paths.root], capture_output=True, text=True, check=False)
-    assert "LocalCloudError" in ran.stderr
-    assert re.search(r"cannot be written: .*/lock: File too large", ran.stderr)

@@ -32,28 +32,6 @@ def _lines(root: Path, since: float = 0.0) -> list[str]:
     return [line.text for line in log_retention.lines(root / "kept", "training", POD, timestamp(since))]
 
 
-def test_a_pods_logs_stay_when_its_directory_goes(tmp_path: Path) -> None:
-    directory = _pod(
-        tmp_path, "u1", {"c/0": [(1, "first"), (3, "third")], "c/1": [(4, "restarted")], "d/0": [(2, "second")]}
-    )
-    log_retention.keep(directory, tmp_path / "kept")
-    assert log_retention.pods(tmp_path / "kept", "training") == [POD]
-    assert log_retention.pods(tmp_path / "kept", "other") == []
-    assert _lines(tmp_path) == ["first", "second", "third", "restarted"]
-    assert _lines(tmp_path, since=3) == ["third", "restarted"]
-    [line] = log_retention.lines(tmp_path / "kept", "training", POD, timestamp(4))
-    assert (line.pod, line.stamp) == (POD, "1970-01-01T00:00:04.000000000Z")
-    assert (tmp_path / "kept").stat().st_mode & 0o077 == 0
-
-
-def test_pods_of_one_name_come_one_after_the_other(tmp_path: Path) -> None:
-    """A gang that starts again has pods of the same names."""
-    for uid, at in (("z", 1.0), ("a", 5.0)):
-        log_retention.keep(_pod(tmp_path, uid, {"c/0": [(at, f"of {uid}")]}), tmp_path / "kept")
-        os.utime(tmp_path / f"kept/training/{POD}" / uid, (at, at))
-    assert _lines(tmp_path) == ["of z", "of a"]
-
-
 def test_long_lines_and_logs_that_were_cut_are_read_whole(tmp_path: Path) -> None:
     directory = _pod(tmp_path, "u", {"c/0": []})
     writer = Writer(directory.log("c", 0), limit_bytes=4 * LINE_BYTES)

@@ -36,14 +36,6 @@ def test_certificates_are_made_once(paths):
     assert {file.name: file.read_bytes() for file in paths.pki.iterdir()} == before
 
 
-def test_only_the_owner_can_read_keys(paths):
-    pki.write_kubeconfigs(paths, SERVER)
-    files = [*paths.pki.iterdir(), paths.kubeconfig]
-    assert len(files) > 15
-    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
-    assert stat.S_IMODE(paths.pki.stat().st_mode) == 0o700
-
-
 def alternative_names(paths: Paths) -> x509.SubjectAlternativeName:
     return read(paths, "kube-apiserver").extensions.get_extension_for_class(x509.SubjectAlternativeName).value
 
@@ -63,11 +55,6 @@ def test_certificates_are_for_their_names_purposes_and_authorities_and_for_a_yea
     for name in ("ca", "etcd-ca", "kube-apiserver", "admin"):
         left = read(paths, name).not_valid_after_utc - datetime.now(UTC)
         assert timedelta(days=364) < left <= timedelta(days=365)
-
-
-def test_the_api_servers_own_service_has_the_first_address_of_the_range(paths):
-    assert pki.ensure(paths, "172.20.0.0/16")
-    assert str(alternative_names(paths).get_values_for_type(x509.IPAddress)[-1]) == "172.20.0.1"
 
 
 @pytest.mark.parametrize(

@@ -110,18 +110,6 @@ def test_an_image_is_made_found_while_it_is_whole_and_removed_unless_a_process_r
     assert (removed.exit_code, "there is no image local/mine" in removed.output) == (1, True)
 
 
-@pytest.mark.slow
-def test_the_newest_of_a_name_is_found_and_the_older_by_its_tag(wheel: Path) -> None:
-    older = images.make(Recipe("mine", str(wheel)))
-    newer = images.make(Recipe("mine", ""))
-    assert older.tag != newer.tag
-    assert images.find("local/mine") == newer
-    assert images.find(older.reference) == older
-    assert [each.name for each in images.all_images()] == ["mine", "mine", "python"]
-    again = images.make(Recipe("mine", str(wheel)))
-    assert images.find("local/mine") == again
-
-
 def test_what_fails_leaves_no_image(home: Path) -> None:
     with pytest.raises(ClusterError, match=r"mine could not be made: pip ended with 1:\n(.*\n)*.*no-such-package"):
         images.make(Recipe("mine", "no-such-package"))
@@ -186,6 +174,8 @@ def test_what_only_adds_to_an_older_image_takes_over_its_packages(
     said: list[str] = []
     newer = images.make(Recipe("mine", "torch==1.0\nrest==2.0\nmore==3.0\n", "torch==1.0"), said.append)
     assert any(f"taken over from {older.reference}" in line for line in said)
+    assert images.find("local/mine") == newer, "the newest of a name"
+    assert [each.name for each in images.all_images()] == ["mine", "mine", "python"]
     versions = "import torch, rest; print(torch.version, rest.version, torch.__file__)"
     assert python_of(newer, versions) == f"1.0 2.0 {_package(newer, 'torch')}"
     assert os.stat(_package(newer, "torch")).st_ino == os.stat(_package(older, "torch")).st_ino

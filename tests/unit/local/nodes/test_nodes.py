@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
@@ -14,8 +13,6 @@ from kubernetes_schemas import object_faults
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.nodes.csi_nodes import volumes
 from trainium_eks.local.nodes.node_pools import (
-    NODES_A_LEAF,
-    NODES_A_SPINE,
     NodePool,
     manifests,
     pool_key,
@@ -70,15 +67,6 @@ def test_names_are_the_same_each_time_and_like_ec2s() -> None:
     assert re.fullmatch(r"i-sim[0-9a-f]{8}000001\.us-west-2\.compute\.internal", first)
     assert second.startswith(f"{pool().stem}000002.")
     assert all(name.endswith(".ec2.internal") for name in names(region="us-east-1"))
-
-
-def test_a_node_has_an_address_of_its_own_outside_of_any_vpc() -> None:
-    """So that pods on its network have one, too."""
-    found = [{each["type"]: each["address"] for each in node["status"]["addresses"]} for node in sized(400)]
-    assert all(each["Hostname"] == each["InternalDNS"] for each in found)
-    addresses = {ip_address(each["InternalIP"]) for each in found}
-    assert len(addresses) > 395
-    assert all(each in ip_network("100.64.0.0/10") for each in addresses)
 
 
 def test_another_group_and_what_nodes_are_launched_from_give_them_new_names_and_nothing_else_does() -> None:
@@ -185,20 +173,6 @@ def test_several_subnets_are_filled_in_turn_and_one_of_another_stack_is_where_th
     assert zone_id in CATALOGUE.offered("trn1.32xlarge", "us-west-2")
     assert zone_name("us-west-2", "usw2-az1") == "us-west-2a"
     assert zone_name("us-west-2", "usw2-lax1-az1") == "us-west-2-usw2-lax1-az1"
-
-
-def test_accelerator_nodes_show_their_place_in_the_network_and_cpu_nodes_do_not() -> None:
-    def places(nodes: list[dict[str, Any]]) -> list[list[str]]:
-        layers = [f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3)]
-        return [[node["metadata"]["labels"].get(layer, "") for node in nodes] for layer in layers]
-
-    first, second, third = places(sized(NODES_A_SPINE + 1))
-    assert len(set(first)) == 1
-    assert (len(set(second[:NODES_A_SPINE])), second[NODES_A_SPINE] != second[0]) == (1, True)
-    assert (len(set(third[:NODES_A_LEAF])), third[NODES_A_LEAF] != third[0]) == (1, True)
-    [[other], _, [leaf]] = places(sized(1, name="dev-ng2-nodes-sim-0"))
-    assert (other, leaf != third[0]) == (first[0], True)
-    assert places(sized(1, instanceTypes=["m6i.xlarge"], taints=None)) == [[""], [""], [""]]
 
 
 def test_a_node_says_that_it_is_simulated_and_which_release_it_would_run() -> None:

@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from trainium_eks.local.releases import webhooks
@@ -37,13 +36,6 @@ def manifest(*objects: dict[str, Any]) -> str:
 
 def objects(text: str) -> list[dict[str, Any]]:
     return [body for body in yaml.safe_load_all(text) if body]
-
-
-@pytest.mark.parametrize("kind", webhooks.WEBHOOK_KINDS)
-def test_a_webhook_of_a_simulated_pod_is_left_out_and_named(kind: str) -> None:
-    after = webhooks.rewritten(manifest(configuration("ns/svc", kind=kind)), {})
-    assert [body["kind"] for body in objects(after)] == ["ConfigMap"]
-    assert webhooks.left_out(after) == [f"{kind} conf"]
 
 
 def test_a_webhook_of_a_real_process_is_sent_there_and_only_what_nobody_answers_is_left_out() -> None:

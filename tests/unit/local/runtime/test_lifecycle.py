@@ -82,27 +82,6 @@ def test_restarts_wait_ten_seconds_then_twice_as_long_up_to_five_minutes_and_all
     assert life.next_time() == now + 601
 
 
-def test_init_containers_run_one_after_the_other_and_before_all_else_and_are_tried_again_where_they_may() -> None:
-    init = (container("i", restart=ON_FAILURE), container("j"))
-    life = begun(container("a"), container("b"), init=init)
-    assert started(life, 1) == []
-    life.ended("i", ContainerEnd(1), 2)
-    assert started(life, 2) == ["i"]
-    life.ended("i", ContainerEnd(0), 2)
-    assert started(life, 2) == ["j"]
-    assert not life.to_json()["initialized"]
-    life.ended("j", ContainerEnd(0), 3)
-    assert started(life, 3) == ["a", "b"]
-    assert life.to_json()["initialized"]
-
-
-def test_an_init_container_that_fails_for_good_ends_the_pod() -> None:
-    life = begun(init=(container("i"),))
-    life.ended("i", ContainerEnd(1), 1)
-    assert started(life, 1) == []
-    assert (life.is_ended, state(life)["state"]) == (True, "waiting")
-
-
 def test_a_sidecar_lets_the_next_start_once_it_has_started_is_started_again_and_ends_last() -> None:
     side = container("s", is_sidecar=True, startup=replace(PROBE, initial_delay_seconds=0))
     life = begun(init=(side,))
@@ -116,22 +95,6 @@ def test_a_sidecar_lets_the_next_start_once_it_has_started_is_started_again_and_
     assert not life.is_ended
     life.ended("s", ContainerEnd(143), 3)
     assert life.is_ended
-
-
-def test_readiness_follows_the_probe_and_waits_for_the_startup_probe() -> None:
-    life = begun(container(startup=PROBE, readiness=replace(PROBE, initial_delay_seconds=0)))
-    assert life.next_time() == 5
-    assert told(life.steps(5)) == ["startup c"]
-    life.found("c", CheckKind.STARTUP, True, 6)
-    assert (state(life)["started"], state(life)["ready"]) == (True, False)
-    assert told(life.steps(6)) == ["readiness c"]
-    life.found("c", CheckKind.READINESS, True, 7)
-    assert state(life)["ready"]
-    assert life.next_time() == 17
-    for now in (17, 27):
-        life.steps(now)
-        life.found("c", CheckKind.READINESS, False, now)
-        assert state(life)["ready"] is (now == 17), "twice in a row"
 
 
 @pytest.mark.parametrize("kind", [CheckKind.LIVENESS, CheckKind.STARTUP])
@@ -180,27 +143,6 @@ def test_a_failed_post_start_hook_ends_the_container() -> None:
     assert not state(life)["started"]
     life.found("c", CheckKind.POST_START, False, 1, "no")
     assert told(life.steps(1)) == ["term c"]
-
-
-def test_sidecars_are_stopped_after_the_containers_that_they_are_for() -> None:
-    life = begun(init=(container("s", is_sidecar=True), container("t", is_sidecar=True)))
-    while started(life, 0):
-        pass
-    life.stop(10, 30)
-    assert told(life.steps(10)) == ["term c"]
-    life.ended("c", ContainerEnd(0), 11)
-    assert told(life.steps(11)) == ["term t"]
-    life.ended("t", ContainerEnd(0), 12)
-    assert told(life.steps(12)) == ["term s"]
-    assert told(life.steps(40)) == ["kill s"]
-
-
-def test_a_pod_is_active_for_no_longer_than_its_deadline() -> None:
-    life = begun(deadline_seconds=60)
-    assert life.next_time() == 60
-    assert told(life.steps(60)) == ["term c"]
-    life.ended("c", ContainerEnd(0), 61)
-    assert (life.is_ended, life.to_json()["reason"]) == (True, "DeadlineExceeded")
 
 
 def test_what_was_lost_with_its_shim_has_ended_and_restarts_are_counted_on() -> None:

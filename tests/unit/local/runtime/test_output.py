@@ -49,15 +49,6 @@ def test_a_part_is_given_that_is_asked_for(tmp_path: Path) -> None:
         assert read(tmp_path / "0.log", **wanted) == made, wanted
 
 
-def test_a_log_is_bounded_and_its_newest_part_stays(tmp_path: Path) -> None:
-    lines = [f"line {number}\n".encode() for number in range(500)]
-    written(tmp_path / "0.log", *lines, limit=2000).close(NOW)
-    size = sum(file.stat().st_size for file in tmp_path.iterdir())
-    assert size <= 4000
-    shown = read(tmp_path / "0.log").splitlines()
-    assert shown == [f"line {number}" for number in range(500 - len(shown), 500)]
-
-
 def test_one_who_follows_sees_all_though_the_log_is_moved_away(tmp_path: Path) -> None:
     file = tmp_path / "0.log"
     writer = written(file, b"begin\n", limit=1000)

@@ -2,7 +2,6 @@
 
 import re
 import sys
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from waiting import SECONDS
 
 from trainium_eks.local.toolchain import (
     KARPENTER,
-    PROMETHEUS,
     TRAINING_OPERATOR,
     VOLCANO,
     Bundle,
@@ -27,7 +25,6 @@ from trainium_eks.model.catalogue import versions
 
 [CURRENT] = kubernetes("1.35")
 NAMES = {tool.name for tool in CURRENT.tools}
-MODULE = Path(tools.__file__).parent
 
 
 def test_path_comes_before_kubebuilder_assets_and_these_before_the_cache_and_nothing_is_fetched(tmp_path: Path) -> None:
@@ -37,47 +34,26 @@ def test_path_comes_before_kubebuilder_assets_and_these_before_the_cache_and_not
     environment = offline(tmp_path / "bin", KUBEBUILDER_ASSETS=str(tmp_path / "assets"))
     there = provide(CURRENT, progress=pytest.fail, environment=environment, cache=tmp_path / "cache")
     assert set(there) == NAMES
-    assert (there["etcd"].origin, there["etcd"].version, there["etcd"].path) == ("PATH", "3.6.5", tmp_path / "bin/etcd")
-    assert there["kube-apiserver"].origin == "KUBEBUILDER_ASSETS"
-    assert there["kubectl"].origin == "KUBEBUILDER_ASSETS", "the one on PATH does not fit"
-    assert there["kwok"].origin == "cache"
+    assert (there["etcd"].version, there["etcd"].path) == ("3.6.5", tmp_path / "bin/etcd")
+    # The kubectl on PATH does not fit.
+    origins = {"etcd": "PATH", "kube-apiserver": "KUBEBUILDER_ASSETS", "kubectl": "KUBEBUILDER_ASSETS", "kwok": "cache"}
+    assert {name: there[name].origin for name in origins} == origins
     for tool in VOLCANO.tools:
         fakes.executable(tmp_path / "bin" / tool.name, fakes.tool_text("Version: v1.15.0"))
     there, reasons = find(VOLCANO, offline(tmp_path / "bin"), tmp_path / "cache")
     assert (there, set(reasons)) == ({}, {tool.name for tool in VOLCANO.tools}), "Volcano's are not taken from PATH"
 
 
-def test_places_in_the_cache_are_those_of_earlier_releases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs that took half an hour to build lie there."""
-    monkeypatch.setattr(tools.Platform, "here", staticmethod(lambda: tools.Platform("linux", "amd64")))
-    control_plane, rest = kubernetes("1.36")
-    assert [tool.name for tool in control_plane.tools] == [*tools.CONTROL_PLANE]
-    assert {tool.name for tool in rest.tools} == NAMES - set(tools.CONTROL_PLANE), "the rest is of every minor version"
-    bundles = [control_plane, rest, VOLCANO, TRAINING_OPERATOR, KARPENTER, PROMETHEUS]
-    assert [str(bundle.place) for bundle in bundles] == [
-        "bin/kubernetes-1.36.3_linux-amd64",
-        "bin/kubernetes-1.35.4_etcd-3.6.5_kwok-0.6.1_helm-3.19.5_linux-amd64",
-        "volcano/volcano-1.15.0_linux-amd64",
-        "training-operator/training-operator-1.9.3_linux-amd64",
-        "karpenter/karpenter-1.15.0_linux-amd64",
-        "prometheus/prometheus-3.13.5_linux-amd64",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("tool", "fits", "does_not"),
-    [
+def test_versions_that_fit() -> None:
+    misfits = {tool.name: tool.misfit for tool in CURRENT.tools}
+    for tool, fits, does_not in (
         ("kube-apiserver", ["1.35.0", "1.35.9"], ["1.34.4", "1.36.0", "2.35.0"]),
         ("kubectl", ["1.34.0", "1.35.4", "1.36.3"], ["1.33.9", "1.37.0", "2.35.0"]),
         ("helm", ["3.14.0", "3.19.5"], ["3.13.9", "4.0.0", "2.17.0"]),
         ("etcd", ["3.5.0", "3.6.5"], ["3.4.30", "2.3.8", "4.5.0"]),
         ("kwok", ["0.6.0", "0.7.0", "1.0.0"], ["0.5.2"]),
-    ],
-)
-def test_versions_that_fit(tool: str, fits: list[str], does_not: list[str]) -> None:
-    [found] = [each for each in CURRENT.tools if each.name == tool]
-    assert [version for version in fits if found.misfit(version)] == []
-    assert [version for version in does_not if not found.misfit(version)] == []
+    ):
+        assert [version for version in (*fits, *does_not) if misfits[tool](version)] == does_not
 
 
 def test_what_is_missing_is_told_with_each_way_and_why_it_failed(tmp_path: Path) -> None:
@@ -98,9 +74,9 @@ def test_what_is_missing_is_told_with_each_way_and_why_it_failed(tmp_path: Path)
 
 def test_another_minor_is_not_built_and_that_is_said(tmp_path: Path) -> None:
     fakes.go(tmp_path / "bin")
-    error = failure(offline(tmp_path / "bin"), tmp_path / "cache", *kubernetes("1.36"))
-    assert "build: only Kubernetes 1.35 can be built" in str(error)
-    assert "use Kubernetes 1.35, which can be built from source" in str(error)
+    error = str(failure(offline(tmp_path / "bin"), tmp_path / "cache", *kubernetes("1.36")))
+    assert "build: only Kubernetes 1.35 can be built" in error
+    assert "use Kubernetes 1.35, which can be built from source" in error
     assert fakes.calls(tmp_path / "bin") == []
     with pytest.raises(ValueError, match="banana"):
         kubernetes("banana")
@@ -136,54 +112,40 @@ def test_what_a_local_cloud_can_do_without_can_be_left_out(tmp_path: Path, bundl
 # --- Pins ---------------------------------------------------------------------------------------------------------
 
 
-# Go's version of Prometheus 3.13.5 is v0.313.5.
-_MAJOR, _MINOR, _PATCH = tools.PROMETHEUS_VERSION.split(".")
-
-
 @pytest.mark.parametrize(
-    ("bundle", "module", "version"),
+    ("bundle", "modules"),
     [
-        (CURRENT, "k8s.io/kubernetes", tools.KUBERNETES_RELEASES[versions.KUBERNETES]),
-        (CURRENT, "go.etcd.io/etcd/server/v3", tools.ETCD),
-        (CURRENT, "helm.sh/helm/v3", tools.HELM),
-        (CURRENT, "sigs.k8s.io/kwok", tools.KWOK),
-        (VOLCANO, "volcano.sh/volcano", versions.CHARTS["volcano"].version),
-        (TRAINING_OPERATOR, "github.com/kubeflow/training-operator", versions.TRAINING_OPERATOR.removeprefix("v")),
-        (KARPENTER, "sigs.k8s.io/karpenter", tools.KARPENTER_VERSION),
-        (PROMETHEUS, "github.com/prometheus/prometheus", f"0.{_MAJOR}{_MINOR:0>2}.{_PATCH}"),
+        (VOLCANO, {"volcano.sh/volcano": versions.CHARTS["volcano"].version}),
+        (TRAINING_OPERATOR, {"github.com/kubeflow/training-operator": versions.TRAINING_OPERATOR.removeprefix("v")}),
+        (KARPENTER, {"sigs.k8s.io/karpenter": tools.KARPENTER_VERSION}),
+        (
+            CURRENT,
+            {
+                "k8s.io/kubernetes": tools.KUBERNETES_RELEASES[versions.KUBERNETES],
+                "go.etcd.io/etcd/server/v3": tools.ETCD,
+                "helm.sh/helm/v3": tools.HELM,
+                "sigs.k8s.io/kwok": tools.KWOK,
+            },
+        ),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_go_mod_pins_the_same_versions(bundle: Bundle, module: str, version: str) -> None:
+def test_go_mod_pins_the_same_versions(bundle: Bundle, modules: dict[str, str]) -> None:
     assert bundle.module is not None
     text = (bundle.module / "go.mod").read_text()
-    assert set(re.findall(rf"^(?:\t|require ){re.escape(module)} v([\d.]+)", text, re.MULTILINE)) == {version}
-    if bundle.source:
-        assert (bundle.source, bundle.tools[0].version) == (module, version)
-        sums = (bundle.module / "sources.sum").read_text()
-        assert len(re.findall(rf"^{re.escape(module)} v{re.escape(version)}(?:/go\.mod)? h1:\S+$", sums, re.M)) == 2
-
-
-def test_a_module_of_one_source_is_required_in_one_version_so_that_it_is_compiled_once() -> None:
-    """Go's cache has the required version in its keys, also of a module that is replaced."""
-    required: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-    for file in MODULE.rglob("go.mod"):
-        text = file.read_text()
-        replaced = dict(re.findall(r"^(?:\t|replace )(\S+) => \S+ (v\S+)$", text, re.MULTILINE))
-        for module, version in re.findall(r"^(?:\t|require )(\S+) (v\S+)(?: // indirect)?$", text, re.MULTILINE):
-            required[module, replaced.get(module, version)].add(version)
-    assert {module: found for module, found in required.items() if len(found) > 1} == {}
+    for module, version in modules.items():
+        assert set(re.findall(rf"^(?:\t|require ){re.escape(module)} v([\d.]+)", text, re.MULTILINE)) == {version}
+        if bundle.source:
+            assert (bundle.source, bundle.tools[0].version) == (module, version)
+            sums = (bundle.module / "sources.sum").read_text()
+            assert len(re.findall(rf"^{re.escape(module)} v{re.escape(version)}(?:/go\.mod)? h1:\S+$", sums, re.M)) == 2
 
 
 def test_progress_is_at_most_one_message_an_interval_and_none_that_matters_is_lost() -> None:
     said: list[str] = []
     throttle = Throttle(said.append, interval_seconds=60)
-    for number in range(1000):
-        throttle(f"{number} of 1000")
+    throttle("1 of 1000")
     throttle.now("done")
-    assert said == ["done"]
-    often = Throttle(said.append, interval_seconds=0)
-    often("one")
+    Throttle(said.append, interval_seconds=0)("one")
     assert said == ["done", "one"]
 
 
