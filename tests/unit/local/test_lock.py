@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,24 +62,14 @@ def test_who_holds_it_is_said_and_one_that_was_killed_does_not(paths):
             assert stat.S_IMODE(paths.lock.stat().st_mode) == 0o600
 
 
-def test_it_is_waited_for(paths, monkeypatch):
+def test_it_is_waited_for(paths):
     paths.root.mkdir(parents=True)
-    held = [os.open(paths.lock, os.O_RDWR | os.O_CREAT)]
-    fcntl.flock(held[0], fcntl.LOCK_EX)
-    flock, refused = fcntl.flock, []
-
-    def let_go_once_refused(descriptor: int, operation: int) -> None:
-        try:
-            flock(descriptor, operation)
-        except BlockingIOError as error:
-            refused.append(error)
-            if len(refused) == 3:
-                os.close(held.pop())
-            raise
-
-    monkeypatch.setattr(fcntl, "flock", let_go_once_refused)
+    descriptor = os.open(paths.lock, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    release = threading.Timer(0.2, os.close, [descriptor])
+    release.start()
     with locked(paths, "up", wait_seconds=SECONDS):
-        assert len(refused) == 3
+        release.join()
 
 
 def test_a_holder_that_has_not_signed_yet_is_another_process(paths):

@@ -1,11 +1,16 @@
 """A pod's status, from what its shim says."""
 
+import asyncio
+import contextlib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from trainium_eks.local.agent import statuses
+from trainium_eks.local.agent.worker import Worker
 from trainium_eks.local.spec.known import UnmetError
+from trainium_eks.local.spec.plan import PodDirectory
 
 
 def pod(**status: Any) -> dict[str, Any]:
@@ -53,12 +58,6 @@ def test_phase_and_ready_follow_from_the_containers(said: dict[str, Any] | None,
     assert (found["phase"], is_so(found, "Ready")) == (phase, ready)
 
 
-def test_what_is_unmet_is_said_of_the_container_that_it_concerns() -> None:
-    found = made(None, UnmetError("ErrImageNeverPull", "why", "b"))
-    waiting = [each["state"]["waiting"] for each in found["containerStatuses"]]
-    assert waiting == [{"reason": "ContainerCreating"}, {"reason": "ErrImageNeverPull", "message": "why"}]
-
-
 def test_a_condition_keeps_its_time_while_it_stays_the_same() -> None:
     before = {"type": "Ready", "status": "True", "lastTransitionTime": "then"}
     for ready in (True, False):
@@ -67,9 +66,56 @@ def test_a_condition_keeps_its_time_while_it_stays_the_same() -> None:
         assert (since == "then") is ready
 
 
-def test_what_ran_when_its_shim_was_lost_has_ended_with_137() -> None:
-    lost = statuses.lost(state(told(), told("terminated", exitCode=0)), 9.0)
-    found = made(lost)
-    codes = [each["state"]["terminated"]["exitCode"] for each in found["containerStatuses"]]
-    assert (found["phase"], codes) == ("Failed", [137, 0])
-    assert found["containerStatuses"][0]["state"]["terminated"]["reason"] == "ContainerStatusUnknown"
+# --- A pod's worker, and events that come while it is busy --------------------------------------------------------
+
+POD = {
+    "metadata": {
+        "name": "p",
+        "namespace": "n",
+        "uid": "u",
+        "resourceVersion": "1",
+        "creationTimestamp": "2026-11-22T05:33:04Z",
+        "deletionTimestamp": "2026-11-22T05:33:05Z",
+    },
+    "spec": {"nodeName": "node", "containers": [{"name": "c", "image": "local/python"}]},
+    "status": {"phase": "Succeeded"},
+}
+
+
+class Around:
+    """As much of the agent as ending a pod takes."""
+
+    def __init__(self, root: Path) -> None:
+        self.client = self
+        self.forgotten: list[str] = []
+        self.worker: Worker | None = None
+        self._root = root
+
+    def directory(self, uid: str) -> PodDirectory:
+        return PodDirectory(self._root / uid)
+
+    async def request(self, method: str, *_: Any) -> dict[str, Any]:
+        assert method == "DELETE"
+        # The watch tells that the pod is gone before the answer is here.
+        assert self.worker is not None
+        self.worker.remove()
+        return {}
+
+    def forget(self, uid: str) -> None:
+        self.forgotten.append(uid)
+
+    def hosts_changed(self) -> None:
+        pass
+
+
+def test_a_pod_that_goes_while_its_deletion_is_sent_is_cleared_up(tmp_path: Path) -> None:
+    around = Around(tmp_path)
+
+    async def run() -> None:
+        around.worker = Worker(POD, around, None)  # type: ignore[arg-type]
+        await asyncio.wait_for(around.worker.run(), 5)
+
+    # Not asyncio.run: it would leave this thread without a loop, which Pulumi's mocks in other tests look for.
+    with contextlib.closing(asyncio.new_event_loop()) as loop:
+        loop.run_until_complete(run())
+    assert around.forgotten == ["u"]

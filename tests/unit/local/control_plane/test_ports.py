@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from waiting import SECONDS
 
 from trainium_eks.local.control_plane import ports
-from trainium_eks.local.control_plane.flags import PORTS, commands
+from trainium_eks.local.control_plane.flags import PORTS, STAGES, commands
 from trainium_eks.local.control_plane.ports import Settings, is_answered, is_free
 from trainium_eks.local.control_plane.programs import AGENT
 from trainium_eks.local.paths import Paths
@@ -117,3 +118,23 @@ def test_every_command_line_names_the_stack_and_only_loopback(paths, settings):
         assert line[0] == f"/bin/{name}"
         assert any(f"={paths.root}/" in argument for argument in line)
         assert not any("0.0.0.0" in argument for argument in line)
+
+
+# --- What kwok makes of nodes and pods ----------------------------------------------------------------------------
+
+
+def test_kwoks_stages_come_to_rest_and_leave_pods_with_local_images_to_their_agent() -> None:
+    """A stage that did not end what it begins with would be played with each renewal of 1,000 nodes' leases."""
+    stages = {
+        each["metadata"]["name"]: each["spec"] for each in yaml.safe_load_all(STAGES.read_text()) if "spec" in each
+    }
+    for name, begins, ends in (("pod-ready", "Pending", "Running"), ("pod-of-job-succeeded", "Running", "Succeeded")):
+        phase = {"key": ".status.phase", "operator": "In", "values": [begins]}
+        assert phase in stages[name]["selector"]["matchExpressions"]
+        assert f"phase: {ends}\n" in stages[name]["next"]["statusTemplate"]
+    assert stages["node-heartbeat"]["delay"]["durationMilliseconds"] >= 600_000
+    for name in stages:
+        if name.startswith("pod-"):
+            expressions = stages[name]["selector"]["matchExpressions"]
+            local = [each["operator"] for each in expressions if 'startswith("local/")' in each["key"]]
+            assert local == ["DoesNotExist"], name

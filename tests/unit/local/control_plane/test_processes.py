@@ -128,20 +128,6 @@ def test_a_suspended_process_is_ended_without_a_kill(paths, run):
     assert "ended by itself" in processes.last_lines(paths, "etcd")
 
 
-def test_how_a_process_ended_is_known(paths, command, run):
-    failed = processes.start(paths, "etcd", command("etcd", "raise SystemExit(3)"))
-    running = run("kwok")
-    assert processes.exit_code(running) is None
-    os.kill(running.pid, signal.SIGKILL)
-    assert [_ended(failed), _ended(running)] == [3, -signal.SIGKILL]
-
-
-def _ended(process: processes.Running) -> int:
-    code = until(lambda: processes.exit_code(process))
-    assert code is not None
-    return code
-
-
 def test_what_cannot_be_executed_is_said(paths, tmp_path):
     program = tmp_path / "etcd"
     program.write_text("no program")
@@ -160,15 +146,6 @@ def test_a_log_is_continued_and_begins_anew_when_it_is_large_also_that_of_a_runn
     os.truncate(paths.logs / "etcd.log", processes.LOG_LIMIT_BYTES + 1)
     processes.trim_logs(paths)
     assert processes.log_size(paths, "etcd") == 0
-
-
-def test_the_end_of_a_log_leaves_out_former_runs(paths):
-    paths.logs.mkdir(parents=True)
-    (paths.logs / "etcd.log").write_text("old\n" * 5 + "new 1\nnew 2\nnew 3\n")
-    assert processes.last_lines(paths, "etcd", 2) == "  new 2\n  new 3"
-    assert processes.last_lines(paths, "etcd", 9, since_bytes=20) == "  new 1\n  new 2\n  new 3"
-    assert processes.last_lines(paths, "etcd", 1, since_bytes=10**6) == "  new 3"  # it began anew meanwhile
-    assert "no log" in processes.last_lines(paths, "kwok")
 
 
 def test_settings_of_the_shell_do_not_reach_a_process(paths, command, monkeypatch):

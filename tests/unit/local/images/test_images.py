@@ -4,7 +4,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -54,19 +53,6 @@ def _wheel(directory: Path, name: str, version: str) -> Path:
 def python_of(image: images.LocalImage, code: str) -> str:
     done = subprocess.run([image.programs / "python", "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.strip()
-
-
-def test_python_is_always_there_with_the_standard_library_alone(home: Path) -> None:
-    image = images.find("local/python")
-    assert image is not None
-    assert image == images.find("python") == images.find(image.reference)
-    assert not home.exists(), "looking makes nothing"
-    images.ensure(image)
-    assert python_of(image, "import sys; print(sys.version_info[:3])") == str(sys.version_info[:3])
-    specs = "import importlib.util as u; print(u.find_spec('pip'), u.find_spec('psutil'))"
-    assert python_of(image, specs) == "None None"
-    with pytest.raises(ClusterError, match="always there"):
-        images.remove("python")
 
 
 def trn(*arguments: str) -> Result:

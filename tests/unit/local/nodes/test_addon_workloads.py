@@ -1,16 +1,18 @@
-"""Stand-ins of EKS add-ons: real names, places and weights, and nothing that could be taken for real."""
+"""Stand-ins of EKS add-ons: real names, places and weights; and the wait for their pods."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from kubernetes_schemas import object_faults
 
 from trainium_eks.local.changes import ApplyResult
+from trainium_eks.local.nodes import settling
 from trainium_eks.local.nodes.addon_workloads import AddonWorkloads, manifests
+from trainium_eks.local.nodes.settling import settle
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.model.catalogue import addon_records
-from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.catalogue.versions import KUBERNETES
 
 REGION = "us-west-2"
@@ -52,20 +54,6 @@ def test_no_two_workloads_select_the_same_pods() -> None:
     assert not any(one <= other for one in selectors for other in selectors if one is not other)
 
 
-def test_the_service_accounts_that_get_roles_are_there() -> None:
-    for addon in addon_records.installed():
-        if addon.identity:
-            accounts = [each["metadata"]["name"] for each in of_kind(addon.name, "ServiceAccount")]
-            assert addon.identity.service_account in accounts
-
-
-def test_dcgm_is_for_gpu_nodes_alone() -> None:
-    required = SPECS["dcgm-server"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    (expression,) = required["nodeSelectorTerms"][0]["matchExpressions"]
-    assert expression["key"] == "node.kubernetes.io/instance-type"
-    assert {CATALOGUE.find(each).family for each in expression["values"]} == {"nvidia"}
-
-
 def test_pods_have_no_token_and_only_the_room_and_network_that_they_need() -> None:
     on_host = {name for name, spec in SPECS.items() if spec.get("hostNetwork")}
     assert on_host == {"aws-node", "kube-proxy", "eks-pod-identity-agent", "eks-node-monitoring-agent"}
@@ -92,3 +80,48 @@ def test_an_add_on_that_is_not_known_is_named_as_not_installed() -> None:
     assert isinstance(applied, ApplyResult)
     assert "aws-efs-csi-driver" in applied.not_installed
     AddonWorkloads(untouchable).delete("aws-efs-csi-driver")
+
+
+# --- The end of an `up`: until nothing that can start is still starting -------------------------------------------
+
+
+def daemon_set(name: str, wanted: int, available: int) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "kube-system", "generation": 1}
+    status = {"observedGeneration": 1, "desiredNumberScheduled": wanted, "updatedNumberScheduled": wanted}
+    return {"metadata": metadata, "status": {**status, "numberAvailable": available}}
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Time that passes only while somebody sleeps."""
+
+    def sleep(seconds: float) -> None:
+        assert seconds > 0
+        clock.now += seconds
+
+    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now, sleep=sleep)
+    monkeypatch.setattr(settling, "time", clock)
+    return clock
+
+
+def server(clock: SimpleNamespace, available: Callable[[float], int]) -> Callable[[str], Mapping[str, Any]]:
+    def get(path: str) -> Mapping[str, Any]:
+        assert path == "/apis/apps/v1/daemonsets"
+        return {"items": [daemon_set("agent", 5, available(clock.now)), daemon_set("other", 5, 5)]}
+
+    return get
+
+
+def test_pods_that_start_are_awaited_and_told_after_a_moment(clock: SimpleNamespace) -> None:
+    told: list[str] = []
+    assert settle(server(clock, lambda _: 5), told.append) == ()
+    assert (clock.now, told) == (0, []), "a cluster that is whole is not waited for"
+    assert settle(server(clock, lambda now: min(5, int(now))), told.append) == ()
+    assert 5 <= clock.now < 6
+    assert "Waiting for the agents of the nodes: DaemonSet kube-system/agent: 3 of 5 pods are available" in told
+
+
+def test_what_does_not_move_is_given_up_and_said(clock: SimpleNamespace) -> None:
+    (note,) = settle(server(clock, lambda now: 4 if now > 10 else 2), lambda _: None)
+    assert note == "still not running: DaemonSet kube-system/agent: 4 of 5 pods are available"
+    assert 10 + settling.UNMOVED_SECONDS <= clock.now < 12 + settling.UNMOVED_SECONDS

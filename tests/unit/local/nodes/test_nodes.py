@@ -61,12 +61,14 @@ def names(**changed: Any) -> set[str]:
     return {node["metadata"]["name"] for node in manifests(pool(**changed))}
 
 
-def test_names_are_the_same_each_time_and_like_ec2s() -> None:
+def test_names_are_the_same_each_time_like_ec2s_and_no_longer_than_eks_takes() -> None:
     first, second = (node["metadata"]["name"] for node in manifests(pool()))
     assert names() == {first, second}
     assert re.fullmatch(r"i-sim[0-9a-f]{8}000001\.us-west-2\.compute\.internal", first)
     assert second.startswith(f"{pool().stem}000002.")
     assert all(name.endswith(".ec2.internal") for name in names(region="us-east-1"))
+    keys = {pool_key({"nodeGroupName": f"{'x' * 60}-nodes-sim-{end}"}) for end in "ab"}
+    assert [len(key) for key in keys] == [63, 63]
 
 
 def test_another_group_and_what_nodes_are_launched_from_give_them_new_names_and_nothing_else_does() -> None:
@@ -98,16 +100,13 @@ def test_a_node_has_the_labels_of_kubernetes_eks_and_its_group() -> None:
         "eks.amazonaws.com/capacityType": "ON_DEMAND",
         "eks.amazonaws.com/sourceLaunchTemplateId": "lt-sim-1",
         "eks.amazonaws.com/sourceLaunchTemplateVersion": "1",
-        "trainium-eks/pool": "ng1",
-        "aws.amazon.com/neuron.present": "true",
         "trainium-eks/simulated": "true",
         "trainium-eks.local/pool": GROUP,
+        **INPUTS["labels"],
     }
-    labels = node["metadata"]["labels"]
-    assert {key: labels.get(key) for key in expected} == expected
+    assert expected.items() <= node["metadata"]["labels"].items()
     assert node["metadata"]["annotations"]["kwok.x-k8s.io/node"] == "fake"
-    instance_id = node["metadata"]["name"].partition(".")[0]
-    assert node["spec"]["providerID"] == f"aws:///us-west-2d/{instance_id}"
+    assert node["spec"]["providerID"] == f"aws:///us-west-2d/{node['metadata']['name'].partition('.')[0]}"
 
 
 def test_taints_are_spelled_as_kubernetes_does() -> None:
@@ -182,12 +181,6 @@ def test_a_node_says_that_it_is_simulated_and_which_release_it_would_run() -> No
     assert manifests(pool(releaseVersion=None))[0]["status"]["nodeInfo"]["kubeletVersion"].startswith("v1.35.0-")
 
 
-def test_a_name_that_eks_would_not_take_is_shortened_and_stays_unique() -> None:
-    keys = {pool_key({"nodeGroupName": f"{'x' * 60}-nodes-sim-{end}"}) for end in "ab"}
-    assert [len(key) for key in keys] == [63, 63]
-    assert pool_key({"nodeGroupName": "short"}) == "short"
-
-
 def test_a_type_that_is_unknown_or_missing_is_refused() -> None:
     with pytest.raises(ClusterError, match=r"dev-ng1-nodes-sim-0.*did you mean trn1\.32xlarge(.|\n)*instanceTypes"):
         pool(instanceTypes=["trn1.33xlarge"])
@@ -219,27 +212,21 @@ def scaled(nodes: int, groups: list[dict[str, Any]] = GROUPS) -> list[dict[str, 
     return json.loads(adjusted.config["p:nodeGroups"])  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize(
-    ("nodes", "expected"),
-    [
+def test_the_first_group_gets_the_nodes_and_the_limits_that_they_need() -> None:
+    for nodes, expected in (
         (0, [(0, 4, 0)]),
         (1, [(1, 4, 1)]),
         (3, [(2, 4, 3)]),
         (450, [(2, 450, 450)]),
         # More than EKS allows in a group is spread over groups of the same kind.
         (1000, [(2, 450, 450), (2, 450, 450), (2, 100, 100)]),
-    ],
-)
-def test_the_first_group_gets_the_nodes_and_the_limits_that_they_need(nodes: int, expected: list[object]) -> None:
-    *train, other = scaled(nodes)
-    assert [(each["minSize"], each["maxSize"], each["desiredSize"]) for each in train] == expected
-    assert [each["name"] for each in train] == ["train", "train-2", "train-3"][: len(train)]
-    assert {each["instanceType"] for each in train} == {"trn1.32xlarge"}
-    assert other == GROUPS[1]
-
-
-def test_a_group_without_nodes_has_a_maximum_that_eks_takes_and_a_stack_without_groups_is_told() -> None:
-    (first,) = scaled(0, [{"name": "a", "instanceType": "trn1.32xlarge"}])
-    assert first["maxSize"] == 1
+    ):
+        *train, other = scaled(nodes)
+        assert [(each["minSize"], each["maxSize"], each["desiredSize"]) for each in train] == expected
+        assert [each["name"] for each in train] == ["train", "train-2", "train-3"][: len(train)]
+        assert {each["instanceType"] for each in train} == {"trn1.32xlarge"}
+        assert other == GROUPS[1]
+    [first] = scaled(0, [{"name": "a", "instanceType": "trn1.32xlarge"}])
+    assert first["maxSize"] == 1, "EKS takes no other"
     with pytest.raises(ClusterError, match=r"Pulumi\.dev\.yaml has none"):
         scaled(3, [])

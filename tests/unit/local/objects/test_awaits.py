@@ -11,8 +11,6 @@ from trainium_eks.local.objects.awaits import (
     pods_wait_for,
     readiness,
     relates_to,
-    timeout_seconds,
-    warnings,
 )
 
 GROUPS = {
@@ -183,44 +181,12 @@ def test_pods_are_counted_by_what_they_wait_for() -> None:
         live("Pod", phase="Pending", containerStatuses=[waits("ContainerCreating")]),
         live("Pod", phase="Running", containerStatuses=[{"name": "main", "ready": True, **died}]),
         live(
-            "Pod",
-            phase="Pending",
-            initContainerStatuses=[waits("ImagePullBackOff", "init")],
-            containerStatuses=[waits("PodInitializing")],
+            "Pod", initContainerStatuses=[waits("ErrImagePull", "init")], containerStatuses=[waits("PodInitializing")]
         ),
     ]
     assert pods_wait_for(pods) == [
         "2 pods: not scheduled: Unschedulable: full",
         "1 pod: container main: ImagePullBackOff: why",
         "1 pod: container main: CrashLoopBackOff: why (last exit code 137)",
-        "1 pod: container init: ImagePullBackOff: why",
+        "1 pod: container init: ErrImagePull: why",
     ]
-
-
-def test_warnings_are_the_objects_own_latest_first_and_once() -> None:
-    def event(name: str, reason: str, second: int, **more: Any) -> dict[str, Any]:
-        time = f"2026-01-01T00:00:0{second}Z"
-        about = {"reason": reason, "message": f" {reason} happened ", "involvedObject": {"name": name}}
-        return {"type": "Warning", "lastTimestamp": time, **about, **more}
-
-    events = [
-        event("web", "Old", 1),
-        event("web-7c9d", "FailedCreate", 3),
-        event("web-7c9d", "FailedCreate", 2),
-        event("website", "Other", 4),
-        event("web", "Fine", 5, type="Normal"),
-        event("web", "New", 0, lastTimestamp=None, eventTime="2026-01-01T00:00:06.1Z"),
-    ]
-    assert warnings(events, "web") == ["New: New happened", "FailedCreate: FailedCreate happened", "Old: Old happened"]
-    assert warnings(events, "web", most=1) == ["New: New happened"]
-
-
-def test_the_annotation_decides_how_long_is_waited_and_must_be_a_positive_number() -> None:
-    def seconds(**annotations: str) -> float:
-        return timeout_seconds(live("Job", top={"metadata": {"annotations": annotations}}), 300)
-
-    key = "pulumi.com/timeoutSeconds"
-    assert (seconds(), seconds(**{key: "7"})) == (300, 7)
-    for value in ("soon", "0", "-1", "nan", "inf"):
-        with pytest.raises(ValueError, match=r"must be a positive number of seconds"):
-            seconds(**{key: value})

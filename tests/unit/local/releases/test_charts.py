@@ -1,11 +1,13 @@
-"""Where charts are looked for. The ``helm`` here is a script that says what the real one says."""
+"""Charts and a release's inputs, with a ``helm`` that is a script and says what the real one says."""
 
 import os
 import tarfile
-import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import pulumi_kubernetes as k8s
 import pytest
 import toolchain_fakes as fakes
 
@@ -14,7 +16,7 @@ from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import charts as module
 from trainium_eks.local.releases.charts import Charts, FoundChart, Missing
 from trainium_eks.local.releases.helm_cli import HelmCli
-from trainium_eks.local.releases.release_inputs import ReleaseInputs, wanted
+from trainium_eks.local.releases.release_inputs import FLAGS, ReleaseInputs, wanted
 from trainium_eks.model.catalogue.versions import CHARTS
 
 REPOSITORY = "https://charts.example.com/stable"
@@ -82,15 +84,6 @@ def missing(charts: Charts, release_: ReleaseInputs | None = None) -> str:
     return chart.reason
 
 
-def test_a_local_chart_is_relative_to_the_project(place: Place) -> None:
-    directory = place.project / "charts" / "own"
-    unpacked(directory, "0.1.0")
-    first = found(place.charts(), release(chart="./charts/own"))
-    assert (first.name, first.path) == ("own", directory.resolve())
-    (directory / "values.yaml").write_text("a: 1\n")
-    assert found(place.charts(), release(chart="./charts/own")).digest != first.digest
-
-
 def test_what_cannot_be_looked_for_is_an_error(place: Place) -> None:
     with pytest.raises(ClusterError, match=r"there is no chart .*project/charts/none"):
         place.charts().find(release(chart="./charts/none"))
@@ -102,20 +95,14 @@ def test_what_cannot_be_looked_for_is_an_error(place: Place) -> None:
 
 @pytest.mark.parametrize(("wants", "has"), [("1.0.0", "1.0.0"), ("v1.0.0", "1.0.0"), ("1.0.0", "v1.0.0")])
 def test_the_users_directory_comes_first_with_or_without_the_v(place: Place, wants: str, has: str) -> None:
-    for version in (has, "0.9.0"):
-        package(place.given, version)
-    chart = found(place.charts(TRN_CHARTS=str(place.given)), release(wants))
-    assert (chart.version, place.pulls) == (has, 0)
-
-
-def test_of_the_users_directory_an_unpacked_chart_is_taken_and_another_version_is_not_and_both_are_named(
-    place: Place,
-) -> None:
     package(place.given, "0.9.0")
     charts = place.charts(TRN_CHARTS=str(place.given))
-    assert "TRN_CHARTS has thing 0.9.0, wanted 1.0.0" in missing(charts)
-    unpacked(place.given / "thing", "1.0.0")
-    assert found(charts, release(chart="oci://example.com/x/thing")).path == place.given / "thing"
+    assert f"TRN_CHARTS has thing 0.9.0, wanted {wants}" in missing(charts, release(wants))
+    assert place.pulls == 1
+    package(place.given, has)
+    assert (found(charts, release(wants)).version, place.pulls) == (has, 1)
+    unpacked(place.given / "thing", "1.1.0")
+    assert found(charts, release("1.1.0", "oci://example.com/x/thing")).path == place.given / "thing"
 
 
 def test_a_chart_is_pulled_once_for_each_repository_and_kept_unless_it_is_broken(place: Place) -> None:
@@ -158,16 +145,10 @@ def test_a_repository_that_cannot_be_reached_is_no_fault_and_says_what_to_do(pla
 
 def test_a_host_that_cannot_be_reached_is_asked_once(place: Place) -> None:
     charts = place.charts("sleep 0.3; echo 'Error: connection refused' >&2; exit 1")
-    said: list[str] = []
-    threads = [
-        threading.Thread(target=lambda name=name: said.append(missing(charts, release(chart=name))))
-        for name in ("thing", "other", "third")
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert (len(said), place.pulls) == (3, 1)
+    with ThreadPoolExecutor() as pool:
+        names = ("thing", "other", "third")
+        assert len([*pool.map(lambda name: missing(charts, release(chart=name)), names)]) == 3
+    assert place.pulls == 1
     charts.find(release(repo="https://elsewhere.example.com"))
     assert place.pulls == 2
 
@@ -199,12 +180,11 @@ OF_VOLCANO = release(VOLCANO.version, VOLCANO.chart, VOLCANO.repository)
 @pytest.fixture
 def path(place: Place) -> str:
     """A PATH with a ``go`` that has Volcano's module."""
-    fakes.go(place.root / "go")
-    chart = place.root / "go" / "source" / "installer" / "helm" / "chart" / "volcano"
+    go = fakes.go(place.root / "go").parent
+    chart = go / "source" / "installer" / "helm" / "chart" / "volcano"
     unpacked(chart, VOLCANO.version)
-    (chart / "crd" / "bases").mkdir(parents=True)
-    (chart / "crd" / "bases" / "queues.yaml").write_text("kind: CustomResourceDefinition\n")
-    return f"{place.root / 'go'}:{os.environ['PATH']}"
+    fakes.executable(chart / "crd" / "bases" / "queues.yaml", "kind: CustomResourceDefinition\n")
+    return f"{go}:{os.environ['PATH']}"
 
 
 def test_volcanos_chart_comes_from_its_module_where_the_repository_cannot_be_reached(place: Place, path: str) -> None:
@@ -230,3 +210,37 @@ def test_without_volcanos_source_both_ways_are_named_and_no_other_chart_is_looke
         missing(place.charts(PATH=path), other)
     missing(place.charts(PATH=path, TRN_VOLCANO="off"), OF_VOLCANO)
     assert not (place.root / "go" / "go.calls").exists()
+
+
+# --- Pulumi's inputs of a release ---------------------------------------------------------------------------------
+
+MINIMAL: dict[str, Any] = {"name": "r", "namespace": "n", "chart": "./c"}
+
+
+def read(**inputs: Any) -> Any:
+    return wanted({**MINIMAL, **inputs}, timeout_seconds=600)
+
+
+def test_each_flag_is_one_of_pulumis_inputs_and_set_only_where_it_is_asked_for() -> None:
+    known = set(k8s.helm.v3.ReleaseArgs.__init__.__annotations__)
+    for key, flag in FLAGS.items():
+        assert "".join(f"_{c.lower()}" if c.isupper() else c for c in key) in known
+        assert [flag in read(**{key: asked}).flags for asked in (True, False)] == [True, False]
+
+
+def test_inputs_that_are_not_honoured_or_missing_are_named() -> None:
+    unhonoured = {"verify": True, "lint": True, "repositoryOpts": {"repo": "https://r", "proxy": "p"}}
+    with pytest.raises(ClusterError, match=r"n/r: .* does not support lint, verify, repositoryOpts\.proxy"):
+        read(**unhonoured)
+    for key in ("name", "chart"):
+        with pytest.raises(ClusterError, match=f"has no {key}"):
+            read(**{key: ""})
+
+
+def test_values_are_as_pulumi_hands_them_over() -> None:
+    values = {"port": 8080.0, "half": 0.5, "gone": None, "list": [1.0, {"x": None, "y": 2.0}], "on": True}
+    after = read(values=values).values
+    assert after == {"port": 8080, "half": 0.5, "list": [1, {"y": 2}], "on": True}
+    assert isinstance(after["port"], int)
+    assert after["on"] is True
+    assert read(values=values, allowNullValues=True).values["gone"] is None

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local.releases.training_operator import TrainingOperator, _objects
+from trainium_eks.local.releases.training_operator import TrainingOperator
 from trainium_eks.local.releases.volcano import Process, Programs, described
 from trainium_eks.plan.graph import Graph, Resource
 
@@ -93,17 +93,3 @@ def test_the_training_operator_can_be_left_out() -> None:
     urn = f"urn:pulumi:s::p::{type_}::x-training-operator"
     installed = Resource(urn=urn, type=type_, name="x-training-operator", custom=False, inputs={})
     assert provided(installed) == "TRN_TRAINING_OPERATOR is off"
-
-
-def test_the_training_operators_webhook_is_asked_on_this_machine() -> None:
-    def webhook(resource: str) -> dict[str, object]:
-        service = {"name": "webhook-service", "namespace": "system", "path": f"/validate-{resource}"}
-        return {"name": resource, "clientConfig": {"service": service}, "rules": [{"resources": [resource]}]}
-
-    webhooks = {"apiVersion": "v1", "kind": "W", "webhooks": [webhook("tfjobs"), webhook("pytorchjobs")]}
-    upstream = ({"kind": "CustomResourceDefinition"}, webhooks)
-    *_, service, configuration = _objects(upstream, 31000)
-    assert service["spec"] == {"type": "ExternalName", "externalName": "localhost"}
-    [only] = configuration["webhooks"]
-    asked = {"name": "training-operator", "namespace": "kubeflow", "path": "/validate-pytorchjobs", "port": 31000}
-    assert only["clientConfig"] == {"service": asked}

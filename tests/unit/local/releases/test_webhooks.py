@@ -1,7 +1,6 @@
 """What a chart's webhooks become before Helm installs them."""
 
 import fcntl
-import json
 import os
 import signal
 import subprocess
@@ -67,13 +66,6 @@ def test_what_is_no_webhook_is_left_to_the_byte_and_without_a_rest_there_is_no_o
     after = webhooks.rewritten(yaml.safe_dump(configuration("ns/svc")), {})
     assert objects(after) == []
     assert webhooks.left_out(after) == ["ValidatingWebhookConfiguration conf"]
-
-
-def test_the_file_is_a_post_renderer_of_its_own() -> None:
-    command = python_file(Path(webhooks.__file__), json.dumps({"ns/svc": PROCESS}))
-    text = manifest(configuration("ns/svc"))
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True, cwd="/")
-    assert done.stdout == webhooks.rewritten(text, {"ns/svc": PROCESS})
 
 
 def test_a_manifest_is_written_whole_though_the_writing_is_stopped_and_goes_on(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Paths in a volume, whatever links the volume's jobs put there, before and meanwhile."""
+"""A container's root, and paths in a volume, whatever links the volume's jobs put there, before and meanwhile."""
 
 import ctypes
 import errno
@@ -11,6 +11,8 @@ import pytest
 
 from trainium_eks.local import linux
 from trainium_eks.local.runtime import beneath
+from trainium_eks.local.runtime.root_files import layout
+from trainium_eks.local.spec.plan import Mount
 
 
 @pytest.fixture(params=["openat2", "walk"])
@@ -123,3 +125,29 @@ def test_the_end_of_a_file_and_of_nothing_else(tmp_path: Path) -> None:
     assert beneath.end_of(tmp_path / "pipe", 4) == b""
     with pytest.raises(OSError, match="link"):
         beneath.end_of(tmp_path / "link", 4)
+
+
+# --- What has to be built for a container's root ------------------------------------------------------------------
+
+
+def test_a_mount_that_covers_what_is_there_needs_the_root_alone_and_a_new_one_its_parents(tmp_path: Path) -> None:
+    def composed(*targets: str, source: Path = tmp_path) -> tuple[str, ...]:
+        return layout([Mount(str(source), target) for target in targets]).composed
+
+    (file := tmp_path / "file").touch()
+    assert composed("/usr") == composed("/data") == composed("/etc", source=file) == ("/",)
+    assert composed("/etc/no-such/deep") == ("/", "/etc", "/etc/no-such")
+    assert composed("/etc/no-such.conf", source=file) == ("/", "/etc")
+    assert composed("/data", "/data/inner/deep") == ("/",), "in another mount nothing is needed of the machine"
+    # The kernel would follow a link, to a file outside of the root that is being built.
+    (tmp_path / "resolv.conf").symlink_to("/run/resolv.conf")
+    assert str(tmp_path) in composed(str(tmp_path / "resolv.conf"), source=file)
+
+
+def test_links_of_the_machine_are_followed_and_parents_come_before_what_is_in_them(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to("there")
+    targets = ["/a/b", "/a", "/a/b/c", str(tmp_path / "link" / "x")]
+    made = [each.target for each in layout([Mount(str(tmp_path), target) for target in targets]).mounts]
+    assert [each for each in made if each.startswith("/a")] == ["/a", "/a/b", "/a/b/c"]
+    assert str(tmp_path / "there" / "x") in made

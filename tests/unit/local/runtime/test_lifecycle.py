@@ -156,12 +156,3 @@ def test_what_was_lost_with_its_shim_has_ended_and_restarts_are_counted_on() -> 
     assert started(again, 5) == ["c"]
     assert (state(again)["restartCount"], state(again)["last"]["exitCode"]) == (1, 137)
     assert state(again)["last"]["reason"] == "ContainerStatusUnknown"
-
-
-def test_a_plan_is_read_as_it_was_written() -> None:
-    wanted = plan(
-        container(liveness=PROBE, pre_stop=Action(command=("a", "b"), headers=(("x", "y"),))),
-        init=(container("i"),),
-        memory_volumes={"/x": 5},
-    )
-    assert PodPlan.from_json(wanted.to_json()) == wanted
