@@ -98,9 +98,8 @@ def test_the_users_directory_comes_first_with_or_without_the_v(place: Place, wan
     package(place.given, "0.9.0")
     charts = place.charts(TRN_CHARTS=str(place.given))
     assert f"TRN_CHARTS has thing 0.9.0, wanted {wants}" in missing(charts, release(wants))
-    assert place.pulls == 1
     package(place.given, has)
-    assert (found(charts, release(wants)).version, place.pulls) == (has, 1)
+    assert (found(charts, release(wants)).version, place.pulls) == (has, 0)
     unpacked(place.given / "thing", "1.1.0")
     assert found(charts, release("1.1.0", "oci://example.com/x/thing")).path == place.given / "thing"
 
