@@ -7,7 +7,7 @@ import tarfile
 import threading
 import urllib.parse
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from trainium_eks.local.toolchain import Bundle, UnavailableError, provide
+from trainium_eks.local.toolchain.tools import Tool
 
 VERSIONS = {
     "etcd": "etcd Version: 3.6.5",
@@ -117,6 +118,18 @@ def failure(
     with pytest.raises(UnavailableError) as caught:
         provide(*bundles, progress=progress, environment=environment, cache=cache, patience_seconds=patience_seconds)
     return caught.value
+
+
+def moved(bundle: Bundle, hosts: Mapping[str, str], **digests: str) -> Bundle:
+    """The bundle's programs at other hosts, and images by digest."""
+
+    def at(tool: Tool) -> Tool:
+        values = {"url": tool.url, "checksums": tool.checksums, "image": tool.image}
+        for official, ours in hosts.items():
+            values = {name: value.replace(official, ours) for name, value in values.items()}
+        return replace(tool, reference=digests.get(tool.name, tool.reference), **values)
+
+    return replace(bundle, tools=tuple(at(tool) for tool in bundle.tools))
 
 
 def archive(entries: Mapping[str, bytes | str]) -> bytes:

@@ -68,15 +68,9 @@ def test_a_condition_keeps_its_time_while_it_stays_the_same() -> None:
 
 # --- A pod's worker, and events that come while it is busy --------------------------------------------------------
 
+TIMES = {"creationTimestamp": "2026-11-22T05:33:04Z", "deletionTimestamp": "2026-11-22T05:33:05Z"}
 POD = {
-    "metadata": {
-        "name": "p",
-        "namespace": "n",
-        "uid": "u",
-        "resourceVersion": "1",
-        "creationTimestamp": "2026-11-22T05:33:04Z",
-        "deletionTimestamp": "2026-11-22T05:33:05Z",
-    },
+    "metadata": {"name": "p", "namespace": "n", "uid": "u", "resourceVersion": "1", **TIMES},
     "spec": {"nodeName": "node", "containers": [{"name": "c", "image": "local/python"}]},
     "status": {"phase": "Succeeded"},
 }

@@ -11,7 +11,6 @@ import psutil
 import pytest
 from waiting import SECONDS, until
 
-from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.paths import Paths
 
@@ -126,13 +125,6 @@ def test_a_suspended_process_is_ended_without_a_kill(paths, run):
     os.kill(started.pid, signal.SIGSTOP)
     assert processes.stop(paths, timeout_seconds=SECONDS) == ["etcd"]
     assert "ended by itself" in processes.last_lines(paths, "etcd")
-
-
-def test_what_cannot_be_executed_is_said(paths, tmp_path):
-    program = tmp_path / "etcd"
-    program.write_text("no program")
-    with pytest.raises(ClusterError, match=f"etcd cannot be started: {program}: Permission denied"):
-        processes.start(paths, "etcd", [program, f"--data={paths.root}"])
 
 
 def test_a_log_is_continued_and_begins_anew_when_it_is_large_also_that_of_a_running_process(paths, run):

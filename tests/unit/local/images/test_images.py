@@ -1,7 +1,6 @@
 """Local images, made without a network: from nothing, and from a wheel that the test writes."""
 
 import json
-import os
 import re
 import subprocess
 import zipfile
@@ -162,17 +161,22 @@ def test_what_only_adds_to_an_older_image_takes_over_its_packages(
     assert any(f"taken over from {older.reference}" in line for line in said)
     assert images.find("local/mine") == newer, "the newest of a name"
     assert [each.name for each in images.all_images()] == ["mine", "mine", "python"]
+
+    def torch_in(image: images.LocalImage) -> Path:
+        (found,) = image.path.glob("lib/python*/site-packages/torch/__init__.py")
+        return found
+
     versions = "import torch, rest; print(torch.version, rest.version, torch.__file__)"
-    assert python_of(newer, versions) == f"1.0 2.0 {_package(newer, 'torch')}"
-    assert os.stat(_package(newer, "torch")).st_ino == os.stat(_package(older, "torch")).st_ino
+    assert python_of(newer, versions) == f"1.0 2.0 {torch_in(newer)}"
+    assert torch_in(newer).samefile(torch_in(older))
     program = subprocess.run([newer.programs / "torchrun"], capture_output=True, text=True, check=True)
     assert program.stdout == "1.0\n"
     assert str(older.path) not in (newer.programs / "torchrun").read_text()
 
     # What pip exchanged in the newer one is in the older as it was, and either outlives the other.
-    assert python_of(older, versions) == f"1.0 1.0 {_package(older, 'torch')}"
+    assert python_of(older, versions) == f"1.0 1.0 {torch_in(older)}"
     images.remove(older.reference)
-    assert python_of(newer, versions) == f"1.0 2.0 {_package(newer, 'torch')}"
+    assert python_of(newer, versions) == f"1.0 2.0 {torch_in(newer)}"
 
 
 def test_what_adds_to_an_older_image() -> None:
@@ -205,11 +209,6 @@ def _index(directory: Path, *wheels: Path) -> str:
         project.mkdir(parents=True)
         (project / "index.html").write_text(f'<a href="{wheel.as_uri()}">{wheel.name}</a>')
     return directory.as_uri()
-
-
-def _package(image: images.LocalImage, name: str) -> str:
-    (found,) = image.path.glob(f"lib/python*/site-packages/{name}/__init__.py")
-    return str(found)
 
 
 def _pins(requirements: str) -> dict[str, str]:

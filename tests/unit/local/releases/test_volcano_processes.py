@@ -59,11 +59,6 @@ def test_a_mounted_file_lies_in_the_stacks_directory() -> None:
         processes(body, other_conf="")
 
 
-def test_a_component_that_the_chart_leaves_out_does_not_run_and_webhooks_start_first() -> None:
-    made = processes(deployment("vol-scheduler"), deployment("vol-admission"), deployment("other"))
-    assert list(made) == ["vc-webhook-manager", "vc-scheduler"]
-
-
 # --- Programs -----------------------------------------------------------------------------------------------------
 
 

@@ -37,16 +37,12 @@ def started(life: Lifecycle, now: float) -> list[str]:
 
 
 def told(steps: list[Step]) -> list[str]:
-    made = []
-    for step in steps:
-        match step:
-            case Start():
-                made.append(f"start {step.container.name}")
-            case CheckRun():
-                made.append(f"{step.kind.value} {step.container.name}")
-            case Signal():
-                made.append(f"{'kill' if step.force else 'term'} {step.container.name}")
-    return made
+    def word(step: Step) -> str:
+        return (
+            "term" if isinstance(step, Signal) and not step.force else "kill" if isinstance(step, Signal) else "start"
+        )
+
+    return [f"{step.kind.value if isinstance(step, CheckRun) else word(step)} {step.container.name}" for step in steps]
 
 
 def state(life: Lifecycle, name: str = "c") -> dict[str, Any]:

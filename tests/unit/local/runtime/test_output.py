@@ -36,21 +36,6 @@ def test_what_was_written_is_read_and_a_line_that_is_too_long_is_one_line_again(
     assert read(tmp_path / "0.log", timestamps=True).count("2025-11-13T") == 2
 
 
-def test_a_part_is_given_that_is_asked_for(tmp_path: Path) -> None:
-    assert read(tmp_path / "0.log") == "", "it is not there yet"
-    written(tmp_path / "0.log", b"one\n", b"two\n", b"three\n", b"four\n").close(NOW)
-    for wanted, made in (
-        ({"tail": 2}, "three\nfour\n"),
-        ({"tail": 9}, "one\ntwo\nthree\nfour\n"),
-        ({"tail": 0}, ""),
-        ({"since": timestamp(NOW + 2)}, "three\nfour\n"),
-        ({"since": timestamp(NOW + 2), "tail": 1}, "four\n"),
-        ({"limit_bytes": 5}, "one\nt"),
-        ({"tail": 1, "timestamps": True}, f"{timestamp(NOW + 3)} four\n"),
-    ):
-        assert read(tmp_path / "0.log", **wanted) == made, wanted
-
-
 def test_one_who_follows_sees_all_though_the_log_is_moved_away(tmp_path: Path) -> None:
     file = tmp_path / "0.log"
     writer = written(file, b"begin\n", limit=1000)

@@ -10,7 +10,7 @@ from trainium_eks.local.images.images import LocalImage
 from trainium_eks.local.spec import environment, hosts, planning, volumes
 from trainium_eks.local.spec.hosts import Host
 from trainium_eks.local.spec.known import PlanInputs, UnmetError
-from trainium_eks.local.spec.plan import Isolation, Mount, PodDirectory, RestartPolicy
+from trainium_eks.local.spec.plan import Isolation, Mount, PodDirectory
 
 PLACE = Path("/s/pods/u")
 IMAGE = LocalImage("python", "0123456789ab", Path("/cache/python"), has_torch=False)
@@ -50,41 +50,15 @@ def variables(container: dict[str, Any], **changes: Any) -> dict[str, str]:
 # --- Variables ---
 
 
-def test_references_are_replaced() -> None:
-    for text, made in (
-        ("$(A)", "1"),
-        ("$$(A)", "$(A)"),
-        ("$$$(A)", "$1"),
-        ("$(NONE) $A ${A}", "$(NONE) $A ${A}"),
-        ("$(A)-$(A)", "1-1"),
-        ("$(A", "$(A"),
-    ):
-        assert environment.expanded(text, {"A": "1"}) == made
-    # A variable sees those before it.
-    found = variables({"env": [{"name": name, "value": value} for name, value in (("B", "$(A)"), ("A", "1"))]})
-    assert found["B"] == "$(A)"
-
-
-def test_services_are_told_of_as_links() -> None:
-    ports = [{"name": "web", "port": 80, "protocol": "TCP"}, {"name": "x-y", "port": 81, "protocol": "UDP"}]
-
-    def service(name: str, address: str) -> dict[str, Any]:
-        return {"metadata": {"name": name, "namespace": "team"}, "spec": {"clusterIP": address, "ports": ports}}
-
-    made = variables({}, services=(service("my-db", "10.1.1.1"), service("job", "None")))
-    wanted = {"HOST": "10.1.1.1", "PORT": "80", "PORT_X_Y": "81"}
-    assert {f"MY_DB_SERVICE_{name}": value for name, value in wanted.items()}.items() <= made.items()
-    assert made["MY_DB_PORT_81_UDP"] == "udp://10.1.1.1:81"
-    assert made["KUBERNETES_SERVICE_HOST"] == "100.127.0.1"
-    assert not any(name.startswith("JOB_") for name in made), "it is headless"
-
-
 def test_fields_are_written_as_the_downward_api_does_and_an_address_is_one_at_which_the_pod_is_reached() -> None:
-    assert environment.field_value("metadata.labels", pod(), known()) == 'a="quo\\"te"\napp="x"'
-    assert environment.field_value("metadata.labels['none']", pod(), known()) == ""
-    assert environment.field_value("status.hostIP", pod(), known()) == "100.64.0.9"
-    for isolation, address in ((Isolation.NET, "100.127.0.2"), (Isolation.NS, "127.0.0.1")):
-        assert environment.field_value("status.podIP", pod(), known(isolation=isolation)) == address
+    for field, isolation, value in (
+        ("metadata.labels", Isolation.NET, 'a="quo\\"te"\napp="x"'),
+        ("metadata.labels['none']", Isolation.NET, ""),
+        ("status.hostIP", Isolation.NET, "100.64.0.9"),
+        ("status.podIP", Isolation.NET, "100.127.0.2"),
+        ("status.podIP", Isolation.NS, "127.0.0.1"),
+    ):
+        assert environment.field_value(field, pod(), known(isolation=isolation)) == value
 
 
 def test_resources_are_counted_in_units_and_rounded_up() -> None:
@@ -113,23 +87,6 @@ def test_what_is_missing_is_named() -> None:
 
 
 # --- The whole plan ---
-
-
-def test_a_plan_has_all_that_is_run() -> None:
-    body = pod(
-        {"args": ["$(A)"], "env": [{"name": "A", "value": "1"}], "resources": {"limits": {"memory": "1Gi"}}},
-        restartPolicy="OnFailure",
-        terminationGracePeriodSeconds=0,
-        hostname="h",
-    )
-    plan = planning.planned(body, known()).plan
-    (container,) = plan.containers
-    assert container.argv == ("run", "1")
-    assert container.environment["PATH"].startswith("/cache/python/bin:")
-    assert container.environment["PYTHONPATH"] == "/repo/workloads"
-    assert container.environment["https_proxy"] == "http://100.127.0.1:3128"
-    assert (container.restart, container.memory_bytes, container.directory) == (RestartPolicy.ON_FAILURE, 2**30, "/")
-    assert (plan.hostname, plan.grace_seconds, plan.network_pid) == ("h", 0.0, 7)
 
 
 def test_what_cannot_be_done_is_said() -> None:

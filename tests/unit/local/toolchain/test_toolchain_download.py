@@ -2,14 +2,13 @@
 
 import resource
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import toolchain_fakes as fakes
 
 from trainium_eks.local.toolchain import Bundle, UnavailableError, kubernetes, provide
-from trainium_eks.local.toolchain.tools import Platform, Tool
+from trainium_eks.local.toolchain.tools import Platform
 
 KUBE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 KUBECTL = "/release/v1.35.4/bin/linux/amd64/kubectl"
@@ -52,20 +51,9 @@ def _image(server: fakes.Server) -> str:
 def at(server: fakes.Server, **others: str) -> Bundle:
     """The programs of a local cloud at the server; ``kubernetes="http://…"`` for those of one host elsewhere."""
     [bundle] = kubernetes("1.35")
-    hosts = {
-        "https://dl.k8s.io": others.get("kubernetes", server.url),
-        "https://github.com": server.url,
-        "https://get.helm.sh": server.url,
-        "https://registry.k8s.io": server.url,
-    }
-
-    def moved(tool: Tool) -> Tool:
-        values = {"url": tool.url, "checksums": tool.checksums, "image": tool.image}
-        for official, ours in hosts.items():
-            values = {name: value.replace(official, ours) for name, value in values.items()}
-        return replace(tool, reference=_image(server) if tool.image else "", **values)
-
-    return replace(bundle, tools=tuple(moved(tool) for tool in bundle.tools))
+    hosts = ("https://github.com", "https://get.helm.sh", "https://registry.k8s.io")
+    ours = {"https://dl.k8s.io": others.get("kubernetes", server.url), **dict.fromkeys(hosts, server.url)}
+    return fakes.moved(bundle, ours, kwok=_image(server))
 
 
 def failure(bundle: Bundle, cache: Path, said: list[str] | None = None) -> UnavailableError:

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +43,7 @@ def published(tool: str, *layers: bytes, architecture: str = "amd64") -> fakes.P
 
 
 def at(registry: fakes.Registry, **digests: str) -> Bundle:
-    def moved(image: str) -> str:
-        return image.replace("https://registry-1.docker.io", registry.url)
-
-    tools = (
-        replace(tool, image=moved(tool.image), reference=digests.get(tool.name, tool.reference))
-        for tool in VOLCANO.tools
-    )
-    return replace(VOLCANO, tools=tuple(tools))
+    return fakes.moved(VOLCANO, {"https://registry-1.docker.io": registry.url}, **digests)
 
 
 def provided(cache: Path, bundle: Bundle) -> tuple[set[str], list[str]]:
