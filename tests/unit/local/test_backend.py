@@ -13,21 +13,10 @@ import pulumi_kubernetes as k8s
 import pytest
 
 from trainium_eks.kube.errors import ClusterError
+from trainium_eks.local import events
 from trainium_eks.local.backend import LocalBackend
 from trainium_eks.local.changes import ApplyResult, Change
-from trainium_eks.local.events import (
-    Abandoned,
-    BackendOptions,
-    Begun,
-    Deleted,
-    Done,
-    Event,
-    Failed,
-    Kept,
-    Waiting,
-    from_json,
-    to_json,
-)
+from trainium_eks.local.events import BackendOptions, Begun, Event, Failed
 from trainium_eks.local.handlers import ResourceRequest, kind_of, seconds
 from trainium_eks.local.ledger import Ledger
 from trainium_eks.local.nodes.node_pools import adopted_zones
@@ -166,10 +155,10 @@ def test_durations_are_gos() -> None:
 
 
 def test_events_and_options_are_the_same_on_the_other_side() -> None:
-    done = Done("u", "object", "name", Change.REPLACED, ("a note",), "no chart")
-    others = (Begun("u"), Waiting("u", "for a pod"), Failed("u", "refused"), Abandoned("u", "refused"))
-    for event in (done, *others, Deleted("u", "nodes"), Kept("u")):
-        assert from_json(json.loads(json.dumps(to_json(event)))) == event
+    done = events.Done("u", "object", "name", Change.REPLACED, ("a note",), "no chart")
+    others = (events.Waiting("u", "for a pod"), Failed("u", "refused"), events.Abandoned("u", "refused"))
+    for event in (Begun("u"), done, *others, events.Deleted("u", "nodes"), events.Kept("u")):
+        assert events.from_json(json.loads(json.dumps(events.to_json(event)))) == event
     options = BackendOptions("/r", "/p", "/h", "https://s", {"x.large": {"vcpus": 2}}, ("fsx.csi.aws.com",))
     assert BackendOptions.from_json(json.loads(json.dumps(options.to_json()))) == options
 

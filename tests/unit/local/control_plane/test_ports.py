@@ -38,9 +38,8 @@ def settings() -> Settings:
 @pytest.fixture
 def taken(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     monkeypatch.setattr(ports, "_FREE_WITHIN_SECONDS", 0.1)
-    port = settings.ports["etcd"]
-    with socket.create_server(("127.0.0.1", port)):
-        yield port
+    with socket.create_server(("127.0.0.1", settings.ports["etcd"])):
+        yield settings.ports["etcd"]
 
 
 def test_each_listener_has_a_port_of_its_own_which_is_remembered(paths, settings):
@@ -52,10 +51,11 @@ def test_each_listener_has_a_port_of_its_own_which_is_remembered(paths, settings
     assert settings.settled(lambda _name, _port: False) == (settings, [])
 
 
-def test_a_taken_port_is_replaced_and_said(settings, taken):
+def test_a_port_that_others_have_is_replaced_and_said_and_one_that_we_ourselves_have_is_kept(settings, taken):
+    assert [is_answered(settings.ports[name]) for name in ("etcd", "kube-apiserver")] == [True, False]
+    assert settings.settled(lambda name, port: (name, port) == ("etcd", taken)) == (settings, [])
     found, (moved,) = settings.settled(lambda _name, _port: False)
     assert (moved.name, moved.before, moved.now) == ("etcd", taken, found.ports["etcd"])
-    assert found.ports["etcd"] != taken
     assert is_free(found.ports["etcd"])
     assert found.ports["kube-apiserver"] == settings.ports["kube-apiserver"]
     assert f"{taken} of etcd is in use" in str(moved)
@@ -68,12 +68,6 @@ def test_a_port_whose_listener_is_just_ending_is_kept(settings, monkeypatch):
     ending.start()
     assert settings.settled(lambda _name, _port: False) == (settings, [])
     ending.join()
-
-
-def test_a_port_that_we_ourselves_have_is_kept(settings, taken):
-    assert is_answered(taken)
-    assert not is_answered(settings.ports["kube-apiserver"])
-    assert settings.settled(lambda name, port: (name, port) == ("etcd", taken)) == (settings, [])
 
 
 def test_a_port_of_a_closed_listener_is_free_again(settings):
@@ -120,14 +114,9 @@ def test_every_command_line_names_the_stack_and_only_loopback(paths, settings):
         assert not any("0.0.0.0" in argument for argument in line)
 
 
-# --- What kwok makes of nodes and pods ----------------------------------------------------------------------------
-
-
 def test_kwoks_stages_come_to_rest_and_leave_pods_with_local_images_to_their_agent() -> None:
     """A stage that did not end what it begins with would be played with each renewal of 1,000 nodes' leases."""
-    stages = {
-        each["metadata"]["name"]: each["spec"] for each in yaml.safe_load_all(STAGES.read_text()) if "spec" in each
-    }
+    stages = {each["metadata"]["name"]: each.get("spec") for each in yaml.safe_load_all(STAGES.read_text())}
     for name, begins, ends in (("pod-ready", "Pending", "Running"), ("pod-of-job-succeeded", "Running", "Succeeded")):
         phase = {"key": ".status.phase", "operator": "In", "values": [begins]}
         assert phase in stages[name]["selector"]["matchExpressions"]

@@ -26,13 +26,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "images"
 
 
-@pytest.fixture
-def wheel(tmp_path: Path) -> Path:
-    """A distribution `torch` of one line and a program."""
-    return _wheel(tmp_path, "torch", "1.0")
-
-
 def _wheel(directory: Path, name: str, version: str) -> Path:
+    """A distribution of one line and a program."""
     directory.mkdir(exist_ok=True)
     file = directory / f"{name}-{version}-py3-none-any.whl"
     info = f"{name}-{version}.dist-info"
@@ -58,13 +53,11 @@ def trn(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["local", "images", *arguments])
 
 
-def test_an_image_is_made_found_while_it_is_whole_and_removed_unless_a_process_runs_in_it(
-    wheel: Path, tmp_path: Path
-) -> None:
+def test_an_image_is_made_found_while_it_is_whole_and_removed_unless_a_process_runs_in_it(tmp_path: Path) -> None:
     requirements = tmp_path / "requirements.txt"
     missing = trn("make", "mine", "--requirements", str(requirements))
     assert (missing.exit_code, "cannot be read" in missing.output) == (2, True)
-    requirements.write_text(str(wheel))
+    requirements.write_text(str(_wheel(tmp_path, "torch", "1.0")))
     made = trn("make", "mine", "--requirements", str(requirements))
     assert made.exit_code == 0, made.output
     image = images.find("local/mine")

@@ -4,14 +4,7 @@ from typing import Any
 
 import pytest
 
-from trainium_eks.local.objects.awaits import (
-    FailedState,
-    Ready,
-    RelatedObjects,
-    pods_wait_for,
-    readiness,
-    relates_to,
-)
+from trainium_eks.local.objects.awaits import FailedState, Ready, RelatedObjects, pods_wait_for, readiness, relates_to
 
 GROUPS = {
     "Deployment": "apps/v1",

@@ -127,9 +127,6 @@ def test_the_end_of_a_file_and_of_nothing_else(tmp_path: Path) -> None:
         beneath.end_of(tmp_path / "link", 4)
 
 
-# --- What has to be built for a container's root ------------------------------------------------------------------
-
-
 def test_a_mount_that_covers_what_is_there_needs_the_root_alone_and_a_new_one_its_parents(tmp_path: Path) -> None:
     def composed(*targets: str, source: Path = tmp_path) -> tuple[str, ...]:
         return layout([Mount(str(source), target) for target in targets]).composed

@@ -9,16 +9,7 @@ import toolchain_fakes as fakes
 from toolchain_fakes import failure, offline
 from waiting import SECONDS
 
-from trainium_eks.local.toolchain import (
-    KARPENTER,
-    TRAINING_OPERATOR,
-    VOLCANO,
-    Bundle,
-    find,
-    kubernetes,
-    provide,
-    tools,
-)
+from trainium_eks.local.toolchain import KARPENTER, TRAINING_OPERATOR, VOLCANO, Bundle, find, kubernetes, provide, tools
 from trainium_eks.local.toolchain.__main__ import main
 from trainium_eks.local.toolchain.throttle import Throttle
 from trainium_eks.model.catalogue import versions
