@@ -116,19 +116,6 @@ def test_threads_write_whole_lines(file: Path, ledger: Ledger) -> None:
     assert len(Ledger.open(file).holdings) == 200
 
 
-def test_what_is_made_from_a_thing_is_found_until_this_up_has_come_to_it(file: Path, ledger: Ledger) -> None:
-    ledger.begin()
-    claim = replace(holding("claim"), replaced_with=("volume",))
-    ledger.hold(claim, done=True)
-    assert ledger.made_from("volume") == ()
-    again = Ledger.open(file)
-    again.begin()
-    assert names(again.made_from("volume")) == ["claim"]
-    assert again.made_from("room") == ()
-    again.hold(claim, done=True)
-    assert again.made_from("volume") == ()
-
-
 def test_the_digest_tells_other_inputs_and_not_another_order() -> None:
     assert digest({"a": 1, "b": [2]}) == digest({"b": [2], "a": 1})
     assert digest({"a": 1}) != digest({"a": 2})

@@ -28,18 +28,8 @@ def read(paths: Paths, name: str) -> x509.Certificate:
     return x509.load_pem_x509_certificate(pki.certificate(paths, name).read_bytes())
 
 
-def test_certificates_are_made_once(paths):
-    before = {file.name: file.read_bytes() for file in paths.pki.iterdir()}
-    assert not pki.ensure(paths, RANGE)
-    assert {file.name: file.read_bytes() for file in paths.pki.iterdir()} == before
-
-
-def alternative_names(paths: Paths) -> x509.SubjectAlternativeName:
-    return read(paths, "kube-apiserver").extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-
-
 def test_certificates_are_for_their_names_purposes_and_authorities_and_for_a_year(paths):
-    names = alternative_names(paths)
+    names = read(paths, "kube-apiserver").extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert {"kubernetes.default.svc", "localhost"} <= set(names.get_values_for_type(x509.DNSName))
     # This machine's loopback, the agent's relay in the pods' network, and the service `kubernetes`.
     addresses = ["127.0.0.1", "100.127.0.1", "10.100.0.1"]

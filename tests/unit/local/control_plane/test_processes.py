@@ -101,18 +101,6 @@ def test_a_program_that_could_not_be_found_again_is_not_started(paths, command):
         processes.start(paths, "etcd", [*command("etcd")[:-1], "--data=/elsewhere"])
 
 
-def test_processes_end_in_the_order_asked_for(paths, run):
-    for name in ("etcd", "kwok", "kube-apiserver"):
-        order = str(paths.root / "order")
-        end = f"def end(*_): open({order!r}, 'a').write('{name} '); raise SystemExit\n"
-        run(name, f"import signal\n{end}signal.signal(signal.SIGTERM, end)\n{SLEEP}")
-    assert processes.stop(paths, ["kwok"]) == ["kwok"]
-    assert {each.name for each in processes.running(paths)} == {"kube-apiserver", "etcd"}, "only what is named ends"
-    assert processes.stop(paths) == ["kube-apiserver", "etcd"]
-    assert (paths.root / "order").read_text().split() == ["kwok", "kube-apiserver", "etcd"]
-    assert processes.running(paths) == []
-
-
 def test_one_that_does_not_listen_is_killed(paths, run):
     started = run(code=DEAF)
     assert processes.stop(paths, timeout_seconds=0.2) == ["etcd"]

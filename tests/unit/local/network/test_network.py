@@ -68,23 +68,16 @@ def test_a_pod_gets_its_link_though_one_of_before_still_has_it(holder: int, pods
     assert "100.127.0.9/16" not in shown[0]
 
 
-@pytest.mark.parametrize(
-    ("line", "place", "first"),
-    [
+def test_a_request_to_the_proxy_says_where_it_goes_and_what_is_none_is_refused() -> None:
+    for line, place, first in (
         ("CONNECT pypi.org:443 HTTP/1.1", ("pypi.org", 443), ""),
         ("CONNECT [::1]:443 HTTP/1.1", ("::1", 443), ""),
         ("GET http://h/a?b=c HTTP/1.1", ("h", 80), "GET /a?b=c HTTP/1.1"),
         ("GET http://h:81 HTTP/1.1", ("h", 81), "GET / HTTP/1.1"),
-    ],
-)
-def test_a_request_to_the_proxy_says_where_it_goes(line: str, place: tuple[str, int], first: str) -> None:
-    head = f"{line}\r\nHost: h\r\nProxy-Connection: keep-alive\r\nConnection: keep-alive\r\n\r\n".encode()
-    host, port, sent = asked(head)
-    assert (host, port) == place
-    assert sent.decode() == (f"{first}\r\nConnection: close\r\nHost: h\r\n\r\n" if first else "")
-
-
-@pytest.mark.parametrize("line", ["GET / HTTP/1.1", "GET https://h/ HTTP/1.1", "nonsense", "CONNECT h HTTP/1.1"])
-def test_what_is_no_request_to_a_proxy_is_refused(line: str) -> None:
-    with pytest.raises(ValueError, match=r".+"):
-        asked(f"{line}\r\n\r\n".encode())
+    ):
+        head = f"{line}\r\nHost: h\r\nProxy-Connection: keep-alive\r\nConnection: keep-alive\r\n\r\n".encode()
+        sent = f"{first}\r\nConnection: close\r\nHost: h\r\n\r\n" if first else ""
+        assert asked(head) == (*place, sent.encode())
+    for line in ("GET / HTTP/1.1", "GET https://h/ HTTP/1.1", "nonsense", "CONNECT h HTTP/1.1"):
+        with pytest.raises(ValueError, match=r".+"):
+            asked(f"{line}\r\n\r\n".encode())

@@ -168,13 +168,6 @@ def test_several_subnets_are_filled_in_turn_and_one_of_another_stack_is_where_th
     assert zone_name("us-west-2", "usw2-lax1-az1") == "us-west-2-usw2-lax1-az1"
 
 
-def test_a_node_says_that_it_is_simulated_and_which_release_it_would_run() -> None:
-    info = manifests(pool())[0]["status"]["nodeInfo"]
-    assert "simulated" in info["osImage"]
-    assert info["kubeletVersion"].startswith(f"v{AMI_RELEASES['1.35'].partition('-')[0]}-")
-    assert manifests(pool(releaseVersion=None))[0]["status"]["nodeInfo"]["kubeletVersion"].startswith("v1.35.0-")
-
-
 def test_a_type_that_is_unknown_or_missing_is_refused() -> None:
     with pytest.raises(ClusterError, match=r"dev-ng1-nodes-sim-0.*did you mean trn1\.32xlarge(.|\n)*instanceTypes"):
         pool(instanceTypes=["trn1.33xlarge"])

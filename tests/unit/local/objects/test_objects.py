@@ -1,14 +1,193 @@
-"""The decisions of applying an object that need no server, and definitions that stand in for a chart's."""
+"""Objects: when they are ready, by Pulumi's rules, kind by kind; and what applying them decides without a server."""
 
 import json
+from typing import Any
 
 import pytest
 
 from components.volcano_stack import queue_spec
 from trainium_eks.kube.api import ApiError, Cause
 from trainium_eks.local.objects.apply import _is_immutable, _selector
+from trainium_eks.local.objects.awaits import FailedState, Ready, RelatedObjects, pods_wait_for, readiness, relates_to
 from trainium_eks.local.objects.placeholders import definitions
 from trainium_eks.model.sizing.queues import QueueConfig
+
+GROUPS = {
+    "Deployment": "apps/v1",
+    "StatefulSet": "apps/v1",
+    "DaemonSet": "apps/v1",
+    "Job": "batch/v1",
+    "Ingress": "networking.k8s.io/v1",
+    "CustomResourceDefinition": "apiextensions.k8s.io/v1",
+    "APIService": "apiregistration.k8s.io/v1",
+}
+
+
+OBSERVED = {"Deployment", "StatefulSet", "DaemonSet", "ReplicationController"}
+"""Kinds whose controller says which generation it has seen: here, the newest."""
+
+
+def live(kind: str, spec: dict[str, Any] | None = None, top: dict[str, Any] | None = None, **status: Any) -> Any:
+    seen = {"observedGeneration": 2} if kind in OBSERVED else {}
+    return {
+        "apiVersion": GROUPS.get(kind, "v1"),
+        "kind": kind,
+        "metadata": {"name": "it", "namespace": "ns", "generation": 2},
+        "spec": spec or {},
+        "status": {**seen, **status},
+        **(top or {}),
+    }
+
+
+def condition(type_: str, status: str = "True", **rest: str) -> dict[str, Any]:
+    return {"conditions": [{"type": type_, "status": status, **rest}]}
+
+
+THREE = {"replicas": 3}
+ON_DELETE = {"updateStrategy": {"type": "OnDelete"}}
+PARTITION = {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}}
+APP = {"selector": {"app": "a"}}
+OLD = {"readyReplicas": 3, "updateRevision": "b", "currentRevision": "a"}
+TWO = {"desiredNumberScheduled": 2, "updatedNumberScheduled": 2}
+ADDRESS = {"loadBalancer": {"ingress": [{"hostname": "h"}]}}
+TOKEN = {"type": "kubernetes.io/service-account-token"}
+SKIPPED = {"metadata": {"annotations": {"pulumi.com/skipAwait": "true"}}}
+UNSEEN = "its controller has not seen it"
+STUCK = condition("Progressing", "False", message='ReplicaSet "it-1" has timed out progressing.')
+FULL = condition("PodScheduled", "False", reason="Unschedulable", message="full")
+TOO_OFTEN = condition("Failed", reason="BackoffLimitExceeded", message="too often")
+TAKEN = condition("NamesAccepted", "False", message='"queues" is already in use')
+
+CASES = [
+    (live("Deployment", THREE, replicas=3, updatedReplicas=3, availableReplicas=3), "ready"),
+    (live("Deployment", {"replicas": 0}), "ready"),
+    (live("Deployment", {"replicas": 3, "paused": True}), "ready"),
+    (live("Deployment", THREE, SKIPPED), "ready"),
+    (live("Deployment", THREE, observedGeneration=1), UNSEEN),
+    (live("Deployment", THREE, updatedReplicas=1), "1 of 3 pods are of the newest template"),
+    (live("Deployment", THREE, replicas=4, updatedReplicas=3), "1 old pods still run"),
+    (live("Deployment", THREE, replicas=3, updatedReplicas=3, availableReplicas=2), "2 of 3 pods are available"),
+    (
+        live("Deployment", replicas=1, updatedReplicas=1, **STUCK),
+        '0 of 1 pods are available (ReplicaSet "it-1" has timed out progressing.)',
+    ),
+    (live("StatefulSet", THREE, readyReplicas=3, updateRevision="b", currentRevision="b"), "ready"),
+    (live("StatefulSet", {**THREE, **PARTITION}, **OLD, updatedReplicas=1), "ready"),
+    (live("StatefulSet", {**THREE, **ON_DELETE}, **OLD), "ready"),
+    (live("StatefulSet", THREE, readyReplicas=1), "1 of 3 pods are ready"),
+    (live("StatefulSet", THREE, **OLD, updatedReplicas=1), "1 of 3 pods are of the newest template"),
+    (live("DaemonSet", **TWO, numberAvailable=2), "ready"),
+    (live("DaemonSet", desiredNumberScheduled=0), "ready"),
+    (live("DaemonSet", ON_DELETE, desiredNumberScheduled=2, numberAvailable=2), "ready"),
+    (live("DaemonSet", desiredNumberScheduled=2, updatedNumberScheduled=1), "1 of 2 pods are of the newest template"),
+    (live("DaemonSet", **TWO), "0 of 2 pods are available"),
+    (live("DaemonSet", observedGeneration=0), UNSEEN),
+    (live("ReplicationController", availableReplicas=1), "ready"),
+    (live("ReplicationController", THREE), "0 of 3 pods are available"),
+    (live("Job", **condition("Complete")), "ready"),
+    (live("Job", {"suspend": True}), "ready"),
+    (live("Job", {"completions": 3}, active=1, failed=2), "0 of 3 pods have succeeded, 1 active, 2 failed"),
+    (live("Job", **TOO_OFTEN), "FAILED BackoffLimitExceeded: too often"),
+    (live("Job", top={"apiVersion": "batch.volcano.sh/v1alpha1"}), "ready"),
+    (live("Pod", phase="Running", **condition("Ready")), "ready"),
+    (live("Pod", phase="Succeeded", **condition("Ready", "False", reason="PodCompleted")), "ready"),
+    (live("Pod", phase="Pending"), "it is Pending"),
+    (live("Pod", phase="Pending", **FULL), "not scheduled: Unschedulable: full"),
+    (live("Pod", phase="Failed", reason="Evicted", message="disk"), "FAILED the pod failed: Evicted: disk"),
+    (live("PersistentVolumeClaim", phase="Bound"), "ready"),
+    (live("PersistentVolumeClaim", phase="Pending"), "it is Pending, not Bound"),
+    (live("PersistentVolumeClaim", {"volumeName": "v"}, phase="Lost"), "FAILED its volume v is gone"),
+    (live("PersistentVolume", phase="Available"), "ready"),
+    (live("PersistentVolume", phase="Bound"), "ready"),
+    (live("PersistentVolume"), "it is not yet seen by the controller, neither Available nor Bound"),
+    (live("PersistentVolume", phase="Released"), "it is Released, neither Available nor Bound"),
+    (live("PersistentVolume", phase="Failed", message="no deleter"), "FAILED it is Failed: no deleter"),
+    (live("Service", {**APP, "type": "ExternalName"}), "ready"),
+    (live("Service", {"clusterIP": "None"}), "ready"),
+    (live("Service", {"type": "LoadBalancer"}, **ADDRESS), "ready"),
+    (live("Service", APP), "no pod that it selects is ready"),
+    (live("Service", {"type": "LoadBalancer"}, loadBalancer={}), "no load balancer has an address for it"),
+    (live("Ingress", **ADDRESS), "ready"),
+    (live("Ingress"), "no ingress controller has given it an address"),
+    (live("CustomResourceDefinition", **condition("Established")), "ready"),
+    (live("CustomResourceDefinition"), "it is not Established"),
+    (live("CustomResourceDefinition", **TAKEN), 'FAILED its names are taken: "queues" is already in use'),
+    (live("APIService", **condition("Available")), "ready"),
+    (live("APIService", **condition("Available", "False", message="no endpoints")), "no endpoints"),
+    (live("Namespace", phase="Active"), "ready"),
+    (live("Namespace", phase="Terminating"), "it is Terminating"),
+    (live("ResourceQuota", {"hard": {"pods": "1"}}, hard={"pods": "1"}), "ready"),
+    (live("ResourceQuota", {"hard": {"pods": "1"}}), "the controller has not seen its limits"),
+    (live("Secret"), "ready"),
+    (live("Secret", top={**TOKEN, "data": {"token": "x"}}), "ready"),
+    (live("Secret", top=TOKEN), "its service account's token is not made"),
+    (live("ConfigMap", top={"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}), "it is being deleted"),
+    (live("Queue"), "ready"),
+]
+
+
+def told(object_: Any, related: RelatedObjects | None = None) -> str:
+    state = readiness(object_, related)
+    if isinstance(state, Ready):
+        return "ready"
+    return f"FAILED {state.reason}" if isinstance(state, FailedState) else state.reason
+
+
+@pytest.mark.parametrize(("object_", "state"), CASES, ids=[f"{case['kind']}-{state}" for case, state in CASES])
+def test_an_object_is_ready_waited_for_or_failed_with_its_reason(object_: Any, state: str) -> None:
+    assert told(object_) == state
+
+
+def test_a_service_is_ready_with_one_ready_endpoint_and_a_failed_job_names_what_its_pods_died_of() -> None:
+    def with_ready(*ready: bool) -> str:
+        slices = [{"endpoints": [{"conditions": {"ready": each}} for each in ready] or None}]
+        return told(live("Service", APP), RelatedObjects(endpoint_slices=slices))
+
+    assert [with_ready(*each) == "ready" for each in ((False, True), (False, False), ())] == [True, False, False]
+    died = {"name": "main", "state": {"terminated": {"reason": "Error", "exitCode": 3}}}
+    pod = live("Pod", phase="Failed", containerStatuses=[died])
+    reasons = "BackoffLimitExceeded: too often\n  2 pods: container main: Error (exit code 3)"
+    assert told(live("Job", **TOO_OFTEN), RelatedObjects(pods=[pod, pod])) == f"FAILED {reasons}"
+
+
+def test_other_objects_are_read_where_the_object_is_not_enough() -> None:
+    related = {
+        "": [live("Deployment"), live("PersistentVolumeClaim", phase="Bound"), live("Job")],
+        "EndpointSlice": [live("Service", APP)],
+        "Pod": [live("Job", **TOO_OFTEN)],
+        "StorageClass": [live("PersistentVolumeClaim", phase="Pending")],
+    }
+    for kind, objects in related.items():
+        assert {relates_to(each) for each in objects} == {kind}
+    assert relates_to(live("Service", {**APP, "type": "ExternalName"})) == ""
+
+
+def test_pods_are_counted_by_what_they_wait_for() -> None:
+    def waits(reason: str, name: str = "main", **more: Any) -> dict[str, Any]:
+        return {"name": name, "state": {"waiting": {"reason": reason, "message": "why"}}, **more}
+
+    died = {"lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
+    pods = [
+        live("Pod", phase="Pending", containerStatuses=[waits("ImagePullBackOff")]),
+        live("Pod", phase="Pending", **FULL),
+        live("Pod", phase="Pending", **FULL),
+        live("Pod", phase="Running", containerStatuses=[waits("CrashLoopBackOff", **died)]),
+        live("Pod", phase="Running", **condition("Ready")),
+        live("Pod", phase="Pending", containerStatuses=[waits("ContainerCreating")]),
+        live("Pod", phase="Running", containerStatuses=[{"name": "main", "ready": True, **died}]),
+        live(
+            "Pod", initContainerStatuses=[waits("ErrImagePull", "init")], containerStatuses=[waits("PodInitializing")]
+        ),
+    ]
+    assert pods_wait_for(pods) == [
+        "2 pods: not scheduled: Unschedulable: full",
+        "1 pod: container main: ImagePullBackOff: why",
+        "1 pod: container main: CrashLoopBackOff: why (last exit code 137)",
+        "1 pod: container init: ErrImagePull: why",
+    ]
+
+
+# --- Decisions of applying an object that need no server, and definitions that stand in for a chart's --------------
 
 
 def refused(*messages: str, status: int = 422, reason: str = "Invalid") -> ApiError:
@@ -58,9 +237,6 @@ def test_a_selector_is_written_as_the_api_reads_it() -> None:
         ("10.0.0.1", ""),
     ):
         assert _selector({"spec": {"selector": selector}}) == text
-
-
-# --- Placeholders -----------------------------------------------------------------------------------------------------
 
 
 def test_all_that_the_stack_says_of_a_queue_is_defined_and_unknown_fields_are_nowhere_kept() -> None:

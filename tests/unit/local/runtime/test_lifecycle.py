@@ -78,21 +78,6 @@ def test_restarts_wait_ten_seconds_then_twice_as_long_up_to_five_minutes_and_all
     assert life.next_time() == now + 601
 
 
-def test_a_sidecar_lets_the_next_start_once_it_has_started_is_started_again_and_ends_last() -> None:
-    side = container("s", is_sidecar=True, startup=replace(PROBE, initial_delay_seconds=0))
-    life = begun(init=(side,))
-    assert told(life.steps(0)) == ["startup s"]
-    life.found("s", CheckKind.STARTUP, True, 1)
-    assert started(life, 1) == ["c"]
-    life.ended("s", ContainerEnd(0), 1)
-    assert started(life, 1) == ["s"], "whatever the policy"
-    life.ended("c", ContainerEnd(0), 2)
-    assert told(life.steps(2)) == ["term s"]
-    assert not life.is_ended
-    life.ended("s", ContainerEnd(143), 3)
-    assert life.is_ended
-
-
 @pytest.mark.parametrize("kind", [CheckKind.LIVENESS, CheckKind.STARTUP])
 def test_a_container_that_a_probe_gives_up_is_asked_to_end_and_then_killed(kind: CheckKind) -> None:
     life = begun(container(**{kind.value: PROBE}, restart=ALWAYS), grace_seconds=30)
@@ -120,16 +105,6 @@ def test_a_pod_that_is_stopped_is_asked_and_then_killed() -> None:
     life.ended("b", ContainerEnd(137), 18)
     assert life.is_ended
     assert state(life, "b")["exitCode"] == 137
-
-
-def test_the_hook_comes_first_and_counts_against_the_grace_period() -> None:
-    life = begun(container(pre_stop=Action(command=("x",))))
-    life.stop(10, 30)
-    assert told(life.steps(10)) == ["preStop c"]
-    assert told(life.steps(11)) == []
-    life.found("c", CheckKind.PRE_STOP, True, 20)
-    assert told(life.steps(20)) == ["term c"]
-    assert told(life.steps(40)) == ["kill c"]
 
 
 def test_a_failed_post_start_hook_ends_the_container() -> None:

@@ -75,15 +75,12 @@ def test_a_disk_that_is_full_costs_lines_and_nothing_else(tmp_path: Path, monkey
     assert read(tmp_path / "0.log") == "kept\nkept, too\n"
 
 
-def test_a_request_is_read() -> None:
+def test_a_request_is_read_and_nobody_but_the_api_server_is_answered() -> None:
     query = {"follow": ["true"], "tailLines": ["5"], "sinceSeconds": ["60"], "limitBytes": ["9"]}
     assert asked(query, NOW) == LogFilter(follow=True, tail=5, since=timestamp(NOW - 60), limit_bytes=9)
     assert asked({"sinceTime": ["2025-11-13T02:13:20Z"]}, NOW).since == "2025-11-13T02:13:20.000000000Z"
     with pytest.raises(ValueError, match="x"):
         asked({"tailLines": ["x"]}, NOW)
-
-
-def test_nobody_but_the_api_server_is_answered() -> None:
     theirs = {"subject": ((("commonName", "kube-apiserver-kubelet-client"),),)}
     researchers = {"subject": ((("organizationName", "team"),), (("commonName", "researcher@team"),))}
     assert [is_api_server(each) for each in (theirs, researchers, None)] == [True, False, False]

@@ -47,20 +47,6 @@ def variables(container: dict[str, Any], **changes: Any) -> dict[str, str]:
     return environment.variables(body, body["spec"]["containers"][0], known(**changes))
 
 
-# --- Variables ---
-
-
-def test_fields_are_written_as_the_downward_api_does_and_an_address_is_one_at_which_the_pod_is_reached() -> None:
-    for field, isolation, value in (
-        ("metadata.labels", Isolation.NET, 'a="quo\\"te"\napp="x"'),
-        ("metadata.labels['none']", Isolation.NET, ""),
-        ("status.hostIP", Isolation.NET, "100.64.0.9"),
-        ("status.podIP", Isolation.NET, "100.127.0.2"),
-        ("status.podIP", Isolation.NS, "127.0.0.1"),
-    ):
-        assert environment.field_value(field, pod(), known(isolation=isolation)) == value
-
-
 def test_resources_are_counted_in_units_and_rounded_up() -> None:
     body = pod({"resources": {"limits": {"cpu": "1500m", "memory": "1Gi"}}})
     for resource, divisor, value in (
@@ -84,9 +70,6 @@ def test_what_is_missing_is_named() -> None:
         with pytest.raises(UnmetError, match=why) as raised:
             variables({"env": [{"name": "A", "valueFrom": source}]})
         assert raised.value.reason == "CreateContainerConfigError"
-
-
-# --- The whole plan ---
 
 
 def test_what_cannot_be_done_is_said() -> None:
@@ -130,9 +113,6 @@ def test_only_whole_paths_and_names_are_replaced() -> None:
         assert planning.rewritten(text, [Mount("/m", "/data")], ["p-1.job"]) == made
 
 
-# --- Volumes ---
-
-
 def found(*listed: dict[str, Any]) -> dict[str, volumes.Volume]:
     return volumes.volumes(pod(volumes=list(listed)), known())
 
@@ -154,9 +134,6 @@ def test_a_part_of_a_volume_is_in_the_volume(path: str) -> None:
     listed = found({"name": "v", "emptyDir": {}})
     with pytest.raises(UnmetError, match="must be a path in the volume"):
         volumes.mounts({"volumeMounts": [{"name": "v", "mountPath": "/x", "subPathExpr": path}]}, listed, {})
-
-
-# --- Names ---
 
 
 def test_names_lead_to_pods() -> None:

@@ -11,7 +11,6 @@ from waiting import SECONDS
 
 from trainium_eks.local.toolchain import KARPENTER, TRAINING_OPERATOR, VOLCANO, Bundle, find, kubernetes, provide, tools
 from trainium_eks.local.toolchain.__main__ import main
-from trainium_eks.local.toolchain.throttle import Throttle
 from trainium_eks.model.catalogue import versions
 
 [CURRENT] = kubernetes("1.35")
@@ -100,9 +99,6 @@ def test_what_a_local_cloud_can_do_without_can_be_left_out(tmp_path: Path, bundl
     assert bundle.helps[-1] in str(failure(offline(tmp_path), tmp_path / "cache", bundle))
 
 
-# --- Pins ---------------------------------------------------------------------------------------------------------
-
-
 def test_go_mod_pins_the_same_versions() -> None:
     pins = [
         (CURRENT, "k8s.io/kubernetes", tools.KUBERNETES_RELEASES[versions.KUBERNETES]),
@@ -121,18 +117,6 @@ def test_go_mod_pins_the_same_versions() -> None:
             assert bundle.tools[0].version == version
             sums = (bundle.module / "sources.sum").read_text()
             assert len(re.findall(rf"^{re.escape(module)} v{re.escape(version)}(?:/go\.mod)? h1:\S+$", sums, re.M)) == 2
-
-
-def test_progress_is_at_most_one_message_an_interval_and_none_that_matters_is_lost() -> None:
-    said: list[str] = []
-    throttle = Throttle(said.append, interval_seconds=60)
-    throttle("1 of 1000")
-    throttle.now("done")
-    Throttle(said.append, interval_seconds=0)("one")
-    assert said == ["done", "one"]
-
-
-# --- The command --------------------------------------------------------------------------------------------------
 
 
 def test_the_command_shows_what_there_is_does_without_volcano_and_fails_without_the_rest(
