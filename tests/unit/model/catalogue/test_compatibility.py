@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.model.config.test_bad_inputs import CASES, SOUND, judged, laid_over
+from unit.model.config.test_bad_inputs import SOUND, judged, laid_over, problems_of_cases
 
 from components import gpu_addons, neuron_addons
 from trainium_eks.model.catalogue import training_images, versions
@@ -38,11 +37,6 @@ OF_CONFIGS = {
 """What a case of the bad inputs is told."""
 
 
-@cache
-def of_cases() -> list[Problem]:
-    return [problem for case in CASES for problem in judged(case.data)]
-
-
 def of_charts() -> Mapping[str, tuple[list[Problem], str]]:
     neuron, gpu = neuron_addons.NeuronAddonsArgs, gpu_addons.GpuAddonsArgs
     dra = neuron.model_validate({**NEURON, "neuron_values": {"draDriver": {"enabled": True}}})
@@ -63,13 +57,10 @@ def of_charts() -> Mapping[str, tuple[list[Problem], str]]:
     }
 
 
-def said(pair: str) -> tuple[list[Problem], str]:
-    return (of_cases(), OF_CONFIGS[pair]) if pair in OF_CONFIGS else of_charts()[pair]
-
-
 @pytest.mark.parametrize("pair", [pair for pair, verdict in PAIRS.items() if verdict != "by design"])
 def test_a_pair_is_treated_as_the_table_says(pair: str) -> None:
-    found, words = said(pair)
+    of_cases = [problem for found in problems_of_cases().values() for problem in found]
+    found, words = (of_cases, OF_CONFIGS[pair]) if pair in OF_CONFIGS else of_charts()[pair]
     severities = {problem.severity for problem in found if words in problem.reason}
     assert severities == {Severity.REFUSE if PAIRS[pair] == "refused" else Severity.WARN}
 
@@ -91,47 +82,37 @@ def test_the_page_names_the_versions_that_are_checked() -> None:
     assert f"a VPC CNI before {versions.MINIMUM_VPC_CNI_FOR_EFA_ONLY}:" in PAGE
 
 
-@pytest.mark.parametrize(
-    ("release", "driver"),
-    [
-        ("1.35.1-20260408", (2, 26, 5)),
-        ("1.35.1-20260409", (2, 27, 4)),
-        ("1.35.8-20260930", (2, 30, 2)),
-        ("1.31.0-20250101", ()),
-        ("1.35.6-20261301", None),
-        ("latest", None),
-    ],
-)
-def test_an_ami_has_no_newer_driver_than_its_day(release: str, driver: tuple[int, ...] | None) -> None:
-    assert newest_driver(release) == driver
+def test_an_ami_has_no_newer_driver_than_its_day_and_an_image_the_sdk_of_its_tag() -> None:
+    drivers = {
+        "1.35.1-20260408": (2, 26, 5),
+        "1.35.1-20260409": (2, 27, 4),
+        "1.35.8-20260930": (2, 30, 2),
+        "1.31.0-20250101": (),
+        "1.35.6-20261301": None,
+        "latest": None,
+    }
+    assert {release: newest_driver(release) for release in drivers} == drivers
+    base = training_images.BASES["trn1"].image
+    sdks = {base: (2, 30), "a.io/neuron-sdk2.30.0/own:1.0": (), "a.io/own@sha256:" + "0" * 64: ()}
+    assert {image: sdk_of(image) for image in sdks} == sdks
+
+
+def trained(image: str = "", **group: str) -> dict[str, Any]:
+    images = {"imageRepository": {"baseImages": {"trn1": image}}} if image else {}
+    return {"nodeGroups": [{**GROUP, **group}], **images}
 
 
 @pytest.mark.parametrize(
-    ("image", "sdk"),
-    [
-        (training_images.BASES["trn1"].image, (2, 30)),
-        ("a.io/neuron-sdk2.30.0/own:1.0", ()),
-        ("a.io/own@sha256:" + "0" * 64, ()),
-    ],
-)
-def test_the_sdk_is_read_from_the_tag(image: str, sdk: tuple[int, ...]) -> None:
-    assert sdk_of(image) == sdk
-
-
-OLD = {"nodeGroups": [{**GROUP, "releaseVersion": "1.35.1-20260312"}]}
-
-
-@pytest.mark.parametrize(
-    "more",
+    "config",
     [
         # Not known, so not refused: an image that names no SDK, an older one, a day with a newer driver, no release.
-        {**OLD, "imageRepository": {"baseImages": {"trn1": "a.io/own:1.0"}}},
-        {**OLD, "imageRepository": {"baseImages": {"trn1": "a.io/pytorch-training-neuronx:2.9.0-sdk2.29.0"}}},
-        {"nodeGroups": [{**GROUP, "releaseVersion": "1.35.1-20260409"}]},
-        {"nodeGroups": [GROUP]},
-        {"nodeGroups": [{"name": "train", "instanceType": "p4d.24xlarge", "releaseVersion": "1.35.1-20260312"}]},
-        {"nodeGroups": [{"name": "train", "instanceType": "trn2.48xlarge", "releaseVersion": "1.35.1-20260312"}]},
+        trained("a.io/own:1.0", releaseVersion="1.35.1-20260312"),
+        trained("a.io/pytorch-training-neuronx:2.9.0-sdk2.29.0", releaseVersion="1.35.1-20260312"),
+        trained(releaseVersion="1.35.1-20260409"),
+        trained(),
+        trained(instanceType="p4d.24xlarge", releaseVersion="1.35.1-20260312"),
+        trained(instanceType="trn2.48xlarge", releaseVersion="1.35.1-20260312"),
     ],
 )
-def test_an_unverified_pair_of_image_and_driver_is_not_refused(more: dict[str, Any]) -> None:
-    assert not [problem for problem in judged(laid_over(SOUND, more)) if "driver" in problem.reason]
+def test_an_unverified_pair_of_image_and_driver_is_not_refused(config: dict[str, Any]) -> None:
+    assert not [problem for problem in judged(laid_over(SOUND, config)) if "driver" in problem.reason]

@@ -2,17 +2,16 @@
 
 import ast
 import copy
-import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from unit.model.config.test_config import FIELDS, shapes
+from unit.model.config.test_config import FIELDS, shapes, text
 
 from trainium_eks.model.config.schema import ConfigKind, kind_of
 from trainium_eks.model.config.stack_config import load, validate
@@ -22,7 +21,7 @@ from trainium_eks.model.validation.problems import Problem, Severity, config_pat
 
 ROOT = Path(__file__).resolve().parents[4]
 ROWS: list[dict[str, Any]] = yaml.safe_load((ROOT / "tests" / "bad_inputs.yaml").read_text())["rows"]
-
+ACCEPTED: list[dict[str, Any]] = yaml.safe_load((ROOT / "tests" / "accepted_configs.yaml").read_text())
 SOUND: dict[str, Any] = {
     "region": "us-west-2",
     "owner": "ml-platform",
@@ -30,6 +29,109 @@ SOUND: dict[str, Any] = {
     "cluster": {"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}},
 }
 """The smallest config that nothing is wrong with."""
+
+
+def laid_over(base: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    merged = copy.deepcopy(dict(base))
+    for key, value in other.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = laid_over(merged[key], value) if both else value
+    return merged
+
+
+def judged(data: Mapping[str, Any]) -> tuple[Problem, ...]:
+    """Every problem of a config as Pulumi would hand it over."""
+    try:
+        return validate(load(text(data)))
+    except ConfigModelError as error:
+        return error.problems
+
+
+def cases() -> Iterator[dict[str, Any]]:
+    """Yield the cases of all rows with their config, and with what the row says for all of its cases."""
+    for row in ROWS:
+        for number, case in enumerate(row.get("cases", ()), 1):
+            data = laid_over(SOUND, case.get("config", {}))
+            for key in case.get("without", ()):
+                del data[key]
+            if repeat := case.get("repeat"):
+                entry, times = repeat["entry"], repeat["times"]
+                data[repeat["key"]] = [{**entry, "name": entry["name"].format(index)} for index in range(times)]
+            severity = Severity(case.get("severity", row["severity"]))
+            rule = case.get("rule", row.get("rule", "")) if severity is Severity.ACKNOWLEDGE else ""
+            known = {"reason": "", "fix": "", **case, "data": data, "severity": severity, "rule": rule}
+            yield {"id": f"{row['row']}-{number}", **known}
+
+
+CASES = list(cases())
+
+
+@cache
+def problems_of_cases() -> Mapping[str, tuple[Problem, ...]]:
+    return {case["id"]: judged(case["data"]) for case in CASES}
+
+
+def test_nothing_is_wrong_with_the_sound_config() -> None:
+    assert judged(SOUND) == ()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+def test_a_bad_input_is_told_with_its_path_reason_and_fix(case: dict[str, Any]) -> None:
+    found = judged(case["data"])
+    here = [problem for problem in found if problem.path == case["path"]]
+    told = [problem for problem in here if case["reason"] in problem.reason.replace("`", "")]
+    assert told, f"not among:\n{describe(found)}"
+    assert (told[0].severity, told[0].rule) == (case["severity"], case["rule"])
+    said = describe(told[:1], config_path)
+    assert case["fix"] in said
+    assert config_path(case["path"]) in said
+    stopping = any(problem.path == case["path"] for problem in refused(found, {}))
+    assert stopping is (case["severity"] is not Severity.WARN)
+    assert _shows_the_value(case, here), said
+    if case["rule"]:
+        waived = {problem.rule: "because" for problem in found if problem.rule}
+        assert refused(found, waived) == ()
+        assert refused(found, waived | {case["rule"]: "  "}), "a waiver without a reason waives nothing"
+
+
+def _shows_the_value(case: Mapping[str, Any], told: list[Problem]) -> bool:
+    """Return whether a problem at the case's path shows the value there, where it is the value that is wrong."""
+    place = config_path(case["path"])
+    value: Any = case["data"]
+    for index, name in re.findall(r"\[(\d+)\]|([^.\[\]]+)", place):
+        value = value[int(index)] if index else value.get(name) if isinstance(value, dict) else None
+    is_field = re.sub(r"\[\d+\]", "[0]", place) in {place for place, _ in FIELDS}
+    if not is_field or not isinstance(value, str | int | float) or not 0 < len(str(value)) < 100:
+        return True  # a name is wrong, a whole section, or nothing is there to show
+    quoted = [f"{shown(problem.value)} {problem.reason}".lower() for problem in told]
+    about_the_name = ("encrypted", "given twice", "unknown name")
+    return any(word in each for each in quoted for word in (str(value).lower(), *about_the_name))
+
+
+@pytest.mark.parametrize("case", ACCEPTED, ids=lambda case: case["source"])
+def test_what_the_services_take_is_not_refused(case: dict[str, Any]) -> None:
+    found = [problem for problem in judged(laid_over(SOUND, case["config"])) if problem.severity is not Severity.WARN]
+    assert found == [], describe(found, config_path)
+
+
+def test_each_row_says_how_it_is_proved() -> None:
+    assert [row["row"] for row in ROWS] == list(range(1, len(ROWS) + 1))
+    here = f"{Path(__file__).relative_to(ROOT)}::{test_a_bad_input_is_told_with_its_path_reason_and_fix.__name__}"
+    for row in ROWS:
+        assert row["severity"] in {severity.value for severity in Severity}, row
+        assert row["input"], row
+        if row["stage"] == "constructor":
+            assert row["cases"], row
+            assert row["test"] == here
+            continue
+        assert row["stage"] in ("design", "check")
+        assert "cases" not in row
+        assert row["message"], row
+        file, _, name = row["test"].partition("::")
+        tree = ast.parse((ROOT / file).read_text())
+        assert name.startswith("test_"), row
+        assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, row
+
 
 BEYOND_CONFIGS: tuple[str, ...] = (
     # What a program gives: an Output where a plain value belongs, args of another kind.
@@ -47,126 +149,6 @@ BEYOND_CONFIGS: tuple[str, ...] = (
 """Parts of the source of the problems that no config can have."""
 
 
-@dataclass(frozen=True)
-class Case:
-    row: int
-    number: int
-    data: dict[str, Any]
-    path: str
-    severity: Severity
-    rule: str
-    reason: str
-    fix: str
-
-
-def laid_over(base: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    merged = copy.deepcopy(dict(base))
-    for key, value in other.items():
-        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
-        merged[key] = laid_over(merged[key], value) if both else value
-    return merged
-
-
-def cases() -> Iterator[Case]:
-    for row in ROWS:
-        for number, case in enumerate(row.get("cases", ()), 1):
-            data = laid_over(SOUND, case.get("config", {}))
-            for key in case.get("without", ()):
-                del data[key]
-            if repeat := case.get("repeat"):
-                entry, times = repeat["entry"], repeat["times"]
-                data[repeat["key"]] = [{**entry, "name": entry["name"].format(index)} for index in range(times)]
-            severity = case.get("severity", row["severity"])
-            yield Case(
-                row=row["row"],
-                number=number,
-                data=data,
-                path=case["path"],
-                severity=Severity(severity),
-                rule=case.get("rule", row.get("rule", "")) if severity == "acknowledge" else "",
-                reason=case.get("reason", ""),
-                fix=case.get("fix", ""),
-            )
-
-
-def judged(data: Mapping[str, Any]) -> tuple[Problem, ...]:
-    """Every problem of a config as Pulumi would hand it over."""
-    try:
-        return validate(
-            load(
-                {
-                    key: value if isinstance(value, str) else json.dumps(value, default=str)
-                    for key, value in data.items()
-                }
-            )
-        )
-    except ConfigModelError as error:
-        return error.problems
-
-
-CASES = list(cases())
-
-
-def test_nothing_is_wrong_with_the_sound_config() -> None:
-    assert judged(SOUND) == ()
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.row}-{case.number}")
-def test_a_bad_input_is_told_with_its_path_reason_and_fix(case: Case) -> None:
-    found = judged(case.data)
-    told = [
-        problem for problem in found if problem.path == case.path and case.reason in problem.reason.replace("`", "")
-    ]
-    assert told, f"not among:\n{describe(found)}"
-    problem = told[0]
-    assert (problem.severity, problem.rule) == (case.severity, case.rule)
-    assert case.fix in describe([problem], config_path)
-    assert config_path(case.path) in describe([problem], config_path)
-    stopping = any(problem.path == case.path for problem in refused(found, {}))
-    assert stopping is (case.severity is not Severity.WARN)
-    assert _shows_the_value(case, found), describe(told, config_path)
-
-
-@pytest.mark.parametrize(
-    "case",
-    [case for case in CASES if case.severity is Severity.ACKNOWLEDGE],
-    ids=lambda case: f"{case.row}-{case.number}",
-)
-def test_what_can_be_acknowledged_builds_once_its_rule_is_waived(case: Case) -> None:
-    found = judged(case.data)
-    rules = {problem.rule: "because" for problem in found if problem.rule}
-    assert case.rule in rules
-    assert refused(found, rules) == ()
-    assert refused(found, rules | {case.rule: "  "}), "a waiver without a reason waives nothing"
-
-
-def test_the_table_has_every_row_once() -> None:
-    assert [row["row"] for row in ROWS] == list(range(1, len(ROWS) + 1))
-    assert {row["stage"] for row in ROWS} == {"constructor", "design", "check"}
-
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row["row"]))
-def test_a_row_says_how_it_is_proved(row: dict[str, Any]) -> None:
-    assert row["severity"] in {severity.value for severity in Severity}
-    assert row["input"]
-    if row["stage"] == "constructor":
-        assert row["cases"]
-        here = Path(__file__).relative_to(ROOT).as_posix()
-        assert row["test"] == f"{here}::{test_a_bad_input_is_told_with_its_path_reason_and_fix.__name__}"
-        return
-    assert "cases" not in row
-    assert row["message"]
-    assert row["test"] in nodes(row["test"].split("::")[0])
-
-
-def nodes(path: str) -> set[str]:
-    """The test functions of a file, as pytest names them."""
-    tree = ast.parse((ROOT / path).read_text())
-    return {
-        f"{path}::{node.name}" for node in tree.body if isinstance(node, ast.FunctionDef) and node.name[:5] == "test_"
-    }
-
-
 def test_every_problem_of_the_model_has_a_case(monkeypatch: pytest.MonkeyPatch) -> None:
     made: set[tuple[str, int]] = set()
     make = Problem.__init__
@@ -177,8 +159,8 @@ def test_every_problem_of_the_model_has_a_case(monkeypatch: pytest.MonkeyPatch) 
         make(self, *given, **named)
 
     monkeypatch.setattr(Problem, "__init__", noted)
-    for case in CASES:
-        judged(case.data)
+    problems_of_cases.cache_clear()
+    problems_of_cases()
     monkeypatch.undo()
     unseen = {f"{file}: {text}" for (file, line), text in problems_in_code().items() if (file, line) not in made}
     strange = {each for each in unseen if not any(words in each for words in BEYOND_CONFIGS)}
@@ -208,13 +190,13 @@ ANY_VALUE_IS_GOOD = {
 
 
 def test_every_key_that_can_hold_a_wrong_value_is_tried_with_one() -> None:
-    told = {place_of_any(config_path(case.path)) for case in CASES if case.severity is not Severity.WARN}
-    for (place, _), (path, spec, name, _) in FIELDS.items():
-        annotation = spec.model_fields[name].annotation
-        words = "Literal" in str(annotation) or kind_of(annotation) is ConfigKind.BOOLEAN or path[-1] == "type"
+    told = {place_of_any(config_path(case["path"])) for case in CASES if case["severity"] is not Severity.WARN}
+    for (place, _), field in FIELDS.items():
+        annotation, kind = field.annotation, kind_of(field.annotation)
+        words = "Literal" in str(annotation) or kind is ConfigKind.BOOLEAN or field.path[-1] == "type"
         if words or any(shapes(annotation)) or place in ANY_VALUE_IS_GOOD or place.startswith("existingNetwork.p"):
             continue
-        if limits.declared(spec)[name][0]:
+        if limits.declared(field.spec)[field.name][0]:
             continue  # test_limits.py
         here = place_of_any(place)
         assert any(each == here or each.startswith((f"{here}[", f"{here}.")) for each in told), place
@@ -225,68 +207,24 @@ def place_of_any(place: str) -> str:
     return re.sub(r"\[\d+\]", "[]", re.sub(r"(addons|waivers)\.[\w-]+", r"\1", place))
 
 
+FAULTS = {
+    "region": "us-west-2",
+    "network": {"cidrBlock": "10.0.0.0/12"},
+    "cluster": {"kubernetesVersion": "1.25"},
+    "nodeGroups": [{"name": "train", "instanceType": "trn1.32xlarge", "maxSize": 4, "desiredSize": 8}],
+    "fileSystem": {"storageCapacityGib": 1300},
+    "volcano": {"replicas": 0},
+    "queues": [{"name": "default"}],
+    "namespaces": [{"name": "kube-system", "queues": ["default"]}],
+    "imageRepository": {"keptImages": 0},
+    "waivers": {"R99": {"reason": "why not", "expires": "2027-03-31"}},
+}
+OF_SHAPE = {"production": "maybe", "queues": [{}], "nodeGroups": 3, "nodeGroup": [], "network": {"cidr": 1}}
+
+
 def test_one_answer_names_every_fault_of_the_whole_stack() -> None:
     """Nothing may come to light in a second round that could be said in the first."""
-    data = laid_over(
-        SOUND,
-        {
-            "region": "us-west-2",
-            "network": {"cidrBlock": "10.0.0.0/12"},
-            "cluster": {"kubernetesVersion": "1.25"},
-            "nodeGroups": [{"name": "train", "instanceType": "trn1.32xlarge", "maxSize": 4, "desiredSize": 8}],
-            "fileSystem": {"storageCapacityGib": 1300},
-            "volcano": {"replicas": 0},
-            "queues": [{"name": "default"}],
-            "namespaces": [{"name": "kube-system", "queues": ["default"]}],
-            "imageRepository": {"keptImages": 0},
-            "waivers": {"R99": {"reason": "why not", "expires": "2027-03-31"}},
-        },
-    )
-    assert {problem.path.split(".")[0].split("[")[0] for problem in judged(data)} >= {
-        "network",
-        "cluster",
-        "node_groups",
-        "file_system",
-        "volcano",
-        "queues",
-        "namespaces",
-        "image_repository",
-        "waivers",
-    }
-
-
-def test_every_fault_of_shape_is_named_at_once() -> None:
-    data = laid_over(
-        SOUND, {"production": "maybe", "queues": [{}], "nodeGroups": 3, "nodeGroup": [], "network": {"cidr": 1}}
-    )
-    assert {problem.path for problem in judged(data)} == {
-        "production",
-        "queues[0].name",
-        "node_groups",
-        "node_group",
-        "network.cidr",
-    }
-
-
-def _shows_the_value(case: Case, found: tuple[Problem, ...]) -> bool:
-    """Return whether a problem at the case's path shows the value there, where it is the value that is wrong."""
-    place = config_path(case.path)
-    value: Any = case.data
-    for index, name in re.findall(r"\[(\d+)\]|([^.\[\]]+)", place):
-        value = value[int(index)] if index else value.get(name) if isinstance(value, dict) else None
-    is_field = re.sub(r"\[\d+\]", "[0]", place) in {place for place, _ in FIELDS}
-    if not is_field or not isinstance(value, str | int | float) or not 0 < len(str(value)) < 100:
-        return True  # a name is wrong, a whole section, or nothing is there to show
-    told = [problem for problem in found if problem.path == case.path]
-    quoted = [f"{shown(problem.value)} {problem.reason}".lower() for problem in told]
-    about_the_name = ("encrypted", "given twice", "unknown name")
-    return any(word in each for each in quoted for word in (str(value).lower(), *about_the_name))
-
-
-ACCEPTED: list[dict[str, Any]] = yaml.safe_load((ROOT / "tests" / "accepted_configs.yaml").read_text())
-
-
-@pytest.mark.parametrize("case", ACCEPTED, ids=lambda case: case["source"])
-def test_what_the_services_take_is_not_refused(case: dict[str, Any]) -> None:
-    found = [problem for problem in judged(laid_over(SOUND, case["config"])) if problem.severity is not Severity.WARN]
-    assert found == [], describe(found, config_path)
+    sections = {config_path(problem.path).split(".")[0].split("[")[0] for problem in judged(laid_over(SOUND, FAULTS))}
+    assert sections >= FAULTS.keys() - {"region"}
+    of_shape = {config_path(problem.path) for problem in judged(laid_over(SOUND, OF_SHAPE))}
+    assert of_shape == {"production", "queues[0].name", "nodeGroups", "nodeGroup", "network.cidr"}

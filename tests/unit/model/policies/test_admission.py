@@ -6,7 +6,7 @@ import functools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import celpy
 import pytest
@@ -17,7 +17,10 @@ from trainium_eks.model.policies.admission import Limits
 from trainium_eks.model.sizing import quotas
 from trainium_eks.model.sizing.quantities import quantity
 
+Json = dict[str, Any]
+
 GROUP = "trainium-eks:team:researchers"
+CONTROLLERS = ("system:serviceaccounts",)
 LIMITS = Limits(
     ("test", "big"),
     ("training-low", "training-high"),
@@ -31,24 +34,19 @@ LIMITS = Limits(
     reserved_names=("default-deny",),
 )
 POLICIES = admission.policies(LIMITS, researchers.written())
-NEURON = {"resources": {"limits": {"aws.amazon.com/neuron": "16"}, "requests": {"aws.amazon.com/neuron": "16"}}}
-IN_GROUP = {"scheduling.k8s.io/group-name": "podgroup-1"}
-CONTROLLERS = ("system:serviceaccounts",)
-ON_TRAINIUM = {"key": "aws.amazon.com/neuron", "operator": "Exists", "effect": "NoSchedule"}
+KINDS = {name: row for name, row in admission.table()["policies"].items() if "templates" in row}
+EVERY_WORKLOAD = pytest.mark.parametrize("name", [name for name in KINDS if name != "pods"])
 
-Json = dict[str, Any]
-
+CEL = celpy.celtypes
 FUNCTIONS = {
-    "quantity": lambda text: celpy.celtypes.DoubleType(float(quantity(str(text)) or 0)),
-    "isInteger": lambda one: celpy.celtypes.BoolType(float(one).is_integer()),
-    "asInteger": lambda one: celpy.celtypes.IntType(int(one)),
-    "isGreaterThan": lambda one, other: celpy.celtypes.BoolType(one > other),
-    "format": lambda _, values: celpy.celtypes.StringType(json.dumps(values, cls=celpy.CELJSONEncoder)),
-    "sum": lambda numbers: celpy.celtypes.IntType(sum(numbers)),
+    "quantity": lambda text: CEL.DoubleType(float(quantity(str(text)) or 0)),
+    "isInteger": lambda one: CEL.BoolType(float(one).is_integer()),
+    "asInteger": lambda one: CEL.IntType(int(one)),
+    "isGreaterThan": lambda one, other: CEL.BoolType(one > other),
+    "format": lambda _, values: CEL.StringType(json.dumps(values, cls=celpy.CELJSONEncoder)),
+    "sum": lambda numbers: CEL.IntType(sum(numbers)),
 }
 """Of Kubernetes' own CEL library."""
-
-
 ENVIRONMENT = celpy.Environment()
 
 
@@ -68,7 +66,7 @@ def refusals(
     policy = POLICIES[name]
     operation = policy.operations[0] if old is None else "UPDATE"
     request = {"operation": operation, "userInfo": {"groups": list(groups)}, "options": asked.get("options", {})}
-    known = celpy.celtypes.MapType()
+    known = CEL.MapType()
     context: dict[str, Any] = {
         "object": celpy.json_to_cel({"metadata": {"name": "name"}, **asked}),
         "oldObject": None if old is None else celpy.json_to_cel({"metadata": {"name": "name"}, **old}),
@@ -80,7 +78,7 @@ def refusals(
     def value(expression: str) -> Any:
         for variable in re.findall(r"variables\.(\w+)", expression):
             if variable not in known:
-                known[celpy.celtypes.StringType(variable)] = value(defined[variable])
+                known[CEL.StringType(variable)] = value(defined[variable])
         return program(expression).evaluate(context)
 
     if policy.condition and not value(policy.condition):
@@ -92,13 +90,35 @@ def refusals(
     ]
 
 
+NEURON = {"resources": {"limits": {"aws.amazon.com/neuron": "16"}, "requests": {"aws.amazon.com/neuron": "16"}}}
+PLAIN = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+C = {"name": "c"}
+ON_TRAINIUM = {"key": "aws.amazon.com/neuron", "operator": "Exists", "effect": "NoSchedule"}
+LOST = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
+QUEUE = "scheduling.volcano.sh/queue-name"
+IN_GROUP = {"scheduling.k8s.io/group-name": "podgroup-1"}
+REQUIRED, PREFERRED = (f"{each}DuringSchedulingIgnoredDuringExecution" for each in ("required", "preferred"))
+
+
 def spec(*containers: Json, **more: Any) -> Json:
-    return {"containers": list(containers) or [{"name": "c"}], **more}
+    return {"containers": list(containers) or [C], **more}
 
 
-def pod(*containers: Json, annotations: Mapping[str, str] | None = None, **more: Any) -> Json:
-    metadata = {"name": "pod", **({"annotations": dict(annotations)} if annotations is not None else {})}
-    return {"metadata": metadata, "spec": spec(*containers, **{"schedulerName": "volcano", **more})}
+def noted(**annotations: str) -> Json:
+    return {"metadata": {"name": "name", "annotations": annotations}}
+
+
+def pod(*containers: Json, notes: Mapping[str, str] | None = None, **more: Any) -> Json:
+    about = {} if notes is None else noted(**notes)
+    return {**about, "spec": spec(*containers, **{"schedulerName": "volcano", **more})}
+
+
+def free(*containers: Json, **more: Any) -> Json:
+    return pod(*containers, schedulerName="default-scheduler", **more)
+
+
+def grouped(*containers: Json, **more: Any) -> Json:
+    return pod(*containers, notes=IN_GROUP, **more)
 
 
 def vcjob(*specs: Json, **more: Any) -> Json:
@@ -106,283 +126,541 @@ def vcjob(*specs: Json, **more: Any) -> Json:
     return {"kind": "Job", "spec": {"tasks": tasks, "schedulerName": "volcano", "queue": "test", **more}}
 
 
-def queued(queue: str | None, **more: Any) -> Json:
-    return {"spec": {"minAvailable": 2, **({"queue": queue} if queue is not None else {}), **more}}
-
-
-def test_jobs_of_the_namespaces_queues_pass_and_others_are_told_which_do() -> None:
-    for queue in LIMITS.queues:
-        assert refusals("queues", queued(queue)) == []
-    for other in ("other", "default", "", None):
-        assert refusals("queues", queued(other)) == ["spec.queue must be one of this namespace's queues: test, big"]
-
-
-def test_a_job_of_a_queue_or_priority_that_was_taken_away_can_still_be_finished() -> None:
-    assert refusals("queues", queued("gone"), queued("gone")) == []
-    assert refusals("queues", queued(None), queued("default")) == []
-    old = queued("test", priorityClassName="gone")
-    assert refusals("queues", {**old, "metadata": {"finalizers": []}}, old) == []
-
-
-def test_a_job_does_not_move_to_another_queue_or_priority_by_an_update() -> None:
-    assert refusals("queues", queued("other"), queued("test")) != []
-    assert refusals("queues", queued("big"), queued("test")) == []
-    assert refusals("queues", queued("test", priorityClassName="system-node-critical"), queued("test")) != []
-    assert refusals("queues", queued("test", priorityClassName="training-high"), queued("test")) == []
-
-
-@pytest.mark.parametrize("name", ["system-node-critical", "somebodys"])
-def test_priorities_of_others_are_refused_wherever_they_are_named(name: str) -> None:
-    allowed = "must be one of this namespace's: training-low, training-high"
-    assert refusals("queues", queued("test", priorityClassName=name)) == [f"spec.priorityClassName {allowed}"]
-    for policy, asked in templates(spec(priorityClassName=name)):
-        assert f"priorityClassName {allowed}" in refusals(policy, asked, about=allowed), policy
-    for named in ({}, {"priorityClassName": ""}, {"priorityClassName": "training-low"}):
-        assert refusals("pods", pod(schedulerName="default-scheduler", **named)) == []
-        assert refusals("queues", queued("test", **named)) == []
-
-
-def test_a_namespace_without_priorities_says_so() -> None:
-    policy = admission.policies(dataclasses.replace(LIMITS, priority_classes=()), ())["queues"]
-    assert [each.message for each in policy.validations][1] == "spec.priorityClassName must be unset in this namespace"
-
-
-def test_pods_without_accelerators_are_free() -> None:
-    limits = {"resources": {"limits": {"cpu": "8"}}}
-    tolerations = [
-        {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
-        {"key": "dedicated", "operator": "Equal", "value": "staging"},
-    ]
-    assert refusals("pods", pod(limits, schedulerName="default-scheduler", tolerations=tolerations)) == []
-
-
-def test_a_volcano_jobs_pods_pass() -> None:
-    assert refusals("pods", pod(NEURON, annotations=IN_GROUP, tolerations=[ON_TRAINIUM]), groups=CONTROLLERS) == []
-
-
-@pytest.mark.parametrize("kind", ["limits", "requests"])
-def test_every_scarce_resource_is_seen(kind: str) -> None:
-    for resource in ("aws.amazon.com/neuroncore", "nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "vpc.amazonaws.com/efa"):
-        container = {"resources": {kind: {resource: "1"}}}
-        for containers in ({"containers": [{"name": "c"}, container]}, {"initContainers": [container]}):
-            (refused,) = refusals("pods", pod(schedulerName="default-scheduler", **containers))
-            assert refused == "a pod with accelerators must be scheduled by Volcano: schedulerName volcano"
-
-
-@pytest.mark.parametrize("amount", ["0", "0Ki", 0])
-def test_asking_for_no_accelerator_is_no_way_onto_its_nodes(amount: str | int) -> None:
-    container = {"resources": {"limits": {"aws.amazon.com/neuron": amount}}}
-    (message,) = refusals("volcano-jobs", vcjob(spec(NEURON), spec(container)))
-    assert "must not ask for 0 accelerators" in message
-    # A launcher beside the workers in one pod may say so.
-    assert refusals("volcano-jobs", vcjob(spec(NEURON, container))) == []
-
-
-@pytest.mark.parametrize(
-    "toleration",
-    [
-        ON_TRAINIUM,
-        {"key": "nvidia.com/gpu", "operator": "Equal", "value": "true"},
-        {"key": "", "operator": "Exists", "effect": "NoSchedule"},
-    ],
-)
-def test_pods_without_accelerators_stay_off_accelerator_nodes(toleration: Json) -> None:
-    plain = pod(schedulerName="default-scheduler", tolerations=[toleration])
-    tasks = vcjob(spec(NEURON, tolerations=[ON_TRAINIUM]), spec(tolerations=[toleration]))
-    for policy, asked, old in (
-        ("pods", plain, None),
-        ("pods", plain, pod(schedulerName="default-scheduler")),  # nor is it added later
-        ("volcano-jobs", tasks, None),
-    ):
-        (message,) = refusals(policy, asked, old)
-        assert "must not tolerate" in message
-
-
-def templates(spec: Json) -> Iterator[tuple[str, Json]]:
-    """A policy and an object that leads to pods of a spec, for each path of a pod template."""
-    template = {"template": {"spec": spec}}
-    yield "pods", {"spec": spec}
-    for policy in ("jobs", "deployments"):
-        yield policy, {"spec": template}
-    yield "jobs", {"spec": {"jobTemplate": {"spec": template}}}
-    yield "volcano-jobs", vcjob(spec)
-    yield "volcano-jobs", {"spec": {"jobTemplate": vcjob(spec)}}
-    yield "pytorch-jobs", {"spec": {"pytorchReplicaSpecs": {"Worker": template}}}
-    jobs = {"spec": {"replicatedJobs": [{"template": {"spec": template}}]}}
-    yield "job-sets", jobs
-    yield "job-sets", {"spec": {"template": jobs}}
-
-
-@pytest.mark.parametrize("operator", [{}, {"operator": "Exists"}, {"operator": "Equal", "value": "true"}])
-def test_nobody_tolerates_the_gate_of_untested_nodes(operator: Json) -> None:
-    toleration = {"key": FABRIC_UNTESTED.key, **operator}
-    override = {"tolerations": [toleration]}
-    overrides = (
-        ("train-jobs", {"spec": {"podTemplateOverrides": [{"spec": override}]}}),
-        ("train-jobs", {"spec": {"podSpecOverrides": [override]}}),
-    )
-    for policy, asked in (*templates(spec(NEURON, schedulerName="volcano", tolerations=[toleration])), *overrides):
-        assert refusals(policy, asked, about="must not tolerate all taints") != [], policy
-
-
-def test_nobody_claims_devices_in_any_template() -> None:
-    claims = [{"name": "device", "resourceClaimTemplateName": "neuron"}]
-    for policy, asked in templates(spec(schedulerName="volcano", resourceClaims=claims)):
-        assert refusals(policy, asked, about="which queues do not count") != [], policy
-
-
-def test_what_was_made_before_the_policy_can_be_finished() -> None:
-    old = pod(nodeName="node-1", tolerations=[{"operator": "Exists"}])
-    new = {**old, "metadata": {**old["metadata"], "finalizers": [], "labels": {"a": "b"}}}
-    assert refusals("pods", new, old) == []
-    job = vcjob(spec(nodeName="node-1"))
-    assert refusals("volcano-jobs", {**job, "metadata": {"finalizers": []}}, job) == []
-    assert refusals("volcano-jobs", vcjob(spec(priorityClassName="no")), job) != []
-
-
-@pytest.mark.parametrize("container", [NEURON, {"name": "c"}])
-def test_naming_a_node_does_not_get_past_the_schedulers(container: Json) -> None:
-    (message,) = refusals("pods", pod(container, annotations=IN_GROUP, nodeName="node-1"), groups=CONTROLLERS)
-    assert message.startswith("a pod must not name its node")
-    assert refusals("pods", pod(container, annotations=IN_GROUP, nodeName=""), groups=CONTROLLERS) == []
-
-
-def test_a_pod_that_its_scheduler_has_bound_may_change() -> None:
-    bound = pod(NEURON, annotations=IN_GROUP, nodeName="node-1")
-    late = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
-    assert refusals("pods", pod(NEURON, annotations=IN_GROUP, nodeName="node-1", tolerations=[late]), bound) == []
-
-
-def test_a_bare_pod_names_a_queue_of_the_namespace() -> None:
-    assert refusals("pods", pod(NEURON, annotations={"scheduling.volcano.sh/queue-name": "big"})) == []
-    assert len(refusals("pods", pod(NEURON, annotations={"scheduling.volcano.sh/queue-name": "other"}))) == 1
-    for container in (NEURON, {"name": "c"}):
-        for annotations in (None, {}, {"note": "x"}):
-            (message,) = refusals("pods", pod(container, annotations=annotations))
-            assert "must name its queue" in message
-
-
-def test_a_pod_of_a_group_does_not_name_another_queue_besides_nor_later() -> None:
-    asked = pod(NEURON, annotations={**IN_GROUP, "scheduling.volcano.sh/queue-name": "other"})
-    assert refusals("pods", asked, groups=CONTROLLERS) != []
-    assert refusals("metadata", asked, pod(NEURON, annotations=IN_GROUP)) != []
-
-
-def test_the_scheduler_of_a_task_wins_over_the_jobs() -> None:
-    assert refusals("volcano-jobs", vcjob(spec(NEURON, schedulerName=""))) == []
-    assert refusals("volcano-jobs", vcjob(spec(NEURON, schedulerName="default-scheduler"))) != []
-    assert refusals("volcano-jobs", vcjob(spec(NEURON), schedulerName="default-scheduler")) != []
-    assert refusals("volcano-jobs", {"kind": "Job", "spec": {"tasks": [{"template": {"spec": spec(NEURON)}}]}}) == []
-    assert refusals("volcano-jobs", {"kind": "Job", "spec": {}}) == []
-
-
-def test_devices_come_by_resources_alone() -> None:
-    for variable, passes in (
-        ({"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}, False),
-        ({"name": "AWS_NEURON_VISIBLE_DEVICES", "value": "ALL"}, False),
-        ({"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}, False),
-        ({"name": "NVIDIA_VISIBLE_DEVICES", "value": "none"}, True),
-        ({"name": "NEURON_RT_VISIBLE_CORES", "value": "0-3"}, True),
-    ):
-        container = {**NEURON, "env": [{"name": "A", "value": "b"}, variable]}
-        assert (refusals("pods", pod(container, annotations=IN_GROUP), groups=CONTROLLERS) == []) is passes
-
-
-@pytest.mark.parametrize(
-    ("volume", "passes"),
-    [
-        ({"persistentVolumeClaim": {"claimName": "fsx-claim"}}, True),
-        ({"emptyDir": {"medium": "Memory"}}, True),
-        ({"configMap": {"name": "c"}}, True),
-        ({"ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "gp3"}}}}, True),
-        ({"ephemeral": {"volumeClaimTemplate": {"spec": {}}}}, True),
-        ({"ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "fsx"}}}}, False),
-        ({"ephemeral": {"volumeClaimTemplate": {"spec": {"volumeName": "theirs"}}}}, False),
-        ({"awsElasticBlockStore": {"volumeID": "vol-1"}}, False),
-        ({"nfs": {"server": "10.0.0.1", "path": "/"}}, False),
-    ],
-)
-def test_volumes_are_the_teams_own(volume: Json, passes: bool) -> None:
-    volumes = [{"name": "first", "secret": {"secretName": "s"}}, {"name": "v", **volume}]
-    for policy, asked in (
-        ("pods", pod(schedulerName="default-scheduler", volumes=volumes)),
-        ("volcano-jobs", vcjob(spec(volumes=volumes))),
-    ):
-        assert (refusals(policy, asked) == []) is passes
-
-
-@pytest.mark.parametrize(
-    ("claim", "passes"),
-    [({"storageClassName": "gp3"}, True), ({"storageClassName": "fsx"}, False), ({"volumeName": "theirs"}, False)],
-)
-def test_the_claims_of_a_volcano_job_are_the_teams_own(claim: Json, passes: bool) -> None:
-    volumes = [{"mountPath": "/a", "volumeClaimName": "fsx-claim"}, {"mountPath": "/b", "volumeClaim": claim}]
-    assert (refusals("volcano-jobs", vcjob(spec(), volumes=volumes)) == []) is passes
-
-
-@pytest.mark.parametrize(
-    ("target", "passes"),
-    [
-        ({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "mine"}, True),
-        ({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "name": "other"}, False),
-        ({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Job", "name": "other"}, False),
-        ({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Queue", "name": "other"}, False),
-        (None, False),
-    ],
-)
-def test_commands_are_for_jobs(target: Json | None, passes: bool) -> None:
-    asked = {"action": "CloseQueue", **({"target": target} if target else {})}
-    assert (refusals("commands", asked) == []) is passes
-
-
-def test_a_deployment_goes_through_the_queue_like_a_job() -> None:
-    def deployment(*containers: Json, **more: Any) -> Json:
-        return {"spec": {"replicas": 2, "template": {"spec": spec(*containers, **more)}}}
-
-    assert refusals("deployments", deployment()) == []
-    queued = deployment(NEURON, schedulerName="volcano")
-    assert len(refusals("deployments", queued)) == 1
-    queued["spec"]["template"]["metadata"] = {"annotations": {"scheduling.volcano.sh/queue-name": "big"}}
-    assert refusals("deployments", queued) == []
-    assert refusals("deployments", deployment(NEURON)) == [
-        "a pod with accelerators must be scheduled by Volcano: schedulerName volcano"
-    ]
-    assert refusals("deployments", deployment(tolerations=[ON_TRAINIUM])) != []
-    # Its status and its annotations change all the time.
-    assert refusals("deployments", {**deployment(NEURON), "status": {}}, deployment(NEURON)) == []
-
-
-def test_a_service_takes_no_address_of_others() -> None:
-    assert refusals("services", {"spec": {"type": "ClusterIP", "ports": [{"port": 80}]}}) == []
-    assert refusals("services", {"spec": {"clusterIP": "None", "externalIPs": []}}) == []
-    (message,) = refusals("services", {"spec": {"externalIPs": ["10.0.0.1"]}})
-    assert "must not have externalIPs" in message
-
-
-PLAIN = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
-QUEUE_OF_ROLES = {"schedulingPolicy": {"queue": "test"}}
-
-
-def made_by(name: str, pods: int, template: Json | None = None) -> Json:
+def made_by(name: str, pods: int = 2, template: Json | None = None, **more: Any) -> Json:
     """Return an object of a kind that leads to so many pods, or one of its templates."""
     template = template or {"spec": spec(PLAIN)}
-    job = {"parallelism": pods, "template": template}
     tasks = [{"name": "a", "replicas": pods - 1, "template": template}, {"name": "b", "template": template}]
     runtime = {"replicatedJobs": [{"name": "node", "replicas": pods, "template": {"spec": {"template": template}}}]}
     roles = {"Master": {"template": template}, "Worker": {"replicas": pods - 1, "template": template}}
     specs: dict[str, Json] = {
-        "jobs": job,
+        "jobs": {"parallelism": pods, "template": template},
         "deployments": {"replicas": pods, "template": template},
         "volcano-jobs": {"queue": "test", "tasks": tasks},
-        "pytorch-jobs": {"pytorchReplicaSpecs": roles, "runPolicy": QUEUE_OF_ROLES},
+        "pytorch-jobs": {"pytorchReplicaSpecs": roles, "runPolicy": {"schedulingPolicy": {"queue": "test"}}},
         "train-jobs": {"trainer": {"numNodes": pods}, "podTemplateOverrides": [template]},
         "job-sets": {"template": {"spec": runtime}},
     }
-    return {"kind": "Job", "spec": specs[name]}
+    return {"kind": "Job", "spec": {**specs[name], **more}}
 
 
-KINDS = {name: row for name, row in admission.table()["policies"].items() if "templates" in row}
-EVERY_WORKLOAD = pytest.mark.parametrize("name", [name for name in KINDS if name != "pods"])
+def cron(name: str, policy: str = "Forbid", schedule: str = "0 * * * *", **job: Any) -> Json:
+    template = {"spec": job or made_by(name)["spec"]}
+    return {"kind": "CronJob", "spec": {"concurrencyPolicy": policy, "schedule": schedule, "jobTemplate": template}}
+
+
+def queued(queue: str | None, priority: str | None = None) -> Json:
+    named = {"queue": queue, "priorityClassName": priority}
+    return {"spec": {name: value for name, value in named.items() if value is not None}}
+
+
+def deployment(*containers: Json, notes: Mapping[str, str] | None = None, **more: Any) -> Json:
+    template = {"spec": spec(*containers, **more), **({"metadata": {"annotations": notes}} if notes else {})}
+    return {"spec": {"replicas": 2, "template": template}}
+
+
+def owned(*owners: Json, kind: str = "Pod", **labels: str) -> Json:
+    return {"kind": kind, "metadata": {"ownerReferences": list(owners), "labels": labels}}
+
+
+def target(version: str, kind: str, name: str) -> Json:
+    return {"action": "CloseQueue", "target": {"apiVersion": f"{version}", "kind": kind, "name": name}}
+
+
+class Row(NamedTuple):
+    """A request, and a part of the one message that refuses it; empty where it gets past."""
+
+    policy: str
+    asked: Json
+    said: str = ""
+    old: Json | None = None
+    groups: Sequence[str] = (GROUP,)
+
+
+def controllers(policy: str, asked: Json, said: str = "", old: Json | None = None) -> Row:
+    return Row(policy, asked, said, old, CONTROLLERS)
+
+
+def volcano(said: str = "", template: Json | None = None, pods: int = 2, **more: Any) -> Row:
+    """Return a Volcano job, with the changes of its template's and its own spec."""
+    return Row(
+        "volcano-jobs", made_by("volcano-jobs", pods, {"spec": {**spec(PLAIN), **(template or {})}}, **more), said
+    )
+
+
+def named(name: str, said: str = "", task: str = "task", pods: int = 100, **more: Any) -> Row:
+    job = vcjob(spec(PLAIN, **more.pop("template", {})), **more)
+    job["spec"]["tasks"][0] |= {"name": task, "replicas": pods}
+    return Row("volcano-jobs", {**job, "metadata": {"name": name}}, said)
+
+
+NO_QUEUE = "spec.queue must be one of this namespace's queues: test, big"
+NO_PRIORITY = "priorityClassName must be one of this namespace's: training-low, training-high"
+NO_SCHEDULER = "a pod with accelerators must be scheduled by Volcano: schedulerName volcano"
+STAY_OFF = "must not tolerate the taints of accelerator nodes"
+OLD_POD, OLD_JOB = free(nodeName="node-1", tolerations=[{"operator": "Exists"}]), vcjob(spec(nodeName="node-1"))
+FINISHED = {"metadata": {"finalizers": [], "labels": {"a": "b"}}}
+HELD = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+PLUGIN_PORT = {"containers": [{**PLAIN, "ports": [{"name": "mpijob-port", "containerPort": 22}]}]}
+MOUNTING = {"containers": [{**PLAIN, "volumeMounts": [{"name": "v", "mountPath": "/d"}]}]}
+UNSTATED = {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}]}
+OWNER = {"kind": "ReplicaSet", "name": "r"}
+MANY = {
+    "tolerations": [{"key": f"k{index}", "operator": "Exists"} for index in range(34)],
+    "volumes": [{"name": f"v{index}", "emptyDir": {}} for index in range(34)],
+}
+
+JUDGED: Mapping[str, Sequence[Row]] = {
+    "jobs name a queue of the namespace": [
+        *(Row("queues", queued(queue)) for queue in LIMITS.queues),
+        *(Row("queues", queued(queue), NO_QUEUE) for queue in ("other", "default", "", None)),
+        Row("queues", queued("other"), NO_QUEUE, queued("test")),
+        Row("queues", queued("big"), old=queued("test")),
+    ],
+    "queues of Kubeflow's kinds and of cron jobs are the namespace's own": [
+        *(
+            row
+            for queue in ("other", "")
+            for row in (
+                Row("pytorch-jobs", made_by("pytorch-jobs", runPolicy={"schedulingPolicy": {"queue": queue}}), "queue"),
+                Row(
+                    "job-sets",
+                    {
+                        "spec": {
+                            **made_by("job-sets")["spec"],
+                            "podGroupPolicy": {"volcano": {}},
+                            "template": {
+                                **made_by("job-sets")["spec"]["template"],
+                                "metadata": {"annotations": {QUEUE: queue}},
+                            },
+                        }
+                    },
+                    "must name its queue",
+                ),
+                Row("volcano-jobs", cron("", queue=queue), "the job's queue must be one of"),
+            )
+        ),
+    ],
+    "priorities are the namespace's own": [
+        *(Row("queues", queued("test", name), NO_PRIORITY) for name in ("system-node-critical", "somebodys")),
+        Row("queues", queued("test", "system-node-critical"), NO_PRIORITY, queued("test")),
+        Row("queues", queued("test", "training-high"), old=queued("test")),
+        *(Row("queues", queued("test", name)) for name in ("", "training-low")),
+        *(Row("pods", free(priorityClassName=name)) for name in ("", "training-low")),
+    ],
+    "what was made before the policy can be finished": [
+        Row("queues", queued("gone"), old=queued("gone")),
+        Row("queues", queued(None), old=queued("default")),
+        Row("queues", {**queued("test", "gone"), **FINISHED}, old=queued("test", "gone")),
+        Row("pods", {**OLD_POD, **FINISHED}, old=OLD_POD),
+        Row("volcano-jobs", {**OLD_JOB, **FINISHED}, old=OLD_JOB),
+        Row("volcano-jobs", vcjob(spec(priorityClassName="no")), NO_PRIORITY, OLD_JOB),
+        Row("deployments", {**deployment(NEURON), "status": {}}, old=deployment(NEURON)),
+        Row("pods", grouped(NEURON, nodeName="n", tolerations=[LOST]), old=grouped(NEURON, nodeName="n")),
+    ],
+    "every scarce resource is seen": [
+        Row("pods", free(**{place: [C, {"resources": {kind: {resource: "1"}}}]}), NO_SCHEDULER)
+        for resource in (
+            "aws.amazon.com/neuroncore",
+            "nvidia.com/gpu",
+            "nvidia.com/mig-1g.5gb",
+            "vpc.amazonaws.com/efa",
+        )
+        for place in ("containers", "initContainers")
+        for kind in ("limits", "requests")
+    ],
+    "asking for no accelerator is no way onto its nodes": [
+        row
+        for amount in ("0", "0Ki", 0)
+        for none in [{"resources": {"limits": {"aws.amazon.com/neuron": amount}}}]
+        for row in (
+            Row("volcano-jobs", vcjob(spec(NEURON), spec(none)), "must not ask for 0 accelerators"),
+            Row("volcano-jobs", vcjob(spec(NEURON, none))),  # a launcher beside the workers in one pod
+        )
+    ],
+    "pods without accelerators are free but stay off their nodes": [
+        Row("pods", free({"resources": {"limits": {"cpu": "8"}}})),
+        Row("pods", free(tolerations=[{**LOST, "tolerationSeconds": 300}, {"key": "dedicated", "value": "staging"}])),
+        controllers("pods", grouped(NEURON, tolerations=[ON_TRAINIUM])),
+        *(
+            Row(policy, asked, STAY_OFF if key else "must not tolerate all taints", old)
+            for key in ("aws.amazon.com/neuron", "nvidia.com/gpu", "")
+            for tolerations in [[{"key": key, "operator": "Exists", "effect": "NoSchedule"}]]
+            for policy, asked, old in (
+                ("pods", free(tolerations=tolerations), None),
+                ("pods", free(tolerations=tolerations), free()),  # nor is it added later
+                ("volcano-jobs", vcjob(spec(NEURON, tolerations=[ON_TRAINIUM]), spec(tolerations=tolerations)), None),
+            )
+        ),
+    ],
+    "naming a node does not get past the schedulers": [
+        *(controllers("pods", grouped(each, nodeName="n"), "a pod must not name its node") for each in (NEURON, C)),
+        *(controllers("pods", grouped(each, nodeName="")) for each in (NEURON, C)),
+    ],
+    "a bare pod names a queue of the namespace": [
+        Row("pods", pod(NEURON, notes={QUEUE: "big"})),
+        Row("pods", pod(NEURON, notes={QUEUE: "other"}), "must be one of this namespace's queues"),
+        *(
+            Row("pods", pod(container, notes=notes), "must name its queue")
+            for container in (NEURON, C)
+            for notes in (None, {}, {"note": "x"})
+        ),
+    ],
+    "nobody chooses a pod's group": [
+        Row("pods", grouped(), "is set by controllers"),
+        Row("pods", grouped({"image": "b"}), old=grouped()),
+        controllers("pods", pod(NEURON, notes={**IN_GROUP, QUEUE: "other"}), "must be one of this namespace's queues"),
+        Row("metadata", pod(notes={**IN_GROUP, QUEUE: "other"}), "are read by schedulers", pod(notes=IN_GROUP)),
+        *(
+            row
+            for name in KINDS
+            if name != "pods"
+            for joined in [made_by(name, 2, {"metadata": {"annotations": IN_GROUP}, "spec": spec(PLAIN)})]
+            for row in (Row(name, joined, "is set by controllers"), controllers(name, joined))
+        ),
+    ],
+    "the scheduler of a task wins over the job's": [
+        Row("volcano-jobs", vcjob(spec(NEURON, schedulerName=""))),
+        Row("volcano-jobs", vcjob(spec(NEURON, schedulerName="default-scheduler")), NO_SCHEDULER),
+        Row("volcano-jobs", vcjob(spec(NEURON), schedulerName="default-scheduler"), NO_SCHEDULER),
+        Row("volcano-jobs", {"kind": "Job", "spec": {"tasks": [{"template": {"spec": spec(NEURON)}}]}}),
+        Row("volcano-jobs", {"kind": "Job", "spec": {}}),
+    ],
+    "a deployment goes through the queue like a job": [
+        Row("deployments", deployment()),
+        Row("deployments", deployment(NEURON, schedulerName="volcano"), "must name its queue"),
+        Row("deployments", deployment(NEURON, schedulerName="volcano", notes={QUEUE: "big"})),
+        Row("deployments", deployment(NEURON), NO_SCHEDULER),
+        Row("deployments", deployment(tolerations=[ON_TRAINIUM]), STAY_OFF),
+    ],
+    "devices come by resources alone": [
+        controllers("pods", grouped({**NEURON, "env": [{"name": "A", "value": "b"}, variable]}), said)
+        for said, variable in (
+            ("its devices come from resources", {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}),
+            ("its devices come from resources", {"name": "AWS_NEURON_VISIBLE_DEVICES", "value": "ALL"}),
+            ("its devices come from resources", {"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {}}}),
+            ("", {"name": "NVIDIA_VISIBLE_DEVICES", "value": "none"}),
+            ("", {"name": "NEURON_RT_VISIBLE_CORES", "value": "0-3"}),
+        )
+    ],
+    "volumes are the team's own": [
+        Row(policy, asked, said)
+        for said, volume in (
+            ("", {"persistentVolumeClaim": {"claimName": "fsx-claim"}}),
+            ("", {"emptyDir": {"medium": "Memory"}}),
+            ("", {"configMap": {"name": "c"}}),
+            ("", {"ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "gp3"}}}}),
+            ("", {"ephemeral": {"volumeClaimTemplate": {"spec": {}}}}),
+            ("ephemeral volume", {"ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "fsx"}}}}),
+            ("ephemeral volume", {"ephemeral": {"volumeClaimTemplate": {"spec": {"volumeName": "theirs"}}}}),
+            ("volumes must be of these kinds", {"awsElasticBlockStore": {"volumeID": "vol-1"}}),
+            ("volumes must be of these kinds", {"nfs": {"server": "10.0.0.1", "path": "/"}}),
+        )
+        for volumes in [[{"name": "first", "secret": {"secretName": "s"}}, {"name": "v", **volume}]]
+        for policy, asked in (("pods", free(volumes=volumes)), ("volcano-jobs", vcjob(spec(volumes=volumes))))
+    ],
+    "the claims of a Volcano job are the team's own": [
+        volcano(said, volumes=[{"mountPath": "/a", "volumeClaimName": "c"}, {"mountPath": "/b", "volumeClaim": claim}])
+        for said, claim in (
+            ("", {"storageClassName": "gp3"}),
+            ("a job's volumeClaim", {"storageClassName": "fsx"}),
+            ("a job's volumeClaim", {"volumeName": "theirs"}),
+        )
+    ],
+    "commands are for jobs": [
+        Row("commands", target("batch.volcano.sh/v1alpha1", "Job", "mine")),
+        *(
+            Row("commands", asked, "target must be a Volcano Job")
+            for asked in (
+                target("scheduling.volcano.sh/v1beta1", "Queue", "other"),
+                target("scheduling.volcano.sh/v1beta1", "Job", "other"),
+                target("batch.volcano.sh/v1alpha1", "Queue", "other"),
+                {"action": "CloseQueue"},
+            )
+        ),
+    ],
+    "a service takes no address of others": [
+        Row("services", {"spec": {"type": "ClusterIP", "ports": [{"port": 80}]}}),
+        Row("services", {"spec": {"clusterIP": "None", "externalIPs": []}}),
+        Row("services", {"spec": {"externalIPs": ["10.0.0.1"]}}, "must not have externalIPs"),
+    ],
+    "a Volcano job leads to no pods that the API server refuses": [
+        volcano(template={"serviceAccountName": "training"}),
+        volcano("serviceAccountName", {"serviceAccountName": "other"}),
+        volcano("runtimeClassName", {"runtimeClassName": "other"}),
+        volcano(plugins={"pytorch": ["--master=a", "--port=23456"], "ray": ["--head=a", "-clientPort=59999"]}),
+        volcano("of the form --name=value", plugins={"pytorch": ["--port=-1"]}),
+        volcano("of the form --name=value", plugins={"ray": ["--clientPort=65536"]}),
+        volcano("of the form --name=value", plugins={"pytorch": ["--port", "70000"]}),
+        volcano("of the form --name=value", plugins={"pytorch": ["--wait-master-image="]}),
+        volcano("of the form --name=value", plugins={"pytorch": ["--wait-master-image=\u3000x"]}),
+        volcano(template=PLUGIN_PORT, plugins={"tensorflow": []}),
+        volcano("must have no port called", PLUGIN_PORT, plugins={"tensorflow": ["--port=23"]}),
+        volcano(template=MOUNTING, volumes=[{"mountPath": "/e"}]),
+        volcano("must not mount anything", MOUNTING, volumes=[{"mountPath": "/d"}]),
+        volcano("must not mount", MOUNTING, plugins={"ssh": ["--ssh-private-key=a", "--ssh-key-file-path=/d"]}),
+    ],
+    "volumes, hosts and policies can be called after a Volcano job": [
+        named("a" * 50),
+        named("a" * 51, "at most 50 letters"),
+        named("a-1"),
+        named("a.b", "no dot"),
+        named("a" * 45, task="b" * 13),
+        named("a" * 46, "with a task's name", task="b" * 13),
+        named("j", plugins={"svc": []}),
+        named("1j", "begin with a letter", plugins={"svc": []}),
+        named(
+            "j", "called after the job", template={"volumes": [{"name": "j-svc", "emptyDir": {}}]}, plugins={"svc": []}
+        ),
+        named("j", "called after the job", template={"volumes": [{"name": "j-ssh", "emptyDir": {}}]}),
+        named("j", "wait-for-master", template={"initContainers": [{"name": "wait-for-master"}]}, pods=2),
+        named("default-deny", "another name than the namespace's network policies"),
+    ],
+    "pods do not keep those of other namespaces away": [
+        *(
+            Row("pods", free(affinity={kind: terms}), "this namespace alone")
+            for kind in ("podAffinity", "podAntiAffinity")
+            for term in ({"namespaceSelector": {}}, {"namespaces": ["other"]})
+            for terms in ({REQUIRED: [term]}, {PREFERRED: [{"weight": 1, "podAffinityTerm": term}]})
+        ),
+        Row("pods", free(affinity={"podAntiAffinity": {REQUIRED: [{"topologyKey": "kubernetes.io/hostname"}]}})),
+    ],
+    "a Volcano job asks for no pods that the scheduler has not counted": [
+        volcano(pods=100, minAvailable=92),
+        volcano("spec.minAvailable must be half", pods=100, minAvailable=91),
+        volcano(minAvailable=4, tasks=[{"replicas": 8}]),
+        volcano("spec.minAvailable must be half", minAvailable=3, tasks=[{"replicas": 8}]),
+        volcano("at most 32 volumes", volumes=[{"mountPath": f"/{index}"} for index in range(33)]),
+        volcano(pods=8, template=UNSTATED),
+        volcano("quota counts: cpu", UNSTATED, pods=9),
+        Row("volcano-jobs", made_by("volcano-jobs", 3), "must not grow", made_by("volcano-jobs", 2)),
+        Row("volcano-jobs", made_by("volcano-jobs", 2), old=made_by("volcano-jobs", 3)),
+    ],
+    "amounts are those that Volcano's scheduler adds without a rest": [
+        Row("pods", free({"resources": {kind: {name: amount}}}), said)
+        for said, name, amount in (
+            ("", "memory", "2Ti"),
+            ("", "memory", "500001M"),
+            ("amounts of resources", "memory", "33Ti"),
+            ("amounts of resources", "ephemeral-storage", "8E"),
+            ("amounts of resources", "ephemeral-storage", "999999999999"),
+            ("amounts of resources", "example.com/x", "9223372036854775807"),
+            ("", "example.com/x", 100_000_000),
+            ("", "cpu", "1500m"),
+        )
+        for kind in ("limits", "requests")
+    ],
+    "no job multiplies the work of Volcano's controllers": [
+        volcano(tasks=vcjob(*[spec(PLAIN, {**PLAIN, "name": "d"})] * 64)["spec"]["tasks"]),
+        volcano("tasks of a job times", tasks=vcjob(*[spec(PLAIN, {**PLAIN, "name": "d"})] * 65)["spec"]["tasks"]),
+        volcano(
+            pods=100,
+            template={"containers": [{**PLAIN, "name": f"c{index}"} for index in range(5)]},
+            plugins={"mpi": []},
+        ),
+        volcano("no timeout", policies=[{"event": "PodPending", "action": "RestartJob", "timeout": "1s"}]),
+        volcano("the plugin ssh", plugins={"ssh": []}),
+        volcano(plugins={"ssh": ["--ssh-private-key=a"]}),
+        volcano("the plugin ssh", plugins={"ssh": ["--ssh-private-key=a", "--ssh-private-key="]}),
+    ],
+    "runs of a cron job do not add up": [
+        row
+        for name in ("jobs", "volcano-jobs")
+        for row in (
+            Row(name, cron(name)),
+            Row(name, cron(name, "Allow"), "concurrencyPolicy must be"),
+            Row(name, cron(name, "Replace", "@every 1s"), "schedule must not be an interval"),
+        )
+    ],
+    "pods that a gang can do without may be moved": [
+        row
+        for key, value in HELD.items()
+        for row in (
+            Row("jobs", made_by("jobs", 2, {"metadata": {"annotations": {key: value}}, "spec": spec()}), key),
+            Row("volcano-jobs", vcjob(spec(NEURON), spec()) | noted(**{key: value})),
+            controllers("pods", free(notes={key: value, **IN_GROUP}), key),
+            controllers("pods", pod(notes={key: value, **IN_GROUP})),
+        )
+    ],
+    "researchers leave finalizers and owners to controllers": [
+        row
+        for field, good, bad in (
+            ("finalizers", "orphan", "batch.kubernetes.io/job-tracking"),
+            ("ownerReferences", {"kind": "Job", "name": "j"}, {"kind": "Queue", "name": "q"}),
+        )
+        for row in (
+            Row("metadata", {"metadata": {field: [good]}}),
+            Row("metadata", {"metadata": {field: [bad]}}, f"metadata.{field} must"),
+            controllers("metadata", {"metadata": {field: [bad]}}),
+            Row("metadata", {"metadata": {field: [bad, good]}}, old={"metadata": {field: [bad]}}),
+            Row("metadata", {"metadata": {field: [bad]}}, f"metadata.{field} must", {"metadata": {}}),
+        )
+    ],
+    "a pod keeps its controller and what the controller knows it by": [
+        Row("metadata", owned(OWNER, app="a"), old=owned(OWNER, app="a")),
+        *(
+            row
+            for after, said in (
+                (owned(app="a"), "by its controller alone"),
+                (owned(OWNER, app="b"), "are read by schedulers"),
+                (owned(OWNER), "are read by schedulers"),
+                (owned(OWNER, app="a", x="y"), "are read by schedulers"),
+            )
+            for row in (
+                Row("metadata", after, said, owned(OWNER, app="a")),
+                controllers("metadata", after, old=owned(OWNER, app="a")),
+            )
+        ),
+        Row("metadata", owned(OWNER), "by its controller alone"),
+        Row("metadata", owned(app="b"), old=owned(app="a")),
+        Row("metadata", owned(OWNER, kind="ConfigMap"), old=owned(kind="ConfigMap")),
+    ],
+    "the text of all tasks and of annotations is bounded": [
+        Row("volcano-jobs", vcjob(*[spec({**PLAIN, "args": ["x" * 30_000]})] * 18), "spec must have at most"),
+        Row("volcano-jobs", vcjob(*[spec({**PLAIN, "args": ["x" * 30_000]})] * 16)),
+        Row("volcano-jobs", {**vcjob(spec(PLAIN)), **noted(a="x" * 70_000)}, "metadata.annotations"),
+        # What controllers and plugins add to a template that was admitted is not refused: they would try for ever.
+        controllers("pods", grouped({**PLAIN, "args": ["x"] * 9000})),
+        controllers("pods", grouped(PLAIN, **MANY)),
+        Row("pods", free(PLAIN, **MANY), "at most 16 containers, 32 volumes"),
+    ],
+    "the size of a pod group is bounded": [
+        Row("deployments", made_by("deployments") | noted(**{"scheduling.volcano.sh/group-min-member": members}), said)
+        for members, said in (("100", ""), ("101", "pods up to 100"), ("2000000000", "pods up to"), ("x", "a number"))
+    ],
+    "a pod that is deleted ends within an hour": [
+        Row("deletions", {"options": {"gracePeriodSeconds": 3600}}),
+        Row("deletions", {"options": {"gracePeriodSeconds": 3601}}, "gracePeriodSeconds must be at most 3600"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    "row", [pytest.param(row, id=f"{what}-{n}") for what, rows in JUDGED.items() for n, row in enumerate(rows, 1)]
+)
+def test_a_request_gets_past_or_is_refused_with_the_reason(row: Row) -> None:
+    told = refusals(row.policy, row.asked, row.old, row.groups)
+    assert len(told) == bool(row.said), told
+    assert all(row.said in each for each in told)
+
+
+def templates(template: Json) -> Iterator[tuple[str, Json]]:
+    """Yield each policy with an object that leads to pods of a template, for each of its paths to one."""
+    yield "pods", template
+    yield from ((name, made_by(name, 2, template)) for name in KINDS if name != "pods")
+    yield from ((name, cron(name, **made_by(name, 2, template)["spec"])) for name in ("jobs", "volcano-jobs"))
+    yield "job-sets", {"spec": made_by("job-sets", 2, template)["spec"]["template"]["spec"]}
+    yield "train-jobs", {"spec": {"podSpecOverrides": [template["spec"]]}}
+
+
+def within(**security: Any) -> Json:
+    return {"spec": spec({"name": "c", **security})}
+
+
+def at_ease(key: str | None, **more: str) -> Json:
+    return {"spec": spec(tolerations=[{"operator": "Exists"} if key is None else {"key": key, **more}])}
+
+
+RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [3]}}]
+SPREAD = {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["a", "a"]}
+IN_TEMPLATES: Mapping[str, tuple[set[str], Sequence[Json]]] = {
+    NO_PRIORITY: (set(), [{"spec": spec(priorityClassName="system-node-critical")}]),
+    "must not name its node": (set(), [{"spec": spec(nodeName="n")}]),
+    "which queues do not count": (
+        {"train-jobs"},
+        [{"spec": spec(resourceClaims=[{"name": "device", "resourceClaimTemplateName": "neuron"}])}],
+    ),
+    "must not tolerate all taints, nor those of nodes that start, fail or are drained": (
+        set(),
+        [
+            at_ease(FABRIC_UNTESTED.key),
+            at_ease(FABRIC_UNTESTED.key, operator="Exists"),
+            at_ease(FABRIC_UNTESTED.key, operator="Equal", value="true"),
+            at_ease("node.kubernetes.io/unschedulable", operator="Exists"),
+            at_ease("karpenter.sh/disrupted", operator="Exists"),
+            at_ease("node.kubernetes.io/unreachable", operator="Exists"),
+            at_ease(None),
+        ],
+    ),
+    "volumes must be of these kinds": (set(), [{"spec": spec(volumes=[{"name": "v", "hostPath": {"path": "/"}}])}]),
+    "must be claimed": (set(), [{"spec": spec(volumes=[{"name": "v", "csi": {"driver": "fsx.csi.aws.com"}}])}]),
+    "Pod Security": (
+        {"pods"},
+        [
+            {"spec": spec(hostNetwork=True)},
+            within(ports=[{"containerPort": 1, "hostPort": 1}]),
+            within(securityContext={"privileged": True}),
+            within(securityContext={"capabilities": {"add": ["SYS_ADMIN"]}}),
+            within(securityContext={"procMount": "Unmasked"}),
+            within(securityContext={"seccompProfile": {"type": "Unconfined"}}),
+            {"spec": spec(securityContext={"appArmorProfile": {"type": "Unconfined"}})},
+            {"spec": spec(securityContext={"seLinuxOptions": {"type": "spc_t"}})},
+            {"spec": spec(securityContext={"seLinuxOptions": {"user": "u"}})},
+            {"spec": spec(securityContext={"windowsOptions": {"hostProcess": True}})},
+            {"spec": spec(securityContext={"sysctls": [{"name": "kernel.msgmax", "value": "1"}]})},
+            within(livenessProbe={"httpGet": {"host": "h", "port": 1}}),
+            within(lifecycle={"postStart": {"tcpSocket": {"host": "h", "port": 1}}}),
+            {**noted(**{"container.apparmor.security.beta.kubernetes.io/c": "unconfined"}), "spec": spec()},
+        ],
+    ),
+    "must not set overhead": ({"pods"}, [{"spec": spec(overhead={"cpu": "1"})}, {"spec": spec(priority=1)}]),
+    "at most 3600": (set(), [{"spec": spec(terminationGracePeriodSeconds=3601)}]),
+    "no finalizers": ({"pods"}, [{"metadata": {"finalizers": ["a/b"]}, "spec": spec()}]),
+    "must be one of this namespace's queues": (set(), [{**noted(**{QUEUE: "other"}), "spec": spec()}]),
+    "volcano.sh/preemptable": (set(), [{"metadata": {"labels": {"volcano.sh/preemptable": "false"}}, "spec": spec()}]),
+    "at most 16 containers": (set(), [{"spec": spec(*({"name": f"c{index}"} for index in range(17)))}]),
+    "put large texts into a ConfigMap, and mount it": (
+        set(),
+        [within(args=["x"] * 9000), {"spec": spec(hostAliases=[{"hostnames": ["x" * 60] * 600}])}],
+    ),
+    # Kubernetes' own controllers slow down, and validate these templates as pods.
+    "the API server would refuse the pods again and again": (
+        {"pods", "jobs", "deployments"},
+        [
+            within(restartPolicyRules=RULES),
+            {"spec": spec(initContainers=[{"name": "i", "restartPolicy": "Always", "restartPolicyRules": RULES}])},
+            within(image="image\u3000"),
+            within(env=[{"name": "A", "valueFrom": {"fileKeyRef": {"key": "k"}}}]),
+            {"spec": spec(volumes=[{"name": "v", "image": {"reference": ""}}])},
+            {"spec": spec(topologySpreadConstraints=[SPREAD])},
+            {"spec": spec(affinity={"podAffinity": {REQUIRED: [{"mismatchLabelKeys": ["a"]}]}})},
+            {"spec": spec(securityContext={"seLinuxChangePolicy": "MountOption"})},
+            {"spec": spec(resources={"limits": {"cpu": "50m"}})},
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("said", IN_TEMPLATES)
+def test_templates_of_all_kinds_are_judged_like_pods(said: str) -> None:
+    but, refused = IN_TEMPLATES[said]
+    for template in refused:
+        for policy, asked in templates(template):
+            if "metadata" in template and "podSpecOverrides" in asked.get("spec", {}):
+                continue  # there are none of metadata
+            assert len(refusals(policy, asked, about=said)) == (policy not in but), (policy, template)
+
+
+CONFINED = {
+    "seccompProfile": {"type": "RuntimeDefault"},
+    "seLinuxOptions": {"type": "container_t", "level": "s0:c1"},
+    "windowsOptions": {},
+}
+PROBED = {
+    **PLAIN,
+    "args": ["x" * 30_000],
+    "securityContext": {**CONFINED, "procMount": "Default", "appArmorProfile": {"type": "RuntimeDefault"}},
+    "livenessProbe": {"httpGet": {"port": 1, "host": ""}},
+    "lifecycle": {"preStop": {"tcpSocket": {"port": 1}}},
+}
+
+
+@EVERY_WORKLOAD
+def test_templates_within_pod_securitys_baseline_and_the_bound_of_letters_pass(name: str) -> None:
+    context = {**CONFINED, "sysctls": [{"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}]}
+    template = {"metadata": {"annotations": {"a": "b"}}, "spec": spec(PROBED, securityContext=context)}
+    assert refusals(name, made_by(name, 2, template)) == []
+
+
 PODLESS = {("", "configmaps"), ("", "secrets"), ("", "services"), ("bus.volcano.sh", "commands")}
 
 
@@ -408,374 +686,29 @@ def test_one_object_leads_to_no_more_pods_than_the_quota_has(name: str) -> None:
     assert refusals("scale", {"spec": {"replicas": 101}}, {"spec": {"replicas": 1}}) != []
 
 
-@pytest.mark.parametrize(
-    ("pod", "said"),
-    [
-        ({"spec": spec(nodeName="n")}, "must not name its node"),
-        ({"spec": spec(volumes=[{"name": "v", "hostPath": {"path": "/"}}])}, "volumes must be"),
-        ({"spec": spec(volumes=[{"name": "v", "csi": {"driver": "fsx.csi.aws.com"}}])}, "must be claimed"),
-        ({"spec": spec(hostNetwork=True)}, "Pod Security"),
-        ({"spec": spec({"name": "c", "ports": [{"containerPort": 1, "hostPort": 1}]})}, "Pod Security"),
-        ({"spec": spec({"name": "c", "securityContext": {"privileged": True}})}, "Pod Security"),
-        ({"spec": spec({"name": "c", "securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}})}, "Pod Security"),
-        ({"spec": spec({"name": "c", "securityContext": {"procMount": "Unmasked"}})}, "Pod Security"),
-        ({"spec": spec({"name": "c", "securityContext": {"seccompProfile": {"type": "Unconfined"}}})}, "Pod Security"),
-        ({"spec": spec(securityContext={"appArmorProfile": {"type": "Unconfined"}})}, "Pod Security"),
-        ({"spec": spec(securityContext={"seLinuxOptions": {"type": "spc_t"}})}, "Pod Security"),
-        ({"spec": spec(securityContext={"seLinuxOptions": {"user": "u"}})}, "Pod Security"),
-        ({"spec": spec(securityContext={"windowsOptions": {"hostProcess": True}})}, "Pod Security"),
-        ({"spec": spec(securityContext={"sysctls": [{"name": "kernel.msgmax", "value": "1"}]})}, "Pod Security"),
-        ({"spec": spec({"name": "c", "livenessProbe": {"httpGet": {"host": "h", "port": 1}}})}, "Pod Security"),
-        (
-            {"spec": spec({"name": "c", "lifecycle": {"postStart": {"tcpSocket": {"host": "h", "port": 1}}}})},
-            "Pod Security",
-        ),
-        (
-            {
-                "metadata": {"annotations": {"container.apparmor.security.beta.kubernetes.io/c": "unconfined"}},
-                "spec": spec(),
-            },
-            "Pod Security",
-        ),
-        ({"spec": spec(overhead={"cpu": "1"})}, "must not set overhead"),
-        ({"spec": spec(priority=1)}, "must not set overhead"),
-        ({"spec": spec(terminationGracePeriodSeconds=3601)}, "at most 3600"),
-        ({"spec": spec(tolerations=[{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}])}, "drained"),
-        ({"spec": spec(tolerations=[{"key": "karpenter.sh/disrupted", "operator": "Exists"}])}, "drained"),
-        ({"spec": spec(tolerations=[{"operator": "Exists"}])}, "all taints"),
-        ({"spec": spec(tolerations=[{"key": "node.kubernetes.io/unreachable", "operator": "Exists"}])}, "drained"),
-        ({"metadata": {"finalizers": ["a/b"]}, "spec": spec()}, "no finalizers"),
-        ({"metadata": {"annotations": {"scheduling.volcano.sh/queue-name": "other"}}, "spec": spec()}, "queues"),
-        ({"metadata": {"labels": {"volcano.sh/preemptable": "false"}}, "spec": spec()}, "take"),
-        ({"spec": spec(*({"name": f"c{index}"} for index in range(17)))}, "at most 16 containers"),
-    ],
-)
-def test_templates_of_all_kinds_are_judged_like_pods(pod: Json, said: str) -> None:
-    for name in KINDS.keys() - {"pods"}:
-        assert refusals(name, made_by(name, 2, pod), about=said) != [], name
+def test_a_namespace_without_priorities_says_so() -> None:
+    policy = admission.policies(dataclasses.replace(LIMITS, priority_classes=()), ())["queues"]
+    assert [each.message for each in policy.validations][1] == "spec.priorityClassName must be unset in this namespace"
 
 
-CONFINED = {
-    "seccompProfile": {"type": "RuntimeDefault"},
-    "seLinuxOptions": {"type": "container_t", "level": "s0:c1"},
-    "windowsOptions": {},
-}
-PROBED = {
-    "name": "c",
-    "securityContext": {**CONFINED, "procMount": "Default", "appArmorProfile": {"type": "RuntimeDefault"}},
-    "livenessProbe": {"httpGet": {"port": 1, "host": ""}},
-    "lifecycle": {"preStop": {"tcpSocket": {"port": 1}}},
-    "resources": {"requests": {"cpu": "1"}},
-}
-
-
-@EVERY_WORKLOAD
-def test_templates_within_pod_securitys_baseline_pass(name: str) -> None:
-    context = {**CONFINED, "sysctls": [{"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}]}
-    template = {"metadata": {"annotations": {"a": "b"}}, "spec": spec(PROBED, securityContext=context)}
-    assert refusals(name, made_by(name, 2, template)) == []
-
-
-PLUGIN_PORT = {"name": "c", "ports": [{"name": "mpijob-port", "containerPort": 22}], "resources": PLAIN["resources"]}
-MOUNTING = {"name": "c", "volumeMounts": [{"name": "v", "mountPath": "/d"}], "resources": PLAIN["resources"]}
-
-
-@pytest.mark.parametrize(
-    ("change", "template", "passes"),
-    [
-        ({}, {"serviceAccountName": "training"}, True),
-        ({}, {"serviceAccountName": "other"}, False),
-        ({}, {"runtimeClassName": "other"}, False),
-        ({"plugins": {"pytorch": ["--master=a", "--port=23456"], "ray": ["--head=a", "-clientPort=59999"]}}, {}, True),
-        ({"plugins": {"pytorch": ["--port=-1"]}}, {}, False),
-        ({"plugins": {"ray": ["--clientPort=65536"]}}, {}, False),
-        ({"plugins": {"pytorch": ["--port", "70000"]}}, {}, False),
-        ({"plugins": {"pytorch": ["--wait-master-image="]}}, {}, False),
-        ({"plugins": {"tensorflow": []}}, {"containers": [PLUGIN_PORT]}, True),
-        ({"plugins": {"tensorflow": ["--port=23"]}}, {"containers": [PLUGIN_PORT]}, False),
-        ({"volumes": [{"mountPath": "/e"}]}, {"containers": [MOUNTING]}, True),
-        ({"volumes": [{"mountPath": "/d"}]}, {"containers": [MOUNTING]}, False),
-        ({"plugins": {"ssh": ["--ssh-private-key=a", "--ssh-key-file-path=/d"]}}, {"containers": [MOUNTING]}, False),
-    ],
-)
-def test_a_volcano_job_leads_to_no_pods_that_the_api_server_refuses(change: Json, template: Json, passes: bool) -> None:
-    job = made_by("volcano-jobs", 2, {"spec": {**spec(PLAIN), **template}})
-    job["spec"] |= change
-    assert (refusals("volcano-jobs", job) == []) is passes
-
-
-@pytest.mark.parametrize(
-    ("name", "passes"), [("a" * 50, True), ("a" * 51, False), ("a.b", False), ("a-1", True)], ids=str
-)
-def test_volumes_and_hosts_can_be_called_after_a_volcano_job(name: str, passes: bool) -> None:
-    job = made_by("volcano-jobs", 100) | {"metadata": {"name": name}}
-    assert (refusals("volcano-jobs", job) == []) is passes
-    job["spec"]["tasks"][0]["name"] = "b" * 13
-    assert refusals("volcano-jobs", job) != [] or len(name) < 47
-
-
-def test_pods_that_others_namespaces_see_are_not_kept_away_from() -> None:
-    for kind in ("podAffinity", "podAntiAffinity"):
-        for where in ({"namespaceSelector": {}}, {"namespaces": ["other"]}):
-            term = {"topologyKey": "kubernetes.io/hostname", **where}
-            for terms in (
-                {"requiredDuringSchedulingIgnoredDuringExecution": [term]},
-                {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]},
-            ):
-                (message,) = refusals("pods", pod(schedulerName="default-scheduler", affinity={kind: terms}))
-                assert "this namespace alone" in message
-    own = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "kubernetes.io/hostname"}]}
-    assert refusals("pods", pod(schedulerName="default-scheduler", affinity={"podAntiAffinity": own})) == []
-
-
-@pytest.mark.parametrize(
-    ("more", "passes"),
-    [
-        ({"minAvailable": 92}, True),
-        ({"minAvailable": 91}, False),
-        ({"minAvailable": 4, "tasks": [{"replicas": 8}]}, True),
-        ({"minAvailable": 3, "tasks": [{"replicas": 8}]}, False),
-        ({"volumes": [{"mountPath": f"/{index}"} for index in range(33)]}, False),
-    ],
-)
-def test_a_volcano_job_asks_for_no_pods_that_the_scheduler_has_not_counted(more: Json, passes: bool) -> None:
-    job = made_by("volcano-jobs", 100)
-    job["spec"] |= more
-    assert (refusals("volcano-jobs", job) == []) is passes
-
-
-def test_a_job_that_is_there_does_not_grow() -> None:
-    old, grown = ({"kind": "Job", **made_by("volcano-jobs", pods)} for pods in (2, 3))
-    (message,) = refusals("volcano-jobs", grown, old)
-    assert "must not grow" in message
-    assert refusals("volcano-jobs", old, grown) == []
-    assert refusals("volcano-jobs", grown) == []
-
-
-def test_what_the_quota_counts_stands_under_the_requests_of_large_volcano_jobs() -> None:
-    unstated = {"spec": spec({"name": "c", "resources": {"limits": {"cpu": "1"}}})}
-    assert refusals("volcano-jobs", made_by("volcano-jobs", 8, unstated)) == []
-    (message,) = refusals("volcano-jobs", made_by("volcano-jobs", 9, unstated))
-    assert "quota counts: cpu" in message
-
-
-@pytest.mark.parametrize(
-    ("name", "amount", "passes"),
-    [
-        ("memory", "2Ti", True),
-        ("memory", "500001M", True),
-        ("memory", "33Ti", False),
-        ("ephemeral-storage", "8E", False),
-        ("ephemeral-storage", "999999999999", False),
-        ("example.com/x", "9223372036854775807", False),
-        ("example.com/x", 100_000_000, True),
-        ("cpu", "1500m", True),
-    ],
-)
-def test_amounts_are_those_that_volcanos_scheduler_adds_without_a_rest(name: str, amount: str, passes: bool) -> None:
-    for kind in ("limits", "requests"):
-        asked = pod({"resources": {kind: {name: amount}}}, schedulerName="default-scheduler")
-        assert (refusals("pods", asked) == []) is passes
-
-
-@pytest.mark.parametrize(
-    ("tasks", "containers", "more", "about"),
-    [
-        (64, 2, {}, ""),
-        (65, 2, {}, "tasks of a job times"),
-        (2, 1, {"plugins": {"tensorflow": []}}, ""),
-        (1, 1, {"policies": [{"event": "PodPending", "action": "RestartJob", "timeout": "1s"}]}, "no timeout"),
-        (1, 1, {"plugins": {"ssh": []}}, "the plugin ssh"),
-        (1, 1, {"plugins": {"ssh": ["--ssh-private-key=a"]}}, ""),
-        (1, 1, {"plugins": {"ssh": ["--ssh-private-key=a", "--ssh-private-key="]}}, "the plugin ssh"),
-    ],
-)
-def test_no_job_multiplies_the_work_of_volcanos_controllers(
-    tasks: int, containers: int, more: Json, about: str
-) -> None:
-    job = vcjob(*[spec(*[{**PLAIN, "name": f"c{index}"} for index in range(containers)])] * tasks, **more)
-    judged = ("tasks of a job times", "plugins tensorflow and mpi", "no timeout", "the plugin ssh")
-    assert [words for words in judged if refusals("volcano-jobs", job, about=words)] == [about] * bool(about)
-
-
-@pytest.mark.parametrize("name", ["jobs", "volcano-jobs"])
-def test_runs_of_a_cron_job_do_not_add_up(name: str) -> None:
-    def cron(policy: str, schedule: str = "0 * * * *") -> Json:
-        job = made_by(name, 2)
-        spec = {"concurrencyPolicy": policy, "schedule": schedule, "jobTemplate": {"spec": job["spec"]}}
-        return {"kind": "CronJob", "spec": spec}
-
-    assert refusals(name, cron("Forbid")) == []
-    assert len(refusals(name, cron("Allow"))) == 1
-    assert len(refusals(name, cron("Replace", "@every 1s"))) == 1
-
-
-def test_pods_that_a_gang_can_do_without_may_be_moved() -> None:
-    held = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
-    for annotation, value in held.items():
-        template = {"metadata": {"annotations": {annotation: value}}, "spec": spec()}
-        (message,) = refusals("jobs", made_by("jobs", 2, template))
-        assert annotation in message
-        job = vcjob(spec(NEURON), spec())
-        job["spec"]["tasks"][1]["template"]["metadata"] = template["metadata"]
-        assert refusals("volcano-jobs", job) == []
-        plain = {"schedulerName": "default-scheduler", "annotations": {annotation: value, **IN_GROUP}}
-        assert len(refusals("pods", pod(**plain), groups=CONTROLLERS)) == 1
-        assert refusals("pods", pod(annotations={annotation: value, **IN_GROUP}), groups=CONTROLLERS) == []
-
-
-def test_researchers_leave_finalizers_and_owners_to_controllers() -> None:
-    mine, queue = {"kind": "Job", "name": "j"}, {"kind": "Queue", "name": "q"}
-    for field, allowed, refused in (
-        ("finalizers", "orphan", "batch.kubernetes.io/job-tracking"),
-        ("ownerReferences", mine, queue),
-    ):
-        assert refusals("metadata", {"metadata": {field: [allowed]}}) == []
-        assert len(refusals("metadata", {"metadata": {field: [refused]}})) == 1
-        assert refusals("metadata", {"metadata": {field: [refused]}}, groups=["system:serviceaccounts"]) == []
-        old = {"metadata": {field: [refused]}}
-        assert refusals("metadata", {"metadata": {field: [refused, allowed]}}, old) == []
-        assert len(refusals("metadata", old, {"metadata": {}})) == 1
-
-
-DOMAINS = ("scheduling.k8s.io/group-name", "volcano.sh/task-spec", "karpenter.sh/do-not-disrupt", "kubernetes.io/x")
+SET_ONCE = ("scheduling.k8s.io/group-name", "volcano.sh/task-spec", "karpenter.sh/do-not-disrupt", "kubernetes.io/x")
 FREE = ("note", "app.kubernetes.io/version", "kubectl.kubernetes.io/restartedAt", "trainium-eks/image", "helm.sh/chart")
 
 
 @pytest.mark.parametrize("field", ["annotations", "labels"])
 @pytest.mark.parametrize("kind", ["Pod", "Job"])
 def test_researchers_change_nothing_that_schedulers_read(field: str, kind: str) -> None:
-    def noted(**notes: str) -> Json:
-        return {"kind": kind, "metadata": {field: {"a": "b", **notes}}}
+    def having(**values: str | None) -> Json:
+        kept = {key: value for key, value in values.items() if value}
+        return {"kind": kind, "metadata": {field: {"a": "b", **kept}}}
 
-    for key in DOMAINS:
+    for key in SET_ONCE:
         for old, new in (("a", "b"), ("a", None), (None, "b")):
-            before, after = (noted(**({key: value} if value else {})) for value in (old, new))
+            before, after = having(**{key: old}), having(**{key: new})
             assert len(refusals("metadata", after, before)) == 1
             assert refusals("metadata", after, before, groups=CONTROLLERS) == []
             assert refusals("metadata", before, before) == []
             assert refusals("metadata", after) == []
     for key in FREE:
-        assert refusals("metadata", noted(**{key: "c"}), noted(**{key: "b"})) == []
-        assert refusals("metadata", noted(), noted(**{key: "b"})) == []
-
-
-def test_a_pod_keeps_its_controller_and_what_the_controller_knows_it_by() -> None:
-    owner = {"kind": "ReplicaSet", "name": "r"}
-
-    def owned(owners: Sequence[Json], **labels: str) -> Json:
-        return {"kind": "Pod", "metadata": {"ownerReferences": list(owners), "labels": labels}}
-
-    assert refusals("metadata", owned([owner], app="a"), owned([owner], app="a")) == []
-    for after in (owned([], app="a"), owned([owner], app="b"), owned([owner]), owned([owner], app="a", x="y")):
-        assert len(refusals("metadata", after, owned([owner], app="a"))) == 1
-        assert refusals("metadata", after, owned([owner], app="a"), groups=CONTROLLERS) == []
-    assert len(refusals("metadata", owned([owner]))) == 1
-    assert refusals("metadata", owned([], app="b"), owned([], app="a")) == []
-    assert refusals("metadata", {**owned([owner]), "kind": "ConfigMap"}, {"kind": "ConfigMap", "metadata": {}}) == []
-
-
-@EVERY_WORKLOAD
-def test_nobody_chooses_a_pods_group(name: str) -> None:
-    joined = made_by(name, 2, {"metadata": {"annotations": IN_GROUP}, "spec": spec(PLAIN)})
-    assert len(refusals(name, joined)) == 1
-    assert refusals(name, joined, groups=CONTROLLERS) == []
-    assert len(refusals("pods", pod(annotations=IN_GROUP))) == 1
-    assert refusals("pods", pod({"image": "b"}, annotations=IN_GROUP), pod(annotations=IN_GROUP)) == []
-
-
-@pytest.mark.parametrize(
-    "large", [{"containers": [{"name": "c", "args": ["x"] * 9000}]}, {"hostAliases": [{"hostnames": ["x" * 60] * 600}]}]
-)
-def test_the_text_of_each_pod_is_bounded_in_every_kind(large: Json) -> None:
-    for policy, asked in templates(spec(**large)):
-        assert refusals(policy, asked, about="put large texts into a ConfigMap") != [], policy
-    small = spec(PLAIN, args=["x" * 30_000])
-    assert [policy for policy, asked in templates(small) if refusals(policy, asked, about="letters")] == []
-    # What controllers and plugins add to a template that was admitted is not refused: they would try for ever.
-    assert refusals("pods", {"spec": spec(**large)}, groups=CONTROLLERS, about="letters") == []
-
-
-def test_the_text_of_all_tasks_and_of_annotations_is_bounded() -> None:
-    tasks = [spec({**PLAIN, "args": ["x" * 30_000]}) for _ in range(18)]
-    assert refusals("volcano-jobs", vcjob(*tasks), about="spec must have at most") != []
-    assert refusals("volcano-jobs", vcjob(*tasks[:16]), about="letters") == []
-    noted = {**vcjob(spec(PLAIN)), "metadata": {"name": "name", "annotations": {"a": "x" * 70_000}}}
-    assert refusals("volcano-jobs", noted, about="metadata.annotations") != []
-
-
-RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [3]}}]
-SPREAD = {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["a", "a"]}
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-NEVER_MADE = {
-    "rules without a policy": spec({"name": "c", "restartPolicyRules": RULES}),
-    "rules of a sidecar": spec(initContainers=[{"name": "i", "restartPolicy": "Always", "restartPolicyRules": RULES}]),
-    "a space of another alphabet": spec({"name": "c", "image": "image\u3000"}),
-    "a variable of a file": spec({"name": "c", "env": [{"name": "A", "valueFrom": {"fileKeyRef": {"key": "k"}}}]}),
-    "an image volume": spec(volumes=[{"name": "v", "image": {"reference": ""}}]),
-    "spread": spec(topologySpreadConstraints=[SPREAD]),
-    "affinity": spec(affinity={"podAffinity": {REQUIRED: [{"mismatchLabelKeys": ["a"]}]}}),
-    "mounts": spec(securityContext={"seLinuxChangePolicy": "MountOption"}),
-    "less than the defaults": spec(resources={"limits": {"cpu": "50m"}}),
-}
-
-
-@pytest.mark.parametrize("asked", NEVER_MADE.values(), ids=NEVER_MADE)
-def test_jobs_whose_pods_the_api_server_would_refuse_are_refused(asked: Json) -> None:
-    for policy, made in templates(asked):
-        said = refusals(policy, made, about="again and again")
-        # Kubernetes' own controllers slow down, and validate these templates as pods.
-        assert len(said) == (policy not in ("pods", "jobs", "deployments")), policy
-
-
-@pytest.mark.parametrize(
-    ("name", "more", "plugins"),
-    [
-        ("j", {"volumes": [{"name": "j-svc", "emptyDir": {}}]}, {"svc": []}),
-        ("j", {"volumes": [{"name": "j-ssh", "emptyDir": {}}]}, {}),
-        ("j", {"initContainers": [{"name": "wait-for-master"}]}, {"pytorch": []}),
-        ("1j", {}, {"svc": []}),
-        ("j", {}, {"pytorch": ["--wait-master-image=\u3000x"]}),
-    ],
-)
-def test_names_that_volcanos_plugins_need_are_theirs(name: str, more: Json, plugins: Json) -> None:
-    job = {**vcjob(spec(PLAIN, **more), plugins=plugins), "metadata": {"name": name}}
-    assert len(refusals("volcano-jobs", job)) == 1
-    assert refusals("volcano-jobs", {**vcjob(spec(PLAIN), plugins={"svc": []}), "metadata": {"name": "j"}}) == []
-
-
-def test_what_the_api_server_and_plugins_add_to_a_template_makes_no_pod_too_large() -> None:
-    tolerations = [{"key": f"k{index}", "operator": "Exists"} for index in range(34)]
-    volumes = [{"name": f"v{index}", "emptyDir": {}} for index in range(34)]
-    made = pod(PLAIN, annotations=IN_GROUP, tolerations=tolerations, volumes=volumes)
-    assert refusals("pods", made, groups=CONTROLLERS) == []
-    assert len(refusals("pods", pod(PLAIN, schedulerName="x", tolerations=tolerations, volumes=volumes))) == 1
-
-
-def test_a_job_has_no_name_of_a_network_policy_which_would_go_with_it() -> None:
-    job = {**made_by("volcano-jobs", 2), "metadata": {"name": "default-deny"}}
-    assert len(refusals("volcano-jobs", job)) == 1
-
-
-@pytest.mark.parametrize(("members", "passes"), [("100", True), ("101", False), ("2000000000", False), ("x", False)])
-def test_the_size_of_a_pod_group_is_bounded(members: str, passes: bool) -> None:
-    asked = {"metadata": {"annotations": {"scheduling.volcano.sh/group-min-member": members}}}
-    assert (refusals("deployments", {**made_by("deployments", 2), **asked}) == []) is passes
-
-
-def test_a_pod_that_is_deleted_ends_within_an_hour() -> None:
-    assert refusals("deletions", {"options": {"gracePeriodSeconds": 3600}}) == []
-    assert len(refusals("deletions", {"options": {"gracePeriodSeconds": 3601}})) == 1
-
-
-@pytest.mark.parametrize("queue", ["other", ""])
-def test_queues_of_kubeflows_kinds_are_the_namespaces_own(queue: str) -> None:
-    job = made_by("pytorch-jobs", 2)
-    job["spec"] |= {"runPolicy": {"schedulingPolicy": {"queue": queue}}}
-    assert len(refusals("pytorch-jobs", job)) == 1
-    runtime = made_by("job-sets", 2)
-    runtime["spec"]["podGroupPolicy"] = {"volcano": {}}
-    runtime["spec"]["template"]["metadata"] = {"annotations": {"scheduling.volcano.sh/queue-name": queue}}
-    assert len(refusals("job-sets", runtime)) == 1
-    cron = {"concurrencyPolicy": "Forbid", "jobTemplate": {"spec": {"queue": queue}}}
-    assert len(refusals("volcano-jobs", {"kind": "CronJob", "spec": cron})) == 1
+        assert refusals("metadata", having(**{key: "c"}), having(**{key: "b"})) == []
+        assert refusals("metadata", having(), having(**{key: "b"})) == []

@@ -1,47 +1,39 @@
-"""Text that people paste: line breaks, other scripts' digits and odd white space, held against AWS' own patterns."""
+"""Text that people paste: line breaks, other scripts' digits and odd white space, held against AWS' own patterns; and
+text that is encrypted, which is neither judged nor overwritten."""
 
 import re
 from typing import Any
 
 import botocore.session
 import pytest
-from unit.model.config.test_bad_inputs import SOUND, judged
+from unit.model.config.test_bad_inputs import SOUND, judged, laid_over
+from unit.model.config.test_config import put
 
-from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.model.config import node_groups, storage
-from trainium_eks.model.config.node_groups import NodeGroupConfig
-from trainium_eks.model.config.storage import FileSystemConfig
-from trainium_eks.model.validation import formats
-from trainium_eks.model.validation.config_model import read
-from trainium_eks.model.validation.problems import config_path, describe, refused
+from trainium_eks.model.validation import formats, ranges
+from trainium_eks.model.validation.problems import Problem, config_path, describe, refused
+from trainium_eks.model.validation.unseen import UNSEEN
+from trainium_eks.plan.graph import SECRET
 
 BREAKS = ["\n", "\r", "\t", "\x00", "\x0b", "\x1f", "\x7f", "\x85", "\u2028", "\u2029"]
 ARN = "arn:aws:iam::111122223333"
 
 
 @pytest.mark.parametrize("mark", [*BREAKS, "\u00a0"], ids=ascii)
-@pytest.mark.parametrize("at", [0, 2, 4])
-def test_a_tag_has_no_line_break_wherever_it_stands(mark: str, at: int) -> None:
-    broken = "team"[:at] + mark + "team"[at:]
-    assert [each.path for each in formats.tags("tags", {"Team": broken})] == ["tags.Team"]
-    assert [each.reason for each in formats.tags("tags", {broken: "x"})] == [
-        "a tag's key is 1 to 128 letters, digits, spaces and _.:/=+-@"
-    ]
+def test_a_tag_has_no_line_break_wherever_it_stands(mark: str) -> None:
+    for at in (0, 2, 4):
+        broken = "team"[:at] + mark + "team"[at:]
+        assert [each.path for each in formats.tags("tags", {"Team": broken})] == ["tags.Team"]
+        (problem,) = formats.tags("tags", {broken: "x"})
+        assert problem.reason == "a tag's key is 1 to 128 letters, digits, spaces and _.:/=+-@"
 
 
-@pytest.mark.parametrize("value", ["ml platform", "me@example.com", "équipe 機械", "a/b:c=d+e-f_g.h", ""])
-def test_a_tag_takes_every_letter_and_the_space(value: str) -> None:
-    assert formats.tags("tags", {"Team": value}) == []
-
-
-def test_tags_have_lengths_and_room_for_the_stacks_own() -> None:
-    for key, value, taken in ((128, 256, True), (129, 1, False), (1, 257, False)):
-        assert (formats.tags("", {"k" * key: "v" * value}) == []) == taken
+def test_a_tag_takes_every_letter_and_the_space_and_leaves_room_for_the_stacks_own() -> None:
+    for value in ("ml platform", "me@example.com", "équipe 機械", "a/b:c=d+e-f_g.h", ""):
+        assert formats.tags("tags", {"Team": value}) == []
+    for key, length, taken in ((128, 256, True), (129, 1, False), (1, 257, False)):
+        assert (formats.tags("", {"k" * key: "v" * length}) == []) == taken
     for count, taken in ((40, True), (41, False)):
         assert (formats.tags("", {f"k{index}": "v" for index in range(count)}) == []) == taken
-
-
-def test_what_tags_take_is_within_iams_own_class() -> None:
     pattern = botocore.session.get_session().get_service_model("iam").shape_for("tagValueType").metadata["pattern"]
     assert pattern == r"[\p{L}\p{Z}\p{N}_.:/=+\-@]*"
     # Of \p{Z}, only the plain space; Python has no \p{L}, so its \w is taken, which is letters, numbers and _.
@@ -56,101 +48,144 @@ def test_an_owner_of_two_lines_is_refused_and_shown_on_one(field: str) -> None:
     assert r"= 'ml\nplatform':" in describe(found, config_path)
 
 
-@pytest.mark.parametrize("mark", BREAKS, ids=ascii)
-@pytest.mark.parametrize("field", ["prefix", "fileSystemPath"])
-def test_what_is_linked_to_s3_is_one_line(field: str, mark: str) -> None:
-    def told(value: str) -> list[str]:
-        durability = {"type": "s3", "bucket": "my-data", field: value}
-        return [
-            config_path(each.path)
-            for each in storage.validate(read(FileSystemConfig, {"durability": durability}), production=False)
-        ]
-
-    assert told(f"/sets{mark}" if field == "fileSystemPath" else f"sets{mark}") == [f"durability.{field}"]
-    assert told("/sets é" if field == "fileSystemPath" else "sets é") == []
+FSX_PATHS = ("Namespace", "ArchivePath")
 
 
-def test_what_fsx_takes_as_a_path_is_judged_no_more_widely() -> None:
-    model = botocore.session.get_session().get_service_model("fsx")
-    for shape in ("Namespace", "ArchivePath"):
-        refused_by_fsx = re.findall(r"\\u[0-9A-Fa-f]{4}|\\r|\\n", model.shape_for(shape).metadata["pattern"])
-        assert len(refused_by_fsx) == 6
-        for escaped in refused_by_fsx:
-            mark = escaped.encode().decode("unicode_escape")
-            assert formats.one_line("path", f"a{mark}b"), escaped
+def test_what_is_linked_to_s3_is_one_line_as_fsx_takes_it() -> None:
+    shapes = [botocore.session.get_session().get_service_model("fsx").shape_for(name) for name in FSX_PATHS]
+    escaped = [re.findall(r"\\u[0-9A-Fa-f]{4}|\\r|\\n", shape.metadata["pattern"]) for shape in shapes]
+    assert [len(each) for each in escaped] == [6, 6]
+    for mark in (*BREAKS, *(each.encode().decode("unicode_escape") for marks in escaped for each in marks)):
+        assert formats.one_line("path", f"sets{mark}"), ascii(mark)
+    assert formats.one_line("path", "/sets é") == []
 
 
-@pytest.mark.parametrize(
-    "arn",
-    [
-        f"{ARN}:role/admins",
-        f"{ARN}:user/me@example.com",
-        f"{ARN}:role/team/a!b/admins",
-        f"{ARN}:role/aws-reserved/sso.amazonaws.com/AWSReservedSSO_Admin_0123456789abcdef",
-        f"{ARN}:role/{'r' * 64}",
-    ],
-)
-def test_roles_and_users_are_principals_with_and_without_a_path(arn: str) -> None:
-    assert formats.principal("p", arn) == []
+PRINCIPALS = {
+    f"{ARN}:role/admins": True,
+    f"{ARN}:user/me@example.com": True,
+    f"{ARN}:role/team/a!b/admins": True,
+    f"{ARN}:role/aws-reserved/sso.amazonaws.com/AWSReservedSSO_Admin_0123456789abcdef": True,
+    f"{ARN}:role/{'r' * 64}": True,
+    f"{ARN}:role/{'r' * 65}": False,
+    f"{ARN}:role/ad\nmins": False,
+    f"{ARN}:role/équipe": False,
+    f"{ARN}:role//": False,
+    "arn:aws:iam::١١١١٢٢٢٢٣٣٣٣:role/admins": False,
+}
+
+
+def test_principals_and_accounts_are_those_that_iam_has_a_name_for() -> None:
+    assert {arn: formats.principal("p", arn) == [] for arn in PRINCIPALS} == PRINCIPALS
+    accounts = ["111122223333", "١١١١٢٢٢٢٣٣٣٣", "11112222333", "1111222233334"]
+    assert [formats.account_id("a", each) == [] for each in accounts] == [True, False, False, False]
 
 
 @pytest.mark.parametrize(
-    "arn",
+    ("field", "value", "sound"),
     [
-        f"{ARN}:role/admins\n",
-        f"{ARN}:role/ad\nmins",
-        f"{ARN}:role/{'r' * 65}",
-        f"{ARN}:role/équipe",
-        f"{ARN}:role//",
-        "arn:aws:iam::١١١١٢٢٢٢٣٣٣٣:role/admins",
+        ("placementGroup", "g", True),
+        ("placementGroup", "g" * 255, True),
+        ("placementGroup", "g" * 256, False),
+        ("placementGroup", "my group", True),
+        ("placementGroup", " mine", False),
+        ("placementGroup", "mine\n", False),
+        ("placementGroup", "\x00", False),
+        ("releaseVersion", "1.35.8-20260930", True),
+        ("releaseVersion", "1.35.8-20260930\n", False),
+        ("releaseVersion", "1.35.8-٢٠٢٦٠٩٣٠", False),
     ],
     ids=ascii,
 )
-def test_what_iam_has_no_name_for_is_no_principal(arn: str) -> None:
-    assert formats.principal("p", arn)
+def test_names_of_a_group_are_plain(field: str, value: str, sound: bool) -> None:
+    group = {"name": "train", "instanceType": "trn1.32xlarge", field: value}
+    found = judged({**SOUND, "nodeGroups": [group]})
+    assert [config_path(each.path) for each in found] == [f"nodeGroups[0].{field}"] * (not sound)
 
 
-@pytest.mark.parametrize("value", ["١١١١٢٢٢٢٣٣٣٣", "111122223333\n", "11112222333", "1111222233334"], ids=ascii)
-def test_an_account_has_twelve_plain_digits(value: str) -> None:
-    assert formats.account_id("a", value)
-    assert formats.account_id("a", "111122223333") == []
+LABELS = {
+    ("example.com/team", "a.b_c-d"): True,
+    ("example.com/team", "a" * 63): True,
+    ("example.com/team", "a" * 64): False,
+    ("example.com/team", "-a"): False,
+    ("example.com/team", ""): False,
+    ("example.com/".ljust(63, "a"), "x"): True,
+    ("example.com/".ljust(64, "a"), "x"): False,
+    ("amazonaws.com/team", "x"): True,
+    ("node.kubernetes.io/team", "x"): False,
+    ("k8s.io/team", "x"): False,
+    ("topology.k8s.aws/team", "x"): False,
+    **{(key, "x"): False for key in ("-team", "Example.com/team", "a" * 64, "")},
+}
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("placement_group", "mine\n"),
-        ("placement_group", "\x00"),
-        ("placement_group", " mine"),
-        ("placement_group", "g" * 256),
-        ("release_version", "1.35.0-20260723\n"),
-        ("release_version", "1.35.0-٢٠٢٦٠٧٢٣"),
-    ],
-    ids=ascii,
-)
-def test_names_of_a_group_are_plain(field: str, value: str) -> None:
-    def told(value: str) -> list[str]:
-        group = read(NodeGroupConfig, {"name": "train", "instance_type": "trn1.32xlarge", field: value})
-        return [each.path for each in node_groups.validate(group, region="us-west-2", catalogue=CATALOGUE)]
-
-    assert told(value) == [field]
-    good = {"placement_group": ("g", "g" * 255, "my group"), "release_version": ("1.35.8-20260930",)}
-    assert [told(each) for each in good[field]] == [[]] * len(good[field])
+def test_a_label_is_one_that_kubernetes_and_eks_take() -> None:
+    assert {label: formats.labels("labels", dict([label])) == [] for label in LABELS} == LABELS
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        formats.dns_label,
-        formats.derived_name,
-        formats.reservation_id,
-        formats.account_id,
-        formats.principal,
-        formats.bucket,
-        formats.cidr,
-    ],
-)
 @pytest.mark.parametrize("good", ["train", "cr-0123456789abcdef0", "111122223333", f"{ARN}:role/x", "10.0.0.0/16"])
-def test_no_form_takes_a_line_break_behind_a_good_value(form: Any, good: str) -> None:
+def test_no_form_takes_a_line_break_behind_a_good_value(good: str) -> None:
     """``$`` matches before a last line break; whole values are matched."""
-    assert form("path", f"{good}\n")
+    forms: list[Any] = [formats.dns_label, formats.derived_name, formats.reservation_id, formats.account_id]
+    for form in (*forms, formats.principal, formats.bucket, formats.cidr):
+        assert form("path", f"{good}\n"), form
+
+
+def test_each_address_is_counted_once_and_reserved_ranges_are_those_of_pythons_own_registry() -> None:
+    assert ranges.public_addresses(["198.51.100.0/24", "198.51.100.7/32", "nonsense", "::/0"]) == 256
+    for network in (*ranges.PRIVATE, *ranges.UNUSABLE):
+        for address in (network[0], network[-1]):
+            assert address.is_private or address.is_multicast or address.is_reserved
+    assert not ranges.SHARED[0].is_global
+    assert not ranges.SHARED[-1].is_global
+
+
+def encrypted(path: tuple[str | int, ...], value: object) -> tuple[Problem, ...]:
+    data = {str(path[0]): {}, **SOUND} if len(path) > 1 else SOUND
+    return judged(put(data, path, value))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("owner",), UNSEEN),
+        (("tags", "Team"), UNSEEN),
+        (("tags", "a.b/c"), UNSEEN),
+        (("allowedAccountIds", 0), UNSEEN),
+        (("cluster", "endpoint", "publicAccessCidrs"), [UNSEEN, UNSEEN]),
+        (("cluster", "adminPrincipals"), [UNSEEN, UNSEEN]),
+        (("network", "peerCidrBlocks"), [UNSEEN, UNSEEN]),
+        (("fileSystem", "durability"), {"type": "s3", "bucket": UNSEEN}),
+    ],
+    ids=str,
+)
+def test_what_is_encrypted_is_not_judged(path: tuple[str | int, ...], value: object) -> None:
+    assert UNSEEN == SECRET, "the recorder's word"
+    assert encrypted(path, value) == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("region",), UNSEEN),
+        (("network", "zoneIds"), ["usw2-az4", UNSEEN]),
+        (("network", "cidrBlock"), UNSEEN),
+        (("nodeGroups",), [{"name": UNSEEN, "instanceType": "trn1.32xlarge"}]),
+        (("cluster", "kubernetesVersion"), UNSEEN),
+        (("cluster", "logRetentionDays"), UNSEEN),
+        (("production",), UNSEEN),
+        (("cluster",), UNSEEN),
+        (("queues",), UNSEEN),
+    ],
+    ids=str,
+)
+def test_what_decides_what_is_built_is_asked_for_and_not_overwritten(path: tuple[str | int, ...], value: Any) -> None:
+    found = encrypted(path, value)
+    here = [each for each in found if config_path(each.path).startswith(str(path[0]))]
+    assert [each.reason.partition(",")[0] for each in here] == ["it is encrypted"]
+    assert all(each.good is None for each in found)
+    assert "pulumi config set" not in describe(found, config_path)
+
+
+def test_what_stands_beside_what_is_encrypted_is_judged_all_the_same() -> None:
+    beside = laid_over(SOUND, {"owner": UNSEEN, "costCenter": "a\nb", "allowedAccountIds": [UNSEEN, "12"]})
+    assert [each.path for each in judged(beside)] == ["cost_center", "allowed_account_ids[1]"]
