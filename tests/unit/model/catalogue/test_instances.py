@@ -72,11 +72,11 @@ def test_facts_are_those_of_ec2(name: str) -> None:
         assert CATALOGUE.offered(name, region) == tuple(sorted(OFFERINGS[name][region]))
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if CATALOGUE[name].family != "cpu"])
-def test_karpenter_can_count_the_devices_that_ec2_describes(name: str) -> None:
-    neuron = EC2[name].get("NeuronInfo", {}).get("NeuronDevices", ())
-    gpus = [each for each in EC2[name].get("GpuInfo", {}).get("Gpus", ()) if each["Manufacturer"] == "NVIDIA"]
-    assert bool(neuron or gpus) == (name not in instance_data.NO_DEVICES_IN_EC2)
+def test_karpenter_can_count_the_devices_that_ec2_describes() -> None:
+    for name in (name for name in NAMES if CATALOGUE[name].family != "cpu"):
+        neuron = EC2[name].get("NeuronInfo", {}).get("NeuronDevices", ())
+        gpus = [each for each in EC2[name].get("GpuInfo", {}).get("Gpus", ()) if each["Manufacturer"] == "NVIDIA"]
+        assert bool(neuron or gpus) == (name not in instance_data.NO_DEVICES_IN_EC2), name
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if CATALOGUE[name].has_efa])
@@ -125,14 +125,11 @@ def test_every_trainium_and_inferentia2_type_of_ec2_is_in_the_catalogue() -> Non
     assert known - set(NAMES) == set(), "EC2 has a type that the catalogue lacks"
 
 
-def test_ami_types_and_taint_effects_are_words_of_eks() -> None:
+def test_ami_types_taint_effects_and_capacity_types_are_words_of_eks() -> None:
     assert {kind.ami_type for kind in CATALOGUE.values()} <= enum("eks", "AMITypes")
     effects = {taint.eks_effect for name in NAMES for taint in CATALOGUE.taints(name)}
     effects |= {Taint("k", "v", effect).eks_effect for effect in ("PreferNoSchedule", "NoExecute")}
     assert effects == enum("eks", "TaintEffect")
-
-
-def test_capacity_types_are_words_of_eks() -> None:
     capacities = (OnDemand(), Spot(), CapacityBlock(id="cr-0", zone_id="usw2-az4"))
     assert {eks_capacity_type(capacity) for capacity in capacities} == enum("eks", "CapacityTypes")
 
@@ -162,33 +159,19 @@ def test_gpu_types_for_models_alone_are_as_ec2_describes_them() -> None:
         assert (kind.local_disks, kind.local_disk_gb) == (disks["Count"], disks["SizeInGB"])
 
 
-@pytest.mark.parametrize(
-    ("name", "millicpu", "memory_mib", "pods"),
-    [
-        ("trn1.2xlarge", 7910, 29317, 58),
-        ("trn1.32xlarge", 127610, 481894, 247),
-        ("trn2.48xlarge", 191450, 1938410, 100),
-        ("p5.48xlarge", 191450, 1938410, 100),
-        ("p4d.24xlarge", 95690, 1082712, 250),
-    ],
-)
-def test_allocatable_is_what_karpenter_publishes(name: str, millicpu: int, memory_mib: int, pods: int) -> None:
-    kind = CATALOGUE[name]
-    assert (kind.allocatable_millicpu, kind.allocatable_memory_mib, kind.max_pods) == (millicpu, memory_mib, pods)
-
-
-def test_allocatable_of_a_trainium_node_in_kubernetes_quantities() -> None:
-    assert CATALOGUE.allocatable("trn1.32xlarge") == {
-        "cpu": "127610m",
-        "memory": "481894Mi",
-        "pods": "247",
-        "aws.amazon.com/neuron": "16",
-        "aws.amazon.com/neuroncore": "32",
-        "vpc.amazonaws.com/efa": "8",
+def test_allocatable_is_what_karpenter_publishes() -> None:
+    published = {
+        "trn1.2xlarge": (7910, 29317, 58),
+        "trn1.32xlarge": (127610, 481894, 247),
+        "trn2.48xlarge": (191450, 1938410, 100),
+        "p5.48xlarge": (191450, 1938410, 100),
+        "p4d.24xlarge": (95690, 1082712, 250),
     }
-
-
-def test_hugepages_are_taken_from_the_memory_of_gpu_nodes_with_efa_and_of_no_others() -> None:
+    for name, figures in published.items():
+        kind = CATALOGUE[name]
+        assert (kind.allocatable_millicpu, kind.allocatable_memory_mib, kind.max_pods) == figures
+    devices = {"aws.amazon.com/neuron": "16", "aws.amazon.com/neuroncore": "32", "vpc.amazonaws.com/efa": "8"}
+    assert CATALOGUE.allocatable("trn1.32xlarge") == {"cpu": "127610m", "memory": "481894Mi", "pods": "247", **devices}
     assert CATALOGUE.allocatable("p4d.24xlarge")["hugepages-2Mi"] == "5120Mi"
     assert CATALOGUE.allocatable("p4d.24xlarge")["memory"] == f"{1082712 - 5120}Mi"
     reserving = {name for name in NAMES if CATALOGUE[name].hugepages_2mi}
@@ -250,128 +233,91 @@ def test_an_unknown_type_is_refused_with_the_nearest_name() -> None:
 
 # Entries of the stack's config.
 
-WHOLE: dict[str, Any] = {
-    "family": "neuron",
-    "accelerator": "Trainium3",
-    "accelerators": 16,
-    "neuronCores": 128,
-    "logicalNeuronCores": 64,
-    "acceleratorMemoryGib": 2304,
-    "vcpus": 192,
-    "memoryGib": 2048,
-    "networkCards": 16,
-    "interfacesPerCard": 2,
-    "efaInterfaces": 16,
-    "firstEfaCard": 0,
-    "interfaceLayout": "efa-only",
-    "ipv4PerInterface": 50,
-    "localDisks": 4,
-    "localDiskGb": 1900,
-    "amiType": "AL2023_x86_64_NEURON",
-    "hugepages2Mi": 0,
-    "zones": {"us-east-2": ["use2-az2", "use2-az1"]},
-    "usage": ["capacity-block"],
-    "quotaOnDemand": "L-2C3B7624",
-    "quotaSpot": "",
-}
+REQUIRED = (
+    "family accelerator accelerators neuron_cores logical_neuron_cores accelerator_memory_gib vcpus memory_gib "
+    "network_cards interfaces_per_card ipv4_per_interface efa_interfaces first_efa_card interface_layout local_disks "
+    "local_disk_gb ami_type hugepages_2mi quota_on_demand quota_spot usage"
+)
+WHOLE: dict[str, Any] = {name: getattr(CATALOGUE["trn2.48xlarge"], name) for name in REQUIRED.split()}
+WHOLE |= {"usage": ["capacity-block"], "zones": {"us-east-2": ["use2-az2", "use2-az1"]}}
 
 
 def extended(name: str, **entry: Any) -> InstanceType:
     return with_entries(CATALOGUE, {name: entry}).find(name)
 
 
-def faults(name: str, entry: Any) -> dict[str, str]:
+def faults(**entries: Any) -> dict[str, str]:
     with pytest.raises(CatalogueError) as caught:
-        with_entries(CATALOGUE, {name: entry})
-    return {problem.path.removeprefix(f"{name}."): problem.reason for problem in caught.value.problems}
+        with_entries(CATALOGUE, entries)
+    return {problem.path: problem.reason for problem in caught.value.problems}
 
 
-def test_a_new_type_with_every_field_is_added() -> None:
+def test_a_new_type_has_every_field_or_those_of_a_known_one_without_its_zones_and_price() -> None:
     kind = extended("trn3.48xlarge", **WHOLE)
     assert kind.zones["us-east-2"] == ("use2-az1", "use2-az2")
     assert (kind.allocatable_millicpu, kind.max_pods, kind.hourly_usd) == (191450, 100, None)
     assert "trn3.48xlarge" not in CATALOGUE, "the catalogue itself never changes"
-
-
-@pytest.mark.parametrize("field", [field for field in WHOLE if field != "zones"])
-def test_each_field_of_a_new_type_is_required(field: str) -> None:
-    found = faults("trn3.48xlarge", {key: value for key, value in WHOLE.items() if key != field})
-    assert list(found.values()) == ["it is required and missing"]
-
-
-def test_a_new_type_may_start_from_a_known_one_but_takes_neither_its_zones_nor_its_price() -> None:
-    kind = extended("trn1x.32xlarge", like="trn1.32xlarge", vcpus=64)
-    assert (kind.accelerators, kind.efa_interfaces, kind.family) == (16, 8, "neuron")
-    assert kind.allocatable_millicpu == 64000 - 60 - 10 - 10 - 150, "derived anew from the new vCPU"
-    assert (dict(kind.zones), kind.hourly_usd, kind.sagemaker_name) == ({}, None, None)
+    for field in WHOLE.keys() - {"zones"}:
+        found = faults(**{"trn3.48xlarge": {key: value for key, value in WHOLE.items() if key != field}})
+        assert list(found.values()) == ["it is required and missing"]
+    like = extended("trn1x.32xlarge", like="trn1.32xlarge", vcpus=64)
+    assert (like.accelerators, like.efa_interfaces, like.family) == (16, 8, "neuron")
+    assert like.allocatable_millicpu == 64000 - 60 - 10 - 10 - 150, "derived anew from the new vCPU"
+    assert (dict(like.zones), like.hourly_usd, like.sagemaker_name) == ({}, None, None)
 
 
 def test_a_known_type_takes_what_changes_and_keeps_the_rest() -> None:
     kind = extended("trn2.48xlarge", hourly_usd=20.0, priceDate="2026-11-01", price_region="us-east-2")
     assert (kind.hourly_usd, kind.price_date, kind.vcpus) == (20.0, "2026-11-01", 192)
     assert kind.zones == CATALOGUE["trn2.48xlarge"].zones
-
-
-def test_zones_are_laid_over_the_known_ones_by_region() -> None:
-    zones = extended(
-        "trn1.32xlarge", zones={"us-west-2": ["usw2-az2"], "us-east-1": [], "eu-west-1": ["euw1-az1"]}
-    ).zones
-    assert zones["us-west-2"] == ("usw2-az2",)
-    assert "us-east-1" not in zones
-    assert zones["eu-west-1"] == ("euw1-az1",)
-    assert zones["us-east-2"] == ("use2-az3",)
+    changed = {"us-west-2": ["usw2-az2"], "us-east-1": [], "eu-west-1": ["euw1-az1"]}
+    zones = extended("trn1.32xlarge", zones=changed).zones
+    assert zones == {"us-west-2": ("usw2-az2",), "eu-west-1": ("euw1-az1",), "us-east-2": ("use2-az3",)} | {
+        region: each for region, each in CATALOGUE["trn1.32xlarge"].zones.items() if region not in changed
+    }
     assert extended("trn1.32xlarge", allocatableMillicpu=127000).allocatable_millicpu == 127000, "given, not derived"
     assert CATALOGUE.offered("trn1.32xlarge", "eu-west-1") == CATALOGUE.offered("trn1.32xlarge", "no-such-1") == ()
 
 
+PRICE = {"hourlyUsd": 1, "priceDate": "2026-11-01", "priceRegion": "us-east-1"}
+
+
 @pytest.mark.parametrize(
-    ("entry", "field"),
+    ("field", "entry"),
     [
-        ({"vcpus": 2.5}, "vcpus"),
-        ({"vcpus": True}, "vcpus"),
-        ({"vcpus": 0}, "vcpus"),
-        ({"vcpus": float("nan")}, "vcpus"),
-        ({"memoryGib": float("inf")}, "memory_gib"),
-        ({"vcpus": "128"}, "vcpus"),
-        ({"efaInterfaces": -1}, "efa_interfaces"),
-        ({"family": "tpu"}, "family"),
-        ({"interfaceLayout": "efa"}, "interface_layout"),
-        ({"amiType": "AL2_x86_64_GPU"}, "ami_type"),
-        ({"accelerator": 3}, "accelerator"),
-        ({"hourlyUsd": -1, "priceDate": "2026-11-01", "priceRegion": "us-east-1"}, "hourly_usd"),
-        ({"hourlyUsd": 1, "priceDate": "soon", "priceRegion": "us-east-1"}, "price_date"),
-        ({"hourlyUsd": 1, "priceRegion": "", "priceDate": "2026-11-01"}, "price_region"),
-        ({"usage": []}, "usage"),
-        ({"usage": ["reserved"]}, "usage"),
-        ({"zones": ["usw2-az4"]}, "zones"),
-        ({"zones": {"us-west-2": "usw2-az4"}}, "zones"),
-        ({"zones": {"us-west-2": ["us-west-2d"]}}, "zones"),
-        ({"zones": {"us-west-2": ["use1-az4"]}}, "zones"),
-        ({"sagemakerName": 1}, "sagemaker_name"),
-        ({"vcpu": 4}, "vcpu"),
-        ({"like": "trn1.32xlrge"}, "like"),
-        ({"accelerators": 0}, "accelerators"),
-        ({"logicalNeuronCores": 64}, "logical_neuron_cores"),
-        ({"efaInterfaces": 9}, "efa_interfaces"),
-        ({"efaInterfaces": 0}, "interface_layout"),
-        ({"firstEfaCard": 1, "efaInterfaces": 7}, "interface_layout"),
-        ({"localDisks": 0}, "local_disks"),
-        ({"amiType": "AL2023_x86_64_NVIDIA"}, "ami_type"),
+        *(("vcpus", {"vcpus": value}) for value in (2.5, True, 0, float("nan"), "128")),
+        ("memory_gib", {"memoryGib": float("inf")}),
+        ("efa_interfaces", {"efaInterfaces": -1}),
+        ("efa_interfaces", {"efaInterfaces": 9}),
+        ("family", {"family": "tpu"}),
+        ("interface_layout", {"interfaceLayout": "efa"}),
+        ("interface_layout", {"efaInterfaces": 0}),
+        ("interface_layout", {"firstEfaCard": 1, "efaInterfaces": 7}),
+        ("ami_type", {"amiType": "AL2_x86_64_GPU"}),
+        ("ami_type", {"amiType": "AL2023_x86_64_NVIDIA"}),
+        ("accelerator", {"accelerator": 3}),
+        ("accelerators", {"accelerators": 0}),
+        ("logical_neuron_cores", {"logicalNeuronCores": 64}),
+        ("hourly_usd", {**PRICE, "hourlyUsd": -1}),
+        ("price_date", {**PRICE, "priceDate": "soon"}),
+        ("price_region", {**PRICE, "priceRegion": ""}),
+        ("usage", {"usage": []}),
+        ("usage", {"usage": ["reserved"]}),
+        ("zones", {"zones": ["usw2-az4"]}),
+        *(("zones", {"zones": {"us-west-2": value}}) for value in ("usw2-az4", ["us-west-2d"], ["use1-az4"])),
+        ("sagemaker_name", {"sagemakerName": 1}),
+        ("local_disks", {"localDisks": 0}),
+        ("vcpu", {"vcpu": 4}),
+        ("like", {"like": "trn1.32xlrge"}),
+        *(("", entry) for entry in (None, 3, "trn1", ["vcpus"])),
     ],
 )
-def test_each_fault_of_an_entry_is_named_with_its_field(entry: dict[str, Any], field: str) -> None:
-    assert set(faults("trn1.32xlarge", entry)) == {field}
-
-
-@pytest.mark.parametrize("entry", [None, 3, "trn1", ["vcpus"]])
-def test_an_entry_that_is_none_is_refused(entry: object) -> None:
-    assert set(faults("trn1.32xlarge", entry)) == {"trn1.32xlarge"}
-    assert set(faults("Trn3", WHOLE)) == {"Trn3"}
-    assert "neuron_cores" in faults("p4d.24xlarge", {"neuronCores": 2})
+def test_each_fault_of_an_entry_is_named_with_its_field(field: str, entry: object) -> None:
+    assert set(faults(**{"trn1.32xlarge": entry})) == {f"trn1.32xlarge.{field}".rstrip(".")}
 
 
 def test_all_faults_of_all_entries_come_together() -> None:
-    with pytest.raises(CatalogueError) as caught:
-        with_entries(CATALOGUE, {"trn1.32xlarge": {"vcpus": 0, "memoryGib": "x"}, "trn2.48xlarge": {"nope": 1}})
-    paths = [problem.path for problem in caught.value.problems]
-    assert paths == ["trn1.32xlarge.vcpus", "trn1.32xlarge.memory_gib", "trn2.48xlarge.nope"]
+    entries = {"trn1.32xlarge": {"vcpus": 0, "memoryGib": "x"}, "trn2.48xlarge": {"nope": 1}, "Trn3": WHOLE}
+    paths = ["trn1.32xlarge.vcpus", "trn1.32xlarge.memory_gib", "trn2.48xlarge.nope", "Trn3"]
+    assert list(faults(**entries)) == paths
+    assert "p4d.24xlarge.neuron_cores" in faults(**{"p4d.24xlarge": {"neuronCores": 2}})
