@@ -27,26 +27,19 @@ def fits(kind: str, items: dict[str, Any] | None, value: Any) -> bool:
     return isinstance(value, {"string": str, "boolean": bool, "object": dict}[kind])
 
 
-def test_every_key_is_declared_or_may_be_null_and_says_so() -> None:
-    aliases = {field.alias for field in StackConfig.model_fields.values()}
-    assert set(BLOCK) == aliases - NULLABLE
+def test_keys_are_declared_as_the_cli_reads_them_or_may_be_null_and_say_so() -> None:
+    fields = {field.alias: field for field in StackConfig.model_fields.values()}
+    assert set(BLOCK) == set(fields) - NULLABLE
     for key in NULLABLE:
         assert f"  # {key}: " in schema.pulumi_yaml()
-
-
-def test_declarations_are_those_that_the_cli_reads() -> None:
     for key, declaration in BLOCK.items():
         assert set(declaration) <= {"type", "items", "description", "default"}, key
         assert declaration["type"] in {"string", "integer", "boolean", "array", "object"}
         assert ("items" in declaration) == (declaration["type"] == "array")
         assert declaration["description"].endswith(".")
         assert "``" not in declaration["description"]
-
-
-def test_only_required_keys_have_no_default_because_the_cli_asks_every_stack_for_those() -> None:
-    required = {field.alias for field in StackConfig.model_fields.values() if field.is_required()}
-    assert {key for key, declaration in BLOCK.items() if "default" not in declaration} == required
-    assert required == {"region", "owner"}
+        assert ("default" not in declaration) == fields[key].is_required(), "the CLI asks every stack for those"
+    assert {key for key, field in fields.items() if field.is_required()} == {"region", "owner"}
 
 
 def test_the_defaults_of_the_cli_are_those_of_the_model() -> None:
@@ -92,14 +85,10 @@ def test_the_table_says_type_and_default(key: str, kind: str, default: str) -> N
     assert line[1:3] == [kind, default]
 
 
-def test_fields_of_one_arm_say_which() -> None:
+def test_the_table_says_the_arm_of_a_field_and_names_keys_as_the_file_has_them() -> None:
     lines = [line for line in cells(schema.markdown()) if line[0] == "`nodeGroups[].capacity.zoneId`"]
     assert [line[3].split(".")[0] for line in lines] == ["With `type: reservation`", "With `type: capacity-block`"]
-
-
-def test_names_in_descriptions_are_those_of_the_file() -> None:
-    named = set(re.findall(r"`([a-z][a-z0-9]*(?:_[a-z0-9]+)+)`", schema.markdown()))
-    assert named == set(), "Python's spelling in a table for config files"
+    assert re.findall(r"`([a-z][a-z0-9]*(?:_[a-z0-9]+)+)`", schema.markdown()) == [], "Python's spelling"
 
 
 def test_outputs_are_those_of_the_model() -> None:
@@ -131,12 +120,6 @@ def test_what_is_between_the_marks_is_replaced_and_nothing_else(
     assert (read["name"], read["last"], "old" in read, len(read["config"])) == ("x", True, False, len(BLOCK))
     assert tables.read_text().startswith("a\n<!-- inputs:begin -->\n| Key |")
     assert tables.read_text().endswith("<!-- outputs:end -->\nb\n")
-
-
-def test_a_file_without_marks_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "docs").mkdir()
-    for name in ("Pulumi.yaml", "docs/config.md"):
-        (tmp_path / name).write_text("nothing\n")
+    project.write_text("nothing\n")
     assert schema.main([]) == 1
-    assert (tmp_path / "Pulumi.yaml").read_text() == "nothing\n"
+    assert project.read_text() == "nothing\n"

@@ -1,10 +1,12 @@
 """What a config costs, before any program has run."""
 
 import datetime
-from typing import get_args
+from collections.abc import Mapping
+from typing import Any, get_args
 
 import botocore.loaders
 import pytest
+from unit.model.config.test_config import VARIANTS
 
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.catalogue.instances import CATALOGUE
@@ -42,24 +44,12 @@ def test_a_gateway_in_each_zone_pays_for_its_address_too() -> None:
 
 
 def test_an_existing_network_is_billed_to_whoever_made_it() -> None:
-    subnets = [
-        {"id": f"subnet-0123456789abcdef{index}", "zoneId": zone, "cidrBlock": f"10.0.{index * 16}.0/20"}
-        for index, zone in enumerate(("usw2-az4", "usw2-az1"))
-    ]
-    network = {"vpcId": "vpc-0123456789abcdef0", "cidrBlock": "10.0.0.0/16", "privateSubnets": subnets}
-    found = _bill(existingNetwork=network)
+    found = _bill(existingNetwork=VARIANTS[("existingNetwork",)])
     assert _amounts(found, "NAT gateway") == (0, 0)
     assert _amounts(found, "m6i.xlarge") == (3, 10)
 
 
-@pytest.mark.parametrize(
-    ("group", "gib"),
-    [
-        ({}, 100),
-        ({"localStorage": "none"}, 500),
-        ({"rootVolumeGib": 250}, 250),
-    ],
-)
+@pytest.mark.parametrize(("group", "gib"), [({}, 100), ({"localStorage": "none"}, 500), ({"rootVolumeGib": 250}, 250)])
 def test_the_root_volume_is_the_one_the_group_gets(group: dict[str, object], gib: int) -> None:
     found = _bill(nodeGroups=[{"name": "g", "instanceType": "trn1.32xlarge", "maxSize": 7, **group}])
     assert _amounts(found, f"{gib} GiB root volume")[1] in (7, 7 + 10)
@@ -76,20 +66,11 @@ def test_scratch_and_persistent_storage_have_their_own_prices() -> None:
     assert persistent.hourly_usd == pytest.approx(1200 * prices.FSX_LUSTRE_GIB_MONTH[1000] / 730)
 
 
-@pytest.mark.parametrize(
-    ("gib", "iops", "paid"),
-    [
-        (1200, 1500, 0),
-        (1200, 3000, 1500),
-        (2400, 3000, 0),
-        (9600, 12000, 6000),
-        (48000, 24000, 0),
-        (48000, 36000, 12000),
-    ],
-)
-def test_metadata_iops_are_paid_beyond_the_included_ones(gib: int, iops: int, paid: int) -> None:
-    extra = [line.quantity for line in bill.file_system(gib, "PERSISTENT_2", 125, iops) if line.what == "metadata IOPS"]
-    assert extra == ([paid] if paid else [])
+def test_metadata_iops_are_paid_beyond_the_included_ones() -> None:
+    paid = {(1200, 1500): [], (1200, 3000): [1500], (2400, 3000): [], (9600, 12000): [6000], (48000, 36000): [12000]}
+    for (gib, iops), extra in paid.items():
+        lines = bill.file_system(gib, "PERSISTENT_2", 125, iops)
+        assert [line.quantity for line in lines if line.what == "metadata IOPS"] == extra
 
 
 def test_a_type_without_a_price_is_named() -> None:
@@ -106,35 +87,29 @@ def test_a_type_of_the_config_is_priced_by_the_config() -> None:
     assert [line.hourly_usd for line in found.lines if line.what == "trn9.48xlarge"] == [50.0]
 
 
-def test_the_prices_are_dated_and_of_a_region() -> None:
+def test_prices_are_dated_and_of_a_region_and_extended_support_costs_six_times_as_much() -> None:
     assert datetime.date.fromisoformat(prices.DATE) >= datetime.date(2026, 11, 1)
     assert prices.REGION == "us-east-1"
-
-
-def test_extended_support_costs_six_times_as_much() -> None:
     assert round(prices.EKS_EXTENDED_HOURLY / prices.EKS_CLUSTER_HOURLY, 6) == 6
 
 
-def test_every_deployment_type_of_the_config_has_a_price() -> None:
+def shapes(service: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = botocore.loaders.Loader().load_service_model(service, "service-2")["shapes"]
+    return found
+
+
+def test_lustre_costs_more_the_faster_it_is_and_by_the_gib_and_no_price_is_made_up() -> None:
     deployment_types = get_args(FileSystemConfig.model_fields["deployment_type"].annotation)
-    shapes = botocore.loaders.Loader().load_service_model("fsx", "service-2")["shapes"]
-    assert set(deployment_types) <= set(shapes["LustreDeploymentType"]["enum"])
-    for deployment_type in deployment_types:
-        assert prices.lustre_monthly_usd(1200, deployment_type, 250) > 0
-
-
-def test_lustre_costs_more_the_faster_it_is_and_by_the_gib() -> None:
+    assert set(deployment_types) <= set(shapes("fsx")["LustreDeploymentType"]["enum"])
+    assert all(prices.lustre_monthly_usd(1200, each, 250) > 0 for each in deployment_types)
     tiers = [prices.lustre_monthly_usd(1200, "PERSISTENT_2", throughput) for throughput in (125, 250, 500, 1000)]
     assert tiers == sorted(tiers)
     assert tiers[0] == pytest.approx(174.0)
     assert prices.lustre_monthly_usd(2400, "PERSISTENT_2", 125) == pytest.approx(2 * tiers[0])
     assert prices.lustre_monthly_usd(1200, "SCRATCH_2", 0) == pytest.approx(168.0)
-
-
-@pytest.mark.parametrize(("deployment_type", "throughput"), [("PERSISTENT_2", 200), ("PERSISTENT_1", 125)])
-def test_no_price_is_made_up_for_lustre(deployment_type: str, throughput: int) -> None:
-    with pytest.raises(ValueError, match="no price is known"):
-        prices.lustre_monthly_usd(1200, deployment_type, throughput)
+    for deployment_type, throughput in (("PERSISTENT_2", 200), ("PERSISTENT_1", 125)):
+        with pytest.raises(ValueError, match="no price is known"):
+            prices.lustre_monthly_usd(1200, deployment_type, throughput)
 
 
 def test_gp3_throughput_and_iops_cost_only_above_what_every_volume_has() -> None:
@@ -144,7 +119,6 @@ def test_gp3_throughput_and_iops_cost_only_above_what_every_volume_has() -> None
 
 
 def test_control_plane_tiers_are_words_of_eks_and_dearer_the_larger() -> None:
-    shapes = botocore.loaders.Loader().load_service_model("eks", "service-2")["shapes"]
-    assert set(prices.EKS_CONTROL_PLANE_TIER_HOURLY) == set(shapes["ProvisionedControlPlaneTier"]["enum"])
+    assert set(prices.EKS_CONTROL_PLANE_TIER_HOURLY) == set(shapes("eks")["ProvisionedControlPlaneTier"]["enum"])
     tiers = list(prices.EKS_CONTROL_PLANE_TIER_HOURLY.values())
     assert tiers == sorted(tiers)

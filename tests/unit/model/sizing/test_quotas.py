@@ -10,23 +10,17 @@ from trainium_eks.model.sizing import quotas
 from trainium_eks.model.sizing.quantities import quantity, shown
 
 
-@pytest.mark.parametrize(("name", "amount"), TAKEN.items())
-def test_what_the_api_server_takes_passes(name: str, amount: str) -> None:
-    assert quotas.validate({name: amount}, "quota") == []
+def test_what_the_api_server_takes_passes_and_what_it_refuses_or_never_counts_is_refused() -> None:
+    for name, amount in TAKEN.items():
+        assert quotas.validate({name: amount}, "quota") == [], name
+    for name, amount in (*REFUSED.items(), *USELESS.items()):
+        (problem,) = quotas.validate({name: amount}, "quota")
+        assert problem.value == amount
 
 
-@pytest.mark.parametrize(("name", "amount"), [*REFUSED.items(), *USELESS.items()])
-def test_what_it_refuses_or_never_counts_is_refused(name: str, amount: str) -> None:
-    (problem,) = quotas.validate({name: amount}, "quota")
-    assert problem.value == amount
-
-
-def test_a_part_of_a_pod_is_rounded_up_in_the_fix() -> None:
+def test_the_fix_rounds_a_part_of_a_pod_up_and_names_extended_resources_by_their_requests() -> None:
     (problem,) = quotas.validate({"pods": "1.5"}, "quota")
     assert (problem.path, problem.good) == ("quota.pods", "2")
-
-
-def test_an_extended_resource_is_named_by_its_requests() -> None:
     for name in ("aws.amazon.com/neuron", "limits.aws.amazon.com/neuron"):
         (problem,) = quotas.validate({name: "64"}, "quota")
         assert problem.fix == "name it requests.aws.amazon.com/neuron"
@@ -52,22 +46,15 @@ def test_the_default_bounds_a_backlog_and_not_the_queue_itself() -> None:
     }
 
 
-def test_what_is_not_known_of_the_nodes_is_not_bounded() -> None:
+def test_the_default_is_a_good_quota_bounds_only_what_is_known_and_holds_a_gang_of_the_whole_pool() -> None:
     hard = quotas.hard({}, {}, {})
     assert hard["pods"] == "500"
     assert not {"requests.cpu", "requests.memory"} & set(hard)
-
-
-def test_the_default_is_a_good_quota() -> None:
     room = quotas.room([("trn1.32xlarge", 4), ("m6i.xlarge", 2)], CATALOGUE)
     assert quotas.validate(quotas.hard({"aws.amazon.com/neuron": 64}, room, {}, claimed_gib=1200), "quota") == []
-
-
-def test_a_gang_of_the_whole_pool_has_its_pods() -> None:
     room = quotas.room([("trn1.32xlarge", 1000)], CATALOGUE)
-    hard = quotas.hard({"aws.amazon.com/neuron": 16_000}, room, {})
     # One pod a device is the most that ask for any.
-    assert int(hard["pods"]) >= 16_000
+    assert int(quotas.hard({"aws.amazon.com/neuron": 16_000}, room, {})["pods"]) >= 16_000
 
 
 def test_room_is_that_of_all_nodes() -> None:
@@ -84,38 +71,13 @@ def test_a_storage_class_without_claims_is_closed(most: str, closed: tuple[str, 
     assert quotas.closed_storage_classes(hard) == closed
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        (16, 16),
-        ("-1", -1),
-        ("+2", 2),
-        ("500m", "0.5"),
-        ("1.", 1),
-        (".5", "0.5"),
-        ("100n", "0.0000001"),
-        ("2u", "0.000002"),
-        ("1k", 1000),
-        ("3M", 3 * 10**6),
-        ("1E", 10**18),
-        ("1Ki", 1024),
-        ("1.5Ti", 3 * 2**39),
-        ("1E3", 1000),
-        ("5e-1", "0.5"),
-    ],
-)
-def test_a_quantity_is_a_number(text: str | int, number: int | str) -> None:
-    assert quantity(text) == Decimal(number)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "Gi", "1 Gi", "1GB", "1K", "1ki", "1Kie3", "1e", "1.2.3", "x", "٣", None, True, 1.5]
-)
-def test_what_is_none_is_none(text: object) -> None:
-    assert quantity(text) is None
-
-
-@pytest.mark.parametrize(("number", "text"), [("16", "16"), ("1E+3", "1000"), ("0.5", "500m"), ("127.915", "127915m")])
-def test_a_number_is_shown_as_a_quantity(number: str, text: str) -> None:
-    assert shown(Decimal(number)) == text
-    assert quantity(text) == Decimal(number)
+def test_a_quantity_is_a_number_and_what_is_none_is_none() -> None:
+    small = {16: 16, "-1": -1, "+2": 2, "500m": "0.5", "1.": 1, ".5": "0.5", "100n": "0.0000001", "5e-1": "0.5"}
+    large = {"1k": 1000, "3M": 3 * 10**6, "1E": 10**18, "1Ki": 1024, "1.5Ti": 3 * 2**39, "1E3": 1000, "2u": "0.000002"}
+    numbers = {**small, **large}
+    assert {text: quantity(text) for text in numbers} == {text: Decimal(each) for text, each in numbers.items()}
+    for text in ("", "Gi", "1 Gi", "1GB", "1K", "1ki", "1Kie3", "1e", "1.2.3", "x", "٣", None, True, 1.5):
+        assert quantity(text) is None, text
+    for number, text in (("16", "16"), ("1E+3", "1000"), ("0.5", "500m"), ("127.915", "127915m")):
+        assert shown(Decimal(number)) == text
+        assert quantity(text) == Decimal(number)
