@@ -20,11 +20,6 @@ GUIDE = (ROOT / "docs" / "upgrading.md").read_text()
 KEPT = [(version, name) for version in releases.versions() for name in ENVIRONMENTS]
 
 
-def test_the_version_that_is_made_here_or_an_earlier_one_is_kept() -> None:
-    assert releases.versions()
-    assert max(map(numbers, releases.versions())) <= numbers(trainium_eks.__version__)
-
-
 @pytest.mark.parametrize(("version", "name"), KEPT, ids=["-".join(each) for each in KEPT])
 def test_nothing_that_holds_data_goes_without_a_word(version: str, name: str) -> None:
     before = releases.load(version, name)
@@ -39,23 +34,25 @@ def test_nothing_that_holds_data_goes_without_a_word(version: str, name: str) ->
     assert [change.refused for change in diff.compare(before, after).items if change.refused] == []
 
 
-@pytest.mark.parametrize("version", releases.versions())
-def test_what_goes_on_purpose_is_in_the_guide(version: str) -> None:
-    for what, reason in releases.reviewed(version).items():
-        assert reason.strip()
-        assert what.rpartition(" ")[2] in GUIDE, f"docs/upgrading.md does not name {what}"
+def test_versions_are_kept_and_what_goes_on_purpose_is_in_the_guide() -> None:
+    assert max(map(numbers, releases.versions())) <= numbers(trainium_eks.__version__)
+    for version in releases.versions():
+        for what, reason in releases.reviewed(version).items():
+            assert reason.strip()
+            assert what.rpartition(" ")[2] in GUIDE, f"docs/upgrading.md does not name {what}"
 
 
-def test_a_replaced_file_system_and_what_stands_in_a_replaced_network_are_losses() -> None:
+LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem lustre"
+
+
+def test_a_replaced_file_system_and_what_stands_in_a_replaced_network_are_losses_and_an_update_is_none() -> None:
     before = environment()
     assert releases.losses(before, changed(before, "lustre", deploymentType="SCRATCH_2")) == {
-        "replace aws:fsx/lustreFileSystem:LustreFileSystem lustre": "deploymentType"
+        f"replace {LUSTRE}": "deploymentType"
     }
-    followed = releases.losses(before, changed(before, "vpc", cidrBlock="10.1.0.0/16"))
-    assert "replace aws:fsx/lustreFileSystem:LustreFileSystem lustre" in followed
-    assert releases.losses(before, without(before, "lustre")) == {
-        "delete aws:fsx/lustreFileSystem:LustreFileSystem lustre": "its URN is gone"
-    }
+    assert f"replace {LUSTRE}" in releases.losses(before, changed(before, "vpc", cidrBlock="10.1.0.0/16"))
+    assert releases.losses(before, without(before, "lustre")) == {f"delete {LUSTRE}": "its URN is gone"}
+    assert releases.losses(before, changed(before, "control-plane", version="1.36")) == {}
 
 
 def test_an_alias_keeps_what_another_name_would_lose() -> None:
@@ -67,8 +64,3 @@ def test_an_alias_keeps_what_another_name_would_lose() -> None:
     after = replace(before, resources=renamed)
     assert releases.losses(before, after)
     assert not releases.losses(before, optioned(after, "store", Options(protect=True, aliases=("name=lustre",))))
-
-
-def test_an_update_is_no_loss() -> None:
-    before = environment()
-    assert releases.losses(before, changed(before, "control-plane", version="1.36")) == {}

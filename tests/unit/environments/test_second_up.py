@@ -24,7 +24,12 @@ def _part(name: str) -> Graph:
     return record(PRODUCTION / name, "prod", assumptions=answers)
 
 
-@pytest.mark.parametrize("name", ["dev", "gpu", "prod", "network", "cluster"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "name", ["dev", "gpu", *(pytest.param(each, marks=SLOW) for each in ("prod", "network", "cluster"))]
+)
 def test_a_second_up_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     graph = full_environments.recorded(name) if name in full_environments.OF_EACH else _part(name)
@@ -51,7 +56,7 @@ def _turned(value: Any) -> Any:
     return [_turned(item) for item in reversed(value)] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("stack", ["dev", "gpu", "prod"])
+@pytest.mark.parametrize("stack", ["dev", *(pytest.param(each, marks=SLOW) for each in ("gpu", "prod"))])
 def test_the_order_of_what_has_none_changes_no_resource(stack: str) -> None:
     several = SEVERAL if stack == "dev" else {}
     given = {f"trainium-eks:{key}": json.dumps(value) for key, value in several.items()}

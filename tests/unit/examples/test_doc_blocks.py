@@ -1,9 +1,13 @@
-"""Every block of config in the pages is planned, every command line understood, and run where it needs no cluster."""
+"""What the pages say is what the code does: every block of config is planned, every command line understood, and run
+where it needs no cluster."""
 
 import json
+import os
 import re
 import runpy
-from collections.abc import Callable, Iterator, Mapping
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,13 +21,13 @@ from unit.model.config.test_bad_inputs import laid_over
 from trainium_eks.cli.app import app
 from trainium_eks.cli.shared import recording
 from trainium_eks.plan.graph import Graph
-from trainium_eks.plan.recording.assumptions import Assumptions, load
+from trainium_eks.plan.recording.assumptions import load
 from trainium_eks.plan.recording.program import record_program
-from trainium_eks.plan.recording.project import StackSettings, load_project
+from trainium_eks.plan.recording.project import load_project
 from trainium_eks.plan.rules import judge, stale_waivers
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md")), *ROOT.glob("examples/*.md")]
+PAGES = sorted(page for pattern in ("*.md", "docs/**/*.md", "examples/*.md") for page in ROOT.glob(pattern))
 _BLOCK = re.compile(r"^ *```(\w+)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"\s{2,}(# |or: )?[A-Za-z`].*$")
 
@@ -69,19 +73,17 @@ def test_a_block_of_config_is_planned_and_breaks_no_rule(own: Mapping[str, Any])
         base[full] = json.dumps(both[key], default=str)
     graph = recorded("dev", tuple(sorted(base.items())))
     verdicts = judge(graph)
-    failed = {verdict.id: verdict.findings for verdict in verdicts if verdict.status == "fail"}
     assert stale_waivers(graph, verdicts) == ()
-    assert failed == {}
+    assert {verdict.id: verdict.findings for verdict in verdicts if verdict.status == "fail"} == {}
 
 
-@pytest.mark.parametrize(("place", "block"), list(blocks("yaml")))
-def test_a_block_of_yaml_is_read_by_what_it_is_for(place: str, block: str, tmp_path: Path) -> None:
-    data = yaml.safe_load(block)
-    if "lookups" in data:
-        (tmp_path / "stub.yaml").write_text(block)
-        assert load(tmp_path / "stub.yaml").lookups
-    else:
+def test_a_block_of_yaml_is_read_by_what_it_is_for(tmp_path: Path) -> None:
+    for place, block in blocks("yaml"):
+        data = yaml.safe_load(block)
         assert data, place
+        if "lookups" in data:
+            (tmp_path / "stub.yaml").write_text(block)
+            assert load(tmp_path / "stub.yaml").lookups, place
 
 
 def lines() -> Iterator[tuple[str, str]]:
@@ -96,7 +98,6 @@ TRN = [
     for place, whole in lines()
     for line in re.findall(r"(?:^|\| )(?:\./)?trn (.*)", _COMMENT.sub("", whole))
 ]
-MAKE = sorted({line.split()[1] for _, line in lines() if line.startswith("make ")})
 
 
 @pytest.mark.parametrize("line", TRN)
@@ -107,14 +108,36 @@ def test_a_command_line_is_understood(line: str) -> None:
         assert not given["arguments"] or "--" in arguments
 
 
-def test_there_are_command_lines_and_configs() -> None:
+def test_there_are_configs_command_lines_and_the_targets_of_make_that_they_name() -> None:
     assert len(TRN) > 120
     assert len(CONFIGS) > 7
+    for target in {line.split()[1] for _, line in lines() if line.startswith("make ")}:
+        assert re.search(rf"^(?:.* )?{target}(?: .*)?:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
 
 
-@pytest.mark.parametrize("target", MAKE)
-def test_a_target_of_make_exists(target: str) -> None:
-    assert re.search(rf"^(?:.* )?{target}(?: .*)?:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+def test_links_lead_somewhere() -> None:
+    links = [(page, target) for page in PAGES for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text())]
+    here = [(page, target) for page, target in links if not target.startswith("http")]
+    assert here
+    assert [f"{page}: {target}" for page, target in here if not (page.parent / target).exists()] == []
+
+
+def test_generated_pages_and_the_picture_of_a_plan_are_current() -> None:
+    command = [sys.executable, "docs/generate.py", "--check"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    shown = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert shown.returncode == 0, shown.stderr
+
+
+def test_the_tests_that_a_page_shows_pass() -> None:
+    shown = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "testing.md").read_text(), re.DOTALL)
+    [program] = [each for each in shown if "def test_" in each]
+    found: dict[str, Any] = {}
+    exec(program, found)
+    tests = [value for name, value in found.items() if name.startswith("test_")]
+    assert len(tests) == 2
+    for each in tests:
+        each()
 
 
 def runs_here(line: str) -> bool:
@@ -131,13 +154,7 @@ HERE = sorted({line for param in TRN if runs_here(line := str(param.values[0]))}
 @pytest.mark.slow
 @pytest.mark.parametrize("line", HERE)
 def test_a_command_that_needs_no_cluster_runs(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def record(
-        project: Path,
-        stack: str,
-        given: Assumptions | None = None,
-        adjust: Callable[[StackSettings], StackSettings] = lambda settings: settings,
-    ) -> Graph:
-        del given
+    def record(project: Path, stack: str, given: Any = None, adjust: Any = lambda settings: settings) -> Graph:
         return recorded(stack, tuple(sorted(adjust(load_project(project).stack(stack)).config.items())))
 
     monkeypatch.setattr(recording, "record", record)

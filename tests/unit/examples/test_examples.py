@@ -27,29 +27,14 @@ PROGRAMS |= {
 """Name to a program that is shown; the pages of components show the examples."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
-def test_program_plans_green_in_a_bare_project(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "Pulumi.yaml").write_text("name: bare\nruntime: python\n")
-    (tmp_path / "Pulumi.dev.yaml").write_text('config: {"bare:kubeconfig": "{}"}\n')
-    (tmp_path / "__main__.py").write_text(program)
+@pytest.fixture(autouse=True)
+def _library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
-    shown = CliRunner().invoke(app, ["plan", "--json", "--directory", str(tmp_path)], catch_exceptions=False)
 
-    plan = json.loads(shown.stdout)
-    broken = {each["id"]: each["findings"] for each in plan["rules"] if each["status"] == "fail"}
-    assert broken == {}
-    assert shown.exit_code == 0
-    ours = [each for each in plan["resources"] if each["type"].startswith("trainium-eks:index:")]
-    [stack] = [each["urn"] for each in plan["resources"] if each["type"] == "pulumi:pulumi:Stack"]
-    assert [each["name"] for each in ours if each["parent"] == stack], "the component stands under the stack"
-
-
-def planned(project: Path, stack: str) -> dict[str, Any]:
+def planned(project: Path, *options: str) -> dict[str, Any]:
     """Return the plan of a project's stack, which must be sound."""
-    command = ["plan", "--json", "--stack", stack, "--directory", str(project)]
-    shown = CliRunner().invoke(app, command, catch_exceptions=False)
+    shown = CliRunner().invoke(app, ["plan", "--json", *options, "--directory", str(project)], catch_exceptions=False)
     plan: dict[str, Any] = json.loads(shown.stdout)
     assert {each["id"]: each["findings"] for each in plan["rules"] if each["status"] == "fail"} == {}
     assert shown.exit_code == 0
@@ -57,19 +42,29 @@ def planned(project: Path, stack: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_program_plans_green_in_a_bare_project(program: str, tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: bare\nruntime: python\n")
+    (tmp_path / "Pulumi.dev.yaml").write_text('config: {"bare:kubeconfig": "{}"}\n')
+    (tmp_path / "__main__.py").write_text(program)
+    resources = planned(tmp_path)["resources"]
+    ours = [each for each in resources if each["type"].startswith("trainium-eks:index:")]
+    [stack] = [each["urn"] for each in resources if each["type"] == "pulumi:pulumi:Stack"]
+    assert [each["name"] for each in ours if each["parent"] == stack], "the component stands under the stack"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda path: str(path.relative_to(ROOT / "examples")))
-def test_project_plans_green(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+def test_project_plans_green(project: Path) -> None:
     [stack] = [file.suffixes[0].removeprefix(".") for file in project.glob("Pulumi.*.yaml")]
-    plan = planned(project, stack)
+    plan = planned(project, "--stack", stack)
     if project.name == "smallest":
         assert 1.4 < plan["cost"]["hourlyUsd"] < 2  # the node alone is 1.34
 
 
 @pytest.mark.slow
-def test_production_is_made_in_the_network_that_its_first_stack_exports(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_production_is_made_in_the_network_that_its_first_stack_exports() -> None:
     """The committed answers are the network's exports on the simulated AWS, with ids of AWS' form."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     production = ROOT / "examples" / "production"
     network = record(production / "network", "prod", assumptions=Assumptions())
     answers = json.loads((production / "cluster" / "network.json").read_text())
@@ -83,17 +78,8 @@ def test_production_is_made_in_the_network_that_its_first_stack_exports(monkeypa
     [control_plane] = cluster.of_type("aws:eks/cluster:Cluster")
     assert control_plane.inputs["vpcConfig"]["subnetIds"] == private
     assert not control_plane.inputs["vpcConfig"]["endpointPublicAccess"]
-    assert cluster.of_type("aws:ec2/vpc:Vpc") == ()
     [group] = [each for each in cluster.of_type("aws:eks/nodeGroup:NodeGroup") if "trn1" in each.name]
     assert group.inputs["subnetIds"] == private[:1]
-
-
-def deployed(tmp_path: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Return the run of the Automation API's example without programs on PATH."""
-    script = ROOT / "examples" / "automation" / "deploy.py"
-    environment = {"PATH": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(script), *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +92,9 @@ def deployed(tmp_path: Path, *arguments: str) -> "subprocess.CompletedProcess[st
     ids=["no CLI", "no stack", "no command"],
 )
 def test_automation_says_what_it_lacks(tmp_path: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
-    done = deployed(tmp_path, *arguments)
+    command = [sys.executable, ROOT / "examples" / "automation" / "deploy.py", *arguments]
+    environment = {"PATH": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, "Traceback" in done.stderr) == (code, False)
     assert said in done.stderr
 
