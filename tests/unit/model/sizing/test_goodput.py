@@ -79,20 +79,17 @@ def test_the_wait_after_a_fault_explains_the_uptime_of_a_published_run_on_traini
     assert 1 - waiting / (run.seconds_between_faults + waiting) == pytest.approx(0.9881, abs=0.005)
 
 
-def test_rates_are_those_of_the_papers() -> None:
+def test_rates_are_those_of_the_papers_or_say_that_they_are_assumed_and_the_users_own_wins() -> None:
     """2048 nodes of RSC-1's kind fail each 1.8 hours, as its authors reckon; Llama 3's each 3.1."""
-    a100, h100 = goodput.failure_rate("A100-40"), goodput.failure_rate("H100")
+    a100, h100, trainium = (goodput.failure_rate(kind) for kind in ("A100-40", "H100", "Trainium2"))
     assert goodput.seconds_between_faults(2048, a100.per_node_year) / HOUR == pytest.approx(1.8, abs=0.05)
     assert goodput.seconds_between_faults(2048, h100.per_node_year) / HOUR == pytest.approx(54 * 24 / 419)
-    assert [a100.is_assumed, h100.is_assumed] == [False, False]
-
-
-def test_a_kind_without_a_published_rate_says_so_and_the_users_own_wins() -> None:
-    trainium = goodput.failure_rate("Trainium2")
-    assert trainium.is_assumed
-    assert trainium.per_node_year == goodput.failure_rate("H100").per_node_year
+    assert [a100.is_assumed, h100.is_assumed, trainium.is_assumed] == [False, False, True]
+    assert trainium.per_node_year == h100.per_node_year
     own = goodput.failure_rate("Trainium2", 0.0)
     assert (own.per_node_year, own.is_assumed) == (0.0, False)
+    assert goodput.seconds_between_faults(4, 1) == goodput.seconds_between_faults(2, 1) / 2
+    assert goodput.seconds_between_faults(0, 1) == goodput.seconds_between_faults(1, 0) == math.inf
 
 
 def _runs() -> st.SearchStrategy[ModelRun]:
@@ -101,18 +98,14 @@ def _runs() -> st.SearchStrategy[ModelRun]:
 
 
 @given(_runs(), st.floats(0.5, 2))
-def test_no_other_interval_is_better_than_the_best(run: ModelRun, factor: float) -> None:
-    best = goodput.best_seconds(run)
-    if best:
+def test_a_proposal_holds_for_any_run_and_no_other_interval_is_better_than_the_best(
+    run: ModelRun, factor: float
+) -> None:
+    if best := goodput.best_seconds(run):
         most = goodput.useful_fraction(run, best)
         assert goodput.useful_fraction(run, best * factor) <= most * (1 + 1e-9)
-
-
-@given(_runs())
-def test_a_proposal_holds_for_any_run(run: ModelRun) -> None:
     found = goodput.expect(run)
-    assert found.interval_seconds >= goodput.LEAST_INTERVAL_SECONDS
-    assert found.interval_seconds >= run.checkpoint_seconds
+    assert found.interval_seconds >= max(goodput.LEAST_INTERVAL_SECONDS, run.checkpoint_seconds)
     assert found.interval_seconds <= max(goodput.MOST_INTERVAL_SECONDS, math.ceil(run.checkpoint_seconds))
     assert 0 <= found.useful_fraction <= 1
 
@@ -155,8 +148,3 @@ def test_all_that_cannot_be_is_told_at_once() -> None:
     with pytest.raises(ValueError, match="interval_seconds must be above 0"):
         goodput.useful_fraction(ModelRun(1, 1, 1, 1), 0)
     assert [*goodput.validate(ModelRun(math.nan, 0, 0, 0))] == ["seconds_between_faults must be above 0, not nan"]
-
-
-def test_a_gang_of_twice_the_nodes_fails_twice_as_often() -> None:
-    assert goodput.seconds_between_faults(4, 1) == goodput.seconds_between_faults(2, 1) / 2
-    assert goodput.seconds_between_faults(0, 1) == goodput.seconds_between_faults(1, 0) == math.inf
