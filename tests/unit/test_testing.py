@@ -60,46 +60,35 @@ def test_record_refuses_look_ups_unless_it_may_assume() -> None:
     assert len(testing.record(program, assumptions=testing.Assumptions()).outputs["zones"]) == 3
 
 
-def test_record_shows_what_is_not_simulated() -> None:
-    graph = testing.record(lambda: pulumi.export("arn", aws.sns.Topic("t").arn))
-    assert ([each.name for each in graph.not_simulated], graph.outputs["arn"]) == (["t"], testing.UNKNOWN)
+def test_record_hands_over_config_and_shows_what_is_not_simulated() -> None:
+    def program() -> None:
+        pulumi.export("arn", aws.sns.Topic("t").arn)
+        pulumi.export("size", pulumi.Config().require("size"))
+
+    graph = testing.record(program, config={"size": "3"})
+    assert [each.name for each in graph.not_simulated] == ["t"]
+    assert graph.outputs == {"arn": testing.UNKNOWN, "size": "3"}
 
 
-def test_record_hands_over_config() -> None:
-    graph = testing.record(lambda: pulumi.export("x", pulumi.Config().require("size")), config={"size": "3"})
-    assert graph.outputs == {"x": "3"}
-
-
-def test_mocks_answer_as_the_simulation_does(mocked: Callable[..., None]) -> None:
+def test_mocks_answer_as_the_simulation_does_and_say_what_they_cannot(mocked: Callable[..., None]) -> None:
     mocked(testing.Mocks(region="eu-west-1"))
+    seen: list[str] = []
 
     @pulumi.runtime.test
     def check() -> pulumi.Output[None]:
-        provider = aws.Provider("p", region="eu-north-1")
-        vpc = aws.ec2.Vpc("v", cidr_block="10.0.0.0/16", opts=pulumi.ResourceOptions(provider=provider))
-        key = aws.kms.Key("k")
+        provider = pulumi.ResourceOptions(provider=aws.Provider("p", region="eu-north-1"))
+        vpc = aws.ec2.Vpc("v", cidr_block="10.0.0.0/16", opts=provider)
         queue = aws.sns.Topic("q", name="jobs")
         account = aws.get_caller_identity().account_id
+        return pulumi.Output.all(vpc.arn, aws.kms.Key("k").arn, queue.name, account).apply(seen.extend)
 
-        def look(found: list[Any]) -> None:
-            vpc_arn, key_arn, name = found
-            assert vpc_arn.startswith("arn:aws:ec2:eu-north-1:000000000000:vpc/vpc-sim-")
-            assert key_arn.startswith("arn:aws:kms:eu-west-1:000000000000:key/")
-            assert name == "jobs"
-            assert account == "000000000000"
-            seen.append(name)
-
-        return pulumi.Output.all(vpc.arn, key.arn, queue.name).apply(look)
-
-    seen: list[str] = []
     check()
-    assert seen == ["jobs"]
-
-
-def test_mocks_say_what_they_cannot_answer() -> None:
-    mocks = testing.Mocks()
+    vpc, key, name, account = seen
+    assert vpc.startswith("arn:aws:ec2:eu-north-1:000000000000:vpc/vpc-sim-")
+    assert key.startswith("arn:aws:kms:eu-west-1:000000000000:key/")
+    assert (name, account) == ("jobs", "000000000000")
     with pytest.raises(testing.SimulationError, match=r"override Mocks\.call"):
-        mocks.call(pulumi.runtime.MockCallArgs("acme:index:getIt", {}, ""))
+        testing.Mocks().call(pulumi.runtime.MockCallArgs("acme:index:getIt", {}, ""))
 
 
 @pytest.mark.parametrize("mocks", [Simple, testing.Mocks], ids=["simple", "simulation"])

@@ -53,13 +53,9 @@ def group(**more: Any) -> Config:
     return {"nodeGroups": [{**TRN, **more}]}
 
 
-def own_type(name: str, **facts: Any) -> Config:
-    return {"instanceTypes": {name: facts}}
-
-
 def system(vcpus: int, memory: int) -> Config:
-    nodes = {"systemNodes": {"instanceType": "x1.own"}}
-    return {**own_type("x1.own", like="m6i.xlarge", vcpus=vcpus, memoryGib=memory), "cluster": nodes}
+    own = {"x1.own": {"like": "m6i.xlarge", "vcpus": vcpus, "memoryGib": memory}}
+    return {"instanceTypes": own, "cluster": {"systemNodes": {"instanceType": "x1.own"}}}
 
 
 def of_queues(*more: Config, **first: Any) -> Config:
@@ -338,16 +334,6 @@ def test_every_accelerator_of_the_catalogue_is_a_good_group_as_it_is_sold(name: 
     capacity = {"type": "on-demand"} if "on-demand" in usage else BLOCK
     problems = found(group(instanceType=name, capacity=capacity))
     assert [each for each in problems if "zone" not in each.reason and each.severity is not Severity.WARN] == []
-
-
-def test_a_type_of_the_config_is_had_by_the_capacity_that_it_is_sold_as() -> None:
-    sold = own_type("trn3.48xlarge", like="trn2.48xlarge", usage=["capacity-block"], zones={"us-west-2": ["usw2-az4"]})
-    (problem,) = found({**group(instanceType="trn3.48xlarge"), **sold})
-    assert (problem.path, problem.severity, problem.good) == (
-        "node_groups[0].capacity.type",
-        Severity.REFUSE,
-        "capacity-block",
-    )
 
 
 SUPPORT = versions.KUBERNETES_STANDARD_SUPPORT
