@@ -20,32 +20,11 @@ from trainium_eks.model.validation.problems import Severity, config_path
 
 Path = tuple[str | int, ...]
 
-GIVEN: dict[str, Any] = yaml.safe_load(File(__file__).with_name("full_config.yaml").read_text())
-SUBNETS = [
-    {"id": "subnet-0a1b2c3d4e5f60711", "zoneId": "usw2-az4", "cidrBlock": "10.64.0.0/18"},
-    {"id": "subnet-0a1b2c3d4e5f60712", "zoneId": "usw2-az1", "cidrBlock": "10.64.64.0/18"},
-]
+GIVEN, _OTHER = yaml.safe_load_all(File(__file__).with_name("full_config.yaml").read_text())
 VARIANTS: dict[Path, Any] = {
-    ("existingNetwork",): {
-        "vpcId": "vpc-0a1b2c3d4e5f60718",
-        "cidrBlock": "10.64.0.0/16",
-        "privateSubnets": SUBNETS,
-        "publicSubnets": [{"id": "subnet-0a1b2c3d4e5f60713", "zoneId": "usw2-az4", "cidrBlock": "10.64.128.0/24"}],
-        "peerCidrBlocks": ["10.2.0.0/16"],
-    },
-    ("nodeGroups", 0, "capacity"): {
-        "type": "reservation",
-        "id": "cr-0123456789abcdef0",
-        "zoneId": "usw2-az4",
-        "placementGroup": "mine",
-    },
-    ("fileSystem", "durability"): {
-        "type": "s3",
-        "bucket": "my-data",
-        "bucketKeyArn": "arn:aws:kms:us-west-2:111122223333:key/0123",
-        "prefix": "set",
-        "fileSystemPath": "/data",
-    },
+    ("existingNetwork",): _OTHER["existingNetwork"],
+    ("nodeGroups", 0, "capacity"): _OTHER["capacity"],
+    ("fileSystem", "durability"): _OTHER["durability"],
 }
 """What :data:`FULL` cannot hold beside itself: the other arm of a union, a network instead of the other."""
 
