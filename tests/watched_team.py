@@ -1,17 +1,34 @@
 """A team's seat before a recorded scene: the commands that watch jobs, called against a server that serves it."""
 
 import json
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from cluster_snapshots import outputs
+from outcome import ends
 from recorded_scenes import Snapshot
 from small_project import Run
 from stub_api import StubApi, serving
 
-Call = Callable[..., tuple[int, str]]
-"""Calls a command with these arguments: its exit code and what it printed."""
+
+@dataclass(frozen=True)
+class Call:
+    """Calls commands of a team, each with these options."""
+
+    run: Run
+    options: tuple[object, ...]
+
+    def __call__(self, *words: object) -> tuple[int, str]:
+        """Return a command's exit code and what it printed."""
+        result = self.run(*words, *self.options)
+        return result.exit_code, result.output
+
+    def ends(self, code: int, line: str, *words: str) -> str:
+        """Call a command line, hold it to its exit code and words, and return what it said."""
+        return ends(code, self.run(*shlex.split(line), *self.options), *words)
 
 
 @contextmanager
@@ -21,15 +38,9 @@ def cluster(scene: Snapshot) -> Iterator[StubApi]:
         yield stub
 
 
-def researcher(trn: Run, stub: StubApi, folder: Path) -> Call:
+def researcher(trn: Run, stub: StubApi, folder: Path, *options: object) -> Call:
     """Calls commands as the team ``training`` of that server."""
-    file = outputs_file(stub, folder)
-
-    def call(*arguments: object) -> tuple[int, str]:
-        result = trn(*arguments, "--outputs", file)
-        return result.exit_code, result.output
-
-    return call
+    return Call(trn, ("--outputs", outputs_file(stub, folder), *options))
 
 
 def outputs_file(stub: StubApi, folder: Path) -> Path:
