@@ -8,6 +8,8 @@ import sys
 import threading
 import time
 import urllib.request
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +27,7 @@ from trainium_eks.client.failure import CommandError
 
 NODE_0, NODE_1 = "alpha-trainer-0-0", "alpha-trainer-1-0"
 SERVED_PORT = "TensorBoard"
+Here = Callable[[int], AbstractContextManager[str]]
 
 
 @pytest.fixture(autouse=True)
@@ -41,11 +44,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def report(busy: float) -> str:
     in_use = {str(core): {"neuroncore_utilization": busy} for core in range(4)}
     used = {"neuron_runtime_used_bytes": {"neuron_device": 8 * 1024**3}}
-    process = {
-        "pid": 1,
-        "error": "",
-        "report": {"neuroncore_counters": {"neuroncores_in_use": in_use}, "memory_used": used},
-    }
+    counted = {"neuroncore_counters": {"neuroncores_in_use": in_use}, "memory_used": used}
+    process = {"pid": 1, "error": "", "report": counted}
     hardware = {"neuron_device_count": 16, "neuron_device_memory_size": 34359738368, "error": ""}
     system = {"vcpu_usage": {"average_usage": {"idle": 75.0}}, "memory_info": {}}
     return json.dumps({"neuron_runtime_data": [process], "neuron_hardware_info": hardware, "system_data": system})
@@ -65,8 +65,7 @@ def test_each_node_of_the_job_is_shown(call: Call, api: StubApi) -> None:
         run_command([report(100.0)])(channel)
 
     api.channels |= {f"{NODE_0}/exec": node_0, f"{NODE_1}/exec": node_1}
-    code, out = call("status", "alpha", "--devices")
-    assert code == 0
+    out = call.ends(0, "status alpha --devices")
     lines = out[out.index("NODE") :].splitlines()
     assert lines[0].split() == ["NODE", "BUSY", "EACH", "CORE", "DEVICE", "MEM", "CPU", "HOST", "MEM", "ERR"]
     assert lines[1].split() == ["0", "100%", "████", "8/512G", "25%", "-", "0"]
@@ -74,15 +73,20 @@ def test_each_node_of_the_job_is_shown(call: Call, api: StubApi) -> None:
     assert all("container=trainer" in each and "neuron-monitor" in each for each in api.asked if "/exec?" in each)
 
 
+def troubles(call: Call) -> list[Any]:
+    code, out = call("status", "alpha", "--devices", "--json")
+    assert (code, {each["usage"] for each in json.loads(out)["devices"]}) == (1, {None})
+    return [each["trouble"] for each in json.loads(out)["devices"]]
+
+
 def test_nodes_that_cannot_be_read_say_why(call: Call, api: StubApi) -> None:
     api.channels[f"{NODE_0}/exec"] = run_command([], code=3)
     api.refuses[f"/api/v1/namespaces/training/pods/{NODE_1}/exec"] = 403
-    code, out = call("status", "alpha", "--devices", "--json")
-    assert code == 1
-    assert [(each["usage"], each["trouble"]) for each in json.loads(out)["devices"]] == [
-        (None, "its image has neither neuron-monitor (aws-neuronx-tools) nor nvidia-smi"),
-        (None, "you may not run commands in pods (pods/exec)"),
+    assert troubles(call) == [
+        "its image has neither neuron-monitor (aws-neuronx-tools) nor nvidia-smi",
+        "you may not run commands in pods (pods/exec)",
     ]
+    call.ends(1, "status beta --devices", "pending for 4s: ")
 
 
 @pytest.mark.parametrize(
@@ -100,9 +104,7 @@ def test_a_kubelet_that_runs_no_command_is_quoted(call: Call, api: StubApi, told
         channel.close()
 
     api.channels[f"{NODE_0}/exec"] = api.channels[f"{NODE_1}/exec"] = speak
-    code, out = call("status", "alpha", "--devices", "--json")
-    assert code == 1
-    assert json.loads(out)["devices"][0]["trouble"] == why
+    assert troubles(call)[0] == why
 
 
 def test_on_the_local_cloud_a_pods_processes_are_looked_at(tmp_path: Path) -> None:
@@ -119,19 +121,11 @@ def test_on_the_local_cloud_a_pods_processes_are_looked_at(tmp_path: Path) -> No
     assert node.trouble.startswith("its containers are simulated, or have ended")
 
 
-def test_a_job_that_waits_has_no_usage(call: Call) -> None:
-    code, out = call("status", "beta", "--devices")
-    assert code == 1
-    assert "pending for 4s: " in out
-
-
-def test_cores_are_bars_in_groups_of_eight() -> None:
+def test_cores_are_bars_in_groups_of_eight_and_memory_has_its_unit() -> None:
     assert bars({core: core * 100 / 8 for core in range(9)}) == " ▁▂▃▄▅▆▇ █"
     assert bars({10: 100.0, 2: 0.0}) == " █"
     assert bars({}) == ""
-
-
-def test_memory_is_of_all_where_that_is_known_and_else_in_the_unit_that_is_read_at_once() -> None:
+    # Memory is of all where that is known, and else in the unit that is read at once.
     shown = [memory(3 * 2**30, 2**35), memory(1.5 * 2**30, None), memory(33 * 2**20, None), memory(None, None)]
     assert shown == ["3/32G", "1.5G", "33M", "-"]
 
@@ -139,94 +133,75 @@ def test_memory_is_of_all_where_that_is_known_and_else_in_the_unit_that_is_read_
 # --- tensorboard ------------------------------------------------------------------------------------------------------
 
 
-def starts(api: StubApi, phase: str = "Running") -> None:
-    def act(made: dict[str, Any]) -> None:
-        made["status"] = {"phase": phase}
-        made["spec"]["nodeName"] = "cpu-1"
+PODS = "/api/v1/namespaces/training/pods"
+DIRECTORY = "/data/output/alpha/tensorboard"
+
+
+@pytest.fixture
+def made(api: StubApi) -> list[Any]:
+    """Pods that were made; each runs at once, and its TensorBoard answers."""
+    pods: list[Any] = []
+
+    def act(pod: Any) -> None:
+        pods.append(pod)
+        pod["status"] = {"phase": "Running"}
+        pod["spec"]["nodeName"] = "cpu-1"
 
     api.after_create = act
+    for job in ("alpha", "gone-for-good"):
+        api.channels[f"tensorboard-{job}/portforward"] = answer_http(SERVED_PORT)
+    return pods
 
 
-def serve_once(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """Instead of waiting for Ctrl-C: asks the address that is shown, as a browser does."""
-    seen: list[tuple[str, str]] = []
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """What a browser sees at the address that is shown, which is asked instead of waiting for Ctrl-C."""
+    found: list[tuple[str, str]] = []
 
     def serve(_: object, url: str, directory: str, where: str) -> None:
         with urllib.request.urlopen(url, timeout=SECONDS) as answer:
-            seen.append((answer.read().decode(), directory))
+            found.append((answer.read().decode(), directory))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(command, "_serve", serve)
-    return seen
+    return found
 
 
 def test_tensorboard_is_a_pod_whose_port_is_forwarded(
-    call: Call, api: StubApi, monkeypatch: pytest.MonkeyPatch
+    call: Call, api: StubApi, made: list[Any], seen: list[tuple[str, str]]
 ) -> None:
-    starts(api)
-    made: list[dict[str, Any]] = []
-    inner = api.after_create
-    api.after_create = lambda pod: (inner(pod), made.append(pod))
-    api.channels["tensorboard-alpha/portforward"] = answer_http(SERVED_PORT)
-    seen = serve_once(monkeypatch)
-    assert call("tensorboard", "alpha")[0] == 0
-    assert seen == [(SERVED_PORT, "/data/output/alpha/tensorboard")]
-    (pod,) = made
-    (container,) = pod["spec"]["containers"]
-    assert container["image"] == "busybox"
-    assert container["args"][:2] == ["--logdir", "/data/output/alpha/tensorboard"]
-    assert container["volumeMounts"][0] == {"name": "data", "mountPath": "/data", "readOnly": True}
-    assert api.deleted == ["/api/v1/namespaces/training/pods/tensorboard-alpha"]
-
-
-def test_a_pod_that_is_kept_is_used_again(call: Call, api: StubApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    starts(api)
-    api.channels["tensorboard-alpha/portforward"] = answer_http(SERVED_PORT)
-    seen = serve_once(monkeypatch)
-    assert call("tensorboard", "alpha", "--keep")[0] == 0
-    assert call("tensorboard", "alpha", "--keep")[0] == 0
-    assert len(seen) == 2
+    call.ends(0, "tensorboard alpha --keep")
     assert api.deleted == []
+    call.ends(0, "tensorboard alpha")
+    assert seen == [(SERVED_PORT, DIRECTORY)] * 2
+    assert len(made) == 1, "one that is kept is used again"
+    (container,) = made[0]["spec"]["containers"]
+    assert (container["image"], container["args"][:2]) == ("busybox", ["--logdir", DIRECTORY])
+    assert container["volumeMounts"][0] == {"name": "data", "mountPath": "/data", "readOnly": True}
+    assert api.deleted == [f"{PODS}/tensorboard-alpha"]
 
 
 def test_an_image_without_tensorboard_is_said_and_its_pod_removed(call: Call, api: StubApi) -> None:
-    starts(api, "Failed")
-    api.logs["tensorboard-alpha"] = ["/usr/bin/python3: No module named tensorboard"]
-    code, out = call("tensorboard", "alpha")
-    assert code == 1
-    assert "the image busybox has no TensorBoard (/usr/bin/python3: No module named tensorboard)" in out
-    assert api.deleted == ["/api/v1/namespaces/training/pods/tensorboard-alpha"]
+    api.after_create = lambda pod: pod.update(status={"phase": "Failed"})
+    why = "/usr/bin/python3: No module named tensorboard"
+    api.logs["tensorboard-alpha"] = [why]
+    call.ends(1, "tensorboard alpha", f"the image busybox has no TensorBoard ({why})")
+    assert api.deleted == [f"{PODS}/tensorboard-alpha"]
 
 
-def test_a_port_that_may_not_be_forwarded_is_said(call: Call, api: StubApi) -> None:
-    starts(api)
-    api.refuses["/api/v1/namespaces/training/pods/tensorboard-alpha/portforward"] = 403
-    code, out = call("tensorboard", "alpha")
-    assert code == 1
-    assert "the port of tensorboard-alpha cannot be reached: Handshake status 403" in out
-    assert len(api.deleted) == 1
-
-
-def test_the_logs_of_a_job_that_is_gone_need_an_image(
-    call: Call, api: StubApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    code, out = call("tensorboard", "gone-for-good")
-    assert code == 2
-    assert "name an image with TensorBoard by --image" in out
-    starts(api)
-    api.channels["tensorboard-gone-for-good/portforward"] = answer_http(SERVED_PORT)
-    seen = serve_once(monkeypatch)
-    assert call("tensorboard", "gone-for-good", "--image", "board:1")[0] == 0
-    assert seen == [(SERVED_PORT, "/data/output/gone-for-good/tensorboard")]
-
-
-def test_a_port_that_is_taken_is_said(call: Call, api: StubApi) -> None:
-    starts(api)
-    api.channels["tensorboard-alpha/portforward"] = answer_http(SERVED_PORT)
+def test_a_port_that_cannot_be_had_is_said(call: Call, api: StubApi, made: list[Any]) -> None:
     taken = api.url.rpartition(":")[2]
-    code, out = call("tensorboard", "alpha", "--port", taken)
-    assert code == 2
-    assert f"port {taken} of this machine cannot be had: Address already in use" in out
+    said = f"port {taken} of this machine cannot be had: Address already in use"
+    call.ends(2, f"tensorboard alpha --port {taken}", said)
+    api.refuses[f"{PODS}/tensorboard-alpha/portforward"] = 403
+    call.ends(1, "tensorboard alpha", "the port of tensorboard-alpha cannot be reached: Handshake status 403")
+    assert {*api.deleted} == {f"{PODS}/tensorboard-alpha"}
+
+
+def test_the_logs_of_a_job_that_is_gone_need_an_image(call: Call, made: list[Any], seen: list[tuple[str, str]]) -> None:
+    call.ends(2, "tensorboard gone-for-good", "name an image with TensorBoard by --image")
+    call.ends(0, "tensorboard gone-for-good --image board:1")
+    assert seen == [(SERVED_PORT, "/data/output/gone-for-good/tensorboard")]
 
 
 TENSORBOARD = """#!{python}
@@ -244,8 +219,10 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[-1])), Page).serve_forever()
 """
 
 
-def _on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str = "") -> Any:
-    """A session of a local stack, and a program `tensorboard`."""
+@pytest.fixture
+def here(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
+    """Runs a program `tensorboard`, which may end at once, for a session of a local stack."""
+    ends = getattr(request, "param", "")
     program = tmp_path / "bin" / "tensorboard"
     program.parent.mkdir()
     program.write_text(TENSORBOARD.format(python=sys.executable, ends=ends))
@@ -254,26 +231,20 @@ def _on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str 
     (tmp_path / "claims" / "team" / "claim" / "output" / "alpha" / "tensorboard").mkdir(parents=True)
     paths = SimpleNamespace(claims=tmp_path / "claims")
     namespace = SimpleNamespace(name="team", claim="claim")
-    return SimpleNamespace(source=SimpleNamespace(paths=paths), namespace=namespace)
+    session: Any = SimpleNamespace(source=SimpleNamespace(paths=paths), namespace=namespace)
+    return lambda port: tensorboard.here(session, "alpha", DIRECTORY, port=port)
 
 
-DIRECTORY = "/data/output/alpha/tensorboard"
-
-
-def test_on_a_local_stack_its_address_is_given_once_it_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = _on_this_machine(tmp_path, monkeypatch)
-    with (
-        tensorboard.here(session, "alpha", DIRECTORY, port=_free_port()) as url,
-        urllib.request.urlopen(url, timeout=SECONDS) as answer,
-    ):
+def test_on_a_local_stack_its_address_is_given_once_it_answers(here: Here) -> None:
+    with here(_free_port()) as url, urllib.request.urlopen(url, timeout=SECONDS) as answer:
         assert answer.read() == b"curves"
 
 
-def test_on_a_local_stack_sigterm_ends_it_as_ctrl_c_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    session, port = _on_this_machine(tmp_path, monkeypatch), _free_port()
+def test_on_a_local_stack_sigterm_ends_it_as_ctrl_c_does(here: Here) -> None:
+    port = _free_port()
 
     def end() -> None:
-        with tensorboard.here(session, "alpha", DIRECTORY, port=port):
+        with here(port):
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(SECONDS)
 
@@ -283,19 +254,13 @@ def test_on_a_local_stack_sigterm_ends_it_as_ctrl_c_does(tmp_path: Path, monkeyp
         socket.create_connection(("127.0.0.1", port))
 
 
-def test_on_a_local_stack_what_ends_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = _on_this_machine(tmp_path, monkeypatch, ends="no module tensorflow")
-    with (
-        pytest.raises(CommandError, match=r"tensorboard ended: no module tensorflow$"),
-        tensorboard.here(session, "alpha", DIRECTORY, port=_free_port()),
-    ):
+@pytest.mark.parametrize("here", ["no module tensorflow"], indirect=True)
+def test_on_a_local_stack_what_ends_is_said(here: Here) -> None:
+    with pytest.raises(CommandError, match=r"tensorboard ended: no module tensorflow$"), here(_free_port()):
         pass
     with socket.create_server(("127.0.0.1", 0)) as server:
         taken = server.getsockname()[1]
-        with (
-            pytest.raises(CommandError, match="Address already in use"),
-            tensorboard.here(session, "alpha", DIRECTORY, port=taken),
-        ):
+        with pytest.raises(CommandError, match="Address already in use"), here(taken):
             pass
 
 
@@ -307,17 +272,14 @@ def _free_port() -> int:
 # --- profile ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def writes(api: StubApi) -> None:
-    """alpha says where it writes, as what `trn train` submits does."""
+def test_profile_runs_the_job_again_for_some_steps_and_removes_that_run(call: Call, api: StubApi) -> None:
+    call.ends(1, "profile alpha", "alpha has no shared volume at /data to write profiles to")
+    assert api.deleted == []
+    # alpha says where it writes, as what `trn train` submits does.
     for task in api.objects["Job"][0]["spec"]["tasks"]:
         container = task["template"]["spec"]["containers"][0]
         container["env"] = [{"name": "TRN_OUTPUT_DIR", "value": "/data/output/alpha"}]
         container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
-
-
-@pytest.mark.usefixtures("writes")
-def test_profile_runs_the_job_again_for_some_steps_and_removes_that_run(call: Call, api: StubApi) -> None:
     made: list[dict[str, Any]] = []
 
     def begin(job: dict[str, Any]) -> None:
@@ -330,27 +292,11 @@ def test_profile_runs_the_job_again_for_some_steps_and_removes_that_run(call: Ca
         lines = [json.dumps({"step": step, "time": time.time()}) for step in (1, 2, 3, 4)]
         api.logs["alpha-profile-trainer-0-0"] = lines
 
-    api.after_create = begin
-    code, out = call("profile", "alpha", "--steps", "4")
-    assert code == 0
-    assert "Profiled 4 steps: /data/profiles/alpha on the team's volume." in out
-    assert "neuron-explorer view -d /data/profiles/alpha" in out
-    assert made[0]["metadata"]["name"] == "alpha-profile"
-    assert api.deleted == ["/apis/batch.volcano.sh/v1alpha1/namespaces/training/jobs/alpha-profile"]
-
-
-@pytest.mark.usefixtures("writes")
-def test_a_profile_that_fails_is_removed_too(call: Call, api: StubApi) -> None:
     at = "2026-11-22T05:40:00Z"
     api.after_create = lambda job: job.update(status={"state": {"phase": "Failed", "lastTransitionTime": at}})
-    code, out = call("profile", "alpha")
-    assert code == 1
-    assert "alpha-profile failed before its first step" in out
-    assert len(api.deleted) == 1
-
-
-def test_a_job_that_cannot_be_profiled_is_refused_with_the_reason(call: Call, api: StubApi) -> None:
-    code, out = call("profile", "alpha")
-    assert code == 1
-    assert "alpha has no shared volume at /data to write profiles to" in out
-    assert api.deleted == []
+    call.ends(1, "profile alpha", "alpha-profile failed before its first step")
+    api.after_create = begin
+    shown = "Profiled 4 steps: /data/profiles/alpha on the team's volume."
+    call.ends(0, "profile alpha --steps 4", shown, "neuron-explorer view -d /data/profiles/alpha")
+    assert made[0]["metadata"]["name"] == "alpha-profile"
+    assert api.deleted == ["/apis/batch.volcano.sh/v1alpha1/namespaces/training/jobs/alpha-profile"] * 2
