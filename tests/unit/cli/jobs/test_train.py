@@ -10,6 +10,7 @@ from typing import Any, get_args
 import pytest
 import yaml
 from cluster_snapshots import EFA, NEURON, group, outputs
+from outcome import ends
 from remembering_api import IMAGE, NOW, RememberingApi, document, take_seat, trn
 from typer.testing import CliRunner, Result
 
@@ -64,9 +65,8 @@ def _image(name: str) -> LocalImage:
     return LocalImage(name, "0" * 12, Path("/nowhere"), has_torch=name == "torch")
 
 
-def _document(result: Result) -> Any:
-    assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout)
+def _container(job: Mapping[str, Any]) -> Any:
+    return job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
 
 
 # --- train ------------------------------------------------------------------------------------------------------------
@@ -101,53 +101,37 @@ def test_each_option_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     assert vars(arrived[1]) == vars(TrainOptions(on="sagemaker"))
 
 
-def test_a_dry_run_prints_the_object_and_the_equal_torchx_command(api: RememberingApi) -> None:
-    result = trn("train --module train --dry-run -- --batch_size 16")
-    assert result.exit_code == 0
-    made = yaml.safe_load(result.stdout)
-    assert made["metadata"]["namespace"] == "training"
-    assert len(made["spec"]["tasks"]) == 2
-    assert "&id" not in result.stdout
-    assert "# The same by TorchX: torchx run -s kubernetes -cfg queue=test,namespace=training" in result.stdout
+def test_what_is_submitted_is_what_the_dry_run_shows_with_the_equal_torchx_command(api: RememberingApi) -> None:
+    shown = trn("train --module train --dry-run -- --batch_size 16").stdout
+    assert yaml.safe_load(shown)["metadata"]["namespace"] == "training"
+    assert "&id" not in shown
+    assert "# The same by TorchX: torchx run -s kubernetes -cfg queue=test,namespace=training" in shown
+    dry = document("train --module train --name one --dry-run --json")
+    assert dry["torchx"][:2] == ["torchx", "run"]
     assert api.objects == []
-
-
-SHARED_VOLUME = {
-    "fileSystemId": "fs-1",
-    "dnsName": "fs-1.fsx",
-    "mountName": "abcde",
-    "capacityGib": 1200,
-    "bucket": "",
-    "writeMegabytesPerSecond": 293.0,
-}
+    told = document("train --module train --name one --json")
+    [made] = api.objects
+    assert made["spec"] == dry["job"]["spec"]
+    assert len(made["spec"]["tasks"]) == 2
+    assert (told["job"], told["worldSize"], told["queue"], told["image"]) == ("one", 64, "test", IMAGE)
 
 
 def test_how_often_a_job_is_to_save_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch, api: RememberingApi) -> None:
-    stack = {**STACK.model_dump(by_alias=True), "sharedVolume": SHARED_VOLUME}
+    volume = {"fileSystemId": "fs-1", "dnsName": "fs-1.fsx", "mountName": "abcde", "capacityGib": 1200, "bucket": ""}
+    stack = {
+        **STACK.model_dump(by_alias=True),
+        "sharedVolume": {**volume, "writeMegabytesPerSecond": 293.0},
+    }
     take_seat(monkeypatch, StackAccess("dev", StackOutputs.parse(stack)), api)
-    result = trn("train --module train --name one --state-gb 10 --detach")
-    assert (
+    said = (
         "  Checkpoints: every 56m (TRN_CHECKPOINT_SECONDS); each takes 34s, a fault every 131d23h: 99.0 % of the time"
-        " is useful.\n" in result.stderr
+        " is useful.\n"
     )
+    ends(0, trn("train --module train --name one --state-gb 10 --detach"), said)
     assert document("train --module train --state-gb 10 --json")["checkpointSeconds"] == 3360
     asked = trn("train --module train --name two --checkpoint-seconds 90 --detach")
     assert "Checkpoints:" not in asked.stderr
     assert {"name": "TRN_CHECKPOINT_SECONDS", "value": "90"} in _container(api.objects[-1])["env"]
-
-
-def _container(job: Mapping[str, Any]) -> Any:
-    return job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
-
-
-def test_what_is_submitted_is_what_the_dry_run_shows(api: RememberingApi) -> None:
-    dry = document("train --module train --name one --dry-run --json")
-    shown = dry["job"]
-    assert dry["torchx"][:2] == ["torchx", "run"]
-    told = document("train --module train --name one --json")
-    [made] = api.objects
-    assert made["spec"] == shown["spec"]
-    assert (told["job"], told["worldSize"], told["queue"], told["image"]) == ("one", 64, "test", IMAGE)
 
 
 @pytest.mark.parametrize("isolation", [*Isolation])
@@ -169,22 +153,17 @@ def test_precompile_fills_the_compile_cache(api: RememberingApi) -> None:
     made = document("train --precompile --module train --name one --model bert --dry-run --json")["job"]
     assert made["metadata"]["labels"]["trainium-eks/kind"] == "compile"
     assert made["metadata"]["annotations"]["trainium-eks/cache-key"] == "bert-64x-bf16-sdk2.30.0"
-
-
-@pytest.mark.parametrize(("options", "precision"), [("", "bf16"), ("--no-bf16", "fp32"), ("--precision tf32", "tf32")])
-def test_precision_by_either_option(api: RememberingApi, options: str, precision: str) -> None:
-    told = document(f"train --module train --dry-run --json {options}")
-    env = told["job"]["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["env"]
-    assert {"name": "TRN_PRECISION", "value": precision} in env
+    for options, precision in (("", "bf16"), ("--no-bf16", "fp32"), ("--precision tf32", "tf32")):
+        told = document(f"train --module train --dry-run --json {options}")
+        assert {"name": "TRN_PRECISION", "value": precision} in _container(told["job"])["env"]
 
 
 def test_an_absolute_path_of_this_machine_does_not_pass_for_the_images(api: RememberingApi, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("print(1)")
     for workspace in ("", " --workspace /usr"):
-        result = trn(f"train --script {script}{workspace}")
-        assert (result.exit_code, api.objects) == (2, [])
-        assert f"--workspace {tmp_path} --script train.py" in result.stderr
+        ends(2, trn(f"train --script {script}{workspace}"), f"--workspace {tmp_path} --script train.py")
+        assert api.objects == []
     named = document(f"train --script image:{script} --dry-run --json")
     assert "initContainers" not in named["job"]["spec"]["tasks"][0]["template"]["spec"]
     document(f"train --workspace {tmp_path} --script {script} --json")
@@ -195,27 +174,18 @@ def test_a_missing_script_is_the_one_thing_said_of_it(
     api: RememberingApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = trn("train --script none.py --queue tset")
-    assert result.exit_code == 2
-    assert result.stderr.count("--script") == 1
-    assert "set --queue to test" in result.stderr
-    assert api.objects == []
+    said = ends(2, trn("train --script none.py --queue tset"), "set --queue to test")
+    assert (said.count("--script"), api.objects) == (1, [])
 
 
 @pytest.mark.parametrize(
     ("command", "words"),
     [
         ("train --example gradient-sums", "did you mean gradient-sum?"),
-        (
-            "train --module m --backend gpu",
-            "--backend = gpu: there is no such word\n    allowed: xla, neuron, cuda, cpu",
-        ),
+        ("train --module m --backend gpu", "gpu: there is no such word\n    allowed: xla, neuron, cuda, cpu"),
         ("train --script image:/opt/launch.sh", "fix: trn starts the ranks itself: --script FILE.py"),
         ("train --script launch.sh --torchx", "fix: trn starts the ranks itself: --script FILE.py"),
-        (
-            "train --module torch.distributed.run -- train.py",
-            "it is a launcher, and each rank would start ranks of its",
-        ),
+        ("train --module torch.distributed.run -- train.py", "it is a launcher, and each rank would start ranks"),
         ("train --module src/train.py", "a file is named by --script src/train.py"),
         ("train --module team.train --workspace .", "it travels with a script of its own alone"),
         ("train --module m --env A", "write it as NAME=VALUE"),
@@ -239,10 +209,7 @@ def test_what_cannot_be_is_refused_before_anything_is_made(
 ) -> None:
     api.served |= {PYTORCH_API, TRAINER_API}
     api.create(_secret("s"))
-    result = trn(command)
-    assert result.exit_code == 2
-    assert words in result.stderr
-    assert "hf_Word" not in result.output
+    assert "hf_Word" not in ends(2, trn(command), words)
     assert [each["kind"] for each in api.objects] == ["Secret"]
     assert scaled == []
 
@@ -262,39 +229,26 @@ def test_an_image_that_cannot_run_it_on_this_machine(
     there = {"python": _image("python"), "local/python": _image("python")}
     there |= {} if "bert" in command else {"torch": _image("torch")}
     monkeypatch.setattr(images, "find", there.get)
-    result = trn(command)
-    assert result.exit_code == 2
-    assert fix in result.stderr
+    ends(2, trn(command), fix)
     assert local.objects == []
 
 
-def test_a_namespace_without_rights(api: RememberingApi) -> None:
+def test_a_namespace_without_rights_or_a_cluster_without_volcano(api: RememberingApi) -> None:
     api.is_allowed = False
-    result = trn("train --module m --nodes 9")
-    assert result.exit_code == 2
-    assert "you may not submit Volcano jobs in the namespace training" in result.stderr
-    assert "set --nodes to 4" in result.stderr
+    refused = "you may not submit Volcano jobs in the namespace training"
+    ends(2, trn("train --module m --nodes 9"), refused, "set --nodes to 4")
+    api.is_allowed = True
+    api.served.remove(JOB_API)
+    ends(0, trn("train --module m --dry-run"))
+    ends(1, trn("train --module m"), "there is no Volcano in this cluster")
 
 
-def test_without_volcano_nothing_is_made(local: RememberingApi) -> None:
-    local.served.remove(JOB_API)
-    assert trn("train --example gradient-sum --dry-run").exit_code == 0
-    result = trn("train --example gradient-sum")
-    assert result.exit_code == 1
-    assert "there is no Volcano in this cluster" in result.stderr
-
-
-def test_a_local_stack_says_what_it_does(local: RememberingApi) -> None:
-    result = trn("train --example gradient-sum --detach")
-    assert result.exit_code == 0
-    assert "Local cloud: backend cpu, 2 nodes with 1 rank each" in result.stderr
+def test_a_local_stack_says_what_it_does(local: RememberingApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "Local cloud: backend cpu, 2 nodes with 1 rank each"
+    ends(0, trn("train --example gradient-sum --detach"), said)
     [job] = local.objects
     assert job["metadata"]["annotations"]["trainium-eks/image"] == "local/torch"
-
-
-def test_without_torch_on_this_machine_the_gang_does_without(
-    local: RememberingApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    # Without PyTorch on this machine the gang does without.
     monkeypatch.setattr(images, "find", {"python": _image("python")}.get)
     told = document("train --example gradient-sum --json")
     assert (told["image"], told["launcher"]) == ("local/python", "gang")
@@ -315,7 +269,7 @@ def test_an_example_is_small_on_this_machine_unless_told_otherwise(local: Rememb
 
 def _arguments(result: Result, module: str) -> list[str]:
     """What the module is given on the last node."""
-    [container] = _document(result)["job"]["spec"]["tasks"][-1]["template"]["spec"]["containers"]
+    [container] = json.loads(result.stdout)["job"]["spec"]["tasks"][-1]["template"]["spec"]["containers"]
     return shlex.split(container["command"][-1].partition(f"-m {module}")[2].partition("&")[0])
 
 
@@ -333,37 +287,28 @@ def test_the_exit_code_is_the_jobs(api: RememberingApi) -> None:
 
 
 def test_an_image_that_ecr_lacks(api: RememberingApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Aws, "image_problem", lambda *_: Problem("--image", "the repository has no image x", "push it"))
-    assert "the repository has no image x" in trn("train --module m --image a/b:x").stderr
-    monkeypatch.setattr(Aws, "newest_image", lambda *_: "")
-    assert "trn image push" in trn("train --module m").stderr
-
-
-def test_an_ecr_that_cannot_be_asked_does_not_stop_a_job(api: RememberingApi, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AwsError("cannot look into ECR")
 
+    monkeypatch.setattr(Aws, "image_problem", lambda *_: Problem("--image", "the repository has no image x", "push it"))
+    ends(2, trn("train --module m --image a/b:x"), "the repository has no image x")
+    # An ECR that cannot be asked does not stop a job.
     monkeypatch.setattr(Aws, "image_problem", refuse)
-    result = trn("train --module m --image a/b:x --detach")
-    assert result.exit_code == 0
-    assert "warning: cannot look into ECR" in result.stderr
-
-
-def test_torchx_missing(api: RememberingApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    result = trn("train --module m --torchx")
-    assert result.exit_code == 2
-    assert "pip install 'torchx[kubernetes]==0.7.0'" in result.stderr
+    ends(0, trn("train --module m --image a/b:x --detach"), "warning: cannot look into ECR")
+    monkeypatch.setattr(Aws, "newest_image", lambda *_: "")
+    ends(2, trn("train --module m"), "trn image push")
 
 
 def test_torchx_gives_the_job_its_name(api: RememberingApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as without:
+        without.setenv("PATH", "")
+        ends(2, trn("train --module m --torchx"), "pip install 'torchx[kubernetes]==0.7.0'")
     torchx = tmp_path / "torchx"
     torchx.write_text('#!/bin/sh\necho "$@" > $0.args\necho kubernetes://torchx/training:m-abc123\n')
     torchx.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     told = document("train --module m --torchx --json")
-    assert told["job"] == "m-abc123"
-    assert told["output"] == "/data/output/m-abc123"
+    assert (told["job"], told["output"]) == ("m-abc123", "/data/output/m-abc123")
     words = (tmp_path / "torchx.args").read_text()
     assert words.startswith("run -s kubernetes -cfg queue=test,namespace=training,service_account=trainer --workspace ")
     assert "torchx_components.py:trainium_ddp" in words
@@ -381,9 +326,7 @@ def _secret(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("form", ["volcano", "pytorchjob", "trainjob"])
 def test_a_token_is_in_the_job_by_reference(api: RememberingApi, form: str) -> None:
     api.served |= {PYTORCH_API, TRAINER_API}
-    result = trn(f"train --kind {form} --module m --hf-secret hugging-face")
-    assert result.exit_code == 2
-    assert "trn secret hugging-face" in result.stderr
+    ends(2, trn(f"train --kind {form} --module m --hf-secret hugging-face"), "trn secret hugging-face")
     api.create(_secret("hugging-face"))
     shown = trn(f"train --kind {form} --module m --hf-secret hugging-face:hub --dry-run").stdout
     made = next(yaml.safe_load_all(shown))
@@ -402,9 +345,8 @@ def test_a_job_in_another_form(api: RememberingApi, form: str, served: str, kind
     shown = trn(f"train --kind {form} --module m --name one --dry-run")
     assert [each["kind"] for each in yaml.safe_load_all(shown.stdout)] == kinds
     assert "TorchX" not in shown.stdout
-    result = trn(f"train --kind {form} --module m --name one")
-    assert result.exit_code == 1
-    assert f"`gpuAddons.trainers: [{'v1' if form == 'pytorchjob' else 'v2'}]` in the stack's config" in result.stderr
+    setting = f"`gpuAddons.trainers: [{'v1' if form == 'pytorchjob' else 'v2'}]` in the stack's config"
+    ends(1, trn(f"train --kind {form} --module m --name one"), setting)
     assert api.objects == []
     api.served.add(served)
     told = document(f"train --kind {form} --module m --name one --json")
@@ -427,54 +369,42 @@ def scaled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, int]]:
     return asked
 
 
-def test_scaling_says_what_it_costs_and_that_up_sets_it_back(
+def test_scaling_says_what_it_costs_and_which_jobs_may_lose_nodes(
     api: RememberingApi, scaled: list[tuple[str, str, int]]
 ) -> None:
-    result = trn("scale ng1 4 --no-wait")
-    assert result.exit_code == 0
+    dearer = "ng1: 2 to 4 nodes of trn1.32xlarge: +43.00 USD an hour (On-Demand us-"
+    ends(0, trn("scale ng1 4 --no-wait"), dearer, "the next `up` sets it back")
     assert scaled == [("trn-dev", "ng1-eks", 4)]
-    assert "ng1: 2 to 4 nodes of trn1.32xlarge: +43.00 USD an hour (On-Demand us-" in result.stderr
-    assert "the next `up` sets it back" in result.stderr
     assert "sets it back" not in trn("scale free 4 --no-wait").stderr
+    assert "may run on the nodes" not in trn("scale ng1 0 --no-wait").stderr
+    ends(0, trn("train --module m --name going-on --detach"))
+    api.objects[-1]["status"] = {"state": {"phase": "Running"}, "running": 2}
+    assert "warning: going-on may run on the nodes that go" in trn("scale ng1 0 --no-wait").stderr
+    assert "may run on the nodes" not in trn("scale ng1 3 --no-wait").stderr
 
 
 def test_scaling_that_gets_no_nodes_says_what_eks_says(
     api: RememberingApi, scaled: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scaling, "READY_SECONDS", 0.05)
-    result = trn("scale ng1 3")
-    assert result.exit_code == 1
-    assert "2 of 3 nodes are Ready after" in result.stderr
-    assert "NoCapacity: none left" in result.stderr
+    ends(1, trn("scale ng1 3"), "2 of 3 nodes are Ready after", "NoCapacity: none left")
 
 
-def test_scaling_down_names_the_jobs_that_may_lose_nodes(
-    api: RememberingApi, scaled: object, monkeypatch: pytest.MonkeyPatch
+def test_training_scales_a_group_that_is_too_small(
+    api: RememberingApi, scaled: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "may run on the nodes" not in trn("scale ng1 0 --no-wait").stderr
-    assert trn("train --module m --name going-on --detach").exit_code == 0
-    api.objects[-1]["status"] = {"state": {"phase": "Running"}, "running": 2}
-    assert "warning: going-on may run on the nodes that go" in trn("scale ng1 0 --no-wait").stderr
-    assert "may run on the nodes" not in trn("scale ng1 3 --no-wait").stderr
-
-
-def test_training_scales_a_group_that_is_too_small(api: RememberingApi, scaled: list[object]) -> None:
-    assert trn("train --module m --nodes 3 --detach").exit_code == 0
-    assert scaled == [("trn-dev", "ng1-eks", 3)]
-    assert trn("train --module m --nodes 2 --detach").exit_code == 0
-    assert trn("train --module m --nodes 4 --detach --no-scale").exit_code == 0
-    assert len(scaled) == 1
-
-
-def test_who_may_not_scale_submits_all_the_same(api: RememberingApi, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise NotAllowedError("cannot scale the node group: not authorized")
 
+    ends(0, trn("train --module m --nodes 3 --detach"))
+    assert scaled == [("trn-dev", "ng1-eks", 3)]
+    ends(0, trn("train --module m --nodes 2 --detach"))
+    ends(0, trn("train --module m --nodes 4 --detach --no-scale"))
+    assert len(scaled) == 1
+    # Who may not scale submits all the same.
     monkeypatch.setattr(Aws, "scale", refuse)
-    result = trn("train --module m --nodes 3 --detach")
-    assert result.exit_code == 0
-    assert "ask whoever may run" in result.stderr
-    assert len(api.objects) == 1
+    ends(0, trn("train --module m --nodes 3 --detach"), "ask whoever may run")
+    assert len(api.objects) == 4
 
 
 def test_a_local_group_gets_simulated_nodes(local: RememberingApi, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -485,7 +415,5 @@ def test_a_local_group_gets_simulated_nodes(local: RememberingApi, monkeypatch: 
         local.nodes = nodes
 
     monkeypatch.setattr(resizing, "resize", resize)
-    result = trn("scale ng1 3")
-    assert result.exit_code == 0
+    ends(0, trn("scale ng1 3"), "simulated")
     assert asked == [("ng1-eks", 3)]
-    assert "simulated" in result.stderr
