@@ -2,104 +2,104 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from small_project import Project, Run
+from hand_built import environment, without
+from outcome import ends
+from small_project import PROGRAM, Project, Run
+from typer.testing import Result
 
+from trainium_eks.cli.shared import plan_report
+from trainium_eks.model.validation.problems import Problem
 from trainium_eks.plan import rules
 from trainium_eks.plan.graph import SCHEMA_VERSION, Graph
+from trainium_eks.plan.recording import process
+from trainium_eks.plan.recording.project import InvalidConfigError
 
 ROOT = Path(__file__).resolve().parents[4]
 
-REFUSING = """\
-from trainium_eks.model.validation.problems import Problem
+Plan = Callable[..., Result]
+Planned = Callable[..., Result]
 
 
-class Refused(Exception):
-    problems = (Problem("node_groups[0].max_size", "0 is too small", "pulumi config set --path 'x' 1"),)
+@pytest.fixture
+def plan(trn: Run, project: Project) -> Plan:
+    return lambda *arguments: trn("plan", "--directory", project.path, *arguments)
 
 
-raise Refused
-"""
+def _items(shown: Result) -> list[tuple[str, str]]:
+    return [(item["kind"], item["name"]) for item in json.loads(shown.stdout)["against"]["items"]]
 
 
-def _plan(trn: Run, project: Project, *arguments: object) -> tuple[int, str, str]:
-    result = trn("plan", "--directory", project.path, *arguments)
-    return result.exit_code, result.stdout, re.sub(r"\AStack .*\n", "", result.stderr)
-
-
-def test_json_is_the_whole_plan_and_nothing_else(trn: Run, project: Project) -> None:
-    code, out, _ = _plan(trn, project, "--json")
-    data = json.loads(out)
+def test_json_is_the_whole_plan_as_it_is_saved_and_compares_equal(plan: Plan, tmp_path: Path) -> None:
+    saved = tmp_path / "plan.json"
+    shown = plan("--json", "--save", saved)
+    data = json.loads(shown.stdout)
     assert {"schemaVersion", "stack", "resources", "outputs", "simulated", "cost", "timeToReady", "rules"} <= set(data)
     assert data["schemaVersion"] == SCHEMA_VERSION
-    assert [resource["name"] for resource in data["resources"] if resource["type"] == "aws:kms/key:Key"] == [
-        "store-key"
-    ]
+    assert [each["name"] for each in data["resources"] if each["type"] == "aws:kms/key:Key"] == ["store-key"]
     assert set(data["resources"][0]) >= {"urn", "type", "name", "parent", "inputs", "dependencies", "options"}
     assert data["cost"]["hourlyUsd"] == pytest.approx(1 / 730, abs=0.0001)
     assert set(data["timeToReady"]) >= {"seconds", "lowerBoundSeconds", "criticalPath"}
     assert all({"id", "status"} <= set(rule) for rule in data["rules"])
-    assert code == int(any(rule["status"] == "fail" for rule in data["rules"]))
+    assert shown.exit_code == int(any(rule["status"] == "fail" for rule in data["rules"]))
+    assert saved.read_text() == shown.stdout
+    assert Graph.from_json(data).stack == "dev"
+    assert _items(plan("--json", "--against", saved)) == []
 
 
-def test_two_plans_are_byte_identical(trn: Run, project: Project) -> None:
-    assert _plan(trn, project, "--json") == _plan(trn, project, "--json")
+@pytest.mark.parametrize(
+    ("component", "where", "path", "fix"),
+    [
+        ("", "Pulumi.dev.yaml", "nodeGroups[0].maxSize", "pulumi config set --path 'x' 1"),
+        ("Network net", "Network net", "node_groups[0].max_size", "set max_size to 1"),
+    ],
+)
+def test_what_is_refused_is_the_list_alone_as_the_config_file_or_the_program_spells_it(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch, component: str, where: str, path: str, fix: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise InvalidConfigError((Problem("node_groups[0].max_size", "0 is too small", fix),), component=component)
+
+    monkeypatch.setattr(process, "record", refuse)
+    shown = plan()
+    assert (shown.exit_code, shown.stdout) == (1, "")
+    expected = [f"{where}: 1 problem, nothing was planned", f"- {path}: 0 is too small", f"    fix: {fix}"]
+    assert shown.stderr.splitlines()[1:] == expected
+    shown = plan("--json")
+    [problem] = json.loads(shown.stdout)["problems"]
+    assert (shown.exit_code, problem["path"], problem["reason"]) == (1, path, "0 is too small")
 
 
-def test_invalid_config_is_the_list_alone_as_the_config_file_spells_it(trn: Run, project: Project) -> None:
-    project.write("__main__.py", REFUSING)
-    code, out, err = _plan(trn, project)
-    assert (code, out) == (1, "")
-    assert err.splitlines() == [
-        "Pulumi.dev.yaml: 1 problem, nothing was planned",
-        "- nodeGroups[0].maxSize: 0 is too small",
-        "    fix: pulumi config set --path 'x' 1",
-    ]
-    code, out, _ = _plan(trn, project, "--json")
-    [problem] = json.loads(out)["problems"]
-    assert (code, problem["path"], problem["reason"]) == (1, "nodeGroups[0].maxSize", "0 is too small")
-
-
-def test_a_failing_program_shows_its_own_traceback(trn: Run, project: Project) -> None:
+def test_a_failing_program_shows_its_own_traceback(plan: Plan, project: Project) -> None:
+    project.write("Pulumi.dev.yaml", "environment: [shared/base]\nconfig: {}\n")
     project.write("__main__.py", "def build():\n    return {}['nothing']\n\n\nbuild()\n")
-    code, out, err = _plan(trn, project)
-    assert (code, out) == (1, "")
-    assert "KeyError: 'nothing'" in err
-    assert "in build" in err
-    assert "trainium_eks/cli" not in err
-    code, out, _ = _plan(trn, project, "--json")
-    assert code == 1
-    assert "KeyError" in json.loads(out)["problems"][0]["reason"]
+    shown = plan()
+    assert (shown.exit_code, shown.stdout) == (1, "")
+    assert "KeyError: 'nothing'" in shown.stderr
+    assert "in build" in shown.stderr
+    assert "trainium_eks/cli" not in shown.stderr
+    assert "warning: Pulumi.dev.yaml: 'environment'" in shown.stderr, "values that are not seen here"
 
 
 def test_a_stack_or_a_project_that_is_not_there_is_wrong_usage(
-    trn: Run, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trn: Run, plan: Plan, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, _, err = _plan(trn, project, "--stack", "dve")
-    assert (code, "'dve'" in err, "did you mean 'dev'" in err) == (2, True, True)
-    code, out, _ = _plan(trn, project, "--stack", "dve", "--json")
-    assert (code, "did you mean 'dev'" in json.loads(out)["problems"][0]["reason"]) == (2, True)
+    ends(2, plan("--stack", "dve"), "'dve'", "did you mean 'dev'")
+    shown = plan("--stack", "dve", "--json")
+    assert (shown.exit_code, "did you mean 'dev'" in json.loads(shown.stdout)["problems"][0]["reason"]) == (2, True)
     for place, said in ((tmp_path, "no Pulumi.yaml"), (tmp_path / "nowhere", "is not a directory")):
-        result = trn("plan", "--directory", place)
-        assert (result.exit_code, said in result.stderr) == (2, True)
+        ends(2, trn("plan", "--directory", place), said)
     (project.path / "docs").mkdir()
     monkeypatch.chdir(project.path / "docs")
-    assert json.loads(trn("plan", "--json").stdout)["stack"] == "dev", "found from a directory inside it"
-
-
-def test_a_saved_plan_is_what_json_prints_and_compares_equal(trn: Run, project: Project, tmp_path: Path) -> None:
-    saved = tmp_path / "plan.json"
-    _, out, _ = _plan(trn, project, "--json", "--save", saved)
-    assert saved.read_text() == out
-    assert Graph.from_json(json.loads(out)).stack == "dev"
-    _, out, _ = _plan(trn, project, "--json", "--against", saved)
-    assert json.loads(out)["against"]["items"] == []
+    # Found from a directory inside it.
+    project.write("__main__.py", "import pulumi_aws as aws\n\naws.kms.Key('key', enable_key_rotation=False)\n")
+    ends(1, trn("plan"), "✗ dev is not sound", "pulumi config set --path waivers.R")
 
 
 @pytest.mark.parametrize(
@@ -112,123 +112,84 @@ def test_a_saved_plan_is_what_json_prints_and_compares_equal(trn: Run, project: 
         ('{"schemaVersion": 1, "project": "small", "stack": "prod", "resources": [], "outputs": {}}', "not of dev"),
     ],
 )
-def test_a_file_that_is_no_plan_is_wrong_usage(
-    trn: Run, project: Project, tmp_path: Path, text: str, said: str
-) -> None:
+def test_a_file_that_is_no_plan_is_wrong_usage(planned: Planned, tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "plan.json").write_text(text)
-    code, _, err = _plan(trn, project, "--against", tmp_path / "plan.json")
-    assert code == 2
-    assert said in err
+    ends(2, planned("--against", tmp_path / "plan.json"), said)
 
 
-@pytest.mark.parametrize("text", ["nowhere", "--output=x"])
-def test_neither_file_nor_commit_is_wrong_usage(trn: Run, project: Project, text: str) -> None:
+# --- Since a commit ---------------------------------------------------------------------------------------------------
+
+
+def test_neither_file_nor_commit_is_wrong_usage(planned: Planned, project: Project) -> None:
     for repository in (False, True):
         if repository:
             project.git("init", "-q")
             project.commit()
-        code, _, err = _plan(trn, project, f"--against={text}")
-        assert (code, err.startswith(f"--against {text}: neither a file nor a commit")) == (2, True)
+        for text in ("nowhere", "--output=x"):
+            ends(2, planned(f"--against={text}"), f"--against {text}: neither a file nor a commit")
 
 
-def test_a_commit_is_recorded_with_its_own_code(trn: Run, project: Project) -> None:
+def test_a_commit_is_recorded_with_its_own_code_in_a_folder_of_its_repository(plan: Plan, project: Project) -> None:
+    program = PROGRAM.replace("import pulumi\n", "import pulumi\nfrom naming import NAME\n")
+    project.write("__main__.py", program.replace('f"{name}-key"', "NAME"))
     project.write("naming.py", "NAME = 'old'\n")
-    project.write("__main__.py", PROGRAM_WITH_MODULE)
-    project.git("init", "-q")
-    project.commit()
-    project.write("naming.py", "NAME = 'new'\n")
-    _, out, _ = _plan(trn, project, "--json", "--against", "HEAD")
-    against = json.loads(out)["against"]
-    assert against["since"].startswith("HEAD (")
-    assert {(item["kind"], item["name"]) for item in against["items"]} == {("delete", "old"), ("create", "new")}
-
-
-def test_a_project_in_a_folder_of_its_repository_is_recorded(trn: Run, project: Project) -> None:
     top = Project(project.path.parent)
     top.git("init", "-q")
     top.commit()
-    project.write("Pulumi.dev.yaml", "config:\n  small:purpose: other\n")
-    _, out, _ = _plan(trn, project, "--json", "--against", "HEAD")
-    [item] = json.loads(out)["against"]["items"]
-    [path] = item["paths"]
-    assert (path["path"], path["before"], path["after"]) == ("description", "tests", "other")
+    project.write("naming.py", "NAME = 'new'\n")
+    shown = plan("--json", "--against", "HEAD")
+    assert json.loads(shown.stdout)["against"]["since"].startswith("HEAD (")
+    assert {*_items(shown)} == {("delete", "old"), ("create", "new")}
 
 
-def test_a_stack_that_is_new_since_the_commit_is_created_whole(trn: Run, project: Project) -> None:
+def test_a_stack_that_is_new_since_the_commit_is_created_whole(plan: Plan, project: Project) -> None:
     project.git("init", "-q")
     project.commit()
     project.write("Pulumi.next.yaml", "config: {}\n")
-    code, out, _ = _plan(trn, project, "--json", "--stack", "next", "--against", "HEAD")
-    plan = json.loads(out)
-    assert [(item["kind"], item["name"]) for item in plan["against"]["items"]] == [("create", "store-key")]
-    assert plan["against"]["hourlyUsd"] == plan["cost"]["hourlyUsd"]
-    assert _plan(trn, project, "--stack", "next", "--against", "HEAD")[0] == code
+    shown = plan("--json", "--stack", "next", "--against", "HEAD")
+    made = json.loads(shown.stdout)
+    assert _items(shown) == [("create", "store-key")]
+    assert made["against"]["hourlyUsd"] == made["cost"]["hourlyUsd"]
 
 
-def test_a_project_that_is_new_since_the_commit_is_created_whole(trn: Run, project: Project) -> None:
+def test_a_project_that_is_new_since_the_commit_is_created_whole(plan: Plan, project: Project) -> None:
     top = Project(project.path.parent)
     top.write("README.md", "Nothing here yet.\n")
     top.git("init", "-q")
     top.git("add", "README.md")
     top.git("commit", "-qm", "x")
-    _, out, _ = _plan(trn, project, "--json", "--against", "HEAD")
-    assert [item["kind"] for item in json.loads(out)["against"]["items"]] == ["create"]
+    assert [kind for kind, _ in _items(plan("--json", "--against", "HEAD"))] == ["create"]
 
 
-def test_a_commit_whose_project_cannot_be_read_is_not_taken_for_an_empty_one(trn: Run, project: Project) -> None:
-    whole = (project.path / "Pulumi.yaml").read_text()
-    project.write("Pulumi.yaml", "name: [\n")
+@pytest.mark.parametrize(
+    ("file", "text", "code", "said"),
+    [("Pulumi.yaml", "name: [\n", 2, "not valid YAML"), ("__main__.py", "1 / 0\n", 1, "ZeroDivisionError")],
+)
+def test_a_commit_that_cannot_be_planned_is_not_taken_for_an_empty_one(
+    plan: Plan, project: Project, file: str, text: str, code: int, said: str
+) -> None:
+    whole = (project.path / file).read_text()
+    project.write(file, text)
     project.git("init", "-q")
     project.commit()
-    project.write("Pulumi.yaml", whole)
-    code, _, err = _plan(trn, project, "--against", "HEAD")
-    assert code == 2
-    assert "as of HEAD (" in err
-    assert "not valid YAML" in err
-    assert "trn-plan-" not in err
+    project.write(file, whole)
+    told = ends(code, plan("--against", "HEAD"), "as of HEAD (", said)
+    assert file == "__main__.py" or "trn-plan-" not in told, "the folder of the commit is nobody's"
 
 
-ARGUMENTS_REFUSED = """\
-from components import Network
-
-Network("net", {"cidr_block": "10.0.0.0/12", "region": "us-west-2"})
-"""
-
-
-def test_a_components_arguments_are_told_as_the_program_writes_them(trn: Run, project: Project) -> None:
-    project.write("__main__.py", ARGUMENTS_REFUSED)
-    code, _, err = _plan(trn, project)
-    assert code == 1
-    assert err.splitlines()[0].startswith("Network net: ")
-    assert "set cidr_block to 10.0.0.0/16" in err
-    assert "pulumi config set" not in err
-    assert "Pulumi.dev.yaml" not in err
-    _, out, _ = _plan(trn, project, "--json")
-    assert json.loads(out)["problems"][0]["path"] == "cidr_block"
+def test_fail_on_names_the_kinds_of_change_that_fail(
+    planned: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, "judge", lambda _graph: ())
+    plan_report.save(plan_report.make(environment()), tmp_path / "plan.json")
+    fewer, since = without(environment(), "sts"), ("--against", tmp_path / "plan.json")
+    assert planned(*since, "--fail-on", "replace", graph=fewer).exit_code == 0
+    ends(1, planned(*since, "--fail-on", "replace,delete", graph=fewer), "--fail-on: 1 delete\n")
+    ends(2, planned("--fail-on", "delete"), "--fail-on needs --against")
+    ends(2, planned(*since, "--fail-on", "vanish"), "'vanish' is none of create, delete, replace, update")
 
 
-def test_a_broken_rule_is_waived_in_the_projects_own_config(trn: Run, project: Project) -> None:
-    project.write("__main__.py", "import pulumi_aws as aws\n\naws.kms.Key('key', enable_key_rotation=False)\n")
-    _, out, _ = _plan(trn, project)
-    assert "pulumi config set --path waivers.R" in " ".join(out.split())
-
-
-def test_an_environment_of_values_is_warned_of(trn: Run, project: Project) -> None:
-    project.write("Pulumi.dev.yaml", "environment: [shared/base]\nconfig: {}\n")
-    _, out, err = _plan(trn, project, "--json")
-    assert json.loads(out)["stack"] == "dev"
-    assert err.startswith("warning: Pulumi.dev.yaml: 'environment'")
-
-
-def test_a_commit_whose_program_fails_is_said_so(trn: Run, project: Project) -> None:
-    project.write("__main__.py", "1 / 0\n")
-    project.git("init", "-q")
-    project.commit()
-    project.write("__main__.py", "")
-    code, _, err = _plan(trn, project, "--against", "HEAD")
-    assert code == 1
-    assert err.startswith("as of HEAD (")
-    assert "ZeroDivisionError" in err
+# --- The command ------------------------------------------------------------------------------------------------------
 
 
 def test_version(trn: Run) -> None:
@@ -249,70 +210,35 @@ def test_the_command_never_imports_the_providers_sdk(project: Project) -> None:
     assert done.stderr == ""
 
 
-PROGRAM_WITH_MODULE = """\
-import pulumi_aws as aws
-from naming import NAME
-
-aws.kms.Key(NAME)
-"""
-
-
-def test_fail_on_names_the_kinds_of_change_that_fail(
-    trn: Run, project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rules, "judge", lambda _graph: ())
-    project.git("init", "-q")
-    project.commit()
-    project.write("__main__.py", (project.path / "__main__.py").read_text().replace("-key", "-other"))
-    call = ("plan", "-C", str(project.path), "--against", "HEAD")
-    assert trn(*call).exit_code == 1, "the key is lost"
-    assert trn(*call, "--accept-losses", "--fail-on", "replace").exit_code == 0
-    shown = trn(*call, "--accept-losses", "--fail-on", "replace,delete")
-    assert shown.exit_code == 1
-    assert "--fail-on: 1 delete\n" in shown.stderr
-
-
-def test_fail_on_is_refused_where_it_says_nothing(trn: Run, project: Project) -> None:
-    alone = trn("plan", "-C", str(project.path), "--fail-on", "delete")
-    assert (alone.exit_code, "--fail-on needs --against" in alone.stderr) == (2, True)
-    wrong = trn("plan", "-C", str(project.path), "--against", "HEAD", "--fail-on", "vanish")
-    assert (wrong.exit_code, "'vanish' is none of create, delete, replace, update" in wrong.stderr) == (2, True)
-
-
-def test_save_writes_through_what_is_no_regular_file(trn: Run, project: Project, tmp_path: Path) -> None:
+def test_save_writes_through_what_is_no_regular_file(planned: Planned, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with ThreadPoolExecutor(1) as pool:
         read = pool.submit(pipe.read_text)
-        shown = trn("plan", "-C", str(project.path), "--json", "--save", str(pipe))
+        shown = planned("--json", "--save", pipe)
         assert read.result(timeout=60) == shown.stdout
     assert pipe.is_fifo()
-    assert trn("plan", "-C", str(project.path), "--save", "/dev/null").exit_code == shown.exit_code
+    assert planned("--save", "/dev/null").exit_code == shown.exit_code
     assert Path("/dev/null").is_char_device()
 
 
-def test_save_follows_a_link_and_keeps_the_mode(trn: Run, project: Project, tmp_path: Path) -> None:
+def test_save_follows_a_link_and_keeps_the_mode(planned: Planned, tmp_path: Path) -> None:
     kept, link = tmp_path / "kept.json", tmp_path / "link.json"
     kept.write_text("old")
     kept.chmod(0o640)
     link.symlink_to(kept)
-    trn("plan", "-C", str(project.path), "--save", str(link))
+    planned("--save", link)
     assert link.is_symlink()
     assert json.loads(kept.read_text())["stack"] == "dev"
     assert kept.stat().st_mode & 0o777 == 0o640
 
 
-def test_save_refuses_a_read_only_file_and_a_folder_that_is_not_there(
-    trn: Run, project: Project, tmp_path: Path
-) -> None:
-    code, _, err = _plan(trn, project, "--save", tmp_path / "nowhere" / "plan.json")
-    assert (code, "cannot write" in err, "Traceback" in err) == (2, True, False)
+def test_save_refuses_a_read_only_file_and_a_folder_that_is_not_there(planned: Planned, tmp_path: Path) -> None:
+    assert "Traceback" not in ends(2, planned("--save", tmp_path / "nowhere" / "plan.json"), "cannot write")
     guarded = tmp_path / "guarded.json"
     guarded.write_text("old")
     guarded.chmod(0o400)
-    shown = trn("plan", "-C", str(project.path), "--save", str(guarded))
-    assert shown.exit_code == 2
-    assert "it is read-only (mode 0400); name another file" in shown.stderr
+    ends(2, planned("--save", guarded), "it is read-only (mode 0400); name another file")
     assert guarded.read_text() == "old"
 
 
