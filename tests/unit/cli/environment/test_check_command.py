@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from outcome import ends
 from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
@@ -37,41 +38,25 @@ def test_only_a_failure_or_missing_credentials_are_an_exit_code(
 
 
 def test_the_table_says_what_fails_and_what_mends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = run(monkeypatch, WARNS, FAILS, OPEN, GOOD, options="--no-color").output
-    assert "dev · us-west-2 · account 111122223333" in shown
+    shown = run(monkeypatch, WARNS, FAILS, OPEN, GOOD, options="--no-color")
+    last = "✗ dev would fail on AWS: 1 check fails; 1 warn, 1 not checked, 1 pass."
+    text = ends(1, shown, "dev · us-west-2 · account 111122223333", "✗  VPCs", "→ request 6 or more", last)
+    assert "not checked: the right eks:X is missing" in text
     headings = ("Account and rights", "Quotas", "Versions", "Names")
-    assert [line for line in shown.split("\n") if line in headings] == [*headings]
-    assert "✗  VPCs" in shown
-    assert "→ request 6 or more" in shown
-    assert "not checked: the right eks:X is missing" in shown
-    assert "✗ dev would fail on AWS: 1 check fails; 1 warn, 1 not checked, 1 pass." in shown
-
-
-def test_without_credentials_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = run(monkeypatch, OPEN, OPEN, account="", options="--no-color").output
-    assert "? None of 2 checks could be made: the right eks:X is missing." in shown
-    assert "Kubernetes 1.35" not in shown
+    assert [line for line in shown.output.split("\n") if line in headings] == [*headings]
+    shown = run(monkeypatch, OPEN, OPEN, account="", options="--no-color")
+    assert (shown.exit_code, "Kubernetes 1.35" in shown.output) == (2, False)
+    assert "? None of 2 checks could be made: the right eks:X is missing." in shown.output
 
 
 def test_the_json_is_one_document(monkeypatch: pytest.MonkeyPatch) -> None:
     data = json.loads(run(monkeypatch, FAILS, GOOD, options="--json").output)
     [first, _] = data.pop("findings")
-    assert data == {
-        "schemaVersion": 2,
-        "stack": "dev",
-        "region": "us-west-2",
-        "account": "111122223333",
-        "failed": True,
-        "summary": {"pass": 1, "warn": 0, "fail": 1, "not checked": 0, "not applicable": 0},
-    }
-    assert first == {
-        "id": "quotas/L-F678F1CE",
-        "status": "fail",
-        "subject": "VPCs",
-        "text": "1 needed, quota 5, others use 5",
-        "fix": "request 6 or more",
-        "details": [],
-    }
+    summary = {"pass": 1, "warn": 0, "fail": 1, "not checked": 0, "not applicable": 0}
+    facts = {"stack": "dev", "region": "us-west-2", "account": "111122223333"}
+    assert data == {"schemaVersion": 2, **facts, "failed": True, "summary": summary}
+    told = {"subject": "VPCs", "text": "1 needed, quota 5, others use 5", "fix": "request 6 or more", "details": []}
+    assert first == {"id": "quotas/L-F678F1CE", "status": "fail", **told}
 
 
 def test_a_program_without_a_region_is_wrong_usage(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,22 +37,17 @@ def pod(name: str, *, node: str = "n1", phase: str = "Running", claim: str = lus
 
 
 def test_claims_that_are_replaced_or_deleted_are_told_once() -> None:
-    preview = {
-        "steps": [
-            step("delete-replaced", claims.CLAIM, lustre.CLAIM, "training"),
-            step("replace", claims.CLAIM, lustre.CLAIM, "training"),
-            step("delete", claims.CLAIM, lustre.CLAIM, "vision"),
-            step("same", claims.CLAIM, lustre.CLAIM, "speech"),
-            step("delete", "aws:s3/bucket:Bucket", "b"),
-        ]
-    }
-    assert leaving(preview) == (TEAM, Claim("vision", lustre.CLAIM))
-
-
-def test_the_claim_of_the_stacks_own_job_is_not_a_teams() -> None:
-    claim = step("replace", claims.CLAIM, lustre.CLAIM, "lustre-setup")
-    job = step("replace", "kubernetes:batch/v1:Job", "directories", propertyDependencies={"spec": [claim["urn"]]})
-    assert leaving({"steps": [claim, job]}) == ()
+    own = step("replace", claims.CLAIM, lustre.CLAIM, "lustre-setup")
+    steps = [
+        step("delete-replaced", claims.CLAIM, lustre.CLAIM, "training"),
+        step("replace", claims.CLAIM, lustre.CLAIM, "training"),
+        step("delete", claims.CLAIM, lustre.CLAIM, "vision"),
+        step("same", claims.CLAIM, lustre.CLAIM, "speech"),
+        step("delete", "aws:s3/bucket:Bucket", "b"),
+        own,  # the claim of the stack's own job is not a team's
+        step("replace", "kubernetes:batch/v1:Job", "directories", propertyDependencies={"spec": [own["urn"]]}),
+    ]
+    assert leaving({"steps": steps}) == (TEAM, Claim("vision", lustre.CLAIM))
 
 
 def test_a_pod_holds_its_claim_from_its_node_on_and_finished_too() -> None:
@@ -123,43 +118,37 @@ def test_up_is_not_started_while_a_finished_pod_holds_a_claim_that_goes(
     with serving({"Pod": pods}) as api, pytest.raises(CommandError) as stopped:
         hand_over(steps=REPLACED, shown=exported(api.kubeconfig))
     assert stopped.value.code == 1
-    for words in (
-        "training/fsx-claim: bert-0 (Succeeded), ",
-        "and 2 more",
-        "    kubectl -n training delete job.batch.volcano.sh/bert\n",
-        "--wait-for-pods",
-    ):
+    ended = "    kubectl -n training delete job.batch.volcano.sh/bert\n"
+    for words in ("training/fsx-claim: bert-0 (Succeeded), ", "and 2 more", ended, "--wait-for-pods"):
         assert words in stopped.value.title
     assert "  training/fsx-claim\n" in capsys.readouterr().out
 
 
-def test_up_is_started_when_no_pod_holds_them(hand_over: Deploy, tmp_path: Path) -> None:
-    with serving({"Pod": [pod("waiting", node="")]}) as api:
-        handed = hand_over("--yes", "--target", "x", steps=REPLACED, shown=exported(api.kubeconfig))
-    assert handed == [["pulumi", "up", "--stack", "dev", "--yes", "--target", "x", "--parallel", "32"]]
-    assert "preview --json --stack dev --target x\n" in (tmp_path / "calls").read_text()
-
-
-def test_up_waits_for_the_pods_when_told_to_and_keeps_the_flag_from_pulumi(hand_over: Deploy) -> None:
-    with serving({}) as api:
-        assert hand_over("--wait-for-pods", steps=REPLACED, shown=exported(api.kubeconfig)) == [
-            ["pulumi", "up", "--stack", "dev", "--parallel", "32"]
-        ]
-
-
-def test_up_names_the_claims_where_the_cluster_cannot_be_asked(
-    hand_over: Deploy, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("pods", "given", "kept"),
+    [
+        ([pod("waiting", node="")], ["--yes", "--target", "x"], ["--yes", "--target", "x"]),
+        ([], ["--wait-for-pods"], []),
+    ],
+)
+def test_up_is_started_when_no_pod_holds_them(
+    hand_over: Deploy, tmp_path: Path, pods: list[Any], given: list[str], kept: list[str]
 ) -> None:
+    with serving({"Pod": pods}) as api:
+        handed = hand_over(*given, steps=REPLACED, shown=exported(api.kubeconfig))
+    assert handed == [["pulumi", "up", "--stack", "dev", *kept, "--parallel", "32"]]
+    target = "" if not kept else " --target x"
+    assert f"preview --json --stack dev{target}\n" in (tmp_path / "calls").read_text()
+
+
+def test_claims_are_named_where_nothing_is_held_up(hand_over: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(hand_over(steps=REPLACED, shown="no outputs")) == 1
     said = capsys.readouterr()
-    assert "training/fsx-claim" in said.out
-    assert "Cannot ask the cluster" in said.err
-
-
-def test_a_namespace_that_goes_is_told_and_not_held_up(hand_over: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ("training/fsx-claim" in said.out, "Cannot ask the cluster" in said.err) == (True, True)
+    # A namespace goes with its claims and pods.
     gone = [step("delete", claims.CLAIM, lustre.CLAIM, "training"), step("delete", claims.NAMESPACE, "training")]
     with serving({"Pod": [pod("bert-0")]}) as api:
-        assert len(hand_over(steps=gone, shown=exported(api.kubeconfig))) == 1
+        assert len(hand_over(steps=gone, shown=exported(api.kubeconfig))) == 2
     assert "(with its namespace and pods)" in capsys.readouterr().out
 
 

@@ -6,21 +6,30 @@ from pathlib import Path
 
 import pytest
 from hand_built import changed, environment, without
+from outcome import ends
 from small_project import Project, Run
 from typer.testing import Result
 
 from trainium_eks.operate.finding import Finding, Report, Status
+from trainium_eks.plan.graph import Graph
 
+SAME = ("--before", "{files}/base.json", "--after", "{files}/base.json")
 MARKER = "<!-- trn-preview:trainium-eks/dev -->"
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """Saved plans: of a base, of the same, of one with a lost file system, of another stack."""
+    """Saved plans: of a base, and of others."""
     base = environment()
+
+    def sized(desired: int, most: int) -> Graph:
+        return changed(base, "trn1", scalingConfig={"minSize": 0, "desiredSize": desired, "maxSize": most})
+
     plans = {
         "base": base,
         "lost": without(base, "lustre"),
+        "more": sized(2, 40),
+        "fewer": sized(1, 4),
         "grown": changed(base, "queue-test", spec={"capability": {"aws.amazon.com/neuron": 64}, "weight": 2}),
         "prod": replace(base, stack="prod"),
     }
@@ -50,6 +59,10 @@ def commented(trn: Run, files: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         ("lost", (), 1, "BLOCKED"),
         ("lost", ("--fail-on", "never"), 0, "BLOCKED"),
         ("lost", ("--accept-losses",), 1, "BLOCKED"),
+        ("more", (), 0, "REVIEW"),
+        ("more", ("--fail-on", "review"), 1, "REVIEW"),
+        ("fewer", (), 1, "BLOCKED"),
+        ("fewer", ("--accept-losses",), 0, "REVIEW"),
     ],
 )
 def test_the_verdict_decides_the_exit_code(
@@ -59,22 +72,7 @@ def test_the_verdict_decides_the_exit_code(
     assert done.exit_code == code
     assert done.stdout.startswith(MARKER)
     assert f"– {verdict}" in done.stdout.splitlines()[2]
-
-
-def test_review_fails_where_that_is_asked(commented: Run, files: Path) -> None:
-    base = environment()
-    more = changed(base, "trn1", scalingConfig={"minSize": 0, "desiredSize": 2, "maxSize": 40})
-    (files / "more.json").write_text(json.dumps(more.to_json()))
-    assert commented("more").exit_code == 0
-    assert commented("more", "--fail-on", "review").exit_code == 1
-
-
-def test_accepted_losses_are_said(commented: Run, files: Path) -> None:
-    fewer = changed(environment(), "trn1", scalingConfig={"minSize": 0, "desiredSize": 1, "maxSize": 4})
-    (files / "fewer.json").write_text(json.dumps(fewer.to_json()))
-    assert commented("fewer").exit_code == 1
-    done = commented("fewer", "--accept-losses")
-    assert (done.exit_code, "What is lost has been accepted." in done.stdout) == (0, True)
+    assert ("What is lost has been accepted." in done.stdout) == (after == "fewer" and code == 0)
 
 
 def test_the_findings_of_trn_check_are_told_and_a_failed_one_blocks(commented: Run, tmp_path: Path) -> None:
@@ -86,22 +84,17 @@ def test_the_findings_of_trn_check_are_told_and_a_failed_one_blocks(commented: R
     document = Report({"stack": "dev"}, found).to_json()
     document["findings"] += [{"id": "of/tomorrow", "status": "else"}, "x"]
     (tmp_path / "checks.json").write_text(json.dumps(document))
-    done = commented("base", "--preflight", tmp_path / "checks.json")
-    assert done.exit_code == 1
-    assert "**Preflight**: 1 pass, 1 fail, 2 not checked" in done.stdout
-    rows = [line for line in done.stdout.splitlines() if line.startswith(("| ⛔ fail", "| not checked"))]
+    counted = "**Preflight**: 1 pass, 1 fail, 2 not checked"
+    said = ends(1, commented("base", "--preflight", tmp_path / "checks.json"), counted)
+    rows = [line for line in said.splitlines() if line.startswith(("| ⛔ fail", "| not checked"))]
     assert rows == [
         "| ⛔ fail | vCPUs of Trn instances | 256 of 512 | ask for more |",
         "| not checked | Capacity Block | AccessDenied | allow it |",
         "| not checked | of/tomorrow | ` ` | ` ` |",
     ]
-
-
-def test_a_check_that_failed_to_run_is_not_checked(commented: Run, tmp_path: Path) -> None:
     (tmp_path / "checks.json").write_text(json.dumps({"problems": [{"path": "", "reason": "no credentials"}]}))
-    done = commented("base", "--preflight", tmp_path / "checks.json")
-    assert done.exit_code == 0
-    assert "| not checked | the preflight | no credentials |" in done.stdout
+    failed = "| not checked | the preflight | no credentials |"
+    ends(0, commented("base", "--preflight", tmp_path / "checks.json"), failed)
 
 
 def test_what_trn_plan_prints_for_a_broken_config_is_told(
@@ -110,10 +103,7 @@ def test_what_trn_plan_prints_for_a_broken_config_is_told(
     project.write("__main__.py", "raise SystemExit('no')\n")
     printed = trn("plan", "--directory", project.path, "--json").stdout
     (files / "broken.json").write_text(printed)
-    done = commented("broken")
-    assert done.exit_code == 1
-    assert "– BLOCKED" in done.stdout
-    assert "The program cannot be planned" in done.stdout
+    ends(1, commented("broken"), "– BLOCKED", "The program cannot be planned")
 
 
 @pytest.mark.parametrize(
@@ -124,17 +114,13 @@ def test_what_trn_plan_prints_for_a_broken_config_is_told(
         (("--before", "{files}/base.json", "--after", "{files}/none.json"), "cannot read"),
         (("--before", "{files}/base.json", "--after", "{files}/prod.json"), "of stack prod, not of dev"),
         (("--preview", "{files}/base.json"), "is no preview"),
-        (("--before", "{files}/base.json", "--after", "{files}/base.json", "--scrub", "("), "--scrub '('"),
-        (
-            ("--before", "{files}/base.json", "--after", "{files}/base.json", "--preflight", "{files}/base.json"),
-            "trn check",
-        ),
+        ((*SAME, "--scrub", "("), "--scrub '('"),
+        ((*SAME, "--preflight", "{files}/base.json"), "trn check"),
     ],
 )
 def test_wrong_usage_is_2_and_writes_nothing(trn: Run, files: Path, arguments: tuple[str, ...], said: str) -> None:
     done = trn("comment", *(each.format(files=files) for each in arguments))
-    assert done.exit_code == 2
-    assert said in done.stderr
+    ends(2, done, said)
     assert done.stdout == ""
 
 

@@ -1,9 +1,12 @@
 """`make preview|up|destroy` and `trn deploy`: what they check and say before they hand over to pulumi."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from outcome import ends
 from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
@@ -47,31 +50,16 @@ def test_missing_tools_are_named_with_how_to_install_them_before_pulumi_begins(p
     (path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
     (path / "Pulumi.dev.yaml").write_text("config: {}\n")
     (path / "__main__.py").write_text("")
-    result = CliRunner().invoke(app, ["deploy", "up", "--stack", "dev"])
-    assert result.exit_code == 2
-    assert "pulumi is not on PATH" in result.stderr
-    assert result.stderr.count("Install: https://") == 2
+    said = ends(2, CliRunner().invoke(app, ["deploy", "up", "--stack", "dev"]), "pulumi is not on PATH")
+    assert said.count("Install: https://") == 2
 
 
-@pytest.mark.parametrize(
-    ("version", "good"),
-    [
-        ("1.18.69", False),
-        ("1.23.9", False),
-        ("1.24.0", True),
-        ("1.45.11", True),
-        ("2.6.9", False),
-        ("2.7.0", True),
-        ("3.0.1", True),
-        ("0.9.0", False),
-    ],
-)
-def test_aws_cli_of_either_major_works_from_the_version_that_can_get_tokens(
-    path: Path, version: str, good: bool
-) -> None:
-    _tool(path, "aws", f"aws-cli/{version} Python/3.13")
-    too_old = f"aws {version} is too old, 1.24.0 or 2.7.0 or newer is needed.\n  Install: {deploy.TOOLS[1].install}"
-    assert deploy.complaints() == ([] if good else [too_old])
+@pytest.mark.parametrize("good", [True, False])
+def test_aws_cli_of_either_major_works_from_the_version_that_can_get_tokens(path: Path, good: bool) -> None:
+    for version in ("1.24.0", "1.45.11", "2.7.0", "3.0.1") if good else ("0.9.0", "1.18.69", "1.23.9", "2.6.9"):
+        _tool(path, "aws", f"aws-cli/{version} Python/3.13")
+        too_old = f"aws {version} is too old, 1.24.0 or 2.7.0 or newer is needed."
+        assert deploy.complaints() == ([] if good else [f"{too_old}\n  Install: {deploy.TOOLS[1].install}"])
 
 
 def test_broken_tool_is_shown_with_its_own_words(path: Path) -> None:
@@ -79,23 +67,23 @@ def test_broken_tool_is_shown_with_its_own_words(path: Path) -> None:
     assert "cannot start" in deploy.complaints()[0]
 
 
+BUCKET, KEY = "aws:s3/bucket:Bucket", "aws:kms/key:Key"
+
+
 @pytest.mark.parametrize(
-    ("resource", "fate"),
+    ("type_", "inputs", "options", "fate"),
     [
-        (Resource("u", FILES, "f", options=Options(protect=True)), "protected"),
-        (
-            Resource("u", FILES, "f", inputs={"skipFinalBackup": False, "automaticBackupRetentionDays": 7}),
-            "DELETED, after a final backup",
-        ),
-        (Resource("u", FILES, "f"), "is lost"),
-        (Resource("u", "aws:s3/bucket:Bucket", "b", options=Options(retain_on_delete=True)), "kept in the account"),
-        (Resource("u", "aws:s3/bucket:Bucket", "b", inputs={"forceDestroy": True}), "with its contents"),
-        (Resource("u", "aws:s3/bucket:Bucket", "b"), "deleted if empty"),
-        (Resource("u", "aws:kms/key:Key", "k", inputs={"deletionWindowInDays": 7}), "in 7 days"),
+        (FILES, {}, Options(protect=True), "protected"),
+        (FILES, {"skipFinalBackup": False, "automaticBackupRetentionDays": 7}, Options(), "DELETED, after a final"),
+        (FILES, {}, Options(), "is lost"),
+        (BUCKET, {}, Options(retain_on_delete=True), "kept in the account"),
+        (BUCKET, {"forceDestroy": True}, Options(), "with its contents"),
+        (BUCKET, {}, Options(), "deleted if empty"),
+        (KEY, {"deletionWindowInDays": 7}, Options(), "in 7 days"),
     ],
 )
-def test_destroy_says_what_becomes_of_data(resource: Resource, fate: str) -> None:
-    [line] = destroy.data_lines(Graph("p", "s", (resource,), {}))
+def test_destroy_says_what_becomes_of_data(type_: str, inputs: dict[str, Any], options: Options, fate: str) -> None:
+    [line] = destroy.data_lines(Graph("p", "s", (Resource("u", type_, "n", inputs=inputs, options=options),), {}))
     assert fate in line
 
 
@@ -127,21 +115,24 @@ def answered(outcome: Status) -> Report:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "arguments", "begins"),
+    ("command", "outcome", "arguments", "begins"),
     [
-        (Status.PASS, [], True),
-        (Status.WARN, [], True),
-        (Status.NOT_CHECKED, [], True),
-        (Status.FAIL, [], False),
-        (Status.FAIL, ["--yes"], False),
-        (Status.FAIL, ["--skip-check"], True),
+        ("up", Status.PASS, [], True),
+        ("up", Status.WARN, [], True),
+        ("up", Status.NOT_CHECKED, [], True),
+        ("up", Status.FAIL, [], False),
+        ("up", Status.FAIL, ["--yes"], False),
+        ("up", Status.FAIL, ["--skip-check"], True),
+        ("preview", Status.FAIL, [], True),
+        ("destroy", Status.FAIL, [], True),
     ],
 )
-def test_up_begins_unless_a_check_fails(
+def test_up_alone_does_not_begin_where_a_check_fails(
     path: Path,
     handed: list[list[str]],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    command: str,
     outcome: Status,
     arguments: list[str],
     begins: bool,
@@ -149,20 +140,13 @@ def test_up_begins_unless_a_check_fails(
     monkeypatch.setattr(check, "look", lambda _: answered(outcome))
     graph = Graph("p", "dev", (PROVIDER,), {})
     if begins:
-        deploy.run("up", graph, path, arguments)
-        assert handed == [["pulumi", "up", "--stack", "dev", "--parallel", "32"]]
+        deploy.run(command, graph, path, arguments)
+        assert handed == [["pulumi", command, "--stack", "dev", "--parallel", "32"]]
         return
     with pytest.raises(CommandError, match="--skip-check") as stopped:
-        deploy.run("up", graph, path, arguments)
+        deploy.run(command, graph, path, arguments)
     assert (stopped.value.code, handed) == (1, [])
     assert "ask for more" in capsys.readouterr().out
-
-
-def test_only_up_is_checked(path: Path, handed: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "look", lambda _: answered(Status.FAIL))
-    deploy.run("preview", Graph("p", "dev", (PROVIDER,), {}), path, [])
-    deploy.run("destroy", Graph("p", "dev", (PROVIDER,), {}), path, [])
-    assert [command[1] for command in handed] == ["preview", "destroy"]
 
 
 @pytest.mark.parametrize(
@@ -191,10 +175,7 @@ def test_the_hourly_cost_is_confirmed_where_pulumi_would_ask_too(
     monkeypatch.setattr(deploy.sys.stdout, "isatty", lambda: terminal, raising=False)
     monkeypatch.setenv("PULUMI_SKIP_CONFIRMATIONS", variable)
     graph = Graph("p", "dev", (PROVIDER,), {})
-    if asked:
-        with pytest.raises(CommandError, match="Nothing was changed"):
-            deploy.run("up", graph, path, arguments)
-    else:
+    with pytest.raises(CommandError, match="Nothing was changed") if asked else nullcontext():
         deploy.run("up", graph, path, arguments)
     assert [bool(questions), bool(handed)] == [asked, not asked]
     assert all("$0.00 an hour" in question for question in questions)

@@ -1,8 +1,10 @@
 """`make destroy`: what it says and does before pulumi begins."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -45,65 +47,59 @@ def exported(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
     return done
 
 
-def prepare(monkeypatch: pytest.MonkeyPatch, path: Path, held: StackState, *arguments: str) -> list[str]:
-    (path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
-    monkeypatch.setattr(StackState, "ask", staticmethod(lambda *_: held))
-    return destroy.prepare(GRAPH, path, list(arguments))
+Prepare = Callable[..., list[str]]
+
+
+@pytest.fixture
+def prepare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Prepare:
+    """Prepares the destroy of a stack whose file system is linked."""
+    (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
+    monkeypatch.setattr(StackState, "ask", staticmethod(lambda *_: LINKED))
+    return lambda *arguments: destroy.prepare(GRAPH, tmp_path, list(arguments))
 
 
 def test_linked_file_systems_are_exported_before_pulumi_begins(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    exported: list[tuple[str, float]],
-    capsys: pytest.CaptureFixture[str],
+    prepare: Prepare, exported: list[tuple[str, float]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert prepare(monkeypatch, tmp_path, LINKED, "--yes", "--export-minutes=30") == ["--yes"]
+    assert prepare("--yes", "--export-minutes=30") == ["--yes"]
     assert exported == [(FILES, 1800)]
     shown = capsys.readouterr().out
     assert f"Exporting {FILES} to S3 before anything is destroyed (at most 30 minutes" in shown
     assert "If you do not destroy the stack now" in shown
 
 
-def test_no_export_says_what_is_lost(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    exported: list[tuple[str, float]],
-    capsys: pytest.CaptureFixture[str],
+def test_no_export_says_what_is_lost_and_a_preview_exports_nothing(
+    prepare: Prepare, exported: list[tuple[str, float]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert prepare(monkeypatch, tmp_path, LINKED, "--no-export") == []
-    assert exported == []
+    assert prepare("--preview-only") == ["--preview-only"]
+    assert "is lost" not in capsys.readouterr().out
+    assert prepare("--no-export") == []
     assert f"what S3 lacks of {FILES} is lost" in capsys.readouterr().out
-
-
-def test_a_preview_alone_exports_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, exported: list[tuple[str, float]]
-) -> None:
-    assert prepare(monkeypatch, tmp_path, LINKED, "--preview-only") == ["--preview-only"]
     assert exported == []
 
 
-def test_an_export_that_fails_stops_the_destroy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_export_that_fails_stops_the_destroy(
+    prepare: Prepare, exported: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise exporting.NotExportedError("2 files were not written")
 
     monkeypatch.setattr(exporting.Export, "run", refuse)
-    monkeypatch.setattr(sessions, "client", lambda *_: None)
-    monkeypatch.setenv("AWS_REGION", "us-west-2")
     with pytest.raises(CommandError, match="2 files were not written"):
-        prepare(monkeypatch, tmp_path, LINKED)
+        prepare()
 
 
 def test_an_unreadable_state_stops_only_what_may_hold_unexported_files(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    prepare: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(stack: str, project: Path) -> StackState:
         raise StateError("no stack named 'prod' found")
 
     monkeypatch.setattr(StackState, "ask", staticmethod(refuse))
     with pytest.raises(CommandError, match="no stack named 'prod' found") as stopped:
-        destroy.prepare(GRAPH, tmp_path, [])
+        prepare()
     assert "--no-export. What S3 lacks is lost then" in stopped.value.title
-    assert destroy.prepare(GRAPH, tmp_path, ["--no-export"]) == []
+    assert prepare("--no-export") == []
     assert destroy.prepare(Graph("p", "dev", (), {}), tmp_path, ["-y"]) == ["-y"]
 
 
@@ -113,16 +109,14 @@ def test_a_time_that_is_none_is_refused(minutes: str) -> None:
         destroy.export_minutes([f"--export-minutes={minutes}"])
 
 
-@pytest.mark.parametrize(("jobs", "confirmed", "stops"), [
-    (["training/bert"], False, True), (["training/bert"], True, False), ([], False, False), (None, False, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("jobs", "confirmed", "stops"),
+    [(["training/bert"], False, True), (["training/bert"], True, False), ([], False, False), (None, False, False)],
+)
 def test_running_jobs_are_named_and_nobody_agreed_for_a_script(
     jobs: list[str] | None, confirmed: bool, stops: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if stops:
-        with pytest.raises(CommandError, match="Nothing was destroyed"):
-            destroy.agree_to_end(jobs, confirmed=confirmed)
-    else:
+    with pytest.raises(CommandError, match="Nothing was destroyed") if stops else nullcontext():
         destroy.agree_to_end(jobs, confirmed=confirmed)
     assert ("1 job has not ended: training/bert" in capsys.readouterr().out) == bool(jobs)
 
@@ -149,15 +143,11 @@ def test_jobs_of_all_teams_are_read_from_the_stacks_own_cluster(
 ) -> None:
     jobs = [_job("training", "bert", "Running"), _job("research", "old", "Completed"), _job("research", "q", "Pending")]
     with serving({"Job": jobs}) as api:
-        monkeypatch.setattr(StackOutputs, "load", lambda *_, **__: _Outputs(json.dumps(api.kubeconfig)))
+        known = SimpleNamespace(kubeconfig=json.dumps(api.kubeconfig))
+        monkeypatch.setattr(StackOutputs, "load", lambda *_, **__: known)
         assert destroy.running_jobs("dev", tmp_path) == ["research/q", "training/bert"]
     assert destroy.running_jobs("dev", tmp_path) is None
     assert "Cannot ask the cluster which jobs run" in capsys.readouterr().err
-
-
-@dataclass(frozen=True)
-class _Outputs:
-    kubeconfig: str
 
 
 def _job(namespace: str, name: str, phase: str) -> dict[str, Any]:
