@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import recorded_scenes
-import typer
 import watched_team
 from cluster_snapshots import NEURON, group, objects, outputs, the, without
+from outcome import ends
 from small_project import Project, Run
 from stub_api import StubApi, answer_http, serving
 from typer.testing import Result
@@ -31,78 +31,44 @@ from trainium_eks.observe.alerts import runbook
 from trainium_eks.observe.faults import catalogue
 from trainium_eks.plan.graph import Graph
 
+NAME = "prometheus-kube-prometheus-stack-prometheus-0"
 POD = {
-    "metadata": {
-        "name": "prometheus-kube-prometheus-stack-prometheus-0",
-        "namespace": "monitoring",
-        "labels": {"app.kubernetes.io/name": "prometheus"},
-    },
+    "metadata": {"name": NAME, "namespace": "monitoring", "labels": {"app.kubernetes.io/name": "prometheus"}},
     "status": {"conditions": [{"type": "Ready", "status": "True"}]},
 }
-PORT = f"{POD['metadata']['name']}/portforward"
-IDLE = {
-    "labels": {"alertname": "AcceleratorsIdle", "severity": "warning", "node_group": "ng1"},
-    "annotations": {
-        "summary": "Nodes of ng1 are idle",
-        "description": "For 30 minutes no pod has asked for a device of them. They cost 43.00 USD an hour.",
-        "next": "trn scale ng1 0 --stack prod",
-    },
-    "state": "firing",
-    "activeAt": "2026-11-22T10:00:00Z",
-    "value": "4.3e+01",
+PORT = f"{NAME}/portforward"
+
+
+def alert(name: str, severity: str, at: str, state: str = "firing", **more: Any) -> dict[str, Any]:
+    labels = {"alertname": name, "severity": severity, **more.pop("labels", {})}
+    return {"labels": labels, "state": state, "activeAt": f"2026-11-22T{at}:00Z", "value": "1.2e+03", **more}
+
+
+IDLE_TEXTS = {
+    "summary": "Nodes of ng1 are idle",
+    "description": "For 30 minutes no pod has asked for a device of them. They cost 43.00 USD an hour.",
+    "next": "trn scale ng1 0 --stack prod",
 }
-STALLED = {
-    "labels": {"alertname": "TrainingStalled", "severity": "critical", "namespace": "training", "job_name": "alpha"},
-    "annotations": {"summary": "alpha of training makes no steps"},
-    "state": "firing",
-    "activeAt": "2026-11-22T11:00:00Z",
-    "value": "1.2e+03",
-}
-SOON = {
-    "labels": {"alertname": "GangStuck", "severity": "warning"},
-    "state": "pending",
-    "activeAt": "2026-11-22T11:30:00Z",
-}
-WATCHDOG = {
-    "labels": {"alertname": "Watchdog", "severity": "none"},
-    "state": "firing",
-    "activeAt": "2026-11-22T09:00:00Z",
-}
-
-
-@pytest.fixture
-def api() -> Iterator[StubApi]:
-    """A cluster with Prometheus, and nothing else."""
-    with serving({"Pod": [POD]}) as stub:
-        yield stub
-
-
-@pytest.fixture
-def call(trn: Run, api: StubApi, tmp_path: Path) -> Call:
-    return watched_team.researcher(trn, api, tmp_path)
-
-
-def says(api: StubApi, *found: object) -> None:
-    """What Prometheus answers."""
-    api.channels[PORT] = answer_http(json.dumps({"status": "success", "data": {"alerts": found}}), 9090)
+IDLE = alert("AcceleratorsIdle", "warning", "10:00", labels={"node_group": "ng1"}, annotations=IDLE_TEXTS)
+STALLED = alert("TrainingStalled", "critical", "11:00", annotations={"summary": "alpha of training makes no steps"})
+SOON = alert("GangStuck", "warning", "11:30", "pending")
+WATCHDOG = alert("Watchdog", "none", "09:00")
 
 
 # --- pages ------------------------------------------------------------------------------------------------------------
 
 
 def test_all_alerts_with_what_they_mean(trn: Run) -> None:
-    shown = trn("doctor", "--list")
-    assert shown.exit_code == 0
-    names = [line.split()[0] for line in shown.output.splitlines() if line[:1].isalpha()]
+    shown = ends(0, trn("doctor", "--list"), "An exporter does not answer Prometheus.")
+    names = [line.split()[0] for line in shown.splitlines() if line[:1].isalpha()]
     assert [name for name in names if name in rules.severities()] == [*rules.severities()]
     assert [name for name in names if name in catalogue.BY_NAME] == [*catalogue.BY_NAME]
-    assert "An exporter does not answer Prometheus." in shown.output
     document = json.loads(trn("doctor", "--list", "--json").stdout)
     assert [each["name"] for each in document["faults"]] == [*catalogue.BY_NAME]
     assert {each["name"]: each["severity"] for each in document["alerts"]} == rules.severities()
 
 
-def test_the_page_of_an_alert(trn: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_of_an_alert_or_a_fault(trn: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainium_eks.client.failure.shutil.which", lambda _: "/usr/bin/trn")
     page = runbook.page("GangStuck").replace("STACK", "prod")
     assert "- **queue-closed**: A queue starts no jobs." in page, "with the faults behind it"
@@ -110,24 +76,17 @@ def test_the_page_of_an_alert(trn: Run, monkeypatch: pytest.MonkeyPatch) -> None
     assert (shown.exit_code, shown.stdout) == (0, page)
     document = json.loads(trn("doctor", "gangstuck", "--stack", "prod", "--json").output)
     assert document["alert"] == {"name": "GangStuck", "severity": "warning", "text": page}
-
-
-def test_the_page_of_a_fault(trn: Run) -> None:
-    shown = trn("doctor", "queue-closed", "--stack", "prod")
-    assert shown.exit_code == 0
-    assert "vcctl queue operate --name QUEUE --action open" in shown.stdout
+    ends(0, trn("doctor", "queue-closed", "--stack", "prod"), "vcctl queue operate --name QUEUE --action open")
     document = json.loads(trn("doctor", "queue-closed", "--stack", "prod", "--json").stdout)
     assert document["fault"]["name"] == "queue-closed"
 
 
 def test_a_name_that_is_nearly_one_or_like_none(trn: Run) -> None:
-    shown = trn("doctor", "GangStuk")
-    assert shown.exit_code == 2
     said = "there is no alert, fault or job 'GangStuk': did you mean GangStuck?"
-    assert shown.output.endswith(f"{said}\n")
+    ends(2, trn("doctor", "GangStuk"), f"{said}\n")
     (problem,) = json.loads(trn("doctor", "GangStuk", "--json").stdout)["problems"]
     assert problem["reason"] == said
-    assert "trn doctor --list` lists them" in trn("doctor", "XYZ").output
+    ends(2, trn("doctor", "XYZ"), "trn doctor --list` lists them")
 
 
 # --- a job and a team -------------------------------------------------------------------------------------------------
@@ -146,29 +105,22 @@ def _failing(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_a_job_that_waits_has_a_finding_with_object_cause_and_remedy(team: tuple[Call, StubApi]) -> None:
     call, _ = team
-    code, out = call("doctor", "beta", "--no-color")
-    assert code == 1
-    said = " ".join(out.split())
-    assert "✗ job beta of training queue test may use 32 aws.amazon.com/neuron" in said
-    assert (
-        f"queue-full: {catalogue.BY_NAME['queue-full'].cause} → wait for alpha, or end it: ./trn cancel alpha" in said
+    cause, remedy = catalogue.BY_NAME["queue-full"].cause, "wait for alpha, or end it"
+    call.ends(
+        1,
+        "doctor beta --no-color",
+        "✗ job beta of training queue test may use 32 aws.amazon.com/neuron",
+        f"queue-full: {cause} → {remedy}: ./trn cancel alpha",
+        "✗ beta: 1 fault. Looked at",
     )
-    assert "✗ beta: 1 fault. Looked at" in said
     document = json.loads(call("doctor", "beta", "--json")[1])
     [finding] = document["findings"]
     assert document["schemaVersion"] == 2
     assert (finding["id"], finding["fault"]) == ("faults/queue-full/job-beta-of-training", "queue-full")
-    assert finding["fix"] == "wait for alpha, or end it: trn cancel alpha"
-
-
-def test_a_job_that_runs_has_none_and_an_unknown_one_is_no_job(team: tuple[Call, StubApi]) -> None:
-    call, _ = team
-    code, out = call("doctor", "alpha")
-    assert code == 0
-    assert "✓ alpha: no fault found. Looked at" in out
-    code, out = call("doctor", "bata")
-    assert code == 2
-    assert "training has no job 'bata', and no fault or alert is called so: did you mean beta?" in out
+    assert finding["fix"] == f"{remedy}: trn cancel alpha"
+    call.ends(0, "doctor alpha", "✓ alpha: no fault found. Looked at")
+    nobody = "training has no job 'bata', and no fault or alert is called so: did you mean beta?"
+    call.ends(2, "doctor bata", nobody)
 
 
 def test_the_stack_is_examined_and_what_may_not_be_read_is_said(team: tuple[Call, StubApi]) -> None:
@@ -179,20 +131,14 @@ def test_the_stack_is_examined_and_what_may_not_be_read_is_said(team: tuple[Call
     assert "nodes-missing" in faults, "the stack has groups without nodes"
     assert "queue-full" not in faults, "a job may wait for its turn"
     api.refuses["/api/v1/pods"] = 403
-    code, out = call("doctor", "--json")
-    assert "DaemonSet" not in json.loads(out)["lookedAt"], "only what a researcher may read"
+    assert "DaemonSet" not in json.loads(call("doctor", "--json")[1])["lookedAt"], "only what a researcher may read"
     api.refuses["/api/v1/nodes"] = 403
-    code, out = call("doctor", "--namespace", "training")
+    out = call("doctor", "--namespace", "training")[1]
     assert "Not looked at: Node, which your user may not list." in out
     assert "Not compared with the state of the stack: objects of the stack (an administrator's" in " ".join(out.split())
-
-
-def test_a_cluster_that_does_not_answer_is_a_finding(team: tuple[Call, StubApi]) -> None:
-    call, api = team
     api.refuses["/version"] = 401
     code, out = call("doctor", "--json")
-    assert code == 1
-    assert [each["fault"] for each in json.loads(out)["findings"]] == ["api-unauthorized"]
+    assert (code, [each["fault"] for each in json.loads(out)["findings"]]) == (1, ["api-unauthorized"])
 
 
 def test_a_command_that_ran_out_of_time_ends_with_findings(team: tuple[Call, StubApi], tmp_path: Path) -> None:
@@ -270,17 +216,13 @@ def test_a_fault_exits_with_one_and_shows_what_has_what_and_what_to_do(
     doctor: Doctor, file: Path, sound: StubApi
 ) -> None:
     the(sound.objects, "Node", "trn1")["status"]["allocatable"]["vpc.amazonaws.com/efa"] = "0"
-    shown = doctor("--outputs", file)
-    assert shown.exit_code == 1
-    assert "trn1: vpc.amazonaws.com/efa has 0 of 8, wants 8" in shown.stdout
-    assert "→ the EFA device plugin on trn1 has stopped" in " ".join(shown.stdout.split())
-    assert "✗ the stack: 1 fault; 29 pass, 1 not checked" in shown.stdout
-    assert "rests at zero nodes" not in shown.stdout
-    shown = doctor("--outputs", file, "--json")
-    data = json.loads(shown.stdout)
-    assert shown.exit_code == 1
-    assert (data["schemaVersion"], data["stack"], data["local"], data["server"]) == (2, None, False, sound.url)
-    assert (data["failed"], data["summary"]["fail"], len(_failing(data))) == (True, 1, 1)
+    wanted, stopped = "trn1: vpc.amazonaws.com/efa has 0 of 8, wants 8", "→ the EFA device plugin on trn1 has stopped"
+    shown = ends(1, doctor("--outputs", file), wanted, stopped, "✗ the stack: 1 fault; 29 pass, 1 not checked")
+    assert "rests at zero nodes" not in shown
+    json_ = doctor("--outputs", file, "--json")
+    data = json.loads(json_.stdout)
+    assert (json_.exit_code, data["schemaVersion"], data["stack"], data["local"]) == (1, 2, None, False)
+    assert (data["server"], data["failed"], data["summary"]["fail"], len(_failing(data))) == (sound.url, True, 1, 1)
 
 
 def test_only_ten_faulty_objects_are_shown_and_json_has_all(doctor: Doctor, tmp_path: Path, sound: StubApi) -> None:
@@ -337,45 +279,23 @@ def test_a_local_cloud_is_found_by_its_stack_and_says_what_it_lacks(
     assert (data["local"], data["summary"]["not checked"]) == (True, 3), "its outputs as a file are known, too"
 
 
-def test_what_a_local_cloud_lacks_fails_on_aws(doctor: Doctor, local: Paths, file: Path) -> None:
-    assert doctor("--outputs", file).exit_code == 1
-
-
-@pytest.fixture
-def local_up(
-    local: Paths, project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., tuple[int, str]]:
-    """`trn local up` of a stack that is up: what comes after the last resource."""
-
-    def call(outputs: dict[str, Any]) -> tuple[int, str]:
+def test_up_on_this_machine_ends_with_the_same_checks(
+    local: Paths, project: Project, sound: StubApi, trn: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def up(outputs: dict[str, Any]) -> Result:
+        """What comes after the last resource."""
         graph = Graph("trainium-eks", "dev", (), outputs)
         started = StartResult("https://127.0.0.1:1", "v1.35.4", (), (), 0.0)
         result = UpResult(graph, outputs, started, {}, {}, (), real_volcano=False, seconds=1.0)
         monkeypatch.setattr("trainium_eks.local.deployment.up", lambda *_: result)
         monkeypatch.setattr(local_up_command, "WELL_WITHIN_SECONDS", 0.0)
-        code = 0
-        try:
-            local_up_command.up("dev", None, directory=project.path)
-        except typer.Exit as ended:
-            code = ended.exit_code
-        return code, capsys.readouterr().out
+        return trn("local", "up", "--stack", "dev", "--directory", project.path)
 
-    assert local.outputs.is_file()
-    return call
-
-
-def test_up_on_this_machine_ends_with_the_same_checks(local_up: Callable[..., tuple[int, str]], sound: StubApi) -> None:
-    code, out = local_up(_outputs(sound))
-    assert code == 0
-    assert "✓ dev: no fault found; 26 pass" in out
+    ends(0, up(_outputs(sound)), "✓ dev: no fault found; 26 pass")
     the(sound.objects, "Node", "trn1")["status"]["allocatable"]["vpc.amazonaws.com/efa"] = "0"
-    code, out = local_up(_outputs(sound))
-    assert code == 1
-    assert "trn1: vpc.amazonaws.com/efa has 0 of 8, wants 8" in out
-    assert "./trn local up sets them back" in " ".join(out.split())
-    assert "✗ dev: 1 fault" in out
-    code, out = local_up({"keyArn": "arn:aws:kms:us-west-2:111122223333:key/1"})
-    assert (code, "fault" in out) == (0, False), "another program has no checks"
+    wanted = "trn1: vpc.amazonaws.com/efa has 0 of 8, wants 8"
+    ends(1, up(_outputs(sound)), wanted, "./trn local up sets them back", "✗ dev: 1 fault")
+    assert "fault" not in ends(0, up({"keyArn": "x"})), "another program has no checks"
 
 
 # --- the way to a stack -----------------------------------------------------------------------------------------------
@@ -410,10 +330,20 @@ def test_a_given_kubeconfig_goes_before_the_outputs_own(doctor: Doctor, tmp_path
     assert doctor("--outputs", file, "--kubeconfig", tmp_path / "none").exit_code == 2
 
 
-def test_a_damaged_report_is_wrong_usage(doctor: Doctor, project: Project, local: Paths) -> None:
-    local.report.write_text("{}")
-    shown = doctor("--stack", "dev", "--directory", project.path)
-    assert (shown.exit_code, "trn local up" in shown.stderr) == (2, True)
+PulumiIs = Callable[[str | None], None]
+
+
+@pytest.fixture
+def pulumi_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PulumiIs:
+    """Makes pulumi, a program in Python or none at all, the only program on PATH."""
+
+    def make(body: str | None) -> None:
+        monkeypatch.setenv("PATH", str(tmp_path))
+        if body is not None:
+            (tmp_path / "pulumi").write_text(f"#!{sys.executable}\n{body}\n")
+            (tmp_path / "pulumi").chmod(0o755)
+
+    return make
 
 
 @pytest.mark.parametrize(
@@ -427,37 +357,20 @@ def test_a_damaged_report_is_wrong_usage(doctor: Doctor, project: Project, local
     ids=["no pulumi", "refusal", "no outputs", "no such stack"],
 )
 def test_why_pulumi_gives_no_outputs_is_shown(
-    doctor: Doctor,
-    project: Project,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    pulumi: str | None,
-    stack: str,
-    words: tuple[str, ...],
+    doctor: Doctor, project: Project, pulumi_is: PulumiIs, pulumi: str | None, stack: str, words: tuple[str, ...]
 ) -> None:
-    _program(tmp_path / "bin", pulumi)
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    shown = doctor("--stack", stack, "--directory", project.path)
-    assert shown.exit_code == 2
-    assert all(each in shown.stderr for each in words)
-
-
-def _program(directory: Path, body: str | None) -> None:
-    directory.mkdir()
-    if body is not None:
-        (directory / "pulumi").write_text(f"#!{sys.executable}\n{body}\n")
-        (directory / "pulumi").chmod(0o755)
+    pulumi_is(pulumi)
+    ends(2, doctor("--stack", stack, "--directory", project.path), *words)
 
 
 def test_a_deployed_stack_is_asked_from_pulumi(
-    doctor: Doctor, project: Project, sound: StubApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    doctor: Doctor, project: Project, sound: StubApi, pulumi_is: PulumiIs
 ) -> None:
     wanted = ["stack", "output", "--json", "--show-secrets", "--stack", "dev"]
-    _program(tmp_path / "bin", f"import sys\nassert sys.argv[1:] == {wanted!r}\nprint({json.dumps(_outputs(sound))!r})")
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    pulumi_is(f"import sys\nassert sys.argv[1:] == {wanted!r}\nprint({json.dumps(_outputs(sound))!r})")
     shown = doctor("--stack", "dev", "--directory", project.path, "--all")
-    assert shown.exit_code == 0
     assert shown.stdout.startswith("dev · trn-dev\n")
+    assert shown.exit_code == 0
 
 
 def test_a_missing_aws_command_is_named_before_the_server_refuses(
@@ -474,19 +387,36 @@ def test_a_missing_aws_command_is_named_before_the_server_refuses(
     assert sound.looks == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [(None, "cannot read"), ("no json", "is not JSON"), ('{"schemaVersion": 1}', "does not hold a stack's outputs")],
-)
-def test_unusable_outputs_are_wrong_usage(doctor: Doctor, tmp_path: Path, text: str | None, said: str) -> None:
+def test_unusable_outputs_and_reports_are_wrong_usage(
+    doctor: Doctor, project: Project, local: Paths, tmp_path: Path
+) -> None:
     file = tmp_path / "exported.json"
-    if text is not None:
+    ends(2, doctor("--outputs", file), "cannot read")
+    for text, said in (("no json", "is not JSON"), ('{"schemaVersion": 1}', "does not hold a stack's outputs")):
         file.write_text(text)
-    shown = doctor("--outputs", file)
-    assert (shown.exit_code, said in shown.stderr) == (2, True)
+        ends(2, doctor("--outputs", file), said)
+    local.report.write_text("{}")
+    ends(2, doctor("--stack", "dev", "--directory", project.path), "trn local up")
 
 
 # --- what fires -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def api() -> Iterator[StubApi]:
+    """A cluster with Prometheus, and nothing else."""
+    with serving({"Pod": [POD]}) as stub:
+        yield stub
+
+
+@pytest.fixture
+def call(trn: Run, api: StubApi, tmp_path: Path) -> Call:
+    return watched_team.researcher(trn, api, tmp_path)
+
+
+def says(api: StubApi, *found: object) -> None:
+    """What Prometheus answers."""
+    api.channels[PORT] = answer_http(json.dumps({"status": "success", "data": {"alerts": found}}), 9090)
 
 
 def test_what_fires_the_most_urgent_first(call: Call, api: StubApi) -> None:
@@ -504,23 +434,12 @@ def test_what_fires_the_most_urgent_first(call: Call, api: StubApi) -> None:
         "",
         "Will fire if nothing changes: GangStuck",
     ]
-
-
-def test_what_fires_as_json(call: Call, api: StubApi) -> None:
     says(api, IDLE, SOON)
     code, out = call("doctor", "--alerts", "--json")
     assert code == 1
     idle, soon = json.loads(out)["alerts"]
-    assert idle == {
-        "name": "AcceleratorsIdle",
-        "state": "firing",
-        "severity": "warning",
-        "since": "2026-11-22T10:00:00Z",
-        "labels": {"node_group": "ng1"},
-        "summary": IDLE["annotations"]["summary"],
-        "description": IDLE["annotations"]["description"],
-        "next": "trn scale ng1 0 --stack prod",
-    }
+    at = {"severity": "warning", "since": "2026-11-22T10:00:00Z", "labels": {"node_group": "ng1"}}
+    assert idle == {"name": "AcceleratorsIdle", "state": "firing", **at, **IDLE_TEXTS}
     assert (soon["name"], soon["state"], soon["summary"]) == ("GangStuck", "pending", "GangStuck")
 
 
@@ -528,41 +447,23 @@ def test_what_will_fire_is_no_failure(call: Call, api: StubApi) -> None:
     says(api, WATCHDOG)
     assert call("doctor", "--alerts") == (0, "Nothing fires.\n\n")
     says(api, SOON)
-    code, out = call("doctor", "--alerts")
-    assert code == 0
-    assert out.rstrip().splitlines() == ["Nothing fires.", "Will fire if nothing changes: GangStuck"]
+    call.ends(0, "doctor --alerts", "Nothing fires.\nWill fire if nothing changes: GangStuck")
 
 
-def test_prometheus_that_is_not_there_or_not_ready(call: Call, api: StubApi) -> None:
+def test_prometheus_that_is_not_there_or_not_ready_or_something_else(call: Call, api: StubApi) -> None:
+    api.channels[PORT] = answer_http("[]", 9090)
+    call.ends(1, "doctor --alerts", "answered something else")
     api.objects["Pod"] = [{**POD, "status": {"phase": "Pending"}}]
-    code, out = call("doctor", "--alerts")
-    assert (code, "kubectl describe pods --namespace monitoring" in out) == (1, True)
+    call.ends(1, "doctor --alerts", "kubectl describe pods --namespace monitoring")
     api.objects["Pod"] = []
-    code, out = call("doctor", "--alerts")
-    assert code == 1
-    assert "there is no Prometheus in the cluster" in out
-    assert "`observability.metrics` in the config installs it" in out
+    remedy = "`observability.metrics` in the config installs it"
+    call.ends(1, "doctor --alerts", "there is no Prometheus in the cluster", remedy)
+    code, out = call("doctor", "--alerts", "--json")
+    assert (code, json.loads(out)["problems"][0]["reason"][:22]) == (1, "there is no Prometheus")
 
 
 @pytest.mark.parametrize("path", ["pods", f"pods/{PORT}"])
 def test_who_may_not_ask(path: str, call: Call, api: StubApi) -> None:
     says(api)
     api.refuses[f"/api/v1/namespaces/monitoring/{path}"] = 403
-    code, out = call("doctor", "--alerts")
-    assert code == 1
-    assert "may not reach pods of the namespace monitoring" in out
-    assert "--kubeconfig" in out
-
-
-def test_something_else_answers(call: Call, api: StubApi) -> None:
-    api.channels[PORT] = answer_http("[]", 9090)
-    code, out = call("doctor", "--alerts")
-    assert code == 1
-    assert "answered something else" in out
-
-
-def test_what_stops_it_is_json_where_json_was_asked_for(call: Call, api: StubApi) -> None:
-    api.objects["Pod"] = []
-    code, out = call("doctor", "--alerts", "--json")
-    assert code == 1
-    assert json.loads(out)["problems"][0]["reason"].startswith("there is no Prometheus")
+    call.ends(1, "doctor --alerts", "may not reach pods of the namespace monitoring", "--kubeconfig")
