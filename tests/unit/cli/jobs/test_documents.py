@@ -40,13 +40,12 @@ SUBMITTED = {
     "predict one in.csv --to out.csv --no-follow": (0, "namespace job output state"),
     "predict one in.csv --to out.csv": (0, "namespace job output state message rows"),
 }
-WITHOUT_VERSION = {"logs"}
-"""Commands that print a document a line."""
 
 
 def check(command: str, code: int, out: str, expected: tuple[int, str]) -> None:
     found = json.loads(out)
-    version = [] if command.split()[0] in WITHOUT_VERSION else ["schemaVersion"]
+    # Logs are a document a line.
+    version = [] if command.startswith("logs") else ["schemaVersion"]
     assert (code, list(found)) == (expected[0], [*version, *expected[1].split()])
     assert found.get("schemaVersion", 1) == 1
 

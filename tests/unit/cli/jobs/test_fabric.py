@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from cluster_snapshots import NEURON, group, outputs
+from outcome import ends
 from remembering_api import RememberingApi, take_seat, trn
 from typer.testing import Result
 
@@ -39,39 +40,34 @@ def _trn(monkeypatch: pytest.MonkeyPatch, command: str, report: Mapping[str, Any
     return trn(command)
 
 
+def _script(api: RememberingApi) -> str:
+    (container,) = api.objects[0]["spec"]["tasks"][0]["template"]["spec"]["containers"]
+    return str(container["command"][-1])
+
+
 def test_each_group_with_nodes_gets_a_gang_by_the_launchers_own_path(
     monkeypatch: pytest.MonkeyPatch, api: RememberingApi
 ) -> None:
-    result = _trn(monkeypatch, "fabric")
-    assert result.exit_code == 0, result.output
-    assert "✓ fabric" in result.stdout
+    ends(0, _trn(monkeypatch, "fabric"), "✓ fabric")
     (job,) = api.objects
-    tasks = job["spec"]["tasks"]
-    assert len(tasks) == 4
-    (container,) = tasks[0]["template"]["spec"]["containers"]
-    script = container["command"][-1]
-    assert "torchrun" in script
-    assert "--nproc_per_node 32" in script
-    assert "-m trainium_workloads.fabric" in script
-    assert '"efa":8,"memlock":true' in script
-    assert "--label ng1" in script
-    assert job["spec"]["maxRetry"] == 1
+    assert (job["spec"]["maxRetry"], len(job["spec"]["tasks"])) == (1, 4)
+    for text in ("torchrun", "--nproc_per_node 32", "-m trainium_workloads.fabric", "--label ng1"):
+        assert text in _script(api)
+    assert '"efa":8,"memlock":true' in _script(api)
 
 
 def test_a_benchmark_takes_the_devices_itself(monkeypatch: pytest.MonkeyPatch, api: RememberingApi) -> None:
     assert _trn(monkeypatch, "fabric --tool nccom-test -- --inject slow:1").exit_code == 0
-    script = api.objects[0]["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["command"][-1]
-    assert "--nproc_per_node 1" in script
-    assert "--tool nccom-test --inject slow:1" in script
+    assert "--nproc_per_node 1" in _script(api)
+    assert "--tool nccom-test --inject slow:1" in _script(api)
     assert "no node group with nodes has the devices" in _trn(monkeypatch, "fabric --tool nccl-tests").stderr
 
 
 def test_a_failure_ends_with_1_and_its_remedy(monkeypatch: pytest.MonkeyPatch, api: RememberingApi) -> None:
     finding = {"check": "slow-node", "ok": False, "detail": "node 0 (pod-0) is slow: 3 s", "node": 0}
     result = _trn(monkeypatch, "fabric --group ng1 --json", {**REPORT, "ok": False, "findings": [finding]})
-    assert result.exit_code == 1
     (tested,) = json.loads(result.stdout)["groups"]
-    assert tested["ok"] is False
+    assert (result.exit_code, tested["ok"]) == (1, False)
     assert tested["findings"][0]["text"] == "node 0 (ip-10-0-0-1, pod pod-0) is slow: 3 s"
 
 
@@ -79,15 +75,7 @@ def test_a_file_is_compared_with(monkeypatch: pytest.MonkeyPatch, api: Rememberi
     earlier = tmp_path / "report.json"
     faster = {**REPORT["collectives"][0], "gigabytesPerSecond": 90.0}  # type: ignore[index, dict-item]
     earlier.write_text(json.dumps({**REPORT, "collectives": [faster]}))
-    result = _trn(monkeypatch, f"fabric --against {earlier}")
-    assert result.exit_code == 1
-    assert "was 90 (-33%)" in result.stdout
+    ends(1, _trn(monkeypatch, f"fabric --against {earlier}"), "was 90 (-33%)")
     assert "no report" in _trn(monkeypatch, "fabric --against last").stdout
-    wrong = _trn(monkeypatch, "fabric --against nowhere.json")
-    assert (wrong.exit_code, "give `last` or a report" in wrong.stderr) == (2, True)
-
-
-def test_a_gang_without_a_report_is_a_failure(monkeypatch: pytest.MonkeyPatch, api: RememberingApi) -> None:
-    result = _trn(monkeypatch, "fabric", None)
-    assert result.exit_code == 1
-    assert "ended without a report" in result.stderr
+    ends(2, _trn(monkeypatch, "fabric --against nowhere.json"), "give `last` or a report")
+    ends(1, _trn(monkeypatch, "fabric", None), "ended without a report")

@@ -101,21 +101,19 @@ def _in_cloudwatch(logs: Any, scene: Snapshot, pod: str, lines: list[tuple[float
 
 
 @pytest.fixture
-def call(
-    trn: Run, api: StubApi, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Call:
+def call(trn: Run, api: StubApi, tmp_path: Path, request: pytest.FixtureRequest) -> Call:
     """The team's seat, on AWS or on the local cloud."""
-    cluster = watched_team.researcher(trn, api, tmp_path)
+    is_local = "keep" in request.fixturenames and request.node.callspec.params.get("keep") == "files"
+    # A local cloud is asked by the kubeconfig that lies beside its outputs.
+    seat = watched_team.researcher(trn, api, tmp_path, *(["--kubeconfig", tmp_path / "kubeconfig"] * is_local))
     file = tmp_path / "outputs.json"
     known = json.loads(file.read_text())
     file.write_text(json.dumps({**known, "logGroup": GROUP}))
-    if "keep" in request.fixturenames and request.node.callspec.params.get("keep") == "files":
-        # As the local cloud has it beside its outputs; asked by the kubeconfig that these name.
+    if is_local:
         report = {"schemaVersion": 1, "local": True, "notInstalled": [], "simulated": ["aws"], "realVolcano": True}
         (tmp_path / "report.json").write_text(json.dumps(report))
         (tmp_path / "kubeconfig").write_text(known["kubeconfig"])
-        return lambda *words: cluster(*words, "--kubeconfig", tmp_path / "kubeconfig")
-    return cluster
+    return seat
 
 
 @pytest.fixture
@@ -144,40 +142,23 @@ ALL = [
         (["--all"], ALL),
         (["--all", "--tail", "1"], ["node 1 | [default1]:rank 3", "node 0 | [default0]:dies"]),
     ],
-    ids=["rank-0", "rank-3", "node-1", "all", "tail"],
 )
-def test_ranks_and_nodes_of_pods_that_are_gone(gone: None, call: Call, options: list[str], lines: list[str]) -> None:
-    assert call("logs", "alpha", "--since", "2h", *options) == (0, "".join(f"{line}\n" for line in lines))
-
-
-@pytest.mark.parametrize(
-    ("options", "lines"),
-    [
-        ([], ["launcher", "[default0]:rank 0", "[default0]:dies"]),
-        (["--node", "1"], ["[default0]:rank 2", "[default1]:rank 3"]),
-        (["--all"], ALL),
-    ],
-    ids=["rank-0", "node-1", "all"],
-)
-def test_a_job_that_was_removed_is_read_by_its_name(
+def test_ranks_and_nodes_of_pods_that_are_gone(
     gone: None, call: Call, api: StubApi, options: list[str], lines: list[str]
 ) -> None:
-    api.objects["Job"] = []
-    code, out = call("logs", "alpha")
-    assert (code, "What a removed job wrote: " in out) == (2, True)
-    assert "trn logs alpha --since 24h" in out
-    assert call("logs", "alpha", "--since", "24h", *options) == (0, "".join(f"{line}\n" for line in lines))
+    expected = (0, "".join(f"{line}\n" for line in lines))
+    assert call("logs", "alpha", "--since", "2h", *options) == expected
+    api.objects["Job"] = []  # a job that was removed is read by its name
+    if "--rank" not in options:
+        assert call("logs", "alpha", "--since", "24h", *options) == expected
 
 
 def test_what_is_not_known_of_a_removed_job_is_said(gone: None, call: Call, api: StubApi) -> None:
     api.objects["Job"] = []
-    code, out = call("logs", "alpha", "--since", "2h", "--rank", "3")
-    assert code == 2
-    assert "--rank 3: alpha was removed, and how many ranks its nodes had; --node N shows a node" in out
-    code, out = call("logs", "alfa", "--since", "2h")
-    assert code == 2
-    assert "has no job 'alfa'" in out
-    assert "nothing that it wrote since 20" in out
+    call.ends(2, "logs alpha", "What a removed job wrote: ", "trn logs alpha --since 24h")
+    ranks = "--rank 3: alpha was removed, and how many ranks its nodes had; --node N shows a node"
+    call.ends(2, "logs alpha --since 2h --rank 3", ranks)
+    call.ends(2, "logs alfa --since 2h", "has no job 'alfa'", "nothing that it wrote since 20")
 
 
 def test_only_what_is_newer_is_shown(gone: None, call: Call, scene: Snapshot) -> None:
@@ -185,8 +166,8 @@ def test_only_what_is_newer_is_shown(gone: None, call: Call, scene: Snapshot) ->
     expected = (0, "node 1 | [default1]:rank 3\nnode 0 | [default0]:dies\n")
     assert call("logs", "alpha", "--all", "--since", f"{since:%Y-%m-%dT%H:%M:%SZ}") == expected
     assert call("logs", "alpha", "--all", "--since", "115s") == expected
-    code, out = call("logs", "alpha", "--since", "10s")
-    assert (code, "alpha has no log yet" in out or "alpha wrote nothing" in out) == (1, True)
+    out = call.ends(1, "logs alpha --since 10s")
+    assert "alpha has no log yet" in out or "alpha wrote nothing" in out
 
 
 def test_an_earlier_job_of_the_name_is_another(gone: None, call: Call, api: StubApi, scene: Snapshot) -> None:
@@ -199,11 +180,9 @@ def test_an_earlier_job_of_the_name_is_another(gone: None, call: Call, api: Stub
 def test_a_job_that_has_ended_offers_what_is_kept(gone: None, call: Call, api: StubApi, scene: Snapshot) -> None:
     at = f"{now(scene):%Y-%m-%dT%H:%M:%SZ}"
     api.objects["Job"][0]["status"]["state"] = {"phase": "Failed", "lastTransitionTime": at}
-    code, out = call("logs", "alpha")
-    assert code == 1
     created = api.objects["Job"][0]["metadata"]["creationTimestamp"]
-    assert "alpha is failed: the pods are gone; what was written since its beginning is kept: " in out
-    assert f"trn logs alpha --since {created}" in out
+    kept = "alpha is failed: the pods are gone; what was written since its beginning is kept: "
+    call.ends(1, "logs alpha", kept, f"trn logs alpha --since {created}")
     code, out = call("logs", "alpha", "--since", created)
     assert (code, out.splitlines()[-1]) == (0, "[default0]:dies")
 
@@ -223,11 +202,14 @@ def restarted(gone: None, api: StubApi, scene: Snapshot) -> None:
         api.logs[name] = [line]
 
 
-def test_before_a_restart_and_after_it(restarted: None, call: Call) -> None:
+def test_before_a_restart_and_after_it(restarted: None, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     code, out = call("logs", "alpha", "--since", "2h", "--all")
     assert (code, out.splitlines()) == (0, [*ALL, "node 0 | [default0]:resumed", "node 1 | [default0]:resumed"])
     code, out = call("logs", "alpha", "--since", "2h", "--tail", "2")
     assert (code, out.splitlines()) == (0, ["[default0]:dies", "[default0]:resumed"])
+    # Where the pods are older, nothing else is asked.
+    monkeypatch.setattr(kept_logs, "_kept", lambda *_: pytest.fail("asked"))
+    call.ends(0, "logs alpha --since 30s")
 
 
 @pytest.mark.parametrize("keep", ["cloudwatch"], indirect=True)
@@ -253,13 +235,6 @@ def test_what_cannot_be_read_does_not_hide_what_can(
     assert call("logs", "alpha", "--since", "2h") == (0, "[default0]:resumed\ncannot read the log group\n")
     api.objects["Pod"] = []
     assert call("logs", "alpha", "--since", "2h") == (1, "cannot read the log group\n")
-
-
-def test_nothing_else_is_asked_where_the_pods_are_older(
-    restarted: None, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kept_logs, "_kept", lambda *_: pytest.fail("asked"))
-    assert call("logs", "alpha", "--since", "30s")[0] == 0
 
 
 # --- Names of pods ----------------------------------------------------------------------------------------------------

@@ -3,11 +3,13 @@
 import base64
 import json
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import remembering_api
 from cluster_snapshots import outputs
+from outcome import ends
 from remembering_api import RememberingApi, take_seat
 from typer.testing import Result
 
@@ -72,17 +74,13 @@ def test_from_the_environment_or_a_pipe(namespace: Namespace) -> None:
     ],
 )
 def test_what_is_no_token_is_refused(namespace: Namespace, command: str, given: str, words: str) -> None:
-    result = _trn(command, given)
-    assert result.exit_code == 2
-    assert words in result.stderr
+    ends(2, _trn(command, given), words)
     assert namespace.secrets == {}
 
 
 def test_a_server_that_repeats_what_it_refuses_is_not_quoted(namespace: Namespace) -> None:
     namespace.refuses = "no Secrets today"
-    result = _trn("secret", TOKEN)
-    assert result.exit_code == 1
-    assert "no Secrets today" in result.stderr
+    ends(1, _trn("secret", TOKEN), "no Secrets today")
 
 
 @pytest.mark.parametrize(
@@ -91,31 +89,20 @@ def test_a_server_that_repeats_what_it_refuses_is_not_quoted(namespace: Namespac
         (TOKEN, f"--from-aws {ARN}", "eu-west-1"),
         (json.dumps({"token": TOKEN}), "--from-aws hub", "us-west-2"),
         (json.dumps({"a": "b", "hub": TOKEN}), "--from-aws hub --json-key hub", "us-west-2"),
+        (json.dumps({"hub": TOKEN, "other": "x"}), "--from-aws hub", ""),
     ],
 )
 def test_from_secrets_manager(
     namespace: Namespace, monkeypatch: pytest.MonkeyPatch, held: str, options: str, region: str
 ) -> None:
     asked = []
-
-    class Manager:
-        def get_secret_value(self, **query: str) -> dict[str, str]:
-            asked.append(query["SecretId"])
-            return {"SecretString": held}
-
-    monkeypatch.setattr(tokens, "client", lambda *given: asked.append(given[1]) or Manager())
-    assert _trn(f"secret {options}", HF_TOKEN="another").exit_code == 0
-    assert namespace.secrets == {"hugging-face": TOKEN}
-    assert asked[0] == region
-
-
-def test_a_secret_of_several_keys_wants_one_named(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Manager:
-        def get_secret_value(self, **_: str) -> dict[str, str]:
-            return {"SecretString": json.dumps({"hub": TOKEN, "other": "x"})}
-
-    monkeypatch.setattr(tokens, "client", lambda *_: Manager())
-    assert "has the keys hub, other: name one with --json-key" in _trn("secret --from-aws hub").stderr
+    manager = SimpleNamespace(get_secret_value=lambda **_: {"SecretString": held})
+    monkeypatch.setattr(tokens, "client", lambda *given: asked.append(given[1]) or manager)
+    result = _trn(f"secret {options}", HF_TOKEN="another")
+    if region:
+        assert (result.exit_code, namespace.secrets, asked) == (0, {"hugging-face": TOKEN}, [region])
+    else:
+        ends(2, result, "has the keys hub, other: name one with --json-key")
 
 
 # --- Staging ----------------------------------------------------------------------------------------------------------
@@ -139,12 +126,8 @@ def test_staging_takes_the_token_by_reference(namespace: Namespace, options: str
     assert reference in _variables(_trn(f"{_STAGE} {options}", HF_TOKEN=TOKEN))
 
 
-def test_staging_what_is_public_needs_no_token(namespace: Namespace) -> None:
-    assert "HF_TOKEN" not in [each["name"] for each in _variables(_trn(_STAGE))]
-
-
 def test_staging_with_a_secret_that_is_not_there_says_how_to_make_it(namespace: Namespace) -> None:
+    assert "HF_TOKEN" not in [each["name"] for each in _variables(_trn(_STAGE))], "what is public needs none"
     result = _trn(f"{_STAGE} --hf-secret mine")
-    assert result.exit_code == 1
+    assert (result.exit_code, result.stdout) == (1, "")
     assert "trn secret mine" in result.stderr
-    assert result.stdout == ""

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from cluster_snapshots import GPU, NEURON, group, outputs
-from remembering_api import IMAGE, NOW, RememberingApi, take_seat, trn
+from outcome import ends
+from remembering_api import IMAGE, NOW, RememberingApi, document, take_seat, trn
 
 from trainium_eks.cli.jobs import serve
 from trainium_eks.client.cluster_access import StackAccess
@@ -55,11 +56,6 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainium_eks.client.failure.shutil.which", lambda name: f"/bin/{name}")
 
 
-@pytest.fixture(autouse=True)
-def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainium_eks.client.failure.shutil.which", lambda name: f"/bin/{name}")
-
-
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """A deployed stack's; ECR holds one image."""
@@ -69,47 +65,34 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return made
 
 
-def named(cluster: Cluster, kind: str, name: str) -> Any:
-    found = cluster.named(kind, name)
-    assert found is not None, cluster.objects
-    return found
-
-
 # --- serve ------------------------------------------------------------------------------------------------------------
 
 
 def test_one_command_makes_a_deployment_and_its_service(cluster: Cluster) -> None:
     cluster.is_ready(2)
-    done = trn("serve polarity-1 --replicas 2")
-    assert done.exit_code == 0, done.stderr
-    deployment, service = (named(cluster, kind, "serve-polarity-1") for kind in ("Deployment", "Service"))
+    said = trn("serve polarity-1 --replicas 2").stdout
+    [deployment, service] = cluster.objects
+    assert (deployment["kind"], service["kind"]) == ("Deployment", "Service")
     assert deployment["spec"]["replicas"] == 2
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert (container["image"], container["args"][0]) == (IMAGE, "/data/output/polarity-1/model")
     # It goes with the Deployment, whoever deletes that.
     assert service["metadata"]["ownerReferences"][0]["uid"] == deployment["metadata"]["uid"]
-    assert "answers in the namespace at http://serve-polarity-1.training.svc:8080\n" in done.stdout
-    assert "kubectl port-forward service/serve-polarity-1 8080" in done.stdout
-    assert """curl --json '{"texts": ["…"]}' http://127.0.0.1:8080/predict""" in done.stdout
-    assert '"model": "serve-polarity-1", "messages": [' in done.stdout
+    for line in (
+        "answers in the namespace at http://serve-polarity-1.training.svc:8080\n",
+        "kubectl port-forward service/serve-polarity-1 8080",
+        """curl --json '{"texts": ["…"]}' http://127.0.0.1:8080/predict""",
+        '"model": "serve-polarity-1", "messages": [',
+    ):
+        assert line in said
 
 
 def test_vllm_comes_from_its_public_image_unless_another_is_named(cluster: Cluster) -> None:
-    def image(command: str) -> str:
-        done = trn(f"serve one --engine vllm {command} --dry-run")
-        assert done.exit_code == 0, done.stderr
-        found: str = json.loads(done.stdout)["items"][0]["spec"]["template"]["spec"]["containers"][0]["image"]
-        return found
-
-    assert image("--group gpu") == versions.IMAGES["vllm"]
-    assert image(f"--group gpu --image {IMAGE}") == IMAGE
-    assert "/predict" not in trn("serve one --engine vllm --group gpu").stdout
-
-
-def test_a_dry_run_makes_nothing(cluster: Cluster) -> None:
-    done = trn("serve /data/models/mine --group inf --dry-run")
-    assert [each["kind"] for each in json.loads(done.stdout)["items"]] == ["Deployment", "Service"]
+    for options, image in (("", versions.IMAGES["vllm"]), (f" --image {IMAGE}", IMAGE)):
+        deployment, _ = document(f"serve one --engine vllm --group gpu --dry-run{options}")["items"]
+        assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == image
     assert cluster.objects == []
+    assert "/predict" not in trn("serve one --engine vllm --group gpu").stdout
 
 
 def test_a_group_without_nodes_is_told_of(cluster: Cluster) -> None:
@@ -136,27 +119,21 @@ def test_another_model_takes_the_place_of_the_first(cluster: Cluster) -> None:
 def test_a_deployment_of_somebody_else_is_left_alone(cluster: Cluster) -> None:
     other = {"metadata": {"name": "serve-one", "namespace": "training"}, "spec": {"replicas": 1}}
     cluster.create({"apiVersion": "apps/v1", "kind": "Deployment", **other})
-    done = trn("serve one")
-    assert done.exit_code == 2
-    assert "a Deployment serve-one is there, and not of trn serve: choose a --name" in done.stderr
+    theirs = "a Deployment serve-one is there, and not of trn serve: choose a --name"
+    ends(2, trn("serve one"), theirs)
     assert "nothing of the name 'serve-one' is served" in trn("serve --stop serve-one").stderr
     assert cluster.patches == []
-
-
-def test_a_service_is_ended_with_its_deployment(cluster: Cluster) -> None:
-    trn("serve one --no-wait")
-    assert trn("serve --stop serve-one").stdout == "serve-one is ended\n"
-    assert cluster.named("Deployment", "serve-one") is None
+    trn("serve two --no-wait")
+    assert trn("serve --stop serve-two").stdout == "serve-two is ended\n"
+    assert cluster.named("Deployment", "serve-two") is None
 
 
 def test_what_it_waits_for_is_said_and_a_refusal_ends_the_waiting(cluster: Cluster) -> None:
     cluster.is_ready(0)
     ended = {"terminated": {"exitCode": 78, "message": "refused: no model's directory\n"}}
     cluster.pods = [pod(state=ended)]
-    done = trn("serve one")
-    assert done.exit_code == 1
-    assert "serve-one does not answer" in done.stderr
-    assert "serve --stop serve-one ends it\nrefused: no model's directory" in done.stderr
+    stops = "serve --stop serve-one ends it\nrefused: no model's directory"
+    ends(1, trn("serve one"), "serve-one does not answer", stops)
     # Another error may pass; after some tries nobody waits any more.
     failed = {"terminated": {"exitCode": 1, "message": "broken"}}
     cluster.pods = [pod(state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState=failed, restartCount=3)]
@@ -182,16 +159,14 @@ def test_what_it_waits_for_is_said_and_a_refusal_ends_the_waiting(cluster: Clust
     ],
 )
 def test_what_cannot_run_is_refused_before_anything_is_made(cluster: Cluster, command: str, words: str) -> None:
-    done = trn(command)
-    assert (done.exit_code, words in done.stderr) == (2, True), done.stderr
+    ends(2, trn(command), words)
     assert cluster.objects == []
 
 
 def test_all_that_is_wrong_is_said_at_once(cluster: Cluster) -> None:
     cluster.is_allowed = False
-    done = trn("serve /etc/x --name A --queue q --devices 9")
-    for words in ("may not create deployments", "not on the team's volume", "--name", "--queue", "--devices"):
-        assert words in done.stderr
+    wrong = ("may not create deployments", "not on the team's volume", "--name", "--queue", "--devices")
+    ends(2, trn("serve /etc/x --name A --queue q --devices 9"), *wrong)
 
 
 def test_on_the_local_cloud_the_model_and_the_image_are_looked_for(
@@ -201,17 +176,14 @@ def test_on_the_local_cloud_the_model_and_the_image_are_looked_for(
     take_seat(monkeypatch, StackAccess("local", STACK, LocalReport(), paths), api)
     plain = LocalImage("python", "0" * 12, Path("/nowhere"), has_torch=False)
     monkeypatch.setattr(images, "find", {"python": plain}.get)
-    done = trn("serve one")
-    assert "a model needs an image with PyTorch" in done.stderr
-    assert "there is no model at /data/output/one/model" in done.stderr
+    ends(2, trn("serve one"), "a model needs an image with PyTorch", "there is no model at /data/output/one/model")
     model = paths.claims / "training" / "fsx-claim" / "output" / "one" / "model"
     model.mkdir(parents=True)
     (model / "adapter_config.json").touch()
     torch = LocalImage("torch", "0" * 12, Path("/nowhere"), has_torch=True)
     monkeypatch.setattr(images, "find", {"torch": torch}.get)
-    done = trn("serve one --group ng1")
-    assert done.exit_code == 0, done.stderr
-    (container,) = named(api, "Deployment", "serve-one")["spec"]["template"]["spec"]["containers"]
+    ends(0, trn("serve one --group ng1"))
+    (container,) = api.objects[0]["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "local/torch"
     assert container["args"][1:3] == ["--backend", "cpu"]
     assert container["resources"]["limits"]["aws.amazon.com/neuron"] == "1"
@@ -236,16 +208,14 @@ def test_a_batch_that_fails_says_why(cluster: Cluster) -> None:
     cluster.pods = [pod(state={"running": {}})]
     cluster.job_ends("Failed")
     cluster.log = "refused: there is no /data/in/a.csv\n"
-    done = trn("predict one in/a.csv --to b.csv")
-    assert done.exit_code == 1
-    assert "/data/in/a.csv is not predicted: refused: there is no /data/in/a.csv" in done.stderr
+    refused = "refused: there is no /data/in/a.csv"
+    ends(1, trn("predict one in/a.csv --to b.csv"), f"/data/in/a.csv is not predicted: {refused}")
     done = trn("predict one in/a.csv --to b.csv --json")
-    assert done.exit_code == 1
-    assert json.loads(done.stdout)["message"] == "refused: there is no /data/in/a.csv"
+    assert (done.exit_code, json.loads(done.stdout)["message"]) == (1, refused)
 
 
 def test_it_need_not_be_followed(cluster: Cluster) -> None:
     done = trn("predict one in/a.csv --to b.csv --no-follow --name mine")
     assert done.stdout == "Job mine in training; trn logs mine follows it\n"
-    assert json.loads(trn("predict one in/a.csv --to b.csv --dry-run --group inf").stdout)["kind"] == "Job"
+    assert document("predict one in/a.csv --to b.csv --dry-run --group inf")["kind"] == "Job"
     assert len(cluster.objects) == 1
