@@ -9,6 +9,7 @@ import pytest
 from command_lines import ROOT, commands, parse, words
 from typer.testing import CliRunner
 
+from trainium_eks import __version__
 from trainium_eks.cli.app import app
 from trainium_eks.cli.shared.command import ENVIRONMENT, IMAGES, JOBS, LOCAL, RUNS_HERE, choose
 from trainium_eks.local.control_plane import processes
@@ -55,6 +56,10 @@ def test_its_help_ends_with_an_example_that_it_understands(path: tuple[str, ...]
     assert parse(example(command))[0] == path[-1]
 
 
+def test_version() -> None:
+    assert CliRunner().invoke(app, ["--version"]).stdout == f"trn {__version__}\n"
+
+
 def test_the_help_groups_the_commands_as_the_readme_does() -> None:
     shown: dict[str, list[str]] = {}
     for name, command in ROOT.commands.items():
@@ -69,10 +74,9 @@ def test_the_help_groups_the_commands_as_the_readme_does() -> None:
     assert shown == listed
 
 
-@pytest.mark.parametrize(("path", "command"), COMMANDS)
-def test_an_unknown_option_is_wrong_usage(path: tuple[str, ...], command: Any) -> None:
-    del command
-    assert CliRunner().invoke(app, [*path, "--no-such-option"]).exit_code == 2
+def test_an_unknown_option_is_wrong_usage() -> None:
+    codes = {path: CliRunner().invoke(app, [*path, "--no-such-option"]).exit_code for path, _ in commands()}
+    assert codes == dict.fromkeys(codes, 2)
 
 
 @pytest.fixture
@@ -98,15 +102,11 @@ def test_its_stack_is_chosen_by_the_one_rule_and_shown_first(
         shown = CliRunner().invoke(app, line)
         assert shown.exit_code == 0, shown.output
         assert shown.stderr.startswith(f"Stack {stack} (")
-        assert _stack(noted) == stack
+        assert noted["stack"] == stack
     shown = CliRunner().invoke(app, [*path, "--stack", "green", *line[len(path) :]])
-    assert (shown.stderr.partition(" (")[0], _stack(noted)) == ("Stack green", "green")
+    assert (shown.stderr.partition(" (")[0], noted["stack"]) == ("Stack green", "green")
     if any(each.name == "as_json" for each in command.params):
         assert CliRunner().invoke(app, [*path, "--json", *line[len(path) :]]).stderr == ""
-
-
-def _stack(calls: dict[str, Any]) -> str:
-    return str(calls["stack"])
 
 
 def _runs(monkeypatch: pytest.MonkeyPatch, project: Path, *stacks: str) -> None:
@@ -115,10 +115,6 @@ def _runs(monkeypatch: pytest.MonkeyPatch, project: Path, *stacks: str) -> None:
         paths.root.mkdir(parents=True)
         paths.settings.touch()
     monkeypatch.setattr(processes, "running", lambda paths: [paths] if paths.root.name in stacks else [])
-
-
-def _unboxed(text: str) -> str:
-    return " ".join(re.sub(r"[│╭╮╰╯─]", " ", text).split())
 
 
 def test_the_local_cloud_that_runs_here_comes_before_the_default(
@@ -134,23 +130,20 @@ def test_the_local_cloud_that_runs_here_comes_before_the_default(
     assert choose("", None, "dev")[0] == "blue"
 
 
-def test_of_two_local_clouds_one_is_to_be_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _runs(monkeypatch, project, "a", "b")
-    shown = CliRunner().invoke(app, ["plan"])
+@pytest.mark.parametrize(
+    ("running", "line", "said"),
+    [(("a", "b"), "plan", "name a or b"), (("dev",), "deploy up", "name the stack on AWS")],
+)
+def test_a_stack_is_to_be_named_where_it_may_be_meant_otherwise(
+    project: Path, monkeypatch: pytest.MonkeyPatch, running: tuple[str, ...], line: str, said: str
+) -> None:
+    _runs(monkeypatch, project, *running)
+    shown = CliRunner().invoke(app, line.split())
     assert shown.exit_code == 2
-    assert "name a or b" in _unboxed(shown.stderr)
+    assert said in " ".join(re.sub(r"[│╭╮╰╯─]", " ", shown.stderr).split())
 
 
-def test_nothing_is_deployed_for_the_sake_of_a_local_cloud(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _runs(monkeypatch, project, "dev")
-    shown = CliRunner().invoke(app, ["deploy", "up"])
-    assert shown.exit_code == 2
-    assert "name the stack on AWS" in _unboxed(shown.stderr)
-
-
-WITHOUT_ANYTHING: dict[str, int] = {
-    "upgrade": 1,  # the stack's config is not one of ours
-}
+WITHOUT_ANYTHING = {"upgrade": 1}  # the stack's config is not one of ours
 """Exit codes without tools, credentials and local cloud; all others cannot begin, and exit with 2."""
 
 NOT_RUN = {"local up", "local images make", "local images remove", "local images path", "local exec"}
@@ -171,14 +164,8 @@ WITH_OUTPUTS = [param for param in COMMANDS if {"outputs", "as_json"} <= {each.n
 
 @pytest.mark.parametrize(("path", "command"), WITH_OUTPUTS)
 def test_what_stops_a_command_is_a_document_with_json(path: tuple[str, ...], command: Any) -> None:
-    line = [
-        *example(command)[: len(path)],
-        "--outputs",
-        "/nowhere/outputs.json",
-        "--json",
-        *example(command)[len(path) :],
-    ]
-    shown = CliRunner().invoke(app, line)
+    named, given = example(command)[: len(path)], example(command)[len(path) :]
+    shown = CliRunner().invoke(app, [*named, "--outputs", "/nowhere/outputs.json", "--json", *given])
     assert shown.exit_code == 2, shown.output
     assert "/nowhere/outputs.json" in json.loads(shown.stdout)["problems"][0]["reason"]
     assert shown.stderr == ""

@@ -12,22 +12,24 @@ from trainium_eks.kube.errors import ClusterError, MissingError
 
 
 @pytest.mark.parametrize(
-    ("installed", "shown"),
-    [(None, "run `./trn local up`, then ./trn doctor; not attrn plan"), ("/bin/trn", None)],
+    ("installed", "text", "shown"),
+    [
+        (
+            None,
+            "run `trn local up`, then trn doctor; not attrn plan",
+            "run `./trn local up`, then ./trn doctor; not attrn plan",
+        ),
+        ("/bin/trn", "run `trn local up`", "run `trn local up`"),
+        (None, "./trn local up", "./trn local up"),
+    ],
 )
 def test_a_command_is_shown_as_it_can_be_typed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], installed: str | None, shown: str | None
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], installed: str | None, text: str, shown: str
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: installed)
-    text = "run `trn local up`, then trn doctor; not attrn plan"
-    assert as_typed(text) == (shown or text)
+    assert as_typed(text) == shown
     assert complain(CommandError(FAILED, text)) == FAILED
-    assert capsys.readouterr().err == f"{shown or text}\n"
-
-
-def test_what_is_spelled_out_already_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda _: None)
-    assert as_typed("./trn local up") == "./trn local up"
+    assert capsys.readouterr().err == f"{shown}\n"
 
 
 @pytest.mark.parametrize(

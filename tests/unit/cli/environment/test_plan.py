@@ -192,12 +192,6 @@ def test_fail_on_names_the_kinds_of_change_that_fail(
 # --- The command ------------------------------------------------------------------------------------------------------
 
 
-def test_version(trn: Run) -> None:
-    from trainium_eks import __version__
-
-    assert trn("--version").stdout == f"trn {__version__}\n"
-
-
 def test_the_command_never_imports_the_providers_sdk(project: Project) -> None:
     """Importing pulumi_aws takes longer than all else; only the recorded program's own process may."""
     check = (
