@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from outcome import ends
 from small_project import Run
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -56,9 +57,7 @@ def test_a_version_is_shown_then_written(trn: Run, copy: Path) -> None:
         "Pulumi.dev.yaml line 7, under trainium-eks:cluster: add kubernetesVersion: '1.36'"
     ]
 
-    result = trn("upgrade", "--directory", copy, "--to", "1.36", "--write")
-    assert result.exit_code == 0
-    assert "Pulumi.dev.yaml is changed" in result.stdout
+    ends(0, trn("upgrade", "--directory", copy, "--to", "1.36", "--write"), "Pulumi.dev.yaml is changed")
     after = (copy / "Pulumi.dev.yaml").read_text()
     assert [line for line in after.splitlines() if line not in before.splitlines()] == ['    kubernetesVersion: "1.36"']
     code, data = _json(trn, copy)
@@ -77,29 +76,22 @@ def test_nodes_are_kept_and_brought_later(trn: Run, copy: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_capacity_block_does_not_stop_an_upgrade_that_keeps_its_nodes(trn: Run, copy: Path) -> None:
+def test_a_running_capacity_block_stops_what_does_not_keep_its_nodes(trn: Run, copy: Path) -> None:
     (copy / "Pulumi.dev.yaml").write_text(BLOCK)
     assert trn("upgrade", "--directory", copy, "--to", "1.36").exit_code == 1
     assert trn("upgrade", "--directory", copy, "--to", "1.36", "--keep-nodes").exit_code == 0
-
-
-@pytest.mark.slow
-def test_a_running_capacity_block_stops_it(trn: Run, copy: Path) -> None:
-    (copy / "Pulumi.dev.yaml").write_text(BLOCK)
     result = trn("upgrade", "--directory", copy, "--ami", "1.35.9-20261020", "--write")
-    assert result.exit_code == 1
-    assert "nothing was written, because AWS would refuse this" in result.stderr
-    assert "set desiredSize and minSize to 0" in result.stderr
+    refused = "nothing was written, because AWS would refuse this"
+    ends(1, result, refused, "set desiredSize and minSize to 0")
     assert (copy / "Pulumi.dev.yaml").read_text() == BLOCK
 
 
+@pytest.mark.slow
 def test_an_old_driver_for_the_image_is_told_as_after_the_upgrade(trn: Run, copy: Path) -> None:
     code, data = _json(trn, copy, "--ami", "1.35.1-20260312")
     assert code == 1
-    assert {problem["path"] for problem in data["problems"]} == {
-        "nodeGroups[0].releaseVersion",
-        "nodeGroups[1].releaseVersion",
-    }
+    paths = [f"nodeGroups[{index}].releaseVersion" for index in (0, 1)]
+    assert {problem["path"] for problem in data["problems"]} == {*paths}
 
 
 def test_a_version_is_not_skipped(trn: Run, copy: Path) -> None:
@@ -109,16 +101,14 @@ def test_a_version_is_not_skipped(trn: Run, copy: Path) -> None:
     code, data = _json(trn, copy, "--to", "1.36")
     assert code == 1
     [problem] = data["problems"]
-    assert problem["path"] == "cluster.kubernetesVersion"
-    assert problem["reason"] == "EKS goes one minor version at a time: 1.34 to 1.35 comes first"
-    assert problem["fix"] == "trn upgrade --to 1.35"
+    reason = "EKS goes one minor version at a time: 1.34 to 1.35 comes first"
+    told = ("cluster.kubernetesVersion", reason, "trn upgrade --to 1.35")
+    assert (problem["path"], problem["reason"], problem["fix"]) == told
 
 
 def test_without_a_version_it_says_until_when_and_what_is_next(trn: Run, copy: Path) -> None:
-    result = trn("upgrade", "--directory", copy)
-    assert result.exit_code == 0
-    assert "standard support until 2027-03-27" in result.stdout
-    assert "--to 1.36 shows what the next version changes" in result.stdout
+    following = "--to 1.36 shows what the next version changes"
+    ends(0, trn("upgrade", "--directory", copy), "standard support until 2027-03-27", following)
 
 
 @pytest.mark.parametrize("arguments", [("--addon", "vpc-cni"), ("--sdk", "=x"), ("--keep-nodes",)])
@@ -130,6 +120,4 @@ def test_another_programs_config_is_wrong_usage(trn: Run, tmp_path: Path) -> Non
     (tmp_path / "Pulumi.yaml").write_text("name: small\nruntime: python\n")
     (tmp_path / "Pulumi.dev.yaml").write_text("config:\n  small:purpose: tests\n")
     (tmp_path / "__main__.py").write_text("")
-    result = trn("upgrade", "--directory", tmp_path, "--to", "1.36")
-    assert result.exit_code == 1
-    assert "cannot be read; nothing was compared" in result.stderr
+    ends(1, trn("upgrade", "--directory", tmp_path, "--to", "1.36"), "cannot be read; nothing was compared")
