@@ -1,17 +1,28 @@
 """`make preview|up|destroy` and `trn deploy`: what they check and say before they hand over to pulumi."""
 
+import json
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cleanup_accounts import state
+from cluster_snapshots import outputs
 from outcome import ends
+from stub_api import serving
 from typer.testing import CliRunner
 
+from trainium_eks.aws import sessions
 from trainium_eks.cli.app import app
-from trainium_eks.cli.environment import check, deploy, destroy
+from trainium_eks.cli.environment import check, claims, deploy, destroy
+from trainium_eks.cli.environment.claims import Claim, Holder, holders, leaving
 from trainium_eks.client.failure import CommandError
+from trainium_eks.model.catalogue import lustre
+from trainium_eks.model.outputs import StackOutputs
+from trainium_eks.operate.cleanup import exporting
+from trainium_eks.operate.cleanup.state import StackState, StateError
 from trainium_eks.operate.finding import Finding, Report, Status
 from trainium_eks.plan.graph import Graph, Options, Resource
 
@@ -62,11 +73,6 @@ def test_aws_cli_of_either_major_works_from_the_version_that_can_get_tokens(path
         assert deploy.complaints() == ([] if good else [f"{too_old}\n  Install: {deploy.TOOLS[1].install}"])
 
 
-def test_broken_tool_is_shown_with_its_own_words(path: Path) -> None:
-    _tool(path, "pulumi", "cannot start", code=3)
-    assert "cannot start" in deploy.complaints()[0]
-
-
 BUCKET, KEY = "aws:s3/bucket:Bucket", "aws:kms/key:Key"
 
 
@@ -85,17 +91,6 @@ BUCKET, KEY = "aws:s3/bucket:Bucket", "aws:kms/key:Key"
 def test_destroy_says_what_becomes_of_data(type_: str, inputs: dict[str, Any], options: Options, fate: str) -> None:
     [line] = destroy.data_lines(Graph("p", "s", (Resource("u", type_, "n", inputs=inputs, options=options),), {}))
     assert fate in line
-
-
-def test_run_hands_over_to_pulumi_with_parallelism(path: Path, handed: list[list[str]]) -> None:
-    deploy.run("preview", Graph("p", "dev", (), {}), path, ["--diff"])
-    deploy.run("up", Graph("p", "dev", (), {}), path, ["--parallel", "4"])
-    deploy.run("destroy", Graph("p", "dev", (Resource("u", "aws:ec2/vpc:Vpc", "v"),), {}), path, [])
-    assert handed == [
-        ["pulumi", "preview", "--stack", "dev", "--diff", "--parallel", "32"],
-        ["pulumi", "up", "--stack", "dev", "--parallel", "4"],
-        ["pulumi", "destroy", "--stack", "dev", "--parallel", "32"],
-    ]
 
 
 @pytest.mark.parametrize("arguments", [[], ["--skip-preview"], ["--yes", "-f"]])
@@ -123,7 +118,8 @@ def answered(outcome: Status) -> Report:
         ("up", Status.FAIL, [], False),
         ("up", Status.FAIL, ["--yes"], False),
         ("up", Status.FAIL, ["--skip-check"], True),
-        ("preview", Status.FAIL, [], True),
+        ("up", Status.PASS, ["--parallel", "4"], True),
+        ("preview", Status.FAIL, ["--diff"], True),
         ("destroy", Status.FAIL, [], True),
     ],
 )
@@ -141,7 +137,9 @@ def test_up_alone_does_not_begin_where_a_check_fails(
     graph = Graph("p", "dev", (PROVIDER,), {})
     if begins:
         deploy.run(command, graph, path, arguments)
-        assert handed == [["pulumi", command, "--stack", "dev", "--parallel", "32"]]
+        given = [each for each in arguments if each != "--skip-check"]
+        parallel = [] if "--parallel" in given else ["--parallel", "32"]
+        assert handed == [["pulumi", command, "--stack", "dev", *given, *parallel]]
         return
     with pytest.raises(CommandError, match="--skip-check") as stopped:
         deploy.run(command, graph, path, arguments)
@@ -179,3 +177,276 @@ def test_the_hourly_cost_is_confirmed_where_pulumi_would_ask_too(
         deploy.run("up", graph, path, arguments)
     assert [bool(questions), bool(handed)] == [asked, not asked]
     assert all("$0.00 an hour" in question for question in questions)
+
+
+# --- Claims that an update takes away, and the pods that hold them ----------------------------------------------------
+
+TEAM = Claim("training", lustre.CLAIM)
+JOB = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "bert", "controller": True}
+
+
+def step(operation: str, type_: str, name: str, namespace: str = "", **state: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
+    old = {"type": type_, "inputs": {"metadata": metadata}, **state}
+    return {"op": operation, "urn": f"urn:{type_}::{namespace}/{name}", "oldState": old}
+
+
+def pod(name: str, *, node: str = "n1", phase: str = "Running", claim: str = lustre.CLAIM, **metadata: Any) -> Any:
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+    spec = {"volumes": volumes, **({"nodeName": node} if node else {})}
+    known = {"metadata": {"name": name, "namespace": "training", **metadata}, "spec": spec, "status": {"phase": phase}}
+    return {"apiVersion": "v1", "kind": "Pod", **known}
+
+
+def test_claims_that_are_replaced_or_deleted_are_told_once() -> None:
+    own = step("replace", claims.CLAIM, lustre.CLAIM, "lustre-setup")
+    steps = [
+        step("delete-replaced", claims.CLAIM, lustre.CLAIM, "training"),
+        step("replace", claims.CLAIM, lustre.CLAIM, "training"),
+        step("delete", claims.CLAIM, lustre.CLAIM, "vision"),
+        step("same", claims.CLAIM, lustre.CLAIM, "speech"),
+        step("delete", "aws:s3/bucket:Bucket", "b"),
+        own,  # the claim of the stack's own job is not a team's
+        step("replace", "kubernetes:batch/v1:Job", "directories", propertyDependencies={"spec": [own["urn"]]}),
+    ]
+    assert leaving({"steps": steps}) == (TEAM, Claim("vision", lustre.CLAIM))
+
+
+def test_a_pod_holds_its_claim_from_its_node_on_and_finished_too() -> None:
+    pods = [
+        pod("a", ownerReferences=[JOB]),
+        pod("b", phase="Succeeded", ownerReferences=[JOB]),
+        pod("c", phase="Failed"),
+        pod("waiting", node="", phase="Pending"),
+        pod("other", claim="scratch"),
+        {"metadata": {"name": "plain"}, "spec": {"nodeName": "n1"}},
+    ]
+    assert [(each.pod, each.phase, each.owner) for each in holders(TEAM, pods)] == [
+        ("a", "Running", "job.batch.volcano.sh/bert"),
+        ("b", "Succeeded", "job.batch.volcano.sh/bert"),
+        ("c", "Failed", "pod/c"),
+    ]
+
+
+def test_waiting_ends_with_the_last_pod_and_speaks_when_something_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "PAUSE_SECONDS", 0)
+    one, two = (Holder(TEAM, name, "Running", f"pod/{name}") for name in "ab")
+    answers = iter([(one, two), (one, two), (one,), ()])
+    said: list[str] = []
+    claims.wait([TEAM], lambda _: next(answers), said.append)
+    assert [line.count("(Running)") for line in said] == [2, 1]
+
+
+Deploy = Callable[..., list[list[str]]]
+
+
+@pytest.fixture
+def hand_over(path: Path, handed: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> Deploy:
+    """Runs `trn deploy up`; the commands that it hands over to."""
+    monkeypatch.setattr(claims, "PAUSE_SECONDS", 0.01)
+
+    def call(*arguments: str, steps: Sequence[Any], held: bool = True, shown: str | None = None) -> list[list[str]]:
+        exported = {"deployment": {"resources": [{"urn": "urn:c", "type": claims.CLAIM, "id": "c"}] if held else []}}
+        answers = {"stack export": exported, "preview --json": {"steps": list(steps)}, "stack output": shown}
+        for name, answer in answers.items():
+            text = answer if isinstance(answer, str) else json.dumps(answer)
+            (path / name.replace(" ", "-")).write_text("" if answer is None else text)
+        (path / "pulumi").write_text(f'#!/bin/sh\necho "$@" >> {path}/calls\nexec cat "{path}/$1-$2"\n')
+        deploy.run("up", Graph("p", "dev", (), {}), path, list(arguments))
+        return handed
+
+    return call
+
+
+REPLACED = [step("replace", claims.CLAIM, lustre.CLAIM, "training")]
+
+
+def outputs_of(kubeconfig: Any) -> str:
+    return json.dumps({**outputs().model_dump(by_alias=True), "kubeconfig": json.dumps(kubeconfig)})
+
+
+def test_up_is_not_started_while_a_finished_pod_holds_a_claim_that_goes(
+    hand_over: Deploy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pods = [pod(f"bert-{index}", phase="Succeeded", ownerReferences=[JOB]) for index in range(7)]
+    with serving({"Pod": pods}) as api, pytest.raises(CommandError) as stopped:
+        hand_over(steps=REPLACED, shown=outputs_of(api.kubeconfig))
+    assert stopped.value.code == 1
+    ended = "    kubectl -n training delete job.batch.volcano.sh/bert\n"
+    for words in ("training/fsx-claim: bert-0 (Succeeded), ", "and 2 more", ended, "--wait-for-pods"):
+        assert words in stopped.value.title
+    assert "  training/fsx-claim\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("pods", "given", "kept"),
+    [
+        ([pod("waiting", node="")], ["--yes", "--target", "x"], ["--yes", "--target", "x"]),
+        ([], ["--wait-for-pods"], []),
+    ],
+)
+def test_up_is_started_when_no_pod_holds_them(hand_over: Deploy, path: Path) -> None:
+    with serving({"Pod": [pod("waiting", node="")]}) as api:
+        shown = outputs_of(api.kubeconfig)
+        hand_over("--yes", "--target", "x", steps=REPLACED, shown=shown)
+        handed = hand_over("--wait-for-pods", steps=REPLACED, shown=shown)
+    up, parallel = ["pulumi", "up", "--stack", "dev"], ["--parallel", "32"]
+    assert handed == [[*up, "--yes", "--target", "x", *parallel], [*up, *parallel]]
+    assert "preview --json --stack dev --target x\n" in (path / "calls").read_text()
+
+
+def test_claims_are_named_where_nothing_is_held_up(hand_over: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(hand_over(steps=REPLACED, shown="no outputs")) == 1
+    said = capsys.readouterr()
+    assert ("training/fsx-claim" in said.out, "Cannot ask the cluster" in said.err) == (True, True)
+    # A namespace goes with its claims and pods.
+    gone = [step("delete", claims.CLAIM, lustre.CLAIM, "training"), step("delete", claims.NAMESPACE, "training")]
+    with serving({"Pod": [pod("bert-0")]}) as api:
+        assert len(hand_over(steps=gone, shown=outputs_of(api.kubeconfig))) == 2
+    assert "(with its namespace and pods)" in capsys.readouterr().out
+
+
+def test_a_stack_without_claims_is_not_previewed_twice_and_a_failure_is_pulumis(hand_over: Deploy, path: Path) -> None:
+    hand_over(steps=REPLACED, held=False)
+    assert (path / "calls").read_text() == "stack export --stack dev\n"
+    (path / "pulumi").write_text("#!/bin/sh\necho 'error: no stack named dev' >&2\nexit 1\n")
+    with pytest.raises(CommandError, match="pulumi stack export --stack dev: error: no stack named dev"):
+        claims.ahead(path, "dev", [])
+
+
+# --- What a destroy says and does first -------------------------------------------------------------------------------
+
+FILE_SYSTEM = "fs-0123456789abcdef0"
+LINKED = state((exporting.ASSOCIATION, "dra-1", {"fileSystemId": FILE_SYSTEM}))
+LINK = Resource("u1", exporting.ASSOCIATION, "link")
+GRAPH = Graph("p", "prod", (LINK,), {})
+
+
+@pytest.fixture
+def exported(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
+    """File systems that were exported, with the seconds that it might take."""
+    done: list[tuple[str, float]] = []
+
+    def run(self: exporting.Export) -> None:
+        assert self._region == "us-west-2"
+        done.append((self._file_system, self._patience.seconds))
+
+    monkeypatch.setattr(exporting.Export, "run", run)
+    monkeypatch.setattr(exporting.Export, "resume", lambda _: "  aws fsx update-data-repository-association")
+    monkeypatch.setattr(sessions, "client", lambda *_: None)
+    monkeypatch.setenv("AWS_REGION", "us-west-2")
+    return done
+
+
+Prepare = Callable[..., list[str]]
+
+
+@pytest.fixture
+def prepare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Prepare:
+    """Prepares the destroy of a stack whose file system is linked."""
+    (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
+    monkeypatch.setattr(StackState, "ask", staticmethod(lambda *_: LINKED))
+    return lambda *arguments: destroy.prepare(GRAPH, tmp_path, list(arguments))
+
+
+def test_linked_file_systems_are_exported_before_pulumi_begins(
+    prepare: Prepare, exported: list[tuple[str, float]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert prepare("--yes", "--export-minutes=30") == ["--yes"]
+    assert exported == [(FILE_SYSTEM, 1800)]
+    shown = capsys.readouterr().out
+    assert f"Exporting {FILE_SYSTEM} to S3 before anything is destroyed (at most 30 minutes" in shown
+    assert "If you do not destroy the stack now" in shown
+
+
+def test_no_export_says_what_is_lost_and_a_preview_exports_nothing(
+    prepare: Prepare, exported: list[tuple[str, float]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert prepare("--preview-only") == ["--preview-only"]
+    assert "is lost" not in capsys.readouterr().out
+    assert prepare("--no-export") == []
+    assert f"what S3 lacks of {FILE_SYSTEM} is lost" in capsys.readouterr().out
+    assert exported == []
+
+
+def test_an_export_that_fails_stops_the_destroy(
+    prepare: Prepare, exported: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise exporting.NotExportedError("2 files were not written")
+
+    monkeypatch.setattr(exporting.Export, "run", refuse)
+    with pytest.raises(CommandError, match="2 files were not written"):
+        prepare()
+
+
+def test_an_unreadable_state_stops_only_what_may_hold_unexported_files(
+    prepare: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(stack: str, project: Path) -> StackState:
+        raise StateError("no stack named 'prod' found")
+
+    monkeypatch.setattr(StackState, "ask", staticmethod(refuse))
+    with pytest.raises(CommandError, match="no stack named 'prod' found") as stopped:
+        prepare()
+    assert "--no-export. What S3 lacks is lost then" in stopped.value.title
+    assert prepare("--no-export") == []
+    assert destroy.prepare(Graph("p", "dev", (), {}), tmp_path, ["-y"]) == ["-y"]
+
+
+@pytest.mark.parametrize("minutes", ["0", "-5", "soon", "20000", "nan", ""])
+def test_a_time_that_is_none_is_refused(minutes: str) -> None:
+    with pytest.raises(CommandError, match="a number of minutes, more than 0 and at most 10080"):
+        destroy.export_minutes([f"--export-minutes={minutes}"])
+
+
+@pytest.mark.parametrize(
+    ("jobs", "confirmed", "stops"),
+    [(["training/bert"], False, True), (["training/bert"], True, False), ([], False, False), (None, False, False)],
+)
+def test_running_jobs_are_named_and_nobody_agreed_for_a_script(
+    jobs: list[str] | None, confirmed: bool, stops: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(CommandError, match="Nothing was destroyed") if stops else nullcontext():
+        destroy.agree_to_end(jobs, confirmed=confirmed)
+    assert ("1 job has not ended: training/bert" in capsys.readouterr().out) == bool(jobs)
+
+
+def test_what_stays_is_listed_with_what_it_goes_on_costing() -> None:
+    kept, plain = Options(retain_on_delete=True), Options()
+    backed = {"skipFinalBackup": False}
+    resources = (
+        Resource("u1", "aws:kms/key:Key", "key", options=kept),
+        Resource("u2", "aws:s3/bucket:Bucket", "bucket", options=kept),
+        Resource("u3", destroy.LUSTRE, "files", inputs=backed),
+        Resource("u4", "aws:kms/key:Key", "other", options=plain),
+        Resource("u5", destroy.LUSTRE, "scratch", options=plain),
+    )
+    lines = list(destroy.goes_on_costing(Graph("p", "dev", resources, {})))
+    assert [line.split(":")[0].strip() for line in lines] == ["key", "bucket", "the last backup of files"]
+    assert "$1.00 a month" in lines[0]
+    assert "$0.023 a month for each GiB" in lines[1]
+    assert "$0.05 a month for each GiB" in lines[2]
+
+
+def test_jobs_of_all_teams_are_read_from_the_stacks_own_cluster(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = [_job("training", "bert", "Running"), _job("research", "old", "Completed"), _job("research", "q", "Pending")]
+    with serving({"Job": jobs}) as api:
+        known = SimpleNamespace(kubeconfig=json.dumps(api.kubeconfig))
+        monkeypatch.setattr(StackOutputs, "load", lambda *_, **__: known)
+        assert destroy.running_jobs("dev", tmp_path) == ["research/q", "training/bert"]
+    assert destroy.running_jobs("dev", tmp_path) is None
+    assert "Cannot ask the cluster which jobs run" in capsys.readouterr().err
+
+
+def _job(namespace: str, name: str, phase: str) -> dict[str, Any]:
+    when = "2026-11-22T10:00:00Z"
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": namespace, "creationTimestamp": when},
+        "spec": {"queue": "test", "minAvailable": 1, "tasks": [{"replicas": 1, "template": {"spec": {}}}]},
+        "status": {"state": {"phase": phase, "lastTransitionTime": when}},
+    }

@@ -12,7 +12,6 @@ from typer.testing import CliRunner, Result
 
 from trainium_eks.aws.account import Account, Caller
 from trainium_eks.cli.app import app
-from trainium_eks.cli.environment.orphans import shell_lines
 from trainium_eks.operate.cleanup import orphans
 from trainium_eks.operate.cleanup.left_over import LeftOver
 from trainium_eks.operate.cleanup.recovery import Advice
@@ -124,10 +123,3 @@ def test_the_json_is_one_document(run: Run) -> None:
     assert (group["id"], group["kind"], group["commands"]) == ("node group/g", "node group", [DELETE])
     assert (volumes["status"], volumes["subject"]) == ("not checked", "volumes")
     assert data["recovery"][-1] == "pulumi refresh --stack dev --clear-pending-creates"
-
-
-def test_a_long_command_is_broken_where_a_shell_goes_on() -> None:
-    whole = f"{DELETE} --one {'x' * 40} --two y"
-    lines = shell_lines(whole)
-    assert lines[0].endswith(" \\")
-    assert " ".join(line.removesuffix("\\").strip() for line in lines) == whole

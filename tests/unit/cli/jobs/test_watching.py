@@ -191,13 +191,6 @@ def test_status_watched_in_a_pipe_says_each_new_state_until_the_end(
     assert out.index("running for") < out.index("completed after 34s")
 
 
-def test_json_steers_no_terminal_and_means_the_same(call: Call, api: StubApi) -> None:
-    api.objects["Job"][0]["spec"]["queue"] = hostile = "\x7f\x9b31m\u202e"
-    out = call("jobs", "--json")[1]
-    assert out.isascii()
-    assert hostile in [job["queue"] for job in json.loads(out)["jobs"]]
-
-
 # --- cancel -----------------------------------------------------------------------------------------------------------
 
 
