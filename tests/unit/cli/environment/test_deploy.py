@@ -278,13 +278,6 @@ def test_up_is_not_started_while_a_finished_pod_holds_a_claim_that_goes(
     assert "  training/fsx-claim\n" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("pods", "given", "kept"),
-    [
-        ([pod("waiting", node="")], ["--yes", "--target", "x"], ["--yes", "--target", "x"]),
-        ([], ["--wait-for-pods"], []),
-    ],
-)
 def test_up_is_started_when_no_pod_holds_them(hand_over: Deploy, path: Path) -> None:
     with serving({"Pod": [pod("waiting", node="")]}) as api:
         shown = outputs_of(api.kubeconfig)
