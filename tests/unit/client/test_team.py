@@ -14,7 +14,7 @@ from stub_api import StubApi
 
 from trainium_eks.client import ending, reading, submitting, team
 from trainium_eks.client.failure import CommandError
-from trainium_eks.client.team import Team, TrainOptions, connect
+from trainium_eks.client.team import Job, Team, TrainOptions, connect
 from trainium_eks.client.train_request import taken
 from trainium_eks.jobs.objects.options import Option
 from trainium_eks.kube.api import Api, ObjectReference
@@ -45,59 +45,52 @@ def training(api: StubApi, tmp_path: Path) -> Iterator[Team]:
         yield opened
 
 
+@pytest.fixture
+def alpha(training: Team) -> Job:
+    """A job that runs, on two nodes with a rank each."""
+    found = training.find("alpha")
+    assert found is not None
+    return found
+
+
 def end(api: StubApi, state: str = "Completed") -> None:
     """End the job alpha, and its pods with it."""
     for pod in api.objects["Pod"]:
         pod["status"]["phase"] = "Succeeded"
-    job = api.named("Job", "alpha") or {}
-    job["status"]["state"] = {"phase": state, "lastTransitionTime": "2026-11-22T05:40:00Z"}
+    at = "2026-11-22T05:40:00Z"
+    api.named("Job", "alpha")["status"]["state"] = {"phase": state, "lastTransitionTime": at}
 
 
-def test_a_job_is_found_by_its_name(training: Team) -> None:
+def test_a_job_is_found_by_its_name(training: Team, alpha: Job) -> None:
     assert training.namespace == "training"
     assert [job.name for job in training.jobs()] == ["beta", "alpha"]
     assert training.find("gamma") is None
-    alpha = training.find("alpha")
-    assert alpha is not None
     assert (alpha.state().state, alpha.state().nodes) == ("Running", 2)
 
 
 @pytest.mark.parametrize("state", ["Completed", "Failed"])
-def test_a_wait_ends_with_the_job_and_outlives_the_api_server(
-    training: Team, api: StubApi, state: str, monkeypatch: pytest.MonkeyPatch
+def test_a_wait_ends_with_the_job_and_outlives_the_api_server_unless_it_stays_away(
+    alpha: Job, api: StubApi, state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alpha = training.find("alpha")
-    assert alpha is not None
     with pytest.raises(TimeoutError, match=r"alpha has not ended after 0\.05 s"):
         alpha.wait(timeout_seconds=0.05)
-    answers = iter([team.ClusterError("no answer")] * 3)
+    get, away = Api.get, iter([True] * 3 + [False] * 2)
 
-    def looked(self: Api, job: ObjectReference, get=Api.get) -> object:  # type: ignore[no-untyped-def]
-        if (error := next(answers, None)) is not None:
-            raise error
+    def looked(self: Api, job: ObjectReference) -> object:
+        if next(away, True):
+            raise team.ClusterError("no answer")
         end(api, state)
         return get(self, job)
 
     monkeypatch.setattr(Api, "get", looked)
     assert alpha.wait() == state
-
-
-def test_an_api_server_that_stays_away_ends_the_wait(training: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    alpha = training.find("alpha")
-    assert alpha is not None
-
-    def away(*_: object) -> object:
-        raise team.ClusterError("no answer")
-
-    monkeypatch.setattr(Api, "get", away)
+    away = iter([])
     monkeypatch.setattr(team, "AWAY_SECONDS", 0.05)
     with pytest.raises(team.ClusterError, match="no answer"):
         alpha.wait()
 
 
-def test_its_log_its_steps_and_its_last_metrics(training: Team, api: StubApi, scene: Snapshot) -> None:
-    alpha = training.find("alpha")
-    assert alpha is not None
+def test_its_log_its_steps_and_its_last_metrics(alpha: Job, api: StubApi, scene: Snapshot) -> None:
     assert alpha.metrics() is None
     assert alpha.steps() == []
     begun = now(scene).timestamp() - 5
@@ -116,36 +109,22 @@ def test_its_log_its_steps_and_its_last_metrics(training: Team, api: StubApi, sc
         [*alpha.logs(rank=4)]
 
 
-def test_a_log_is_followed_to_the_end(training: Team, api: StubApi) -> None:
-    alpha = training.find("alpha")
-    assert alpha is not None
-    api.logs["alpha-trainer-0-0"] = ["2026-11-22T05:33:01Z [default0]:first"]
-    lines = alpha.logs(follow=True)
-    assert next(lines) == "[default0]:first"
-    api.logs["alpha-trainer-0-0"].append("2026-11-22T05:33:02Z [default0]:second")
-    threading.Timer(0.3, end, [api]).start()
-    assert [*lines] == ["[default0]:second"]
-
-
-def test_steps_are_followed_to_the_end(training: Team, api: StubApi) -> None:
-    alpha = training.find("alpha")
-    assert alpha is not None
-
+def test_its_log_and_its_steps_are_followed_to_the_end(alpha: Job, api: StubApi) -> None:
     def said(second: int, line: object) -> str:
         return f"2026-11-22T05:33:0{second}Z [default0]:{json.dumps(line)}"
 
-    api.logs["alpha-trainer-0-0"] = [said(1, "begins"), said(2, {"step": 1, "time": 1.0, "loss": 0.5})]
-    steps = alpha.follow_steps()
-    assert (first := next(steps)).number == 1
-    assert first.loss == 0.5
-    api.logs["alpha-trainer-0-0"].append(said(3, {"step": 2, "time": 2.0}))
+    log = api.logs["alpha-trainer-0-0"] = [said(1, "begins"), said(2, {"step": 1, "time": 1.0, "loss": 0.5})]
+    steps, lines = alpha.follow_steps(), alpha.logs(follow=True)
+    first = next(steps)
+    assert (first.number, first.loss) == (1, 0.5)
+    assert next(lines) == '[default0]:"begins"'
+    log.append(said(3, {"step": 2, "time": 2.0}))
     threading.Timer(0.3, end, [api]).start()
     assert [(step.number, step.loss) for step in steps] == [(2, None)]
+    assert [*lines] == [line.partition(" ")[2] for line in log[1:]]
 
 
-def test_cancel_deletes_it_once(training: Team, api: StubApi) -> None:
-    alpha = training.find("alpha")
-    assert alpha is not None
+def test_cancel_deletes_it_once(alpha: Job, api: StubApi) -> None:
     ended = alpha.cancel()
     assert ended is not None
     assert (ended.name, ended.pods_left) == ("alpha", 0)
@@ -174,47 +153,24 @@ def test_a_field_is_called_as_its_option() -> None:
 
 
 def test_options_are_taken_as_people_write_them() -> None:
-    written: dict[str, Any] = {
-        "script": Path("train.py"),
-        "workspace": "src",
-        "nodes": "2",
-        "arguments": ("--lr", 0.1),
-        "env": {"A": 1},
-        "data": "bert",
-    }
-    found = taken(TrainOptions(**written))
-    assert (found.script, found.workspace, found.nodes, found.arguments, found.env, found.data) == (
-        "train.py",
-        Path("src"),
-        2,
-        ("--lr", "0.1"),
-        ("A=1",),
-        ("bert",),
-    )
-    text: Any = "--name 'two words'"
-    assert taken(TrainOptions(arguments=text)).arguments == ("--name", "two words")
+    for field, written, meant in (
+        ("script", Path("train.py"), "train.py"),
+        ("workspace", "src", Path("src")),
+        ("nodes", "2", 2),
+        ("arguments", ("--lr", 0.1), ("--lr", "0.1")),
+        ("arguments", "--name 'two words'", ("--name", "two words")),
+        ("env", {"A": 1}, ("A=1",)),
+        ("data", "bert", ("bert",)),
+    ):
+        assert getattr(taken(TrainOptions(**{field: written})), field) == meant
 
 
 def test_options_that_cannot_be_meant_are_named_at_once(training: Team, api: StubApi) -> None:
-    wrong: dict[str, Any] = {
-        "nodes": "two",
-        "arguments": ("a\0",),
-        "ranks_per_node": 2.5,
-        "topology": "near",
-        "scale": 7,
-    }
+    wrong: Any = {"nodes": "two", "arguments": ("a\0",), "ranks_per_node": 2.5, "topology": "near", "scale": 7}
     with pytest.raises(CommandError) as refused:
         training.submit(TrainOptions(module="m", **wrong))
-    assert sorted(each.path for each in refused.value.problems) == [
-        "--nodes",
-        "--ranks-per-node",
-        "--scale/--no-scale",
-        "--topology",
-        "arguments",
-    ]
-
-
-@pytest.mark.parametrize("asked", [TrainOptions(on="sagemaker"), TrainOptions(torchx=True)])
-def test_other_ways_are_the_commands(training: Team, asked: TrainOptions) -> None:
-    with pytest.raises(CommandError, match="only `trn train` submits to SageMaker and by TorchX"):
-        training.submit(asked)
+    paths = ["--nodes", "--ranks-per-node", "--scale/--no-scale", "--topology", "arguments"]
+    assert sorted(each.path for each in refused.value.problems) == paths
+    for asked in (TrainOptions(on="sagemaker"), TrainOptions(torchx=True)):
+        with pytest.raises(CommandError, match="only `trn train` submits to SageMaker and by TorchX"):
+            training.submit(asked)
