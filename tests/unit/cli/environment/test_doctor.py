@@ -188,13 +188,8 @@ def local(project: Project, sound: StubApi) -> Paths:
     paths.root.mkdir(parents=True)
     paths.outputs.write_text(json.dumps(_outputs(sound)))
     paths.kubeconfig.write_text(json.dumps(sound.kubeconfig))
-    report = {
-        "schemaVersion": 1,
-        "local": True,
-        "notInstalled": [{"name": "volcano", "reason": "chart repository not reachable"}],
-        "simulated": ["aws"],
-        "realVolcano": False,
-    }
+    missing = [{"name": "volcano", "reason": "chart repository not reachable"}]
+    report = {"schemaVersion": 1, "local": True, "notInstalled": missing, "simulated": ["aws"], "realVolcano": False}
     paths.report.write_text(json.dumps(report))
     for name in ("volcano-scheduler", "volcano-controllers", "volcano-admission"):
         without(sound.objects, "Deployment", name)
@@ -245,10 +240,8 @@ def test_waiting_ends_when_nothing_fails_any_more(doctor: Doctor, file: Path, so
     queue = the(sound.objects, "Queue", "test")
     queue["status"] = {}
     sound.before_look = lambda number: queue.update(status={"state": "Open"} if number == 3 else {})
-    shown = doctor("--outputs", file, "--wait", "60")
-    assert shown.exit_code == 0
-    assert shown.stderr.count("failing: queues/test; looking again for") == 2
-    assert sound.looks == 3
+    shown = ends(0, doctor("--outputs", file, "--wait", "60"))
+    assert (shown.count("failing: queues/test; looking again for"), sound.looks) == (2, 3)
 
 
 def test_waiting_ends_with_the_time_given(
@@ -266,13 +259,12 @@ def test_waiting_ends_with_the_time_given(
 def test_a_local_cloud_is_found_by_its_stack_and_says_what_it_lacks(
     doctor: Doctor, project: Project, local: Paths
 ) -> None:
+    simulated = "nodes and the pods on them are simulated, the answers of aws made up"
+    missing = "?  volcano-scheduler    not checked: chart repository not reachable"
+    unended = "objects of the stack (an `up` goes on, or did not end well)"
     shown = doctor("--stack", "dev", "--directory", project.path, "--all")
-    assert shown.exit_code == 0
+    ends(0, shown, simulated, missing, "4 not checked", unended)
     assert shown.stdout.startswith("dev · trn-dev · local cloud")
-    assert "nodes and the pods on them are simulated, the answers of aws made up" in shown.stdout
-    assert "?  volcano-scheduler    not checked: chart repository not reachable" in shown.stdout
-    assert "4 not checked" in shown.stdout
-    assert "objects of the stack (an `up` goes on, or did not end well)" in " ".join(shown.stdout.split())
     local.made.write_text('{"deployment": {"resources": []}}')
     assert "3 not checked" in doctor("--stack", "dev", "--directory", project.path).stdout
     data = json.loads(doctor("--outputs", local.outputs, "--json").stdout)
@@ -321,70 +313,41 @@ def test_the_kubeconfig_of_the_outputs_is_the_owners_alone_and_removed(
     assert list(directory.iterdir()) == []
 
 
-def test_a_given_kubeconfig_goes_before_the_outputs_own(doctor: Doctor, tmp_path: Path, sound: StubApi) -> None:
+def test_a_deployed_stack_is_asked_from_pulumi_and_why_it_gives_no_outputs_is_shown(
+    doctor: Doctor, project: Project, sound: StubApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, asked = tmp_path / "pulumi", ("--stack", "dev", "--directory", project.path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    ends(2, doctor(*asked), "trn local up --stack dev", "--outputs FILE")
+    program.touch(0o755)
+    for body, said in (
+        ("import sys\nsys.exit('error: no stack named dev found')", "no stack named dev found"),
+        ("print('{}')", "has its `up` finished?"),
+    ):
+        program.write_text(f"#!{sys.executable}\n{body}\n")
+        ends(2, doctor(*asked), said)
+    ends(2, doctor("--stack", "nobody", "--directory", project.path), "nobody")
+    wanted = ["stack", "output", "--json", "--show-secrets", "--stack", "dev"]
+    given = f"import sys\nassert sys.argv[1:] == {wanted!r}\nprint({json.dumps(_outputs(sound))!r})"
+    program.write_text(f"#!{sys.executable}\n{given}\n")
+    assert ends(0, doctor(*asked, "--all")).startswith("Stack dev (--stack)\ndev · trn-dev\n")
+
+
+def test_a_given_kubeconfig_goes_before_the_outputs_own(
+    doctor: Doctor, tmp_path: Path, sound: StubApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file, kubeconfig = tmp_path / "exported.json", tmp_path / "config"
     file.write_text(json.dumps(_outputs(sound, kubeconfig="[secret]")))
     kubeconfig.write_text(json.dumps(sound.kubeconfig))
     assert doctor("--outputs", file).exit_code == 2
-    assert doctor("--outputs", file, "--kubeconfig", kubeconfig).exit_code == 0
     assert doctor("--outputs", file, "--kubeconfig", tmp_path / "none").exit_code == 2
-
-
-PulumiIs = Callable[[str | None], None]
-
-
-@pytest.fixture
-def pulumi_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PulumiIs:
-    """Makes pulumi, a program in Python or none at all, the only program on PATH."""
-
-    def make(body: str | None) -> None:
-        monkeypatch.setenv("PATH", str(tmp_path))
-        if body is not None:
-            (tmp_path / "pulumi").write_text(f"#!{sys.executable}\n{body}\n")
-            (tmp_path / "pulumi").chmod(0o755)
-
-    return make
-
-
-@pytest.mark.parametrize(
-    ("pulumi", "stack", "words"),
-    [
-        (None, "dev", ("trn local up --stack dev", "--outputs FILE")),
-        ("import sys\nsys.exit('error: no stack named dev found')", "dev", ("no stack named dev found",)),
-        ("print('{}')", "dev", ("has its `up` finished?",)),
-        ("print('{}')", "nobody", ("nobody",)),
-    ],
-    ids=["no pulumi", "refusal", "no outputs", "no such stack"],
-)
-def test_why_pulumi_gives_no_outputs_is_shown(
-    doctor: Doctor, project: Project, pulumi_is: PulumiIs, pulumi: str | None, stack: str, words: tuple[str, ...]
-) -> None:
-    pulumi_is(pulumi)
-    ends(2, doctor("--stack", stack, "--directory", project.path), *words)
-
-
-def test_a_deployed_stack_is_asked_from_pulumi(
-    doctor: Doctor, project: Project, sound: StubApi, pulumi_is: PulumiIs
-) -> None:
-    wanted = ["stack", "output", "--json", "--show-secrets", "--stack", "dev"]
-    pulumi_is(f"import sys\nassert sys.argv[1:] == {wanted!r}\nprint({json.dumps(_outputs(sound))!r})")
-    shown = doctor("--stack", "dev", "--directory", project.path, "--all")
-    assert shown.stdout.startswith("dev · trn-dev\n")
-    assert shown.exit_code == 0
-
-
-def test_a_missing_aws_command_is_named_before_the_server_refuses(
-    doctor: Doctor, tmp_path: Path, sound: StubApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    assert (doctor("--outputs", file, "--kubeconfig", kubeconfig).exit_code, sound.looks) == (0, 1)
+    # A missing command is named before the server refuses.
     monkeypatch.setenv("PATH", "")
-    config = sound.kubeconfig
-    config["users"][0]["user"] = {"exec": {"command": "aws", "args": []}}
-    file = tmp_path / "exported.json"
-    file.write_text(json.dumps(_outputs(sound, kubeconfig=json.dumps(config))))
-    shown = doctor("--outputs", file)
-    assert shown.exit_code == 2
-    assert shown.stderr.startswith("aws is not on PATH")
-    assert sound.looks == 0
+    without_aws = {**sound.kubeconfig, "users": [{"name": "u", "user": {"exec": {"command": "aws", "args": []}}}]}
+    file.write_text(json.dumps(_outputs(sound, kubeconfig=json.dumps(without_aws))))
+    assert ends(2, doctor("--outputs", file)).startswith("aws is not on PATH")
+    assert sound.looks == 1
 
 
 def test_unusable_outputs_and_reports_are_wrong_usage(

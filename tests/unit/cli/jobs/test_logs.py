@@ -163,32 +163,33 @@ def test_a_job_that_says_neither_its_ranks_nor_its_tasks_has_nodes(call: Call, a
 
 
 @pytest.mark.parametrize(
-    ("scene", "job", "words"),
+    ("scene", "job", "why", "what_is_left"),
     [
-        (snapshot("queue_full"), "beta", ("beta has no log yet: queue test may use 32 aws.", "trn cancel alpha")),
+        (snapshot("queue_full"), "beta", "beta has no log yet: queue test may use 32 aws.", "trn cancel alpha"),
         (
             snapshot("aborted"),
             "run",
-            ("run is aborted: the pods are gone, and the log too (observability.logs of", "it wrote is on the volume"),
+            "run is aborted: the pods are gone, and the log too (observability.logs of the stack's config",
+            "what it wrote is on the volume",
         ),
         (
             snapshot("failed"),
             "run",
-            ("run is failed: that pod is gone, and the log too", "what is left: ", "trn logs run --all"),
+            "run is failed: that pod is gone, and the log too",
+            "what is left: ./trn logs run --all",
         ),
     ],
     ids=["waits", "pods gone", "other pods left"],
 )
-def test_a_job_without_a_log_says_why(call: Call, job: str, words: tuple[str, ...]) -> None:
-    call.ends(1, f"logs {job}", *words)
+def test_a_job_without_a_log_says_why(call: Call, job: str, why: str, what_is_left: str) -> None:
+    call.ends(1, f"logs {job}", why, what_is_left)
 
 
-@pytest.mark.parametrize("status", [400, 403, 410])
-def test_a_log_that_is_refused_is_said_in_the_servers_words(call: Call, api: StubApi, status: int) -> None:
-    api.refuses[LOG] = status
-    call.ends(1, "logs alpha", f"the log of {NODE_0} cannot be read: {LOG} is forbidden")
-    if status == 400:
-        call.ends(1, "logs alpha --previous", "A gang that restarts gets new pods")
+def test_a_log_that_is_refused_is_said_in_the_servers_words(call: Call, api: StubApi) -> None:
+    for status in (403, 410, 400):
+        api.refuses[LOG] = status
+        call.ends(1, "logs alpha", f"the log of {NODE_0} cannot be read: {LOG} is forbidden")
+    call.ends(1, "logs alpha --previous", "A gang that restarts gets new pods")
 
 
 # --- Following --------------------------------------------------------------------------------------------------------
