@@ -177,25 +177,17 @@ def test_what_stops_a_command_is_a_document_with_json(path: tuple[str, ...], com
 # --- Why a command stopped --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("installed", "text", "shown"),
-    [
-        (
-            None,
-            "run `trn local up`, then trn doctor; not attrn plan",
-            "run `./trn local up`, then ./trn doctor; not attrn plan",
-        ),
-        ("/bin/trn", "run `trn local up`", "run `trn local up`"),
-        (None, "./trn local up", "./trn local up"),
-    ],
-)
 def test_a_command_is_shown_as_it_can_be_typed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], installed: str | None, text: str, shown: str
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(shutil, "which", lambda _: installed)
-    assert as_typed(text) == shown
+    text = "run `trn local up`, then trn doctor; not attrn plan"
+    monkeypatch.setattr(shutil, "which", lambda _: "/bin/trn")
+    assert as_typed(text) == text
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    typed = "run `./trn local up`, then ./trn doctor; not attrn plan"
+    assert as_typed(text) == as_typed(typed) == typed
     assert complain(CommandError(FAILED, text)) == FAILED
-    assert capsys.readouterr().err == f"{shown}\n"
+    assert capsys.readouterr().err == f"{typed}\n"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """`make preview|up|destroy` and `trn deploy`: what they check and say before they hand over to pulumi."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -93,90 +94,79 @@ def test_destroy_says_what_becomes_of_data(type_: str, inputs: dict[str, Any], o
     assert fate in line
 
 
+Up = Callable[..., str]
+
+
+@pytest.fixture
+def run(path: Path, handed: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Up:
+    """Hands a command over, whose check has this result, unless it stops first; what is said, and what stopped it."""
+
+    def call(command: str, *arguments: str, outcome: Status = Status.PASS, kept: Sequence[Resource] = ()) -> str:
+        facts = {"stack": "dev", "region": "us-west-2", "account": "1"}
+        found = Report(facts, (Finding("quotas/L-1", outcome, "VPCs", "1 needed", "ask for more"),))
+        monkeypatch.setattr(check, "look", lambda _: found)
+        handed.clear()
+        stopped, code = "", 0
+        try:
+            deploy.run(command, Graph("p", "dev", (PROVIDER, *kept), {}), path, list(arguments))
+        except CommandError as failure:
+            stopped, code = failure.title, failure.code
+        assert (code, bool(handed)) == ((1, False) if stopped else (0, True))
+        return capsys.readouterr().out + stopped
+
+    return call
+
+
 @pytest.mark.parametrize("arguments", [[], ["--skip-preview"], ["--yes", "-f"]])
-def test_destroy_of_a_stack_that_protects_something_is_not_started(
-    path: Path, handed: list[list[str]], capsys: pytest.CaptureFixture[str], arguments: list[str]
-) -> None:
-    kept = Resource("u", FILES, "files", options=Options(protect=True))
-    with pytest.raises(CommandError, match=r"prod protects 1 resources \(files(.|\n)*production: false") as stopped:
-        deploy.run("destroy", Graph("p", "prod", (kept,), {}), path, arguments)
-    assert (stopped.value.code, handed) == (1, [])
-    assert "files: protected" in capsys.readouterr().out
-
-
-def answered(outcome: Status) -> Report:
-    facts = {"stack": "dev", "region": "us-west-2", "account": "1"}
-    return Report(facts, (Finding("quotas/L-1", outcome, "VPCs", "1 needed", "ask for more"),))
+def test_destroy_of_a_stack_that_protects_something_is_not_started(run: Up, arguments: list[str]) -> None:
+    said = run("destroy", *arguments, kept=[Resource("u", FILES, "files", options=Options(protect=True))])
+    assert "files: protected" in said
+    assert re.search(r"dev protects 1 resources \(files(.|\n)*production: false", said)
 
 
 @pytest.mark.parametrize(
-    ("command", "outcome", "arguments", "begins"),
+    ("command", "outcome", "given"),
     [
-        ("up", Status.PASS, [], True),
-        ("up", Status.WARN, [], True),
-        ("up", Status.NOT_CHECKED, [], True),
-        ("up", Status.FAIL, [], False),
-        ("up", Status.FAIL, ["--yes"], False),
-        ("up", Status.FAIL, ["--skip-check"], True),
-        ("up", Status.PASS, ["--parallel", "4"], True),
-        ("preview", Status.FAIL, ["--diff"], True),
-        ("destroy", Status.FAIL, [], True),
+        ("up", Status.PASS, []),
+        ("up", Status.WARN, []),
+        ("up", Status.NOT_CHECKED, []),
+        ("up", Status.FAIL, ["--skip-check"]),
+        ("up", Status.PASS, ["--parallel", "4"]),
+        ("preview", Status.FAIL, ["--diff"]),
+        ("destroy", Status.FAIL, []),
     ],
 )
-def test_up_alone_does_not_begin_where_a_check_fails(
-    path: Path,
-    handed: list[list[str]],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    command: str,
-    outcome: Status,
-    arguments: list[str],
-    begins: bool,
+def test_a_command_begins_unless_it_is_up_and_a_check_fails(
+    run: Up, handed: list[list[str]], command: str, outcome: Status, given: list[str]
 ) -> None:
-    monkeypatch.setattr(check, "look", lambda _: answered(outcome))
-    graph = Graph("p", "dev", (PROVIDER,), {})
-    if begins:
-        deploy.run(command, graph, path, arguments)
-        given = [each for each in arguments if each != "--skip-check"]
-        parallel = [] if "--parallel" in given else ["--parallel", "32"]
-        assert handed == [["pulumi", command, "--stack", "dev", *given, *parallel]]
-        return
-    with pytest.raises(CommandError, match="--skip-check") as stopped:
-        deploy.run(command, graph, path, arguments)
-    assert (stopped.value.code, handed) == (1, [])
-    assert "ask for more" in capsys.readouterr().out
+    run(command, *given, outcome=outcome)
+    kept = [each for each in given if each != "--skip-check"]
+    parallel = [] if "--parallel" in given else ["--parallel", "32"]
+    assert handed == [["pulumi", command, "--stack", "dev", *kept, *parallel]]
 
 
-@pytest.mark.parametrize(
-    ("terminal", "arguments", "variable", "asked"),
-    [
-        (True, [], "", True),
-        (True, ["--yes"], "", False),
-        (True, ["-y"], "", False),
-        (True, [], "true", False),
-        (False, [], "", False),
-    ],
-)
+@pytest.mark.parametrize("given", [[], ["--yes"]])
+def test_up_does_not_begin_where_a_check_fails(run: Up, handed: list[list[str]], given: list[str]) -> None:
+    said = run("up", *given, outcome=Status.FAIL)
+    assert ("ask for more" in said, "--skip-check" in said, handed) == (True, True, [])
+
+
 def test_the_hourly_cost_is_confirmed_where_pulumi_would_ask_too(
-    path: Path,
-    handed: list[list[str]],
-    monkeypatch: pytest.MonkeyPatch,
-    terminal: bool,
-    arguments: list[str],
-    variable: str,
-    asked: bool,
+    run: Up, handed: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     questions: list[str] = []
-    monkeypatch.setattr(check, "look", lambda _: answered(Status.PASS))
     monkeypatch.setattr(deploy.typer, "confirm", lambda text: questions.append(text) or False)
-    monkeypatch.setattr(deploy.sys, "stdin", SimpleNamespace(isatty=lambda: terminal))
-    monkeypatch.setattr(deploy.sys.stdout, "isatty", lambda: terminal, raising=False)
-    monkeypatch.setenv("PULUMI_SKIP_CONFIRMATIONS", variable)
-    graph = Graph("p", "dev", (PROVIDER,), {})
-    with pytest.raises(CommandError, match="Nothing was changed") if asked else nullcontext():
-        deploy.run("up", graph, path, arguments)
-    assert [bool(questions), bool(handed)] == [asked, not asked]
-    assert all("$0.00 an hour" in question for question in questions)
+    for terminal, given, variable in ((True, "--yes", ""), (True, "-y", ""), (True, "", "true"), (False, "", "")):
+        monkeypatch.setattr(deploy.sys, "stdin", SimpleNamespace(isatty=lambda terminal=terminal: terminal))
+        monkeypatch.setattr("sys.stdout.isatty", lambda terminal=terminal: terminal)
+        monkeypatch.setenv("PULUMI_SKIP_CONFIRMATIONS", variable)
+        run("up", *given.split())
+        assert (questions, len(handed)) == ([], 1)
+    monkeypatch.setenv("PULUMI_SKIP_CONFIRMATIONS", "")
+    monkeypatch.setattr(deploy.sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert "Nothing was changed" in run("up")
+    assert ("$0.00 an hour" in questions[0], handed) == (True, [])
 
 
 # --- Claims that an update takes away, and the pods that hold them ----------------------------------------------------

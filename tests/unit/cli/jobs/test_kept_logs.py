@@ -240,27 +240,16 @@ def test_what_cannot_be_read_does_not_hide_what_can(
 # --- Names of pods ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("pod", "node"),
-    [
-        ("bert-trainer-3-0", 3),
-        ("bert-trainer-12", 12),
-        ("bert-worker-2", 2),
-        ("bert-node-0-7-x7k2f", 7),
-        ("bert-x7k2f", 0),
-        ("bert-large-trainer-0-0", None),
-        ("bert-large-x7k2f", None),
-        ("bert", None),
-        ("albert-trainer-0-0", None),
-    ],
-)
-def test_a_pods_name_tells_its_job_and_node(pod: str, node: int | None) -> None:
-    assert node_of("bert", pod) == node
-
-
-def test_node_names_are_those_that_controllers_give() -> None:
-    for nodes in (2, 500):
-        made = volcano_job.manifest(job(nodes=nodes))
-        assert [node_of("bert-x7k2f", pod) for pod in pod_names(made, "gang")] == [*range(nodes)]
-    [made] = forms.objects(job(form="pytorchjob"))
-    assert [node_of("bert-x7k2f", pod) for pod in pod_names(made, "gang")] == [0, 1]
+def test_a_pods_name_tells_its_job_and_node() -> None:
+    for pod, node in {"bert-trainer-3-0": 3, "bert-trainer-12": 12, "bert-worker-2": 2, "bert-x7k2f": 0}.items():
+        assert node_of("bert", pod) == node
+    for pod in ("bert-large-trainer-0-0", "bert-large-x7k2f", "bert", "albert-trainer-0-0"):
+        assert node_of("bert", pod) is None
+    # Those that controllers give.
+    for manifest, nodes in (
+        (volcano_job.manifest(job(nodes=2)), 2),
+        (volcano_job.manifest(job(nodes=500)), 500),
+        (*forms.objects(job(form="pytorchjob")), 2),
+    ):
+        assert [node_of("bert-x7k2f", pod) for pod in pod_names(manifest, "gang")] == [*range(nodes)]
+    assert node_of("bert", "bert-node-0-7-x7k2f") == 7

@@ -212,25 +212,12 @@ def test_a_job_is_stopped_and_its_checkpoints_named(call: Call, cloud: Cloud) ->
     assert "sagemaker:StopTrainingJob" not in dict(cloud.double.asked)
 
 
-def test_a_job_is_shown_without_being_submitted(call: Call, cloud: Cloud) -> None:
-    cloud.states = [("InProgress", "Training")]
-    code, out = call(*TRAIN, "--dry-run", "--json", "--script-args", "--steps 5")
-    found = json.loads(out)
-    assert (code, found["request"]["ResourceConfig"]["InstanceType"]) == (0, "ml.trn1.32xlarge")
-    assert "trainium_workloads.bert.pretrain --steps 5" in found["script"]
-    assert cloud.double.asked == []
-
-
 def test_a_submitted_job_is_created_after_its_files(call: Call, cloud: Cloud) -> None:
     cloud.states = [("Completed", "Completed")]
     code, out = call(*TRAIN, "--spot", "--detach", "--json")
     assert (code, json.loads(out)["instanceType"]) == (0, "ml.trn1.32xlarge")
-    assert [name for name, _ in cloud.double.asked] == [
-        "sagemaker:ListTrainingJobs",
-        "sagemaker:ListTransformJobs",
-        "s3:PutObject",
-        "sagemaker:CreateTrainingJob",
-    ]
+    listed_, made = ["sagemaker:ListTrainingJobs", "sagemaker:ListTransformJobs"], "sagemaker:CreateTrainingJob"
+    assert [name for name, _ in cloud.double.asked] == [*listed_, "s3:PutObject", made]
 
 
 def test_options_of_eks_and_a_stack_without_sagemaker_are_refused(call: Call, trn: Run, tmp_path: Path) -> None:
@@ -309,6 +296,10 @@ def test_a_batch_is_listed_and_cancelled(call: Call, cloud: Cloud) -> None:
 
 
 def test_requests_are_shown_without_being_made(call: Call, cloud: Cloud) -> None:
+    found = json.loads(call(*TRAIN, "--dry-run", "--json", "--script-args", "--steps 5")[1])
+    assert found["request"]["ResourceConfig"]["InstanceType"] == "ml.trn1.32xlarge"
+    assert "trainium_workloads.bert.pretrain --steps 5" in found["script"]
+    assert cloud.double.asked == []
     found = json.loads(call(*SERVE, "--dry-run", "--instance-type", "c5.xlarge", "--name", "mine")[1])
     assert found["configuration"]["ProductionVariants"][0]["InstanceType"] == "ml.c5.xlarge"
     assert found["endpoint"]["EndpointName"] == "training-mine"
