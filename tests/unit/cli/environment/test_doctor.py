@@ -55,9 +55,6 @@ SOON = alert("GangStuck", "warning", "11:30", "pending")
 WATCHDOG = alert("Watchdog", "none", "09:00")
 
 
-# --- pages ------------------------------------------------------------------------------------------------------------
-
-
 def test_all_alerts_with_what_they_mean(trn: Run) -> None:
     shown = ends(0, trn("doctor", "--list"), "An exporter does not answer Prometheus.")
     names = [line.split()[0] for line in shown.splitlines() if line[:1].isalpha()]

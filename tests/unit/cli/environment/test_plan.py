@@ -261,9 +261,6 @@ def test_every_type_may_have_inputs_that_nobody_knows() -> None:
         assert plan_report.text(plan)
 
 
-# --- The command ------------------------------------------------------------------------------------------------------
-
-
 def test_the_command_never_imports_the_providers_sdk(project: Project) -> None:
     """Importing pulumi_aws takes longer than all else; only the recorded program's own process may."""
     check = (

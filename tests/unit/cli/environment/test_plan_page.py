@@ -59,9 +59,6 @@ def _cells(row: str) -> list[str]:
     return [cell.strip() for cell in row.strip("|").split("|")]
 
 
-# --- verdicts and exit codes --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("graph", "code", "last"),
     [
@@ -250,9 +247,6 @@ def test_failed_rules_come_first_by_severity_then_waived_with_reason(
     assert result.stdout.rstrip().endswith("✗ dev is not sound: failed R03 R04")
 
 
-# --- changes ------------------------------------------------------------------------------------------------------
-
-
 def test_a_comparison_has_the_parts_of_a_comment() -> None:
     page = _against(changed(changed(environment(), "subnet", cidrBlock="10.0.64.0/18"), "sts", policy="{}"))
     assert [" ".join(_cells(row)[:3]) for row in _part(page, "Risks")[2:]][:4] == [
@@ -270,9 +264,6 @@ def test_a_comparison_has_the_parts_of_a_comment() -> None:
     assert "**Cost**: unchanged" in same
     new = plan_report.against(plan_report.make(environment()), "main", replace(environment(), resources=()))
     assert "21 create" in plan_page.page(new)
-
-
-# --- training -----------------------------------------------------------------------------------------------------
 
 
 def test_a_gangs_useful_time_is_a_row_with_what_it_rests_on() -> None:

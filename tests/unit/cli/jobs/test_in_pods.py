@@ -27,7 +27,7 @@ from trainium_eks.client.failure import CommandError
 
 NODE_0, NODE_1 = "alpha-trainer-0-0", "alpha-trainer-1-0"
 SERVED_PORT = "TensorBoard"
-Here = Callable[[int], AbstractContextManager[str]]
+Here = Callable[..., AbstractContextManager[str]]
 
 
 @pytest.fixture(autouse=True)
@@ -89,22 +89,19 @@ def test_nodes_that_cannot_be_read_say_why(call: Call, api: StubApi) -> None:
     call.ends(1, "status beta --devices", "pending for 4s: ")
 
 
-@pytest.mark.parametrize(
-    ("told", "why"),
-    [
+def test_a_kubelet_that_runs_no_command_is_quoted(call: Call, api: StubApi) -> None:
+    for told, why in (
         (b"this kubelet runs no commands\n", "this kubelet runs no commands"),
         (b'{"message": "no such container"}', "no such container"),
         (b'{"status": "Failure", "message": "container not found"}', "container not found"),
-    ],
-)
-def test_a_kubelet_that_runs_no_command_is_quoted(call: Call, api: StubApi, told: bytes, why: str) -> None:
-    # The API server has opened the channel by then, so that only what is said there tells.
-    def speak(channel: Channel) -> None:
-        channel.send(3, told)
-        channel.close()
+    ):
+        # The API server has opened the channel by then, so that only what is said there tells.
+        def speak(channel: Channel, told: bytes = told) -> None:
+            channel.send(3, told)
+            channel.close()
 
-    api.channels[f"{NODE_0}/exec"] = api.channels[f"{NODE_1}/exec"] = speak
-    assert troubles(call)[0] == why
+        api.channels[f"{NODE_0}/exec"] = api.channels[f"{NODE_1}/exec"] = speak
+        assert troubles(call)[0] == why
 
 
 def test_on_the_local_cloud_a_pods_processes_are_looked_at(tmp_path: Path) -> None:
@@ -113,7 +110,6 @@ def test_on_the_local_cloud_a_pods_processes_are_looked_at(tmp_path: Path) -> No
     reading = threading.Thread(target=device_use.read_here, args=(tmp_path, node, "trainer"), daemon=True)
     reading.start()
     found = until(lambda: node.reader.last)
-    assert found is not None
     assert found.unit == "process"
     assert (found.host_bytes or 0) > 10 * 1024**2
     (tmp_path / "state.json").unlink()
@@ -220,19 +216,21 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[-1])), Page).serve_forever()
 
 
 @pytest.fixture
-def here(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
     """Runs a program `tensorboard`, which may end at once, for a session of a local stack."""
-    ends = getattr(request, "param", "")
     program = tmp_path / "bin" / "tensorboard"
     program.parent.mkdir()
-    program.write_text(TENSORBOARD.format(python=sys.executable, ends=ends))
-    program.chmod(0o755)
+    program.touch(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     (tmp_path / "claims" / "team" / "claim" / "output" / "alpha" / "tensorboard").mkdir(parents=True)
-    paths = SimpleNamespace(claims=tmp_path / "claims")
-    namespace = SimpleNamespace(name="team", claim="claim")
+    paths, namespace = SimpleNamespace(claims=tmp_path / "claims"), SimpleNamespace(name="team", claim="claim")
     session: Any = SimpleNamespace(source=SimpleNamespace(paths=paths), namespace=namespace)
-    return lambda port: tensorboard.here(session, "alpha", DIRECTORY, port=port)
+
+    def run(port: int, ends: str = "") -> AbstractContextManager[str]:
+        program.write_text(TENSORBOARD.format(python=sys.executable, ends=ends))
+        return tensorboard.here(session, "alpha", DIRECTORY, port=port)
+
+    return run
 
 
 def test_on_a_local_stack_its_address_is_given_once_it_answers(here: Here) -> None:
@@ -254,9 +252,9 @@ def test_on_a_local_stack_sigterm_ends_it_as_ctrl_c_does(here: Here) -> None:
         socket.create_connection(("127.0.0.1", port))
 
 
-@pytest.mark.parametrize("here", ["no module tensorflow"], indirect=True)
 def test_on_a_local_stack_what_ends_is_said(here: Here) -> None:
-    with pytest.raises(CommandError, match=r"tensorboard ended: no module tensorflow$"), here(_free_port()):
+    why = "no module tensorflow"
+    with pytest.raises(CommandError, match=f"tensorboard ended: {why}$"), here(_free_port(), why):
         pass
     with socket.create_server(("127.0.0.1", 0)) as server:
         taken = server.getsockname()[1]
@@ -267,9 +265,6 @@ def test_on_a_local_stack_what_ends_is_said(here: Here) -> None:
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
-
-
-# --- profile ----------------------------------------------------------------------------------------------------------
 
 
 def test_profile_runs_the_job_again_for_some_steps_and_removes_that_run(call: Call, api: StubApi) -> None:

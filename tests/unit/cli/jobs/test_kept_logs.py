@@ -237,9 +237,6 @@ def test_what_cannot_be_read_does_not_hide_what_can(
     assert call("logs", "alpha", "--since", "2h") == (1, "cannot read the log group\n")
 
 
-# --- Names of pods ----------------------------------------------------------------------------------------------------
-
-
 def test_a_pods_name_tells_its_job_and_node() -> None:
     for pod, node in {"bert-trainer-3-0": 3, "bert-trainer-12": 12, "bert-worker-2": 2, "bert-x7k2f": 0}.items():
         assert node_of("bert", pod) == node

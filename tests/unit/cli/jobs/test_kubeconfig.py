@@ -25,23 +25,16 @@ from trainium_eks.local.paths import Paths
 
 HERE, ELSEWHERE = "https://127.0.0.1:9", "https://other.example"
 ARGUMENTS = {
-    "cancel": "x",
-    "doctor": "",
+    **dict.fromkeys(("cancel", "logs", "profile", "status", "tensorboard", "wait"), "x"),
+    **dict.fromkeys(("doctor", "fabric", "jobs"), ""),
     "image mirror": "alpine:3 --in-cluster",
     "image push": "--in-cluster",
-    "jobs": "",
-    "logs": "x",
     "predict": "m in.csv --to out.csv",
-    "profile": "x",
     "scale": "ng1 1",
     "secret": "hf",
     "serve": "m",
     "stage": "https://example.com/x --to x",
-    "status": "x",
-    "tensorboard": "x",
     "train": "--example gradient-sum",
-    "fabric": "",
-    "wait": "x",
 }
 """Each command that can be given a kubeconfig, and what else it must be given."""
 ASKS_NO_CLUSTER_FIRST = {"doctor", "image mirror", "image push", "scale", "secret"}

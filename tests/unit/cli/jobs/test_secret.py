@@ -105,8 +105,6 @@ def test_from_secrets_manager(
         ends(2, result, "has the keys hub, other: name one with --json-key")
 
 
-# --- Staging ----------------------------------------------------------------------------------------------------------
-
 _STAGE = "stage hf://meta-llama/Llama-2-7b-hf --to models/llama-2-7b --dry-run"
 
 

@@ -65,9 +65,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return made
 
 
-# --- serve ------------------------------------------------------------------------------------------------------------
-
-
 def test_one_command_makes_a_deployment_and_its_service(cluster: Cluster) -> None:
     cluster.is_ready(2)
     said = trn("serve polarity-1 --replicas 2").stdout
@@ -187,9 +184,6 @@ def test_on_the_local_cloud_the_model_and_the_image_are_looked_for(
     assert container["image"] == "local/torch"
     assert container["args"][1:3] == ["--backend", "cpu"]
     assert container["resources"]["limits"]["aws.amazon.com/neuron"] == "1"
-
-
-# --- predict ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_file_is_predicted_and_followed(cluster: Cluster) -> None:

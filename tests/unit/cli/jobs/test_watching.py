@@ -27,9 +27,6 @@ def steps(stub: StubApi, pod: str, *numbers: int, at: float, every: float = 1.0)
     ]
 
 
-# --- jobs -------------------------------------------------------------------------------------------------------------
-
-
 def test_jobs_are_a_table(call: Call, api: StubApi, scene: Snapshot) -> None:
     steps(api, "alpha-trainer-0-0", 1, 2, 3, at=now(scene).timestamp() - 5)
     code, out = call("jobs")
@@ -226,8 +223,6 @@ def test_ending_all_asks_first(call: Call, api: StubApi) -> None:
     assert len(api.deleted) == 2
     call.ends(0, "cancel --all", "Nothing to end")
 
-
-# --- status without a job ---------------------------------------------------------------------------------------------
 
 PRICE = CATALOGUE.find("trn1.32xlarge").hourly_usd or 0.0
 
