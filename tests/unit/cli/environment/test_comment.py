@@ -8,18 +8,17 @@ import pytest
 from hand_built import changed, environment, without
 from outcome import ends
 from small_project import Project, Run
-from typer.testing import Result
 
 from trainium_eks.operate.finding import Finding, Report, Status
 from trainium_eks.plan.graph import Graph
 
-SAME = ("--before", "{files}/base.json", "--after", "{files}/base.json")
 MARKER = "<!-- trn-preview:trainium-eks/dev -->"
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Path:
-    """Saved plans: of a base, and of others."""
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with saved plans: of a base, and of others."""
+    monkeypatch.chdir(tmp_path)
     base = environment()
 
     def sized(desired: int, most: int) -> Graph:
@@ -44,38 +43,32 @@ def commented(trn: Run, files: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr("trainium_eks.plan.rules.judge", lambda *_: ())
     monkeypatch.setattr("trainium_eks.plan.timeline.check_edges", lambda *_: ())
 
-    def run(after: str, *arguments: object, before: str = "base") -> Result:
-        given = ("--before", files / f"{before}.json", "--after", files / f"{after}.json")
-        return trn("comment", *given, *arguments)
-
-    return run
+    return lambda after, *arguments: trn("comment", "--before", "base.json", "--after", f"{after}.json", *arguments)
 
 
 @pytest.mark.parametrize(
     ("after", "arguments", "code", "verdict"),
     [
-        ("base", (), 0, "SAFE"),
-        ("grown", (), 0, "SAFE"),
-        ("lost", (), 1, "BLOCKED"),
-        ("lost", ("--fail-on", "never"), 0, "BLOCKED"),
-        ("lost", ("--accept-losses",), 1, "BLOCKED"),
-        ("more", (), 0, "REVIEW"),
-        ("more", ("--fail-on", "review"), 1, "REVIEW"),
-        ("fewer", (), 1, "BLOCKED"),
-        ("fewer", ("--accept-losses",), 0, "REVIEW"),
+        ("base", "", 0, "SAFE"),
+        ("grown", "", 0, "SAFE"),
+        ("lost", "", 1, "BLOCKED"),
+        ("lost", "--fail-on never", 0, "BLOCKED"),
+        ("lost", "--accept-losses", 1, "BLOCKED"),
+        ("more", "", 0, "REVIEW"),
+        ("more", "--fail-on review", 1, "REVIEW"),
+        ("fewer", "", 1, "BLOCKED"),
+        ("fewer", "--accept-losses", 0, "REVIEW"),
     ],
 )
-def test_the_verdict_decides_the_exit_code(
-    commented: Run, after: str, arguments: tuple[str, ...], code: int, verdict: str
-) -> None:
-    done = commented(after, *arguments)
+def test_the_verdict_decides_the_exit_code(commented: Run, after: str, arguments: str, code: int, verdict: str) -> None:
+    done = commented(after, *arguments.split())
     assert done.exit_code == code
     assert done.stdout.startswith(MARKER)
     assert f"– {verdict}" in done.stdout.splitlines()[2]
     assert ("What is lost has been accepted." in done.stdout) == (after == "fewer" and code == 0)
 
 
-def test_the_findings_of_trn_check_are_told_and_a_failed_one_blocks(commented: Run, tmp_path: Path) -> None:
+def test_the_findings_of_trn_check_are_told_and_a_failed_one_blocks(commented: Run, files: Path) -> None:
     found = (
         Finding("zones/offered", Status.PASS, "trn1.32xlarge in usw2-az4", "offered"),
         Finding("capacity/block", Status.NOT_CHECKED, "Capacity Block", "AccessDenied", "allow it"),
@@ -83,18 +76,18 @@ def test_the_findings_of_trn_check_are_told_and_a_failed_one_blocks(commented: R
     )
     document = Report({"stack": "dev"}, found).to_json()
     document["findings"] += [{"id": "of/tomorrow", "status": "else"}, "x"]
-    (tmp_path / "checks.json").write_text(json.dumps(document))
+    (files / "checks.json").write_text(json.dumps(document))
     counted = "**Preflight**: 1 pass, 1 fail, 2 not checked"
-    said = ends(1, commented("base", "--preflight", tmp_path / "checks.json"), counted)
+    said = ends(1, commented("base", "--preflight", "checks.json"), counted)
     rows = [line for line in said.splitlines() if line.startswith(("| ⛔ fail", "| not checked"))]
     assert rows == [
         "| ⛔ fail | vCPUs of Trn instances | 256 of 512 | ask for more |",
         "| not checked | Capacity Block | AccessDenied | allow it |",
         "| not checked | of/tomorrow | ` ` | ` ` |",
     ]
-    (tmp_path / "checks.json").write_text(json.dumps({"problems": [{"path": "", "reason": "no credentials"}]}))
+    (files / "checks.json").write_text(json.dumps({"problems": [{"path": "", "reason": "no credentials"}]}))
     failed = "| not checked | the preflight | no credentials |"
-    ends(0, commented("base", "--preflight", tmp_path / "checks.json"), failed)
+    ends(0, commented("base", "--preflight", "checks.json"), failed)
 
 
 def test_what_trn_plan_prints_for_a_broken_config_is_told(
@@ -109,17 +102,17 @@ def test_what_trn_plan_prints_for_a_broken_config_is_told(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "what is to be compared?"),
-        (("--before", "{files}/base.json"), "what is to be compared?"),
-        (("--before", "{files}/base.json", "--after", "{files}/none.json"), "cannot read"),
-        (("--before", "{files}/base.json", "--after", "{files}/prod.json"), "of stack prod, not of dev"),
-        (("--preview", "{files}/base.json"), "is no preview"),
-        ((*SAME, "--scrub", "("), "--scrub '('"),
-        ((*SAME, "--preflight", "{files}/base.json"), "trn check"),
+        ("", "what is to be compared?"),
+        ("--before base.json", "what is to be compared?"),
+        ("--before base.json --after none.json", "cannot read"),
+        ("--before base.json --after prod.json", "of stack prod, not of dev"),
+        ("--preview base.json", "is no preview"),
+        ("--before base.json --after base.json --scrub (", "--scrub '('"),
+        ("--before base.json --after base.json --preflight base.json", "trn check"),
     ],
 )
-def test_wrong_usage_is_2_and_writes_nothing(trn: Run, files: Path, arguments: tuple[str, ...], said: str) -> None:
-    done = trn("comment", *(each.format(files=files) for each in arguments))
+def test_wrong_usage_is_2_and_writes_nothing(trn: Run, files: Path, arguments: str, said: str) -> None:
+    done = trn("comment", *arguments.split())
     ends(2, done, said)
     assert done.stdout == ""
 

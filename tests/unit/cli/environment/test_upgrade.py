@@ -65,17 +65,6 @@ def test_a_version_is_shown_then_written(trn: Run, copy: Path) -> None:
 
 
 @pytest.mark.slow
-def test_nodes_are_kept_and_brought_later(trn: Run, copy: Path) -> None:
-    assert trn("upgrade", "--directory", copy, "--to", "1.36", "--keep-nodes", "--write").exit_code == 0
-    after = (copy / "Pulumi.dev.yaml").read_text()
-    assert after.count('      kubernetesVersion: "1.35"\n') == 2
-    code, data = _json(trn, copy, "--to", "1.36")
-    assert code == 0
-    assert {step["phase"] for step in data["steps"]} == {"node group"}
-    assert [each["path"] for each in data["settings"]] == [f"nodeGroups[{index}].kubernetesVersion" for index in (0, 1)]
-
-
-@pytest.mark.slow
 def test_a_running_capacity_block_stops_what_does_not_keep_its_nodes(trn: Run, copy: Path) -> None:
     (copy / "Pulumi.dev.yaml").write_text(BLOCK)
     assert trn("upgrade", "--directory", copy, "--to", "1.36").exit_code == 1
