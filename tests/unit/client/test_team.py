@@ -12,7 +12,7 @@ import watched_team
 from recorded_scenes import Snapshot, now, snapshot
 from stub_api import StubApi
 
-from trainium_eks.client import ending, reading, submitting, team
+from trainium_eks.client import ending, follow, reading, submitting, team
 from trainium_eks.client.failure import CommandError
 from trainium_eks.client.team import Job, Team, TrainOptions, connect
 from trainium_eks.client.train_request import taken
@@ -32,8 +32,8 @@ def scene() -> Snapshot:
 def api(scene: Snapshot, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
     """The cluster, at the time when the scene was recorded."""
     monkeypatch.setattr(reading, "now", lambda: now(scene))
-    monkeypatch.setattr(submitting, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(ending, "LOOK_SECONDS", 0.01)
+    for module in (submitting, ending, follow):
+        monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
     with watched_team.cluster(scene) as stub:
         yield stub
 
