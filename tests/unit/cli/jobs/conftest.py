@@ -15,8 +15,10 @@ from trainium_eks.client import ending, reading
 
 @pytest.fixture
 def scene() -> Snapshot:
-    """Two jobs, of which one waits for the other."""
-    return snapshot("queue_full")
+    """alpha runs on two nodes with two ranks each, beta waits for it."""
+    found = snapshot("queue_full")
+    found["Job"][0]["metadata"]["annotations"] = {"trainium-eks/world-size": "4", "trainium-eks/nodes": "2"}
+    return found
 
 
 @pytest.fixture

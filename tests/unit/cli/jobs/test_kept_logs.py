@@ -17,7 +17,7 @@ from training_jobs import job
 from watched_team import Call
 
 from trainium_eks.aws.sessions import AwsError
-from trainium_eks.client import kept_logs, reading
+from trainium_eks.client import kept_logs
 from trainium_eks.client.kept_logs import node_of
 from trainium_eks.client.logs import PodLine
 from trainium_eks.jobs.objects import forms, volcano_job
@@ -38,22 +38,12 @@ GONE: Mapping[str, list[tuple[float, str]]] = {
 
 
 @pytest.fixture
-def scene() -> Snapshot:
-    """alpha runs on two nodes with two ranks each, beta waits."""
-    found = snapshot("queue_full")
-    found["Job"][0]["metadata"]["annotations"] = {"trainium-eks/world-size": "4", "trainium-eks/nodes": "2"}
-    return found
-
-
-@pytest.fixture
-def api(scene: Snapshot, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
+def api(api: StubApi, scene: Snapshot) -> StubApi:
     """The pods are gone."""
-    monkeypatch.setattr(reading, "now", lambda: now(scene))
-    with watched_team.cluster(scene) as stub:
-        stub.objects["Pod"] = []
-        created = now(scene) - timedelta(minutes=2)
-        stub.objects["Job"][0]["metadata"]["creationTimestamp"] = f"{created:%Y-%m-%dT%H:%M:%SZ}"
-        yield stub
+    api.objects["Pod"] = []
+    created = now(scene) - timedelta(minutes=2)
+    api.objects["Job"][0]["metadata"]["creationTimestamp"] = f"{created:%Y-%m-%dT%H:%M:%SZ}"
+    return api
 
 
 def _time(scene: Snapshot, seconds: float) -> float:

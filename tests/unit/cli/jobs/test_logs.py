@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from recorded_scenes import Snapshot, snapshot
+from recorded_scenes import snapshot
 from stub_api import StubApi
 from waiting import until
 from watched_team import Call
@@ -28,14 +28,6 @@ Followed = Callable[..., str]
 
 def stamped(second: int, text: str) -> str:
     return f"2026-11-22T05:33:{second:02}Z {text}"
-
-
-@pytest.fixture
-def scene() -> Snapshot:
-    """alpha runs on two nodes with two ranks each, beta waits."""
-    found = snapshot("queue_full")
-    found["Job"][0]["metadata"]["annotations"] = {"trainium-eks/world-size": "4", "trainium-eks/nodes": "2"}
-    return found
 
 
 @pytest.fixture(autouse=True)

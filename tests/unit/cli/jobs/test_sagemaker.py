@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import watched_team
 from aws_double import AwsDouble, AwsError
 from cluster_snapshots import outputs
 from outcome import ends
 from recorded_scenes import now, snapshot
 from sagemaker_answers import ARN, IMAGE, JOB, MISSING, MODEL_DATA, WHERE, endpoint, summary, training, transform
 from small_project import Run
-from stub_api import StubApi
 from watched_team import Call
 
 from trainium_eks.client import sagemaker, train_facts
@@ -36,6 +34,10 @@ Asked = dict[str, Any]
 def listed(name: str) -> Asked:
     told = {"EndpointName", "EndpointArn", "EndpointStatus", "CreationTime", "LastModifiedTime"}
     return {key: value for key, value in endpoint(name, "InService", "").items() if key in told}
+
+
+def _next(states: list[Any]) -> Any:
+    return states.pop(0) if len(states) > 1 else states[0]
 
 
 DELETED = ("DeleteEndpoint", "DeleteEndpointConfig", "DeleteModel", "StopTransformJob", "StopTrainingJob")
@@ -100,7 +102,7 @@ class Cloud:
     def described_training(self, asked: Asked) -> Any:
         if asked["TrainingJobName"] != JOB:
             return self.missing
-        status, second = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        status, second = _next(self.states)
         has_ended = status in ("Completed", "Failed")
         ended = {"TrainingEndTime": now(SCENE), "BillableTimeInSeconds": 90} if has_ended else {}
         return training(status, second, CreationTime=BEGUN, **ended)
@@ -116,7 +118,7 @@ class Cloud:
     def described(self, asked: Asked) -> Any:
         if asked["EndpointName"] not in self.endpoints:
             return self.missing
-        status, why = self.status.pop(0) if len(self.status) > 1 else self.status[0]
+        status, why = _next(self.status)
         reason = {"FailureReason": why} if why else {}
         return endpoint(asked["EndpointName"], status, self.endpoints[asked["EndpointName"]], **reason)
 
@@ -127,7 +129,7 @@ class Cloud:
     def described_batch(self, asked: Asked) -> Any:
         if asked["TransformJobName"] not in self.transforms:
             return self.missing
-        status = self.batch.pop(0) if len(self.batch) > 1 else self.batch[0]
+        status = _next(self.batch)
         reason = {"FailureReason": "line 2 is no text"} if status == "Failed" else {}
         return transform(asked["TransformJobName"], status, **reason)
 
@@ -151,14 +153,13 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
 
 
 @pytest.fixture
-def call(trn: Run, api: StubApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+def call(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     """The team's seat, with SageMaker beside the cluster."""
     monkeypatch.setattr(sagemaker, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(train_facts, "registry_image", lambda wanted, _: (wanted or "", None, True))
-    made = watched_team.researcher(trn, api, tmp_path)
     file = tmp_path / "outputs.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "sageMaker": WHERE.model_dump(by_alias=True)}))
-    return made
+    return call
 
 
 # --- Trainings ------------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ def test_jobs_are_a_table(call: Call, api: StubApi, scene: Snapshot) -> None:
     heading, beta, alpha = out.splitlines()[:3]
     assert heading.split() == ["JOB", "KIND", "QUEUE", "STATE", "NODES", "RUN", "RESTARTS", "TIME", "STEP"]
     assert beta.split() == ["beta", "volcano", "test", "Pending", "1", "0/1", "0/3", "4s", "-"]
-    assert alpha.split() == ["alpha", "volcano", "test", "Running", "2", "2/2", "0/3", "8s", "3/100"]
+    assert alpha.split() == ["alpha", "volcano", "test", "Running", "2x2", "2/2", "0/3", "8s", "3/100"]
 
 
 def test_a_narrow_terminal_keeps_every_column_that_matters(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
