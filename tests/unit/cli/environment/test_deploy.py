@@ -28,15 +28,13 @@ from trainium_eks.operate.finding import Finding, Report, Status
 from trainium_eks.plan.graph import Graph, Options, Resource
 
 FILES = "aws:fsx/lustreFileSystem:LustreFileSystem"
-PROVIDER = Resource(
-    "urn:pulumi:dev::p::pulumi:providers:aws::aws", "pulumi:providers:aws", "aws", inputs={"region": "us-west-2"}
-)
+AWS = "pulumi:providers:aws"
+PROVIDER = Resource(f"urn:pulumi:dev::p::{AWS}::aws", AWS, "aws", inputs={"region": "us-west-2"})
 
 
-def _tool(directory: Path, name: str, output: str, code: int = 0) -> None:
-    path = directory / name
-    path.write_text(f"#!/bin/sh\necho '{output}'\nexit {code}\n")
-    path.chmod(0o755)
+def _tool(directory: Path, name: str, output: str) -> None:
+    (directory / name).touch(0o755)
+    (directory / name).write_text(f"#!/bin/sh\necho '{output}'\n")
 
 
 @pytest.fixture
@@ -301,8 +299,7 @@ def test_a_stack_without_claims_is_not_previewed_twice_and_a_failure_is_pulumis(
 
 FILE_SYSTEM = "fs-0123456789abcdef0"
 LINKED = state((exporting.ASSOCIATION, "dra-1", {"fileSystemId": FILE_SYSTEM}))
-LINK = Resource("u1", exporting.ASSOCIATION, "link")
-GRAPH = Graph("p", "prod", (LINK,), {})
+GRAPH = Graph("p", "prod", (Resource("u1", exporting.ASSOCIATION, "link"),), {})
 
 
 @pytest.fixture
@@ -332,32 +329,24 @@ def prepare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Prepare:
     return lambda *arguments: destroy.prepare(GRAPH, tmp_path, list(arguments))
 
 
-def test_linked_file_systems_are_exported_before_pulumi_begins(
-    prepare: Prepare, exported: list[tuple[str, float]], capsys: pytest.CaptureFixture[str]
+def test_linked_file_systems_are_exported_before_pulumi_begins_unless_told_otherwise(
+    prepare: Prepare,
+    exported: list[tuple[str, float]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def refuse(*_: object) -> None:
+        raise exporting.NotExportedError("2 files were not written")
+
+    assert prepare("--preview-only") == ["--preview-only"]
+    assert "is lost" not in capsys.readouterr().out
+    assert prepare("--no-export") == []
+    assert (f"what S3 lacks of {FILE_SYSTEM} is lost" in capsys.readouterr().out, exported) == (True, [])
     assert prepare("--yes", "--export-minutes=30") == ["--yes"]
     assert exported == [(FILE_SYSTEM, 1800)]
     shown = capsys.readouterr().out
     assert f"Exporting {FILE_SYSTEM} to S3 before anything is destroyed (at most 30 minutes" in shown
     assert "If you do not destroy the stack now" in shown
-
-
-def test_no_export_says_what_is_lost_and_a_preview_exports_nothing(
-    prepare: Prepare, exported: list[tuple[str, float]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert prepare("--preview-only") == ["--preview-only"]
-    assert "is lost" not in capsys.readouterr().out
-    assert prepare("--no-export") == []
-    assert f"what S3 lacks of {FILE_SYSTEM} is lost" in capsys.readouterr().out
-    assert exported == []
-
-
-def test_an_export_that_fails_stops_the_destroy(
-    prepare: Prepare, exported: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise exporting.NotExportedError("2 files were not written")
-
     monkeypatch.setattr(exporting.Export, "run", refuse)
     with pytest.raises(CommandError, match="2 files were not written"):
         prepare()
@@ -377,10 +366,10 @@ def test_an_unreadable_state_stops_only_what_may_hold_unexported_files(
     assert destroy.prepare(Graph("p", "dev", (), {}), tmp_path, ["-y"]) == ["-y"]
 
 
-@pytest.mark.parametrize("minutes", ["0", "-5", "soon", "20000", "nan", ""])
-def test_a_time_that_is_none_is_refused(minutes: str) -> None:
-    with pytest.raises(CommandError, match="a number of minutes, more than 0 and at most 10080"):
-        destroy.export_minutes([f"--export-minutes={minutes}"])
+def test_a_time_that_is_none_is_refused() -> None:
+    for minutes in ("0", "-5", "soon", "20000", "nan", ""):
+        with pytest.raises(CommandError, match="a number of minutes, more than 0 and at most 10080"):
+            destroy.export_minutes([f"--export-minutes={minutes}"])
 
 
 @pytest.mark.parametrize(
