@@ -1,17 +1,15 @@
-"""`trn logs --since`: pods that are gone, and those that are there, by CloudWatch (moto) and by files here."""
+"""`trn logs --since`: pods that are gone, and those that are there, by CloudWatch (moto)."""
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import boto3  # type: ignore[import-untyped]
 import pytest
-import watched_team
 from moto import mock_aws
 from recorded_scenes import Snapshot, now, snapshot
-from small_project import Run
 from stub_api import StubApi
 from training_jobs import job
 from watched_team import Call
@@ -22,8 +20,6 @@ from trainium_eks.client.kept_logs import node_of
 from trainium_eks.client.logs import PodLine
 from trainium_eks.jobs.objects import forms, volcano_job
 from trainium_eks.jobs.watch.log_lines import pod_names
-from trainium_eks.local.paths import Paths
-from trainium_eks.local.runtime.output import Writer
 
 Keep = Callable[[str, list[tuple[float, str]]], None]
 
@@ -46,64 +42,37 @@ def api(api: StubApi, scene: Snapshot) -> StubApi:
     return api
 
 
-def _time(scene: Snapshot, seconds: float) -> float:
-    """Of a line; on whole seconds, as times of objects are."""
-    return float(int((now(scene) - timedelta(minutes=2)).timestamp())) + seconds
-
-
-@pytest.fixture(params=["cloudwatch", "files"])
-def keep(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, scene: Snapshot, tmp_path: Path
-) -> Iterator[Keep]:
-    """Keeps what a pod wrote."""
-    if request.param == "files":
-        yield lambda pod, lines: _in_file(tmp_path, scene, pod, lines)
-        return
+@pytest.fixture
+def keep(monkeypatch: pytest.MonkeyPatch, scene: Snapshot) -> Iterator[Keep]:
+    """Keeps what a pod wrote; on the local cloud tests/local does."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     # Which takes no event that is older than two weeks, and these are as old as the recorded scene.
     monkeypatch.setattr("moto.logs.models.utcnow", lambda: now(scene).replace(tzinfo=None))
+    begun = int((now(scene) - timedelta(minutes=2)).timestamp())
+
+    def keep(pod: str, lines: list[tuple[float, str]]) -> None:
+        place = {"logGroupName": GROUP, "logStreamName": f"training/{pod}/trainer"}
+        with contextlib.suppress(logs.exceptions.ResourceAlreadyExistsException):
+            logs.create_log_stream(**place)
+        of = {"kubernetes": {"namespace_name": "training", "pod_name": pod, "container_name": "trainer"}}
+        events = [
+            {"timestamp": int((begun + at) * 1000), "message": json.dumps({"log": text, **of})} for at, text in lines
+        ]
+        logs.put_log_events(**place, logEvents=events)
+
     with mock_aws():
         logs = boto3.client("logs", region_name="us-west-2")
         logs.create_log_group(logGroupName=GROUP)
-        yield lambda pod, lines: _in_cloudwatch(logs, scene, pod, lines)
-
-
-def _in_file(root: Path, scene: Snapshot, pod: str, lines: list[tuple[float, str]]) -> None:
-    place = Paths(root).kept / "training" / pod / "uid" / "trainer"
-    place.mkdir(parents=True)
-    writer = Writer(place / "0.log")
-    for second, text in lines:
-        writer.write(f"{text}\n".encode(), _time(scene, second))
-    writer.close(0)
-
-
-def _in_cloudwatch(logs: Any, scene: Snapshot, pod: str, lines: list[tuple[float, str]]) -> None:
-    stream = f"training/{pod}/trainer"
-    if not logs.describe_log_streams(logGroupName=GROUP, logStreamNamePrefix=stream)["logStreams"]:
-        logs.create_log_stream(logGroupName=GROUP, logStreamName=stream)
-    kubernetes = {"namespace_name": "training", "pod_name": pod, "container_name": "trainer"}
-    events = [
-        {"timestamp": int(_time(scene, at) * 1000), "message": json.dumps({"log": text, "kubernetes": kubernetes})}
-        for at, text in lines
-    ]
-    logs.put_log_events(logGroupName=GROUP, logStreamName=stream, logEvents=events)
+        yield keep
 
 
 @pytest.fixture
-def call(trn: Run, api: StubApi, tmp_path: Path, request: pytest.FixtureRequest) -> Call:
-    """The team's seat, on AWS or on the local cloud."""
-    is_local = "keep" in request.fixturenames and request.node.callspec.params.get("keep") == "files"
-    # A local cloud is asked by the kubeconfig that lies beside its outputs.
-    seat = watched_team.researcher(trn, api, tmp_path, *(["--kubeconfig", tmp_path / "kubeconfig"] * is_local))
+def call(call: Call, tmp_path: Path) -> Call:
+    """The team's seat at a stack that keeps logs."""
     file = tmp_path / "outputs.json"
-    known = json.loads(file.read_text())
-    file.write_text(json.dumps({**known, "logGroup": GROUP}))
-    if is_local:
-        report = {"schemaVersion": 1, "local": True, "notInstalled": [], "simulated": ["aws"], "realVolcano": True}
-        (tmp_path / "report.json").write_text(json.dumps(report))
-        (tmp_path / "kubeconfig").write_text(known["kubeconfig"])
-    return seat
+    file.write_text(json.dumps({**json.loads(file.read_text()), "logGroup": GROUP}))
+    return call
 
 
 @pytest.fixture
@@ -202,7 +171,6 @@ def test_before_a_restart_and_after_it(restarted: None, call: Call, monkeypatch:
     call.ends(0, "logs alpha --since 30s")
 
 
-@pytest.mark.parametrize("keep", ["cloudwatch"], indirect=True)
 def test_lines_that_both_have_are_shown_once(keep: Keep, restarted: None, api: StubApi, call: Call) -> None:
     """CloudWatch has what a pod wrote while it still runs, with times to the millisecond."""
     day, _, _ = api.logs[NODE_0][0].partition(".")
@@ -213,7 +181,6 @@ def test_lines_that_both_have_are_shown_once(keep: Keep, restarted: None, api: S
     assert [out.count(each) for each in ("resumed", "goes on")] == [1, 1]
 
 
-@pytest.mark.parametrize("keep", ["cloudwatch"], indirect=True)
 def test_what_cannot_be_read_does_not_hide_what_can(
     restarted: None, api: StubApi, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
