@@ -374,14 +374,15 @@ def test_a_time_that_is_none_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("jobs", "confirmed", "stops"),
-    [(["training/bert"], False, True), (["training/bert"], True, False), ([], False, False), (None, False, False)],
+    [(["training/bert"], False, True), (["a/b", "a/c"], True, False), ([], False, False), (None, False, False)],
 )
 def test_running_jobs_are_named_and_nobody_agreed_for_a_script(
     jobs: list[str] | None, confirmed: bool, stops: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(CommandError, match="Nothing was destroyed") if stops else nullcontext():
         destroy.agree_to_end(jobs, confirmed=confirmed)
-    assert ("1 job has not ended: training/bert" in capsys.readouterr().out) == bool(jobs)
+    [said, *_] = capsys.readouterr().out.splitlines() or [""]
+    assert said == (f"{'1 job has' if stops else '2 jobs have'} not ended: {', '.join(jobs)}" if jobs else "")
 
 
 def test_what_stays_is_listed_with_what_it_goes_on_costing() -> None:

@@ -80,11 +80,12 @@ def test_what_is_refused_is_the_list_alone_as_the_config_file_or_the_program_spe
 
 def test_a_failing_program_shows_its_own_traceback(plan: Plan, project: Project) -> None:
     project.write("Pulumi.dev.yaml", "environment: [shared/base]\nconfig: {}\n")
-    project.write("__main__.py", "def build():\n    return {}['nothing']\n\n\nbuild()\n")
+    project.write("__main__.py", "def build():\n    return {}['nothing']\n\n\nprint('so far')\nbuild()\n")
     shown = plan()
     assert (shown.exit_code, shown.stdout) == (1, "")
     assert "KeyError: 'nothing'" in shown.stderr
     assert "in build" in shown.stderr
+    assert "The program printed:\nso far\n" in shown.stderr
     assert "trainium_eks/cli" not in shown.stderr
     assert "warning: Pulumi.dev.yaml: 'environment'" in shown.stderr, "values that are not seen here"
 

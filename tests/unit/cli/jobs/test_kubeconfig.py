@@ -145,7 +145,9 @@ def test_of_a_local_cloud_the_administrators_is_shown_too_and_the_path_of_either
 
 def test_the_kubeconfig_of_a_deployed_stack(files: Mapping[str, Path], trn: Run) -> None:
     words = ("kubeconfig", "--outputs", files["outputs"])
-    assert yaml.safe_load(trn(*words).stdout)["contexts"][0]["context"]["namespace"] == "training"
+    shown = yaml.safe_load(trn(*words).stdout)
+    assert shown["contexts"][0]["context"]["namespace"] == "training"
+    assert json.loads(trn(*words, "--json").stdout) == shown
     assert trn(*words, "--namespace", "trainign").exit_code == 2
     known = json.loads(files["outputs"].read_text())
     for text in ("[secret]", "", "{}", '{"current-context": "x", "contexts": []}'):

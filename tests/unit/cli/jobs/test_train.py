@@ -124,7 +124,8 @@ def test_how_often_a_job_is_to_save_is_said_in_a_line(monkeypatch: pytest.Monkey
     said = (
         "  Checkpoints: every 56m (TRN_CHECKPOINT_SECONDS); each takes 34s, a fault every 131d23h: 99.0 % of the time"
     )
-    ends(0, trn("train --module train --name one --state-gb 10 --detach"), f"{said} is useful.\n")
+    output = "  Output: /data/output/one\n"
+    ends(0, trn("train --module train --name one --state-gb 10 --detach"), f"{output}{said} is useful.\n")
     assert document("train --module train --state-gb 10 --json")["checkpointSeconds"] == 3360
     asked = trn("train --module train --name two --checkpoint-seconds 90 --detach")
     assert "Checkpoints:" not in asked.stderr
