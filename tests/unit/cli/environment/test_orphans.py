@@ -95,13 +95,10 @@ def test_an_empty_state_is_said_first_and_no_command_is_shown(run: Run) -> None:
     assert "delete-nodegroup" not in text
 
 
-def test_a_cluster_needs_no_state(run: Run) -> None:
+def test_a_cluster_needs_no_state_and_a_stack_pulumi_or_a_file(run: Run, tmp_path: Path) -> None:
     nothing = "There is no state to compare with"
     ends(0, run("--cluster", "c", "--region", "us-west-2"), "c · us-west-2", nothing, "Nothing is left")
     ends(2, run("--cluster", "c"), "name it with --region")
-
-
-def test_without_pulumi_it_says_what_to_do_instead(run: Run, tmp_path: Path) -> None:
     (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
     missing = "pulumi, which knows the stack's state, is not on PATH"
     ends(2, run(), missing, "--state state.json", "--cluster NAME")

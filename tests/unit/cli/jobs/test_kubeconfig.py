@@ -196,11 +196,11 @@ def test_a_tunnel_to_the_same_authority_is_the_same_cluster() -> None:
     assert kubeconfig_variable.other_server(json.dumps(tunnel), "[secret]") == ""
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", "clusters: 3", "- 2026-99-99"])
-def test_a_file_that_is_no_kubeconfig_is_named(text: str, tmp_path: Path) -> None:
-    (tmp_path / "broken").write_text(text)
-    with pytest.raises(CommandError, match="broken, which is no kubeconfig"):
-        kubeconfig_variable.merged([tmp_path / "broken"])
+def test_a_file_that_is_no_kubeconfig_is_named(tmp_path: Path) -> None:
+    for text in ("{", "[1]", "clusters: 3", "- 2026-99-99"):
+        (tmp_path / "broken").write_text(text)
+        with pytest.raises(CommandError, match="broken, which is no kubeconfig"):
+            kubeconfig_variable.merged([tmp_path / "broken"])
 
 
 @pytest.mark.parametrize(("file", "used"), [("variable", "variable"), ("elsewhere", "own"), (None, "own")])

@@ -121,11 +121,9 @@ def test_how_often_a_job_is_to_save_is_said_in_a_line(monkeypatch: pytest.Monkey
     shared = {"sharedVolume": {**volume, "writeMegabytesPerSecond": 293.0}}
     stack = StackOutputs.parse({**STACK.model_dump(by_alias=True), **shared})
     take_seat(monkeypatch, StackAccess("dev", stack), api)
-    said = (
-        "  Checkpoints: every 56m (TRN_CHECKPOINT_SECONDS); each takes 34s, a fault every 131d23h: 99.0 % of the time"
-    )
-    output = "  Output: /data/output/one\n"
-    ends(0, trn("train --module train --name one --state-gb 10 --detach"), f"{output}{said} is useful.\n")
+    every = "  Output: /data/output/one\n  Checkpoints: every 56m (TRN_CHECKPOINT_SECONDS)"
+    useful = "each takes 34s, a fault every 131d23h: 99.0 % of the time is useful.\n"
+    ends(0, trn("train --module train --name one --state-gb 10 --detach"), f"{every}; {useful}")
     assert document("train --module train --state-gb 10 --json")["checkpointSeconds"] == 3360
     asked = trn("train --module train --name two --checkpoint-seconds 90 --detach")
     assert "Checkpoints:" not in asked.stderr
