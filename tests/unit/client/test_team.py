@@ -101,8 +101,8 @@ def test_its_log_its_steps_and_its_last_metrics(alpha: Job, api: StubApi, scene:
     assert measured is not None
     assert (measured.last.number, measured.last.loss) == (4, 0.25)
     log = api.logs.pop("alpha-trainer-0-0")
-    threading.Timer(0.1, api.logs.__setitem__, ("alpha-trainer-0-0", log)).start()
     assert alpha.metrics() is None
+    threading.Timer(0.1, api.logs.__setitem__, ("alpha-trainer-0-0", log)).start()
     assert alpha.metrics(wait_seconds=60) is not None, "the log could be read later"
     assert [*alpha.logs()] == [f"[default0]:{line}" for line in said]
     with pytest.raises(CommandError, match="--rank 4: alpha"):
