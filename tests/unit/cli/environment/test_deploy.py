@@ -70,6 +70,9 @@ def test_aws_cli_of_either_major_works_from_the_version_that_can_get_tokens(path
         _tool(path, "aws", f"aws-cli/{version} Python/3.13")
         too_old = f"aws {version} is too old, 1.24.0 or 2.7.0 or newer is needed."
         assert deploy.complaints() == ([] if good else [f"{too_old}\n  Install: {deploy.TOOLS[1].install}"])
+    # A broken tool is shown with its own words.
+    (path / "pulumi").write_text("#!/bin/sh\necho 'cannot start'\nexit 3\n")
+    assert "cannot start" in deploy.complaints()[0]
 
 
 BUCKET, KEY = "aws:s3/bucket:Bucket", "aws:kms/key:Key"

@@ -239,6 +239,8 @@ def test_failed_rules_come_first_by_severity_then_waived_with_reason(
     assert lines[4].endswith("waived: because of this |")
     assert "pulumi config set --path waivers.R04" in lines[5]
     assert lines[6:] == ["1 pass: R01", "1 do not apply: R02"]
+    verdicts.append(replace(_verdict("R06", "unseen"), findings=(Judgement("urn::6", None, "known later"),)))
+    assert _cells(_part(_page(), "Rules")[5]) == ["?", "R06", "Title of R06: not judged: known later"]
     result = planned()
     assert result.exit_code == 1
     assert result.stdout.rstrip().endswith("✗ dev is not sound: failed R03 R04")

@@ -243,6 +243,8 @@ def test_a_local_stack_says_what_it_does(local: RememberingApi, monkeypatch: pyt
     monkeypatch.setattr(images, "find", {"python": _image("python")}.get)
     told = document("train --example gradient-sum --json")
     assert (told["image"], told["launcher"]) == ("local/python", "gang")
+    local.served.remove(JOB_API)
+    ends(1, trn("train --example gradient-sum"), "there is no Volcano in this cluster", "trn doctor` says what runs")
 
 
 def _arguments(result: Result, module: str) -> list[str]:
