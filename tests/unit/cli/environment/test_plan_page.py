@@ -5,6 +5,8 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hand_built import changed, environment, waiting, without
@@ -215,6 +217,13 @@ def test_cost_shows_components_total_and_what_is_not_counted() -> None:
     unknown = "\n".join(_part(_page(changed(environment(), "trn1-template", instanceType="trn9.x")), "Cost"))
     assert "! No price is known for trn9.x; it is not in the total." in unknown
     assert "+ ? |" in unknown
+
+
+def test_pools_that_scale_are_lines_with_the_limits_of_gangs() -> None:
+    pool = SimpleNamespace(pool="cpu", minimum=0, maximum=4, instance_type="m7i.xlarge", by="Karpenter")
+    found: Any = SimpleNamespace(pools=[pool], limits=["none of a gang"])
+    lines = _part(plan_page.page(replace(plan_report.make(environment()), autoscaling=found)), "Autoscaling")
+    assert lines == ["- cpu: 0 to 4 × m7i.xlarge, by Karpenter", "- none of a gang"]
 
 
 def test_time_to_ready_shows_bound_ratio_and_path() -> None:
