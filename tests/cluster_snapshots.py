@@ -17,6 +17,10 @@ Objects = dict[str, list[Object]]
 
 NEURON, EFA, GPU = "aws.amazon.com/neuron", "vpc.amazonaws.com/efa", "nvidia.com/gpu"
 FILE_SYSTEM = "fs-0123456789abcdef0"
+REAL = LocalReport(
+    real_volcano=True, running=frozenset({"vc-scheduler", "vc-controller-manager", "vc-webhook-manager"})
+)
+"""Of a machine on which Volcano's own processes run."""
 
 
 def group(name: str, resource: str, efa: int, desired: int | None, **changes: Any) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from trainium_eks.model.catalogue.fabric_floors import LINE_RATES, floor_of
 from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.operate.finding import Finding, Status
 from trainium_eks.operate.verify import fabric
 from trainium_eks.operate.verify.fabric import ReportFaultError
@@ -36,17 +35,16 @@ def _checks(*findings: dict[str, Any]) -> list[Finding]:
 
 
 def _expected(claim: str, *, is_local: bool, rate: float | None = None) -> dict[str, Any]:
-    data = outputs().model_dump(by_alias=True)
-    data["sharedVolume"]["writeMegabytesPerSecond"] = rate
-    stack = StackOutputs.parse(data)
+    shared = outputs().model_dump(by_alias=True)["sharedVolume"]
+    stack = outputs(sharedVolume={**shared, "writeMegabytesPerSecond": rate})
     return fabric.expectation(stack.node_groups[0], CATALOGUE["trn1.32xlarge"], stack, claim=claim, is_local=is_local)
 
 
 def test_a_trainium_group_is_expected_to_show_its_hardware_and_reach_its_floor() -> None:
     expected = _expected("fsx-claim", is_local=False, rate=300.0)
     assert expected["floor"] == {"gigabytes_per_second": 50.0, "latency_seconds": 0.005}
-    assert (expected["devices"], expected["deviceTool"], expected["efa"]) == (16, "neuron-ls", 8)
-    assert expected["memlock"] is True
+    hardware = {"devices": 16, "deviceTool": "neuron-ls", "efa": 8, "memlock": True}
+    assert hardware.items() <= expected.items()
     storage = expected["storage"]
     assert (storage["mount"], storage["type"]) == ("/data", "lustre")
     # Half of the file system's rate is asked of all nodes together.
@@ -66,17 +64,11 @@ def test_the_last_report_of_a_log_is_taken_behind_its_prefix() -> None:
     assert fabric.find_report(["nothing"]) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ('{"fabric":{"sch', "no JSON"),
-        ("[]", "no report of the fabric test"),
-        (json.dumps(_report(schemaVersion=2)), "version 2"),
-    ],
-)
-def test_a_report_that_cannot_be_used_is_refused(text: str, says: str) -> None:
-    with pytest.raises(ReportFaultError, match=says):
-        fabric.read_report(text)
+def test_a_report_that_cannot_be_used_is_refused() -> None:
+    newer = json.dumps(_report(schemaVersion=2))
+    for text, says in (('{"fabric":{"sch', "no JSON"), ("[]", "no report of the fabric test"), (newer, "version 2")):
+        with pytest.raises(ReportFaultError, match=says):
+            fabric.read_report(text)
 
 
 def test_findings_of_a_kind_are_one_check_with_the_faulty_nodes_by_name_and_a_remedy() -> None:

@@ -1,11 +1,16 @@
-"""What was compared becomes checks, each fault once."""
+"""What was compared becomes checks, each fault once; the local cloud's report is read or refused."""
 
+import json
+from pathlib import Path
+
+import pytest
 from cluster_snapshots import NEURON, accelerated, group, outputs
 
 from trainium_eks.kube.cluster import Cluster
 from trainium_eks.operate.cleanup.state import StateResource
 from trainium_eks.operate.finding import Status, failed
 from trainium_eks.operate.verify.examined import CheckInput, ObjectComparison
+from trainium_eks.operate.verify.local_report import LocalReport, ReportError
 from trainium_eks.operate.verify.made import checks, untold
 
 
@@ -15,9 +20,8 @@ def test_each_object_is_a_failure_with_its_remedy_and_what_was_not_compared_is_s
         "ConfigMap v/c": ("does not exist",),
         "NetworkPolicy a/b": ("spec.ingress was added by kubectl-edit",),
     }
-    made = ObjectComparison(
-        drifted, 9, {"values of secrets": "the state hides them"}, {"ConfigMap v/c": "helm get manifest"}
-    )
+    hidden, mended = {"values of secrets": "the state hides them"}, {"ConfigMap v/c": "helm get manifest"}
+    made = ObjectComparison(drifted, 9, hidden, mended)
     found = {each.subject: each for each in checks(CheckInput(outputs(), Cluster("v1"), None, made))}
     assert found["Queue test"].details == drifted["Queue test"]
     assert found["ConfigMap v/c"].text == "does not exist"
@@ -32,9 +36,8 @@ def test_each_object_is_a_failure_with_its_remedy_and_what_was_not_compared_is_s
 
 def test_a_node_has_the_labels_and_taints_of_its_group() -> None:
     """The gate's taint is taken off again."""
-    taints = [
-        {"key": key, "value": "true", "effect": "NO_SCHEDULE"} for key in (NEURON, "trainium-eks/fabric-untested")
-    ]
+    keys = (NEURON, "trainium-eks/fabric-untested")
+    taints = [{"key": key, "value": "true", "effect": "NO_SCHEDULE"} for key in keys]
 
     def lines(labels: dict[str, str]) -> list[tuple[str, str]]:
         node = accelerated("n", group("ng1", NEURON, 8, 1))
@@ -59,3 +62,31 @@ def test_a_fault_that_a_check_of_its_own_names_is_told_once() -> None:
     assert drifted("ServiceAccount training/trainer") == ["training"]
     for other in ("RoleBinding training/trainer", "ServiceAccount training/train", "Queue other"):
         assert drifted(other) == ["training", other]
+
+
+REPORT = {
+    "schemaVersion": 1,
+    "local": True,
+    "notInstalled": [{"name": "volcano", "reason": "no chart"}],
+    "simulated": ["aws"],
+    "realVolcano": False,
+}
+
+
+def test_a_report_is_read_and_what_is_none_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    with pytest.raises(ReportError, match="cannot read"):
+        LocalReport.load(file)
+    file.write_text(json.dumps(REPORT))
+    report = LocalReport.load(file, {"etcd"})
+    assert report == LocalReport({"volcano": "no chart"}, ("aws",), real_volcano=False, running=frozenset({"etcd"}))
+    assert (report.missing("volcano"), report.missing("neuron")) == ("no chart", "")
+    for text in (
+        "",
+        "[]",
+        "{}",
+        *(json.dumps({**REPORT, **wrong}) for wrong in ({"schemaVersion": 2}, {"local": False})),
+    ):
+        file.write_text(text)
+        with pytest.raises(ReportError, match=r"report\.json is not the report"):
+            LocalReport.load(file)

@@ -3,16 +3,13 @@
 from typing import Any
 
 import pytest
-from cluster_snapshots import hypernode, judged, the
+from cluster_snapshots import REAL, hypernode, judged, the
 
 from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS
 from trainium_eks.operate.finding import Finding, Status
 from trainium_eks.operate.verify.local_report import LocalReport
 from trainium_eks.topology import tree
 
-REAL = LocalReport(
-    real_volcano=True, running=frozenset({"vc-scheduler", "vc-controller-manager", "vc-webhook-manager"})
-)
 LATER = "2026-05-01T10:00:12Z"
 SURPLUS = "an administrator deletes the surplus: kubectl delete hypernodes.topology.volcano.sh"
 
@@ -102,16 +99,3 @@ def test_without_hypernodes_or_volcano_there_is_nothing_to_hold() -> None:
     for local in (LocalReport(), LocalReport({"volcano": "no chart"})):
         found = _judged(hypernode("tier2-b", 2, "tier1-a", created=LATER), local=local)
         assert (found.status, found.text) == (Status.NOT_APPLICABLE, "Volcano does not run on this machine")
-
-
-def test_a_node_without_a_switch_beside_one_with_switches_is_named() -> None:
-    def switched(made: Any, *, all_of_them: bool) -> None:
-        for name in ("trn0", "trn1"):
-            the(made, "Node", name)["metadata"]["labels"] |= dict.fromkeys(EC2_TOPOLOGY_LABELS, "nn-1")
-        if not all_of_them:
-            del the(made, "Node", "trn1")["metadata"]["labels"][EC2_TOPOLOGY_LABELS[0]]
-
-    found = judged(lambda made: switched(made, all_of_them=False))["topology/ng1"]
-    assert found.details == (f"trn1: {EC2_TOPOLOGY_LABELS[0]} is missing",)
-    assert "topology/ng1" not in judged(lambda made: switched(made, all_of_them=True))
-    assert "topology/ng1" not in judged(), "EC2 names no switches of this type"
