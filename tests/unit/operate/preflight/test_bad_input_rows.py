@@ -11,7 +11,7 @@ from golden import ROOT
 from good_account import BLOCK, QUOTAS, ask, ask_one, changed, of, reservation
 from iam_evaluation import IamRequest, allowed
 
-from trainium_eks.operate.finding import Status
+from trainium_eks.operate.finding import Finding, Status
 from trainium_eks.plan.graph import Graph
 
 BLOCK_NODES = "trn-prod-cluster-trn1-block-nodes"
@@ -38,42 +38,34 @@ def test_row_18_a_block_that_has_not_begun(prod: Graph) -> None:
     assert "in 9 days" in waiting.text
 
 
-@pytest.mark.parametrize("state", ["expired", "active"])
-def test_row_18_a_block_that_is_over(prod: Graph, state: str) -> None:
-    over = block(State=state, EndDate=datetime(2026, 11, 21, 11, 30, tzinfo=UTC))
-    told = ask_one(prod, f"capacity/{BLOCK}", over)
-    assert (told.status, told.text) == (Status.FAIL, "it ended 2026-11-21T11:30Z")
-    assert "nodeGroups[1].capacity.id" in told.fix
+OVER = datetime(2026, 11, 21, 11, 30, tzinfo=UTC)
+FAULTY_BLOCKS = [
+    ({"State": "expired", "EndDate": OVER}, "it ended 2026-11-21T11:30Z", "nodeGroups[1].capacity.id"),
+    ({"State": "active", "EndDate": OVER}, "it ended 2026-11-21T11:30Z", "nodeGroups[1].capacity.id"),
+    ({"InstanceType": "trn2.48xlarge"}, "it is of trn2.48xlarge", "'nodeGroups[1].instanceType' trn2.48xlarge"),
+    (
+        {"AvailabilityZoneId": "usw2-az1", "AvailabilityZone": "us-west-2a"},
+        "it is in usw2-az1, the group in usw2-az4",
+        "'nodeGroups[1].capacity.zoneId' usw2-az1",
+    ),
+    ({"ReservationType": "default"}, "it is a Capacity Reservation", "'nodeGroups[1].capacity.type' reservation"),
+    ({"TotalInstanceCount": 1}, "2 are asked for", "'nodeGroups[1].desiredSize' 1"),
+    (
+        {"PlacementGroupArn": "arn:aws:ec2:us-west-2:1:placement-group/mine"},
+        "it was made in the placement group mine",
+        "'nodeGroups[1].capacity.placementGroup' mine",
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("other", "detail", "remedy"),
-    [
-        ({"InstanceType": "trn2.48xlarge"}, "it is of trn2.48xlarge", "'nodeGroups[1].instanceType' trn2.48xlarge"),
-        (
-            {"AvailabilityZoneId": "usw2-az1", "AvailabilityZone": "us-west-2a"},
-            "it is in usw2-az1, the group in usw2-az4",
-            "'nodeGroups[1].capacity.zoneId' usw2-az1",
-        ),
-        ({"ReservationType": "default"}, "it is a Capacity Reservation", "'nodeGroups[1].capacity.type' reservation"),
-        ({"TotalInstanceCount": 1}, "2 are asked for", "'nodeGroups[1].desiredSize' 1"),
-        (
-            {"PlacementGroupArn": "arn:aws:ec2:us-west-2:1:placement-group/mine"},
-            "it was made in the placement group mine",
-            "'nodeGroups[1].capacity.placementGroup' mine",
-        ),
-    ],
-)
-def test_row_18_a_block_of_another_type_zone_kind_size_or_placement_group(
+@pytest.mark.parametrize(("other", "detail", "remedy"), FAULTY_BLOCKS)
+def test_row_18_a_block_that_is_over_or_of_another_kind(
     prod: Graph, other: dict[str, Any], detail: str, remedy: str
 ) -> None:
     told = ask_one(two_in_the_block(prod), f"capacity/{BLOCK}", block(**other))
     assert told.status is Status.FAIL
     assert detail in told.text
     assert remedy in told.fix
-
-
-def test_row_18_a_block_that_is_not_there(prod: Graph) -> None:
     gone = {"ec2:DescribeCapacityReservations": AwsError("InvalidCapacityReservationId.NotFound")}
     assert ask_one(prod, f"capacity/{BLOCK}", gone).status is Status.FAIL
 
@@ -85,9 +77,7 @@ def test_row_22_an_accelerator_quota_too_low(prod: Graph, monkeypatch: pytest.Mo
     assert told.text == "4 x 128 = 512 vCPUs needed, quota 256, others use 0: room for 2 nodes of trn1.32xlarge"
     assert "--service-code ec2 --quota-code L-2C3B7624 --desired-value 1024 --region us-west-2" in told.fix
     assert "pulumi config set --path 'nodeGroups[0].desiredSize' 2" in told.fix
-
-
-def test_row_22_a_quota_for_now_and_not_for_the_largest_size(prod: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Enough for now, and not for the largest size.
     monkeypatch.setitem(QUOTAS, "L-2C3B7624", 512)
     told = ask_one(prod, "quotas/L-2C3B7624", {})
     assert told.status is Status.WARN
@@ -144,9 +134,7 @@ def test_row_23_standard_instances_addresses_and_vpcs_used_up(dev: Graph, monkey
     assert vpcs.text == "1 needed, quota 5, others use 5"
     assert "--service-code vpc --quota-code L-F678F1CE --desired-value 6" in vpcs.fix
     assert addresses.text == "1 needed, quota 5, others use 5"
-
-
-def test_row_23_what_the_stack_has_already_is_not_counted_twice(dev: Graph) -> None:
+    # What the stack has already is not counted twice.
     own = [{"Key": "Environment", "Value": "dev"}, {"Key": "ManagedBy", "Value": "pulumi"}]
     vpcs = [{"VpcId": f"vpc-{number}"} for number in range(4)] + [{"VpcId": "vpc-own", "Tags": own}]
     told = ask_one(dev, "quotas/L-F678F1CE", {"ec2:DescribeVpcs": {"Vpcs": vpcs}})
@@ -157,27 +145,20 @@ def linked(prod: Graph) -> Graph:
     return changed(prod, "trn-prod-fsx-link", dataRepositoryPath="s3://acme-data/train")
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        {"BucketRegion": "eu-west-1"},
-        # Of a bucket that the deployer may not look into, S3 tells the region all the same.
-        AwsError("403", "Forbidden", {"x-amz-bucket-region": "eu-west-1"}),
-    ],
-)
-def test_row_32_a_linked_bucket_in_another_region(prod: Graph, answer: Any) -> None:
-    told = ask_one(linked(prod), "storage/acme-data", {"s3:HeadBucket": answer})
-    assert told.status is Status.FAIL
-    assert told.text == "bucket acme-data is in eu-west-1, the file system's link in us-west-2"
-    assert "fileSystem.durability.bucket" in told.fix
+def test_row_32_a_linked_bucket_in_another_region(prod: Graph) -> None:
+    def told(answer: Any) -> Finding:
+        return ask_one(linked(prod), "storage/acme-data", {"s3:HeadBucket": answer})
 
-
-def test_row_32_a_linked_bucket_that_is_missing(prod: Graph) -> None:
-    told = ask_one(linked(prod), "storage/acme-data", {"s3:HeadBucket": AwsError("404", "Not Found")})
-    assert told.status is Status.FAIL
-    assert "aws s3 mb s3://acme-data --region us-west-2" in told.fix
-    there = ask_one(linked(prod), "storage/acme-data", {"s3:HeadBucket": {"BucketRegion": "us-west-2"}})
-    assert there.status is Status.PASS
+    # Of a bucket that the deployer may not look into, S3 tells the region all the same.
+    for answer in ({"BucketRegion": "eu-west-1"}, AwsError("403", "Forbidden", {"x-amz-bucket-region": "eu-west-1"})):
+        far = told(answer)
+        assert far.status is Status.FAIL
+        assert far.text == "bucket acme-data is in eu-west-1, the file system's link in us-west-2"
+        assert "fileSystem.durability.bucket" in far.fix
+    missing = told(AwsError("404", "Not Found"))
+    assert missing.status is Status.FAIL
+    assert "aws s3 mb s3://acme-data --region us-west-2" in missing.fix
+    assert told({"BucketRegion": "us-west-2"}).status is Status.PASS
 
 
 DATA_KEY, OTHER_KEY = (f"arn:aws:kms:us-west-2:111122223333:key/{name}" for name in ("data", "other"))
@@ -202,12 +183,8 @@ def encrypted(key: str, told: str = "", **more: Any) -> dict[str, Any]:
     }
 
 
-BOUNDS = json.loads(
-    (ROOT / "docs" / "role-boundary.json")
-    .read_text()
-    .replace("DATA_BUCKET", "acme-data")
-    .replace("DATA_KEY_ARN", DATA_KEY)
-)
+_BOUNDARY = (ROOT / "docs" / "role-boundary.json").read_text()
+BOUNDS = json.loads(_BOUNDARY.replace("DATA_BUCKET", "acme-data").replace("DATA_KEY_ARN", DATA_KEY))
 
 
 def _within(asked: dict[str, Any], action: str) -> bool:
@@ -218,10 +195,8 @@ def _within(asked: dict[str, Any], action: str) -> bool:
 
 def with_key(prod: Graph, key: str) -> Graph:
     durability = {"type": "s3", "bucket": "acme-data", **({"bucketKeyArn": key} if key else {})}
-    graph = linked(prod)
-    return replace(
-        graph, config={**graph.config, "fileSystem": {**graph.config["fileSystem"], "durability": durability}}
-    )
+    file_system = {**prod.config["fileSystem"], "durability": durability}
+    return replace(linked(prod), config={**prod.config, "fileSystem": file_system})
 
 
 @pytest.mark.parametrize(
@@ -258,52 +233,34 @@ def test_a_boundary_that_leaves_a_bucket_or_key_out_is_seen(prod: Graph, key: st
     assert "s3:GetObject on arn:aws:s3:::acme-data/x" in told.text
 
 
-@pytest.mark.parametrize(
-    ("more", "outcome"),
-    [
-        ({}, Status.PASS),
-        ({"KeyState": "PendingDeletion"}, Status.FAIL),
-        ({"KeyUsage": "SIGN_VERIFY", "KeySpec": "RSA_2048"}, Status.FAIL),
-    ],
-)
-def test_a_key_of_others_is_looked_at(prod: Graph, more: Any, outcome: Status) -> None:
-    graph = with_key(prod, DATA_KEY)
-    assert ask_one(graph, f"keys/{DATA_KEY}", encrypted(DATA_KEY, **more)).status is outcome
+def test_a_key_of_others_is_looked_at(prod: Graph) -> None:
+    graph, id_ = with_key(prod, DATA_KEY), f"keys/{DATA_KEY}"
+    assert ask_one(graph, id_, encrypted(DATA_KEY)).status is Status.PASS
+    for wrong in ({"KeyState": "PendingDeletion"}, {"KeyUsage": "SIGN_VERIFY", "KeySpec": "RSA_2048"}):
+        assert ask_one(graph, id_, encrypted(DATA_KEY, **wrong)).status is Status.FAIL
     gone = encrypted(DATA_KEY) | {"kms:DescribeKey": AwsError("NotFoundException")}
-    assert ask_one(graph, f"keys/{DATA_KEY}", gone).text == "there is no such key"
+    assert ask_one(graph, id_, gone).text == "there is no such key"
 
 
-def running(version: str, nodes: str = "", **other: Any) -> dict[str, Any]:
-    name = "trn-prod-cluster-eks-0a1b2c3"
-    tags = {"Environment": "prod", "ManagedBy": "pulumi"}
-    return {
+def upgrade(prod: Graph, version: str, nodes: str = "", environment: str = "prod") -> Finding:
+    name, tags = "trn-prod-cluster-eks-0a1b2c3", {"Environment": environment, "ManagedBy": "pulumi"}
+    cluster = {"name": name, "version": version, "status": "ACTIVE", "tags": tags}
+    group = {"nodegroupName": "trn1-base", "version": nodes or version}
+    answers = {
         "eks:ListClusters": {"clusters": [name]},
-        "eks:DescribeCluster": {
-            "cluster": {"name": name, "version": version, "status": "ACTIVE", "tags": tags, **other}
-        },
+        "eks:DescribeCluster": {"cluster": cluster},
         "eks:ListNodegroups": {"nodegroups": ["trn1-base"]},
-        "eks:DescribeNodegroup": {"nodegroup": {"nodegroupName": "trn1-base", "version": nodes or version}},
+        "eks:DescribeNodegroup": {"nodegroup": group},
     }
+    return ask_one(prod, "versions/upgrade", answers)
 
 
 def test_row_35_an_upgrade_that_skips_a_version(prod: Graph) -> None:
-    told = ask_one(prod, "versions/upgrade", running("1.33"))
+    told = upgrade(prod, "1.33")
     assert told.status is Status.FAIL
     assert "upgrade one minor version at a time, 1.33 to 1.34 first" in told.text
     assert told.fix == "pulumi config set --path cluster.kubernetesVersion 1.34"
-
-
-@pytest.mark.parametrize(("version", "outcome"), [("1.34", "pass"), ("1.35", "pass"), ("1.36", "fail")])
-def test_row_35_one_step_is_taken_and_none_back(prod: Graph, version: str, outcome: str) -> None:
-    assert ask_one(prod, "versions/upgrade", running(version)).status == outcome
-
-
-def test_row_35_nodes_that_are_too_old_for_the_new_control_plane(prod: Graph) -> None:
-    told = ask_one(prod, "versions/upgrade", running("1.34", nodes="1.31"))
-    assert told.status is Status.FAIL
-    assert "trn1-base (1.31)" in told.text
-
-
-def test_row_35_the_stack_of_another_environment_is_not_looked_at(prod: Graph) -> None:
-    others = running("1.33", tags={"Environment": "dev", "ManagedBy": "pulumi"})
-    assert ask_one(prod, "versions/upgrade", others).text == "none yet: a new one is made"
+    assert [upgrade(prod, version).status for version in ("1.34", "1.35", "1.36")] == ["pass", "pass", "fail"]
+    old = upgrade(prod, "1.34", nodes="1.31")
+    assert (old.status, "trn1-base (1.31)" in old.text) == (Status.FAIL, True)
+    assert upgrade(prod, "1.33", environment="dev").text == "none yet: a new one is made", "another stack's"
