@@ -14,7 +14,6 @@ from trainium_eks.operate.cleanup.exporting import ASSOCIATION, Export, NotExpor
 
 FILES = "fs-0123456789abcdef0"
 LINK = "dra-0123456789abcdef0"
-TASK = "task-0123456789abcdef0"
 EVERY = ["NEW", "CHANGED", "DELETED"]
 Json = Mapping[str, Any]
 
@@ -32,44 +31,33 @@ class Fsx:
         self.lifecycle = lifecycle
         self.now = 0.0
         self.said: list[str] = []
-        self.double = AwsDouble(
-            {
-                "fsx:DescribeDataRepositoryAssociations": self._associations,
-                "fsx:UpdateDataRepositoryAssociation": self._update,
-                "fsx:DescribeDataRepositoryTasks": self._tasks,
-                "fsx:CreateDataRepositoryTask": self._create,
-            }
-        )
+        answers = {
+            "DescribeDataRepositoryAssociations": self._associations,
+            "UpdateDataRepositoryAssociation": self._update,
+            "DescribeDataRepositoryTasks": self._tasks,
+            "CreateDataRepositoryTask": self._create,
+        }
+        self.double = AwsDouble({f"fsx:{operation}": answer for operation, answer in answers.items()})
 
     def export(self, minutes: float = 60) -> Export:
         client = self.double.session().client("fsx", region_name="us-west-2")
-        return Export(client, "us-west-2", FILES, self.said.append, Patience(minutes * 60, self._clock, self._sleep))
+        patience = Patience(minutes * 60, lambda: self.now, self._sleep)
+        return Export(client, "us-west-2", FILES, self.said.append, patience)
 
     @property
-    def written(self) -> list[str]:
-        """Operations that change something, in order."""
-        names = [name.partition(":")[2] for name, _ in self.double.asked]
-        return [name for name in names if not name.startswith(READS)]
-
-    def parameters(self, operation: str) -> list[Json]:
-        return [asked for name, asked in self.double.asked if name == f"fsx:{operation}"]
-
-    def _clock(self) -> float:
-        return self.now
+    def written(self) -> list[tuple[str, Json]]:
+        """Operations that change something, in order, with their parameters."""
+        asked = [(name.partition(":")[2], parameters) for name, parameters in self.double.asked]
+        return [each for each in asked if not each[0].startswith(READS)]
 
     def _sleep(self, seconds: float) -> None:
         self.now += seconds
 
     def _associations(self, _: Json) -> Json:
-        association = {
-            "AssociationId": LINK,
-            "FileSystemId": FILES,
-            "Lifecycle": self.lifecycle,
-            "FailureDetails": {"Message": "the bucket is gone"},
-            "DataRepositoryPath": "s3://data/prod",
-            "S3": {"AutoExportPolicy": {"Events": self.events}, "AutoImportPolicy": {"Events": EVERY}},
-        }
-        return {"Associations": [association]}
+        known = {"AssociationId": LINK, "FileSystemId": FILES, "DataRepositoryPath": "s3://data/prod"}
+        policies = {"AutoExportPolicy": {"Events": self.events}, "AutoImportPolicy": {"Events": EVERY}}
+        state = {"Lifecycle": self.lifecycle, "FailureDetails": {"Message": "the bucket is gone"}}
+        return {"Associations": [{**known, **state, "S3": policies}]}
 
     def _update(self, asked: Json) -> Json:
         assert asked["S3"]["AutoImportPolicy"] == {"Events": EVERY}
@@ -77,18 +65,14 @@ class Fsx:
         return {}
 
     def _task(self, lifecycle: str) -> Json:
-        done = lifecycle in ("SUCCEEDED", "FAILED")
+        succeeded = 3400 - self.failed if lifecycle in ("SUCCEEDED", "FAILED") else 1200
         return {
-            "TaskId": TASK,
+            "TaskId": "task-0123456789abcdef0",
             "Type": "EXPORT_TO_REPOSITORY",
             "Lifecycle": lifecycle,
             "CreationTime": datetime(2026, 11, 22, tzinfo=UTC),
             "Report": {"Enabled": True, "Path": "s3://data/prod/.fsx-export-reports"},
-            "Status": {
-                "TotalCount": 3400,
-                "SucceededCount": 3400 - self.failed if done else 1200,
-                "FailedCount": self.failed,
-            },
+            "Status": {"TotalCount": 3400, "SucceededCount": succeeded, "FailedCount": self.failed},
         }
 
     def _tasks(self, asked: Json) -> Json:
@@ -108,7 +92,8 @@ def test_automatic_export_is_switched_off_before_the_task_and_stays_off() -> Non
     fsx = Fsx("PENDING", "EXECUTING", "EXECUTING", "SUCCEEDED")
     export = fsx.export()
     export.run()
-    assert fsx.written == ["UpdateDataRepositoryAssociation", "CreateDataRepositoryTask"]
+    (first, _), (second, asked) = fsx.written
+    assert (first, second) == ("UpdateDataRepositoryAssociation", "CreateDataRepositoryTask")
     assert fsx.said == [
         f"Exporting {FILES}: 1,200 of 3,400 changed files.",
         f"Exporting {FILES}: 3,400 of 3,400 changed files.",
@@ -116,7 +101,6 @@ def test_automatic_export_is_switched_off_before_the_task_and_stays_off() -> Non
     ]
     assert "AutoExportPolicy={Events=[NEW,CHANGED,DELETED]}" in export.resume()
     # The whole file system, with a report inside the link.
-    [asked] = fsx.parameters("CreateDataRepositoryTask")
     assert "Paths" not in asked
     assert asked["Report"]["Path"] == "s3://data/prod/.fsx-export-reports"
     assert asked["Report"]["Scope"] == "FAILED_FILES_ONLY"
@@ -125,7 +109,7 @@ def test_automatic_export_is_switched_off_before_the_task_and_stays_off() -> Non
 def test_a_task_that_runs_is_waited_for_before_another_is_made() -> None:
     fsx = Fsx(before=("EXECUTING", "EXECUTING"))
     fsx.export().run()
-    assert len(fsx.parameters("CreateDataRepositoryTask")) == 1
+    assert [name for name, _ in fsx.written].count("CreateDataRepositoryTask") == 1
     assert fsx.now == 30
 
 

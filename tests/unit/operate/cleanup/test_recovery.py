@@ -15,11 +15,10 @@ from trainium_eks.operate.cleanup.recovery import FINDERS, Advice, advise, comma
 from trainium_eks.operate.cleanup.state import PendingOperation, StackState, StateResource
 from trainium_eks.plan.resource_types import registry
 
-NODES = "aws:eks/nodeGroup:NodeGroup"
-VPC = "aws:ec2/vpc:Vpc"
-ROLE = "aws:iam/role:Role"
-LOGS = "aws:cloudwatch/logGroup:LogGroup"
-KEY = "aws:kms/key:Key"
+NODES, ROLE, LOGS = "aws:eks/nodeGroup:NodeGroup", "aws:iam/role:Role", "aws:cloudwatch/logGroup:LogGroup"
+VPC, ALIAS = "aws:ec2/vpc:Vpc", "aws:kms/alias:Alias"
+NAMED_VPC = {"tags": {"Name": "trn-dev-network-vpc"}}
+GROUP = {"clusterName": CLUSTER, "nodeGroupName": FORGOTTEN}
 
 
 def interrupted(*operations: PendingOperation, held: tuple[tuple[str, str], ...] = ()) -> StackState:
@@ -37,21 +36,18 @@ def advice(held: StackState, answers: Mapping[str, Any] | None = None) -> Advice
     return found
 
 
-NAMED_VPC = {"tags": {"Name": "trn-dev-network-vpc"}}
-
-
 @pytest.mark.parametrize(
     ("type_", "inputs", "identity"),
     [
-        (NODES, {"clusterName": CLUSTER, "nodeGroupName": FORGOTTEN}, f"{CLUSTER}:{FORGOTTEN}"),
+        (NODES, GROUP, f"{CLUSTER}:{FORGOTTEN}"),
         ("aws:eks/cluster:Cluster", {"name": CLUSTER}, CLUSTER),
         (ROLE, {"name": "trn-dev-cluster-node-0a1b2c3"}, "trn-dev-cluster-node-0a1b2c3"),
         (LOGS, {"name": f"/aws/eks/{CLUSTER}/cluster"}, f"/aws/eks/{CLUSTER}/cluster"),
-        ("aws:kms/alias:Alias", {"name": "alias/trn-dev-key-alias-0a1b2c3"}, "alias/trn-dev-key-alias-0a1b2c3"),
+        (ALIAS, {"name": "alias/trn-dev-key-alias-0a1b2c3"}, "alias/trn-dev-key-alias-0a1b2c3"),
         (VPC, NAMED_VPC, "vpc-"),
         (VPC, {"tags": {"Name": "trn-test-network-vpc"}}, ""),
-        (NODES, {"clusterName": CLUSTER, "nodeGroupName": "another"}, ""),
-        (NODES, {"clusterName": "no-cluster", "nodeGroupName": "g"}, ""),
+        (NODES, {**GROUP, "nodeGroupName": "another"}, ""),
+        (NODES, {**GROUP, "clusterName": "no-cluster"}, ""),
         (ROLE, {"name": "trn-dev-none"}, ""),
         ("aws:s3/bucket:Bucket", {"bucket": "trn-dev-none"}, ""),
         ("aws:ecr/repository:Repository", {"name": "none"}, ""),
@@ -62,20 +58,25 @@ def test_what_aws_has_is_imported_by_its_id_and_what_it_lacks_is_cleared(
     left: Left, type_: str, inputs: dict[str, Any], identity: str
 ) -> None:
     found = advice(creating(type_, **inputs))
-    assert (found.action, found.id) == (
-        ("import", left.vpc if identity == "vpc-" else identity) if identity else ("clear", "")
-    )
+    wanted = left.vpc if identity == "vpc-" else identity
+    assert (found.action, found.id) == ("import" if identity else "clear", wanted)
     assert not identity or "makes a second one" in found.reason
 
 
-def test_what_the_state_holds_already_is_not_imported_twice(left: Left) -> None:
-    assert advice(interrupted(operation(VPC, NAMED_VPC), held=((VPC, left.vpc),))).action == "clear"
-
-
-def test_a_key_may_be_one_that_was_kept(left: Left) -> None:
-    found = advice(creating(KEY, tags={"Name": "trn-dev-key"}))
+def test_what_is_not_sure_is_neither_imported_nor_cleared(left: Left) -> None:
+    held = interrupted(operation(VPC, NAMED_VPC), held=((VPC, left.vpc),))
+    assert advice(held).action == "clear", "the state has it already"
+    kept = advice(creating("aws:kms/key:Key", tags={"Name": "trn-dev-key"}))
+    assert (kept.action, left.key in kept.reason) == ("look", True)
+    tags = [{"Key": "Name", "Value": "n"}]
+    answers = {"ec2:DescribeVpcs": {"Vpcs": [{"VpcId": each, "Tags": tags} for each in ("vpc-1", "vpc-2")]}}
+    found = advice(creating(VPC, tags={"Name": "n"}), answers)
     assert found.action == "look"
-    assert left.key in found.reason
+    assert "several may be it: vpc-1, vpc-2" in found.reason
+    for code in ("AccessDenied", "Throttling", "InternalError"):
+        found = advice(creating(NODES, **GROUP), {"eks:DescribeNodegroup": AwsError(code)})
+        assert found.action == "look"
+        assert found.reason.startswith("not looked at: ")
 
 
 @pytest.mark.parametrize(
@@ -84,24 +85,9 @@ def test_a_key_may_be_one_that_was_kept(left: Left) -> None:
 )
 def test_how_far_a_node_group_came_is_said(status: str, reason: str) -> None:
     answers = {"eks:DescribeNodegroup": {"nodegroup": {"status": status}}}
-    found = advice(creating(NODES, clusterName="c", nodeGroupName="g"), answers)
+    found = advice(creating(NODES, **GROUP), answers)
     assert found.action == "import"
     assert reason in found.reason
-
-
-def test_two_that_may_be_it_are_left_to_the_reader() -> None:
-    tags = [{"Key": "Name", "Value": "n"}]
-    answers = {"ec2:DescribeVpcs": {"Vpcs": [{"VpcId": each, "Tags": tags} for each in ("vpc-1", "vpc-2")]}}
-    found = advice(creating(VPC, tags={"Name": "n"}), answers)
-    assert found.action == "look"
-    assert "several may be it: vpc-1, vpc-2" in found.reason
-
-
-@pytest.mark.parametrize("error", [AwsError("AccessDenied"), AwsError("Throttling"), AwsError("InternalError")])
-def test_what_aws_does_not_answer_is_never_cleared(error: AwsError) -> None:
-    found = advice(creating(NODES, clusterName="c", nodeGroupName="g"), {"eks:DescribeNodegroup": error})
-    assert found.action == "look"
-    assert found.reason.startswith("not looked at: ")
 
 
 @pytest.mark.parametrize("inputs", [{}, {"name": {"4dabf18193072939515e22adb298388d": "secret"}}])
@@ -110,6 +96,7 @@ def test_a_state_that_does_not_hold_the_name_is_never_a_reason_to_clear(left: Le
         found = advice(creating(type_, **inputs))
         assert (type_, found.action) == (type_, "look")
         assert "the state" in found.reason
+        assert registry.find(type_), "a type that is known"
 
 
 @pytest.mark.parametrize("kind", ["updating", "deleting", "reading"])
@@ -125,11 +112,14 @@ def test_objects_and_releases_are_looked_for_in_the_cluster() -> None:
 
 
 def test_the_commands_import_and_clear_only_when_everything_was_looked_at(left: Left) -> None:
-    made = operation(NODES, {"clusterName": CLUSTER, "nodeGroupName": FORGOTTEN})
-    missing = operation(ROLE, {"name": "trn-dev-none"})
+    made, missing = operation(NODES, GROUP), operation(ROLE, {"name": "trn-dev-none"})
     unknown = operation("aws:route53/zone:Zone", {})
     account = Account(REGION, session())
-    imported, refresh = commands("dev", advise(account, interrupted(made, missing)))
+
+    def told(*operations: PendingOperation) -> list[str]:
+        return commands("dev", advise(account, interrupted(*operations)))
+
+    imported, refresh = told(made, missing)
     assert shlex.split(imported) == [
         *("pulumi", "import", NODES, "r0", f"{CLUSTER}:{FORGOTTEN}", "--stack", "dev"),
         *("--parent", "parent=urn:pulumi:dev::p::a::component"),
@@ -137,16 +127,7 @@ def test_the_commands_import_and_clear_only_when_everything_was_looked_at(left: 
         *("--protect=false", "--generate-code=false"),
     ]
     assert refresh == "pulumi refresh --stack dev --clear-pending-creates"
-    assert commands("dev", advise(account, interrupted(made, missing, unknown))) == [
-        imported,
-        "pulumi refresh --stack dev --skip-pending-creates",
-    ]
-    assert commands("dev", advise(account, interrupted(replace(made, kind="deleting")))) == [
-        "pulumi refresh --stack dev"
-    ]
+    assert told(made, missing, unknown) == [imported, "pulumi refresh --stack dev --skip-pending-creates"]
+    assert told(replace(made, kind="deleting")) == ["pulumi refresh --stack dev"]
     assert commands("dev", []) == []
     assert [each for each in account.asked if not each.partition(":")[2].startswith(READS)] == []
-
-
-def test_every_finder_is_of_a_type_that_is_known() -> None:
-    assert [type_ for type_ in FINDERS if registry.find(type_) is None] == []

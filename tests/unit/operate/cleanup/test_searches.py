@@ -28,11 +28,12 @@ FILES = {
     "LustreConfiguration": {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 250},
 }
 LINK = {"AssociationId": "dra-0123456789abcdef0", "FileSystemId": FILES["FileSystemId"]}
+MOMENT = datetime(2026, 11, 1, tzinfo=UTC)
 BACKUP = {
     "BackupId": "backup-0123456789abcdef0",
     "Lifecycle": "AVAILABLE",
     "Type": "USER_INITIATED",
-    "CreationTime": datetime(2026, 11, 1, tzinfo=UTC),
+    "CreationTime": MOMENT,
     "Tags": own("trn-dev-fsx"),
     "FileSystem": {"FileSystemId": FILES["FileSystemId"]},
 }
@@ -77,80 +78,73 @@ def test_a_backup_is_the_stacks_business_only_while_its_file_system_is() -> None
 
 QUEUE, RULE = "trn-dev-karpenter-interruptions-0a1b2c3", "trn-dev-karpenter-spot-0a1b2c3"
 TAGGED = {
-    f"arn:aws:sqs:us-west-2:123456789012:{QUEUE}": own(QUEUE),
-    f"arn:aws:events:us-west-2:123456789012:rule/{RULE}": own(RULE),
-    "arn:aws:aps:us-west-2:123456789012:workspace/ws-1": own("trn-dev-metrics"),
-    "arn:aws:grafana:us-west-2:123456789012:/workspaces/g-1": own("trn-dev-grafana"),
-    "arn:aws:sns:us-west-2:123456789012:trn-dev-new-thing": own("trn-dev-new-thing"),
-    "arn:aws:s3:::trn-dev-fsx-data-bucket-0a1b2c3": own("trn-dev-fsx-data"),
-    "arn:aws:ecr:us-west-2:123456789012:repository/trainium-eks-dev/training": own("training"),
-    "arn:aws:kms:us-west-2:123456789012:key/k-1": own("trn-dev-key"),
-    "arn:aws:kms:us-west-2:123456789012:key/k-going": own("trn-dev-key"),
+    f"sqs:us-west-2:123456789012:{QUEUE}": QUEUE,
+    f"events:us-west-2:123456789012:rule/{RULE}": RULE,
+    "aps:us-west-2:123456789012:workspace/ws-1": "trn-dev-metrics",
+    "grafana:us-west-2:123456789012:/workspaces/g-1": "trn-dev-grafana",
+    "sns:us-west-2:123456789012:trn-dev-new-thing": "trn-dev-new-thing",
+    "s3:::trn-dev-fsx-data-bucket-0a1b2c3": "trn-dev-fsx-data",
+    "ecr:us-west-2:123456789012:repository/trainium-eks-dev/training": "training",
+    "kms:us-west-2:123456789012:key/k-1": "trn-dev-key",
+    "kms:us-west-2:123456789012:key/k-going": "trn-dev-key",
     # Of another program with the same tags, and of a service whose own list tells what is gone.
-    "arn:aws:sqs:us-west-2:123456789012:web": own("web"),
-    "arn:aws:ecr:us-west-2:123456789012:repository/web": own("web"),
-    "arn:aws:ec2:us-west-2:123456789012:instance/i-1": own("trn-dev-cluster"),
+    "sqs:us-west-2:123456789012:web": "web",
+    "ecr:us-west-2:123456789012:repository/web": "web",
+    "ec2:us-west-2:123456789012:instance/i-1": "trn-dev-cluster",
 }
+FOUND = {
+    "queue": ["aws sqs delete-queue"],
+    "event rule": ["aws events remove-targets", "aws events delete-rule"],
+    "metrics workspace": ["--workspace-id ws-1"],
+    "Grafana workspace": ["--workspace-id g-1"],
+    "bucket": ["aws s3 rb"],
+    "image repository": ["--repository-name trainium-eks-dev/training"],
+    "KMS key": ["aws kms schedule-key-deletion"],
+    "sns trn-dev-new-thing": [],
+}
+"""Kind of thing to what its commands have, one by one."""
 
 
 def test_one_query_finds_tagged_things_of_any_service() -> None:
+    def key(asked: Mapping[str, Any]) -> dict[str, Any]:
+        state = "PendingDeletion" if asked["KeyId"] == "k-going" else "Enabled"
+        return {"KeyMetadata": {"KeyId": asked["KeyId"], "KeyState": state}}
+
+    mapped = [{"ResourceARN": f"arn:aws:{arn}", "Tags": own(name)} for arn, name in TAGGED.items()]
     answers = {
-        "resourcegroupstaggingapi:GetResources": {
-            "ResourceTagMappingList": [{"ResourceARN": arn, "Tags": tags} for arn, tags in TAGGED.items()]
-        },
-        "kms:DescribeKey": lambda asked: {
-            "KeyMetadata": {
-                "KeyId": asked["KeyId"],
-                "KeyState": "PendingDeletion" if asked["KeyId"] == "k-going" else "Enabled",
-            }
-        },
+        "resourcegroupstaggingapi:GetResources": {"ResourceTagMappingList": mapped},
+        "kms:DescribeKey": key,
         "sqs:GetQueueUrl": {"QueueUrl": f"https://sqs.us-west-2.amazonaws.com/123456789012/{QUEUE}"},
-        "events:ListTargetsByRule": {"Targets": [{"Id": "t-1", "Arn": next(iter(TAGGED))}]},
+        "events:ListTargetsByRule": {"Targets": [{"Id": "t-1", "Arn": mapped[0]["ResourceARN"]}]},
     }
     listed = list(services.tagged(where(answers)))
     found = {each.kind: each for each in listed}
     assert len(listed) == len(found)
-    assert set(found) == {
-        *("queue", "event rule", "metrics workspace", "Grafana workspace", "sns trn-dev-new-thing"),
-        *("bucket", "image repository", "KMS key"),
-    }
-    commands = {kind: [" ".join(line.split()[:3]) for line in each.commands] for kind, each in found.items()}
-    assert commands["queue"] == ["aws sqs delete-queue"]
-    assert commands["event rule"] == ["aws events remove-targets", "aws events delete-rule"]
-    assert "--workspace-id ws-1" in found["metrics workspace"].commands[0]
-    assert "--workspace-id g-1" in found["Grafana workspace"].commands[0]
-    assert commands["bucket"] == ["aws s3 rb"]
-    assert "--repository-name trainium-eks-dev/training" in found["image repository"].commands[0]
-    assert commands["KMS key"] == ["aws kms schedule-key-deletion"]
-    assert commands["sns trn-dev-new-thing"] == []
-    assert "arn:aws:sns" in found["sns trn-dev-new-thing"].note
-    assert found["sns trn-dev-new-thing"].finding(removable=False).text.startswith("price not known; ")
+    assert found.keys() == FOUND.keys()
+    for kind, parts in FOUND.items():
+        assert [part in line for part, line in zip(parts, found[kind].commands, strict=True)] == [True] * len(parts)
+    unknown = found["sns trn-dev-new-thing"]
+    assert "arn:aws:sns" in unknown.note
+    assert unknown.finding(removable=False).text.startswith("price not known; ")
     # The state knows each by its ARN.
-    held = state(*(("aws:x/x:X", arn, {"arn": arn}) for arn in TAGGED))
+    held = state(*(("aws:x/x:X", each["ResourceARN"], {"arn": each["ResourceARN"]}) for each in mapped))
     assert orphans.left_over(found.values(), held.names) == []
 
 
 def test_budgets_and_instance_profiles_are_found_by_their_names() -> None:
-    profile = {"Path": "/", "InstanceProfileId": "AIPA0123456789012345", "CreateDate": BACKUP["CreationTime"]}
+    profile = {"Path": "/", "InstanceProfileId": "AIPA0123456789012345", "CreateDate": MOMENT, "Roles": []}
+    arn = "arn:aws:iam::123456789012:"
     names = ("trn-dev-karpenter-node-0a1b2c3", "trn-dev-2-karpenter-node-0a1b2c3", "payroll")
+    profiles = [{**profile, "InstanceProfileName": name, "Arn": f"{arn}instance-profile/{name}"} for name in names]
+    budgets = [{"BudgetName": name, "TimeUnit": "MONTHLY", "BudgetType": "COST"} for name in names]
     answers = {
-        "sts:GetCallerIdentity": {"Account": "123456789012", "Arn": "arn:aws:iam::123456789012:user/me"},
-        "budgets:DescribeBudgets": {
-            "Budgets": [
-                {"BudgetName": name, "TimeUnit": "MONTHLY", "BudgetType": "COST"}
-                for name in ("trn-dev-budget-0a1b2c3", "trn-dev-2-budget-0a1b2c3", "company")
-            ]
-        },
-        "iam:ListInstanceProfiles": {
-            "InstanceProfiles": [
-                {**profile, "InstanceProfileName": name, "Arn": f"arn:aws:iam::123456789012:instance-profile/{name}",
-                 "Roles": []}
-                for name in names
-            ]
-        },
-    }  # fmt: skip
+        "sts:GetCallerIdentity": {"Account": "123456789012", "Arn": f"{arn}user/me"},
+        "budgets:DescribeBudgets": {"Budgets": budgets},
+        "iam:ListInstanceProfiles": {"InstanceProfiles": profiles},
+    }
     [budget] = services.budgets(where(answers))
-    assert budget.commands[0].startswith("aws budgets delete-budget --account-id 123456789012 --budget-name trn-dev-b")
+    deletion = f"aws budgets delete-budget --account-id 123456789012 --budget-name {names[0]}"
+    assert budget.commands[0].startswith(deletion)
     [found] = services.instance_profiles(where(answers))
     assert found.name == names[0]
 
@@ -198,38 +192,33 @@ def test_only_what_carries_the_stacks_own_marks_is_the_stacks(name: str, tags: d
 
 
 def test_endpoints_of_researchers_outlive_the_stack_that_has_their_role() -> None:
-    role = "trn-dev-sagemaker-execution-0a1b2c3"
-    moment = {"CreationTime": BACKUP["CreationTime"], "LastModifiedTime": BACKUP["CreationTime"]}
-    arn = "arn:aws:sagemaker:us-west-2:123456789012:"
+    role, arn = "trn-dev-sagemaker-execution-0a1b2c3", "arn:aws:sagemaker:us-west-2:123456789012:"
     roles = {"vision-reviews": role, "payroll": "payroll", "next": "trn-dev-2-sagemaker-execution-0a1b2c3"}
 
-    def endpoint(name: str) -> dict[str, Any]:
-        return {"EndpointName": name, "EndpointArn": f"{arn}{name}", "EndpointStatus": "InService", **moment}
+    def named(kind: str, name: str, **more: Any) -> dict[str, Any]:
+        return {f"{kind}Name": name, f"{kind}Arn": f"{arn}{name}", "CreationTime": MOMENT, **more}
 
-    def of_all(asked: Mapping[str, Any]) -> dict[str, Any]:
+    def endpoint(name: str, **more: Any) -> dict[str, Any]:
+        return named("Endpoint", name, EndpointStatus="InService", LastModifiedTime=MOMENT, **more)
+
+    def described(asked: Mapping[str, Any]) -> dict[str, Any]:
         """An endpoint's configuration and model have its name with an ending."""
+        return endpoint(asked["EndpointName"], EndpointConfigName=f"{asked['EndpointName']}-zzzzz")
+
+    def configured(asked: Mapping[str, Any]) -> dict[str, Any]:
         [name] = asked.values()
-        variant = {"ModelName": name, "InstanceType": "ml.p4d.24xlarge", "InitialInstanceCount": 2}
-        return {
-            "EndpointConfigName": name,
-            "EndpointConfigArn": f"{arn}{name}",
-            "ProductionVariants": [{"VariantName": "all", **variant}],
-            "CreationTime": moment["CreationTime"],
-        }
+        variant = {"VariantName": "all", "ModelName": name, "InstanceType": "ml.p4d.24xlarge"}
+        return named("EndpointConfig", name, ProductionVariants=[{**variant, "InitialInstanceCount": 2}])
+
+    def model(asked: Mapping[str, Any]) -> dict[str, Any]:
+        own_role = roles[asked["ModelName"].removesuffix("-zzzzz")]
+        return named("Model", asked["ModelName"], ExecutionRoleArn=f"arn:aws:iam::123456789012:role/{own_role}")
 
     answers = {
         "sagemaker:ListEndpoints": {"Endpoints": [endpoint(name) for name in roles]},
-        "sagemaker:DescribeEndpoint": lambda asked: {
-            **endpoint(asked["EndpointName"]),
-            "EndpointConfigName": f"{asked['EndpointName']}-zzzzz",
-        },
-        "sagemaker:DescribeEndpointConfig": of_all,
-        "sagemaker:DescribeModel": lambda asked: {
-            "ModelName": asked["ModelName"],
-            "ModelArn": f"{arn}model/{asked['ModelName']}",
-            "CreationTime": moment["CreationTime"],
-            "ExecutionRoleArn": f"arn:aws:iam::123456789012:role/{roles[asked['ModelName'].removesuffix('-zzzzz')]}",
-        },
+        "sagemaker:DescribeEndpoint": described,
+        "sagemaker:DescribeEndpointConfig": configured,
+        "sagemaker:DescribeModel": model,
     }
     [found] = compute.endpoints(where(answers))
     assert found.name == "vision-reviews"
@@ -253,16 +242,18 @@ GROUP = {
     "DefaultCooldown": 0,
     "AvailabilityZones": [],
     "HealthCheckType": "EC2",
-    "CreatedTime": BACKUP["CreationTime"],
+    "CreatedTime": MOMENT,
     "Tags": OWNED,
 }
+TAGS = {"Tags": own("trn-dev-network")}
+FREE = {"Status": "available", "TagSet": OWNED}
 
 
 @pytest.mark.parametrize(
     ("kind", "listed", "left", "command"),
     [
         (
-            kinds.SCALING_GROUP,
+            "Auto Scaling group",
             [{**GROUP, "AutoScalingGroupName": "a"}, {**GROUP, "AutoScalingGroupName": "b", "Status": "Delete"}],
             "a",
             "autoscaling delete-auto-scaling-group --force-delete --auto-scaling-group-name a",
@@ -271,46 +262,36 @@ GROUP = {
             # In a VPC that the stack only uses an interface has its tags alone.
             "network interface",
             [
-                {"NetworkInterfaceId": "eni-1", "Status": "available", "TagSet": OWNED},
-                {"NetworkInterfaceId": "eni-2", "Status": "in-use", "TagSet": OWNED},
-                {"NetworkInterfaceId": "eni-3", "Status": "available", "TagSet": OWNED, "RequesterManaged": True},
+                {**FREE, "NetworkInterfaceId": "eni-1"},
+                {**FREE, "NetworkInterfaceId": "eni-2", "Status": "in-use"},
+                {**FREE, "NetworkInterfaceId": "eni-3", "RequesterManaged": True},
             ],
             "eni-1",
             "ec2 delete-network-interface --network-interface-id eni-1",
         ),
         (
-            "NAT gateway",
-            [{"NatGatewayId": each, "State": state, "Tags": own("trn-dev-network")} for each, state in
-             (("nat-1", "available"), ("nat-2", "deleted"))],
-            "nat-1 (trn-dev-network)",
-            "ec2 delete-nat-gateway --nat-gateway-id nat-1",
-        ),
-        (
             "VPC endpoint",
-            [{"VpcEndpointId": each, "State": state, "Tags": own("trn-dev-network")} for each, state in
-             (("vpce-1", "available"), ("vpce-2", "deleted"))],
-            "vpce-1 (trn-dev-network)",
-            "ec2 delete-vpc-endpoints --vpc-endpoint-ids vpce-1",
+            [{**TAGS, "VpcEndpointId": f"vpce-{state}", "State": state} for state in ("available", "deleted")],
+            "vpce-available (trn-dev-network)",
+            "ec2 delete-vpc-endpoints --vpc-endpoint-ids vpce-available",
         ),
         (
             "internet gateway",
-            [{"InternetGatewayId": "igw-1", "Attachments": [{"VpcId": "vpc-1"}], "Tags": own("trn-dev-network")}],
+            [{**TAGS, "InternetGatewayId": "igw-1", "Attachments": [{"VpcId": "vpc-1"}]}],
             "igw-1 (trn-dev-network)",
             "ec2 detach-internet-gateway --internet-gateway-id igw-1 --vpc-id vpc-1",
         ),
         (
             "route table",
-            [{"RouteTableId": each, "Associations": [{"Main": main}], "Tags": own("trn-dev-network")} for each, main in
-             (("rtb-1", False), ("rtb-2", True))],
-            "rtb-1 (trn-dev-network)",
-            "ec2 delete-route-table --route-table-id rtb-1",
+            [{**TAGS, "RouteTableId": f"rtb-{main}", "Associations": [{"Main": bool(main)}]} for main in (0, 1)],
+            "rtb-0 (trn-dev-network)",
+            "ec2 delete-route-table --route-table-id rtb-0",
         ),
         (
             "placement group",
-            [{"GroupName": each, "State": state} for each, state in
-             (("trn-dev-cluster-a", "available"), ("trn-dev-cluster-b", "deleted"))],
-            "trn-dev-cluster-a",
-            "ec2 delete-placement-group --group-name trn-dev-cluster-a",
+            [{"GroupName": f"trn-dev-cluster-{state}", "State": state} for state in ("available", "deleted")],
+            "trn-dev-cluster-available",
+            "ec2 delete-placement-group --group-name trn-dev-cluster-available",
         ),
         (
             "security group",
@@ -325,11 +306,11 @@ GROUP = {
             "ec2 delete-launch-template --launch-template-id lt-1",
         ),
     ],
-)  # fmt: skip
+)
 def test_of_each_kind_what_is_still_there_is_found_with_its_command(
-    kind: kinds.ResourceKind | str, listed: list[Any], left: str, command: str
+    kind: str, listed: list[Any], left: str, command: str
 ) -> None:
-    [row] = [each for each in (*kinds.KINDS, kinds.SCALING_GROUP) if kind in (each, each.name)]
+    [row] = [each for each in (*kinds.KINDS, kinds.SCALING_GROUP) if each.name == kind]
     operation = "".join(word.title() for word in row.operation.split("_"))
     [found] = kinds.search(where({f"{row.service}:{operation}": {row.key: listed}}), row)
     assert found.name == left
