@@ -55,34 +55,41 @@ BENIGN = (
 )
 
 
+POD = {
+    "containers": [{"name": "c", "resources": {"limits": {NEURON: "16", EFA: "8"}}}],
+    "nodeSelector": {"node.kubernetes.io/instance-type": "trn1.32xlarge"},
+    "tolerations": [{"operator": "Exists"}],
+}
+
+
+def dated(name: str, seconds: float, **fields: Any) -> Object:
+    made = named(name, "training", **fields)
+    made["metadata"] |= {"uid": f"uid-{name}", "creationTimestamp": ago(seconds)}
+    return made
+
+
 def job(name: str, phase: str, nodes: Sequence[str], seconds: float, **status: Any) -> tuple[Object, list[Object]]:
     """A Volcano job in a healthy state, and its pods, one on each node."""
-    spec = {
-        "containers": [{"name": "c", "resources": {"limits": {NEURON: "16", EFA: "8"}}}],
-        "nodeSelector": {"node.kubernetes.io/instance-type": "trn1.32xlarge"},
-        "tolerations": [{"operator": "Exists"}],
-    }
-    task = {"name": "trainer", "replicas": max(len(nodes), 1), "template": {"spec": spec}}
+    task = {"name": "trainer", "replicas": max(len(nodes), 1), "template": {"spec": copy.deepcopy(POD)}}
+    spec = {"queue": "test", "plugins": {"svc": []}, "tasks": [task]}
     state = {"phase": phase, "lastTransitionTime": ago(seconds)}
-    made = named(name, "training", spec={"queue": "test", "plugins": {"svc": []}, "tasks": [task]})
-    made |= {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "status": {"state": state, **status}}
-    made["metadata"] |= {"uid": f"uid-{name}", "creationTimestamp": ago(seconds + 60)}
-    return made, [pod(f"{name}-trainer-{rank}", name, node, phase, seconds, spec) for rank, node in enumerate(nodes)]
+    made = dated(name, seconds + 60, apiVersion="batch.volcano.sh/v1alpha1", kind="Job", spec=spec)
+    pods = [pod(f"{name}-trainer-{rank}", name, node, phase, seconds) for rank, node in enumerate(nodes)]
+    return {**made, "status": {"state": state, **status}}, pods
 
 
-def pod(name: str, owner: str, node: str, phase: str, seconds: float, spec: Object) -> Object:
+def pod(name: str, owner: str, node: str, phase: str, seconds: float) -> Object:
     over = phase == "Completed"
     state: Object = {"running": {"startedAt": ago(seconds)}}
     if over:
         state = {"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": ago(seconds)}}
-    made = named(name, "training", spec={**spec, "nodeName": node})
-    made["metadata"] |= {"uid": f"uid-{name}", "creationTimestamp": ago(seconds + 50)}
+    made = dated(name, seconds + 50, spec={**copy.deepcopy(POD), "nodeName": node})
     made["metadata"]["labels"] = {"volcano.sh/job-name": owner}
     made["metadata"]["ownerReferences"] = [{"uid": f"uid-{owner}", "name": owner, "kind": "Job"}]
     ready = {"type": "Ready", "status": "False" if over else "True", "lastTransitionTime": ago(seconds)}
-    containers = [{"name": "c", "state": state, "lastState": {}}]
     phase = "Succeeded" if over else "Running"
-    return made | {"status": {"phase": phase, "conditions": [ready], "containerStatuses": containers}}
+    containers = [{"name": "c", "state": state, "lastState": {}}]
+    return {**made, "status": {"phase": phase, "conditions": [ready], "containerStatuses": containers}}
 
 
 def event(kind: str, uid: str, reason: str, message: str, seconds: float) -> Object:
@@ -96,20 +103,15 @@ def healthy(draw: st.DrawFn) -> tuple[Objects, StackOutputs]:
     """A stack of some groups and jobs as they are on a good day, with the traces of troubles that are over."""
     made = copy.deepcopy(objects())
     sizes = draw(st.lists(st.integers(0, 4), min_size=1, max_size=3))
-    kinds = [draw(st.sampled_from(["trn1.32xlarge", "trn2.48xlarge"])) for _ in sizes]
-    groups = [
-        group(f"ng{index}", NEURON, 8, size, instanceType=kind)
-        for index, (size, kind) in enumerate(zip(sizes, kinds, strict=True))
-    ]
-    system = [each for each in made["Node"] if each["metadata"]["name"].startswith("system")]
+    groups = [group(f"ng{index}", NEURON, 8, size) for index, size in enumerate(sizes)]
     own = [accelerated(f"n{index}-{rank}", each) for index, each in enumerate(groups) for rank in range(sizes[index])]
-    made["Node"] = [*system, *own]
+    made["Node"] = [each for each in made["Node"] if each["metadata"]["name"].startswith("system")] + own
     made["CSINode"] = csi_nodes(made["Node"])
-    made["HyperNode"] = []
     for each in made["DaemonSet"]:
         each["status"] |= dict.fromkeys(("desiredNumberScheduled", "numberReady"), len(made["Node"]))
-    free = [name for each in own if kinds[int((name := each["metadata"]["name"])[1])].startswith("trn1")]
-    made |= {"Pod": [], "Job": [], "Event": [], "Service": [], "PodGroup": []}
+    free = [each["metadata"]["name"] for each in own]
+    kinds = ("HyperNode", "ReplicaSet", "Pod", "Job", "Event", "Service", "PodGroup")
+    made |= {kind: list[Object]() for kind in kinds}
     for index in range(draw(st.integers(0, 3))):
         phase = draw(st.sampled_from(["Running", "Completed", "Aborted", "Pending"]))
         nodes = free[: draw(st.integers(1, 2))] if phase == "Running" else []
@@ -129,7 +131,6 @@ def healthy(draw: st.DrawFn) -> tuple[Objects, StackOutputs]:
             made["Event"].append(event("Job", f"uid-j{index}", "FailedCreate", "exceeded quota: a", 3000))
     claim = named("later", "training", spec={"storageClassName": "gp3"}, status={"phase": "Pending"})
     made["PersistentVolumeClaim"].append(claim)
-    made["ReplicaSet"] = []
     made["Event"].append(event("ReplicaSet", "uid-old", "FailedCreate", "failed calling webhook", 2000))
     return made, outputs(nodeGroups=groups)
 
@@ -163,46 +164,35 @@ def homeless(made: Objects) -> None:
     made["Pod"][1]["status"] = {"phase": "Pending"}
 
 
-def ended(made: Objects) -> None:
-    made["Job"][0]["status"]["state"] = {"phase": "Completed", "lastTransitionTime": ago(600)}
-
-
-def node_claim(made: Objects) -> None:
-    failed = {"type": "Launched", "status": "False", "reason": "InsufficientCapacityError", "message": "no trn1"}
-    made["NodeClaim"] = [named("pool-x", status={"conditions": [failed]})]
-
-
-def hook_without_pods(made: Objects) -> None:
-    service = {"name": "admission", "namespace": "training"}
-    hooks = [{"name": "x.example.org", "clientConfig": {"service": service}}]
-    made["ValidatingWebhookConfiguration"].append(named("x", webhooks=hooks))
-    made["Service"].append(named("admission", "training"))
-    made["EndpointSlice"] = []
-
-
 def regrouped(made: Objects) -> None:
-    for each in made["Pod"]:
+    for each, name in zip(made["Pod"], ("gang-uid", "none"), strict=True):
         each["spec"]["schedulerName"] = "volcano"
-        each["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "gang-uid"}
+        each["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": name}
     made["PodGroup"] = [named("gang-uid", "training")]
-    made["Pod"][1]["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "none"}
+
+
+def in_phase(phase: str, seconds: float = 600) -> Change:
+    state = {"phase": phase, "lastTransitionTime": ago(seconds)}
+    return lambda made: made["Job"][0]["status"].update(state=state)
+
+
+def claim_of(words: str, reason: str = "LaunchFailed") -> Change:
+    conditions = [{"type": "Launched", "status": "False", "reason": reason, "message": words}]
+    return lambda made: made.update(NodeClaim=[named("pool-x", status={"conditions": conditions})])
 
 
 INJECTED: dict[str, Change] = {
     "devices-not-counted": regrouped,
     "gang-partly-placed": homeless,
-    "devices-held-after-end": ended,
-    "capacity-insufficient": node_claim,
-    "webhook-not-answering": hook_without_pods,
+    "devices-held-after-end": in_phase("Completed"),
+    "capacity-insufficient": claim_of("no trn1", "InsufficientCapacityError"),
     "rendezvous-service-missing": lambda made: made["Service"].clear(),
     "capacity-block-ended": lambda made: made["Job"][0]["metadata"].update(
         annotations={"trainium-eks/capacity-block-ends": ago(60)}
     ),
-    "pod-stuck-terminating": lambda made: made["Pod"][0]["metadata"].update(deletionTimestamp=ago(90)),
-    "claim-not-bound": lambda made: made["PersistentVolumeClaim"][0]["status"].update(phase="Lost"),
     "node-lost": lambda made: made["Pod"][0]["spec"].update(nodeName="gone"),
 }
-
+"""What no local cloud can have, or not for as long as it takes."""
 
 MORE = {
     "gang-partly-placed": ["volcano-scheduler-silent", "gang-partly-placed"],
@@ -217,22 +207,14 @@ def test_a_fault_of_a_snapshot_is_found_and_no_other(fault: str, change: Change)
 
 
 @pytest.mark.parametrize(
-    ("scene", "name", "fault", "waits"),
-    [
-        ("queue_full", "beta", "queue-full", True),
-        ("queue_closed", "tau", "queue-closed", False),
-        ("taint", "rho", "taint-not-tolerated", False),
-        ("quota", "nu", "quota-full", False),
-        ("pod_security", "", "pods-refused", False),
-    ],
+    ("scene", "fault", "waits"), [("queue_full", "queue-full", True), ("queue_closed", "queue-closed", False)]
 )
-def test_a_recorded_job_has_the_fault_that_its_status_shows(scene: str, name: str, fault: str, waits: bool) -> None:
-    """A job that only waits for its turn is told to who asks for it."""
+def test_a_job_that_only_waits_for_its_turn_is_told_to_who_asks_for_it(scene: str, fault: str, waits: bool) -> None:
     made = recorded_scenes.snapshot(scene)
     now = recorded_scenes.now(made)
     kinds = {kind: found for kind, found in made.items() if isinstance(found, list)}
-    name = name or kinds["Job"][-1]["metadata"]["name"]
     stack = outputs(nodeGroups=[each.model_dump(by_alias=True) for each in recorded_scenes.GROUPS])
+    [name] = {"beta", "tau"} & {each["metadata"]["name"] for each in kinds["Job"]}
     assert fault in faults(kinds, name, stack=stack, now=now, checks=False)
     assert (fault in faults(kinds, stack=stack, now=now, checks=False)) is not waits
 
@@ -258,55 +240,46 @@ def alone(change: Change) -> Change:
 
 
 def failed(change: Change) -> Change:
-    def both(made: Objects) -> None:
-        made["Job"][0]["status"]["state"] = {"phase": "Failed", "lastTransitionTime": ago(30)}
-        change(made)
-
-    return both
+    return lambda made: (in_phase("Failed", 30)(made), change(made))
 
 
-def exits(code: int, at: str = "containerStatuses", pod: int = 1) -> Change:
+def exits(code: int, at: str = "containerStatuses", rank: int = 1) -> Change:
     def change(made: Objects) -> None:
         state = {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": ago(120)}}
-        made["Pod"][pod]["status"] = {"phase": "Failed" if code else "Succeeded", at: [{"name": "c", "state": state}]}
-        made["Pod"][pod]["metadata"]["labels"]["volcano.sh/task-index"] = str(pod)
+        phase = "Failed" if code else "Succeeded"
+        made["Pod"][rank]["status"] = {"phase": phase, at: [{"name": "c", "state": state}]}
+        made["Pod"][rank]["metadata"]["labels"]["volcano.sh/task-index"] = str(rank)
 
     return change
 
 
 def late(made: Objects) -> None:
-    made["Job"][0]["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["args"] = [
-        "python3 -m trainium_workloads.bert.pretrain"
-    ]
+    [container] = made["Job"][0]["spec"]["tasks"][0]["template"]["spec"]["containers"]
+    container["args"] = ["python3 -m trainium_workloads.bert.pretrain"]
     for each in made["Pod"]:
         each["status"]["conditions"][0]["lastTransitionTime"] = ago(8000)
 
 
-def claim_of(words: str) -> Change:
-    conditions = [{"type": "Launched", "status": "False", "reason": "LaunchFailed", "message": words}]
-    return lambda made: made.update(NodeClaim=[named("pool-x", status={"conditions": conditions})])
+UNAUTHORIZED = "unexpected status from GET request: 401 Unauthorized"
+OF_RANK_1 = "trn logs gang --node 1 --namespace lab"
+OF_ALL = "trn logs gang --all --namespace lab"
 
 
 @pytest.mark.parametrize(
     ("fault", "change", "log", "remedy"),
     [
-        (
-            "image-refused",
-            alone(waits_for_image("unexpected status from GET request: 401 Unauthorized")),
-            "",
-            "trn image mirror",
-        ),
+        ("image-refused", alone(waits_for_image(UNAUTHORIZED)), "", "trn image mirror"),
         ("node-disk-full", waits_for_image("write /x: no space left on device: unknown"), "", "`rootVolumeGib`"),
         ("devices-not-allocated", failed(rejected), "", "device plugin"),
         ("devices-not-allocated", rejected, "", "device plugin"),
         ("end-unexplained", failed(lambda made: made["Pod"].clear()), "", "trn logs gang --namespace lab --since"),
         ("name-not-resolved", failed(exits(1, "initContainerStatuses")), "cannot resolve gang-0", "kube-dns"),
-        ("container-failed", failed(exits(3)), "", "trn logs gang --node 1 --namespace lab"),
-        ("container-failed", exits(3), "", "trn logs gang --node 1 --namespace lab"),
+        ("container-failed", failed(exits(3)), "", OF_RANK_1),
+        ("container-failed", exits(3), "", OF_RANK_1),
         ("out-of-memory", failed(exits(137)), "", "smaller batch"),
-        ("program-crashed", failed(exits(139)), "", "trn logs gang --node 1 --namespace lab"),
-        ("training-stalled", exits(0), "", "trn logs gang --all --namespace lab"),
-        ("training-stalled", late, "compiles", "trn logs gang --all --namespace lab"),
+        ("program-crashed", failed(exits(139)), "", OF_RANK_1),
+        ("training-stalled", exits(0), "", OF_ALL),
+        ("training-stalled", late, "compiles", OF_ALL),
         ("launch-refused", claim_of("UnauthorizedOperation: not authorized"), "", "describe nodeclaims"),
         ("launch-refused", claim_of("words of another year"), "", "describe nodeclaims"),
     ],
@@ -332,10 +305,7 @@ def test_a_training_that_stands_still_is_told_by_its_log_or_as_stalled() -> None
 
 
 def test_what_pods_write_is_cut_and_what_may_not_be_read_is_no_fault() -> None:
-    made = running(lambda made: made["Pod"][0]["status"].update(phase="Failed"))
-    made["Job"][0]["status"]["state"] = {"phase": "Failed", "lastTransitionTime": ago(60)}
-    state = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": ago(60)}}
-    made["Pod"][0]["status"]["containerStatuses"] = [{"name": "c", "state": state}]
+    made = running(failed(exits(1, rank=0)))
     [finding] = examined(made, "gang", ["\x1b[2J" + "x" * 9000 + " No space left on device"])
     assert finding.fault == "volume-full"
     assert len(finding.text) <= 300

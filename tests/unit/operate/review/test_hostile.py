@@ -92,10 +92,7 @@ _TAGS = {
 def test_nothing_gets_out_of_its_code(text: str, platform: str) -> None:
     written = _written(text, text, platform)
     shown = _outside_code(written)
-    assert "somebody" not in shown
-    assert "evil" not in shown
-    assert "#1" not in shown
-    assert "onerror" not in shown
+    assert [words for words in ("somebody", "evil", "#1", "onerror") if words in shown] == []
     assert set(re.findall(r"<([a-z0-9]+)", shown)) <= _TAGS
     assert written.count("trn-preview:trainium-eks/dev") == 1
     assert written.splitlines()[0].find("trn-preview:trainium-eks/dev") > 0
@@ -104,6 +101,7 @@ def test_nothing_gets_out_of_its_code(text: str, platform: str) -> None:
     assert len(written) < PLATFORMS[platform].most_characters
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.text(max_size=60))
 def test_any_name_leaves_the_comments_shape(name: str) -> None:
@@ -136,16 +134,16 @@ def test_data_of_kubernetes_secrets_is_never_shown() -> None:
     assert "cGxhaW4=" not in _written("s", {"a": "cGxhaW4="}, type_="kubernetes:core/v1:Secret", key="data")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "optional",
-        "trn-dev-cluster-trn1-32xl-ng1-template",
-        "sha256:" + "0123456789abcdef" * 4,
-        "ami-0123456789abcdef0",
-        "[secret]",
-    ],
-)
+NO_SECRETS = [
+    "optional",
+    "trn-dev-cluster-trn1-32xl-ng1-template",
+    "sha256:" + "0123456789abcdef" * 4,
+    "ami-0123456789abcdef0",
+    "[secret]",
+]
+
+
+@pytest.mark.parametrize("text", NO_SECRETS)
 def test_what_is_no_secret_or_marked_as_one_is_shown(text: str) -> None:
     assert text in _written("plain", text)
     assert text in _written("plain", {"httpTokens": text}, key="metadataOptions")
@@ -162,14 +160,14 @@ def test_account_ids_are_shortened() -> None:
     assert shown.text(arn) == arn
 
 
-def test_the_callers_own_patterns_are_blanked() -> None:
+def test_the_callers_own_patterns_are_blanked_and_plain_words_stay_prose() -> None:
     assert scrubber([], [r"proj-\d+"]).text("see proj-123") == f"see {SCRUBBED}"
-
-
-def test_plain_words_stay_prose() -> None:
-    assert safe_text.said("wanted 2 zones, got 1.") == "wanted 2 zones, got 1."
-    assert safe_text.said("ask @me") == "`ask @me`"
-    assert safe_text.said("set `way_in`, or `a@b`") == "set `way_in`, or `a@b`"
-    assert safe_text.said("an `odd one") == "`an 'odd one`"
-    assert safe_text.said("/merge") == "`/merge`"
-    assert safe_text.said("`a` @me `b`") == "`'a' @me 'b'`"
+    for words, said in {
+        "wanted 2 zones, got 1.": "wanted 2 zones, got 1.",
+        "ask @me": "`ask @me`",
+        "set `way_in`, or `a@b`": "set `way_in`, or `a@b`",
+        "an `odd one": "`an 'odd one`",
+        "/merge": "`/merge`",
+        "`a` @me `b`": "`'a' @me 'b'`",
+    }.items():
+        assert safe_text.said(words) == said

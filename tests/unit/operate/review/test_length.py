@@ -16,18 +16,11 @@ _TYPES = ("aws:s3/bucket:Bucket", "aws:iam/role:Role", "kubernetes:core/v1:Confi
 
 
 def _many(count: int, value: str) -> Graph:
+    inputs = {"bucket": value, "description": value * 30, "data": {f"k{each}": value for each in range(5)}}
+    names = (f"resource-with-a-long-name-{index:05}" for index in range(count))
+    each_name = ((type_, name) for name in names for type_ in _TYPES)
+    more = (Resource(f"{PREFIX}{type_}::{name}", type_, name, STACK, inputs=inputs) for type_, name in each_name)
     built = environment()
-    more = tuple(
-        Resource(
-            f"{PREFIX}{type_}::resource-with-a-long-name-{index:05}",
-            type_,
-            f"resource-with-a-long-name-{index:05}",
-            parent=STACK,
-            inputs={"bucket": value, "description": value * 30, "data": {f"k{each}": value for each in range(5)}},
-        )
-        for index in range(count)
-        for type_ in _TYPES
-    )
     return replace(built, resources=tuple(sorted((*built.resources, *more), key=lambda each: each.urn)))
 
 

@@ -1,6 +1,7 @@
 """Every replacement and deletion that loses data or running work is told, and nothing else is: over all types and all
 inputs of their rows."""
 
+import copy
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -48,20 +49,14 @@ def _graph(*resources: Resource) -> Graph:
     return Graph("trainium-eks", "dev", tuple(sorted((stack, bystander, *resources), key=lambda each: each.urn)), {})
 
 
-def _resource(token: str, options: Options = Options(), **inputs: Any) -> Resource:  # noqa: B008 - frozen
-    return Resource(f"{PREFIX}{token}::it", token, "it", parent=STACK, inputs={**_BEFORE, **inputs}, options=options)
-
-
-def _with(resource: Resource, path: str, value: Any) -> Resource:
-    inputs: dict[str, Any] = {
-        key: dict(each) if isinstance(each, dict) else each for key, each in resource.inputs.items()
-    }
-    at = inputs
-    *above, last = path.split(".")
+def _resource(token: str, path: str = "", value: Any = None, **options: Any) -> Resource:
+    inputs = copy.deepcopy(_BEFORE)
+    at, (*above, last) = inputs, path.split(".")
     for step in above:
         at = at.setdefault(step, {})
-    at[last] = value
-    return replace(resource, inputs=inputs)
+    if path:
+        at[last] = value
+    return Resource(f"{PREFIX}{token}::it", token, "it", parent=STACK, inputs=inputs, options=Options(**options))
 
 
 def _edits(token: str) -> Iterator[tuple[str, Any, Any]]:
@@ -74,41 +69,38 @@ def _edits(token: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _reviewed(before: Graph, after: Graph) -> tuple[Comparison, Review, str]:
+    """Return the table of risks, too, which is empty without one."""
     compared = review.of_plans(before, after)
     judged = Review("trainium-eks", "dev", "offline", "main", comparison=compared)
-    return compared, judged, comment.render(judged, PLATFORMS["github"], Scrubber())
-
-
-def _table(text: str) -> str:
-    """The table of risks; empty without one."""
-    return text.partition("**Risks**")[2].partition("\n\n**")[0]
+    text = comment.render(judged, PLATFORMS["github"], Scrubber())
+    return compared, judged, text.partition("**Risks**")[2].partition("\n\n**")[0]
 
 
 @pytest.mark.parametrize("token", sorted(registry.ROWS))
 def test_exactly_the_replacements_that_lose_something_are_told(token: str) -> None:
     for path, old, new in _edits(token):
-        before, after = (_with(_resource(token), path, value) for value in (old, new))
-        compared, judged, text = _reviewed(_graph(before), _graph(after))
+        before, after = (_resource(token, path, value) for value in (old, new))
+        compared, judged, risks = _reviewed(_graph(before), _graph(after))
         replaced = [change for change in compared.changes.replaced if change.resource.name == "it"]
-        told = "REPLACED; lost with it" in _table(text)
+        told = "REPLACED; lost with it" in risks
         assert told is (bool(replaced) and token in HOLDS), (path, old, new)
         if told:
             assert "1 resource with data or running work is lost" in judged.blockers, (path, old, new)
-            assert f"{token.rpartition(':')[2]} it" in _table(text), (path, old, new)
+            assert f"{token.rpartition(':')[2]} it" in risks, (path, old, new)
 
 
 @pytest.mark.parametrize("token", sorted(registry.ROWS))
 def test_exactly_the_deletions_that_lose_something_are_told_and_nothing_new(token: str) -> None:
-    _, judged, text = _reviewed(_graph(_resource(token)), _graph())
-    assert ("DELETED; lost with it" in _table(text)) is (token in HOLDS)
+    _, judged, risks = _reviewed(_graph(_resource(token)), _graph())
+    assert ("DELETED; lost with it" in risks) is (token in HOLDS)
     assert judged.outcome is not Outcome.SAFE
-    _, _, text = _reviewed(_graph(), _graph(_resource(token)))
-    assert "lost" not in _table(text)
+    _, _, risks = _reviewed(_graph(), _graph(_resource(token)))
+    assert "lost" not in risks
 
 
 @pytest.mark.parametrize("token", [*sorted(HOLDS), "aws:iam/role:Role"])
 def test_what_is_protected_cannot_go(token: str) -> None:
-    _, judged, text = _reviewed(_graph(_resource(token, Options(protect=True))), _graph())
-    assert "to be deleted, but protected: Pulumi refuses" in _table(text)
+    _, judged, risks = _reviewed(_graph(_resource(token, protect=True)), _graph())
+    assert "to be deleted, but protected: Pulumi refuses" in risks
     accepted = replace(judged, losses_accepted=True)
     assert accepted.outcome is Outcome.BLOCKED, "a label does not unprotect"

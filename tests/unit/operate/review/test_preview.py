@@ -79,12 +79,9 @@ def test_without_sames_cost_and_rules_are_not_judged() -> None:
 
 
 def test_a_preview_that_failed_is_blocked() -> None:
-    document = _document("instance-type")
-    document.setdefault("diagnostics", []).append(
-        {"severity": "error", "message": "unable to replace resource marked for protection"}
-    )
-    parsed = preview.parse(document, "dev")
-    assert parsed.errors == ("unable to replace resource marked for protection",)
+    document, words = _document("instance-type"), "unable to replace resource marked for protection"
+    document.setdefault("diagnostics", []).append({"severity": "error", "message": words})
+    assert preview.parse(document, "dev").errors == (words,)
 
 
 # --- providers that are not known ---------------------------------------------------------------------------------

@@ -12,14 +12,11 @@ from trainium_eks.plan.differences import diff
 from trainium_eks.plan.graph import STACK_TYPE, Graph, Options, Resource
 
 CLUSTER, GROUP = "aws:eks/cluster:Cluster", "aws:eks/nodeGroup:NodeGroup"
-LUSTRE, BUCKET = "aws:fsx/lustreFileSystem:LustreFileSystem", "aws:s3/bucket:Bucket"
-RULE = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
+LUSTRE, BUCKET, KEY = "aws:fsx/lustreFileSystem:LustreFileSystem", "aws:s3/bucket:Bucket", "aws:kms/key:Key"
+RULE, SUBNET = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", "aws:ec2/subnet:Subnet"
+TEMPLATE, LOGS = "aws:ec2/launchTemplate:LaunchTemplate", "aws:cloudwatch/logGroup:LogGroup"
+ROLE_POLICY, BUCKET_POLICY = "aws:iam/rolePolicy:RolePolicy", "aws:s3/bucketPolicy:BucketPolicy"
 NAMESPACE = "kubernetes:core/v1:Namespace"
-LEVEL = "pod-security.kubernetes.io/enforce"
-
-
-def _policy(*actions: str, effect: str = "Allow") -> str:
-    return json.dumps({"Statement": [{"Effect": effect, "Action": list(actions), "Resource": "arn:aws:s3:::data"}]})
 
 
 def _graph(token: str, inputs: dict[str, Any] | None = None, name: str = "it", **options: Any) -> Graph:
@@ -37,59 +34,56 @@ def _told(token: str, before: dict[str, Any] | None, after: dict[str, Any] | Non
     return [risk.what for risk in _risks(_graph(token, before, **options), _graph(token, after, **options))]
 
 
+def _level(level: str) -> dict[str, Any]:
+    return {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": level} if level else {}}}
+
+
+def _tokens(wanted: str) -> dict[str, Any]:
+    return {"metadataOptions": {"httpTokens": wanted}}
+
+
+def _cidrs(*ranges: str) -> dict[str, Any]:
+    return {"vpcConfig": {"publicAccessCidrs": [*ranges]}}
+
+
+def _public(open_: bool) -> dict[str, Any]:
+    return {"vpcConfig": {"endpointPublicAccess": open_}}
+
+
+def _sizes(**sizes: int) -> dict[str, Any]:
+    return {"scalingConfig": sizes}
+
+
+def _rights(*actions: str, effect: str = "Allow", key: str = "policy") -> dict[str, Any]:
+    return {key: json.dumps({"Statement": [{"Effect": effect, "Action": actions, "Resource": "arn:aws:s3:::data"}]})}
+
+
+_ASSUME, _TAG, _TRUST = "sts:AssumeRole", "sts:TagSession", {"key": "assumeRolePolicy"}
+_ALL = ["api", "audit"]
+
 LOOSENED = [
     (CLUSTER, {"deletionProtection": True}, {"deletionProtection": False}, "deletion protection"),
     (CLUSTER, {"deletionProtection": True}, {}, "deletion protection"),
-    (CLUSTER, {"enabledClusterLogTypes": ["api", "audit"]}, {"enabledClusterLogTypes": ["api"]}, "fewer logs"),
+    (CLUSTER, {"enabledClusterLogTypes": _ALL}, {"enabledClusterLogTypes": ["api"]}, "fewer logs"),
     (LUSTRE, {"skipFinalBackup": False}, {}, "no last backup"),
     (LUSTRE, {"automaticBackupRetentionDays": 7}, {"automaticBackupRetentionDays": 1}, "shorter time"),
     (BUCKET, {"forceDestroy": False}, {"forceDestroy": True}, "objects in it"),
-    ("aws:kms/key:Key", {"enableKeyRotation": True}, {"enableKeyRotation": False}, "no longer rotated"),
-    ("aws:cloudwatch/logGroup:LogGroup", {"retentionInDays": 365}, {"retentionInDays": 30}, "shorter time"),
-    ("aws:cloudwatch/logGroup:LogGroup", {"retentionInDays": 0}, {"retentionInDays": 30}, "shorter time"),
-    (
-        "aws:ec2/launchTemplate:LaunchTemplate",
-        {"metadataOptions": {"httpTokens": "required"}},
-        {"metadataOptions": {"httpTokens": "optional"}},
-        "without a session token",
-    ),
-    ("aws:ec2/subnet:Subnet", {"mapPublicIpOnLaunch": False}, {"mapPublicIpOnLaunch": True}, "public addresses"),
-    (
-        NAMESPACE,
-        {"metadata": {"labels": {LEVEL: "restricted"}}},
-        {"metadata": {"labels": {LEVEL: "baseline"}}},
-        "do more",
-    ),
-    (NAMESPACE, {"metadata": {"labels": {LEVEL: "baseline"}}}, {"metadata": {"labels": {}}}, "do more"),
-    (CLUSTER, {"vpcConfig": {"endpointPublicAccess": False}}, {"vpcConfig": {"endpointPublicAccess": True}}, "opened"),
-    (
-        CLUSTER,
-        {"vpcConfig": {"publicAccessCidrs": ["203.0.113.0/24"]}},
-        {"vpcConfig": {"publicAccessCidrs": ["203.0.112.0/23"]}},
-        "more addresses reach the endpoint",
-    ),
+    (KEY, {"enableKeyRotation": True}, {"enableKeyRotation": False}, "no longer rotated"),
+    (LOGS, {"retentionInDays": 365}, {"retentionInDays": 30}, "shorter time"),
+    (LOGS, {"retentionInDays": 0}, {"retentionInDays": 30}, "shorter time"),
+    (TEMPLATE, _tokens("required"), _tokens("optional"), "without a session token"),
+    (SUBNET, {"mapPublicIpOnLaunch": False}, {"mapPublicIpOnLaunch": True}, "public addresses"),
+    (NAMESPACE, _level("restricted"), _level("baseline"), "do more"),
+    (NAMESPACE, _level("baseline"), _level(""), "do more"),
+    (CLUSTER, _public(open_=False), _public(open_=True), "opened"),
+    (CLUSTER, _cidrs("203.0.113.0/24"), _cidrs("203.0.112.0/23"), "more addresses reach the endpoint"),
     (RULE, {"cidrIpv4": "10.0.0.0/16"}, {"cidrIpv4": "10.0.0.0/8"}, "more addresses reach it"),
-    (
-        "aws:iam/rolePolicy:RolePolicy",
-        {"policy": _policy("s3:GetObject")},
-        {"policy": _policy("s3:GetObject", "s3:*")},
-        "allows more",
-    ),
-    (
-        "aws:s3/bucketPolicy:BucketPolicy",
-        {"policy": _policy("s3:*", effect="Deny")},
-        {"policy": _policy(effect="Deny")},
-        "denies less",
-    ),
-    (
-        "aws:iam/role:Role",
-        {"assumeRolePolicy": _policy("sts:AssumeRole")},
-        {"assumeRolePolicy": _policy("sts:AssumeRole", "sts:TagSession")},
-        "may assume it",
-    ),
-    (GROUP, {"scalingConfig": {"maxSize": 4}}, {"scalingConfig": {"maxSize": 8}}, "may grow to many more"),
-    (GROUP, {"scalingConfig": {"desiredSize": 0}}, {"scalingConfig": {"desiredSize": 2}}, "runs many more"),
-    (GROUP, {"scalingConfig": {"desiredSize": 2}}, {"scalingConfig": {"desiredSize": 1}}, "fewer nodes"),
+    (ROLE_POLICY, _rights("s3:GetObject"), _rights("s3:GetObject", "s3:*"), "allows more"),
+    (BUCKET_POLICY, _rights("s3:*", effect="Deny"), _rights(effect="Deny"), "denies less"),
+    ("aws:iam/role:Role", _rights(_ASSUME, **_TRUST), _rights(_ASSUME, _TAG, **_TRUST), "may assume it"),
+    (GROUP, _sizes(maxSize=4), _sizes(maxSize=8), "may grow to many more"),
+    (GROUP, _sizes(desiredSize=0), _sizes(desiredSize=2), "runs many more"),
+    (GROUP, _sizes(desiredSize=2), _sizes(desiredSize=1), "fewer nodes"),
     (GROUP, {"capacityType": "ON_DEMAND"}, {"capacityType": "SPOT"}, "another kind of capacity"),
     (CLUSTER, {"version": "1.34"}, {"version": "1.35"}, "another minor version"),
 ]
@@ -104,21 +98,18 @@ def test_what_is_loosened_is_told_and_what_is_tightened_is_not(
         assert not [each for each in _told(token, after, before) if words in each]
 
 
-@pytest.mark.parametrize(
-    ("token", "inputs", "words"),
-    [
-        ("aws:iam/rolePolicyAttachment:RolePolicyAttachment", {"policyArn": "arn:aws:iam::aws:policy/X"}, "attached"),
-        ("aws:iam/rolePolicy:RolePolicy", {"policy": _policy("s3:*")}, "allows more"),
-        ("aws:eks/accessEntry:AccessEntry", {"principalArn": "arn:aws:iam::111122223333:role/r"}, "gets into"),
-        (RULE, {"cidrIpv4": "0.0.0.0/0"}, "more addresses reach it"),
-    ],
-)
+NEW = [
+    ("aws:iam/rolePolicyAttachment:RolePolicyAttachment", {"policyArn": "arn:aws:iam::aws:policy/X"}, "attached"),
+    (ROLE_POLICY, _rights("s3:*"), "allows more"),
+    ("aws:eks/accessEntry:AccessEntry", {"principalArn": "arn:aws:iam::111122223333:role/r"}, "gets into"),
+    (RULE, {"cidrIpv4": "0.0.0.0/0"}, "more addresses reach it"),
+]
+
+
+@pytest.mark.parametrize(("token", "inputs", "words"), NEW)
 def test_new_rights_and_doors_are_told(token: str, inputs: dict[str, Any], words: str) -> None:
     assert [each for each in _told(token, None, inputs) if words in each]
-
-
-def test_a_new_rule_among_private_addresses_is_no_door() -> None:
-    assert _told(RULE, None, {"cidrIpv4": "10.0.0.0/16"}) == []
+    assert _told(RULE, None, {"cidrIpv4": "10.0.0.0/16"}) == [], "among private addresses it is no door"
 
 
 @pytest.mark.parametrize(
@@ -135,7 +126,7 @@ def test_a_guard_that_goes_is_told(token: str) -> None:
 
 
 def test_the_size_that_an_autoscaler_decides_is_not() -> None:
-    sizes = {"scalingConfig": {"desiredSize": 0}}, {"scalingConfig": {"desiredSize": 9}}
+    sizes = _sizes(desiredSize=0), _sizes(desiredSize=9)
     assert _told(GROUP, *sizes, ignore_changes=("scalingConfig.desiredSize",)) == []
 
 

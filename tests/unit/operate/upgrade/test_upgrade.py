@@ -1,0 +1,171 @@
+"""Which upgrades there are, what they set, and what they do to a small environment built by hand."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hand_built import changed, environment
+
+from trainium_eks.model.catalogue import addon_records, versions
+from trainium_eks.model.config.stack_config import StackConfig, load
+from trainium_eks.model.validation.problems import Severity
+from trainium_eks.operate.upgrade.settings import UpgradeTargets, next_version, problems, settings
+from trainium_eks.operate.upgrade.steps import DRAIN_SECONDS, UpgradeStep, disturbance, steps, total_seconds
+from trainium_eks.plan.differences import diff
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.resource_types.rows import eks
+
+PROXY, NEXT_PROXY = "v1.35.2-eksbuild.4", addon_records.KUBE_PROXY.version("1.36")
+
+
+def config(**sections: Any) -> StackConfig:
+    return load({"region": "us-west-2", "owner": "me", **{key: json.dumps(value) for key, value in sections.items()}})
+
+
+def group(name: str, **settings: str) -> dict[str, str]:
+    return {"name": name, "instanceType": "trn1.32xlarge", **settings}
+
+
+PINNED = config(
+    cluster={"kubernetesVersion": "1.35", "addons": {"kube-proxy": {"version": PROXY}}},
+    nodeGroups=[group("one", releaseVersion="1.35.1-20260312"), group("two")],
+)
+HALFWAY = config(cluster={"kubernetesVersion": "1.36"}, nodeGroups=[group("one", kubernetesVersion="1.35")])
+BASED = config(imageRepository={"baseImages": {"trn1": "a.io/b:1"}})
+SETTINGS: dict[str, tuple[StackConfig, UpgradeTargets, Mapping[str, str]]] = {
+    "what is pinned for the old version goes with a new one": (
+        PINNED,
+        UpgradeTargets("1.36"),
+        {
+            "cluster.kubernetes_version": "1.36",
+            "node_groups[0].release_version": versions.AMI_RELEASES["1.36"],
+            "cluster.addons.kube-proxy.version": NEXT_PROXY,
+        },
+    ),
+    "nodes can be kept": (
+        PINNED,
+        UpgradeTargets("1.36", keep_nodes=True),
+        {
+            "cluster.kubernetes_version": "1.36",
+            "node_groups[0].kubernetes_version": "1.35",
+            "node_groups[1].kubernetes_version": "1.35",
+            "cluster.addons.kube-proxy.version": NEXT_PROXY,
+        },
+    ),
+    "and be brought after the control plane": (
+        HALFWAY,
+        UpgradeTargets("1.36"),
+        {"node_groups[0].kubernetes_version": "1.36"},
+    ),
+    "or stay": (HALFWAY, UpgradeTargets("1.36", keep_nodes=True), {}),
+    "what is asked by name wins": (
+        PINNED,
+        UpgradeTargets("1.36", "1.36.2-20260901", {"kube-proxy": "v1.36.1-eksbuild.1"}, {"trn1": "a.io/b:1"}),
+        {
+            "cluster.kubernetes_version": "1.36",
+            "node_groups[0].release_version": "1.36.2-20260901",
+            "node_groups[1].release_version": "1.36.2-20260901",
+            "cluster.addons.kube-proxy.version": "v1.36.1-eksbuild.1",
+            "image_repository.base_images.trn1": "a.io/b:1",
+        },
+    ),
+    "nothing is asked": (PINNED, UpgradeTargets(), {}),
+    "it is so already": (PINNED, UpgradeTargets("1.35", addons={"kube-proxy": PROXY}), {}),
+    "the image is so already": (BASED, UpgradeTargets(images={"trn1": "a.io/b:1"}), {}),
+    "an AMI that one group has": (
+        PINNED,
+        UpgradeTargets(ami="1.35.1-20260312"),
+        {"node_groups[1].release_version": "1.35.1-20260312"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("now", "targets", "wanted"), SETTINGS.values(), ids=SETTINGS)
+def test_what_an_upgrade_sets(now: StackConfig, targets: UpgradeTargets, wanted: Mapping[str, str]) -> None:
+    assert {each.path: each.value for each in settings(now, targets)} == wanted
+
+
+@pytest.mark.parametrize(
+    ("now", "to", "said"),
+    [
+        ("1.34", "1.36", "EKS goes one minor version at a time: 1.34 to 1.35 comes first"),
+        ("1.35", "1.34", "EKS never goes back from Kubernetes 1.35 to 1.34"),
+        ("1.34", "1.35", ""),
+        ("1.35", "1.35", ""),
+        ("1.35", "1.99", ""),  # the config's judge says which there are
+    ],
+)
+def test_a_version_is_followed_by_the_next(now: str, to: str, said: str) -> None:
+    found = problems(config(cluster={"kubernetesVersion": now}), UpgradeTargets(to))
+    assert [problem.reason for problem in found] == ([said] if said else [])
+    assert all(problem.severity is Severity.REFUSE for problem in found)
+    assert (next_version("1.35"), next_version("1.36")) == ("1.36", ""), "the last has none after it"
+
+
+def test_the_cni_goes_up_one_minor_version_at_a_time() -> None:
+    old = config(cluster={"addons": {"vpc-cni": {"version": "v1.20.1-eksbuild.1"}}})
+    [told] = problems(old, UpgradeTargets(addons={"vpc-cni": "v1.22.0-eksbuild.1"}))
+    assert told.severity is Severity.WARN
+    assert "one minor version at a time" in told.reason
+    assert "v1.21" in told.fix
+    assert problems(old, UpgradeTargets(addons={"vpc-cni": "v1.21.0-eksbuild.1"})) == []
+
+
+def test_a_name_that_is_not_there_is_refused() -> None:
+    [addon] = problems(config(), UpgradeTargets(addons={"core-dns": "v1.14.3-eksbuild.3"}))
+    assert "did you mean coredns?" in addon.fix
+    [image] = problems(config(), UpgradeTargets(images={"cda": "a.io/b:1"}))
+    assert "did you mean cuda?" in image.fix
+
+
+# Steps --------------------------------------------------------------------------------------------------------------
+
+
+def found(before: Graph, after: Graph) -> dict[str, UpgradeStep]:
+    return {each.change.resource.name: each for each in steps(before, after, diff.compare(before, after))}
+
+
+def sized(nodes: int, **update: int) -> Graph:
+    sizes = {"minSize": 0, "desiredSize": nodes, "maxSize": 8}
+    return changed(environment(), "trn1", scalingConfig=sizes, updateConfig=update or None)
+
+
+def test_control_plane_then_add_ons_then_nodes() -> None:
+    before = environment()
+    after = changed(changed(before, "control-plane", version="1.36"), "cni", addonVersion="v1.23.0")
+    after = changed(changed(after, "trn1", version="1.36"), "system", version="1.36")
+    by_name = found(before, after)
+    assert [step.phase for step in by_name.values()] == ["control plane", "add-on", "node group", "node group"]
+    plane, cni, nodes = by_name["control-plane"], by_name["cni"], by_name["trn1"]
+    assert plane.start == 0
+    assert cni.start == plane.seconds
+    assert nodes.start == cni.start + cni.seconds
+    assert total_seconds(steps(before, before, diff.compare(before, before))) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "update", "batches"),
+    [
+        (2, {}, 2),
+        (5, {"maxUnavailable": 2}, 3),
+        (8, {"maxUnavailablePercentage": 50}, 2),
+        (1, {"maxUnavailablePercentage": 50}, 1),
+    ],
+)
+def test_nodes_go_in_turns(nodes: int, update: dict[str, int], batches: int) -> None:
+    before = sized(nodes, **update)
+    step = found(before, changed(before, "trn1", version="1.36"))["trn1"]
+    assert (step.nodes, step.batches) == (nodes, batches)
+    assert step.seconds == batches * eks.ACCELERATOR_GROUP_SECONDS
+    assert step.most_seconds == step.seconds + batches * DRAIN_SECONDS
+    assert any("a gang on them starts again" in text for text in disturbance(step))
+    shrunk = changed(sized(0, **update), "trn1", version="1.36")
+    assert found(before, shrunk)["trn1"].nodes == nodes, "the running nodes count, not those to come"
+
+
+def test_a_resting_group_disturbs_nobody() -> None:
+    before = sized(0)
+    step = found(before, changed(before, "trn1", version="1.36"))["trn1"]
+    assert (step.nodes, step.seconds) == (0, eks.EMPTY_GROUP_SECONDS)
+    assert list(disturbance(step)) == ["no nodes now: the next ones are new"]
