@@ -1,6 +1,7 @@
 """Rules under test, computed by `promtool test rules` from series that are written down in Python."""
 
 import json
+import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,11 +16,14 @@ PRICES = {"trn1.32xlarge": 21.5, "p5.48xlarge": 55.04}
 Series = Mapping[str, str]
 """Series to its values, one each half minute from 0 on: ``1x40`` is 1 forty-one times, ``0+2x40`` grows by 2."""
 
-Sample = tuple[str, str, Mapping[str, float]]
-"""When an expression is asked, the expression, and what must come out: labels to value."""
+Samples = Mapping[str, Mapping[str, float]]
+"""What must come out (labels to value) of an expression, after a time and a blank when it is not the first minute."""
 
 Expected = tuple[str, Mapping[str, str] | None, str]
 """When an alert must fire, its labels and its one text; without labels it must be silent."""
+
+Trial = tuple[str, Series, Samples | Sequence[Expected]]
+"""A name, series of exporters, and what the rules must make of them."""
 
 
 def rules_with(alert: str, settings: AlertSettings | None = None, text: str = "summary") -> list[Group]:
@@ -30,40 +34,27 @@ def rules_with(alert: str, settings: AlertSettings | None = None, text: str = "s
     return [*rules.recording(PRICES), {"name": "alerts", "interval": "30s", "rules": [one]}]
 
 
-def check(
-    tool: Path,
-    folder: Path,
-    groups: Sequence[Group],
-    series: Series,
-    samples: Iterable[Sample] = (),
-    alerts: Iterable[Expected] = (),
-) -> None:
-    """Fails with promtool's words where the rules compute anything else of the series.
-
-    Args:
-        tool: promtool.
-        folder: for the files.
-        groups: the rules; an alert is in the last.
-        series: of exporters.
-        samples: what is asked.
-        alerts: when the alert fires, and when it does not.
-    """
+def check(tool: Path, folder: Path, groups: Sequence[Group], trials: Iterable[Trial]) -> None:
+    """Fails with promtool's words, and the trial's name, where the rules compute anything else; an alert is the last
+    of the rules."""
     alert = groups[-1]["rules"][-1].get("alert", "")
-    test = {
-        "interval": "30s",
-        "input_series": [{"series": name, "values": values} for name, values in series.items()],
-        "promql_expr_test": [_sample(*each) for each in samples],
-        "alert_rule_test": [{"alertname": alert, **_expected(*each)} for each in alerts],
-    }
     tests = {
         "rule_files": ["rules.yaml"],
         "evaluation_interval": "1m",
         "group_eval_order": [group["name"] for group in groups],
-        "tests": [test],
+        "tests": [_test(alert, *trial) for trial in trials],
     }
     (folder / "rules.yaml").write_text(json.dumps({"groups": groups}))
     (folder / "tests.yaml").write_text(json.dumps(tests))
     call(tool, "test", "rules", "tests.yaml", cwd=folder)
+
+
+def _test(alert: str, name: str, series: Series, expected: Samples | Sequence[Expected]) -> dict[str, Any]:
+    values = [{"series": each, "values": series[each]} for each in series]
+    test: dict[str, Any] = {"name": name, "interval": "30s", "input_series": values}
+    if isinstance(expected, Mapping):
+        return {**test, "promql_expr_test": [_sample(*each) for each in expected.items()]}
+    return {**test, "alert_rule_test": [{"alertname": alert, **_expected(*each)} for each in expected]}
 
 
 def call(tool: Path, *arguments: str, cwd: Path) -> None:
@@ -72,7 +63,9 @@ def call(tool: Path, *arguments: str, cwd: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def _sample(at: str, expression: str, expected: Mapping[str, float]) -> dict[str, Any]:
+def _sample(asked: str, expected: Mapping[str, float]) -> dict[str, Any]:
+    timed = re.fullmatch(r"(\d+m) (.*)", asked)
+    at, expression = timed.groups() if timed else ("1m", asked)
     # The result of a function has no name.
     name = "" if "(" in expression else expression.partition("{")[0]
     samples = [{"labels": f"{name}{labels}", "value": value} for labels, value in expected.items()]

@@ -10,7 +10,7 @@ import pytest
 from alert_cases import CASES
 from fleet_series import between, constant, node
 from prometheus_server import Server
-from promtool import PRICES, Expected
+from promtool import PRICES, Expected, Trial
 from served_series import unknown
 
 from trainium_eks.model.alerts import AlertSettings, validate
@@ -25,21 +25,22 @@ SUMMARIES = {
 
 
 def summary_of(alert: str, labels: Mapping[str, str]) -> str:
-    """The text of an alert that fires, with its labels in their places."""
+    """The text of an alert that fires, with its labels in their places; a silent one has none."""
+    if not labels:
+        return ""
     text = re.sub(r"{{ if not .*?{{ end }}", "", SUMMARIES[alert])
     return re.sub(r"{{ \$labels\.(\w+) }}", lambda place: labels[place[1]], text)
 
 
-@pytest.mark.parametrize(("alert", "what"), [(alert, what) for alert in CASES for what in CASES[alert]])
-def test_an_alert(alert: str, what: str, tool: Path, tmp_path: Path) -> None:
-    case = CASES[alert][what]
-    expected: list[Expected] = [(at, None, "") for at in case.silent_at]
-    if case.labels is None:
-        expected.append((case.at, None, ""))
-    else:
-        labels = {**case.labels, "severity": SEVERITIES[alert]}
-        expected.append((case.at, labels, case.summary or summary_of(alert, case.labels)))
-    promtool.check(tool, tmp_path, promtool.rules_with(alert), case.series, alerts=expected)
+@pytest.mark.parametrize("alert", CASES)
+def test_an_alert(alert: str, tool: Path, tmp_path: Path) -> None:
+    trials: list[Trial] = []
+    for what, case in CASES[alert].items():
+        expected: list[Expected] = [(at, None, "") for at in case.silent_at]
+        labels = None if case.labels is None else {**case.labels, "severity": SEVERITIES[alert]}
+        expected.append((case.at, labels, case.summary or summary_of(alert, case.labels or {})))
+        trials.append((what, case.series, expected))
+    promtool.check(tool, tmp_path, promtool.rules_with(alert), trials)
 
 
 def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() -> None:
@@ -88,30 +89,24 @@ def test_a_place_that_nobody_fills_is_refused(monkeypatch: pytest.MonkeyPatch, t
         rules.alerts(AlertSettings(), "prod")
 
 
-@pytest.mark.parametrize(
-    ("kind", "cost"),
-    [("trn1.32xlarge", " It costs 21.50 USD an hour meanwhile."), ("trn9.48xlarge", "")],
-    ids=["a known price", "no known price"],
-)
-def test_a_broken_node_says_what_it_costs(kind: str, cost: str, tool: Path, tmp_path: Path) -> None:
-    series = node("n1", kind=kind, ready=between(10, 900, 0, before=1))
-    said = f"EKS' node repair should have replaced it after 30.{cost}"
-    groups = promtool.rules_with("NodeNotRepaired", text="description")
-    promtool.check(tool, tmp_path, groups, series, alerts=[("56m", {"node": "n1", "severity": "critical"}, said)])
+def test_texts_say_what_it_costs_and_thresholds_are_those_of_the_settings(tool: Path, tmp_path: Path) -> None:
+    def check(name: str, settings: AlertSettings | None, text: str, *trials: Trial) -> None:
+        promtool.check(tool, tmp_path, promtool.rules_with(name, settings, text), trials)
 
-
-def test_idle_nodes_say_what_they_cost(tool: Path, tmp_path: Path) -> None:
+    away, broken = between(10, 900, 0, before=1), {"node": "n1", "severity": "critical"}
+    said = "EKS' node repair should have replaced it after 30."
+    priced = ("56m", broken, f"{said} It costs 21.50 USD an hour meanwhile.")
+    check(
+        "NodeNotRepaired",
+        None,
+        "description",
+        ("a known price", node("n1", ready=away), [priced]),
+        ("no known price", node("n1", kind="trn9.48xlarge", ready=away), [("56m", broken, said)]),
+    )
     text = "For 30 minutes no pod has asked for a device of them. They cost 43.00 USD an hour."
     fires = ("31m", {"node_group": "ng1", "severity": "warning"}, text)
-    groups = promtool.rules_with("AcceleratorsIdle", text="description")
-    promtool.check(tool, tmp_path, groups, {**node("n1"), **node("n2")}, alerts=[fires])
-
-
-def test_thresholds_are_those_of_the_settings(tool: Path, tmp_path: Path) -> None:
-    groups = promtool.rules_with("GpuXidError", AlertSettings(hardware_xids=(31, 32)))
+    check("AcceleratorsIdle", None, "description", ("two", {**node("n1"), **node("n2")}, [fires]))
     fires = ("1m", {"node": "g1", "gpu": "3", "severity": "critical"}, "GPU 3 of g1 reported XID 31")
-    promtool.check(tool, tmp_path, groups, {'DCGM_FI_DEV_XID_ERRORS{node="g1",gpu="3"}': constant(31)}, alerts=[fires])
-
-
-def test_the_defaults_are_in_order() -> None:
+    xids = AlertSettings(hardware_xids=(31, 32))
+    check("GpuXidError", xids, "summary", ("31", {'DCGM_FI_DEV_XID_ERRORS{node="g1",gpu="3"}': constant(31)}, [fires]))
     assert validate(AlertSettings()) == []
