@@ -24,11 +24,9 @@ from trainium_eks.observe.series.scraping import SCRAPES, TRAININGS
 def test_every_series_of_gangs_that_queries_read_is_asked_for() -> None:
     made = {f"{gangs.PREFIX}_{each['name']}" for each in PODGROUPS["metrics"]}
     assert {name for name in EXPORTERS if name.startswith("trn_gang_")} <= made
-
-
-def test_the_end_of_a_capacity_block_is_what_trn_writes_on_jobs() -> None:
     ends = next(each for each in PODGROUPS["metrics"] if "capacity_block" in each["name"])
-    assert ends["each"]["gauge"]["path"] == ["metadata", "annotations", annotation("capacity-block-ends")]
+    path = ends["each"]["gauge"]["path"]
+    assert path == ["metadata", "annotations", annotation("capacity-block-ends")], "what trn writes on jobs"
 
 
 def test_nodes_are_known_by_labels_that_kube_state_metrics_shows() -> None:
