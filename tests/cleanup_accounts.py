@@ -33,17 +33,13 @@ def own(name: str, stack: str = "dev") -> list[dict[str, str]]:
 
 def state(*resources: tuple[str, str, Mapping[str, Any]]) -> StackState:
     """A state of resources, each by type, id and outputs."""
-    return StackState(
-        tuple(
-            StateResource(f"urn:pulumi:dev::p::{type_}::r{number}", type_, id_, outputs=outputs)
-            for number, (type_, id_, outputs) in enumerate(resources)
-        )
-    )
+    numbered = ((f"urn:pulumi:dev::p::{each[0]}::r{number}", each) for number, each in enumerate(resources))
+    return StackState(tuple(StateResource(urn, type_, id_, outputs=held) for urn, (type_, id_, held) in numbered))
 
 
-def creating(type_: str, inputs: Mapping[str, Any], number: int = 0) -> PendingOperation:
+def creating(type_: str, inputs: Mapping[str, Any]) -> PendingOperation:
     """The operation of an interrupted creation."""
-    urn = f"urn:pulumi:dev::p::a${type_}::r{number}"
+    urn = f"urn:pulumi:dev::p::a${type_}::r0"
     component, provider = "urn:pulumi:dev::p::a::component", "urn:pulumi:dev::p::pulumi:providers:aws::aws"
     return PendingOperation("creating", StateResource(urn, type_, inputs=inputs, parent=component, provider=provider))
 
@@ -108,25 +104,19 @@ def _clusters(subnet: str) -> None:
     eks = _client("eks")
     for name in (CLUSTER, *OTHERS):
         eks.create_cluster(name=name, roleArn=ROLE, resourcesVpcConfig={"subnetIds": [subnet]})
+    kind = {"subnets": [subnet], "nodeRole": ROLE, "instanceTypes": ["trn1.32xlarge"]}
     for name in (KNOWN, FORGOTTEN):
-        eks.create_nodegroup(
-            clusterName=CLUSTER, nodegroupName=name, subnets=[subnet], nodeRole=ROLE, instanceTypes=["trn1.32xlarge"]
-        )
+        eks.create_nodegroup(clusterName=CLUSTER, nodegroupName=name, **kind)
 
 
 def _instances(ec2: Any, subnet: str) -> str:
     """Two of the forgotten group and one of the known; returns the first."""
     made = []
+    kind = {"ImageId": "ami-12c6146b", "InstanceType": "trn1.32xlarge", "SubnetId": subnet}
     for group, count in ((FORGOTTEN, 2), (KNOWN, 1)):
         tags = tagged(**{"eks:cluster-name": CLUSTER, "eks:nodegroup-name": group})
-        answer = ec2.run_instances(
-            ImageId="ami-12c6146b",
-            InstanceType="trn1.32xlarge",
-            MinCount=count,
-            MaxCount=count,
-            SubnetId=subnet,
-            TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
-        )
+        specifications = [{"ResourceType": "instance", "Tags": tags}]
+        answer = ec2.run_instances(**kind, MinCount=count, MaxCount=count, TagSpecifications=specifications)
         made += [each["InstanceId"] for each in answer["Instances"]]
     return str(made[0])
 
@@ -162,10 +152,8 @@ def _key() -> str:
 def session() -> Any:
     """A session whose clients get an empty answer where moto has none."""
     core = botocore.session.Session()
-    for event, key in (
-        ("ec2.DescribePlacementGroups", "PlacementGroups"),
-        ("fsx.DescribeDataRepositoryAssociations", "Associations"),
-    ):
+    keys = {"ec2.DescribePlacementGroups": "PlacementGroups", "fsx.DescribeDataRepositoryAssociations": "Associations"}
+    for event, key in keys.items():
         answer = (SimpleNamespace(status_code=200), {key: [], "ResponseMetadata": {"HTTPHeaders": {}}})
         core.register(f"before-call.{event}", lambda answer=answer, **_: answer)
     return boto3.Session("AKIATEST", "secret", botocore_session=core)

@@ -1,6 +1,5 @@
 """A small cluster as a snapshot that is all as its stack says, and ways to spoil it."""
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -25,22 +24,16 @@ REAL = LocalReport(
 
 def group(name: str, resource: str, efa: int, desired: int | None, **changes: Any) -> dict[str, Any]:
     """A node group of the outputs, 0 to 4 nodes."""
-    return {
-        "name": name,
-        "eksName": f"{name}-eks",
-        "instanceType": "trn1.32xlarge" if resource == NEURON else "p4d.24xlarge",
-        "zoneId": "usw2-az4",
-        "minSize": 0,
-        "maxSize": 4,
-        "desiredSize": desired,
-        "resources": {resource: 16 if resource == NEURON else 8, EFA: efa},
-        "labels": {f"{resource}.present": "true"},
-        **changes,
-    }
+    type_, devices = ("trn1.32xlarge", 16) if resource == NEURON else ("p4d.24xlarge", 8)
+    named = {"name": name, "eksName": f"{name}-eks", "instanceType": type_, "zoneId": "usw2-az4"}
+    sizes = {"minSize": 0, "maxSize": 4, "desiredSize": desired}
+    found = {"resources": {resource: devices, EFA: efa}, "labels": {f"{resource}.present": "true"}}
+    return {**named, **sizes, **found, **changes}
 
 
 def outputs(**changes: Any) -> StackOutputs:
     """Two Trainium nodes, a resting group, a file system, one team, one queue."""
+    shared = {"fileSystemId": FILE_SYSTEM, "dnsName": f"{FILE_SYSTEM}.fsx.us-west-2.amazonaws.com"}
     data = {
         "schemaVersion": 1,
         "region": "us-west-2",
@@ -51,13 +44,7 @@ def outputs(**changes: Any) -> StackOutputs:
         "queues": {"test": {NEURON: 64, EFA: 32}},
         "namespaces": [{"name": "training", "queues": ["test"], "serviceAccount": "trainer", "claim": "fsx-claim"}],
         "nodeGroups": [group("ng1", NEURON, 8, 2), group("rest", NEURON, 16, 0)],
-        "sharedVolume": {
-            "fileSystemId": FILE_SYSTEM,
-            "dnsName": f"{FILE_SYSTEM}.fsx.us-west-2.amazonaws.com",
-            "mountName": "abcde",
-            "capacityGib": 1200,
-            "bucket": "",
-        },
+        "sharedVolume": {**shared, "mountName": "abcde", "capacityGib": 1200, "bucket": ""},
         "imageRepository": None,
         "serviceAccount": "trainer",
         "rendezvous": "c10d",
@@ -82,25 +69,19 @@ def node(name: str, eks_group: str, resources: dict[str, str], **labels: str) ->
 
 def accelerated(name: str, of: dict[str, Any]) -> Object:
     """A node of a group of the outputs, with all that its type has."""
-    labels = {
-        "node.kubernetes.io/instance-type": of["instanceType"],
-        "topology.k8s.aws/zone-id": of["zoneId"],
-        **of["labels"],
-    }
-    return node(name, of["eksName"], {key: str(value) for key, value in of["resources"].items()}, **labels)
+    places = {"node.kubernetes.io/instance-type": of["instanceType"], "topology.k8s.aws/zone-id": of["zoneId"]}
+    resources = {key: str(value) for key, value in of["resources"].items()}
+    return node(name, of["eksName"], resources, **places, **of["labels"])
 
 
 def workload(each: chart_workloads.Workload, pods: int) -> Object:
     """It, running with so many pods."""
-    status: dict[str, int] = {"observedGeneration": 1}
-    spec: dict[str, int] = {}
+    counts, spec = ("availableReplicas", "readyReplicas"), {"replicas": pods}
     if each.kind == "DaemonSet":
-        status |= {"desiredNumberScheduled": pods, "numberReady": pods}
-    else:
-        spec["replicas"] = pods
-        status |= {"availableReplicas": pods, "readyReplicas": pods}
-    metadata = {"name": each.name, "namespace": each.namespace, "generation": 1}
-    return {"kind": each.kind, "metadata": metadata, "spec": spec, "status": status}
+        counts, spec = ("desiredNumberScheduled", "numberReady"), {}
+    made = named(each.name, each.namespace, kind=each.kind, spec=spec)
+    made["metadata"]["generation"] = 1
+    return {**made, "status": {"observedGeneration": 1, **dict.fromkeys(counts, pods)}}
 
 
 def objects() -> Objects:
@@ -117,13 +98,7 @@ def objects() -> Objects:
             named("fsx-claim", "training", spec={"volumeName": "pv-training"}, status={"phase": "Bound"})
         ],
         "PersistentVolume": [volume()],
-        "StorageClass": [
-            named("fsx", provisioner="fsx.csi.aws.com"),
-            {
-                **named("gp3", provisioner="ebs.csi.aws.com"),
-                "metadata": {"name": "gp3", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
-            },
-        ],
+        "StorageClass": [named("fsx", provisioner="fsx.csi.aws.com"), named("gp3", provisioner="ebs.csi.aws.com")],
         "Queue": [named("test", spec={"capability": {NEURON: 64, EFA: "32"}}, status={"state": "Open"})],
         "HyperNode": [
             hypernode("tier1-a", 1, "trn0"),
@@ -135,6 +110,8 @@ def objects() -> Objects:
             webhook(f"{each}-validate") for each in ("cronjobs", "hypernodes", "jobs", "podgroups", "queues")
         ],
     }
+    default = {"storageclass.kubernetes.io/is-default-class": "true"}
+    the(made, "StorageClass", "gp3")["metadata"]["annotations"] = default
     made["CSINode"] = csi_nodes(made["Node"])
     running: list[chart_workloads.Workload] = [each for addon in addon_records.installed() for each in addon.workloads]
     running += [chart_workloads.HYPERNODES, *(each for chart in charts for each in chart_workloads.charts()[chart])]
@@ -199,7 +176,7 @@ def judged(
     unserved: frozenset[str] = frozenset(),
 ) -> dict[str, Finding]:
     """All checks by id, of the sound cluster after something was done to it."""
-    made = copy.deepcopy(objects())
+    made = objects()
     spoil(made)
     held = {kind: tuple(found) for kind, found in made.items()}
     cluster = Cluster(version, held, unserved, unread or {})

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,49 +18,31 @@ Object = dict[str, Any]
 Snapshot = dict[str, Any]
 Change = Callable[[Snapshot], object]
 
-GROUPS = (
-    NodeGroupOutput(
-        name="ng1",
-        eks_name="ng1-sim",
-        instance_type="trn1.32xlarge",
-        zone_id="usw2-az4",
-        min_size=0,
-        max_size=6,
-        resources={"aws.amazon.com/neuron": 16, "vpc.amazonaws.com/efa": 8},
-        labels={},
-    ),
-    NodeGroupOutput(
-        name="ng2",
-        eks_name="ng2-sim",
-        instance_type="trn1n.32xlarge",
-        zone_id="usw2-az4",
-        min_size=0,
-        max_size=2,
-        resources={"aws.amazon.com/neuron": 16, "vpc.amazonaws.com/efa": 16},
-        labels={},
-    ),
-)
+
+def _group(name: str, type_: str, most: int, efa: int) -> NodeGroupOutput:
+    sizes = {"min_size": 0, "max_size": most}
+    resources = {"aws.amazon.com/neuron": 16, "vpc.amazonaws.com/efa": efa}
+    where = {"eks_name": f"{name}-sim", "instance_type": type_, "zone_id": "usw2-az4"}
+    return NodeGroupOutput.model_validate({"name": name, **where, **sizes, "resources": resources, "labels": {}})
+
+
+GROUPS = (_group("ng1", "trn1.32xlarge", 6, 8), _group("ng2", "trn1n.32xlarge", 2, 16))
 """As in the stack that the scenes were recorded on."""
 
 
 def snapshot(name: str) -> Snapshot:
     """Kind to objects, and ``now``."""
-    found: Snapshot = copy.deepcopy(_read(name))
-    return found
+    return copy.deepcopy(_read(name))
 
 
+@cache
 def _read(name: str) -> Snapshot:
-    if name not in _CACHE:
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        found = yaml.load((FOLDER / f"{name}.yaml").read_text(), Loader=loader)
-        found["PersistentVolumeClaim"] = [{"metadata": {"name": "fsx-claim"}, "status": {"phase": "Bound"}}]
-        for job in found["Job"]:
-            job |= {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}
-        _CACHE[name] = found
-    return _CACHE[name]
-
-
-_CACHE: dict[str, Snapshot] = {}
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    found: Snapshot = yaml.load((FOLDER / f"{name}.yaml").read_text(), Loader=loader)
+    found["PersistentVolumeClaim"] = [{"metadata": {"name": "fsx-claim"}, "status": {"phase": "Bound"}}]
+    for job in found["Job"]:
+        job |= {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}
+    return found
 
 
 def of(name: str, job: str, change: Change | None = None, **rest: Any) -> ClusterSnapshot:
