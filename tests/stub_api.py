@@ -48,10 +48,10 @@ class Channel:
         self._handler = handler
         key = handler.headers["Sec-WebSocket-Key"]
         accept = base64.b64encode(hashlib.sha1(f"{key}{_MAGIC}".encode()).digest()).decode()
+        headers = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Accept": accept}
         handler.send_response(101, "Switching Protocols")
-        for name, value in (("Upgrade", "websocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", accept)):
+        for name, value in {**headers, "Sec-WebSocket-Protocol": "v4.channel.k8s.io"}.items():
             handler.send_header(name, value)
-        handler.send_header("Sec-WebSocket-Protocol", "v4.channel.k8s.io")
         handler.end_headers()
 
     def send(self, channel: int, data: bytes) -> None:
@@ -83,6 +83,10 @@ class Channel:
         self._handler.wfile.flush()
 
 
+def _status(reason: str, message: str) -> Mapping[str, Any]:
+    return {"kind": "Status", "reason": reason, "message": message}
+
+
 class StubApi:
     """What it serves may be changed while it runs."""
 
@@ -110,19 +114,15 @@ class StubApi:
     @property
     def kubeconfig(self) -> dict[str, Any]:
         """Without any credential."""
-        return {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "stub", "cluster": {"server": self.url}}],
-            "users": [{"name": "stub", "user": {}}],
-            "contexts": [{"name": "stub", "context": {"cluster": "stub", "user": "stub"}}],
-            "current-context": "stub",
-        }
+        clusters = [{"name": "stub", "cluster": {"server": self.url}}]
+        contexts = [{"name": "stub", "context": {"cluster": "stub", "user": "stub"}}]
+        parts = {"clusters": clusters, "users": [{"name": "stub", "user": {}}], "contexts": contexts}
+        return {"apiVersion": "v1", "kind": "Config", **parts, "current-context": "stub"}
 
     def answer(self, path: str, labels: str = "") -> tuple[int, Mapping[str, Any]]:
         """Status and body; of a list, the objects with these labels (``a=b,c=d``)."""
         if path in self.refuses:
-            return self.refuses[path], {"kind": "Status", "reason": "Forbidden", "message": f"{path} is forbidden"}
+            return self.refuses[path], _status("Forbidden", f"{path} is forbidden")
         if path == "/version":
             self.looks += 1
             self.before_look(self.looks)
@@ -146,7 +146,7 @@ class StubApi:
                         {"kind": each, "name": f"{each.lower()}s", "namespaced": each in NAMESPACED} for each in served
                     ]
                 }
-        return 404, {"kind": "Status", "reason": "NotFound", "message": f"{path} is not there"}
+        return 404, _status("NotFound", f"{path} is not there")
 
     def named(self, kind: str, name: str) -> dict[str, Any] | None:
         """One object."""
@@ -158,7 +158,7 @@ class StubApi:
             return self.answer(path)
         kind, name = body["kind"], body["metadata"]["name"]
         if self.named(kind, name):
-            return 409, {"kind": "Status", "reason": "AlreadyExists", "message": f"{kind} {name} already exists"}
+            return 409, _status("AlreadyExists", f"{kind} {name} already exists")
         made = copy.deepcopy(body)
         made["metadata"] |= {"uid": f"uid-{name}", "creationTimestamp": "2026-11-22T05:33:04Z"}
         if not dry_run:
@@ -178,10 +178,9 @@ class StubApi:
                 self.objects["Pod"] = [pod for pod in pods if not pod["metadata"]["name"].startswith(f"{name}-")]
         return status, one
 
-    def log(self, pod: str, *, follow: bool, tail: int | None) -> Iterator[str]:
+    def log(self, pod: str, *, follow: bool, tail: int) -> Iterator[str]:
         """The lines of a pod's log; those to come, too, until it has ended."""
-        lines = self.logs.get(pod, [])
-        at = max(len(lines) - tail, 0) if tail is not None else 0
+        at = max(len(self.logs.get(pod, [])) - tail, 0)
         uid = (self.named("Pod", pod) or {"metadata": {}})["metadata"].get("uid")
         while True:
             found = self.named("Pod", pod)
@@ -213,9 +212,8 @@ def serving(objects: Objects) -> Iterator[StubApi]:
             if log and path not in stub.refuses and stub.named("Pod", log[1]):
                 stub.asked.append(self.path)
                 asked = parse_qs(query)
-                self._stream(
-                    stub.log(log[1], follow="follow" in asked, tail=int(asked.get("tailLines", ["1000000"])[0]))
-                )
+                tail = int(asked.get("tailLines", ["1000000"])[0])
+                self._stream(stub.log(log[1], follow="follow" in asked, tail=tail))
             else:
                 self._answer(*stub.answer(path, parse_qs(query).get("labelSelector", [""])[0]))
 
@@ -277,10 +275,9 @@ def run_command(lines: list[str], code: int = 0) -> Callable[[Channel], None]:
             half = len(line) // 2
             channel.send(1, line[:half].encode())
             channel.send(1, f"{line[half:]}\n".encode())
-        status: dict[str, object] = {"status": "Success"}
-        if code:
-            cause = {"reason": "ExitCode", "message": str(code)}
-            status = {"status": "Failure", "reason": "NonZeroExitCode", "details": {"causes": [cause]}}
+        causes = {"causes": [{"reason": "ExitCode", "message": str(code)}]}
+        failure = {"status": "Failure", "reason": "NonZeroExitCode", "details": causes}
+        status = failure if code else {"status": "Success"}
         channel.send(3, json.dumps(status).encode())
         channel.close()
 
@@ -291,9 +288,8 @@ def answer_http(body: str, at: int = 6006) -> Callable[[Channel], None]:
     """A forwarded port behind which a web server answers one request."""
 
     def speak(channel: Channel) -> None:
-        port = struct.pack("<H", at)
-        channel.send(0, port)
-        channel.send(1, port)
+        for number in (0, 1):
+            channel.send(number, struct.pack("<H", at))
         asked = b""
         for number, data in channel.received():
             asked += data if number == 0 else b""
