@@ -41,35 +41,29 @@ def changed(graph: Graph, name: str, **inputs: Any) -> Graph:
     return replace(graph, resources=resources)
 
 
-def quota(asked: Mapping[str, Any]) -> Answer:
-    return {"Quota": {"Value": float(QUOTAS[asked["QuotaCode"]])}}
-
-
-def simulated(asked: Mapping[str, Any]) -> Answer:
-    return {"EvaluationResults": [{"EvalActionName": each, "EvalDecision": "allowed"} for each in asked["ActionNames"]]}
-
-
-def addon(asked: Mapping[str, Any]) -> Answer:
-    return {
-        "addons": [{"addonName": asked["addonName"], "addonVersions": [{"addonVersion": PINNED[asked["addonName"]]}]}]
-    }
-
-
 PINNED: dict[str, str] = {}
 """Versions of the add-ons, from the recorded program."""
 
 
+def listed(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    """Tags as AWS lists them."""
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def addon(asked: Mapping[str, Any]) -> Answer:
+    name = asked["addonName"]
+    return {"addons": [{"addonName": name, "addonVersions": [{"addonVersion": PINNED[name]}]}]}
+
+
 def parameters(asked: Mapping[str, Any]) -> Answer:
-    return {
-        "Parameters": [
-            {"Name": name, "Value": "1.35.8-20260930" if name.endswith("release_version") else "ami-0123"}
-            for name in asked["Names"]
-        ]
-    }
+    values = {name: "1.35.8-20260930" if name.endswith("release_version") else "ami-0123" for name in asked["Names"]}
+    return {"Parameters": [{"Name": name, "Value": value} for name, value in values.items()]}
 
 
-def offerings(asked: Mapping[str, Any]) -> Answer:
-    return {"InstanceTypeOfferings": [{"Location": zone} for zone in ("usw2-az1", "usw2-az4")]}
+def role(asked: Mapping[str, Any]) -> Answer:
+    name = asked["RoleName"]
+    known = {"Path": "/ci/", "RoleId": "AROA0123456789012345", "CreateDate": NOW}
+    return {"Role": {**known, "RoleName": name, "Arn": f"arn:aws:iam::{ACCOUNT}:role/ci/{name}"}}
 
 
 def reservation(**other: Any) -> dict[str, Any]:
@@ -88,6 +82,7 @@ def reservation(**other: Any) -> dict[str, Any]:
     }
 
 
+SUPPORTED = {"versionStatus": "STANDARD_SUPPORT", "endOfStandardSupportDate": datetime(2027, 3, 27, tzinfo=UTC)}
 _NETWORK = yaml.safe_load((ROOT / "Pulumi.prod.yaml").read_text())["config"]["trainium-eks:existingNetwork"]
 ADOPTED = {
     each["id"]: {
@@ -104,17 +99,11 @@ ADOPTED = {
 GOOD: dict[str, Answer] = {
     "sts:GetCallerIdentity": {"Account": ACCOUNT, "Arn": DEPLOYER},
     "ec2:DescribeRegions": {"Regions": [{"RegionName": "us-west-2", "OptInStatus": "opt-in-not-required"}]},
-    "iam:GetRole": lambda asked: {
-        "Role": {
-            "Path": "/ci/",
-            "RoleName": asked["RoleName"],
-            "RoleId": "AROA0123456789012345",
-            "Arn": f"arn:aws:iam::{ACCOUNT}:role/ci/{asked['RoleName']}",
-            "CreateDate": NOW,
-        }
+    "iam:GetRole": role,
+    "iam:SimulatePrincipalPolicy": lambda asked: {
+        "EvaluationResults": [{"EvalActionName": each, "EvalDecision": "allowed"} for each in asked["ActionNames"]]
     },
-    "iam:SimulatePrincipalPolicy": simulated,
-    "service-quotas:GetServiceQuota": quota,
+    "service-quotas:GetServiceQuota": lambda asked: {"Quota": {"Value": float(QUOTAS[asked["QuotaCode"]])}},
     "ec2:DescribeInstances": {"Reservations": []},
     "ec2:DescribeCapacityReservations": {"CapacityReservations": [reservation()]},
     "ec2:DescribeVpcs": {"Vpcs": [{"VpcId": "vpc-1"}]},
@@ -124,17 +113,12 @@ GOOD: dict[str, Answer] = {
     "ec2:DescribeSubnets": lambda asked: {"Subnets": [ADOPTED[each] for each in asked["SubnetIds"]]},
     "ec2:DescribeVolumes": {"Volumes": []},
     "fsx:DescribeFileSystems": {"FileSystems": []},
-    "ec2:DescribeInstanceTypeOfferings": offerings,
+    "ec2:DescribeInstanceTypeOfferings": {
+        "InstanceTypeOfferings": [{"Location": zone} for zone in ("usw2-az1", "usw2-az4")]
+    },
     "eks:ListClusters": {"clusters": []},
     "eks:DescribeClusterVersions": {
-        "clusterVersions": [
-            {
-                "clusterVersion": version,
-                "versionStatus": "STANDARD_SUPPORT",
-                "endOfStandardSupportDate": datetime(2027, 3, 27, tzinfo=UTC),
-            }
-            for version in ("1.36", "1.35", "1.34")
-        ]
+        "clusterVersions": [{**SUPPORTED, "clusterVersion": version} for version in ("1.36", "1.35", "1.34")]
     },
     "eks:DescribeAddonVersions": addon,
     "ssm:GetParameters": parameters,

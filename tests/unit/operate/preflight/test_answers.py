@@ -3,12 +3,11 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import pytest
 from aws_double import Answer, AwsDouble, AwsError
-from good_account import ACCOUNT, ADOPTED, DEPLOYER, GOOD, NOW, QUOTAS, ask, ask_one, changed, of
+from good_account import ACCOUNT, ADOPTED, DEPLOYER, GOOD, NOW, QUOTAS, SUPPORTED, ask, ask_one, changed, listed, of
 
 from trainium_eks.aws.account import Account
 from trainium_eks.operate.finding import Finding, Status
@@ -34,10 +33,6 @@ class Case(NamedTuple):
     change: Callable[[Graph], Graph] = lambda graph: graph
 
 
-def listed(tags: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"Key": key, "Value": value} for key, value in tags.items()]
-
-
 def caller(name: str, account: str = ACCOUNT, service: str = "iam") -> Answers:
     return {"sts:GetCallerIdentity": {"Account": account, "Arn": f"arn:aws:{service}::{ACCOUNT}:{name}"}}
 
@@ -46,18 +41,17 @@ def offered(*zones: str) -> Answers:
     return {"ec2:DescribeInstanceTypeOfferings": {"InstanceTypeOfferings": [{"Location": zone} for zone in zones]}}
 
 
-def placement(strategy: str) -> Answers:
-    return {"ec2:DescribePlacementGroups": {"PlacementGroups": [{"GroupName": "mine", "Strategy": strategy}]}}
-
-
 def placed(prod: Graph) -> Graph:
     return changed(prod, "trn-prod-cluster-trn1-base-template", placement={"groupName": "mine"})
 
 
+def placed_in(answer: Answer, status: str) -> Case:
+    return Case("capacity/mine", {"ec2:DescribePlacementGroups": answer}, status, change=placed)
+
+
 def kubernetes(**versions: str) -> Answers:
-    end = {"endOfStandardSupportDate": datetime(2027, 3, 27, tzinfo=UTC)}
     every = [
-        {"clusterVersion": name.replace("_", ".").lstrip("v"), "versionStatus": status, **end}
+        {**SUPPORTED, "clusterVersion": name.replace("_", ".").lstrip("v"), "versionStatus": status}
         for name, status in versions.items()
     ]
     return {"eks:DescribeClusterVersions": {"clusterVersions": every}}
@@ -168,14 +162,9 @@ CASES = {
         "not offered in usw2-az4; offered in usw2-az1, usw2-az2",
         "pulumi config set --path 'nodeGroups[0].zoneId' usw2-az1",
     ),
-    "no placement group": Case(
-        "capacity/mine",
-        {"ec2:DescribePlacementGroups": AwsError("InvalidPlacementGroup.Unknown")},
-        "fail",
-        change=placed,
-    ),
-    "a cluster placement group": Case("capacity/mine", placement("cluster"), "pass", change=placed),
-    "a spread placement group": Case("capacity/mine", placement("spread"), "warn", change=placed),
+    "no placement group": placed_in(AwsError("InvalidPlacementGroup.Unknown"), "fail"),
+    "a cluster placement group": placed_in({"PlacementGroups": [{"Strategy": "cluster"}]}, "pass"),
+    "a spread placement group": placed_in({"PlacementGroups": [{"Strategy": "spread"}]}, "warn"),
     "extended support": Case("versions/kubernetes", kubernetes(v1_35="EXTENDED_SUPPORT"), "warn", "0.60 USD an hour"),
     "no support": Case(
         "versions/kubernetes",
@@ -346,31 +335,22 @@ def test_before_the_first_up_a_machine_outside_is_warned(prod: Graph, dev: Graph
     assert api(dev, {}).status is Status.PASS
 
 
-@pytest.mark.parametrize(
-    ("stack", "why", "outcome", "remedy"),
-    [
-        ("prod", "", Status.PASS, ""),
-        ("prod", "timed out", Status.FAIL, "on a machine in the VPC"),
-        ("dev", "timed out", Status.FAIL, "cluster.endpoint.publicAccessCidrs"),
-    ],
-)
 def test_an_api_that_does_not_answer_from_here_is_a_failure(
-    stack: str, why: str, outcome: Status, remedy: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    prod: Graph, dev: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graph, name, tags = (
-        request.getfixturevalue(stack),
-        f"trn-{stack}-cluster-eks-0a1b2c3",
-        {**OWN, "Environment": stack},
-    )
-    running = clusters(name, tags=tags, endpoint=f"https://{HOST}")
+    def told(graph: Graph, why: str) -> Finding:
+        name, tags = f"trn-{graph.stack}-cluster-eks-0a1b2c3", {**OWN, "Environment": graph.stack}
+        return api(graph, clusters(name, tags=tags, endpoint=f"https://{HOST}"), why)
+
     for variable in ("HTTPS_PROXY", "https_proxy"):
         monkeypatch.delenv(variable, raising=False)
-    told = api(graph, running, why)
-    assert told.status is outcome
-    assert remedy in told.fix
+    assert told(prod, "").status is Status.PASS
+    for graph, remedy in ((prod, "on a machine in the VPC"), (dev, "cluster.endpoint.publicAccessCidrs")):
+        assert told(graph, "timed out").status is Status.FAIL
+        assert remedy in told(graph, "timed out").fix
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
-    told = api(graph, running, why)
-    assert (told.status, "a proxy" in told.text) == (Status.NOT_CHECKED, True)
+    for why in ("", "timed out"):
+        assert (told(prod, why).status, "a proxy" in told(prod, why).text) == (Status.NOT_CHECKED, True)
 
 
 # Karpenter ----------------------------------------------------------------------------------------------------------

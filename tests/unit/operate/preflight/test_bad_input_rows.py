@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from aws_double import AwsError
 from golden import ROOT
-from good_account import BLOCK, QUOTAS, ask, ask_one, changed, of, reservation
+from good_account import BLOCK, QUOTAS, ask, ask_one, changed, listed, of, reservation
 from iam_evaluation import IamRequest, allowed
 
 from trainium_eks.operate.finding import Finding, Status
 from trainium_eks.plan.graph import Graph
 
-BLOCK_NODES = "trn-prod-cluster-trn1-block-nodes"
+BLOCK_NODES, CLUSTER = "trn-prod-cluster-trn1-block-nodes", "trn-prod-cluster-eks-0a1b2c3"
 
 
 def two_in_the_block(prod: Graph) -> Graph:
@@ -92,7 +92,7 @@ def test_row_22_what_others_run_and_reserve_counts_and_blocks_and_own_nodes_do_n
     prod: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(QUOTAS, "L-2C3B7624", 1024)
-    own = [{"Key": "eks:cluster-name", "Value": "trn-prod-cluster-eks-0a1b2c3"}]
+    own = listed({"eks:cluster-name": CLUSTER})
     running = [
         instance("trn1.32xlarge"),
         instance("trn1.32xlarge", InstanceLifecycle="capacity-block"),
@@ -104,7 +104,7 @@ def test_row_22_what_others_run_and_reserve_counts_and_blocks_and_own_nodes_do_n
     found = ask(
         prod,
         {
-            "eks:ListClusters": {"clusters": ["trn-prod-cluster-eks-0a1b2c3", "payroll"]},
+            "eks:ListClusters": {"clusters": [CLUSTER, "payroll"]},
             "ec2:DescribeInstances": {"Reservations": [{"Instances": running}]},
             "ec2:DescribeCapacityReservations": {"CapacityReservations": [reservation(), idle]},
         },
@@ -121,24 +121,19 @@ def test_row_22_what_others_run_and_reserve_counts_and_blocks_and_own_nodes_do_n
 
 def test_row_23_standard_instances_addresses_and_vpcs_used_up(dev: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(QUOTAS, "L-1216C47A", 5)
-    found = ask(
-        dev,
-        {
-            "ec2:DescribeVpcs": {"Vpcs": [{"VpcId": f"vpc-{number}"} for number in range(5)]},
-            "ec2:DescribeAddresses": {"Addresses": [{"AllocationId": f"eipalloc-{number}"} for number in range(5)]},
-        },
-    )
-    instances, vpcs, addresses = (of(found, f"quotas/{code}") for code in ("L-1216C47A", "L-F678F1CE", "L-0263D0A3"))
-    assert {each.status for each in (instances, vpcs, addresses)} == {Status.FAIL}
-    assert "1 x 4 + 2 x 4 = 12 vCPUs needed, quota 5" in instances.text
-    assert vpcs.text == "1 needed, quota 5, others use 5"
-    assert "--service-code vpc --quota-code L-F678F1CE --desired-value 6" in vpcs.fix
-    assert addresses.text == "1 needed, quota 5, others use 5"
+    vpcs = {"ec2:DescribeVpcs": {"Vpcs": [{"VpcId": f"vpc-{number}"} for number in range(5)]}}
+    addresses = [{"AllocationId": f"eipalloc-{number}"} for number in range(5)]
+    found = ask(dev, {**vpcs, "ec2:DescribeAddresses": {"Addresses": addresses}})
+    told = [of(found, f"quotas/{code}") for code in ("L-1216C47A", "L-F678F1CE", "L-0263D0A3")]
+    assert [each.status for each in told] == [Status.FAIL] * 3
+    assert "1 x 4 + 2 x 4 = 12 vCPUs needed, quota 5" in told[0].text
+    assert [each.text for each in told[1:]] == ["1 needed, quota 5, others use 5"] * 2
+    assert "--service-code vpc --quota-code L-F678F1CE --desired-value 6" in told[1].fix
     # What the stack has already is not counted twice.
-    own = [{"Key": "Environment", "Value": "dev"}, {"Key": "ManagedBy", "Value": "pulumi"}]
-    vpcs = [{"VpcId": f"vpc-{number}"} for number in range(4)] + [{"VpcId": "vpc-own", "Tags": own}]
-    told = ask_one(dev, "quotas/L-F678F1CE", {"ec2:DescribeVpcs": {"Vpcs": vpcs}})
-    assert (told.status, told.text) == (Status.PASS, "1 needed, quota 5, others use 4")
+    own = listed({"Environment": "dev", "ManagedBy": "pulumi"})
+    some = [{"VpcId": f"vpc-{number}"} for number in range(4)] + [{"VpcId": "vpc-own", "Tags": own}]
+    one = ask_one(dev, "quotas/L-F678F1CE", {"ec2:DescribeVpcs": {"Vpcs": some}})
+    assert (one.status, one.text) == (Status.PASS, "1 needed, quota 5, others use 4")
 
 
 def linked(prod: Graph) -> Graph:
@@ -243,11 +238,11 @@ def test_a_key_of_others_is_looked_at(prod: Graph) -> None:
 
 
 def upgrade(prod: Graph, version: str, nodes: str = "", environment: str = "prod") -> Finding:
-    name, tags = "trn-prod-cluster-eks-0a1b2c3", {"Environment": environment, "ManagedBy": "pulumi"}
-    cluster = {"name": name, "version": version, "status": "ACTIVE", "tags": tags}
+    tags = {"Environment": environment, "ManagedBy": "pulumi"}
+    cluster = {"name": CLUSTER, "version": version, "status": "ACTIVE", "tags": tags}
     group = {"nodegroupName": "trn1-base", "version": nodes or version}
     answers = {
-        "eks:ListClusters": {"clusters": [name]},
+        "eks:ListClusters": {"clusters": [CLUSTER]},
         "eks:DescribeCluster": {"cluster": cluster},
         "eks:ListNodegroups": {"nodegroups": ["trn1-base"]},
         "eks:DescribeNodegroup": {"nodegroup": group},

@@ -130,9 +130,7 @@ def test_a_name_that_says_so_is_enough(key: str) -> None:
     assert "plainword" not in _written("plain", "plainword", key=key)
     assert "plainword" not in _written("plain", {key: "plainword"}, key="settings")
     assert "plainword" not in _written("plain", [{"name": key.upper(), "value": "plainword"}], key="env")
-
-
-def test_data_of_kubernetes_secrets_is_never_shown() -> None:
+    # Data of Kubernetes' secrets.
     assert "cGxhaW4=" not in _written("s", {"a": "cGxhaW4="}, type_="kubernetes:core/v1:Secret", key="data")
 
 

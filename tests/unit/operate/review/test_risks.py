@@ -112,15 +112,15 @@ def test_new_rights_and_doors_are_told(token: str, inputs: dict[str, Any], words
     assert _told(RULE, None, {"cidrIpv4": "10.0.0.0/16"}) == [], "among private addresses it is no door"
 
 
-@pytest.mark.parametrize(
-    "token",
-    [
-        "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation",
-        "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
-        "kubernetes:networking.k8s.io/v1:NetworkPolicy",
-        "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy",
-    ],
-)
+GUARDS = [
+    "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation",
+    "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
+    "kubernetes:networking.k8s.io/v1:NetworkPolicy",
+    "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy",
+]
+
+
+@pytest.mark.parametrize("token", GUARDS)
 def test_a_guard_that_goes_is_told(token: str) -> None:
     assert [each for each in _told(token, {}, None) if each.startswith("deleted: ")]
 
@@ -136,22 +136,23 @@ def test_another_version_of_a_provider_and_an_export_that_goes_are_told() -> Non
     assert [path.path for risk in _risks(old, new) for path in risk.paths] == ["outputs.name", "pulumi-aws"]
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "told"),
-    [
-        ({}, {"protect": True}, False),
-        ({}, {"custom_timeouts": {"create": "1h"}}, False),
-        ({}, {"additional_secret_outputs": ("a",)}, False),
-        ({"additional_secret_outputs": ("a",)}, {}, True),
-        ({"retain_on_delete": True}, {}, True),
-        ({"ignore_changes": ("a",)}, {}, True),
-        ({}, {"delete_before_replace": True}, True),
-    ],
-)
-def test_an_option_that_is_not_understood_as_harmless_is_told(
-    before: dict[str, Any], after: dict[str, Any], told: bool
-) -> None:
-    assert bool(_risks(_graph(BUCKET, {}, **before), _graph(BUCKET, {}, **after))) is told
+HARMLESS: list[dict[str, Any]] = [
+    {"protect": True},
+    {"custom_timeouts": {"create": "1h"}},
+    {"additional_secret_outputs": ("a",)},
+]
+TOLD_WHEN_GONE: list[dict[str, Any]] = [
+    {"additional_secret_outputs": ("a",)},
+    {"retain_on_delete": True},
+    {"ignore_changes": ("a",)},
+]
+
+
+def test_an_option_that_is_not_understood_as_harmless_is_told() -> None:
+    plain = _graph(BUCKET, {})
+    assert [_risks(plain, _graph(BUCKET, {}, **options)) for options in HARMLESS] == [()] * 3
+    assert all(_risks(_graph(BUCKET, {}, **options), plain) for options in TOLD_WHEN_GONE)
+    assert _risks(plain, _graph(BUCKET, {}, delete_before_replace=True))
 
 
 def test_a_resource_that_gets_another_name_is_held_against_its_former_self() -> None:
