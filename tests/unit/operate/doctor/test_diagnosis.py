@@ -172,6 +172,7 @@ INJECTED: dict[str, Change] = {
     "capacity-block-ended": lambda made: made["Job"][0]["metadata"].update(
         annotations={"trainium-eks/capacity-block-ends": ago(60)}
     ),
+    "claim-not-bound": lambda made: made["PersistentVolumeClaim"][0]["status"].update(phase="Lost"),
     "node-lost": lambda made: made["Pod"][0]["spec"].update(nodeName="gone"),
 }
 """What no local cloud can have, or not for as long as it takes."""
