@@ -1,4 +1,5 @@
-"""Each alert fires in one case and stays silent in others close to it, computed by a real promtool."""
+"""Each alert fires in one case and stays silent in others close to it, computed by a real promtool; it has a page, and
+what the pages tell people to type can be typed."""
 
 import json
 import re
@@ -8,6 +9,7 @@ from pathlib import Path
 import promtool
 import pytest
 from alert_cases import CASES
+from command_lines import parse, words
 from fleet_series import between, constant, node
 from prometheus_server import Server
 from promtool import PRICES, Expected, Trial
@@ -15,12 +17,11 @@ from served_series import unknown
 
 from trainium_eks.model.alerts import AlertSettings, validate
 from trainium_eks.observe import rules
+from trainium_eks.observe.alerts import runbook
 
 SEVERITIES = rules.severities()
-SUMMARIES = {
-    rule["alert"]: rule["annotations"]["summary"]
-    for group in rules.alerts(AlertSettings(), "prod")
-    for rule in group["rules"]
+TEXTS = {
+    rule["alert"]: rule["annotations"] for group in rules.alerts(AlertSettings(), "STACK") for rule in group["rules"]
 }
 
 
@@ -28,7 +29,7 @@ def summary_of(alert: str, labels: Mapping[str, str]) -> str:
     """The text of an alert that fires, with its labels in their places; a silent one has none."""
     if not labels:
         return ""
-    text = re.sub(r"{{ if not .*?{{ end }}", "", SUMMARIES[alert])
+    text = re.sub(r"{{ if not .*?{{ end }}", "", TEXTS[alert]["summary"])
     return re.sub(r"{{ \$labels\.(\w+) }}", lambda place: labels[place[1]], text)
 
 
@@ -96,13 +97,9 @@ def test_texts_say_what_it_costs_and_thresholds_are_those_of_the_settings(tool: 
     away, broken = between(10, 900, 0, before=1), {"node": "n1", "severity": "critical"}
     said = "EKS' node repair should have replaced it after 30."
     priced = ("56m", broken, f"{said} It costs 21.50 USD an hour meanwhile.")
-    check(
-        "NodeNotRepaired",
-        None,
-        "description",
-        ("a known price", node("n1", ready=away), [priced]),
-        ("no known price", node("n1", kind="trn9.48xlarge", ready=away), [("56m", broken, said)]),
-    )
+    known = ("a known price", node("n1", ready=away), [priced])
+    unknown_price = ("none", node("n1", kind="trn9.48xlarge", ready=away), [("56m", broken, said)])
+    check("NodeNotRepaired", None, "description", known, unknown_price)
     text = "For 30 minutes no pod has asked for a device of them. They cost 43.00 USD an hour."
     fires = ("31m", {"node_group": "ng1", "severity": "warning"}, text)
     check("AcceleratorsIdle", None, "description", ("two", {**node("n1"), **node("n2")}, [fires]))
@@ -110,3 +107,44 @@ def test_texts_say_what_it_costs_and_thresholds_are_those_of_the_settings(tool: 
     xids = AlertSettings(hardware_xids=(31, 32))
     check("GpuXidError", xids, "summary", ("31", {'DCGM_FI_DEV_XID_ERRORS{node="g1",gpu="3"}': constant(31)}, [fires]))
     assert validate(AlertSettings()) == []
+
+
+# Runbooks -----------------------------------------------------------------------------------------------------------
+
+PAGES = runbook.sections()
+SECTIONS = ["**Look:**", "**Mend.**", "**Cost of waiting.**"]
+COMMENT = re.compile(r"\s+# .*$")
+
+
+def typed(text: str) -> list[str]:
+    """The lines of a page's console blocks, without comments."""
+    blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
+    return [COMMENT.sub("", line) for block in blocks for line in block.splitlines()]
+
+
+NEXT = [re.sub(r"{{.*?}}", "x", texts["next"]) for texts in TEXTS.values()]
+ON_PAGES = [each for text in PAGES.values() for each in re.findall(r"`(trn \w[^`]* [^`]*)`", text)]
+COMMANDS = sorted({each.removeprefix("trn ") for each in (*ON_PAGES, *NEXT) if each.startswith("trn ")})
+"""Beside those in console blocks, which are read as docs/alerts.md."""
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_a_page_says_what_it_means_what_to_look_at_what_mends_it_and_what_it_costs(name: str) -> None:
+    means, *rest = PAGES[name].strip().split("\n\n")
+    assert len(means) > 40
+    assert [found for part in rest for found in re.findall(r"^\*\*[^*]+\*\*", part, re.MULTILINE)] == SECTIONS
+    assert len(typed(PAGES[name])) >= 2
+    assert all(len(line) <= 120 for line in PAGES[name].splitlines())
+    first = TEXTS[name]["next"].split()[:2]
+    assert any(line.split()[:2] == first for line in typed(PAGES[name])), TEXTS[name]["next"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_of_trn_is_one_with_such_options(command: str) -> None:
+    assert parse(words(command.replace("NODES", "1")))
+
+
+def test_every_alert_has_a_page_whose_first_sentence_says_what_it_is_about() -> None:
+    assert PAGES.keys() == rules.severities().keys()
+    assert runbook.about("ExporterDown") == "An exporter does not answer Prometheus."
+    assert all(runbook.about(name).endswith(".") and "\n" not in runbook.about(name) for name in PAGES)

@@ -71,11 +71,11 @@ def _pods(form: Form, nodes: int) -> list[dict[str, str]]:
             for index in range(task["replicas"])
         ]
     if form == "pytorchjob":
-        labels, number = made["pytorchReplicaSpecs"]["Worker"]["template"]["metadata"]["labels"], REPLICA_INDEX_LABEL
+        template, number = made["pytorchReplicaSpecs"]["Worker"]["template"], REPLICA_INDEX_LABEL
     else:
         [part] = made["template"]["spec"]["replicatedJobs"]
-        labels, number = part["template"]["spec"]["template"]["metadata"]["labels"], COMPLETION_INDEX_LABEL
-    return [{**labels, number: str(index)} for index in range(nodes)]
+        template, number = part["template"]["spec"]["template"], COMPLETION_INDEX_LABEL
+    return [{**template["metadata"]["labels"], number: str(index)} for index in range(nodes)]
 
 
 @pytest.mark.parametrize(
