@@ -77,9 +77,9 @@ def node(name: str = "node-1", *, group: str = "trn1-a1b2", **annotations: str) 
 
 
 def pod(node_name: str | None, *, owner: str = "Job", gang: str = "", type_: str = "") -> dict[str, Any]:
-    metadata = {"namespace": "training", "name": "pod", "ownerReferences": [{"kind": owner}]}
+    metadata: dict[str, Any] = {"namespace": "training", "name": "pod", "ownerReferences": [{"kind": owner}]}
     metadata["annotations"] = {"scheduling.k8s.io/group-name": gang} if gang else None
-    spec = {"nodeName": node_name, "containers": [{"resources": {"requests": {NEURON: "16"}}}]}
+    spec: dict[str, Any] = {"nodeName": node_name, "containers": [{"resources": {"requests": {NEURON: "16"}}}]}
     spec |= {"nodeSelector": {TYPE: type_}} if type_ else {}
     return {"metadata": metadata, "spec": spec, "status": {"phase": "Running" if node_name else "Pending"}}
 

@@ -110,7 +110,9 @@ def test_one_query_finds_tagged_things_of_any_service() -> None:
         state = "PendingDeletion" if asked["KeyId"] == "k-going" else "Enabled"
         return {"KeyMetadata": {"KeyId": asked["KeyId"], "KeyState": state}}
 
-    mapped = [{"ResourceARN": f"arn:aws:{arn}", "Tags": own(name)} for arn, name in TAGGED.items()]
+    mapped: list[dict[str, Any]] = [
+        {"ResourceARN": f"arn:aws:{arn}", "Tags": own(name)} for arn, name in TAGGED.items()
+    ]
     answers = {
         "resourcegroupstaggingapi:GetResources": {"ResourceTagMappingList": mapped},
         "kms:DescribeKey": key,
