@@ -90,14 +90,13 @@ def _rank(phase: Phase) -> int:
 
 def _step(change: ResourceChange, before: Graph, start: float) -> UpgradeStep:
     phase = _PHASES.get(change.resource.type, "other")
-    seconds = step_seconds(change.resource)
     if not change.rolls_nodes:
+        seconds = step_seconds(change.resource)
         return UpgradeStep(phase, change, start, seconds, seconds)
     standing = before.by_urn.get(change.resource.urn, change.resource)
     nodes = whole((standing.inputs.get("scalingConfig") or {}).get("desiredSize"))
     batches = -(-nodes // _at_a_time(change.resource, nodes)) if nodes else 0
-    each = seconds if nodes else 0.0
-    quick = batches * each or eks.EMPTY_GROUP_SECONDS
+    quick = batches * step_seconds(standing) or eks.EMPTY_GROUP_SECONDS
     return UpgradeStep(phase, change, start, quick, quick + batches * DRAIN_SECONDS, nodes, batches)
 
 
