@@ -16,8 +16,8 @@ from trainium_eks.observe.series.scraping import Relabelling, Scrape
 
 Config = dict[str, Any]
 
-INTERVAL_SECONDS = 4
-"""How often everything is asked and computed. A busy machine's API server takes seconds for its page."""
+INTERVAL_SECONDS = 1
+"""How often everything is asked and computed."""
 
 _READY_SECONDS = 300.0
 _LABEL = "__meta_kubernetes_pod_label_"
@@ -100,19 +100,9 @@ def _await(server: Server, process: "subprocess.Popen[bytes]", log: Path) -> Non
             time.sleep(0.1)
 
 
-def discovered(scrape: Scrape, kubeconfig: Path, address: str) -> Config:
-    """A job that finds its pods by the API server, and reaches each at an address; ``$1`` is its port."""
-    port: Relabelling = {
-        "sourceLabels": ["__meta_kubernetes_pod_container_port_number"],
-        "targetLabel": "__address__",
-        "replacement": address,
-    }
-    discovery = {"kubernetes_sd_configs": [{"role": "pod", "kubeconfig_file": str(kubeconfig)}]}
-    return _job(scrape, discovery, (*scrape.relabelings, port))
-
-
-def recorded(scrape: Scrape, port: int, path: str, pods: Mapping[str, Mapping[str, str]]) -> Config:
-    """A job over pages that are served for pods; ``{}`` in the path is a pod's name.
+def recorded(scrape: Scrape, port: int, pods: Mapping[str, Mapping[str, str]]) -> Config:
+    """A job over the page of its name for each of these pods, relabelled as the operator does it for a PodMonitor
+    (pkg/prometheus/promcfg.go): which pods, which port, whose labels.
 
     ``pods`` has each name with what service discovery says of it, without ``__meta_kubernetes_``.
     """
@@ -120,7 +110,7 @@ def recorded(scrape: Scrape, port: int, path: str, pods: Mapping[str, Mapping[st
         {
             "targets": [f"127.0.0.1:{port}"],
             "labels": {
-                "__metrics_path__": path.format(name),
+                "__metrics_path__": f"/{name}" if scrape.name == "training" else f"/{scrape.name}",
                 "__meta_kubernetes_namespace": scrape.namespace or "training",
                 "__meta_kubernetes_pod_name": name,
                 "__meta_kubernetes_pod_container_name": "main",
@@ -131,11 +121,6 @@ def recorded(scrape: Scrape, port: int, path: str, pods: Mapping[str, Mapping[st
         }
         for name, told in pods.items()
     ]
-    return _job(scrape, {"static_configs": targets}, scrape.relabelings)
-
-
-def _job(scrape: Scrape, discovery: Mapping[str, Any], relabelings: Sequence[Relabelling]) -> Config:
-    """As the operator makes it of a PodMonitor (pkg/prometheus/promcfg.go): which pods, which port, whose labels."""
     chosen: list[Relabelling] = [
         {"action": "keep", "sourceLabels": [f"{_LABEL}{_sanitized(label)}"], "regex": value}
         for label, value in scrape.selector.items()
@@ -143,29 +128,26 @@ def _job(scrape: Scrape, discovery: Mapping[str, Any], relabelings: Sequence[Rel
     chosen.append(
         {"action": "keep", "sourceLabels": ["__meta_kubernetes_pod_container_port_name"], "regex": scrape.port}
     )
-    own = {
-        "namespace": "namespace",
-        "container": "pod_container_name",
-        "pod": "pod_name",
-    }
+    own = {"namespace": "namespace", "container": "pod_container_name", "pod": "pod_name"}
     named: list[Relabelling] = [
         {"sourceLabels": [f"__meta_kubernetes_{source}"], "targetLabel": label} for label, source in own.items()
     ]
-    ends: Relabelling = {"targetLabel": "endpoint", "replacement": scrape.port}
-    job: Relabelling = {"targetLabel": "job", "replacement": scrape.name}
-    steps = [*chosen, *named, ends, job, *relabelings]
+    named += [
+        {"targetLabel": "endpoint", "replacement": scrape.port},
+        {"targetLabel": "job", "replacement": scrape.name},
+    ]
     return {
-        "job_name": f"{scrape.name}-{'found' if 'kubernetes_sd_configs' in discovery else 'recorded'}",
-        **discovery,
-        "relabel_configs": [_step(each) for each in steps],
+        "job_name": scrape.name,
+        "static_configs": targets,
+        "relabel_configs": [_step(each) for each in (*chosen, *named, *scrape.relabelings)],
         "metric_relabel_configs": [_step(each) for each in scrape.metric_relabelings],
     }
 
 
-def plain(name: str, targets: Sequence[tuple[str, str]], steps: Sequence[Relabelling] = (), **labels: str) -> Config:
-    """A job over addresses and paths, for what kube-prometheus-stack scrapes by itself."""
-    listed = [{"targets": [address], "labels": {"__metrics_path__": path, **labels}} for address, path in targets]
-    return {"job_name": name, "static_configs": listed, "relabel_configs": [_step(each) for each in steps]}
+def plain(name: str, port: int, page: str, steps: Sequence[Relabelling] = (), **labels: str) -> Config:
+    """A job over a page, for what kube-prometheus-stack scrapes by itself."""
+    target = {"targets": [f"127.0.0.1:{port}"], "labels": {"__metrics_path__": page, **labels}}
+    return {"job_name": name, "static_configs": [target], "relabel_configs": [_step(each) for each in steps]}
 
 
 def _step(step: Relabelling) -> dict[str, Any]:

@@ -5,12 +5,15 @@ from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from running_pods import await_account
+from manifests import simulated_node
+from running_pods import Pods, a_namespace, cpu_nodes
 
 from trainium_eks.kube.api import Api
 from trainium_eks.local import toolchain
 from trainium_eks.local.control_plane.control_plane import ControlPlane
 from trainium_eks.local.paths import Paths
+from trainium_eks.local.runtime.isolation import Chosen
+from trainium_eks.local.spec.plan import Isolation
 
 FOLDER = Path(__file__).parent
 _SHARED = pytest.StashKey[ControlPlane]()
@@ -51,12 +54,39 @@ def api(control_plane: ControlPlane, paths: Paths) -> Api:
 @pytest.fixture
 def namespace(api: Api) -> Iterator[str]:
     """A namespace of the test's own, in which pods can be made."""
-    name = f"test-{uuid.uuid4().hex[:10]}"
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    api.request("POST", "/api/v1/namespaces", body)
-    await_account(api, name)
-    yield name
-    api.request("DELETE", f"/api/v1/namespaces/{name}")
+    with a_namespace(api) as pods:
+        yield pods.namespace
+
+
+@pytest.fixture
+def node(api: Api) -> Iterator[str]:
+    """A simulated node, which only pods are put on that select it by the label ``for``, its name."""
+    made = simulated_node(f"node-{uuid.uuid4().hex[:8]}")
+    api.create(made)
+    yield made["metadata"]["name"]
+    api.delete(api.reference(made), propagation="Background")
+
+
+@pytest.fixture(scope="module")
+def cpu_group(api: Api) -> Iterator[str]:
+    """Simulated CPU nodes on which pods with local images run."""
+    with cpu_nodes(api) as key:
+        yield key
+
+
+@pytest.fixture
+def pods(api: Api, cpu_group: str) -> Iterator[Pods]:
+    """A namespace of the test's own, and its pods, which run on this machine."""
+    with a_namespace(api) as found:
+        yield found
+
+
+@pytest.fixture
+def isolation(paths: Paths, cpu_group: str) -> Isolation:
+    """How pods are kept apart on this machine."""
+    chosen = Chosen.load(paths.pods)
+    assert chosen is not None
+    return chosen.isolation
 
 
 @pytest.fixture(scope="session")

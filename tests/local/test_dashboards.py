@@ -1,29 +1,34 @@
-"""A real Prometheus scrapes a local cloud with a real Volcano and a real training, and every panel finds its data.
+"""A real Prometheus scrapes pages as a stack's Prometheus would, and every panel of each dashboard finds its data.
 
-What is real of it, and what is not: tests/monitored_cloud.py.
+The pages (tests/exporter_pages) are of a local cloud on which one gang trains on each kind of device and one waits, and
+of exporters of what no local cloud has: devices, EFA, hosts, FSx, kubelets. What trainings say is made by their code.
 """
 
 import functools
 import json
-import os
+import re
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import monitored_cloud
+import exporters
 import prometheus_server
 import pytest
 from dashboard_queries import ALL, Query, expand, queries, variables
-from prometheus_server import Server
+from prometheus_server import Config, Server
 from served_series import EXPORTERS
+from trainium_workloads.scraped import SeriesServer
 from waiting import until
 
-from trainium_eks.local import toolchain
+from trainium_eks.model.catalogue.instances import CATALOGUE
+from trainium_eks.observe import rules
 from trainium_eks.observe.dashboards import dashboards
+from trainium_eks.observe.series import scraping
 
 pytestmark = pytest.mark.slow
 
-WINDOW = f"{15 * prometheus_server.INTERVAL_SECONDS}s"
+WINDOW = f"{30 * prometheus_server.INTERVAL_SECONDS}s"
 """What ``$__rate_interval`` is: on a busy machine, some answers come too late."""
 
 _OF_SOME = (
@@ -39,23 +44,72 @@ _ANYTHING = {"__rate_interval": WINDOW} | {
 }
 QUERIES = [query for dashboard in DASHBOARDS.values() for query in queries(dashboard)]
 
+TRN1, P4D = "trn1.32xlarge", "p4d.24xlarge"
+NODES = dict(
+    re.findall(
+        r'kube_node_labels\{node="([^"]+)".*label_node_kubernetes_io_instance_type="([^"]+)"',
+        (exporters.FOLDER / "kube-state-metrics.prom").read_text(),
+    )
+)
+"""Each node's type."""
+RECORDED = sorted(path.stem for path in exporters.FOLDER.glob("*.prom"))
+
 
 @pytest.fixture(scope="module")
-def server(
-    binaries: Mapping[str, Path], prometheus: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
-    """Prometheus, which has seen everything."""
-    assert binaries
-    _, missing = toolchain.find(toolchain.VOLCANO)
-    if missing or os.environ.get("TRN_VOLCANO") == "off":
-        pytest.skip("no Volcano here: `python -m trainium_eks.local.toolchain` provides it where it can")
-    place = tmp_path_factory.mktemp("monitored")
-    (place / "prometheus").mkdir()
+def server(prometheus: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Prometheus, which has seen everything, with the recording rules."""
+    told = {"real": _training("neuron", "rows"), "told": _training("cuda", "synthetic")}
+    pages = {f"/{name}": page for name, page in told.items()}
+    pages |= {f"/{name}": exporters.recorded(name) for name in RECORDED}
+    groups = rules.recording({name: CATALOGUE[name].hourly_usd or 0 for name in (TRN1, P4D)})
+    folder = tmp_path_factory.mktemp("prometheus")
     with (
-        monitored_cloud.stack(place / "project") as project,
-        monitored_cloud.watched(project, prometheus["prometheus"], place / "prometheus") as server,
+        exporters.served(pages) as port,
+        prometheus_server.prometheus(prometheus["prometheus"], folder, [*_jobs(port)], groups) as server,
     ):
         yield server
+
+
+def _training(backend: str, examples: str) -> exporters.Page:
+    """What a training says that takes four seconds a step: by what trainings say it with."""
+    begun = time.time()
+    scraped = SeriesServer({"backend": backend, "world_size": 8, "examples": examples}, 0, 64, begun - 3600)
+
+    def page() -> str:
+        step = 900 + int((time.time() - begun) / 4)
+        scraped.step(step, 2 + 100 / step, 4.0, 131_072.0 if backend == "cuda" else None)
+        scraped.saved(step // 100 * 100, begun - 30)
+        return scraped.text()
+
+    return page
+
+
+def _nodes(*types: str) -> list[str]:
+    return [node for node, kind in NODES.items() if kind in types]
+
+
+def _jobs(port: int) -> Iterator[Config]:
+    """What a stack's Prometheus asks."""
+    for scrape, nodes in (
+        (scraping.NEURON_MONITOR, _nodes(TRN1)),
+        (scraping.DCGM_EXPORTER, _nodes(P4D)),
+        (scraping.EFA_EXPORTER, _nodes(TRN1, P4D)),
+        (scraping.FSX_EXPORTER, [*NODES][:1]),
+    ):
+        pods = {f"{scrape.name}-{node}": {"pod_node_name": node} for node in nodes}
+        yield prometheus_server.recorded(scrape, port, pods)
+    of_queue = {"pod_label_volcano_sh_queue_name": "test"}
+    trainings = {
+        name: {"pod_label_volcano_sh_job_name": name, "pod_node_name": _nodes(kind)[0], **of_queue}
+        for name, kind in (("real", TRN1), ("told", P4D))
+    }
+    yield prometheus_server.recorded(scraping.TRAININGS, port, trainings)
+    for node in NODES:
+        told = {"__meta_kubernetes_pod_node_name": node, "job": "node-exporter"}
+        yield prometheus_server.plain(f"node-exporter-{node}", port, "/node-exporter", (scraping.NODE,), **told)
+    yield prometheus_server.plain("kubelet", port, "/kubelet", node=next(iter(NODES)))
+    for name in ("kube-state-metrics", "apiserver", "volcano-scheduler", "volcano-controller"):
+        yield prometheus_server.plain(name, port, f"/{name}")
 
 
 def _without_data(server: Server, **chosen: str) -> list[Query]:

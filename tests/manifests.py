@@ -1,0 +1,147 @@
+"""Manifests of Kubernetes' objects, of which a test says only what matters to it; and what becomes of them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trainium_eks.kube.api import Api, ApiError
+
+Body = dict[str, Any]
+
+RBAC = "rbac.authorization.k8s.io"
+ANYTHING: Mapping[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+"""The schema of a kind whose fields are taken as they are."""
+
+_API_VERSIONS = {
+    **dict.fromkeys(("DaemonSet", "Deployment", "StatefulSet"), "apps/v1"),
+    **dict.fromkeys(("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"), f"{RBAC}/v1"),
+    "CustomResourceDefinition": "apiextensions.k8s.io/v1",
+    "Job": "batch/v1",
+    "NetworkPolicy": "networking.k8s.io/v1",
+    "PriorityClass": "scheduling.k8s.io/v1",
+    "Queue": "scheduling.volcano.sh/v1beta1",
+    "StorageClass": "storage.k8s.io/v1",
+    "SubjectAccessReview": "authorization.k8s.io/v1",
+    **dict.fromkeys(
+        ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration"),
+        "admissionregistration.k8s.io/v1",
+    ),
+}
+
+
+def manifest(
+    kind: str, name: str, namespace: str = "", /, api_version: str = "", metadata: Body | None = None, **fields: Any
+) -> Body:
+    """An object; ``metadata`` is what it has beside its name."""
+    named = {"name": name, **({"namespace": namespace} if namespace else {}), **(metadata or {})}
+    return {"apiVersion": api_version or _API_VERSIONS.get(kind, "v1"), "kind": kind, "metadata": named, **fields}
+
+
+def pod_spec(image: str = "x", /, resources: Mapping[str, Any] | None = None, **spec: Any) -> Body:
+    """A pod's spec with one container; ``resources`` are its limits and its requests."""
+    amounts = {"resources": {"limits": {**resources}, "requests": {**resources}}} if resources else {}
+    return {"containers": [{"name": "main", "image": image, **amounts}], **spec}
+
+
+def deployment(name: str, namespace: str, pod: Mapping[str, Any], **spec: Any) -> Body:
+    """A Deployment of pods with the label ``app``."""
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": pod}
+    whole = {"selector": {"matchLabels": labels}, "template": template, **spec}
+    return manifest("Deployment", name, namespace, spec=whole)
+
+
+def gang(name: str, namespace: str, queue: str, nodes: int, pod: Mapping[str, Any], **labels: str) -> Body:
+    """A Volcano job of pods that start together."""
+    template = {"metadata": {"labels": labels}, "spec": {"restartPolicy": "Never", **pod}}
+    task = {"name": "node", "replicas": nodes, "template": template}
+    spec = {"schedulerName": "volcano", "queue": queue, "minAvailable": nodes, "tasks": [task]}
+    return manifest("Job", name, namespace, api_version="batch.volcano.sh/v1alpha1", spec=spec)
+
+
+def definition(
+    kind: str,
+    plural: str,
+    group: str,
+    version: str = "v1",
+    scope: str = "Namespaced",
+    schema: Mapping[str, Any] = ANYTHING,
+) -> Body:
+    """A CustomResourceDefinition."""
+    served = {"name": version, "served": True, "storage": True, "subresources": {"status": {}}}
+    spec = {
+        "group": group,
+        "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
+        "scope": scope,
+        "versions": [{**served, "schema": {"openAPIV3Schema": schema}}],
+    }
+    return manifest("CustomResourceDefinition", f"{plural}.{group}", spec=spec)
+
+
+def simulated_node(name: str, taints: Sequence[Body] = (), **devices: str) -> Body:
+    """A node that kwok plays; pods choose it by the label ``for``, which is its name."""
+    room = {"cpu": "128", "memory": "500Gi", "pods": "50", **devices}
+    metadata = {"labels": {"for": name}, "annotations": {"kwok.x-k8s.io/node": "fake"}}
+    status = {"capacity": room, "allocatable": room}
+    return manifest("Node", name, metadata=metadata, spec={"taints": [*taints]}, status=status)
+
+
+_SHARED = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+
+
+def volume(name: str, **spec: Any) -> Body:
+    """A volume of FSx for Lustre."""
+    source = {"capacity": {"storage": "1Gi"}, "csi": {"driver": "fsx.csi.aws.com", "volumeHandle": "fs-1"}}
+    return manifest("PersistentVolume", name, spec={**_SHARED, **source, **spec})
+
+
+def claim(name: str, namespace: str, size: str = "1Gi", **spec: Any) -> Body:
+    """A claim of a shared volume."""
+    asked = {**_SHARED, "resources": {"requests": {"storage": size}}, **spec}
+    return manifest("PersistentVolumeClaim", name, namespace, spec=asked)
+
+
+def role(name: str, namespace: str, rules: Sequence[Body], *subjects: Mapping[str, Any]) -> list[Body]:
+    """A Role, or a ClusterRole where there is no namespace, and its binding."""
+    kind = "Role" if namespace else "ClusterRole"
+    given = {"apiGroup": RBAC, "kind": kind, "name": name}
+    bound = manifest(f"{kind}Binding", name, namespace, roleRef=given, subjects=[*subjects])
+    return [manifest(kind, name, namespace, rules=[*rules]), bound]
+
+
+def group(name: str) -> Body:
+    """A group, as the subject of a role."""
+    return {"apiGroup": RBAC, "kind": "Group", "name": name}
+
+
+def path(api: Api, manifest: Mapping[str, Any], below: str = "") -> str:
+    """The path of an object, or of something below it: ``/status``."""
+    named = api.reference(manifest)
+    return api.kind(named.api_version, named.kind).path(named.namespace, named.name) + below
+
+
+def live(api: Api, manifest: Mapping[str, Any]) -> Body:
+    """The object as it is; empty where there is none."""
+    return api.get(api.reference(manifest)) or {}
+
+
+def patch(api: Api, manifest: Mapping[str, Any], change: object, below: str = "", **query: str) -> None:
+    """Change an object by a merge, as a person would."""
+    api.request("PATCH", path(api, manifest, below), change, query=query, content_type="application/merge-patch+json")
+
+
+def is_taken(api: Api, manifest: Mapping[str, Any], dry_run: bool = True) -> bool:
+    """Whether the API server admits an object."""
+    try:
+        api.create(manifest, dry_run=dry_run)
+    except ApiError:
+        return False
+    return True
+
+
+def is_refused(api: Api, manifest: Mapping[str, Any], words: str = "denied request") -> bool:
+    """Whether a policy refuses an object: it may be refused as well where its namespace has no default account yet."""
+    try:
+        api.create(manifest, dry_run=True)
+    except ApiError as error:
+        return words in error.message
+    return False
