@@ -1,11 +1,12 @@
 """Pods with local images, for tests on a real control plane: made, looked at, waited for."""
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import psutil
+from manifests import Body, manifest
 from waiting import SECONDS, until
 
 from trainium_eks.kube.api import Api, ApiError
@@ -18,8 +19,6 @@ ENDLESS = 3600
 """Seconds that no test lasts: for what must not end by itself."""
 TOLD = 'until [ -e "${TMPDIR:-/tmp}/go" ]; do sleep 0.1; done'
 """A line of shell that goes on when :func:`go_on` says so, and not before."""
-_RBAC = "rbac.authorization.k8s.io"
-Body = dict[str, Any]
 Spec = Mapping[str, Any]
 
 
@@ -41,8 +40,7 @@ class Pods:
             "containers": [{**first, **container}],
             **(spec or {}),
         }
-        metadata = {"name": name, "namespace": self.namespace, "labels": {"app": name}}
-        self.api.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": whole})
+        self.api.create(manifest("Pod", name, self.namespace, metadata={"labels": {"app": name}}, spec=whole))
         return name
 
     def get(self, name: str) -> Body | None:
@@ -110,8 +108,8 @@ def go_on(paths: Paths, pod: Body, container: str = "c") -> None:
     (PodDirectory(paths.pods / pod["metadata"]["uid"]).scratch(container) / "go").touch()
 
 
-def await_right(api: Api, whose: str, namespace: str, verb: str, resource: str) -> None:
-    """Waits until a right is in force that a role gives: the API server's authorizer learns of roles by a watch.
+def may(api: Api, whose: str, namespace: str, verb: str, resource: str, subresource: str = "") -> bool:
+    """Whether somebody may do something.
 
     Args:
         api: as the administrator.
@@ -119,17 +117,20 @@ def await_right(api: Api, whose: str, namespace: str, verb: str, resource: str) 
         namespace: where; empty for what has none.
         verb: such as ``create``.
         resource: its plural, with the API group after a dot where it has one: ``jobs.batch``.
+        subresource: such as ``log``.
     """
     plural, _, api_group = resource.partition(".")
-    asked = {"namespace": namespace, "verb": verb, "resource": plural, "group": api_group}
+    asked = {"namespace": namespace, "verb": verb, "resource": plural, "group": api_group, "subresource": subresource}
     spec = {"user": whose, "groups": [whose], "resourceAttributes": asked}
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+    answer = api.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])
 
-    def is_allowed() -> bool:
-        answer = api.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
-        return bool(answer["status"]["allowed"])
 
-    until(is_allowed, f"{whose} may {verb} {resource} in {namespace or 'the cluster'}")
+def await_right(api: Api, whose: str, namespace: str, verb: str, resource: str) -> None:
+    """Waits until a right is in force that a role gives: the API server's authorizer learns of roles by a watch."""
+    where = namespace or "the cluster"
+    until(lambda: may(api, whose, namespace, verb, resource), f"{whose} may {verb} {resource} in {where}")
 
 
 def await_admission(api: Api, manifest: Body) -> None:
@@ -220,42 +221,7 @@ def cpu_nodes(api: Api, size: int = 2, labels: Mapping[str, str] | None = None) 
 def a_namespace(api: Api) -> Iterator[Pods]:
     """A namespace of its own, and its pods."""
     name = f"test-{uuid.uuid4().hex[:10]}"
-    api.request("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    api.create(manifest("Namespace", name))
     await_account(api, name)
     yield Pods(api, name)
     api.request("DELETE", f"/api/v1/namespaces/{name}")
-
-
-def team_objects(team: str, rules: Sequence[Body]) -> list[Body]:
-    """A team's namespace with its claim, `fsx-claim`, and what its researchers may do there."""
-    here = {"name": "team", "namespace": team}
-    subject = {"apiGroup": _RBAC, "kind": "Group", "name": f"{team}:researchers"}
-    size = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
-    return [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": team}},
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "training", "namespace": team}},
-        {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": here, "rules": rules},
-        {
-            "apiVersion": f"{_RBAC}/v1",
-            "kind": "RoleBinding",
-            "metadata": here,
-            "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": "team"},
-            "subjects": [subject],
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": team},
-            "spec": {
-                **size,
-                "capacity": {"storage": "1Gi"},
-                "csi": {"driver": "fsx.csi.aws.com", "volumeHandle": "fs-1"},
-            },
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {"name": "fsx-claim", "namespace": team},
-            "spec": {**size, "resources": {"requests": {"storage": "1Gi"}}, "volumeName": team},
-        },
-    ]

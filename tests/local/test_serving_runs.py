@@ -3,35 +3,26 @@
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tiny_models
-from cluster_snapshots import outputs
-from running_pods import Pods, await_right, cpu_nodes, failures_of, team_objects
-from typer.testing import CliRunner
+from running_pods import Pods, failures_of
+from team_rooms import Trn, seat
 from waiting import until
 
-from trainium_eks.cli.app import app
 from trainium_eks.kube.api import Api, ObjectReference
 from trainium_eks.local.images import images
 from trainium_eks.local.images.images import LocalImage
 from trainium_eks.local.paths import Paths
-from trainium_eks.model.policies import researchers
 
 pytestmark = pytest.mark.slow
 
 TEAM, JOB = "serving-runs", "polarity-abcde"
 SERVICE = f"serve-{JOB}"
-RULES = [
-    {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
-    for group, resources, verbs in researchers.RESEARCHER_RULES
-]
 GOOD, BAD = "This lamp is superb and reliable. My family loves it.", "A broken kettle. I sent it back."
-
-Trn = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -45,38 +36,20 @@ def torch_image() -> LocalImage:
 
 
 @pytest.fixture(scope="module")
-def volume(api: Api, paths: Paths, torch_image: LocalImage) -> Iterator[Path]:
-    """The team's volume, as this machine has it, with models, and one as a training writes it."""
-    made = team_objects(TEAM, RULES)
-    with cpu_nodes(api, labels={"trainium-eks/pool": "cpu"}):
-        for each in made:
-            api.create(each)
-        await_right(api, f"{TEAM}:researchers", TEAM, "create", "jobs.batch")
-        volume = paths.claims / TEAM / "fsx-claim"
-        subprocess.run([torch_image.programs / "python", tiny_models.__file__, volume / "models"], check=True)
-        (volume / "output" / JOB).mkdir(parents=True)
-        shutil.copytree(volume / "models/positive", volume / "output" / JOB / "model")
-        yield volume
-        for each in reversed(made):
-            api.delete(api.reference(each), propagation="Background")
+def trn(api: Api, paths: Paths, torch_image: LocalImage) -> Iterator[Trn]:
+    """Runs a command in the team's seat of the local cloud."""
+    with seat(api, paths, TEAM, "--stack", "shared") as call:
+        yield call
 
 
 @pytest.fixture(scope="module")
-def trn(volume: Path, paths: Paths) -> Iterator[Trn]:
-    """Runs a command in the team's seat of the local cloud."""
-    team = {"name": TEAM, "queues": ["q"], "serviceAccount": "training", "claim": "fsx-claim"}
-    paths.outputs.write_text(outputs(namespaces=[team]).model_dump_json(by_alias=True))
-    report = {"schemaVersion": 1, "local": True, "notInstalled": [], "simulated": ["aws"], "realVolcano": False}
-    paths.report.write_text(json.dumps(report))
-
-    def call(*words: str) -> tuple[int, str, str]:
-        cluster = ("--stack", "shared", "--outputs", str(paths.outputs))
-        done = CliRunner().invoke(app, [*words, *cluster], catch_exceptions=False)
-        return done.exit_code, done.stdout, done.stderr
-
-    yield call
-    paths.outputs.unlink()
-    paths.report.unlink()
+def volume(trn: Trn, paths: Paths, torch_image: LocalImage) -> Path:
+    """The team's volume, as this machine has it, with models, and one as a training writes it."""
+    volume = paths.claims / TEAM / "fsx-claim"
+    subprocess.run([torch_image.programs / "python", tiny_models.__file__, volume / "models"], check=True)
+    (volume / "output" / JOB).mkdir(parents=True)
+    shutil.copytree(volume / "models/positive", volume / "output" / JOB / "model")
+    return volume
 
 
 ASK = """
@@ -119,7 +92,7 @@ def told(api: Api, pod: str) -> dict[str, Any]:
     return found
 
 
-def test_a_classifier_answers_and_gives_way_to_another_without_a_lost_request(trn: Trn, api: Api) -> None:
+def test_a_classifier_answers_and_gives_way_to_another_without_a_lost_request(trn: Trn, volume: Path, api: Api) -> None:
     code, out, err = trn("serve", JOB, "--json")
     assert code == 0, err
     served: dict[str, Any] = json.loads(out)
@@ -141,7 +114,7 @@ def test_a_classifier_answers_and_gives_way_to_another_without_a_lost_request(tr
     assert "there is none" in trn("serve", "--stop", SERVICE)[2]
 
 
-def test_a_model_that_generates_text_answers_a_chat(trn: Trn, api: Api) -> None:
+def test_a_model_that_generates_text_answers_a_chat(trn: Trn, volume: Path, api: Api) -> None:
     code, out, err = trn("serve", "/data/models/generator", "--json")
     assert code == 0, err
     question = {"model": "serve-generator", "messages": [{"role": "user", "content": "a lamp"}], "max_tokens": 4}
@@ -167,14 +140,11 @@ def test_a_file_is_predicted_by_a_job(trn: Trn, volume: Path, api: Api) -> None:
     assert [reason for job in jobs for reason in failures_of(job)] == ["PodFailurePolicy"]
 
 
-def test_a_model_that_is_not_there_is_known_before_anything_is_made(trn: Trn, api: Api) -> None:
+def test_a_model_that_cannot_be_served_is_said_and_not_waited_for(trn: Trn, volume: Path, api: Api) -> None:
     code, _, err = trn("serve", "polarity-none")
     assert code == 2
     assert "there is no model at /data/output/polarity-none/model" in err
     assert api.list("apps/v1", "Deployment", namespace=TEAM, labels="trainium-eks/kind=serve") == []
-
-
-def test_a_model_that_cannot_be_read_says_why_and_is_not_waited_for(trn: Trn, volume: Path) -> None:
     (volume / "models/other").mkdir(parents=True, exist_ok=True)
     (volume / "models/other/config.json").write_text('{"architectures": ["BertForPreTraining"]}')
     code, _, err = trn("serve", "/data/models/other")

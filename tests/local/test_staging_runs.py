@@ -2,72 +2,42 @@
 
 import contextlib
 import hashlib
-import json
 import random
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import boto3  # type: ignore[import-untyped]
 import psutil
 import pytest
-from cluster_snapshots import outputs
+from local_project import ROOT
 from moto import mock_aws
-from running_pods import await_right, cpu_nodes, failures_of, processes_of, team_objects
+from running_pods import failures_of, processes_of
 from staging_servers import FileServer, file_server, moto_server
-from typer.testing import CliRunner
+from team_rooms import Trn, seat
 from waiting import until
 
-from trainium_eks.cli.app import app
 from trainium_eks.kube.api import Api
 from trainium_eks.local.paths import Paths
 
 pytestmark = pytest.mark.slow
 
 TEAM = "staging-runs"
-RULES = [
-    {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get", "list", "create", "patch", "delete"]},
-    {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]},
-    {"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get", "list"]},
-]
-
-Stage = Callable[..., tuple[int, str, str]]
-
-
-def objects() -> list[dict[str, Any]]:
-    """A team's namespace with its claim; the team's policies are tested in test_staging."""
-    return team_objects(TEAM, RULES)
 
 
 @pytest.fixture(scope="module")
-def volume(api: Api, paths: Paths) -> Iterator[Path]:
-    """The team's volume, as this machine has it."""
-    with cpu_nodes(api, labels={"trainium-eks/pool": "cpu"}):
-        for each in objects():
-            api.create(each)
-        await_right(api, f"{TEAM}:researchers", TEAM, "create", "jobs.batch")
-        yield paths.claims / TEAM / "fsx-claim"
-        for each in reversed(objects()):
-            api.delete(api.reference(each), propagation="Background")
+def trn(api: Api, paths: Paths) -> Iterator[Trn]:
+    """Runs a command in the team's seat; the team's policies are tested in test_staging."""
+    with seat(api, paths, TEAM) as call:
+        yield call
 
 
 @pytest.fixture
-def stage(volume: Path, paths: Paths) -> Iterator[Stage]:
-    """Runs the command in the team's seat of the local cloud."""
-    team = {"name": TEAM, "queues": ["q"], "serviceAccount": "training", "claim": "fsx-claim"}
-    paths.outputs.write_text(outputs(namespaces=[team]).model_dump_json(by_alias=True))
-    report = {"schemaVersion": 1, "local": True, "notInstalled": [], "simulated": ["aws"], "realVolcano": False}
-    paths.report.write_text(json.dumps(report))
-
-    def call(source: str, to: str, *options: str) -> tuple[int, str, str]:
-        shown = CliRunner().invoke(app, ["stage", source, "--to", to, *options, "--outputs", str(paths.outputs)])
-        return shown.exit_code, shown.stdout, shown.stderr
-
-    yield call
-    paths.outputs.unlink()
-    paths.report.unlink()
+def volume(paths: Paths) -> Path:
+    """The team's volume, as this machine has it."""
+    return paths.claims / TEAM / "fsx-claim"
 
 
 @pytest.fixture
@@ -90,20 +60,20 @@ def content_of(directory: Path) -> dict[str, bytes]:
     }
 
 
-def test_files_of_this_machine_are_copied_and_then_found_to_be_there(stage: Stage, volume: Path, to: str) -> None:
-    decisions = Path(__file__).resolve().parents[2] / "docs" / "decisions"
-    code, out, err = stage(str(decisions), to)
+def test_files_of_this_machine_are_copied_and_then_found_to_be_there(trn: Trn, volume: Path, to: str) -> None:
+    decisions = ROOT / "docs" / "decisions"
+    code, out, err = trn("stage", str(decisions), "--to", to)
     assert code == 0, err
     assert out.startswith(f"/data/{to} is complete: ")
     assert content_of(volume / to) == content_of(decisions)
-    code, out, err = stage(str(decisions), to)
+    code, out, err = trn("stage", str(decisions), "--to", to)
     assert (code, "was complete already" in out) == (0, True), err
 
 
 def test_a_source_that_is_not_there_ends_at_once_with_its_reason(
-    stage: Stage, server: FileServer, api: Api, to: str
+    trn: Trn, server: FileServer, api: Api, to: str
 ) -> None:
-    code, out, err = stage(f"{server.url}/none", to)
+    code, out, err = trn("stage", f"{server.url}/none", "--to", to)
     assert (code, out) == (1, "")
     assert f"{server.url}/none: 404" in err
     [job] = [
@@ -115,7 +85,7 @@ def test_a_source_that_is_not_there_ends_at_once_with_its_reason(
     assert failures_of(job) == ["PodFailurePolicy"]
 
 
-def test_a_public_bucket_is_copied(stage: Stage, volume: Path, to: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_public_bucket_is_copied(trn: Trn, volume: Path, to: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
     with mock_aws(), moto_server() as (url, _):
@@ -123,13 +93,13 @@ def test_a_public_bucket_is_copied(stage: Stage, volume: Path, to: str, monkeypa
         client.create_bucket(Bucket="sets")
         for name in ("a", "deep/b"):
             client.put_object(Bucket="sets", Key=f"x/{name}", Body=name.encode(), ACL="public-read")
-        code, _, err = stage("s3://sets/x/", to, "--endpoint", url)
+        code, _, err = trn("stage", "s3://sets/x/", "--to", to, "--endpoint", url)
     assert code == 0, err
     assert content_of(volume / to) == {"a": b"a", "deep/b": b"deep/b"}
 
 
 def test_killed_while_it_copies_it_goes_on_in_another_pod(
-    stage: Stage, volume: Path, server: FileServer, api: Api, paths: Paths, to: str
+    trn: Trn, volume: Path, server: FileServer, api: Api, paths: Paths, to: str
 ) -> None:
     files = {f"{index}.bin": random.Random(index).randbytes(300_000) for index in range(30)}
     server.files |= {f"/{name}": content for name, content in files.items()}
@@ -155,7 +125,7 @@ def test_killed_while_it_copies_it_goes_on_in_another_pod(
 
     killer = threading.Thread(target=kill)
     killer.start()
-    code, out, err = stage(f"{server.url}/SHA256SUMS", to, "--file-list", "--workers", "4")
+    code, out, err = trn("stage", f"{server.url}/SHA256SUMS", "--to", to, "--file-list", "--workers", "4")
     killer.join()
     assert killed.is_set()
     assert code == 0, err

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 from cluster_snapshots import group
+from manifests import definition, is_refused, manifest
 from running_pods import await_admission
+from team_rooms import in_force
 from training_jobs import job
 from waiting import until
 
-from components.training_namespace import TrainingNamespace
-from components.volcano_stack import VolcanoStack
 from trainium_eks.jobs.data.workspace import Workspace, pack
 from trainium_eks.jobs.objects import forms, volcano_job
 from trainium_eks.jobs.objects.identity import TRAINER_API
@@ -38,17 +38,6 @@ from trainium_eks.model.policies.admission import GROUP_ANNOTATION
 from trainium_eks.plan.graph import Graph
 
 TEAM, QUEUE = "launching", "launchers"
-MADE = (
-    "core/v1:Namespace",
-    "scheduling.k8s.io/v1:PriorityClass",
-    "core/v1:ResourceQuota",
-    "core/v1:LimitRange",
-    "core/v1:ServiceAccount",
-    "admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy",
-    "admissionregistration.k8s.io/v1:ValidatingAdmissionPolicyBinding",
-    "rbac.authorization.k8s.io/v1:Role",
-    "rbac.authorization.k8s.io/v1:RoleBinding",
-)
 TYPES = [name for name, kind in CATALOGUE.items() if kind.family != "cpu"]
 
 
@@ -80,44 +69,22 @@ def _definition() -> dict[str, Any]:
     """Volcano's own definition of jobs from its chart, which refuses unknown fields; without the chart any is taken."""
     file = Path(os.environ.get("TRN_CHARTS", "/nonexistent"), "volcano/crd/bases/batch.volcano.sh_jobs.yaml")
     if file.is_file():
-        definition: dict[str, Any] = yaml.safe_load(file.read_text())
-        return definition
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    names = {"kind": "Job", "plural": "jobs", "singular": "job"}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "jobs.batch.volcano.sh"},
-        "spec": {"group": "batch.volcano.sh", "names": names, "scope": "Namespaced", "versions": [version]},
-    }
-
-
-def _program() -> None:
-    VolcanoStack("volcano", {"queues": [{"name": QUEUE}]})
-    TrainingNamespace(
-        TEAM, {"name": TEAM, "queues": [QUEUE], "region": "us-west-2", "cluster_name": "cluster", "volume_gib": 1200}
-    )
+        return dict(yaml.safe_load(file.read_text()))
+    return definition("Job", "jobs", "batch.volcano.sh", "v1alpha1")
 
 
 @pytest.fixture(scope="module")
 def team(api: Api, paths: Paths, record: Callable[..., Graph]) -> Iterator[None]:
     """The team's namespace, in force."""
-    objects = Objects(api, waiting=lambda _: None)
-    graph = record(_program)
-    made = [dict(each.inputs) for kind in MADE for each in graph.of_type(f"kubernetes:{kind}")]
-    manifests = [_definition(), *json.loads(json.dumps(made))]
-    for manifest in manifests:
-        objects.apply(manifest, timeout_seconds=300)
-    until(lambda: _is_served(api, manifests[0]), "Volcano's jobs are served")
-    _until_refused(api, volcano_job.manifest(_job(queue="no")))
-    _until_refused(api, _pod(volcano_job.manifest(_job()), nodeName="n"))
-    await_admission(api, _pod(volcano_job.manifest(_job())))
-    await_admission(Api.connect(researchers.kubeconfig(paths, TEAM)), volcano_job.manifest(_job()))
-    yield
-    for manifest in reversed(manifests[1:]):
-        api.delete(api.reference(manifest), propagation="Background")
-    objects.delete(api.reference(manifests[0]), timeout_seconds=300)  # other tests define jobs in their own way
+    defined = _definition()
+    with in_force(api, record, {TEAM: QUEUE}, [defined]):
+        until(lambda: _is_served(api, defined), "Volcano's jobs are served")
+        # A policy is in force a moment after it is there.
+        for refused in (volcano_job.manifest(_job(queue="no")), _pod(volcano_job.manifest(_job()), nodeName="n")):
+            until(lambda refused=refused: is_refused(api, refused), "the policies are in force")
+        await_admission(api, _pod(volcano_job.manifest(_job())))
+        await_admission(Api.connect(researchers.kubeconfig(paths, TEAM)), volcano_job.manifest(_job()))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -152,18 +119,18 @@ def kubeflow(api: Api, team: None, tmp_path_factory: pytest.TempPathFactory) -> 
     ]
     objects = Objects(api, waiting=lambda _: None)
     definitions = [yaml.safe_load(file.read_text()) for file in files]
-    for definition in definitions:
-        objects.apply(definition, timeout_seconds=300)
+    for each in definitions:
+        objects.apply(each, timeout_seconds=300)
         # A researcher may not read definitions: of a kind that is not served yet they are told that there is none.
-        until(lambda definition=definition: _is_served(api, definition), "Kubeflow's kinds are served")
+        until(lambda each=each: _is_served(api, each), "Kubeflow's kinds are served")
     yield
-    for definition in definitions:
-        objects.delete(api.reference(definition), timeout_seconds=300)
+    for each in definitions:
+        objects.delete(api.reference(each), timeout_seconds=300)
 
 
-def _is_served(api: Api, definition: Mapping[str, Any]) -> bool:
+def _is_served(api: Api, defined: Mapping[str, Any]) -> bool:
     """Whether the API server says so of a kind whose definition it has established."""
-    spec = definition["spec"]
+    spec = defined["spec"]
     versions = [each["name"] for each in spec["versions"] if each["served"]]
     try:
         found = [api.request("GET", f"/apis/{spec['group']}/{version}") for version in versions]
@@ -172,36 +139,23 @@ def _is_served(api: Api, definition: Mapping[str, Any]) -> bool:
     return all(any(kind["kind"] == spec["names"]["kind"] for kind in each["resources"]) for each in found)
 
 
-def _until_refused(api: Api, manifest: Mapping[str, Any]) -> None:
-    """A policy is in force a moment after it is there."""
-
-    def is_refused() -> bool:
-        try:
-            api.create(manifest, dry_run=True)
-        except ApiError as error:
-            return (error.status in (403, 422) and "admission" in error.message.lower()) or "must" in error.message
-        return False
-
-    until(is_refused, "the policies are in force")
+def _pod_of(template: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
+    """A pod as a controller makes it of a template."""
+    template = json.loads(json.dumps(template))
+    annotations = {**template["metadata"].get("annotations", {}), GROUP_ANNOTATION: "group"}
+    metadata = {**template["metadata"], "annotations": annotations}
+    return manifest("Pod", "pod", TEAM, metadata=metadata, spec={**template["spec"], **spec})
 
 
 def _pod(made: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
     """A job's last pod, as Volcano's controller makes it."""
-    template = json.loads(json.dumps(made["spec"]["tasks"][-1]["template"]))
-    template["metadata"] |= {"name": "pod", "namespace": TEAM}
-    template["metadata"]["annotations"][GROUP_ANNOTATION] = "group"
-    template["spec"] |= {"schedulerName": "volcano", **spec}
-    return {"apiVersion": "v1", "kind": "Pod", **template}
+    return _pod_of(made["spec"]["tasks"][-1]["template"], schedulerName="volcano", **spec)
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_the_job_is_admitted(researcher: Api, name: str) -> None:
-    submission.validate(researcher, forms.objects(JOBS[name]))
-
-
-@pytest.mark.parametrize("name", JOBS)
-def test_its_pods_are_admitted(api: Api, team: None, name: str) -> None:
+def test_the_job_is_admitted_and_so_are_its_pods(api: Api, researcher: Api, name: str) -> None:
     """Pod Security, quota, limits and policies judge pods; a refusal would show in a controller's events alone."""
+    submission.validate(researcher, forms.objects(JOBS[name]))
     api.create(_pod(volcano_job.manifest(JOBS[name])), dry_run=True)
 
 
@@ -220,26 +174,7 @@ def test_kubeflows_objects_and_their_pods_are_admitted(
     else:
         [nodes] = made[0]["spec"]["template"]["spec"]["replicatedJobs"]
         template = nodes["template"]["spec"]["template"]
-    pod = json.loads(json.dumps(template))
-    pod["metadata"] |= {"name": "pod", "namespace": TEAM}
-    pod["metadata"]["annotations"][GROUP_ANNOTATION] = "group"
-    api.create({"apiVersion": "v1", "kind": "Pod", **pod}, dry_run=True)
-
-
-@pytest.mark.slow
-def test_a_runtime_belongs_to_its_trainjob(kubeflow: None, researcher: Api) -> None:
-    wanted = _job(name="trained", form="trainjob")
-    made = submission.submit(researcher, wanted, forms.objects(wanted))
-    runtime = researcher.get(ObjectReference(TRAINER_API, "TrainingRuntime", TEAM, "trained"))
-    assert runtime is not None
-    [owner] = runtime["metadata"]["ownerReferences"]
-    assert (owner["kind"], owner["uid"]) == ("TrainJob", made["metadata"]["uid"])
-    assert cluster_facts.jobs(researcher, TEAM) == {"trained": "Submitted"}
-    # The same name again leaves the first one's runtime alone.
-    with pytest.raises(ApiError, match="already exists"):
-        submission.submit(researcher, wanted, forms.objects(wanted))
-    assert researcher.get(ObjectReference(TRAINER_API, "TrainingRuntime", TEAM, "trained")) == runtime
-    researcher.delete(ObjectReference(TRAINER_API, "TrainJob", TEAM, "trained"))
+    api.create(_pod_of(template), dry_run=True)
 
 
 @pytest.mark.parametrize("name", ["two nodes", "a compilation"])
@@ -277,9 +212,9 @@ def test_what_uses_a_trained_model_is_admitted_with_its_pods(researcher: Api, in
     for each in (*made, batch):
         researcher.create(each, dry_run=True)
     for each in (made[0], batch):
-        template = json.loads(json.dumps(each["spec"]["template"]))
-        template["metadata"] |= {"name": "pod", "namespace": TEAM}
-        researcher.create({"apiVersion": "v1", "kind": "Pod", **template}, dry_run=True)
+        template = each["spec"]["template"]
+        pod = manifest("Pod", "pod", TEAM, metadata=dict(template["metadata"]), spec=template["spec"])
+        researcher.create(pod, dry_run=True)
 
 
 def test_rights_are_seen_before(researcher: Api) -> None:
@@ -287,31 +222,41 @@ def test_rights_are_seen_before(researcher: Api) -> None:
     assert not cluster_facts.may_submit(researcher, "default")
 
 
-def test_files_go_with_their_job(researcher: Api, tmp_path: Path) -> None:
+def _submitted_with(
+    researcher: Api, wanted: TrainingJob, beside: ObjectReference, archive: str = ""
+) -> Mapping[str, Any]:
+    """Submits a job; what is made beside it belongs to it, and stays untouched when its name is taken."""
+    made = submission.submit(researcher, wanted, forms.objects(wanted), archive)
+    found = researcher.get(beside)
+    assert found is not None
+    [owner] = found["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"]) == (made["kind"], made["metadata"]["uid"])
+    assert cluster_facts.jobs(researcher, TEAM)[wanted.name] == "Submitted"
+    with pytest.raises(ApiError, match="already exists"):
+        submission.submit(researcher, wanted, forms.objects(wanted), archive)
+    assert researcher.get(beside) == found
+    researcher.delete(researcher.reference(made))
+    return found
+
+
+@pytest.mark.slow
+def test_a_runtime_belongs_to_its_trainjob(kubeflow: None, researcher: Api) -> None:
+    runtime = ObjectReference(TRAINER_API, "TrainingRuntime", TEAM, "trained")
+    _submitted_with(researcher, _job(name="trained", form="trainjob"), runtime)
+
+
+def test_files_go_with_their_job_and_a_refused_job_leaves_none(researcher: Api, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print('trained')")
     packed = pack("train.py", tmp_path)
     assert isinstance(packed, Workspace)
+    files = ObjectReference("v1", "ConfigMap", TEAM, "with-files-workspace")
     wanted = _job(name="with-files", has_workspace=True, program=Program(packed.script))
-    made = submission.submit(researcher, wanted, forms.objects(wanted), packed.archive)
-    files = researcher.get(ObjectReference("v1", "ConfigMap", TEAM, "with-files-workspace"))
-    assert files is not None
-    assert files["binaryData"] == {volcano_job.ARCHIVE: packed.archive}
-    [owner] = files["metadata"]["ownerReferences"]
-    assert owner["uid"] == made["metadata"]["uid"]
-    jobs = cluster_facts.volcano_jobs(researcher, TEAM)
-    assert cluster_facts.states(jobs) == {"with-files": "Submitted"}
-    # The same name again is refused, and its files are not touched.
-    with pytest.raises(ApiError, match="already exists"):
-        submission.submit(researcher, wanted, forms.objects(wanted), packed.archive)
-    assert researcher.get(ObjectReference("v1", "ConfigMap", TEAM, "with-files-workspace")) == files
-    researcher.delete(ObjectReference(volcano_job.JOB_API, "Job", TEAM, "with-files"))
-
-
-def test_a_refused_job_leaves_no_files(researcher: Api) -> None:
-    wanted = _job(name="refused", has_workspace=True, queue="theirs")
+    found = _submitted_with(researcher, wanted, files, packed.archive)
+    assert found["binaryData"] == {volcano_job.ARCHIVE: packed.archive}
+    refused = _job(name="refused", has_workspace=True, queue="theirs")
     with pytest.raises(ApiError, match=r"spec\.queue"):
-        submission.submit(researcher, wanted, forms.objects(wanted), "aGVsbG8=")
-    assert researcher.get(ObjectReference("v1", "ConfigMap", TEAM, "refused-workspace")) is None
+        submission.submit(researcher, refused, forms.objects(refused), packed.archive)
+    assert researcher.get(replace(files, name="refused-workspace")) is None
 
 
 def test_a_cache_that_is_being_filled_is_seen(researcher: Api) -> None:
@@ -340,7 +285,6 @@ def test_a_group_changes_its_size_between_two_ups(api: Api, paths: Paths) -> Non
     two = names()
     assert len(two) == 2
     resizing.resize(paths, "sized", 3, CATALOGUE)
-    assert names()[:2] == two
-    assert len(names()) == 3
+    assert (names()[:2], len(names())) == (two, 3)
     resizing.resize(paths, "sized", 0, CATALOGUE)
     assert names() == []
