@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 import yaml
 
 from trainium_eks.local.toolchain import kubernetes, provide
@@ -47,12 +49,12 @@ class LocalProject:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
-    def of_the_repository(path: Path) -> "LocalProject":
+    def of_the_repository(path: Path, **environment: str) -> "LocalProject":
         """The repository's own program, without its stacks: they are written by the tests."""
         path.mkdir(exist_ok=True)
         for name in ("Pulumi.yaml", "__main__.py", "components", "charts", "trainium_eks"):
             (path / name).symlink_to(ROOT / name)
-        return LocalProject(path)
+        return LocalProject(path, environment)
 
     @staticmethod
     def small(path: Path, program: str) -> "LocalProject":
@@ -99,6 +101,24 @@ class LocalProject:
             check=False,
         )
 
+    @contextmanager
+    def up(self, stack: str = "local", *options: str, volcano: bool = False) -> Iterator[str]:
+        """A stack, up until the end of the block, with the real Volcano or its tests are skipped; what `up` said."""
+        shown = self.trn("local", "up", "--stack", stack, *options)
+        try:
+            assert shown.returncode == 0, shown.stdout[-3000:] + shown.stderr[-3000:]
+            if volcano and "vc-scheduler" not in self.processes(stack):
+                pytest.skip("no Volcano on this machine: put its programs on PATH, or let it be built")
+            yield shown.stdout + shown.stderr
+        finally:
+            self.trn("local", "down", "--stack", stack)
+
+    def researcher(self, stack: str = "local") -> tuple[str, ...]:
+        """Options with which kubectl acts as a researcher of the team `training`."""
+        shown = self.trn("kubeconfig", "--namespace", "training", "--path", "--stack", stack)
+        assert shown.returncode == 0, shown.stderr
+        return (f"--kubeconfig={shown.stdout.strip()}", "-n", "training")
+
     def kill_when(self, said: str, *arguments: str) -> None:
         """Runs `trn`, which is killed (SIGKILL) the moment that it says something on stderr."""
         # Not a pipe: what it has started keeps that open.
@@ -116,13 +136,8 @@ class LocalProject:
             assert done.returncode == -signal.SIGKILL, f"it ended before it said {said!r}:\n{lines.read()}"
 
     def kubectl(self, stack: str, *arguments: str, given: str = "") -> str:
-        """Return what kubectl prints. Called as itself it takes a third of the time of `trn local kubectl`.
-
-        Args:
-            stack: whose cluster.
-            arguments: of kubectl.
-            given: what it reads from stdin.
-        """
+        """Return what kubectl prints, given this on stdin. Called as itself it takes a third of `trn local kubectl`'s
+        time."""
         program = provide(*kubernetes(KUBERNETES), progress=lambda _: None)["kubectl"].path
         kubeconfig = self.path / ".local" / stack / "kubeconfig"
         command = [str(program), f"--kubeconfig={kubeconfig}", *arguments]
@@ -137,6 +152,10 @@ class LocalProject:
         found: list[dict[str, Any]] = json.loads(self.kubectl(stack, "get", *arguments, "-o", "json"))["items"]
         return found
 
+    def apply(self, stack: str, *manifests: Mapping[str, Any]) -> None:
+        """Makes objects, or changes them."""
+        self.kubectl(stack, "apply", "-f", "-", given=yaml.safe_dump_all(manifests))
+
     def outputs(self, stack: str) -> dict[str, Any]:
         """The outputs of the last complete `up`."""
         found: dict[str, Any] = json.loads((self.path / ".local" / stack / "outputs.json").read_text())
@@ -150,3 +169,19 @@ class LocalProject:
             for process in psutil.process_iter(["name", "cmdline"])
             if any(root in argument for argument in process.info["cmdline"] or ())
         )
+
+
+REAL_VOLCANO = {"TRN_VOLCANO": os.environ.get("TRN_VOLCANO", "")}
+
+
+@contextmanager
+def repository_cloud(
+    folder: Path, *options: str, environment: Mapping[str, str] = REAL_VOLCANO, volcano: bool = True, **config: Any
+) -> Iterator[LocalProject]:
+    """The repository's stack `local` with changes of its config, up; with a real Volcano, or its tests are skipped."""
+    project = LocalProject.of_the_repository(folder, **environment)
+    (folder / "workloads").symlink_to(ROOT / "workloads")
+    project.configure("local", **config)
+    with project.up("local", *options, volcano=volcano) as said:
+        (folder / "up.txt").write_text(said)
+        yield project

@@ -6,13 +6,14 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from local_project import LocalProject
+from local_project import LocalProject, repository_cloud
+from manifests import claim, deployment, gang, manifest, patch, path
 from typer.testing import CliRunner
 from waiting import until
 
@@ -29,9 +30,6 @@ Body = dict[str, Any]
 LAB = "lab"
 """A namespace beside the teams': no policy holds a fault back."""
 
-MERGE = "application/merge-patch+json"
-JOB_KIND = ("batch.volcano.sh/v1alpha1", "Job")
-
 
 @dataclass(frozen=True)
 class Cloud:
@@ -40,40 +38,31 @@ class Cloud:
     project: LocalProject
     api: Api
 
-    def make(self, api_version: str, kind: str, name: str, *, namespace: str = "", **fields: Any) -> None:
-        metadata = {"name": name, **({"namespace": namespace} if namespace else {}), **fields.pop("metadata", {})}
-        self.api.create({"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields})
+    def make(self, kind: str, name: str, namespace: str = "", **fields: Any) -> Body:
+        made = manifest(kind, name, namespace, **fields)
+        self.api.create(made)
+        return made
 
-    def patch(self, path: str, change: Body) -> None:
-        self.api.request("PATCH", path, change, content_type=MERGE)
+    def patch(self, kind: str, name: str, change: Body, namespace: str = "", below: str = "") -> None:
+        patch(self.api, manifest(kind, name, namespace), change, below)
 
     def pod(
         self, name: str, script: str = "", spec: Body | None = None, namespace: str = LAB, **container: Any
     ) -> None:
         """A pod that runs a line of shell."""
         first = {"name": "c", "image": "local/python", "command": ["sh", "-c", script], **container}
-        whole = {"restartPolicy": "Never", "containers": [first], **(spec or {})}
-        self.make("v1", "Pod", name, namespace=namespace, spec=whole)
-
-    def says(self, name: str, line: str) -> None:
-        """A pod that writes a line and fails."""
-        self.pod(name, f"echo {json.dumps(line)} >&2; exit 1")
+        self.make("Pod", name, namespace, spec={"restartPolicy": "Never", "containers": [first], **(spec or {})})
 
     def deployment(self, name: str, **spec: Any) -> None:
         pod = {"containers": [{"name": "c", "image": "registry.k8s.io/pause:3.10"}], **spec}
-        labels = {"app": name}
-        template = {"metadata": {"labels": labels}, "spec": pod}
-        spec = {"selector": {"matchLabels": labels}, "template": template}
-        self.make("apps/v1", "Deployment", name, namespace=LAB, spec=spec)
+        self.api.create(deployment(name, LAB, pod))
 
-    def gang(self, name: str, nodes: int, **changes: Any) -> None:
+    def gang(self, name: str, nodes: int, resources: Body | None = None, instance_type: str = "", **pod: Any) -> None:
         """A Volcano job of the lab."""
-        resources = changes.pop("resources", {})
-        container = {"name": "c", "image": "local/python", "command": ["sleep", "3600"], "resources": resources}
-        pod = {"restartPolicy": "Never", "containers": [container], **changes}
-        task = {"name": "trainer", "replicas": nodes, "template": {"spec": pod}}
-        spec = {"schedulerName": "volcano", "queue": "test", "minAvailable": nodes, "plugins": {"svc": []}}
-        self.make(*JOB_KIND, name, namespace=LAB, spec={**spec, "tasks": [task]})
+        limits = {"limits": resources} if resources else {}
+        container = {"name": "c", "image": "local/python", "command": ["sleep", "3600"], "resources": limits}
+        where = {"nodeSelector": {"node.kubernetes.io/instance-type": instance_type}} if instance_type else {}
+        self.api.create(gang(name, LAB, "test", nodes, {"containers": [container], **where, **pod}))
 
     def nodes(self, kind: str = "") -> list[str]:
         found = self.api.list("v1", "Node")
@@ -96,14 +85,18 @@ Inject = Callable[[Cloud], object]
 
 
 def says(line: str) -> Inject:
-    return lambda cloud: cloud.says(f"says-{abs(hash(line)) % 10**8}", line)
+    """A pod that writes a line and fails."""
+    name = f"says-{abs(hash(line)) % 10**8}"
+    return lambda cloud: cloud.pod(name, f"echo {json.dumps(line)} >&2; exit 1")
 
 
-def node_status(change: Body, kind: str = "trn1", which: int = 0) -> Inject:
-    def inject(cloud: Cloud) -> None:
-        cloud.patch(f"/api/v1/nodes/{cloud.nodes(kind)[which]}/status", {"status": change})
+def not_shown(resource: str) -> Inject:
+    change = {"status": {"allocatable": {resource: None}, "capacity": {resource: None}}}
+    return lambda cloud: cloud.patch("Node", cloud.nodes("trn1")[0], change, below="/status")
 
-    return inject
+
+def scaled_to_zero(name: str) -> Inject:
+    return lambda cloud: cloud.patch("Deployment", name, {"spec": {"replicas": 0}}, "kube-system")
 
 
 def pressed(cloud: Cloud) -> None:
@@ -112,30 +105,31 @@ def pressed(cloud: Cloud) -> None:
     conditions = [each for each in node["status"]["conditions"] if each["type"] != "DiskPressure"]
     pressure = {"type": "DiskPressure", "status": "True", "reason": "KubeletHasDiskPressure", "message": "disk is full"}
     ill = {"type": "AcceleratedHardwareReady", "status": "False", "reason": "NeuronHBMUncorrectableError"}
-    cloud.patch(f"/api/v1/nodes/{name}/status", {"status": {"conditions": [*conditions, pressure, ill]}})
+    cloud.patch("Node", name, {"status": {"conditions": [*conditions, pressure, ill]}}, below="/status")
+
+
+HELD = {"finalizers": ["example.org/gone"]}
 
 
 def stuck_namespace(cloud: Cloud) -> None:
-    cloud.make("v1", "Namespace", "stuck")
-    cloud.make("v1", "ConfigMap", "kept", namespace="stuck", metadata={"finalizers": ["example.org/gone"]})
-    cloud.api.request("DELETE", "/api/v1/namespaces/stuck")
+    stuck = cloud.make("Namespace", "stuck")
+    cloud.make("ConfigMap", "kept", "stuck", metadata=HELD)
+    cloud.api.request("DELETE", path(cloud.api, stuck))
 
 
 def stuck_pod(cloud: Cloud) -> None:
-    metadata = {"finalizers": ["example.org/gone"]}
     container = {"name": "c", "image": "local/python", "command": ["sleep", "3600"]}
     spec = {"containers": [container], "terminationGracePeriodSeconds": 1}
-    cloud.make("v1", "Pod", "stuck", namespace=LAB, metadata=metadata, spec=spec)
-    cloud.api.request("DELETE", f"/api/v1/namespaces/{LAB}/pods/stuck")
+    stuck = cloud.make("Pod", "stuck", LAB, metadata=HELD, spec=spec)
+    cloud.api.request("DELETE", path(cloud.api, stuck))
 
 
 def evicted(cloud: Cloud) -> None:
     spec = {"containers": [{"name": "c", "image": "registry.k8s.io/pause:3.10"}], "nodeName": cloud.nodes("m")[-1]}
-    cloud.make("v1", "Pod", "evicted", namespace=LAB, spec=spec)
-    path = f"/api/v1/namespaces/{LAB}/pods/evicted"
-    until(lambda: cloud.api.request("GET", path).get("status", {}).get("phase") == "Running", "it runs")
+    pod = path(cloud.api, cloud.make("Pod", "evicted", LAB, spec=spec))
+    until(lambda: cloud.api.request("GET", pod).get("status", {}).get("phase") == "Running", "it runs")
     status = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: ephemeral-storage."}
-    cloud.patch(f"{path}/status", {"status": status})
+    cloud.patch("Pod", "evicted", {"status": status}, LAB, "/status")
 
 
 def hook(cloud: Cloud) -> None:
@@ -144,64 +138,45 @@ def hook(cloud: Cloud) -> None:
     client = {"service": {"name": "nobody", "namespace": LAB, "path": "/"}}
     one: Body = {"name": "nobody.example.org", "clientConfig": client, "rules": rules, "objectSelector": selector}
     one |= {"admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail"}
-    cloud.make("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "nobody", webhooks=[one])
+    cloud.make("ValidatingWebhookConfiguration", "nobody", webhooks=[one])
 
 
 def closed_queue(cloud: Cloud) -> None:
-    target: Body = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "name": "second"}
-    [queue] = [each for each in cloud.api.list(*QUEUE_KIND) if each["metadata"]["name"] == "second"]
-    target |= {"uid": queue["metadata"]["uid"], "controller": True}
-    metadata = {"name": "close", "namespace": LAB}
-    command = {"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", "metadata": metadata}
-    cloud.api.create({**command, "action": "CloseQueue", "target": target})
+    [queue] = [each for each in cloud.api.list(QUEUE_API, "Queue") if each["metadata"]["name"] == "second"]
+    target: Body = {"apiVersion": QUEUE_API, "kind": "Queue", "name": "second", "controller": True}
+    target |= {"uid": queue["metadata"]["uid"]}
+    bus = "bus.volcano.sh/v1alpha1"
+    cloud.make("Command", "close", LAB, api_version=bus, action="CloseQueue", target=target)
 
 
-QUEUE_KIND = ("scheduling.volcano.sh/v1beta1", "Queue")
+QUEUE_API = "scheduling.volcano.sh/v1beta1"
+GREEDY = {"weight": 1, "deserved": {"cpu": "100000"}, "guarantee": {"resource": {"cpu": "100000"}}}
 
 INJECTED: Mapping[str, Inject] = {
     # The cluster.
-    "devices-not-shown": node_status({"allocatable": {NEURON_RESOURCE: None}, "capacity": {NEURON_RESOURCE: None}}),
-    "efa-not-shown": node_status({"allocatable": {EFA_RESOURCE: None}, "capacity": {EFA_RESOURCE: None}}),
-    "node-cordoned": lambda cloud: cloud.patch(
-        f"/api/v1/nodes/{cloud.nodes('m')[-1]}", {"spec": {"unschedulable": True}}
-    ),
+    "devices-not-shown": not_shown(NEURON_RESOURCE),
+    "efa-not-shown": not_shown(EFA_RESOURCE),
+    "node-cordoned": lambda cloud: cloud.patch("Node", cloud.nodes("m")[-1], {"spec": {"unschedulable": True}}),
     "node-pressure": pressed,
     "accelerator-unhealthy": lambda _: None,  # set with the pressure
-    "dns-not-running": lambda cloud: cloud.patch(
-        "/apis/apps/v1/namespaces/kube-system/deployments/coredns", {"spec": {"replicas": 0}}
-    ),
-    "workload-not-running": lambda cloud: cloud.patch(
-        "/apis/apps/v1/namespaces/kube-system/deployments/metrics-server", {"spec": {"replicas": 0}}
-    ),
+    "dns-not-running": scaled_to_zero("coredns"),
+    "workload-not-running": scaled_to_zero("metrics-server"),
     "webhook-not-answering": hook,
     "hypernodes-doubled": lambda cloud: cloud.make(
-        "topology.volcano.sh/v1alpha1",
         "HyperNode",
         "by-hand",
+        api_version="topology.volcano.sh/v1alpha1",
         spec={"tier": 1, "members": [{"type": "Node", "selector": {"exactMatch": {"name": cloud.nodes("trn1")[0]}}}]},
     ),
     "namespace-terminating": stuck_namespace,
     "service-account-missing": lambda cloud: cloud.deployment("nobody", serviceAccountName="nobody"),
     "priority-class-missing": lambda cloud: cloud.deployment("urgent", priorityClassName="nowhere"),
     "queue-closed": closed_queue,
-    "queue-guarantees-too-large": lambda cloud: cloud.make(
-        *QUEUE_KIND,
-        "greedy",
-        spec={"weight": 1, "deserved": {"cpu": "100000"}, "guarantee": {"resource": {"cpu": "100000"}}},
-    ),
-    "claim-not-bound": lambda cloud: cloud.make(
-        "v1",
-        "PersistentVolumeClaim",
-        "waits",
-        namespace=LAB,
-        spec={
-            "storageClassName": "nowhere",
-            "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": "1Gi"}},
-        },
-    ),
+    "queue-guarantees-too-large": lambda cloud: cloud.make("Queue", "greedy", spec=GREEDY),
+    "claim-not-bound": lambda cloud: cloud.api.create(claim("waits", LAB, storageClassName="nowhere")),
     "storage-class-missing": lambda cloud: cloud.patch(
-        "/apis/storage.k8s.io/v1/storageclasses/gp3",
+        "StorageClass",
+        "gp3",
         {"metadata": {"annotations": {"storageclass.kubernetes.io/is-default-class": "false"}}},
     ),
     "object-drifted": lambda cloud: cloud.api.request(
@@ -211,8 +186,7 @@ INJECTED: Mapping[str, Inject] = {
         "DELETE", f"/apis/storage.k8s.io/v1/csinodes/{cloud.nodes('trn1')[0]}"
     ),
     "switch-unknown": lambda cloud: cloud.patch(
-        f"/api/v1/nodes/{cloud.nodes('trn1')[1]}",
-        {"metadata": {"labels": {"topology.k8s.aws/network-node-layer-3": None}}},
+        "Node", cloud.nodes("trn1")[1], {"metadata": {"labels": {"topology.k8s.aws/network-node-layer-3": None}}}
     ),
     # Pods.
     "pod-unplaced": lambda cloud: cloud.pod("homeless", "true", {"nodeSelector": {"example.org/none": "true"}}),
@@ -262,25 +236,10 @@ INJECTED: Mapping[str, Inject] = {
     "claim-missing": lambda cloud: cloud.gang(
         "unmounted", 1, volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "nowhere"}}]
     ),
-    "pool-at-zero": lambda cloud: cloud.gang(
-        "waits-for-nodes",
-        1,
-        nodeSelector={"node.kubernetes.io/instance-type": "trn1n.32xlarge"},
-        resources={"limits": {NEURON_RESOURCE: 16}},
-    ),
-    "job-larger-than-pool": lambda cloud: cloud.gang(
-        "too-many",
-        40,
-        nodeSelector={"node.kubernetes.io/instance-type": "trn1.32xlarge"},
-        resources={"limits": {"cpu": "1m"}},
-    ),
-    "pod-too-large": lambda cloud: cloud.gang(
-        "too-much",
-        1,
-        nodeSelector={"node.kubernetes.io/instance-type": "trn1.32xlarge"},
-        resources={"limits": {"cpu": "1000"}},
-    ),
-    "queue-too-small": lambda cloud: cloud.gang("beyond", 9, resources={"limits": {NEURON_RESOURCE: 16}}),
+    "pool-at-zero": lambda cloud: cloud.gang("waits-for-nodes", 1, {NEURON_RESOURCE: 16}, "trn1n.32xlarge"),
+    "job-larger-than-pool": lambda cloud: cloud.gang("too-many", 40, {"cpu": "1m"}, "trn1.32xlarge"),
+    "pod-too-large": lambda cloud: cloud.gang("too-much", 1, {"cpu": "1000"}, "trn1.32xlarge"),
+    "queue-too-small": lambda cloud: cloud.gang("beyond", 9, {NEURON_RESOURCE: 16}),
 }
 """Fault to what makes it; all stand beside each other."""
 
@@ -289,25 +248,16 @@ INJECTED: Mapping[str, Inject] = {
 def cloud(binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     """A stack with two queues, up and without a fault."""
     assert binaries
-    project = LocalProject.of_the_repository(tmp_path_factory.mktemp("doctor") / "project")
-    project = replace(project, environment={"TRN_VOLCANO": ""})
-    (project.path / "workloads").symlink_to(Path(__file__).parents[2] / "workloads")
-    project.configure("local", queues=[{"name": "test"}, {"name": "second"}])
-    shown = project.trn("local", "up")
-    try:
-        assert shown.returncode == 0, shown.stdout + shown.stderr
-        if "vc-scheduler" not in project.processes("local"):
-            pytest.skip("no Volcano on this machine")
-        yield Cloud(project, Api.connect(project.path / ".local" / "local" / "kubeconfig"))
-    finally:
-        project.trn("local", "down")
+    folder = tmp_path_factory.mktemp("doctor") / "project"
+    with repository_cloud(folder, queues=[{"name": "test"}, {"name": "second"}]) as project:
+        yield Cloud(project, Api.connect(folder / ".local" / "local" / "kubeconfig"))
 
 
 @pytest.fixture(scope="module")
 def found(cloud: Cloud) -> dict[str, list[dict[str, str]]]:
     """The findings by fault, once all injected faults are found, or their time has run out."""
     assert cloud.findings() == [], "a stack that has just come up has no fault"
-    cloud.make("v1", "Namespace", LAB)
+    cloud.make("Namespace", LAB)
     for inject in INJECTED.values():
         inject(cloud)
     deadline, findings = time.monotonic() + LONGEST, cloud.findings()
@@ -378,12 +328,13 @@ def test_every_ended_process_is_named_and_an_up_makes_all_as_it_was(cloud: Cloud
     binding = "ValidatingAdmissionPolicyBinding trainium-eks-training-pods"
     assert drifted.pop(binding) == "does not exist"
     assert drifted.keys() == {"StorageClass gp3"}
-    config = "/api/v1/namespaces/volcano-system/configmaps/volcano-scheduler-configmap"
-    cloud.patch(config, {"data": {"volcano-scheduler.conf": "actions: allocate"}})
+    changed = {"data": {"volcano-scheduler.conf": "actions: allocate"}}
+    cloud.patch("ConfigMap", "volcano-scheduler-configmap", changed, "volcano-system")
     assert "ConfigMap volcano-system/volcano-scheduler-configmap" in {each["subject"] for each in cloud.findings()}
     cloud.project.trn("local", "up")
     left = {each["fault"] for each in cloud.findings()}
-    assert left.isdisjoint({"object-drifted", "driver-not-registered", "switch-unknown", "local-process-ended"})
+    mended = {"object-drifted", "driver-not-registered", "switch-unknown", "local-process-ended"}
+    assert left.isdisjoint({*mended, "volcano-process-down"})
     for each in processes.running(Paths.of(cloud.project.path, "local")):
         if each.name in ("etcd", "kube-apiserver"):
             os.kill(each.pid, signal.SIGKILL)

@@ -15,13 +15,9 @@ def test_production_stands_in_the_network_of_the_other_stack(binaries: Mapping[s
     assert binaries
     shutil.copytree(ROOT / "examples" / "production" / "cluster", tmp_path / "cluster")
     project = LocalProject(tmp_path / "cluster")
-    try:
-        up = project.trn("local", "up", "--stack", "prod")
-        assert up.returncode == 0, up.stderr
-        assert "prod: no fault found" in up.stdout
+    with project.up("prod") as said:
+        assert "prod: no fault found" in said
         zones = {each["metadata"]["labels"].get("topology.k8s.aws/zone-id") for each in project.get("prod", "nodes")}
         named = re.findall(r'"zoneId": "([a-z0-9-]+)"', (project.path / "network.json").read_text())
         assert zones <= {*named}, "nodes are in the zones of the adopted subnets"
         assert project.outputs("prod")["queueNames"] == ["pretraining", "research"]
-    finally:
-        project.trn("local", "down", "--stack", "prod")

@@ -11,7 +11,8 @@ from typing import Any
 import psutil
 import pytest
 import yaml
-from local_project import LocalProject
+from local_project import LocalProject, repository_cloud
+from manifests import manifest, pod_spec
 from waiting import until
 
 from trainium_eks.local.images import images
@@ -71,14 +72,10 @@ def cloud(binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory
     assert binaries
     if images.find("torch") is None:
         pytest.skip("no image local/torch on this machine: `trn local images make torch` makes it")
-    project = LocalProject.of_the_repository(tmp_path_factory.mktemp("gate"))
-    project.configure("local", fabricGate={"images": {"trn1": "local/torch"}})
-    try:
-        up = project.trn("local", "up")
-        assert up.returncode == 0, up.stderr[-3000:]
+    gate = {"images": {"trn1": "local/torch"}}
+    folder = tmp_path_factory.mktemp("gate")
+    with repository_cloud(folder, environment={}, volcano=False, fabricGate=gate) as project:
         yield Cloud(project)
-    finally:
-        project.trn("local", "down")
 
 
 def test_a_test_that_passes_opens_the_nodes(cloud: Cloud) -> None:
@@ -136,16 +133,8 @@ def test_a_node_that_fails_is_named_and_cordoned_and_the_other_opens(cloud: Clou
 
 
 def test_a_team_cannot_tolerate_the_gate(cloud: Cloud) -> None:
-    kubeconfig = cloud.project.trn("kubeconfig", "--namespace", "training", "--path").stdout.strip()
-    toleration = {"key": FABRIC_UNTESTED.key, "operator": "Exists"}
-    for tolerated in (toleration, {"operator": "Exists"}):
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": "early"},
-            "spec": {"containers": [{"name": "main", "image": "local/python"}], "tolerations": [tolerated]},
-        }
+    researcher = cloud.project.researcher()
+    for tolerated in ({"key": FABRIC_UNTESTED.key, "operator": "Exists"}, {"operator": "Exists"}):
+        pod = manifest("Pod", "early", spec=pod_spec("local/python", tolerations=[tolerated]))
         with pytest.raises(AssertionError, match="must not tolerate all taints"):
-            cloud.kubectl(
-                "create", "-n", "training", f"--kubeconfig={kubeconfig}", "-f", "-", given=yaml.safe_dump(pod)
-            )
+            cloud.kubectl("create", *researcher, "-f", "-", given=yaml.safe_dump(pod))

@@ -5,7 +5,6 @@ more where Karpenter may buy only when all pods wait: so often it looks.
 """
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from local_project import ROOT, LocalProject
+from local_project import REAL_VOLCANO, ROOT, LocalProject
+from manifests import deployment, gang, pod_spec
 
 from trainium_eks.local import toolchain
 
@@ -27,7 +26,6 @@ GROUP = {"name": "trn1", "instanceType": "trn1.32xlarge", "minSize": 0, "maxSize
 NODE = {"aws.amazon.com/neuron": 16, "vpc.amazonaws.com/efa": 8}
 LIMITS = {"cpu": {"cpu": "64"}, "trn1": {"aws.amazon.com/neuron": "64"}}
 """What each pool may have in all."""
-POD_SELECTOR = "karpenter-test"
 
 PROGRAM = """
 import pulumi_kubernetes as k8s
@@ -92,11 +90,6 @@ class Cloud:
     def kubectl(self, *arguments: str) -> str:
         return self.project.kubectl(STACK, *arguments)
 
-    def create(self, *manifests: Mapping[str, Any]) -> None:
-        file = self.project.path / "made.yaml"
-        file.write_text(yaml.safe_dump_all(manifests))
-        self.kubectl("apply", "-f", str(file))
-
     def nodes(self, pool: str) -> list[dict[str, Any]]:
         return self.project.get(STACK, "nodes", "-l", f"karpenter.sh/nodepool={pool}")
 
@@ -104,7 +97,7 @@ class Cloud:
         return self.project.get(STACK, "nodeclaims", "-l", f"karpenter.sh/nodepool={pool}")
 
     def pods(self, app: str) -> list[dict[str, Any]]:
-        return self.project.get(STACK, "pods", "-n", "default", "-l", f"{POD_SELECTOR}={app}")
+        return self.project.get(STACK, "pods", "-n", "default", "-l", f"app={app}")
 
     def running(self, app: str) -> int:
         return sum(each["status"]["phase"] == "Running" for each in self.pods(app))
@@ -131,24 +124,9 @@ class Cloud:
             assert state()
             time.sleep(1.0)
 
-    def gang(self, name: str, nodes: int, queue: str = "test") -> None:
+    def gang(self, name: str, nodes: int) -> None:
         amounts = {resource: str(count) for resource, count in NODE.items()}
-        container = {"name": "main", "image": "none", "resources": {"requests": amounts, "limits": amounts}}
-        pod = {"restartPolicy": "Never", "containers": [container]}
-        template = {"metadata": {"labels": {POD_SELECTOR: name}}, "spec": pod}
-        self.create(
-            {
-                "apiVersion": "batch.volcano.sh/v1alpha1",
-                "kind": "Job",
-                "metadata": {"name": name, "namespace": "default"},
-                "spec": {
-                    "schedulerName": "volcano",
-                    "minAvailable": nodes,
-                    "queue": queue,
-                    "tasks": [{"name": "node", "replicas": nodes, "template": template}],
-                },
-            }
-        )
+        self.project.apply(STACK, gang(name, "default", "test", nodes, pod_spec("none", amounts), app=name))
 
     def end(self, gang: str) -> None:
         """Takes a gang away, and its nodes without waiting until Karpenter finds them empty."""
@@ -192,39 +170,22 @@ def cloud(
     except toolchain.UnavailableError as error:
         pytest.skip(f"no Karpenter: {error.last}")
     path = tmp_path_factory.mktemp("karpenter")
-    project = LocalProject.of_the_repository(path)
-    project = LocalProject(path, {"TRN_VOLCANO": os.environ.get("TRN_VOLCANO", ""), "TRN_KARPENTER": ""})
+    project = LocalProject.of_the_repository(path, TRN_KARPENTER="", **REAL_VOLCANO)
     (path / "__main__.py").unlink()
     (path / "__main__.py").write_text(f"{(ROOT / '__main__.py').read_text()}\nLIMITS = {LIMITS}\n{PROGRAM}")
-    project.configure(STACK, nodeGroups=[GROUP], queues=[{"name": "test"}, {"name": "small", "capability": NODE}])
-    try:
-        up = project.trn("local", "up")
-        assert up.returncode == 0, up.stderr[-3000:]
-        if "vc-scheduler" not in project.processes(STACK):
-            pytest.skip("no Volcano on this machine")
-        assert "Karpenter runs for real (started)" in up.stdout + up.stderr
+    project.configure(STACK, nodeGroups=[GROUP])
+    with project.up(STACK, volcano=True) as said:
+        assert "Karpenter runs for real (started)" in said
         yield Cloud(project)
-    finally:
-        project.trn("local", "down")
-        assert project.processes(STACK) == []
+    assert project.processes(STACK) == []
 
 
 def test_cpu_nodes_come_for_pods_that_wait_and_go_when_they_are_not_needed(cloud: Cloud) -> None:
-    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "3", "memory": "1Gi"}}}
+    resources = {"requests": {"cpu": "3", "memory": "1Gi"}}
+    container = {"name": "main", "image": "none", "resources": resources}
     pod = {"nodeSelector": {"karpenter.sh/nodepool": "cpu"}, "containers": [container]}
-    labels = {POD_SELECTOR: "burst"}
-    deployment = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "burst", "namespace": "default"},
-        "spec": {
-            "replicas": 10,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
-        },
-    }
     with cloud.closed("cpu"):
-        cloud.create(deployment)
+        cloud.project.apply(STACK, deployment("burst", "default", pod, replicas=10))
         cloud.until_waiting("burst", 10)
     cloud.until(lambda: cloud.running("burst") == 10, "10 pods of 3 CPU run")
     [node] = cloud.nodes("cpu")
@@ -273,24 +234,6 @@ def test_one_node_that_is_left_keeps_a_larger_gang_waiting_until_the_node_goes(c
         cloud.until_waiting("second", 2)
     cloud.until(lambda: cloud.running("second") == 2, "the gang of 2 runs after the node was taken away")
     cloud.end("second")
-
-
-def test_a_limit_for_one_node_of_two_holds_that_node_idle(cloud: Cloud) -> None:
-    cloud.change("trn1", limits={"aws.amazon.com/neuron": "16"})
-    cloud.gang("half", 2)
-    cloud.until(lambda: len(cloud.nodes("trn1")) == 1, "one node is bought")
-    cloud.holds(lambda: cloud.running("half") == 0 and len(cloud.claims("trn1")) == 1, 25)
-    cloud.change("trn1", limits=LIMITS["trn1"])
-    # The limit is no longer what stops it, and it waits on.
-    cloud.holds(lambda: cloud.running("half") == 0 and len(cloud.claims("trn1")) == 1, 25)
-    cloud.end("half")
-
-
-def test_nodes_are_bought_for_a_gang_that_its_queue_never_lets_run(cloud: Cloud) -> None:
-    cloud.gang("too-large", 2, queue="small")
-    cloud.until(lambda: len(cloud.nodes("trn1")) == 2, "two nodes are bought")
-    cloud.holds(lambda: cloud.running("too-large") == 0, 10)
-    cloud.end("too-large")
 
 
 def test_it_is_found_again_and_left_alone_by_the_next_up(cloud: Cloud) -> None:

@@ -10,13 +10,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from local_project import ROOT, TIMEOUT_SECONDS, LocalProject
+from local_project import ROOT, TIMEOUT_SECONDS, LocalProject, repository_cloud
 from running_pods import processes_of
 from waiting import until
 
@@ -59,22 +58,11 @@ def project(
 ) -> Iterator[LocalProject]:
     """The stack `local`, up, with a Volcano."""
     assert binaries
-    project = LocalProject.of_the_repository(tmp_path_factory.mktemp("tutorial") / "project")
-    project = replace(project, environment={"TRN_VOLCANO": "", "TRN_CACHE": str(own_cache)})
-    project.configure("local")
-    (project.path / "workloads").symlink_to(ROOT / "workloads")
-    (project.path / "trn").write_text(f'#!/bin/sh\nexec {sys.executable} -m trainium_eks.cli "$@"\n')
-    (project.path / "trn").chmod(0o755)
-    shown = project.trn("local", "up")
-    try:
-        assert shown.returncode == 0, shown.stderr
-        if "vc-scheduler" not in project.processes("local"):
-            pytest.skip(
-                "no Volcano on this machine: put its programs on PATH, or let it be built (docs/local-cloud.md)"
-            )
+    folder = tmp_path_factory.mktemp("tutorial") / "project"
+    with repository_cloud(folder, environment={"TRN_VOLCANO": "", "TRN_CACHE": str(own_cache)}) as project:
+        (folder / "trn").write_text(f'#!/bin/sh\nexec {sys.executable} -m trainium_eks.cli "$@"\n')
+        (folder / "trn").chmod(0o755)
         yield project
-    finally:
-        project.trn("local", "down")
 
 
 @pytest.fixture
@@ -125,15 +113,8 @@ def _run(project: LocalProject, line: str) -> str:
 
 @contextmanager
 def _held(project: LocalProject, job: str, program: str) -> Iterator[None]:
-    """Stops a job's processes from its first checkpoint to the end of the block.
-
-    However long the block takes, the training does not come to its end meanwhile, nor does a pod whose rank is killed.
-
-    Args:
-        project: with the stack.
-        job: its name.
-        program: part of the command lines of those to stop.
-    """
+    """Stops those of a job's processes whose command lines have the program, from the job's first checkpoint to the
+    end of the block: the training does not come to its end meanwhile, nor does a pod whose rank is killed."""
     paths = Paths.of(project.path, "local")
     api = Api.connect(paths.kubeconfig)
     pods = "/api/v1/namespaces/training/pods"

@@ -1,6 +1,9 @@
-"""What `trn local up` says of programs that ask for what cannot be."""
+"""What `trn local up` says of programs that ask for what cannot be, and an `up` that is killed.
 
-from collections.abc import Iterator, Mapping
+`test_control_plane` has the kills before the first resource's, `test_stack` one in the middle of the whole stack.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -24,34 +27,21 @@ def project(binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFacto
     """A small project that is up."""
     assert binaries
     project = LocalProject.small(tmp_path_factory.mktemp("small") / "project", START + GOOD)
-    shown = project.trn("local", "up", "--stack", "dev")
-    try:
-        assert shown.returncode == 0, shown.stderr
+    with project.up("dev"):
         yield project
-    finally:
-        project.trn("local", "down", "--stack", "dev")
 
 
-def up(project: LocalProject, program: str) -> str:
-    """What `up` of another program says when it fails."""
+def up(project: LocalProject, program: str, code: int = 0) -> str:
+    """What `up` of another program says on stderr, or of one that fails."""
     (project.path / "__main__.py").write_text(START + program)
     shown = project.trn("local", "up", "--stack", "dev")
-    assert shown.returncode == 1, shown.stdout
+    assert shown.returncode == code, shown.stdout + shown.stderr
     assert "Traceback" not in shown.stderr
-    return shown.stderr
+    return shown.stderr if code else " ".join(shown.stdout.split())
 
 
-def test_an_object_that_the_api_server_refuses_is_shown_with_its_urn_and_the_servers_words(
-    project: LocalProject,
-) -> None:
-    said = up(
-        project,
-        GOOD
-        + 'k8s.core.v1.ConfigMap("wrong", metadata={"name": "Not_A_Name", "namespace": "room"}, opts=opts)\n'
-        + 'k8s.core.v1.ConfigMap("right", metadata={"name": "right"}, opts=opts)\n',
-    )
-    assert "urn:pulumi:dev::small::kubernetes:core/v1:ConfigMap::wrong" in said
-    assert "a lowercase RFC 1123 subdomain" in said
+def names(project: LocalProject) -> set[str]:
+    return {each["metadata"]["name"] for each in project.get("dev", "namespaces")}
 
 
 DEFINITION = """\
@@ -81,91 +71,92 @@ k8s.apiextensions.CustomResource(
 """
 
 
-def test_a_field_that_does_not_exist_is_refused_by_strict_validation(project: LocalProject) -> None:
-    said = up(project, GOOD + DEFINITION)
-    assert ".spec.sise" in said
-    assert "::thing" in said
+def config_map(name: str, namespace: str = "room") -> str:
+    metadata = {"name": name, "namespace": namespace}
+    return f'k8s.core.v1.ConfigMap("{name.lower()}", metadata={metadata}, opts=opts)\n'
 
 
-def test_a_kind_that_the_cluster_lacks_is_named(project: LocalProject) -> None:
-    said = up(
-        project,
-        GOOD
-        + 'k8s.apiextensions.CustomResource("queue", api_version="nowhere.example/v1", kind="Queue", '
-        + 'metadata={"name": "q"}, opts=opts)\n',
-    )
-    assert "nowhere.example/v1" in said
-    assert "::queue" in said
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (
+            config_map("Not_A_Name") + config_map("right"),
+            ("urn:pulumi:dev::small::kubernetes:core/v1:ConfigMap::not_a_name", "a lowercase RFC 1123 subdomain"),
+        ),
+        (DEFINITION, (".spec.sise", "::thing")),
+        (
+            'k8s.apiextensions.CustomResource("queue", api_version="nowhere.example/v1", kind="Queue", '
+            'metadata={"name": "q"}, opts=opts)\n',
+            ("nowhere.example/v1", "::queue"),
+        ),
+    ],
+    ids=["refused object", "unknown field", "unknown kind"],
+)
+def test_what_the_api_server_refuses_is_shown_with_its_urn_and_the_servers_words(
+    project: LocalProject, program: str, said: tuple[str, ...]
+) -> None:
+    text = up(project, GOOD + program, code=1)
+    assert all(each in text for each in said), text
 
 
-def test_nothing_new_begins_after_the_first_failure(project: LocalProject) -> None:
-    up(
-        project,
-        'bad = k8s.core.v1.ConfigMap("bad", metadata={"name": "Bad", "namespace": "default"}, opts=opts)\n'
-        'after = k8s.core.v1.Namespace("after", metadata={"name": "after"}, '
-        "opts=pulumi.ResourceOptions(provider=provider, depends_on=[bad]))\n",
-    )
-    assert "after" not in {each["metadata"]["name"] for each in project.get("dev", "namespaces")}
-
-
-def test_what_failed_before_is_made_by_the_next_up_and_what_left_the_program_goes(project: LocalProject) -> None:
-    up(project, GOOD + 'k8s.core.v1.ConfigMap("c", metadata={"name": "C", "namespace": "room"}, opts=opts)\n')
-    program = 'k8s.core.v1.Namespace("hall", metadata={"name": "hall"}, opts=opts)\n'
-    (project.path / "__main__.py").write_text(START + program)
-    shown = project.trn("local", "up", "--stack", "dev")
-    assert shown.returncode == 0, shown.stderr
-    names = {each["metadata"]["name"] for each in project.get("dev", "namespaces")}
-    assert "hall" in names
-    assert "room" not in names
-    (project.path / "__main__.py").write_text(START + GOOD)
-    assert project.trn("local", "up", "--stack", "dev").returncode == 0
+def test_nothing_new_begins_after_the_first_failure_and_the_next_up_makes_what_failed(project: LocalProject) -> None:
+    hall = 'k8s.core.v1.Namespace("hall", metadata={"name": "hall"}, opts=%s)\n'
+    after = "pulumi.ResourceOptions(provider=provider, depends_on=[bad])"
+    up(project, GOOD + "bad = " + config_map("Bad", "default") + hall % after, code=1)
+    assert "hall" not in names(project)
+    up(project, hall % "opts")
+    assert "hall" in names(project)
+    assert "room" not in names(project), "what left the program goes"
 
 
 def test_a_chart_that_cannot_be_had_is_told_and_is_no_failure(project: LocalProject) -> None:
-    program = (
-        GOOD
-        + 'k8s.helm.v3.Release("web", name="web", chart="web", version="1.2.3", namespace="room", '
-        + 'repository_opts={"repo": "http://127.0.0.1:9/charts"}, opts=opts)\n'
-    )
-    (project.path / "__main__.py").write_text(START + program)
-    shown = project.trn("local", "up", "--stack", "dev")
-    assert shown.returncode == 0, shown.stderr
-    assert "chart repository not reachable: http://127.0.0.1:9/charts" in " ".join(shown.stdout.split())
-    assert "TRN_CHARTS" in shown.stdout
+    chart = 'name="web", chart="web", version="1.2.3", namespace="room", repository_opts=away, opts=opts'
+    away = 'away = {"repo": "http://127.0.0.1:9/charts"}\n'
+    said = up(project, f'{GOOD}{away}k8s.helm.v3.Release("web", {chart})\n')
+    assert "chart repository not reachable: http://127.0.0.1:9/charts" in said
+    assert "TRN_CHARTS" in said
 
 
 def test_a_protected_resource_that_left_the_program_stops_the_deletion(project: LocalProject) -> None:
-    kept = GOOD.replace("opts=opts", "opts=pulumi.ResourceOptions(provider=provider, protect=True)")
-    (project.path / "__main__.py").write_text(START + kept)
-    assert project.trn("local", "up", "--stack", "dev").returncode == 0
-    assert "protected" in up(project, "")
-    assert "room" in {each["metadata"]["name"] for each in project.get("dev", "namespaces")}
+    up(project, GOOD.replace("opts=opts", "opts=pulumi.ResourceOptions(provider=provider, protect=True)"))
+    assert "protected" in up(project, "", code=1)
+    assert "room" in names(project)
 
 
-def test_an_invalid_program_starts_nothing(binaries: Mapping[str, Path], tmp_path: Path) -> None:
-    project = LocalProject.small(tmp_path / "project", "raise RuntimeError('no')\n")
-    shown = project.trn("local", "up", "--stack", "dev")
-    assert shown.returncode == 1
-    assert "RuntimeError: no" in shown.stderr
-    assert not (project.path / ".local").exists()
+@pytest.mark.parametrize("moment", ["started in", "+ Namespace"])
+def test_an_up_that_was_killed_is_finished_by_the_next(
+    binaries: Mapping[str, Path], tmp_path: Path, moment: str
+) -> None:
+    hall = 'k8s.core.v1.Namespace("hall", metadata={"name": "hall"}, opts=opts)\n'
+    project = LocalProject.small(tmp_path / "project", START + GOOD + hall)
+    try:
+        project.kill_when(moment, "local", "up", "--stack", "dev")
+        with project.up("dev"):
+            again = project.trn("local", "up", "--stack", "dev")
+            assert "Nothing has changed" in again.stdout, again.stderr
+            assert names(project) >= {"room", "hall"}
+    finally:
+        project.trn("local", "down", "--stack", "dev")
+    assert project.processes("dev") == []
 
 
-def test_an_unknown_stack_is_wrong_usage(tmp_path: Path) -> None:
-    project = LocalProject.small(tmp_path / "project", GOOD)
-    shown = project.trn("local", "up", "--stack", "nowhere")
-    assert shown.returncode == 2
-    assert "no stack 'nowhere'" in shown.stderr
-
-
-def test_state_that_cannot_be_written_is_told_before_anything_is_started(
-    binaries: Mapping[str, Path], tmp_path: Path
+@pytest.mark.parametrize(
+    ("spoil", "code", "said"),
+    [
+        (lambda path: (path / "__main__.py").write_text("raise RuntimeError('no')\n"), 1, "RuntimeError: no"),
+        (lambda path: (path / "Pulumi.dev.yaml").unlink(), 2, "no stack 'dev'"),
+        (lambda path: (path / ".local").write_text("a file, not a directory"), 1, "project/.local"),
+    ],
+    ids=["invalid program", "unknown stack", "state that cannot be written"],
+)
+def test_what_cannot_begin_starts_nothing(
+    binaries: Mapping[str, Path], tmp_path: Path, spoil: Callable[[Path], object], code: int, said: str
 ) -> None:
     project = LocalProject.small(tmp_path / "project", START + GOOD)
-    (project.path / ".local").write_text("a file, not a directory")
+    spoil(project.path)
     shown = project.trn("local", "up", "--stack", "dev")
-    assert shown.returncode == 1
-    assert str(project.path / ".local") in shown.stderr
-    assert "Traceback" not in shown.stderr
+    assert (shown.returncode, said in shown.stderr) == (code, True), shown.stderr
+    assert not (project.path / ".local").is_dir()
     assert project.processes("dev") == []
 
 

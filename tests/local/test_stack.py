@@ -2,15 +2,15 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from local_project import ROOT, LocalProject
+from local_project import ROOT, LocalProject, repository_cloud
 from waiting import until
 
+from trainium_eks.kube.api import Api
 from trainium_eks.local.images import images
 
 CONTROL_PLANE = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "trn-pod-agent"]
@@ -18,6 +18,7 @@ CONTROL_PLANE = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-sche
 # What runs besides where the machine can: the pods' network, the pods (the keeper of HyperNodes' is one) and Volcano.
 BESIDES = ("trn-pod-network", "trn-pod-shim", "vc-controller-manager", "vc-scheduler", "vc-webhook-manager")
 
+TRN1 = ("nodes", "-l", "node.kubernetes.io/instance-type=trn1.32xlarge")
 GROUPS: list[dict[str, Any]] = yaml.safe_load((ROOT / "Pulumi.local.yaml").read_text())["config"][
     "trainium-eks:nodeGroups"
 ]
@@ -27,17 +28,14 @@ GROUPS: list[dict[str, Any]] = yaml.safe_load((ROOT / "Pulumi.local.yaml").read_
 def project(binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalProject]:
     """The repository's program with the stack `local` up."""
     assert binaries
-    project = LocalProject.of_the_repository(tmp_path_factory.mktemp("stack") / "project")
-    project = replace(project, environment={"TRN_VOLCANO": ""})
-    (project.path / "workloads").symlink_to(ROOT / "workloads")
-    project.configure("local")
-    shown = project.trn("local", "up")
-    try:
-        assert shown.returncode == 0, shown.stderr
-        (project.path / "up.txt").write_text(shown.stdout)
+    with repository_cloud(tmp_path_factory.mktemp("stack") / "project", volcano=False) as project:
         yield project
-    finally:
-        project.trn("local", "down")
+
+
+@pytest.fixture
+def volcano(project: LocalProject) -> None:
+    if "vc-scheduler" not in project.processes("local"):
+        pytest.skip("no Volcano on this machine: put its programs on PATH, or let it be built (docs/local-cloud.md)")
 
 
 def test_the_local_stack_is_the_dev_stack() -> None:
@@ -56,37 +54,26 @@ def test_up_ends_with_the_outputs_of_the_stack(project: LocalProject) -> None:
 
 
 def test_the_kubeconfig_among_the_outputs_works(project: LocalProject, tmp_path: Path) -> None:
-    from trainium_eks.kube.api import Api
-
     file = tmp_path / "kubeconfig"
     file.write_text(project.outputs("local")["kubeconfig"])
     version = Api.connect(file).request("GET", "/version")
     assert (version["major"], version["minor"]) == ("1", "35")
 
 
-def test_services_have_addresses_of_the_configs_range(project: LocalProject) -> None:
+def test_services_nodes_and_the_teams_claim_are_as_the_config_says(project: LocalProject) -> None:
     (service,) = project.get("local", "services", "-n", "default")
     assert service["spec"]["clusterIP"] == "172.20.0.1"
-
-
-def test_the_two_trainium_nodes_have_their_devices_and_efa_interfaces(project: LocalProject) -> None:
-    nodes = project.get("local", "nodes", "-l", "node.kubernetes.io/instance-type=trn1.32xlarge")
+    nodes = project.get("local", *TRN1)
     allocatable = [node["status"]["allocatable"] for node in nodes]
     assert [(each["aws.amazon.com/neuron"], each["vpc.amazonaws.com/efa"]) for each in allocatable] == [("16", "8")] * 2
     assert {node["metadata"]["labels"]["topology.k8s.aws/zone-id"] for node in nodes} == {"usw2-az4"}
     assert {taint["key"] for node in nodes for taint in node["spec"]["taints"]} == {"aws.amazon.com/neuron"}
-
-
-def test_the_shared_volume_is_bound_to_the_teams_claim(project: LocalProject) -> None:
     (claim,) = project.get("local", "persistentvolumeclaims", "-n", "training")
     assert (claim["metadata"]["name"], claim["status"]["phase"]) == ("fsx-claim", "Bound")
 
 
 def test_pods_of_device_agents_run_on_the_trainium_nodes_and_others_do_not(project: LocalProject) -> None:
-    nodes = {
-        node["metadata"]["name"]
-        for node in project.get("local", "nodes", "-l", "node.kubernetes.io/instance-type=trn1.32xlarge")
-    }
+    nodes = {node["metadata"]["name"] for node in project.get("local", *TRN1)}
 
     def there() -> set[str]:
         pods = project.get("local", "pods", "-A")
@@ -115,20 +102,11 @@ def test_a_second_up_says_that_nothing_changed(project: LocalProject) -> None:
     assert "is already running" in shown.stderr
 
 
-def test_kubectl_is_the_stacks(project: LocalProject) -> None:
-    shown = project.trn("local", "kubectl", "get", "namespace", "training", "-o", "name")
-    assert (shown.returncode, shown.stdout) == (0, "namespace/training\n"), shown.stderr
-    assert project.trn("local", "kubectl", "get", "namespace", "nowhere").returncode == 1
-
-
 def test_somebody_can_act_as_a_researcher_of_a_team(project: LocalProject) -> None:
-    file = project.trn("kubeconfig", "--namespace", "training", "--path").stdout.strip()
-    assert project.kubectl("local", "auth", "can-i", "list", "pods", f"--kubeconfig={file}") == "yes\n"
-    assert (
-        "No resources found in training"
-        in project.trn("local", "kubectl", f"--kubeconfig={file}", "get", "pods").stderr
-    )
-    assert project.trn("local", "kubectl", f"--kubeconfig={file}", "get", "secrets", "-A").returncode == 1
+    researcher, *_ = project.researcher()
+    assert project.kubectl("local", "auth", "can-i", "list", "pods", researcher) == "yes\n"
+    assert "No resources found in training" in project.trn("local", "kubectl", researcher, "get", "pods").stderr
+    assert project.trn("local", "kubectl", researcher, "get", "secrets", "-A").returncode == 1
     shown = project.trn("kubeconfig", "--namespace", "kube-system")
     assert (shown.returncode, shown.stdout) == (2, "")
     assert "none of the stack's namespaces (training)" in shown.stderr
@@ -140,9 +118,7 @@ def test_logs_are_shown_by_process(project: LocalProject) -> None:
     assert "no log of 'nothing'" in project.trn("local", "logs", "nothing").stderr
 
 
-def test_a_gang_trains_to_its_end(project: LocalProject) -> None:
-    if "vc-scheduler" not in project.processes("local"):
-        pytest.skip("no Volcano on this machine: put its programs on PATH, or let it be built (docs/local-cloud.md)")
+def test_a_gang_trains_to_its_end(project: LocalProject, volcano: None) -> None:
     asked = ("--example", "gradient-sum", "--image", "local/python", "--nodes", "2", "--name", "gang")
     trained = project.trn("train", *asked, "--", "--steps", "20")
     assert trained.returncode == 0, trained.stdout + trained.stderr
@@ -152,9 +128,7 @@ def test_a_gang_trains_to_its_end(project: LocalProject) -> None:
 
 
 @pytest.mark.slow
-def test_the_fabric_test_names_a_dead_rank_after_a_good_run(project: LocalProject) -> None:
-    if "vc-scheduler" not in project.processes("local"):
-        pytest.skip("no Volcano on this machine: put its programs on PATH, or let it be built (docs/local-cloud.md)")
+def test_the_fabric_test_names_a_dead_rank_after_a_good_run(project: LocalProject, volcano: None) -> None:
     if images.find("torch") is None:
         pytest.skip("no image local/torch on this machine: `trn local images make torch` makes it")
     asked = ("fabric", "--group", "trn1-32xl-ng1", "--nodes", "2", "--json", "--against", "last")
@@ -176,7 +150,7 @@ def test_a_changed_group_gets_its_nodes_and_a_removed_queue_goes(project: LocalP
     project.configure("local", queues=[{"name": "test"}, {"name": "second"}])
     shown = project.trn("local", "up", "--nodes", "3")
     assert shown.returncode == 0, shown.stderr
-    assert len(project.get("local", "nodes", "-l", "node.kubernetes.io/instance-type=trn1.32xlarge")) == 3
+    assert len(project.get("local", *TRN1)) == 3
     assert {queue["metadata"]["name"] for queue in project.get("local", "queues.scheduling.volcano.sh")} >= {"second"}
 
     # What somebody else deleted meanwhile is made again.
@@ -189,7 +163,7 @@ def test_a_changed_group_gets_its_nodes_and_a_removed_queue_goes(project: LocalP
     assert "1 deleted" in shown.stdout
     assert "trn-local-volcano-second" in shown.stderr
     assert project.get("local", "limitranges", "-n", "training")
-    assert len(project.get("local", "nodes", "-l", "node.kubernetes.io/instance-type=trn1.32xlarge")) == 1
+    assert len(project.get("local", *TRN1)) == 1
     names = {queue["metadata"]["name"] for queue in project.get("local", "queues.scheduling.volcano.sh")}
     assert "test" in names
     assert "second" not in names
@@ -218,21 +192,10 @@ def test_a_stack_beside_it_that_was_killed_among_its_resources_is_finished_and_e
     assert not [each for each in found if each["status"] == "fail" and not each["id"].startswith("faults/")]
 
 
-def test_down_leaves_no_process_and_no_file(project: LocalProject) -> None:
-    down = project.trn("local", "down")
-    assert down.returncode == 0, down.stderr
-    assert all(name in down.stdout for name in CONTROL_PLANE)
-    until(lambda: not project.processes("local"), lambda: project.processes("local"))
-    assert not (project.path / ".local").exists()
-    assert "Nothing of local" in project.trn("local", "down").stdout
-
-
 @pytest.mark.slow
 def test_a_gang_whose_ranks_all_fail_starts_again_and_the_first_to_fail_is_named(
-    project: LocalProject, tmp_path: Path
+    project: LocalProject, volcano: None, tmp_path: Path
 ) -> None:
-    if "vc-scheduler" not in project.processes("local"):
-        pytest.skip("no Volcano on this machine: put its programs on PATH, or let it be built (docs/local-cloud.md)")
     (tmp_path / "fails.py").write_text(
         "import os, sys, time\nprint('loss 1', flush=True)\n"
         "if int(os.environ['TRN_ATTEMPT']) < 3: sys.exit(1)\n"
@@ -250,3 +213,12 @@ def test_a_gang_whose_ranks_all_fail_starts_again_and_the_first_to_fail_is_named
     assert "broken has terminated\n" in broken.stderr
     said = broken.stdout + project.trn("logs", "broken", "--node", "1").stdout  # whichever ends first says it
     assert "exit code 1 before a step, 3 times in a row: no restart mends that" in said
+
+
+def test_down_leaves_no_process_and_no_file(project: LocalProject) -> None:
+    down = project.trn("local", "down")
+    assert down.returncode == 0, down.stderr
+    assert all(name in down.stdout for name in CONTROL_PLANE)
+    until(lambda: not project.processes("local"), lambda: project.processes("local"))
+    assert not (project.path / ".local").exists()
+    assert "Nothing of local" in project.trn("local", "down").stdout

@@ -2,21 +2,18 @@
 Volcano, submitted as a researcher on simulated p4d nodes."""
 
 import json
-import os
 import re
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from local_project import ROOT, TIMEOUT_SECONDS, LocalProject
+from local_project import REAL_VOLCANO, ROOT, TIMEOUT_SECONDS, LocalProject
 from waiting import until
 
 from trainium_eks.local import toolchain
 from trainium_eks.local.images import images
-from trainium_eks.model.catalogue.versions import KUBERNETES
 
 pytestmark = pytest.mark.slow
 
@@ -45,30 +42,18 @@ class Team:
 
     def __init__(self, project: LocalProject) -> None:
         self.project = project
-        self._kubectl = str(
-            toolchain.provide(*toolchain.kubernetes(KUBERNETES), progress=lambda _: None)["kubectl"].path
-        )
-        self._kubeconfig = project.trn("kubeconfig", "--namespace", "training", "--path").stdout.strip()
+        self._researcher = project.researcher("gpu")
 
     def trn(self, *arguments: str) -> str:
         shown = self.project.trn(*arguments)
         assert shown.returncode == 0, (arguments, shown.stderr, shown.stdout)
         return shown.stdout
 
-    def submit(self, name: str, *options: str) -> None:
-        self.trn(*SUM, "--name", name, "--detach", *options)
-
     def kubectl(self, *arguments: str, given: str = "") -> str:
-        command = [self._kubectl, f"--kubeconfig={self._kubeconfig}", "-n", "training", *arguments]
-        shown = subprocess.run(
-            command, input=given, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
-        )
-        assert shown.returncode == 0, shown.stderr
-        return shown.stdout
+        return self.project.kubectl("gpu", *self._researcher, *arguments, given=given)
 
     def get(self, *arguments: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self.kubectl("get", *arguments, "-o", "json"))["items"]
-        return found
+        return self.project.get("gpu", *self._researcher, *arguments)
 
     def pods(self, job: str) -> dict[str, dict[str, Any]]:
         found = self.get("pods", "-l", f"training.kubeflow.org/job-name={job}")
@@ -96,20 +81,13 @@ def team(
         toolchain.provide(toolchain.TRAINING_OPERATOR, progress=progress)
     except toolchain.UnavailableError as error:
         pytest.skip(f"no Training Operator: {error.last}")
-    project = LocalProject.of_the_repository(tmp_path_factory.mktemp("operator"))
-    switches = {"TRN_VOLCANO": os.environ.get("TRN_VOLCANO", ""), "TRN_TRAINING_OPERATOR": ""}
-    project = LocalProject(project.path, switches)
+    folder = tmp_path_factory.mktemp("operator")
+    project = LocalProject.of_the_repository(folder, TRN_TRAINING_OPERATOR="", **REAL_VOLCANO)
     (project.path / "Pulumi.gpu.yaml").symlink_to(ROOT / "Pulumi.gpu.yaml")
-    try:
-        up = project.trn("local", "up", "--stack", "gpu")
-        assert up.returncode == 0, up.stderr[-3000:]
-        if "vc-scheduler" not in project.processes("gpu"):
-            pytest.skip("no Volcano on this machine")
-        assert "The Training Operator runs for real (started)" in up.stdout + up.stderr
+    with project.up("gpu", volcano=True) as said:
+        assert "The Training Operator runs for real (started)" in said
         yield Team(project)
-    finally:
-        project.trn("local", "down", "--stack", "gpu")
-        assert project.processes("gpu") == []
+    assert project.processes("gpu") == []
 
 
 def test_it_runs_to_its_end_and_its_log_is_followed(team: Team) -> None:
@@ -158,7 +136,7 @@ def test_it_is_a_gang_in_its_queue_and_starts_anew_after_a_rank_was_killed(team:
 
 
 def test_what_no_restart_mends_ends_it(team: Team) -> None:
-    team.submit("refused", "--data", "nothing/here")
+    team.trn(*SUM, "--name", "refused", "--detach", "--data", "nothing/here")
     until(lambda: team.state("refused") == "Failed", "the job fails")
     assert "nothing/here is not on the shared volume" in team.trn("logs", "refused")
     # The other node, which waited for the first, does not wait on.
