@@ -17,6 +17,7 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 from local_project import ROOT
 from manifests import definition, deployment, is_taken, live, manifest, pod_spec
 from waiting import until
@@ -95,7 +96,7 @@ def write_chart(directory: Path, version: str = "1.0.0", **templates: Body | str
     (directory / "templates").mkdir(parents=True, exist_ok=True)
     (directory / "Chart.yaml").write_text(f"apiVersion: v2\nname: {directory.name}\nversion: {version}\n")
     for name, template in templates.items():
-        text = template if isinstance(template, str) else json.dumps(template)
+        text = template if isinstance(template, str) else yaml.safe_dump(template)
         (directory / "templates" / f"{name}.yaml").write_text(text)
     return directory
 
@@ -142,6 +143,7 @@ def place(
 ) -> Iterator[Place]:
     # Repositories are on this machine, or nowhere.
     monkeypatch.setattr(charts, "PULL_SECONDS", SECONDS)
+    (tmp_path / "charts").mkdir()
     made = Place(api, paths, binaries["helm"], namespace, tmp_path, node)
     yield made
     for name in ("r", "volcano"):

@@ -1,39 +1,197 @@
-"""Teams and their claims end by themselves, whatever pods mount them: with the real pvc-protection."""
+"""How volumes, their claims and their teams end, whatever pods mount them: with the real pvc-protection."""
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
-import volumes_stack
-from volumes_stack import Stack, succeeded
+from local_project import LocalProject
+from manifests import manifest, pod_spec, simulated_node
+from waiting import until
+
+from trainium_eks.model.catalogue import lustre
 
 pytestmark = pytest.mark.slow
+
+# The file system's id and the teams come by the stack's config, so that a test changes nothing else.
+PROGRAM = """\
+import pulumi
+import pulumi_kubernetes as k8s
+
+from components import LustreVolumes, TrainingNamespace
+
+config = pulumi.Config()
+file_system, teams = config.get("fileSystem"), config.get_object("teams") or []
+provider = k8s.Provider("cluster", kubeconfig="{}")
+opts = pulumi.ResourceOptions(providers=[provider])
+volumes = None
+if file_system:
+    args = {
+        "file_system_id": file_system,
+        "dns_name": f"{file_system}.fsx.us-west-2.amazonaws.com",
+        "mount_name": "abcdefgh",
+        "storage_capacity_gib": 1200,
+        "subnet_id": "subnet-1",
+        "security_group_id": "sg-1",
+        "namespaces": {name: 1000 + index for index, name in enumerate(teams)},
+    }
+    # What a claim is made from is unknown until the volume is there, as with a file system of the stack.
+    volumes = LustreVolumes("volumes", args, opts)
+for name in teams:
+    shared = {
+        "volume_name": volumes.volume_name(name),
+        "volume_gib": 1200,
+        "volume_class": volumes.shared_class_name,
+    } if volumes else {}
+    room = {"name": name, "queues": ["test"], "region": "us-west-2", "cluster_name": "local", **shared}
+    TrainingNamespace(name, room, opts)
+"""
+
+
+class Stack:
+    """The program with one file system and the teams that a test names."""
+
+    def __init__(self, project: LocalProject) -> None:
+        self._project = project
+
+    def _up(self, teams: tuple[str, ...], file_system: str) -> tuple[int, str]:
+        values = {"small:fileSystem": file_system, "small:teams": json.dumps(teams)}
+        (self._project.path / "Pulumi.dev.yaml").write_text(json.dumps({"config": values}))
+        shown = self._project.trn("local", "up", "--stack", "dev")
+        return shown.returncode, shown.stdout + shown.stderr
+
+    def up(self, *teams: str, file_system: str = "fs-1") -> None:
+        code, said = self._up(teams, file_system)
+        assert code == 0, said
+
+    def is_held(self, *teams: str, file_system: str = "fs-1", by: str = "") -> None:
+        """`up` fails at once, because a team's pods hold its claim, and the claim stays."""
+        code, said = self._up(teams, file_system)
+        assert code == 1
+        assert "PersistentVolumeClaim vision/fsx-claim is not deleted while pods hold it" in said
+        assert by in said
+
+    def get(self, *arguments: str) -> list[dict[str, Any]]:
+        return self._project.get("dev", *arguments)
+
+    def kubectl(self, *arguments: str) -> None:
+        self._project.kubectl("dev", *arguments)
+
+    def run_pod(self, team: str, *, finishes: bool) -> str:
+        """A pod that mounts the team's claim; it runs, or has run. What takes it away."""
+        mounted = [{"name": "data", "persistentVolumeClaim": {"claimName": lustre.CLAIM}}]
+        pod = pod_spec(restartPolicy="Never", volumes=mounted)
+        pod["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+        # kwok ends the pods of Jobs, and lets others run.
+        template = {"metadata": {"labels": {"jobs": "yes"}}, "spec": pod}
+        kind, spec, wanted = ("Job", {"template": template}, "Succeeded") if finishes else ("Pod", pod, "Running")
+        self._project.apply("dev", manifest(kind, "train", team, spec=spec))
+
+        def phases() -> list[str]:
+            return [each["status"]["phase"] for each in self.get("pods", "-n", team)]
+
+        until(lambda: phases() == [wanted], phases)
+        return f"{kind.lower()}/train"
+
+    def claims(self) -> dict[str, str]:
+        """Namespace to the handle of the volume that its claim is bound to."""
+        handles = {each["metadata"]["name"]: each["spec"]["csi"]["volumeHandle"] for each in self.get("pv")}
+        return {
+            each["metadata"]["namespace"]: handles[each["spec"]["volumeName"]]
+            for each in self.get("pvc", "-A")
+            if each["status"]["phase"] == "Bound" and "deletionTimestamp" not in each["metadata"]
+        }
+
+    def namespaces(self) -> set[str]:
+        return {each["metadata"]["name"] for each in self.get("namespaces")}
+
+    def volume(self, team: str) -> str:
+        """The volume of the team's claim."""
+        [claim] = self.get("pvc", "-n", team)
+        return str(claim["spec"]["volumeName"])
 
 
 @pytest.fixture(scope="module")
 def stack(binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    assert binaries
-    with volumes_stack.running(tmp_path_factory.mktemp("volumes")) as stack:
-        yield stack
+    project = LocalProject.small(tmp_path_factory.mktemp("volumes") / "project", PROGRAM)
+    with project.up("dev"):
+        project.apply("dev", simulated_node("n1"))
+        yield Stack(project)
 
 
-@pytest.mark.parametrize("finishes", [True, False], ids=["finished", "running"])
+FINISHED_OR_RUNNING = pytest.mark.parametrize("finishes", [True, False], ids=["finished", "running"])
+
+
+@FINISHED_OR_RUNNING
 def test_a_namespace_goes_with_the_pods_that_hold_its_claim(stack: Stack, finishes: bool) -> None:
-    succeeded(stack.up("vision", "speech"))
+    stack.up("vision", "speech")
     assert stack.claims() == {team: f"fs-1::{team}" for team in ("vision", "speech", "lustre-setup")}
     stack.run_pod("speech", finishes=finishes)
-    succeeded(stack.up("vision"))
+    stack.up("vision")
     assert set(stack.claims()) == {"vision", "lustre-setup"}
-    assert "speech" not in {each["metadata"]["name"] for each in stack.get("namespaces")}
+    assert "speech" not in stack.namespaces()
     assert {each["spec"]["claimRef"]["namespace"] for each in stack.get("pv")} == {"vision", "lustre-setup"}
 
 
 def test_everything_goes_with_finished_and_running_pods_in_place(stack: Stack) -> None:
-    succeeded(stack.up("vision", "speech"))
+    stack.up("vision", "speech")
     stack.run_pod("vision", finishes=True)
     stack.run_pod("speech", finishes=False)
-    succeeded(stack.up(file_system=""))
+    stack.up(file_system="")
     assert stack.get("pv") == []
     assert stack.get("pvc", "-A") == []
-    left = {each["metadata"]["name"] for each in stack.get("namespaces")}
-    assert left == {"default", "kube-system", "kube-public", "kube-node-lease"}
+    assert stack.namespaces() == {"default", "kube-system", "kube-public", "kube-node-lease"}
+
+
+def test_another_file_system_replaces_the_setups_claim_though_its_finished_pod_holds_it(stack: Stack) -> None:
+    stack.up("vision")
+    before = {each["metadata"]["uid"] for each in stack.get("jobs", "-n", "lustre-setup")}
+    assert [each["status"]["phase"] for each in stack.get("pods", "-n", "lustre-setup")] == ["Succeeded"]
+    stack.up("vision", file_system="fs-2")
+    assert stack.claims() == {"vision": "fs-2::vision", "lustre-setup": "fs-2::lustre-setup"}
+    (job,) = stack.get("jobs", "-n", "lustre-setup")
+    assert job["metadata"]["uid"] not in before
+    assert job["status"]["succeeded"] == 1
+
+
+@FINISHED_OR_RUNNING
+def test_a_teams_pod_stops_the_replacement_at_once_and_keeps_its_claim(stack: Stack, finishes: bool) -> None:
+    stack.up("vision", file_system="fs-1")
+    holder = stack.run_pod("vision", finishes=finishes)
+    stack.is_held("vision", file_system="fs-2", by="Succeeded" if finishes else "Running")
+    assert stack.claims()["vision"] == "fs-1::vision"
+    stack.kubectl("delete", "-n", "vision", holder)
+    stack.up("vision", file_system="fs-2")
+    assert stack.claims() == {"vision": "fs-2::vision", "lustre-setup": "fs-2::lustre-setup"}
+
+
+def test_a_volume_that_ends_stays_for_a_running_pod_and_is_made_anew_without(stack: Stack) -> None:
+    """It ends when its claim is gone, which waits for pods: said at once, and not after five minutes."""
+    stack.up("vision")
+    holder = stack.run_pod("vision", finishes=False)
+    stack.kubectl("delete", "pv", stack.volume("vision"), "--wait=false")
+    stack.is_held("vision")
+    stack.kubectl("delete", "-n", "vision", holder)
+    stack.up("vision")
+    assert stack.claims()["vision"] == "fs-1::vision"
+
+
+def test_a_claim_whose_volume_is_gone_is_made_anew_with_it(stack: Stack) -> None:
+    stack.up("vision")
+    name = stack.volume("vision")
+    stack.kubectl("delete", "pv", name, "--wait=false")
+    stack.kubectl("patch", "pv", name, "-p", '{"metadata": {"finalizers": null}}')
+    until(lambda: stack.get("pvc", "-n", "vision")[0]["status"]["phase"] == "Lost", "the claim is lost")
+    stack.up("vision")
+    assert stack.claims()["vision"] == "fs-1::vision"
+
+
+def test_a_file_system_that_goes_is_stopped_by_pods_and_goes_after_them(stack: Stack) -> None:
+    stack.up("vision")
+    holder = stack.run_pod("vision", finishes=True)
+    stack.is_held("vision", file_system="")
+    stack.kubectl("delete", "-n", "vision", holder)
+    stack.up("vision", file_system="")
+    assert stack.claims() == {}
+    assert stack.get("pv") == []
