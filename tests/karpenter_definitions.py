@@ -6,11 +6,12 @@ In a group of their own, so that they are in nobody's way on a shared control pl
 from collections.abc import Mapping
 from typing import Any
 
+from manifests import ANYTHING, definition
+
 _TEXT: Mapping[str, Any] = {"type": "string"}
 _FLAG: Mapping[str, Any] = {"type": "boolean"}
 _NUMBER: Mapping[str, Any] = {"type": "integer"}
 _TEXTS: Mapping[str, Any] = {"type": "object", "additionalProperties": _TEXT}
-_ANYTHING: Mapping[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _AMOUNT: Mapping[str, Any] = {
     "anyOf": [{"type": "integer"}, {"type": "string"}],
     "x-kubernetes-int-or-string": True,
@@ -22,28 +23,11 @@ GROUP = "checked.karpenter.test"
 
 def karpenter_definitions() -> list[dict[str, Any]]:
     """The two kinds that a stack makes. A misspelt field is refused, as by the real ones."""
+    kinds = (("NodePool", "nodepools", _node_pool()), ("EC2NodeClass", "ec2nodeclasses", _node_class()))
     return [
-        _definition(GROUP, "NodePool", "nodepools", _node_pool()),
-        _definition(GROUP, "EC2NodeClass", "ec2nodeclasses", _node_class()),
+        definition(kind, plural, GROUP, scope="Cluster", schema=_object(spec=spec, status=ANYTHING))
+        for kind, plural, spec in kinds
     ]
-
-
-def _definition(group: str, kind: str, plural: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    schema = _object(spec=spec, status=_ANYTHING)
-    version = {
-        "name": "v1",
-        "served": True,
-        "storage": True,
-        "subresources": {"status": {}},
-        "schema": {"openAPIV3Schema": schema},
-    }
-    names = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {"group": group, "names": names, "scope": "Cluster", "versions": [version]},
-    }
 
 
 def _node_pool() -> dict[str, Any]:
@@ -92,14 +76,14 @@ def _node_class() -> dict[str, Any]:
         associatePublicIPAddress=_FLAG,
         blockDeviceMappings=_list(_object(deviceName=_TEXT, ebs=ebs, rootVolume=_FLAG)),
         capacityReservationSelectorTerms=_list(reservation),
-        connectionTracking=_ANYTHING,
+        connectionTracking=ANYTHING,
         context=_TEXT,
-        cpuOptions=_ANYTHING,
+        cpuOptions=ANYTHING,
         detailedMonitoring=_FLAG,
         instanceProfile=_TEXT,
         instanceStorePolicy={"enum": ["RAID0"], **_TEXT},
         ipPrefixCount=_NUMBER,
-        kubelet=_ANYTHING,
+        kubelet=ANYTHING,
         metadataOptions=metadata,
         networkInterfaces=_list(interface),
         placementGroupSelector=_object(id=_TEXT, name=_TEXT),

@@ -9,7 +9,7 @@ import pytest
 from trainium_eks.kube.api import Api
 from trainium_eks.local.changes import Change
 from trainium_eks.local.nodes.addon_workloads import AddonWorkloads, manifests
-from trainium_eks.local.nodes.simulated import Nodes, pool_of
+from trainium_eks.local.nodes.simulated import NodePool, Nodes, pool_of
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.model.catalogue import addon_records
 from trainium_eks.model.catalogue.instances import CATALOGUE
@@ -21,27 +21,19 @@ WORKLOADS = [workload for addon in addon_records.installed() for workload in add
 TIMEOUT_SECONDS = 300.0
 
 
+def _pool(name: str, size: int) -> NodePool:
+    taints = [{"key": each.key, "value": each.value, "effect": each.eks_effect} for each in CATALOGUE.taints(name)]
+    sizes = {"minSize": 0, "maxSize": size, "desiredSize": size}
+    inputs = {"instanceTypes": [name], "version": KUBERNETES, "taints": taints, "scalingConfig": sizes}
+    computed = {"nodeGroupName": f"group-{uuid.uuid4().hex[:8]}"}
+    return pool_of(inputs, computed, zones={}, region=REGION, catalogue=CATALOGUE)
+
+
 @pytest.fixture(scope="module")
 def addons(api: Api) -> Iterator[AddonWorkloads]:
     """All add-ons, on two CPU nodes and a Trainium node."""
     nodes, made = Nodes(api), AddonWorkloads(Objects(api, lambda _: None))
-    pools = [
-        pool_of(
-            {
-                "instanceTypes": [name],
-                "version": "1.35",
-                "taints": [
-                    {"key": each.key, "value": each.value, "effect": each.eks_effect} for each in CATALOGUE.taints(name)
-                ],
-                "scalingConfig": {"minSize": 0, "maxSize": size, "desiredSize": size},
-            },
-            {"nodeGroupName": f"group-{uuid.uuid4().hex[:8]}"},
-            zones={},
-            region=REGION,
-            catalogue=CATALOGUE,
-        )
-        for name, size in (("m6i.xlarge", 2), ("trn1.32xlarge", 1))
-    ]
+    pools = [_pool(name, size) for name, size in (("m6i.xlarge", 2), ("trn1.32xlarge", 1))]
     try:
         for pool in pools:
             nodes.apply(pool, TIMEOUT_SECONDS)
@@ -92,12 +84,9 @@ def test_a_second_apply_changes_nothing_and_a_new_version_is_rolled_out(api: Api
     assert "v9.9.9-eksbuild.1" in images
 
 
-def test_drivers_are_registered(api: Api, addons: AddonWorkloads) -> None:
+def test_a_deleted_add_on_leaves_nothing_and_no_registered_driver(api: Api, addons: AddonWorkloads) -> None:
     found = {each["metadata"]["name"] for each in api.list("storage.k8s.io/v1", "CSIDriver")}
     assert found >= {"ebs.csi.aws.com", "fsx.csi.aws.com"}
-
-
-def test_a_deleted_add_on_leaves_nothing(api: Api, addons: AddonWorkloads) -> None:
     references = [api.reference(each) for each in manifests("aws-fsx-csi-driver", "", "")]
     assert all(api.get(each) for each in references)
     addons.delete("aws-fsx-csi-driver", timeout_seconds=TIMEOUT_SECONDS)

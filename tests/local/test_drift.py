@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import yaml
+from manifests import RBAC, live, manifest, patch, volume
 
 from trainium_eks.kube import drift
-from trainium_eks.kube.api import Api, ObjectReference
+from trainium_eks.kube.api import Api
 from trainium_eks.model.validation.unseen import UNSEEN
 from trainium_eks.operate.cleanup.state import StackState
 from trainium_eks.operate.verify import made
@@ -18,26 +19,25 @@ from trainium_eks.operate.verify.examined import ObjectComparison
 Body = dict[str, Any]
 
 
-def body(kind: str, api_version: str = "v1", **fields: Any) -> Body:
-    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}, **fields}
+def body(kind: str, **fields: Any) -> Body:
+    return manifest(kind, "x", **fields)
 
 
 PORTS = [{"name": "b", "port": 80, "targetPort": "http"}, {"name": "a", "port": 81}]
 PEERS = [{"from": [{"podSelector": {}}], "ports": [{"port": 53}]}]
 RULES = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
-SUBJECTS = [{"kind": "Group", "name": "team", "apiGroup": "rbac.authorization.k8s.io"}]
-ROLE = {"kind": "Role", "name": "x", "apiGroup": "rbac.authorization.k8s.io"}
-RBAC = "rbac.authorization.k8s.io/v1"
+SUBJECTS = [{"kind": "Group", "name": "team", "apiGroup": RBAC}]
+ROLE = {"kind": "Role", "name": "x", "apiGroup": RBAC}
 BODIES = {
     "quota": body("ResourceQuota", spec={"hard": {"pods": "2000m", "requests.memory": "1024Mi", "cpu": 4}}),
     "limits": body(
         "LimitRange", spec={"limits": [{"type": "Container", "default": {"cpu": "500m", "memory": "1024Ki"}}]}
     ),
-    "policy": body("NetworkPolicy", "networking.k8s.io/v1", spec={"podSelector": {}, "ingress": PEERS, "egress": []}),
+    "policy": body("NetworkPolicy", spec={"podSelector": {}, "ingress": PEERS, "egress": []}),
     "service": body("Service", spec={"selector": {"app": "x"}, "ports": PORTS}),
-    "role": body("Role", RBAC, rules=RULES),
-    "binding": body("RoleBinding", RBAC, subjects=SUBJECTS, roleRef=ROLE),
-    "account": body("ServiceAccount", automountServiceAccountToken=False, metadata={"name": "x", "labels": {"a": "b"}}),
+    "role": body("Role", rules=RULES),
+    "binding": body("RoleBinding", subjects=SUBJECTS, roleRef=ROLE),
+    "account": body("ServiceAccount", automountServiceAccountToken=False, metadata={"labels": {"a": "b"}}),
     "secret": body("Secret", stringData={"token": UNSEEN}, data={"key": "a2V5"}),
 }
 CHANGES: list[tuple[str, Body, str]] = [
@@ -64,60 +64,70 @@ CHANGES: list[tuple[str, Body, str]] = [
 @pytest.mark.parametrize("name", BODIES)
 def test_what_is_as_it_was_made_has_no_difference(api: Api, namespace: str, name: str, how: str) -> None:
     """Quantities, defaults and nothings are in the server's form, whoever made it."""
-    (api.apply if how == "applied" else api.create)(drift.placed(api, BODIES[name], namespace))
-    api.request(
-        "PATCH", path(api, name, namespace), {"metadata": {"labels": {"o": "p"}, "annotations": {"o": "p"}}}, **MERGE
-    )
-    about = f"{BODIES[name]['kind']} {namespace}/x"
-    assert drift.differences(api, BODIES[name], namespace) == (about, ())
-    reference = api.reference(drift.placed(api, BODIES[name], namespace))
-    before, _, after = api.get(reference), drift.differences(api, BODIES[name], namespace), api.get(reference)
-    for each in (before, after):
-        assert each is not None
-        each.pop("status", None)  # a quota's controller may write it meanwhile
-        each["metadata"] = {
-            key: each["metadata"][key] for key in each["metadata"].keys() - {"resourceVersion", "managedFields"}
+    made = drift.placed(api, BODIES[name], namespace)
+    (api.apply if how == "applied" else api.create)(made)
+    patch(api, made, {"metadata": {"labels": {"o": "p"}, "annotations": {"o": "p"}}})
+
+    def seen() -> Body:
+        found = live(api, made)
+        found.pop("status", None)  # a quota's controller may write it meanwhile
+        metadata = found["metadata"]
+        return {
+            **found,
+            "metadata": {key: metadata[key] for key in metadata.keys() - {"resourceVersion", "managedFields"}},
         }
-    assert before == after, "a comparison changes nothing"
+
+    before = seen()
+    assert drift.differences(api, BODIES[name], namespace) == (f"{BODIES[name]['kind']} {namespace}/x", ())
+    assert before == seen(), "a comparison changes nothing"
 
 
 @pytest.mark.parametrize(("name", "change", "said"), CHANGES)
 def test_a_change_is_named_with_both_values(api: Api, namespace: str, name: str, change: Body, said: str) -> None:
-    api.apply(drift.placed(api, BODIES[name], namespace))
-    api.request("PATCH", path(api, name, namespace), change, **MERGE)
+    made = drift.placed(api, BODIES[name], namespace)
+    api.apply(made)
+    patch(api, made, change)
     [line] = drift.differences(api, BODIES[name], namespace)[1]
     assert line.startswith(said), line
 
 
-MERGE: Body = {"content_type": "application/merge-patch+json"}
-
-
-def path(api: Api, name: str, namespace: str) -> str:
-    return api.kind(BODIES[name]["apiVersion"], BODIES[name]["kind"]).path(namespace, "x")
+def test_the_volume_of_a_whole_file_system_is_no_teams_volume(api: Api, namespace: str) -> None:
+    """Every other team's data, too; it is a field that the API server does not change."""
+    source = {
+        "driver": "fsx.csi.aws.com",
+        "volumeHandle": "fs-1::team",
+        "volumeAttributes": {"mountname": "abcde/team"},
+    }
+    made = volume(namespace, csi=source)
+    api.apply(made)
+    assert drift.differences(api, made)[1] == ()
+    whole = volume(namespace, csi={**source, "volumeAttributes": {"mountname": "abcde"}})
+    [said] = drift.differences(api, whole)[1]
+    assert "persistentvolumesource" in said
+    api.delete(api.reference(made))
 
 
 def test_an_object_that_is_gone_or_ends_or_was_made_anew(api: Api, namespace: str) -> None:
     assert drift.differences(api, BODIES["binding"], namespace)[1] == (drift.GONE,)
-    assert drift.differences(api, body("Nothing", "example.org/v1")) == ("Nothing x", (drift.GONE,))
+    assert drift.differences(api, body("Nothing", api_version="example.org/v1")) == ("Nothing x", (drift.GONE,))
     other = {**BODIES["binding"], "roleRef": {**ROLE, "name": "other"}}
     api.apply(drift.placed(api, other, namespace))
     assert "cannot change roleRef" in drift.differences(api, BODIES["binding"], namespace)[1][0]
-    kept = body("ConfigMap", metadata={"name": "x", "finalizers": ["example.org/kept"]})
-    api.apply(drift.placed(api, kept, namespace))
-    api.delete(ObjectReference("v1", "ConfigMap", namespace, "x"), propagation="Background")
+    kept = drift.placed(api, body("ConfigMap", metadata={"finalizers": ["example.org/kept"]}), namespace)
+    api.apply(kept)
+    api.delete(api.reference(kept), propagation="Background")
     assert drift.differences(api, kept, namespace)[1] == (drift.ENDING,)
-    api.request("PATCH", f"/api/v1/namespaces/{namespace}/configmaps/x", {"metadata": {"finalizers": None}}, **MERGE)
+    patch(api, kept, {"metadata": {"finalizers": None}})
 
 
 def test_what_a_person_adds_is_no_restart(api: Api, namespace: str) -> None:
-    policy = body("NetworkPolicy", "networking.k8s.io/v1", spec={"podSelector": {}, "policyTypes": ["Ingress"]})
+    policy = body("NetworkPolicy", spec={"podSelector": {}, "policyTypes": ["Ingress"]})
     api.apply(drift.placed(api, policy, namespace))
-    where = f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies/x"
 
     def found(manager: str) -> tuple[str, ...]:
-        change = {"spec": {"ingress": None}}
-        api.request("PATCH", where, change, **MERGE)
-        api.request("PATCH", where, {"spec": {"ingress": [{}]}}, query={"fieldManager": manager}, **MERGE)
+        placed = drift.placed(api, policy, namespace)
+        patch(api, placed, {"spec": {"ingress": None}})
+        patch(api, placed, {"spec": {"ingress": [{}]}}, fieldManager=manager)
         return drift.differences(api, policy, namespace)[1]
 
     assert found("kubectl-edit") == ("spec.ingress was added by kubectl-edit",)
@@ -133,29 +143,20 @@ def test_a_stacks_state_and_its_releases(api: Api, namespace: str) -> None:
     labels = {"owner": "helm", "name": "rel", "status": "deployed"}
 
     def deployed(version: int, status: str) -> None:
-        name = {
-            "name": f"v{version}",
-            "namespace": namespace,
-            "labels": {**labels, "version": f"{version}", "status": status},
-        }
+        told = {**labels, "version": f"{version}", "status": status}
         packed = base64.b64encode(base64.b64encode(text)).decode()
-        api.create(body("Secret", metadata=name, data={"release": packed}))
+        api.create(manifest("Secret", f"v{version}", namespace, metadata={"labels": told}, data={"release": packed}))
 
     def found(**changes: Any) -> ObjectComparison:
+        quota = drift.placed(api, BODIES["quota"], namespace)
         objects = [
-            {
-                "id": "a",
-                "type": "kubernetes:core/v1:ResourceQuota",
-                "inputs": drift.placed(api, BODIES["quota"], namespace),
-            },
+            {"id": "a", "type": "kubernetes:core/v1:ResourceQuota", "inputs": quota, **changes},
             {"id": "b", "type": made._RELEASE, "outputs": {"name": "rel", "namespace": namespace}},
             {"id": "s", "type": "kubernetes:core/v1:Secret", "inputs": sealed},
             # Of a replacement that waits for its deletion.
             {"id": "c", "type": "kubernetes:core/v1:Namespace", "inputs": body("Namespace"), "delete": True},
         ]
-        deployment = {
-            "resources": [{"urn": "u", **objects[0], **changes}, *({"urn": "u", **each} for each in objects[1:])]
-        }
+        deployment = {"resources": [{"urn": "u", **each} for each in objects]}
         return made.compare(api, StackState.parse(json.dumps({"deployment": deployment}), "state"), None)
 
     api.create(drift.placed(api, body("Secret", stringData={"a": "b"}), namespace))

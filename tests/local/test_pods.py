@@ -1,38 +1,19 @@
 """Pods with local images on a real control plane: they run, and are shown as a kubelet would show them."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
-from running_pods import (
-    ENDLESS,
-    TOLD,
-    Pods,
-    a_namespace,
-    condition,
-    cpu_nodes,
-    go_on,
-    phase,
-    processes_of,
-    state,
-    status,
-)
+from manifests import Body, manifest
+from running_pods import ENDLESS, TOLD, Pods, condition, go_on, phase, processes_of, state, status
 from waiting import until
 
-from trainium_eks.kube.api import Api, ApiError
+from trainium_eks.kube.api import ApiError
 from trainium_eks.local.paths import Paths
 
 
-@pytest.fixture(scope="module")
-def node(api: Api) -> Iterator[str]:
-    with cpu_nodes(api) as key:
-        yield key
-
-
-@pytest.fixture
-def pods(api: Api, node: str) -> Iterator[Pods]:
-    with a_namespace(api) as found:
-        yield found
+def is_waiting(reason: str) -> Callable[[Body], bool]:
+    return lambda pod: (state(pod).get("waiting") or {}).get("reason") == reason
 
 
 def test_a_pod_runs_and_ends_with_its_exit_code(pods: Pods) -> None:
@@ -97,7 +78,7 @@ def test_a_container_is_restarted_and_what_it_said_before_can_be_read(pods: Pods
 
 def test_a_container_that_ends_again_and_again_waits_longer_each_time(pods: Pods) -> None:
     name = pods.make("exit 1", spec={"restartPolicy": "Always"})
-    pod = pods.when(name, lambda pod: (state(pod).get("waiting") or {}).get("reason") == "CrashLoopBackOff")
+    pod = pods.when(name, is_waiting("CrashLoopBackOff"))
     # The first restart is at once. Whoever looks late finds the second wait, which is twice as long, or the third.
     restarts = status(pod)["restartCount"]
     assert phase(pod) == "Running"
@@ -114,7 +95,7 @@ def test_a_command_that_is_not_there_is_a_start_error(pods: Pods) -> None:
 
 def test_a_missing_image_is_named_with_what_makes_it(pods: Pods) -> None:
     name = pods.make("true", image="local/none-such", spec={"terminationGracePeriodSeconds": ENDLESS})
-    pod = pods.when(name, lambda pod: (state(pod).get("waiting") or {}).get("reason") == "ErrImageNeverPull")
+    pod = pods.when(name, is_waiting("ErrImageNeverPull"))
     assert "trn local images make none-such" in state(pod)["waiting"]["message"]
     assert phase(pod) == "Pending"
     pods.delete(name)
@@ -124,10 +105,9 @@ def test_a_missing_image_is_named_with_what_makes_it(pods: Pods) -> None:
 def test_a_pod_waits_for_what_it_names(pods: Pods) -> None:
     env = [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "later", "key": "a"}}}]
     name = pods.make('echo "$A"', env=env)
-    pod = pods.when(name, lambda pod: (state(pod).get("waiting") or {}).get("reason") == "CreateContainerConfigError")
+    pod = pods.when(name, is_waiting("CreateContainerConfigError"))
     assert state(pod)["waiting"]["message"] == 'configmap "later" not found'
-    metadata = {"name": "later", "namespace": pods.namespace}
-    pods.api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "now"}})
+    pods.api.create(manifest("ConfigMap", "later", pods.namespace, data={"a": "now"}))
     pods.ended(name)
     assert pods.log(name) == "now\n"
 

@@ -267,24 +267,16 @@ def test_a_cache_that_is_being_filled_is_seen(researcher: Api) -> None:
 
 
 def test_a_group_changes_its_size_between_two_ups(api: Api, paths: Paths) -> None:
-    facts = {
-        "inputs": {"instanceTypes": ["trn1.32xlarge"], "scalingConfig": {"desiredSize": 0, "minSize": 0, "maxSize": 4}},
-        "computed": {"nodeGroupName": "sized"},
-        "zones": {},
-        "region": "us-west-2",
-        "template": None,
-    }
+    sizes = {"desiredSize": 0, "minSize": 0, "maxSize": 4}
+    inputs = {"instanceTypes": ["trn1.32xlarge"], "scalingConfig": sizes}
+    known = {"inputs": inputs, "computed": {"nodeGroupName": "sized"}}
+    resizing.record(paths, "sized", {**known, "zones": {}, "region": "us-west-2", "template": None}, ())
 
-    def names() -> list[str]:
-        return sorted(
-            each["metadata"]["name"] for each in api.list("v1", "Node", labels="eks.amazonaws.com/nodegroup=sized")
-        )
+    def names(size: int) -> list[str]:
+        resizing.resize(paths, "sized", size, CATALOGUE)
+        found = api.list("v1", "Node", labels="eks.amazonaws.com/nodegroup=sized")
+        return sorted(each["metadata"]["name"] for each in found)
 
-    resizing.record(paths, "sized", facts, ())
-    resizing.resize(paths, "sized", 2, CATALOGUE)
-    two = names()
-    assert len(two) == 2
-    resizing.resize(paths, "sized", 3, CATALOGUE)
-    assert (names()[:2], len(names())) == (two, 3)
-    resizing.resize(paths, "sized", 0, CATALOGUE)
-    assert names() == []
+    two, three = names(2), names(3)
+    assert (len(two), len(three), three[:2]) == (2, 3, two)
+    assert names(0) == []

@@ -2,20 +2,15 @@
 
 import copy
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from prometheus_text import Sample, parse
-from running_pods import ENDLESS, Pods, a_namespace, cpu_nodes
+from running_pods import ENDLESS, Pods
 from training_jobs import job
 
 from trainium_eks.jobs.objects import resources, volcano_job
 from trainium_eks.jobs.objects.job import Program
-from trainium_eks.kube.api import Api
 from trainium_eks.local.control_plane import ports
-from trainium_eks.local.paths import Paths
-from trainium_eks.local.runtime.isolation import Chosen
 from trainium_eks.local.spec.plan import Isolation
 from trainium_eks.model.catalogue.instances import CATALOGUE
 
@@ -23,12 +18,6 @@ NODE = "m7i.4xlarge"
 _ASK = (
     "import urllib.request as web; print(web.build_opener(web.ProxyHandler({})).open(%r, timeout=60).read().decode())"
 )
-
-
-@pytest.fixture(scope="module")
-def pods(api: Api) -> Iterator[Pods]:
-    with cpu_nodes(api), a_namespace(api) as found:
-        yield found
 
 
 def _submit(pods: Pods, name: str, port: int, output: Path) -> None:
@@ -67,10 +56,8 @@ def _scraped(pods: Pods, name: str, *, apart: bool, step: int) -> dict[str, Samp
     return parse(pods.outcome(command=["python3", "-c", _ASK % address]).removesuffix("\n"))
 
 
-def test_each_running_job_is_scraped_at_its_address(pods: Pods, paths: Paths, tmp_path: Path) -> None:
-    chosen = Chosen.load(paths.pods)
-    assert chosen is not None
-    apart = chosen.isolation is Isolation.NET
+def test_each_running_job_is_scraped_at_its_address(pods: Pods, isolation: Isolation, tmp_path: Path) -> None:
+    apart = isolation is Isolation.NET
     names = ("one", "two")
     begun = time.time()
     for name in names:
