@@ -360,12 +360,6 @@ def test_two_stacks_run_side_by_side(tmp_path, binaries):
 # --- what cannot be ---
 
 
-def test_a_server_of_another_minor_is_refused(own, binaries):
-    with pytest.raises(ClusterError, match=r"is Kubernetes v1\.35\.\d+, and the stack asks for 1\.34"):
-        ControlPlane(own, binaries, kubernetes_minor="1.34").start()
-    assert pids(own) == {}
-
-
 @pytest.mark.parametrize(
     ("instead", "said"),
     [
@@ -426,31 +420,10 @@ def test_a_step_that_eks_refuses_is_refused(own, binaries, before, said):
     assert pids(own) == {}
 
 
-def test_a_process_that_ends_at_its_start_is_said_with_the_end_of_its_log(own, binaries, tmp_path):
-    broken = tmp_path / "bin" / "kwok"
-    broken.parent.mkdir()
-    # A program of that name that knows none of the flags.
-    shutil.copy(binaries["kube-scheduler"], broken)
-    with pytest.raises(ClusterError) as failure:
-        ControlPlane(own, {**binaries, "kwok": broken}).start()
-    message = str(failure.value)
-    assert re.search(r"kwok ended while starting \(exit code \d+\)\. The end of .*/logs/kwok\.log:\n", message)
-    assert "Error: unknown flag: --" in message
-    assert pids(own) == {}
-
-
 def test_a_program_that_is_not_there_is_said(own, binaries, tmp_path):
     with pytest.raises(ClusterError, match=f"kwok cannot be started: there is no file {tmp_path}/none"):
         ControlPlane(own, {**binaries, "kwok": tmp_path / "none"}).start()
     assert not own.root.exists()
-
-
-def test_a_state_directory_that_cannot_be_written_is_said(own, binaries):
-    own.root.parent.mkdir()
-    own.root.write_text("a file where the directory should be")
-    with pytest.raises(ClusterError, match=r"cannot be written: .*/\.local/own: File exists"):
-        ControlPlane(own, binaries).start()
-    own.root.unlink()
 
 
 def test_a_full_disk_is_said_in_etcds_words_and_of_certificates_with_the_path(own, binaries):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from manifests import manifest, patch
 from running_pods import ENDLESS, TOLD, Pods, a_namespace, cpu_nodes, go_on, phase, processes_of, state, status
 from waiting import SECONDS, until
 
@@ -59,9 +60,18 @@ def pid(paths: Paths, name: str) -> int:
     return next(each.pid for each in processes.running(paths) if each.name == name)
 
 
-def kill_agent(paths: Paths) -> None:
-    os.kill(pid(paths, AGENT), signal.SIGKILL)
-    until(lambda: AGENT not in {each.name for each in processes.running(paths)}, "the agent has ended")
+def is_running(paths: Paths, name: str) -> bool:
+    return name in {each.name for each in processes.running(paths)}
+
+
+def kill(paths: Paths, name: str) -> None:
+    os.kill(pid(paths, name), signal.SIGKILL)
+    until(lambda: not is_running(paths, name), f"{name} has ended")
+
+
+def renew_agent(paths: Paths, plane: ControlPlane) -> None:
+    kill(paths, AGENT)
+    assert plane.start().started == (AGENT,)
 
 
 def shim(paths: Paths, uid: str) -> int:
@@ -77,7 +87,7 @@ def test_pods_go_on_without_their_agent_and_the_next_one_adopts_them(
     running = {name: pods.running(name) for name in (stays, ends, deleted)}
     uids = {name: pod["metadata"]["uid"] for name, pod in running.items()}
     before = shim(own, uids[stays])
-    kill_agent(own)
+    kill(own, AGENT)
     pods.delete(deleted, gracePeriodSeconds=0)
     go_on(own, running[ends])
     until(lambda: uids[ends] not in shims(own), "the pod ends that was told to go on")
@@ -93,13 +103,10 @@ def test_pods_go_on_without_their_agent_and_the_next_one_adopts_them(
 
 def test_a_pod_that_was_adopted_ends_with_its_last_container(plane: ControlPlane, own: Paths, pods: Pods) -> None:
     """Whoever waits for a container looks like the shim that forked it off, and ends with that container."""
-    containers = [
-        {"name": name, "image": "local/python", "command": ["sh", "-c", f"{TOLD}; echo done"]} for name in ("c", "d")
-    ]
-    name = pods.make(spec={"containers": containers})
+    container = {"image": "local/python", "command": ["sh", "-c", f"{TOLD}; echo done"]}
+    name = pods.make(spec={"containers": [{"name": name, **container} for name in ("c", "d")]})
     pod = pods.when(name, lambda pod: all("running" in state(pod, each) for each in (0, 1)))
-    kill_agent(own)
-    assert plane.start().started == (AGENT,)
+    renew_agent(own, plane)
     go_on(own, pod, "d")
     pod = pods.when(name, lambda pod: "terminated" in state(pod, 1))
     assert (phase(pod), *state(pod)) == ("Running", "running")
@@ -114,8 +121,7 @@ def test_pods_of_a_namespace_that_is_being_deleted_are_adopted(plane: ControlPla
         name = pods.make("trap '' TERM; echo deaf; while :; do sleep 0.1; done", spec=deaf)
         pods.said(name, "deaf")
     pod = pods.when(name, lambda pod: pod["metadata"].get("deletionTimestamp"))
-    kill_agent(own)
-    assert plane.start().started == (AGENT,)
+    renew_agent(own, plane)
     until(lambda: "it is being terminated" in processes.log_file(own, AGENT).read_text(), "the agent asks for a token")
     pods.delete(name, gracePeriodSeconds=0)
     until(lambda: not processes_of(own, pod["metadata"]["uid"]), "its processes end")
@@ -169,7 +175,7 @@ def test_a_node_that_comes_back_under_its_name_has_none_of_its_pods(own: Paths, 
 def test_an_evicted_pod_ends_as_one_that_is_deleted(own: Paths, pods: Pods) -> None:
     name = pods.make("trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.1; done")
     pods.said(name, "ready")
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": pods.namespace}}
+    eviction = manifest("Eviction", name, pods.namespace, api_version="policy/v1")
     pods.api.request("POST", f"/api/v1/namespaces/{pods.namespace}/pods/{name}/eviction", eviction)
     pods.gone(name)
 
@@ -177,8 +183,7 @@ def test_an_evicted_pod_ends_as_one_that_is_deleted(own: Paths, pods: Pods) -> N
 def test_a_taint_that_nobody_bears_ends_pods(own: Paths, pods: Pods) -> None:
     pod = pods.running(pods.make(TICKS))
     taint = {"spec": {"taints": [{"key": "broken", "effect": "NoExecute"}]}}
-    path = f"/api/v1/nodes/{pod['spec']['nodeName']}"
-    pods.api.request("PATCH", path, taint, content_type="application/merge-patch+json")
+    patch(pods.api, manifest("Node", pod["spec"]["nodeName"]), taint)
     pods.gone(pod["metadata"]["name"])
     assert processes_of(own, pod["metadata"]["uid"]) == []
 
@@ -187,8 +192,7 @@ def test_pods_outlive_the_api_server(plane: ControlPlane, own: Paths, pods: Pods
     name = pods.make(TICKS)
     uid = pods.running(name)["metadata"]["uid"]
     before = shim(own, uid)
-    os.kill(pid(own, "kube-apiserver"), signal.SIGKILL)
-    until(lambda: "kube-apiserver" not in {each.name for each in processes.running(own)})
+    kill(own, "kube-apiserver")
     plane.start()
     assert shim(own, uid) == before
     later = pods.make("echo later")
@@ -203,7 +207,7 @@ def test_down_leaves_no_process(plane: ControlPlane, own: Paths, pods: Pods) -> 
     pods.said(name, "daemon")
     uid = pods.running(name)["metadata"]["uid"]
     assert processes_of(own, uid)
-    kill_agent(own)
+    kill(own, AGENT)
     assert SHIM in plane.stop()
     assert processes_of(own, uid) == []
     assert processes.running(own) == []
@@ -224,9 +228,9 @@ def test_down_ends_what_a_killed_shim_has_left_behind(
             name = pods.make(DAEMON)
             pods.said(name, "daemon")
             uid = pods.running(name)["metadata"]["uid"]
-            kill_agent(paths)
+            kill(paths, AGENT)
             os.kill(shim(paths, uid), signal.SIGKILL)
-            until(lambda: SHIM not in {each.name for each in processes.running(paths)})
+            until(lambda: not is_running(paths, SHIM))
             left = processes_of(paths, uid)
             plane.stop()  # the API server, too, which the rest of this block asks in vain
     finally:

@@ -60,18 +60,6 @@ def test_the_kubeconfig_among_the_outputs_works(project: LocalProject, tmp_path:
     assert (version["major"], version["minor"]) == ("1", "35")
 
 
-def test_services_nodes_and_the_teams_claim_are_as_the_config_says(project: LocalProject) -> None:
-    (service,) = project.get("local", "services", "-n", "default")
-    assert service["spec"]["clusterIP"] == "172.20.0.1"
-    nodes = project.get("local", *TRN1)
-    allocatable = [node["status"]["allocatable"] for node in nodes]
-    assert [(each["aws.amazon.com/neuron"], each["vpc.amazonaws.com/efa"]) for each in allocatable] == [("16", "8")] * 2
-    assert {node["metadata"]["labels"]["topology.k8s.aws/zone-id"] for node in nodes} == {"usw2-az4"}
-    assert {taint["key"] for node in nodes for taint in node["spec"]["taints"]} == {"aws.amazon.com/neuron"}
-    (claim,) = project.get("local", "persistentvolumeclaims", "-n", "training")
-    assert (claim["metadata"]["name"], claim["status"]["phase"]) == ("fsx-claim", "Bound")
-
-
 def test_pods_of_device_agents_run_on_the_trainium_nodes_and_others_do_not(project: LocalProject) -> None:
     nodes = {node["metadata"]["name"] for node in project.get("local", *TRN1)}
 

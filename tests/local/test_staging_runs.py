@@ -9,13 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3  # type: ignore[import-untyped]
 import psutil
 import pytest
 from local_project import ROOT
-from moto import mock_aws
 from running_pods import failures_of, processes_of
-from staging_servers import FileServer, file_server, moto_server
+from staging_servers import FileServer, file_server
 from team_rooms import Trn, seat
 from waiting import until
 
@@ -83,19 +81,6 @@ def test_a_source_that_is_not_there_ends_at_once_with_its_reason(
     ]
     # And not that it was tried twenty times.
     assert failures_of(job) == ["PodFailurePolicy"]
-
-
-def test_a_public_bucket_is_copied(trn: Trn, volume: Path, to: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
-    with mock_aws(), moto_server() as (url, _):
-        client = boto3.client("s3", region_name="us-east-1")
-        client.create_bucket(Bucket="sets")
-        for name in ("a", "deep/b"):
-            client.put_object(Bucket="sets", Key=f"x/{name}", Body=name.encode(), ACL="public-read")
-        code, _, err = trn("stage", "s3://sets/x/", "--to", to, "--endpoint", url)
-    assert code == 0, err
-    assert content_of(volume / to) == {"a": b"a", "deep/b": b"deep/b"}
 
 
 def test_killed_while_it_copies_it_goes_on_in_another_pod(

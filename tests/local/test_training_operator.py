@@ -100,20 +100,17 @@ def test_it_runs_to_its_end_and_its_log_is_followed(team: Team) -> None:
     assert team.pods("whole") == {}
 
 
-@pytest.mark.parametrize("kind", ["pytorchjob", "volcano"])
-def test_a_model_is_tuned_fully_sharded_by_torchrun(team: Team, kind: str) -> None:
+def test_a_model_is_tuned_fully_sharded_by_torchrun(team: Team) -> None:
     if images.find("torch") is None:
         pytest.skip("no local/torch here: `trn local images make torch`")
     small = ("--model", "tiny", "--seq-len", "64", "--synthetic", "256", "--steps", "12", "--warmup-steps", "2")
-    shown = team.trn(
-        *("train", "--kind", kind, "--example", "finetune", "--image", "local/torch", "--name", f"tuned-{kind}"),
-        *("--", *small, "--learning-rate", "0.003"),
-    )
+    asked = (*SUM[:3], "--example", "finetune", "--image", "local/torch", "--name", "tuned")
+    shown = team.trn(*asked, "--", *small, "--learning-rate", "0.003")
     losses = [float(found) for found in re.findall(r'"step": \d+.*?"loss": ([\d.]+)', shown)]
     assert len(losses) == 12
     assert losses[-1] < losses[0]
     assert "2 ranks on cpu" in shown
-    assert team.state(f"tuned-{kind}") == "Completed"
+    assert team.state("tuned") == "Completed"
 
 
 def test_it_is_a_gang_in_its_queue_and_starts_anew_after_a_rank_was_killed(team: Team) -> None:
