@@ -39,7 +39,7 @@ pytestmark = pytest.mark.slow
 ALL = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "trn-pod-agent")
 SECONDS = 600
 """A process that starts it ends within, however busy the machine is."""
-STOPPED = ["trn-pod-agent", "kwok", "kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd"]
+STOPPED = [*reversed(ALL)]
 
 START = """
 import json, sys
@@ -55,6 +55,16 @@ ControlPlane(Paths(Path(sys.argv[1])), binaries).start(lambda line: print(line, 
 def own(tmp_path: Path) -> Iterator[Paths]:
     """State of a control plane of the test's own, which it may kill."""
     paths = Paths.of(tmp_path, "own")
+    yield paths
+    processes.stop(paths, timeout_seconds=2)
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory, binaries: Mapping[str, Path]) -> Iterator[Paths]:
+    """State of a control plane that runs, of which tests kill processes, and in which something is kept."""
+    paths = Paths.of(tmp_path_factory.mktemp("ran"), "ran")
+    ControlPlane(paths, binaries).start()
+    Api.connect(paths.kubeconfig).create(KEPT)
     yield paths
     processes.stop(paths, timeout_seconds=2)
 
@@ -260,17 +270,15 @@ def test_its_life_from_nothing_to_nothing(own, binaries):
     assert stopped(plane) == STOPPED
 
 
-def test_a_kwok_that_was_killed_is_followed_at_once_by_one_that_plays_its_nodes(own, binaries):
+def test_a_kwok_that_was_killed_is_followed_at_once_by_one_that_plays_its_nodes(ran, binaries):
     """kwok holds nodes by leases of 160 s, which one that was killed does not give back."""
-    plane = ControlPlane(own, binaries)
-    plane.start()
-    api = Api.connect(own.kubeconfig)
+    api = Api.connect(ran.kubeconfig)
     api.create(devices("n"))
     until_so(api, devices("n"))
     held = lease(api, "n")["metadata"]["uid"]
-    os.kill(pids(own)["kwok"], signal.SIGKILL)
-    until(lambda: "kwok" not in pids(own))
-    plane.start()
+    os.kill(pids(ran)["kwok"], signal.SIGKILL)
+    until(lambda: "kwok" not in pids(ran))
+    ControlPlane(ran, binaries).start()
     pod = training_pod("p", "default", "n")
     api.create(pod)
     until_so(api, pod)
@@ -369,26 +377,23 @@ def test_two_stacks_run_side_by_side(tmp_path, binaries):
     ],
     ids=["no API server", "no controller manager", "another version"],
 )
-def test_an_upgrade_that_fails_brings_back_what_ran_before(own, binaries, tmp_path, instead, said):
+def test_an_upgrade_that_fails_brings_back_what_ran_before(ran, binaries, tmp_path, instead, said):
     """EKS goes back by itself, too. A program under another's name knows none of its flags."""
-    plane = ControlPlane(own, binaries)
-    plane.start()
-    api = Api.connect(own.kubeconfig)
-    api.create(KEPT)
-    before = pids(own)
+    plane = ControlPlane(ran, binaries)
+    before = pids(ran)
     newer = elsewhere(binaries, tmp_path / "newer", instead)
     told: list[str] = []
     with pytest.raises(ClusterError, match=said) as failure:
-        ControlPlane(own, newer, kubernetes_minor="1.36").start(told.append)
+        ControlPlane(ran, newer, kubernetes_minor="1.36").start(told.append)
     assert "\nKubernetes 1.35 runs again with the programs from before. Mend the cause" in str(failure.value)
     assert "Going back to Kubernetes 1.35" in told
     assert plane.healthy()
-    after = pids(own)
+    after = pids(ran)
     assert {name for name in ALL if after[name] == before[name]} >= {"etcd", "kwok", "trn-pod-agent"}
     assert after["kube-apiserver"] != before["kube-apiserver"]
-    assert live(api, KEPT)
+    assert live(Api.connect(ran.kubeconfig), KEPT)
     assert plane.start().started == ()
-    assert pids(own) == after
+    assert pids(ran) == after
 
 
 def test_what_cannot_come_back_is_said(own, binaries, tmp_path):
