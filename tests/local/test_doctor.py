@@ -1,5 +1,6 @@
 """`trn doctor` on a real local cloud: faults as people, mistakes and broken parts make them, and named."""
 
+import functools
 import json
 import os
 import re
@@ -46,11 +47,9 @@ class Cloud:
     def patch(self, kind: str, name: str, change: Body, namespace: str = "", below: str = "") -> None:
         patch(self.api, manifest(kind, name, namespace), change, below)
 
-    def pod(
-        self, name: str, script: str = "", spec: Body | None = None, namespace: str = LAB, **container: Any
-    ) -> None:
+    def pod(self, name: str, script: str = "", spec: Body | None = None, namespace: str = LAB, **told: Any) -> None:
         """A pod that runs a line of shell."""
-        first = {"name": "c", "image": "local/python", "command": ["sh", "-c", script], **container}
+        first = {"name": "c", "image": "local/python", "command": ["sh", "-c", script], **told}
         self.make("Pod", name, namespace, spec={"restartPolicy": "Never", "containers": [first], **(spec or {})})
 
     def deployment(self, name: str, **spec: Any) -> None:
@@ -82,12 +81,7 @@ class Cloud:
 
 
 Inject = Callable[[Cloud], object]
-
-
-def says(line: str) -> Inject:
-    """A pod that writes a line and fails."""
-    name = f"says-{abs(hash(line)) % 10**8}"
-    return lambda cloud: cloud.pod(name, f"echo {json.dumps(line)} >&2; exit 1")
+FAULTY_PODS: Mapping[str, Body] = yaml.safe_load(Path(__file__).with_name("faulty_pods.yaml").read_text())
 
 
 def not_shown(resource: str) -> Inject:
@@ -189,49 +183,9 @@ INJECTED: Mapping[str, Inject] = {
         "Node", cloud.nodes("trn1")[1], {"metadata": {"labels": {"topology.k8s.aws/network-node-layer-3": None}}}
     ),
     # Pods.
-    "pod-unplaced": lambda cloud: cloud.pod("homeless", "true", {"nodeSelector": {"example.org/none": "true"}}),
+    **{name: functools.partial(Cloud.pod, name=name, **told) for name, told in FAULTY_PODS.items()},
     "pod-stuck-terminating": stuck_pod,
     "pod-evicted": evicted,
-    "image-not-on-machine": lambda cloud: cloud.pod("no-image", "true", image="local/nothing"),
-    "secret-missing": lambda cloud: cloud.pod(
-        "no-token",
-        "true",
-        env=[{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "token"}}}],
-    ),
-    "config-missing": lambda cloud: cloud.pod("no-config", "true", envFrom=[{"configMapRef": {"name": "nowhere"}}]),
-    "mount-path-refused": lambda cloud: cloud.pod(
-        "astray",
-        "true",
-        {"volumes": [{"name": "v", "emptyDir": {}}]},
-        env=[{"name": "WHERE", "value": "../elsewhere"}],
-        volumeMounts=[{"name": "v", "mountPath": "/v", "subPathExpr": "$(WHERE)"}],
-    ),
-    "command-not-found": lambda cloud: cloud.pod("mistyped", command=["torchrum"]),
-    "command-not-executable": lambda cloud: cloud.pod("not-executable", 'touch "$TMPDIR/x"; "$TMPDIR/x"'),
-    "image-architecture": lambda cloud: cloud.pod(
-        "other-machine",
-        "f=$TMPDIR/x; printf '\\177ELF\\2\\1\\1' > $f; chmod +x $f; "
-        "exec python3 -c 'import os,sys; os.execv(sys.argv[1], [\"x\"])' $f",
-    ),
-    "out-of-memory": lambda cloud: cloud.pod(
-        "greedy",
-        "exec python3 -c 'import time; x = b\"x\" * 400_000_000; time.sleep(60)'",
-        resources={"limits": {"memory": "100Mi"}},
-    ),
-    "job-refused": lambda cloud: cloud.pod("refused", "echo 'no such precision: fp3' >&2; exit 78"),
-    "container-failed": lambda cloud: cloud.pod("fails", "exit 3"),
-    "crash-loop": lambda cloud: cloud.pod("again", "exit 3", {"restartPolicy": "Always"}),
-    # Words of logs: what Linux and Python say is really met, what needs devices is said as their runtimes say it.
-    "volume-full": lambda cloud: cloud.pod("full", "dd if=/dev/zero of=/dev/full count=1"),
-    "name-not-resolved": lambda cloud: cloud.pod(
-        "lost", "python3 -c 'import socket; socket.getaddrinfo(\"no.invalid\", 1)'"
-    ),
-    "module-missing": lambda cloud: cloud.pod("bare", "python3 -c 'import no_such_module'"),
-    "data-missing": lambda cloud: cloud.pod("unstaged", "python3 -c 'open(\"/data/wikicorpus/train\")'"),
-    "neuron-devices-absent": says("2026-Nov-22 05:30:04.1 7:7 ERROR TDRV:tdrv_get_dev_info No neuron device available"),
-    "collective-system-error": says("torch.distributed.DistBackendError: NCCL error: unhandled system error"),
-    "efa-not-used": says("fi_getinfo: -61 (No data available)"),
-    "rendezvous-timed-out": says("torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"),
     # Gangs.
     "claim-missing": lambda cloud: cloud.gang(
         "unmounted", 1, volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "nowhere"}}]
