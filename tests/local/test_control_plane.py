@@ -20,7 +20,7 @@ import psutil
 import pytest
 from local_project import ROOT
 from manifests import live, manifest, pod_spec, simulated_node
-from running_pods import condition, may
+from running_pods import may
 from waiting import until
 
 from trainium_eks.kube.api import Api
@@ -118,7 +118,11 @@ def training_pod(name: str, namespace: str, where: str, metadata=None, **spec: o
 
 def until_so(api: Api, wanted, kind: str = "Ready"):
     """Waits for a condition of an object; the object."""
-    until(lambda: live(api, wanted)["status"].get("conditions") and condition(live(api, wanted), kind) == "True")
+
+    def conditions():
+        return {each["type"]: each["status"] for each in live(api, wanted)["status"].get("conditions") or ()}
+
+    until(lambda: conditions().get(kind) == "True", conditions)
     return live(api, wanted)
 
 
